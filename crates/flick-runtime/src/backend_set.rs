@@ -266,8 +266,9 @@ mod tests {
                 assert_eq!(backend_sets.publish(1, &list(ports)), Ok(true), "list {at}");
             }
             let backend_set = backend_sets.latest();
-            let slots: Vec<u32> =
-                (0..ports.len() as u64).map(|element| backend_set.slot_of(1, element).expect("a slot")).collect();
+            let slots: Vec<u32> = (0..ports.len() as u64)
+                .map(|element| backend_set.slot_of(1, element).expect("a slot"))
+                .collect();
             assert_eq!(slots, *expected, "list {at}: {ports:?}");
             assert_eq!(backend_set.slot_of(1, ports.len() as u64), None);
             assert_eq!(backend_set.lens(), [1, ports.len().max(1) as u64]);
@@ -333,7 +334,9 @@ mod tests {
         let backend_sets = BackendSetPublisher::new(capacities, &[list(&[1]), list(&[9])]);
         let refused = backend_sets.publish(0, &list(&[1, 2, 3])).expect_err("three are too many");
         assert!(refused.contains("capacity for 2"), "{refused}");
-        assert!(backend_sets.publish(1, &list(&[1, 2])).is_err() && backend_sets.publish(2, &list(&[1])).is_err());
+        assert!(
+            backend_sets.publish(1, &list(&[1, 2])).is_err() && backend_sets.publish(2, &list(&[1])).is_err()
+        );
         assert_eq!(backend_sets.publish(0, &list(&[1])), Ok(false), "nothing is new");
         assert_eq!(backend_sets.version(), 0);
     }

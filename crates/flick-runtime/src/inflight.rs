@@ -6,6 +6,7 @@
 
 pub(crate) mod retry_budget;
 
+use self::retry_budget::RetryBudget;
 use flick_abi::Policy;
 use flick_abi::limits::ECHO_FIELDS_MAX;
 
@@ -18,7 +19,13 @@ mod model;
 
 const NONE: u32 = u32::MAX;
 
-/// Index of a request in the ledger.
+/// Component of the worker. The in-flight table and the retry budget.
+pub(crate) struct Inflight {
+    pub(crate) table: InflightTable,
+    pub(crate) retry_budget: RetryBudget,
+}
+
+/// Index of a request in the in-flight table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId(u32);
 

@@ -6,16 +6,21 @@
 #![forbid(unsafe_code)]
 
 pub mod backend_set;
+mod clock;
 pub mod config;
+mod context;
 mod downstream;
 mod inflight;
+mod io;
 pub mod limits;
+mod listener;
 mod merge;
 pub mod observe;
 mod overload;
 mod pieces;
 mod platform;
 pub mod rules;
+mod run_queue;
 pub mod setup;
 mod shared;
 mod slab;

@@ -125,7 +125,8 @@ impl ThreadPlan {
             let listener = SharedListener::new(part.socket, part.silent_ns)?;
             Ok(SharedAddressListener { listener, whose: part.whose, members: part.services })
         };
-        let shared_listeners = self.shared_listeners.into_iter().map(shared_listener).collect::<std::io::Result<Vec<_>>>()?;
+        let shared_listeners =
+            self.shared_listeners.into_iter().map(shared_listener).collect::<std::io::Result<Vec<_>>>()?;
         Ok((members, shared_listeners, handles, io))
     }
 }

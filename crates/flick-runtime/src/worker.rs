@@ -40,146 +40,55 @@ mod tunnels;
 mod uploads;
 
 pub use audit::WorkerAudit;
-use poll_wait::BusyPoll;
-use rules::Scratch;
-use running::{Flow, Pace, Task};
 
-use std::collections::VecDeque;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use flick_buffers::{HUGE_BYTES, LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES};
-use flick_net::{Driver, DriverEvent, Endpoint, Handle, ListenerId, PeerAddr, monotonic_ns};
+use flick_buffers::{HUGE_BYTES, LARGE_BYTES, PoolConfig, SMALL_BYTES};
+use flick_net::{Driver, DriverEvent, Handle, ListenerId, monotonic_ns};
 
-use crate::backend_set::BackendSet;
-use crate::downstream::deadlines::Deadlines;
-use crate::downstream::session::{Session, Wait};
-use crate::inflight::InflightTable;
+use crate::clock::Clock;
+use crate::context::Context;
+use crate::downstream::Downstream;
+use crate::downstream::session::Wait;
 use crate::inflight::retry_budget::RetryBudget;
-use crate::limits::{
-    ANSWERED_MAX, BACKLOG_LOW_BYTES, EVENTS_MAX, PARTIAL_FRAMES_MAX, SESSION_BACKLOG_BYTES_MAX,
-};
+use crate::inflight::{Inflight, InflightTable};
+use crate::io::{Io, Role};
+use crate::limits::{ANSWERED_MAX, BACKLOG_LOW_BYTES, SESSION_BACKLOG_BYTES_MAX};
+use crate::listener::Listeners;
 use crate::merge::Hub;
+use crate::observe::Observe;
 use crate::observe::access_log::{AccessLogSink, AccessRecorder};
 use crate::observe::counters::{BackendCounters, Counters};
 use crate::observe::edge_counters::EdgeCounters;
 use crate::observe::heartbeat::{Heartbeat, HeartbeatReader};
 use crate::observe::latency::LatencyHistogram;
-use crate::overload::batch_delay::{Arrivals, BatchDelay};
-use crate::overload::detector::OverloadDetector;
-use crate::pieces::Pieces;
+use crate::overload::batch_delay::Arrivals;
 use crate::rules::host::WorkerHost;
 use crate::rules::locals::Locals;
 use crate::rules::suspended::SuspendedRules;
+use crate::rules::{Rules, program_timers};
+use crate::run_queue::RunQueue;
 use crate::setup::Setup;
 use crate::shared::Shared;
-use crate::shared::handoff::HandoffQueue;
 use crate::shared::worker_loads::ConnectionBalancer;
-use crate::slab::{Key, Slab};
 use crate::state::State;
-use crate::upstream::backend::{Backend, BackendConn, BackendLife};
-use crate::upstream::health::BackendHealth;
+use crate::upstream::Upstream;
 use merging::Merging;
-
-/// What a connection of the driver is to us.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Role {
-    Nobody,
-    /// Accepted, without a session.
-    Waiting,
-    Client(Key),
-    /// An element of the array that the process merges.
-    Stream(u32),
-    /// Who gets the result of a merge.
-    Sink,
-    BackendConn {
-        backend_conn: u32,
-        epoch: u32,
-    },
-    /// A check of the backend in that slot.
-    Check(u32),
-}
 
 /// One worker.
 pub struct Worker<D: Driver> {
-    driver: D,
-    pool: Pool,
-    setup: Arc<Setup>,
-    shared: Arc<Shared>,
-    counters: Arc<Counters>,
-    backend_counters: Arc<Vec<BackendCounters>>,
-    edge_counters: Arc<EdgeCounters>,
-    sessions: Slab<Session>,
-    backend_conns: Vec<BackendConn>,
-    backends: Vec<Backend>,
-    /// The lists of backends that hold in this turn.
-    backend_set: Arc<BackendSet>,
-    /// Backends that have left their lists and have not finished.
-    draining: u32,
-    /// By the number of a connection. It may be of one that has ended: see [`Worker::role`].
-    roles: Vec<Role>,
-    /// What operators call its service.
-    service: String,
-    /// Which worker it is.
-    index: usize,
-    /// Where clients of a worker that it replaces are left for it.
-    intake: Option<Arc<HandoffQueue>>,
-    listeners: Vec<ListenerId>,
-    inflight: InflightTable,
-    pieces: Pieces,
-    frames: Slab<flick_abi::Frame>,
-    /// Parser states of messages in parts, between and inside their parts.
-    bodies: Slab<flick_abi::Frame>,
-    suspended_rules: SuspendedRules,
-    locals: Locals,
-    host: WorkerHost,
-    /// By connection: who it is.
-    peers: Vec<PeerAddr>,
-    sweep_due_ns: Option<u64>,
-    every: Vec<events::Every>,
-    deadlines: Deadlines,
-    run_queue: VecDeque<Task>,
-    blocked: VecDeque<Key>,
-    unblock: bool,
-    /// Somebody waits for a huge buffer.
-    wants_huge: bool,
-    /// Huge buffers that requests leave to replies.
-    huge_reserve: u32,
-    stalled_count: u32,
-    /// Links that were stalled since the last look; some of them may not be any more.
-    stalled: Vec<u32>,
-    filled: Vec<Key>,
-    filled_conns: Vec<u32>,
-    scratch: Option<Box<Scratch>>,
-    events: Vec<DriverEvent>,
-    accept_paused: bool,
-    waiting: VecDeque<Handle>,
-    accept_again_ns: Option<u64>,
-    clock: timers::Clock,
-    draining_since_ns: Option<u64>,
-    random: u64,
-    /// How long a task may run.
-    pace: Pace,
-    batch_delay: BatchDelay,
-    shedder: OverloadDetector,
-    busy_poll: BusyPoll,
-    /// It may wait though something may have come: its thread is its own, and time is real.
-    may_wait: bool,
-    /// The version of the tunables that hold.
-    tunables_version: u64,
-    /// Where it shares the service with other workers, whose thread is its own.
-    balance: Option<ConnectionBalancer>,
-    budget: RetryBudget,
-    /// Sessions whose reply has broken off: they are reset when what came of it has gone out.
-    to_reset: Vec<Key>,
+    ctx: Context,
+    io: Io<D>,
+    listeners: Listeners,
+    downstream: Downstream,
+    upstream: Upstream,
+    inflight: Inflight,
+    rules: Rules,
     merging: Option<Box<Merging>>,
-    /// When the requests were taken in that were answered since the clock was last looked at.
-    answered: Vec<u64>,
-    access: Option<Box<AccessRecorder>>,
-    heartbeat: Heartbeat,
-    /// Where several services share the thread: when this turn should be over.
-    iteration_end: Option<Instant>,
+    clock: Clock,
+    observe: Observe,
+    tasks: RunQueue,
 }
 
 /// What a worker is built from.
@@ -219,69 +128,48 @@ impl<D: Driver> Worker<D> {
         let WorkerConfig { setup, shared, state, counters, backend_counters, edge_counters, .. } = config;
         shared.prepare(&setup.limits);
         let (needs, max_connections) = (&setup.needs, setup.limits.session_slots() as usize);
-        let ((backend_conns, backends), conns_max) = (backend_conns_of(&setup), Self::conns_max(&setup) as usize);
-        let (buffers, max_suspended_rules) = (pool_of(&setup, workers), needs.suspended_rules_of_worker(workers));
+        let (buffers, max_suspended_rules) =
+            (pool_of(&setup, workers), needs.suspended_rules_of_worker(workers));
+        let upstream = Upstream::new(&setup, seed);
+        let (conns_max, connected) =
+            (Self::conns_max(&setup) as usize, max_connections + upstream.conns.0.len());
+        let merge_tasks = hub.as_ref().map_or(0, |hub| hub.tree.tasks() as usize);
+        let balance = ConnectionBalancer::new(shared.loads(), index);
+        let balance = balance.filter(|_| time_slices && setup.merge.is_none());
         Self {
-            every: events::timers(&setup.program, index, driver.now_ns()),
-            driver,
-            pieces: Pieces::new(pieces_max(&buffers)),
-            pool: Pool::new(buffers),
-            sessions: Slab::new(max_connections),
-            service,
-            index,
-            intake: shared.intake(index),
-            roles: vec![Role::Nobody; conns_max],
-            listeners: Vec::new(),
-            inflight: InflightTable::new(needs.requests_of_worker(setup.limits.max_inflight_requests, workers)),
-            frames: Slab::new(PARTIAL_FRAMES_MAX),
-            bodies: Slab::new(max_connections + backend_conns.len()),
-            suspended_rules: SuspendedRules::new(max_suspended_rules, needs.shape),
-            locals: Locals::new(max_connections + max_suspended_rules, needs.state_words),
-            clock: timers::Clock::default(),
-            sweep_due_ns: (index == 0 && !setup.program.dicts.is_empty()).then_some(0),
-            host: WorkerHost::new(state, Arc::clone(setup.backend_sets.latest().load_balancer()), index),
-            peers: vec![PeerAddr::Unix; conns_max],
-            deadlines: Deadlines::new(max_connections),
-            run_queue: tasks(max_connections + backend_conns.len() + max_suspended_rules, hub.as_deref()),
-            blocked: VecDeque::with_capacity(max_connections),
-            unblock: false,
-            wants_huge: false,
-            huge_reserve: huge_reserve(&setup, buffers.huge_count),
-            stalled_count: 0,
-            stalled: Vec::with_capacity(backend_conns.len()),
-            filled: Vec::with_capacity(max_connections),
-            filled_conns: Vec::with_capacity(backend_conns.len()),
-            scratch: Some(Box::default()),
-            events: Vec::with_capacity(EVENTS_MAX * 2),
-            accept_paused: false,
-            waiting: VecDeque::with_capacity(conns_max),
-            accept_again_ns: None,
-            draining_since_ns: None,
-            random: seed | 1,
-            pace: Pace::new(&setup, time_slices),
-            shedder: OverloadDetector::new(Duration::ZERO),
-            budget: RetryBudget::default(),
-            to_reset: Vec::with_capacity(max_connections),
-            batch_delay: BatchDelay::new(Duration::ZERO),
-            busy_poll: BusyPoll::default(),
-            may_wait: time_slices,
-            tunables_version: u64::MAX,
-            balance: ConnectionBalancer::new(shared.loads(), index)
-                .filter(|_| time_slices && setup.merge.is_none()),
+            rules: Rules {
+                suspended: SuspendedRules::new(max_suspended_rules, needs.shape),
+                locals: Locals::new(max_connections + max_suspended_rules, needs.state_words),
+                host: WorkerHost::new(state, Arc::clone(upstream.backend_set.load_balancer()), index),
+                scratch: Some(Box::default()),
+                timers: program_timers::timers(&setup.program, index, driver.now_ns()),
+                sweep_due_ns: (index == 0 && !setup.program.dicts.is_empty()).then_some(0),
+            },
+            io: Io::new(driver, buffers, conns_max, connected),
+            listeners: Listeners::new(conns_max, shared.intake(index), balance),
+            downstream: Downstream::new(max_connections),
+            upstream,
+            inflight: Inflight {
+                table: InflightTable::new(
+                    needs.requests_of_worker(setup.limits.max_inflight_requests, workers),
+                ),
+                retry_budget: RetryBudget::default(),
+            },
             merging: Merging::new(&setup, hub, index),
-            answered: Vec::with_capacity(ANSWERED_MAX),
-            access: access.map(|sink| Box::new(AccessRecorder::new(sink))),
-            iteration_end: None,
-            heartbeat: Heartbeat::default(),
-            backend_conns,
-            backends,
-            backend_set: setup.backend_sets.latest(),
-            draining: 0,
-            setup,
-            shared,
-            counters,
-            backend_counters,
-            edge_counters,
+            clock: Clock::new(&setup, time_slices),
+            observe: Observe {
+                counters,
+                backend_counters,
+                edge_counters,
+                access: access.map(|sink| Box::new(AccessRecorder::new(sink))),
+                heartbeat: Heartbeat::default(),
+                answered: Vec::with_capacity(ANSWERED_MAX),
+            },
+            tasks: RunQueue::new(
+                connected + max_suspended_rules + merge_tasks,
+                huge_reserve(&setup, buffers.huge_count),
+            ),
+            ctx: Context { setup, shared, service, index },
         }
     }
 
@@ -295,22 +183,22 @@ impl<D: Driver> Worker<D> {
 
     /// The driver, for opening listeners.
     pub fn driver(&mut self) -> &mut D {
-        &mut self.driver
+        &mut self.io.driver
     }
 
     /// Adds a listener that the driver has opened.
     pub fn add_listener(&mut self, listener: ListenerId) {
-        self.listeners.push(listener);
+        self.listeners.ids.push(listener);
     }
 
     /// For who watches whether it still turns.
     pub(crate) fn reader(&self) -> HeartbeatReader {
-        self.heartbeat.reader()
+        self.observe.heartbeat.reader()
     }
 
     /// Dials every backend.
     pub fn start(&mut self) {
-        self.driver.set_watermarks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
+        self.io.driver.set_watermarks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
         self.apply_backend_sets();
         self.take_over_outliers();
     }
@@ -324,10 +212,10 @@ impl<D: Driver> Worker<D> {
 
     /// One turn; waits at most `wait_max` for something to happen. `false`: the worker is finished.
     pub fn run_once(&mut self, wait_max: Option<Duration>) -> std::io::Result<bool> {
-        self.heartbeat.beat();
+        self.observe.heartbeat.beat();
         self.read_tunables();
-        if self.setup.backend_sets.version() != self.backend_set.version() {
-            self.backend_set = self.setup.backend_sets.latest();
+        if self.ctx.setup.backend_sets.version() != self.upstream.backend_set.version() {
+            self.upstream.backend_set = self.ctx.setup.backend_sets.latest();
             self.apply_backend_sets();
         }
         let is_idle = self.is_idle();
@@ -336,41 +224,45 @@ impl<D: Driver> Worker<D> {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let mut events = std::mem::take(&mut self.events);
+        let mut events = std::mem::take(&mut self.io.events);
         self.poll(wait, is_idle, &mut events)?;
         let mut arrived = Arrivals::default();
         // Handled before any wait: a connection that has just come up must be received from before its peer may end it.
         self.reset_broken_sessions();
         self.handle_all(&mut events, &mut arrived);
-        if let Some(wait) = self.batch_delay.wait(arrived) {
+        if let Some(wait) = self.clock.batch_delay.wait(arrived) {
             std::thread::sleep(wait);
-            self.driver.poll(&self.pool, Some(Duration::ZERO), &mut events)?;
+            self.io.driver.poll(&self.io.pool, Some(Duration::ZERO), &mut events)?;
             self.handle_all(&mut events, &mut arrived);
         }
-        self.events = events;
+        self.io.events = events;
         if arrived.woken {
             // A connection that is taken over may get the number of one whose end is told behind the call.
             self.take_over();
             self.answer_session_list();
         }
-        self.batch_delay.note(arrived, self.driver.now_ns());
-        self.host.set_now(self.driver.now_ns());
+        self.clock.batch_delay.note(arrived, self.io.driver.now_ns());
+        self.rules.host.set_now(self.io.driver.now_ns());
         self.run_timers();
         if self.merging.is_some() {
             self.run_merge_tasks();
         }
-        self.shedder.mark(self.run_queue.len(), self.driver.queue_delay(), self.driver.now_ns());
+        self.clock.shedder.mark(
+            self.tasks.queue.len(),
+            self.io.driver.queue_delay(),
+            self.io.driver.now_ns(),
+        );
         self.run_tasks();
         self.release_fills();
-        let logs = self.access.as_ref().is_some_and(|recorder| recorder.is_due());
-        if !self.answered.is_empty() || logs {
+        let logs = self.observe.access.as_ref().is_some_and(|recorder| recorder.is_due());
+        if !self.observe.answered.is_empty() || logs {
             // What was answered goes out at the beginning of the next turn; the driver's clock shows the beginning of this.
-            let reads_clock = self.pace.has_clock() && !cfg!(feature = "uncounted");
-            let now_ns = if reads_clock { monotonic_ns() } else { self.driver.now_ns() };
-            Self::note_answered(&self.counters.times, &mut self.answered, now_ns);
+            let reads_clock = self.clock.pace.has_clock() && !cfg!(feature = "uncounted");
+            let now_ns = if reads_clock { monotonic_ns() } else { self.io.driver.now_ns() };
+            Self::note_answered(&self.observe.counters.times, &mut self.observe.answered, now_ns);
             self.log_iteration(now_ns);
         }
-        let is_over = self.shared.must_stop() || self.drained();
+        let is_over = self.ctx.shared.must_stop() || self.drained();
         if is_over {
             self.abandon_merge();
         }
@@ -379,16 +271,17 @@ impl<D: Driver> Worker<D> {
 
     /// Takes over tunables that have changed.
     fn read_tunables(&mut self) {
-        let setup = &self.setup;
-        let Some(values) = setup.tunables.changed_since(&mut self.tunables_version) else { return };
+        let setup = &self.ctx.setup;
+        let Some(values) = setup.tunables.changed_since(&mut self.clock.tunables_version) else { return };
         // A merge has all the more to do the more has arrived; it waits for nothing.
-        let batches = self.may_wait && setup.merge.is_none();
+        let batches = self.clock.may_wait && setup.merge.is_none();
         // Shedding needs an error response, and messages that are requests.
         let sheds = setup.sheds_in_words() && !setup.is_relay;
-        self.busy_poll.max_ns = if self.may_wait { values.busy_poll.as_nanos() as u64 } else { 0 };
-        self.batch_delay.set_max(if batches { values.batch_delay_max } else { Duration::ZERO });
-        self.shedder.set_target(if sheds { values.overload_queue_delay } else { Duration::ZERO });
-        self.pace.set_slice(values.time_slice);
+        self.clock.busy_poll.max_ns =
+            if self.clock.may_wait { values.busy_poll.as_nanos() as u64 } else { 0 };
+        self.clock.batch_delay.set_max(if batches { values.batch_delay_max } else { Duration::ZERO });
+        self.clock.shedder.set_target(if sheds { values.overload_queue_delay } else { Duration::ZERO });
+        self.clock.pace.set_slice(values.time_slice);
     }
 
     fn note_answered(times: &LatencyHistogram, answered: &mut Vec<u64>, now_ns: u64) {
@@ -405,7 +298,10 @@ impl<D: Driver> Worker<D> {
     /// No task is runnable.
     fn is_idle(&self) -> bool {
         let is_called = self.merging.as_ref().is_some_and(|merging| merging.is_called());
-        self.run_queue.is_empty() && !self.unblock && !is_called && self.to_reset.is_empty()
+        self.tasks.queue.is_empty()
+            && !self.tasks.unblock
+            && !is_called
+            && self.downstream.to_reset.is_empty()
     }
 
     fn handle(&mut self, event: DriverEvent) {
@@ -414,7 +310,7 @@ impl<D: Driver> Worker<D> {
                 self.merge_accepted(listener, conn);
             }
             DriverEvent::Accepted { listener: _, conn, peer } => {
-                self.peers[conn.index as usize] = peer;
+                self.io.peers[conn.index as usize] = peer;
                 if let Some(conn) = self.hand_to_idle(conn) {
                     self.accepted(conn);
                 }
@@ -436,7 +332,7 @@ impl<D: Driver> Worker<D> {
             DriverEvent::Eof { conn } => match self.role(conn) {
                 Role::Client(key) => self.client_eof(key),
                 Role::BackendConn { backend_conn, .. } => {
-                    self.backend_conns[backend_conn as usize].eof = true;
+                    self.upstream.conns[backend_conn].eof = true;
                     self.enqueue_backend_conn(backend_conn);
                 }
                 Role::Stream(stream) => self.stream_eof(stream),
@@ -447,12 +343,12 @@ impl<D: Driver> Worker<D> {
             DriverEvent::Failed { conn, fault: _ } => self.conn_failed(conn),
             DriverEvent::Drained { conn } => match self.role(conn) {
                 Role::Client(key) => {
-                    self.unblock = true;
-                    if self.sessions.get(key).is_some_and(|session| session.wait == Wait::Client) {
+                    self.tasks.unblock = true;
+                    if self.downstream.sessions.get(key).is_some_and(|session| session.wait == Wait::Client) {
                         self.enqueue_session(key);
                     }
                 }
-                Role::BackendConn { .. } => self.unblock = true,
+                Role::BackendConn { .. } => self.tasks.unblock = true,
                 Role::Sink => self.sink_drained(),
                 Role::Stream(_) | Role::Check(_) | Role::Waiting | Role::Nobody => {}
             },
@@ -466,10 +362,10 @@ impl<D: Driver> Worker<D> {
         match self.role(conn) {
             Role::Client(key) => self.end_session(key, false),
             Role::BackendConn { backend_conn, .. } => self.backend_conn_lost(backend_conn),
-            Role::Waiting => self.waiting.retain(|waiting| *waiting != conn),
+            Role::Waiting => self.listeners.waiting.retain(|waiting| *waiting != conn),
             Role::Stream(stream) => self.stream_failed(stream),
             Role::Check(at) => {
-                self.backends[at as usize].health.check.conn = None;
+                self.upstream.backends[at as usize].health.check.conn = None;
                 self.check_over(at as usize, false);
             }
             Role::Sink => self.sink_failed(),
@@ -479,16 +375,16 @@ impl<D: Driver> Worker<D> {
 
     /// What a connection is to us, if it is still that: its number may have had another one's role before, or since.
     fn role(&self, conn: Handle) -> Role {
-        let role = self.roles[conn.index as usize];
+        let role = self.io.roles[conn.index as usize];
         let current = match role {
             Role::Nobody => return Role::Nobody,
-            Role::Waiting => self.waiting.iter().copied().find(|waiting| *waiting == conn),
-            Role::Client(key) => self.sessions.get(key).map(|session| session.conn),
+            Role::Waiting => self.listeners.waiting.iter().copied().find(|waiting| *waiting == conn),
+            Role::Client(key) => self.downstream.sessions.get(key).map(|session| session.conn),
             Role::BackendConn { backend_conn, epoch } => {
-                let backend_conn = &self.backend_conns[backend_conn as usize];
+                let backend_conn = &self.upstream.conns[backend_conn];
                 if backend_conn.epoch == epoch { backend_conn.conn } else { None }
             }
-            Role::Check(at) => self.backends[at as usize].health.check.conn,
+            Role::Check(at) => self.upstream.backends[at as usize].health.check.conn,
             Role::Stream(_) | Role::Sink => self.merge_conn(role),
         };
         if current == Some(conn) { role } else { Role::Nobody }
@@ -496,27 +392,27 @@ impl<D: Driver> Worker<D> {
 
     /// Wakes what waited for something shared: sessions that were refused room, links held up by a client.
     fn resume_waiting(&mut self) {
-        self.backends.iter_mut().for_each(|backend| backend.promised = 0);
-        for _ in 0..self.blocked.len() {
-            let Some(key) = self.blocked.pop_front() else { break };
-            let wants = self.sessions.get(key).and_then(|session| session.wants);
+        self.upstream.backends.iter_mut().for_each(|backend| backend.promised = 0);
+        for _ in 0..self.downstream.blocked.len() {
+            let Some(key) = self.downstream.blocked.pop_front() else { break };
+            let wants = self.downstream.sessions.get(key).and_then(|session| session.wants);
             if wants.is_some_and(|backend| !self.promise(backend)) {
-                self.blocked.push_back(key);
+                self.downstream.blocked.push_back(key);
                 continue;
             }
-            if let Some(session) = self.sessions.get_mut(key)
+            if let Some(session) = self.downstream.sessions.get_mut(key)
                 && session.wait == Wait::Shared
             {
                 session.wait = Wait::Nothing;
                 if let Some(backend) = session.wants.take() {
-                    self.backends[backend as usize].pending -= 1;
+                    self.upstream.backends[backend as usize].pending -= 1;
                 }
                 self.enqueue_session(key);
             }
         }
-        while let Some(backend_conn) = self.stalled.pop() {
-            self.backend_conns[backend_conn as usize].is_listed = false;
-            let state = &self.backend_conns[backend_conn as usize];
+        while let Some(backend_conn) = self.upstream.stalled.pop() {
+            self.upstream.conns[backend_conn].is_listed = false;
+            let state = &self.upstream.conns[backend_conn];
             if state.stalled.is_some() || state.wants_huge {
                 self.enqueue_backend_conn(backend_conn);
             }
@@ -524,13 +420,13 @@ impl<D: Driver> Worker<D> {
     }
 
     fn release_fills(&mut self) {
-        for key in self.filled.drain(..) {
-            if let Some(session) = self.sessions.get_mut(key) {
+        for key in self.downstream.filled.drain(..) {
+            if let Some(session) = self.downstream.sessions.get_mut(key) {
                 session.fill = None;
             }
         }
-        for backend_conn in self.filled_conns.drain(..) {
-            self.backend_conns[backend_conn as usize].fill = None;
+        for backend_conn in self.upstream.filled.drain(..) {
+            self.upstream.conns[backend_conn].fill = None;
         }
     }
 }
@@ -539,30 +435,20 @@ impl<D: Driver> Worker<D> {
 macro_rules! tools {
     ($worker:expr) => {
         ParseContext {
-            engine: &*$worker.setup.engine,
-            pieces: &mut $worker.pieces,
-            frames: &mut $worker.frames,
-            pool: &$worker.pool,
-            whole_bytes_max: $worker.setup.whole_bytes_max,
+            engine: &*$worker.ctx.setup.engine,
+            pieces: &mut $worker.io.pieces,
+            frames: &mut $worker.io.frames,
+            pool: &$worker.io.pool,
+            whole_bytes_max: $worker.ctx.setup.whole_bytes_max,
             huge_reserve: 0,
         }
     };
 }
 use tools;
 
-/// Room for so many tasks, and those of the merge, if there is one.
-fn tasks(count: usize, hub: Option<&Hub>) -> VecDeque<Task> {
-    VecDeque::with_capacity(count + hub.map_or(0, |hub| hub.tree.tasks() as usize))
-}
-
 /// Huge buffers that requests leave: replies must find one where requests have taken theirs, or both would wait.
 fn huge_reserve(setup: &Setup, huge_count: u32) -> u32 {
     if setup.slots.is_empty() { 0 } else { huge_count / 2 }
-}
-
-/// Pieces of messages that may be kept: a few for each buffer.
-fn pieces_max(buffers: &PoolConfig) -> usize {
-    (buffers.small_count + buffers.large_count + buffers.huge_count) as usize * 4
 }
 
 /// The buffers that a worker's part of the bytes for them is made into.
@@ -577,42 +463,5 @@ fn pool_of(setup: &Setup, workers: usize) -> PoolConfig {
     }
 }
 
-/// The connections to all backends, none of them dialled yet.
-fn backend_conns_of(setup: &Setup) -> (Vec<BackendConn>, Vec<Backend>) {
-    let mut backend_conns = Vec::new();
-    let mut backends = Vec::new();
-    for (index, channel) in setup.slots.iter().copied().enumerate() {
-        let shared_conn = backend_conns.len() as u32;
-        let is_relay = setup.is_relay;
-        let exclusive = setup.protocol_of(channel).exclusive || is_relay;
-        let dedicated_max = setup.max_dedicated_connections(channel);
-        let dedicated = shared_conn + 1..shared_conn + 1 + dedicated_max;
-        let mut spare = Vec::with_capacity(dedicated_max as usize);
-        spare.extend(dedicated.clone().rev().filter(|_| exclusive));
-        backend_conns.push(BackendConn::new(index as u32, exclusive));
-        backend_conns.extend((0..dedicated_max).map(|_| BackendConn::new(index as u32, true)));
-        backends.push(Backend {
-            life: BackendLife::Free,
-            endpoint: NOWHERE,
-            channel,
-            element: 0,
-            shared: shared_conn,
-            dedicated,
-            failures: 0,
-            exclusive,
-            is_relay,
-            idle: Vec::with_capacity(1 + dedicated_max as usize),
-            spare,
-            promised: 0,
-            pending: 0,
-            health: BackendHealth::default(),
-            is_up: false,
-        });
-    }
-    (backend_conns, backends)
-}
-
-/// Where the backend of a slot is that nobody ever had.
-const NOWHERE: Endpoint = Endpoint::Tcp(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 0)));
 /// Connections that linger after their session's slot was given back.
 const LINGERING_CONNS_MAX: usize = 64;

@@ -12,7 +12,7 @@ use flick_net::sim::{Actor, PeerIo};
 use flick_testkit::service::client::Habit;
 use flick_testkit::service::memcached::{Cmd, opcode};
 use flick_testkit::service::server::Server;
-use flick_testkit::service::fault_injection::{self, FaultInjection};
+use flick_testkit::service::storm::{self, Storm};
 use flick_testkit::service::{MS, Service, ServiceConfig, Subject, seeds};
 
 fn hand() -> Subject {
@@ -163,9 +163,9 @@ fn one_that_comes_back_before_it_has_finished_keeps_its_connection() {
 }
 
 /// Random lists at random times; every run must hold what it promises.
-fn check(count: u64, fault_injection: &FaultInjection) {
+fn check(count: u64, storm: &Storm) {
     for seed in seeds(count) {
-        if let Err(text) = fault_injection::run(seed, &FaultInjection { changes_lists: true, ..fault_injection.clone() }, &hand()) {
+        if let Err(text) = storm::run(seed, &Storm { changes_lists: true, ..storm.clone() }, &hand()) {
             panic!("FLICK_SEED={seed}: {text}");
         }
     }
@@ -173,12 +173,12 @@ fn check(count: u64, fault_injection: &FaultInjection) {
 
 #[test]
 fn nobody_is_failed_by_lists_that_change() {
-    check(150, &FaultInjection::none());
-    check(150, &FaultInjection::hostile());
+    check(150, &Storm::none());
+    check(150, &Storm::hostile());
 }
 
 #[test]
 fn no_reply_reaches_a_wrong_client_while_lists_change_and_backends_break() {
-    check(150, &FaultInjection::everything());
-    check(150, &FaultInjection::resets());
+    check(150, &Storm::everything());
+    check(150, &Storm::resets());
 }

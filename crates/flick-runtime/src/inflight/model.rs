@@ -129,7 +129,11 @@ impl Run {
         let live = self.live();
         assert_eq!(self.inflight.len(), live);
         assert_eq!(self.inflight.capacity(), CAPACITY.saturating_sub(live));
-        let queues = self.sessions.iter().zip(&self.in_sessions).chain(self.backend_conns.iter().zip(&self.in_backend_conns));
+        let queues = self
+            .sessions
+            .iter()
+            .zip(&self.in_sessions)
+            .chain(self.backend_conns.iter().zip(&self.in_backend_conns));
         for (fifo, expected) in queues {
             let number = |id: Option<RequestId>| id.map(|id| self.inflight.get(id).number);
             assert_eq!((fifo.len() as usize, fifo.is_empty()), (expected.len(), expected.is_empty()));

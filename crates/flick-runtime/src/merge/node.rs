@@ -151,7 +151,11 @@ impl Node {
     }
 
     /// Takes one element in; both sides have one or have ended.
-    fn step(&mut self, code: &mut MergeCode<'_>, reads_clock: [ElementLook; 2]) -> Result<(), (MergeFault, usize)> {
+    fn step(
+        &mut self,
+        code: &mut MergeCode<'_>,
+        reads_clock: [ElementLook; 2],
+    ) -> Result<(), (MergeFault, usize)> {
         if self.has_kept {
             for (side, look) in reads_clock.iter().enumerate() {
                 if *look == ElementLook::Front && self.versus(code, side)? == Versus::Equal {

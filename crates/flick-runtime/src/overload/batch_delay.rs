@@ -90,7 +90,7 @@ impl BatchDelay {
 mod tests {
     use std::time::Duration;
 
-    use super::{Arrivals, BatchDelay, BATCH_ENOUGH};
+    use super::{Arrivals, BATCH_ENOUGH, BatchDelay};
 
     const MAX: Duration = Duration::from_micros(100);
 

@@ -16,7 +16,8 @@ use std::time::Duration;
 use flick_net::{DelaySample, QueueDelay, QueueDelayMeter};
 
 use crate::limits::{
-    SHED_REQUESTS_MIN, SHED_IDLE_ITERATIONS_MAX, SHED_SHARE_MAX, SHED_SHARES, SHED_ITERATIONS_MIN, SHED_WINDOW_NS,
+    SHED_IDLE_ITERATIONS_MAX, SHED_ITERATIONS_MIN, SHED_REQUESTS_MIN, SHED_SHARE_MAX, SHED_SHARES,
+    SHED_WINDOW_NS,
 };
 
 /// What a worker knows of its own delay.
@@ -164,7 +165,7 @@ mod tests {
             shedder.note(*iteration, iteration * MS, now_ns);
         }
         let shed = (0..1000).filter(|_| shedder.sheds()).count();
-        assert!(expected.contains(&shed), "{shed} of 1000 after turns of {turns_ms:?} ms");
+        assert!(expected.contains(&shed), "{shed} of 1000 after iterations of {iterations_ms:?} ms");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use crate::config::PlatformConfig;
 use crate::downstream::session::Session;
 use crate::inflight::InflightRequest;
 use crate::limits::{ACCESS_ENTRIES_MAX, ACCESS_RECORD_BYTES_MAX, ACCESS_RING_BYTES};
-use crate::setup::requirements::{suspended_rules_of, shape_of};
+use crate::setup::requirements::{shape_of, suspended_rules_of};
 use crate::setup::{BackendConnsMax, BoundBackends, StartError, backends_are_exclusive};
 use crate::state::dict_bytes_of;
 use crate::upstream::backend::BackendConn;
@@ -128,9 +128,12 @@ fn exchanges(
     let workers = config.workers.max(1) as u64;
     let backend_conns = most.dedicated * workers;
     let sessions = u64::from(limits.session_slots());
-    let bytes_of = |bodies: u64| backend_conns * size_of::<BackendConn>() as u64 + bodies * size_of::<Frame>() as u64;
+    let bytes_of =
+        |bodies: u64| backend_conns * size_of::<BackendConn>() as u64 + bodies * size_of::<Frame>() as u64;
     Some(MemoryPart {
-        what: format!("{backend_conns} backend connections of single exchanges or sessions, and bodies under way"),
+        what: format!(
+            "{backend_conns} backend connections of single exchanges or sessions, and bodies under way"
+        ),
         bytes: bytes_of(sessions + backend_conns),
         addresses: bytes_of(sessions * workers + backend_conns),
         remedy: "lower `--max-connections-per-backend` or `--max-connections`".to_owned(),

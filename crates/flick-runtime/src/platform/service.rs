@@ -96,7 +96,8 @@ impl RunningService {
         let of_worker = |watch: &WorkerStats| {
             let health_problems = slots().filter_map(|(at, slot)| {
                 let health_problem = watch.backend_counters[at].health.get();
-                let endpoint = slot.endpoint.as_ref().filter(|_| health_problem != HealthState::default())?.clone();
+                let endpoint =
+                    slot.endpoint.as_ref().filter(|_| health_problem != HealthState::default())?.clone();
                 let channel = self.setup.program.channels[self.setup.slots[at]].name.clone();
                 Some(UnhealthyBackend { channel, endpoint, health_problem })
             });

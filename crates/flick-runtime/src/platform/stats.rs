@@ -198,8 +198,12 @@ impl ServiceStats {
 
     fn backends(&self) -> Vec<BackendTotals> {
         let backend_set = self.setup.backend_sets.latest();
-        let mut backends: Vec<BackendTotals> =
-            backend_set.slots().iter().enumerate().filter_map(|(index, slot)| self.backend(index, slot)).collect();
+        let mut backends: Vec<BackendTotals> = backend_set
+            .slots()
+            .iter()
+            .enumerate()
+            .filter_map(|(index, slot)| self.backend(index, slot))
+            .collect();
         let names = self.setup.program.channels.iter().map(|channel| channel.name.as_str());
         let names: Vec<&str> = names.collect();
         let place = |name: &str| names.iter().position(|known| *known == name);

@@ -11,7 +11,7 @@ use flick_buffers::limits::BUFS_MAX;
 use flick_buffers::{HUGE_BYTES, LARGE_BYTES};
 
 use crate::config::{Limits, PlatformConfig};
-use crate::limits::{SUSPENDED_RULES_MIN, HUGE_MIN, HUGE_SHARE, WHOLE_BYTES_MAX};
+use crate::limits::{HUGE_MIN, HUGE_SHARE, SUSPENDED_RULES_MIN, WHOLE_BYTES_MAX};
 use crate::observe::edge_counters::StartId;
 use crate::rules::suspended::RuleFootprint;
 use crate::setup::StartError;

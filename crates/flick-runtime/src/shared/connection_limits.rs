@@ -130,7 +130,11 @@ mod tests {
             assert!(!connection_limits.is_full(peer(&from), 1));
         }
         assert!(connection_limits.take(PeerAddr::Unix, 0), "a process of this host has no address");
-        assert_eq!(connection_limits.counts.lock().expect("no panic").capacity(), before, "the table has not grown");
+        assert_eq!(
+            connection_limits.counts.lock().expect("no panic").capacity(),
+            before,
+            "the table has not grown"
+        );
     }
 
     #[test]

@@ -120,7 +120,7 @@ mod tests {
             lighter.iter().for_each(|worker| workers[0].handed(*worker, 2 * WINDOW));
             lighter.is_some()
         });
-        assert_eq!(handed.count(), expected, "{rested:?}");
+        assert_eq!(handed.count(), expected, "{idle:?}");
     }
 
     #[test]

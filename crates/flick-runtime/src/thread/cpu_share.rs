@@ -6,7 +6,7 @@
 
 use crate::limits::{
     CPU_WEIGHT, CPU_WINDOW_NS, EVENTS_LONE_MAX, EVENTS_SHARED_MAX, EVENTS_SHARED_MIN, LONE_QUANTUM_NS,
-    SENT_BYTES_SHARED_MAX, QUANTUM_NS, QUANTUM_NS_MAX,
+    QUANTUM_NS, QUANTUM_NS_MAX, SENT_BYTES_SHARED_MAX,
 };
 
 /// How much may happen in a turn.
@@ -40,7 +40,8 @@ pub struct CpuShare {
 impl CpuShare {
     /// For a weight among others ([`CPU_WEIGHT`] is usual), and a part of the thread in percent.
     pub fn new(weight: u32, max_percent: u32) -> Self {
-        let quantum_ns = (QUANTUM_NS * u64::from(weight) / u64::from(CPU_WEIGHT)).clamp(1_000, QUANTUM_NS_MAX);
+        let quantum_ns =
+            (QUANTUM_NS * u64::from(weight) / u64::from(CPU_WEIGHT)).clamp(1_000, QUANTUM_NS_MAX);
         Self {
             paid_in: 0,
             events_max: EVENTS_SHARED_MIN,

@@ -264,9 +264,15 @@ impl Scheduler {
         let is_due = |shared_listener: &SharedAddressListener| {
             shared_listener.listener.deadline_ns().is_some_and(|due_ns| due_ns <= now_ns)
         };
-        let must_close =
-            |shared_listener: &SharedAddressListener| shared_listener.listener.is_open() && shared_listener.all_drain(&self.members);
-        if opened || self.shared_listeners.iter().any(|shared_listener| is_due(shared_listener) || must_close(shared_listener)) {
+        let must_close = |shared_listener: &SharedAddressListener| {
+            shared_listener.listener.is_open() && shared_listener.all_drain(&self.members)
+        };
+        if opened
+            || self
+                .shared_listeners
+                .iter()
+                .any(|shared_listener| is_due(shared_listener) || must_close(shared_listener))
+        {
             self.let_in(now_ns)?;
         }
         let begun_ns = processor_ns();
@@ -349,7 +355,10 @@ impl Scheduler {
                 worker.driver_ref().set_paused(&mut self.poller, token as u32, member.is_held)?;
             }
         }
-        self.shared_listeners.iter().filter_map(|shared_listener| shared_listener.listener.deadline_ns()).for_each(note);
+        self.shared_listeners
+            .iter()
+            .filter_map(|shared_listener| shared_listener.listener.deadline_ns())
+            .for_each(note);
         Ok(next_ns.map(|next_ns| Duration::from_nanos(next_ns.saturating_sub(now_ns))))
     }
 
@@ -376,8 +385,10 @@ impl Scheduler {
                 }
             })?;
             let silent = shared_listener.listener.dropped() - before;
-            let first =
-                shared_listener.members.first().and_then(|index| members[usize::from(*index)].worker.as_ref());
+            let first = shared_listener
+                .members
+                .first()
+                .and_then(|index| members[usize::from(*index)].worker.as_ref());
             if let Some(worker) = first
                 && (silent > 0 || unknown > 0)
             {

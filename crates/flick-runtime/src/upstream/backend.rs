@@ -155,6 +155,61 @@ impl BackendConn {
     }
 }
 
+/// What a closed connection leaves to the worker.
+#[derive(Debug)]
+pub struct Closed {
+    /// Its state before.
+    pub was: BackendConnState,
+    /// The session that it was a tunnel for.
+    pub tunnel: Option<Key>,
+    /// The session that it belonged to.
+    pub client_of: Option<Key>,
+    /// The reply that was being streamed.
+    pub download: Option<Download>,
+    /// The message that was being relayed, and whether it was delivered.
+    pub relay_body: Option<(RemainingBody, bool)>,
+}
+
+impl BackendConn {
+    /// Takes note that the connection is gone. The caller clears its inbox and settles what is returned; a shared
+    /// connection gets its next connect time from the worker.
+    pub fn close(&mut self) -> Closed {
+        let was = std::mem::replace(&mut self.state, BackendConnState::Down);
+        self.conn = None;
+        self.epoch = self.epoch.wrapping_add(1);
+        self.uploading = false;
+        self.becomes_tunnel = false;
+        self.deadline_ns = u64::MAX;
+        self.fill = None;
+        self.stall_grace = None;
+        Closed {
+            was,
+            tunnel: self.tunnel.take(),
+            client_of: self.client_of.take(),
+            download: self.download.take(),
+            relay_body: self.relay_body.take(),
+        }
+    }
+}
+
+/// Slots of all backend connections of a worker.
+#[derive(Debug)]
+pub struct BackendConns(pub Vec<BackendConn>);
+
+impl std::ops::Index<u32> for BackendConns {
+    type Output = BackendConn;
+
+    fn index(&self, slot: u32) -> &BackendConn {
+        &self.0[slot as usize]
+    }
+}
+
+impl std::ops::IndexMut<u32> for BackendConns {
+    fn index_mut(&mut self, slot: u32) -> &mut BackendConn {
+        &mut self.0[slot as usize]
+    }
+}
+
 /// What a slot for a backend holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendLife {

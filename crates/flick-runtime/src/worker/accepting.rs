@@ -9,11 +9,12 @@ use flick_abi::limits::FAILURE_BYTES_MAX;
 use flick_buffers::BufClass;
 use flick_net::{Detached, Driver, Handle};
 
+use super::Worker;
 use super::deliver::append;
 use super::sending::Outgoing;
-use super::{Role, Worker};
 use crate::config::OnMaxConnections;
 use crate::downstream::session::Session;
+use crate::io::Role;
 use crate::shared::handoff::HandedConn;
 
 /// How long accepting pauses when there is no room, unless a session of this worker ends before.
@@ -33,40 +34,41 @@ impl<D: Driver> Worker<D> {
     /// Hands a client that has just come, and has not been read from, to a worker that is idle while this one is busy. The
     /// client, if it stays.
     pub(super) fn hand_to_idle(&mut self, conn: Handle) -> Option<Handle> {
-        let now_ns = self.driver.now_ns();
-        let other = self.balance.as_ref().and_then(|balance| balance.lighter(now_ns));
-        let Some((other, intake)) = other.and_then(|other| Some((other, self.shared.intake(other)?))) else {
+        let now_ns = self.io.driver.now_ns();
+        let other = self.listeners.balance.as_ref().and_then(|balance| balance.lighter(now_ns));
+        let Some((other, intake)) = other.and_then(|other| Some((other, self.ctx.shared.intake(other)?)))
+        else {
             return Some(conn);
         };
-        let Detached::Socket(socket) = self.driver.detach(conn) else { return Some(conn) };
-        let peer = self.peers[conn.index as usize];
+        let Detached::Socket(socket) = self.io.driver.detach(conn) else { return Some(conn) };
+        let peer = self.io.peers[conn.index as usize];
         match intake.leave_to_idle(HandedConn { socket, peer, is_counted: false }) {
             Ok(()) => {
-                self.balance.iter().for_each(|balance| balance.handed(other, now_ns));
+                self.listeners.balance.iter().for_each(|balance| balance.handed(other, now_ns));
                 None
             }
             Err(client) => {
                 // It ends, or has enough: the client is ours again when all events are handled.
-                let stays = self.intake.as_ref().is_some_and(|own| own.leave(client).is_ok());
-                self.counters.connections_rejected.add(u64::from(!stays));
+                let stays = self.listeners.intake.as_ref().is_some_and(|own| own.leave(client).is_ok());
+                self.observe.counters.connections_rejected.add(u64::from(!stays));
                 None
             }
         }
     }
 
     pub(super) fn accepted(&mut self, conn: Handle) {
-        let pauses = self.setup.limits.on_max_connections == OnMaxConnections::Queue;
-        if self.draining_since_ns.is_some() {
-            if self.shared.is_replaced() {
+        let pauses = self.ctx.setup.limits.on_max_connections == OnMaxConnections::Queue;
+        if self.listeners.draining_since_ns.is_some() {
+            if self.ctx.shared.is_replaced() {
                 // The kernel gave it to us before it learned that others accept now.
                 self.keep_waiting(conn);
             } else {
                 self.refuse(conn);
             }
         } else if self.address_is_full(conn) {
-            self.counters.connections_over_ip_limit.add(1);
+            self.observe.counters.connections_over_ip_limit.add(1);
             self.reject_client(conn);
-        } else if !self.waiting.is_empty() {
+        } else if !self.listeners.waiting.is_empty() {
             self.keep_waiting(conn);
         } else {
             match self.admit(conn) {
@@ -74,38 +76,44 @@ impl<D: Driver> Worker<D> {
                 Entry::Early(at_ns) => self.keep_waiting_until(conn, at_ns),
                 Entry::Full if pauses => self.keep_waiting(conn),
                 Entry::Full => {
-                    self.counters.connections_rejected.add(1);
+                    self.observe.counters.connections_rejected.add(1);
                     self.reject_client(conn);
                 }
             }
         }
-        if pauses && self.shared.sessions_full(self.setup.limits.max_connections) {
+        if pauses && self.ctx.shared.sessions_full(self.ctx.setup.limits.max_connections) {
             self.pause_accept();
         }
     }
 
     /// Lets a client in, if it may come now.
     fn admit(&mut self, conn: Handle) -> Entry {
-        let limits = &self.setup.limits;
-        if self.shared.sessions_full(limits.max_connections) {
+        let limits = &self.ctx.setup.limits;
+        if self.ctx.shared.sessions_full(limits.max_connections) {
             return Entry::Full;
         }
         if limits.connection_rate_limit > 0
-            && let Err(at_ns) = self.shared.accepts().take(self.driver.now_ns(), limits.connection_rate_limit)
+            && let Err(at_ns) =
+                self.ctx.shared.accepts().take(self.io.driver.now_ns(), limits.connection_rate_limit)
         {
             return Entry::Early(at_ns);
         }
-        if !self.shared.take_session(limits.max_connections) {
+        if !self.ctx.shared.take_session(limits.max_connections) {
             return Entry::Full;
         }
-        let (peer, most) = (self.peers[conn.index as usize], limits.max_connections_per_ip);
-        if self.shared.connection_limits().is_some_and(|connection_limits| !connection_limits.take(peer, most)) {
-            self.shared.give_session();
-            self.counters.connections_over_ip_limit.add(1);
+        let (peer, most) = (self.io.peers[conn.index as usize], limits.max_connections_per_ip);
+        if self
+            .ctx
+            .shared
+            .connection_limits()
+            .is_some_and(|connection_limits| !connection_limits.take(peer, most))
+        {
+            self.ctx.shared.give_session();
+            self.observe.counters.connections_over_ip_limit.add(1);
             self.reject_client(conn);
             return Entry::Settled;
         }
-        self.counters.connections_accepted.add(1);
+        self.observe.counters.connections_accepted.add(1);
         self.open_session(conn);
         Entry::Settled
     }
@@ -113,59 +121,62 @@ impl<D: Driver> Worker<D> {
     /// Begins the session of a client that comes from the service whose place this one takes: it has its place among the
     /// sessions already, and is not sent away now because of its address.
     pub(super) fn open_taken_over(&mut self, conn: Handle) {
-        if let Some(connection_limits) = self.shared.connection_limits() {
-            connection_limits.take(self.peers[conn.index as usize], u32::MAX);
+        if let Some(connection_limits) = self.ctx.shared.connection_limits() {
+            connection_limits.take(self.io.peers[conn.index as usize], u32::MAX);
         }
-        self.counters.connections_migrated_in.add(1);
+        self.observe.counters.connections_migrated_in.add(1);
         self.open_session(conn);
     }
 
     fn address_is_full(&self, conn: Handle) -> bool {
-        let (peer, most) = (self.peers[conn.index as usize], self.setup.limits.max_connections_per_ip);
-        self.shared.connection_limits().is_some_and(|connection_limits| connection_limits.is_full(peer, most))
+        let (peer, most) = (self.io.peers[conn.index as usize], self.ctx.setup.limits.max_connections_per_ip);
+        self.ctx
+            .shared
+            .connection_limits()
+            .is_some_and(|connection_limits| connection_limits.is_full(peer, most))
     }
 
     /// Gives back what was taken for a session: its place, and its address's.
     pub(super) fn release_session_slot(&mut self, conn: Handle) {
-        self.shared.give_session();
-        if let Some(connection_limits) = self.shared.connection_limits() {
-            connection_limits.give(self.peers[conn.index as usize]);
+        self.ctx.shared.give_session();
+        if let Some(connection_limits) = self.ctx.shared.connection_limits() {
+            connection_limits.give(self.io.peers[conn.index as usize]);
         }
     }
 
     pub(super) fn refuse(&mut self, conn: Handle) {
-        self.counters.connections_rejected.add(1);
-        self.driver.abort(conn);
+        self.observe.counters.connections_rejected.add(1);
+        self.io.driver.abort(conn);
     }
 
     /// Sends a client away that has not been heard, in the words for too much load if they can be said to somebody who
     /// has asked nothing.
     fn reject_client(&mut self, conn: Handle) {
-        if let Some(builder) = self.setup.words_before_a_request() {
+        if let Some(builder) = self.ctx.setup.words_before_a_request() {
             let (frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
-            let len = self.setup.engine.build(builder, &frame, &mut text);
+            let len = self.ctx.setup.engine.build(builder, &frame, &mut text);
             let message = Outgoing { front: &text[..len], cuts: None, rest: None };
-            let driver = &mut self.driver;
+            let driver = &mut self.io.driver;
             let mut emit = |slice| driver.send(conn, slice);
             // Where buffers are out it goes without a word.
-            append(&self.pool, &mut None, BufClass::Small, &message, [None, None], &mut emit);
+            append(&self.io.pool, &mut None, BufClass::Small, &message, [None, None], &mut emit);
         }
-        self.driver.close(conn);
+        self.io.driver.close(conn);
     }
 
     /// The kernel hands out several clients at once, and another worker may have taken the last place: those who
     /// come too early stay connected, unread.
     pub(super) fn keep_waiting(&mut self, conn: Handle) {
-        self.roles[conn.index as usize] = Role::Waiting;
-        self.waiting.push_back(conn);
+        self.io.roles[conn.index as usize] = Role::Waiting;
+        self.listeners.waiting.push_back(conn);
         self.pause_accept();
     }
 
     fn keep_waiting_until(&mut self, conn: Handle, at_ns: u64) {
-        self.roles[conn.index as usize] = Role::Waiting;
-        self.waiting.push_back(conn);
-        if !self.accept_paused {
-            self.counters.accept_rate_limited.add(1);
+        self.io.roles[conn.index as usize] = Role::Waiting;
+        self.listeners.waiting.push_back(conn);
+        if !self.listeners.accept_paused {
+            self.observe.counters.accept_rate_limited.add(1);
             self.stop_listening();
         }
         self.accept_again_at(at_ns);
@@ -173,105 +184,112 @@ impl<D: Driver> Worker<D> {
 
     /// Begins a session, for which a place has been taken.
     pub(super) fn open_session(&mut self, conn: Handle) {
-        let now_ns = self.driver.now_ns();
-        let state = self.locals.take();
-        let Some(key) = self.sessions.insert(Session::new(conn, self.setup.listened, state, now_ns)) else {
-            self.locals.give(state);
+        let now_ns = self.io.driver.now_ns();
+        let state = self.rules.locals.take();
+        let Some(key) =
+            self.downstream.sessions.insert(Session::new(conn, self.ctx.setup.listened, state, now_ns))
+        else {
+            self.rules.locals.give(state);
             self.release_session_slot(conn);
             self.refuse(conn);
             return;
         };
-        self.counters.connections_open.add(1);
-        self.roles[conn.index as usize] = Role::Client(key);
+        self.observe.counters.connections_open.add(1);
+        self.io.roles[conn.index as usize] = Role::Client(key);
         self.arm_idle(key);
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = self.downstream.sessions.get_mut(key) {
             session.receiving = true;
         }
-        self.driver.receive(conn, true);
-        if self.setup.is_relay {
+        self.io.driver.receive(conn, true);
+        if self.ctx.setup.is_relay {
             // A relay of raw bytes has its message begin with the connection.
             self.enqueue_session(key);
         }
     }
 
     pub(super) fn accept_failed(&mut self, errno: i32) {
-        tracing::warn!(service = self.service, worker = self.index, errno, "accepting failed; paused");
-        self.counters.accept_pauses.add(1);
-        self.accept_paused = true;
+        tracing::warn!(
+            service = self.ctx.service,
+            worker = self.ctx.index,
+            errno,
+            "accepting failed; paused"
+        );
+        self.observe.counters.accept_pauses.add(1);
+        self.listeners.accept_paused = true;
         self.accept_again();
     }
 
     fn accept_again(&mut self) {
-        self.accept_again_at(self.driver.now_ns() + ACCEPT_AGAIN_NS);
+        self.accept_again_at(self.io.driver.now_ns() + ACCEPT_AGAIN_NS);
     }
 
     fn accept_again_at(&mut self, at_ns: u64) {
-        self.accept_again_ns = Some(at_ns);
+        self.listeners.accept_again_ns = Some(at_ns);
         self.note_due(at_ns);
     }
 
     fn pause_accept(&mut self) {
-        if self.accept_paused {
+        if self.listeners.accept_paused {
             return;
         }
-        self.counters.accept_pauses.add(1);
+        self.observe.counters.accept_pauses.add(1);
         self.stop_listening();
         self.accept_again();
     }
 
     fn stop_listening(&mut self) {
-        self.accept_paused = true;
-        for at in 0..self.listeners.len() {
-            self.driver.accept(self.listeners[at], false);
+        self.listeners.accept_paused = true;
+        for at in 0..self.listeners.ids.len() {
+            self.io.driver.accept(self.listeners.ids[at], false);
         }
     }
 
     /// Lets in who waits, as far as there is room, and then accepts again if there still is.
     pub(super) fn resume_accept(&mut self) {
-        self.accept_again_ns = None;
-        if !self.accept_paused || self.draining_since_ns.is_some() {
+        self.listeners.accept_again_ns = None;
+        if !self.listeners.accept_paused || self.listeners.draining_since_ns.is_some() {
             return;
         }
         if self.merging.is_some() {
             self.merge_resume_accept();
             return;
         }
-        let pauses = self.setup.limits.on_max_connections == OnMaxConnections::Queue;
-        while let Some(conn) = self.waiting.pop_front() {
+        let pauses = self.ctx.setup.limits.on_max_connections == OnMaxConnections::Queue;
+        while let Some(conn) = self.listeners.waiting.pop_front() {
             match self.admit(conn) {
                 Entry::Settled => continue,
                 Entry::Full if !pauses => {
-                    self.counters.connections_rejected.add(1);
+                    self.observe.counters.connections_rejected.add(1);
                     self.reject_client(conn);
                     continue;
                 }
                 Entry::Early(at_ns) => self.accept_again_at(at_ns),
                 Entry::Full => self.accept_again(),
             }
-            self.waiting.push_front(conn);
+            self.listeners.waiting.push_front(conn);
             return;
         }
-        if pauses && self.shared.sessions_full(self.setup.limits.max_connections) {
+        if pauses && self.ctx.shared.sessions_full(self.ctx.setup.limits.max_connections) {
             self.accept_again();
             return;
         }
-        self.accept_paused = false;
-        for at in 0..self.listeners.len() {
-            self.driver.accept(self.listeners[at], true);
+        self.listeners.accept_paused = false;
+        for at in 0..self.listeners.ids.len() {
+            self.io.driver.accept(self.listeners.ids[at], true);
         }
     }
 
     /// Accepts nobody any more, and sends away who waits: nothing of theirs has been taken.
     pub(super) fn stop_accepting(&mut self) {
-        for listener in std::mem::take(&mut self.listeners) {
-            self.driver.close_listener(listener);
+        for listener in std::mem::take(&mut self.listeners.ids) {
+            self.io.driver.close_listener(listener);
         }
         self.send_waiting_away();
     }
 
     /// Sends away who waits: nothing of theirs has been taken.
     pub(super) fn send_waiting_away(&mut self) {
-        while let Some(conn) = self.waiting.pop_front() {
+        while let Some(conn) = self.listeners.waiting.pop_front() {
             self.refuse(conn);
         }
     }

@@ -12,34 +12,34 @@ use crate::slab::Key;
 impl<D: Driver> Worker<D> {
     /// What was looked at of a session's messages is done with: what is opened now is not a request that was read.
     pub(super) fn log_looked(&mut self) {
-        if let Some(recorder) = &mut self.access {
+        if let Some(recorder) = &mut self.observe.access {
             recorder.look_away();
         }
     }
 
     /// A request of this session has been opened: the access log may choose it.
     pub(super) fn log_opened(&mut self, key: Key, request: RequestId) {
-        let Some(recorder) = &mut self.access else { return };
+        let Some(recorder) = &mut self.observe.access else { return };
         if !recorder.chooses() {
             return;
         }
-        let Some(session) = self.sessions.get(key) else { return };
-        let client = self.peers[session.conn.index as usize];
-        let entry = self.inflight.get_mut(request);
+        let Some(session) = self.downstream.sessions.get(key) else { return };
+        let client = self.io.peers[session.conn.index as usize];
+        let entry = self.inflight.table.get_mut(request);
         entry.logged = recorder.open(client, entry.taken_ns);
-        self.counters.access_log_dropped.add(u64::from(entry.logged.is_none()));
+        self.observe.counters.access_log_dropped.add(u64::from(entry.logged.is_none()));
     }
 
     /// A backend was sent something of what is waited for.
     pub(super) fn log_sent(&mut self, waiter: Waiter, entry: Option<RequestId>, backend: u32) {
-        let Some(recorder) = &mut self.access else { return };
+        let Some(recorder) = &mut self.observe.access else { return };
         let request = match waiter {
             Waiter::Ask { suspended, .. } => {
-                self.suspended_rules.get(suspended).and_then(|known| known.request)
+                self.rules.suspended.get(suspended).and_then(|known| known.request)
             }
             Waiter::Nobody | Waiter::Session(_) | Waiter::InFlight(_) => entry,
         };
-        let logged = request.and_then(|request| self.inflight.get(request).logged);
+        let logged = request.and_then(|request| self.inflight.table.get(request).logged);
         if let Some(entry) = logged.and_then(|key| recorder.entry(key)) {
             entry.backend = Some(backend);
         }
@@ -47,11 +47,12 @@ impl<D: Driver> Worker<D> {
 
     /// So many bytes of the body that a session is sending have come.
     pub(super) fn log_body(&mut self, key: Key, bytes: u32) {
-        let Some(recorder) = &mut self.access else { return };
-        let Some(request) = self.sessions.get(key).and_then(|session| session.requests.back()) else {
+        let Some(recorder) = &mut self.observe.access else { return };
+        let Some(request) = self.downstream.sessions.get(key).and_then(|session| session.requests.back())
+        else {
             return;
         };
-        let logged = self.inflight.get(request).logged;
+        let logged = self.inflight.table.get(request).logged;
         if let Some(entry) = logged.and_then(|key| recorder.entry(key)) {
             entry.bytes_in += u64::from(bytes);
         }
@@ -59,7 +60,7 @@ impl<D: Driver> Worker<D> {
 
     /// So many bytes go to the client of a request.
     pub(super) fn log_reply(&mut self, logged: Option<Key>, front: &[u8], bytes: u64) {
-        let entry = self.access.as_mut().zip(logged).and_then(|(recorder, key)| recorder.entry(key));
+        let entry = self.observe.access.as_mut().zip(logged).and_then(|(recorder, key)| recorder.entry(key));
         if let Some(entry) = entry {
             entry.note_reply(front);
             entry.bytes_out += bytes;
@@ -68,8 +69,8 @@ impl<D: Driver> Worker<D> {
 
     /// Who answers a request.
     pub(super) fn log_outcome(&mut self, request: RequestId, outcome: AnsweredBy) {
-        let Some(recorder) = &mut self.access else { return };
-        let logged = self.inflight.get(request).logged;
+        let Some(recorder) = &mut self.observe.access else { return };
+        let logged = self.inflight.table.get(request).logged;
         if let Some(entry) = logged.and_then(|key| recorder.entry(key)) {
             entry.outcome = outcome;
         }
@@ -78,8 +79,8 @@ impl<D: Driver> Worker<D> {
     /// The client of a request has gone before it was answered.
     pub(super) fn log_gone(&mut self, request: RequestId) {
         self.log_outcome(request, AnsweredBy::Gone);
-        if let Some(recorder) = &mut self.access
-            && let Some(key) = self.inflight.get_mut(request).logged.take()
+        if let Some(recorder) = &mut self.observe.access
+            && let Some(key) = self.inflight.table.get_mut(request).logged.take()
         {
             recorder.end(key);
         }
@@ -87,9 +88,9 @@ impl<D: Driver> Worker<D> {
 
     /// Hands over what was answered in this turn.
     pub(super) fn log_iteration(&mut self, now_ns: u64) {
-        let (Some(recorder), backends) = (&mut self.access, &self.backends) else { return };
+        let (Some(recorder), backends) = (&mut self.observe.access, &self.upstream.backends) else { return };
         if recorder.is_due() {
-            recorder.write(&self.counters, now_ns, |at| &backends[at as usize].endpoint);
+            recorder.write(&self.observe.counters, now_ns, |at| &backends[at as usize].endpoint);
         }
     }
 }

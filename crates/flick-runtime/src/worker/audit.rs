@@ -41,18 +41,25 @@ impl<D: Driver> Worker<D> {
     /// Cost: walks the table of pieces; not for the path of a message.
     pub fn audit(&self) -> WorkerAudit {
         WorkerAudit {
-            sessions: self.sessions.len() + self.merging.as_ref().map_or(0, |merging| merging.conns_count()),
-            requests: self.inflight.len(),
-            pieces: self.pieces.len(),
-            frames: self.frames.len(),
-            small_bufs: self.pool.live_count(BufClass::Small),
-            large_bufs: self.pool.live_count(BufClass::Large),
-            huge_bufs: self.pool.live_count(BufClass::Huge),
-            blocked: self.blocked.len() + self.waiting.len(),
-            suspended_rules: self.suspended_rules.len(),
-            states: self.locals.len(),
-            stalled: self.stalled_count as usize,
-            backend_conns: self.backend_conns.iter().filter(|backend_conn| backend_conn.conn.is_some()).count(),
+            sessions: self.downstream.sessions.len()
+                + self.merging.as_ref().map_or(0, |merging| merging.conns_count()),
+            requests: self.inflight.table.len(),
+            pieces: self.io.pieces.len(),
+            frames: self.io.frames.len(),
+            small_bufs: self.io.pool.live_count(BufClass::Small),
+            large_bufs: self.io.pool.live_count(BufClass::Large),
+            huge_bufs: self.io.pool.live_count(BufClass::Huge),
+            blocked: self.downstream.blocked.len() + self.listeners.waiting.len(),
+            suspended_rules: self.rules.suspended.len(),
+            states: self.rules.locals.len(),
+            stalled: self.upstream.stalled_count as usize,
+            backend_conns: self
+                .upstream
+                .conns
+                .0
+                .iter()
+                .filter(|backend_conn| backend_conn.conn.is_some())
+                .count(),
         }
     }
 }

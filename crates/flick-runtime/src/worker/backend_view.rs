@@ -6,7 +6,7 @@ use crate::backend_set::BackendSet;
 use crate::backend_set::load_balancer::Backends;
 use crate::rules::host::{client_bytes, endpoint_bytes};
 use crate::setup::Setup;
-use crate::upstream::backend::{Backend, BackendConn, BackendConnState, BackendLife};
+use crate::upstream::backend::{Backend, BackendConnState, BackendConns, BackendLife};
 
 /// A worker's connections, as the rule that runs sees them.
 pub(super) struct BackendView<'a> {
@@ -17,7 +17,7 @@ pub(super) struct BackendView<'a> {
     /// All backends.
     pub backends: &'a [Backend],
     /// The connections to them.
-    pub backend_conns: &'a [BackendConn],
+    pub backend_conns: &'a BackendConns,
     /// What the driver's clock shows.
     pub now_ns: u64,
     /// The client of the session under way.
@@ -32,14 +32,14 @@ impl BackendView<'_> {
 
 impl Backend {
     /// Whether requests for it are sent: it is up, or being dialled for the first time.
-    pub(super) fn is_usable(&self, backend_conns: &[BackendConn]) -> bool {
+    pub(super) fn is_usable(&self, backend_conns: &BackendConns) -> bool {
         if self.life != BackendLife::SessionInfo || self.health.is_out() {
             return false;
         }
         if self.exclusive {
             return self.is_relay || self.failures == 0;
         }
-        let backend_conn = &backend_conns[self.shared as usize];
+        let backend_conn = &backend_conns[self.shared];
         match backend_conn.state {
             BackendConnState::Up => backend_conn.conn.is_some(),
             BackendConnState::Connecting => self.failures == 0,
@@ -50,8 +50,8 @@ impl Backend {
 
 impl Backend {
     /// Requests under way on it, about: of an exclusive protocol, connections in use.
-    pub(super) fn load(&self, backend_conns: &[BackendConn]) -> i64 {
-        let shared = &backend_conns[self.shared as usize];
+    pub(super) fn load(&self, backend_conns: &BackendConns) -> i64 {
+        let shared = &backend_conns[self.shared];
         if !self.exclusive {
             return i64::from(shared.requests.len());
         }

@@ -6,9 +6,10 @@
 use flick_abi::FailureReason;
 use flick_net::Driver;
 
+use super::Worker;
 use super::health::warn_of;
-use super::{Flow, Worker};
 use crate::limits::{DEDICATED_CONN_IDLE_MS, SPARE_CONN_IDLE_MS};
+use crate::run_queue::Flow;
 use crate::slab::Key;
 use crate::upstream::backend::BackendConnState;
 
@@ -21,22 +22,23 @@ impl<D: Driver> Worker<D> {
         if !self.shared_conn_is_usable(backend) {
             return None;
         }
-        if self.backends[backend as usize].exclusive {
+        if self.upstream.backends[backend as usize].exclusive {
             return self.borrow_exclusive(backend);
         }
-        let dedicated = self.backends[backend as usize].dedicated.clone();
+        let dedicated = self.upstream.backends[backend as usize].dedicated.clone();
         let is_free = |backend_conn: &u32| {
-            let backend_conn = &self.backend_conns[*backend_conn as usize];
+            let backend_conn = &self.upstream.conns[*backend_conn];
             backend_conn.state == BackendConnState::Up
                 && backend_conn.conn.is_some()
                 && backend_conn.requests.is_empty()
                 && !backend_conn.uploading
         };
-        let idle_since_ns = |backend_conn: &u32| self.backend_conns[*backend_conn as usize].idle_since_ns;
+        let idle_since_ns = |backend_conn: &u32| self.upstream.conns[*backend_conn].idle_since_ns;
         let free = dedicated.clone().filter(is_free).min_by_key(idle_since_ns);
-        let idle_ns = self.driver.now_ns().saturating_sub(SPARE_CONN_IDLE_MS * MS);
+        let idle_ns = self.io.driver.now_ns().saturating_sub(SPARE_CONN_IDLE_MS * MS);
         if let Some(backend_conn) = free.filter(|backend_conn| idle_since_ns(backend_conn) <= idle_ns) {
-            let is_gone = self.backend_conns[backend_conn as usize].conn.is_some_and(|conn| self.driver.is_hung_up(conn));
+            let is_gone =
+                self.upstream.conns[backend_conn].conn.is_some_and(|conn| self.io.driver.is_hung_up(conn));
             if !is_gone {
                 return free;
             }
@@ -44,15 +46,17 @@ impl<D: Driver> Worker<D> {
             self.fail_backend_conn(backend_conn, FailureReason::Unavailable, None);
             return if self.connect(backend_conn) { Some(backend_conn) } else { None };
         }
-        let down = dedicated.clone().find(|backend_conn| self.backend_conns[*backend_conn as usize].state == BackendConnState::Down);
+        let down = dedicated
+            .clone()
+            .find(|backend_conn| self.upstream.conns[*backend_conn].state == BackendConnState::Down);
         down.filter(|backend_conn| self.connect(*backend_conn)).or(free)
     }
 
     /// A connection for one exchange: the one that has rested for the shortest time, or a new one. `None`: all are in
     /// use, or it cannot be dialled.
     pub(super) fn borrow_exclusive(&mut self, backend: u32) -> Option<u32> {
-        while let Some(backend_conn) = self.backends[backend as usize].idle.pop() {
-            let state = &mut self.backend_conns[backend_conn as usize];
+        while let Some(backend_conn) = self.upstream.backends[backend as usize].idle.pop() {
+            let state = &mut self.upstream.conns[backend_conn];
             state.is_idle = false;
             // One that its backend has ended, or talks on, is being seen to.
             if state.state == BackendConnState::Up
@@ -63,23 +67,23 @@ impl<D: Driver> Worker<D> {
                 return Some(backend_conn);
             }
         }
-        let backend_conn = self.backends[backend as usize].spare.pop()?;
+        let backend_conn = self.upstream.backends[backend as usize].spare.pop()?;
         if self.connect(backend_conn) {
             return Some(backend_conn);
         }
-        self.backends[backend as usize].spare.push(backend_conn);
+        self.upstream.backends[backend as usize].spare.push(backend_conn);
         None
     }
 
     /// A connection has nothing to do: it rests until it is borrowed, or for too long.
     pub(super) fn keep_idle(&mut self, backend_conn: u32) {
-        let now_ns = self.driver.now_ns();
-        let state = &mut self.backend_conns[backend_conn as usize];
+        let now_ns = self.io.driver.now_ns();
+        let state = &mut self.upstream.conns[backend_conn];
         state.idle_since_ns = now_ns;
         state.is_idle = true;
-        self.backends[state.backend as usize].idle.push(backend_conn);
+        self.upstream.backends[state.backend as usize].idle.push(backend_conn);
         self.note_due(now_ns + DEDICATED_CONN_IDLE_MS * MS);
-        self.unblock = true;
+        self.tasks.unblock = true;
     }
 
     /// When a connection that rests is closed.
@@ -89,16 +93,18 @@ impl<D: Driver> Worker<D> {
 
     /// An exchange on a connection that was lent to it alone is over.
     pub(super) fn give_back(&mut self, backend_conn: u32) {
-        let state = &self.backend_conns[backend_conn as usize];
+        let state = &self.upstream.conns[backend_conn];
         if state.state == BackendConnState::Connecting {
             return;
         }
         let says_more = !state.inbox.is_empty();
         if says_more {
-            self.log_backend(backend_conn, |context| warn_of!(context, "backend sent more than it was asked for"));
-            self.counters.protocol_errors_backend.add(1);
+            self.log_backend(backend_conn, |context| {
+                warn_of!(context, "backend sent more than it was asked for")
+            });
+            self.observe.counters.protocol_errors_backend.add(1);
         }
-        let state = &self.backend_conns[backend_conn as usize];
+        let state = &self.upstream.conns[backend_conn];
         //= RFC 9112 section 6.3
         //# A client MUST NOT process, cache, or forward such extra data as a separate response
         if says_more || state.is_last || state.eof || state.conn.is_none() {
@@ -110,8 +116,8 @@ impl<D: Driver> Worker<D> {
 
     /// Ends a connection on which nothing is under way, in good order.
     pub(super) fn retire_backend_conn(&mut self, backend_conn: u32) {
-        if let Some(conn) = self.backend_conns[backend_conn as usize].conn.take() {
-            self.driver.close(conn);
+        if let Some(conn) = self.upstream.conns[backend_conn].conn.take() {
+            self.io.driver.close(conn);
         }
         self.close_backend_conn(backend_conn, FailureReason::Unavailable, None);
     }
@@ -119,9 +125,9 @@ impl<D: Driver> Worker<D> {
     /// The recorder of a connection of an exclusive protocol that was lost; `was_refused`: the backend could not be dialled. One
     /// that we end ourselves while it is dialled, because its client went or sent nonsense, says nothing of the backend.
     pub(super) fn pool_lost(&mut self, backend_conn: u32, was_refused: bool) {
-        let state = &mut self.backend_conns[backend_conn as usize];
+        let state = &mut self.upstream.conns[backend_conn];
         let (at, was_idle) = (state.backend as usize, std::mem::take(&mut state.is_idle));
-        let backend = &mut self.backends[at];
+        let backend = &mut self.upstream.backends[at];
         if was_idle {
             backend.idle.retain(|idle| *idle != backend_conn);
         }
@@ -130,11 +136,11 @@ impl<D: Driver> Worker<D> {
             backend.spare.push(backend_conn);
         }
         if was_refused
-            && !self.backends[at].is_relay
-            && self.backend_conns[probe as usize].state == BackendConnState::Down
+            && !self.upstream.backends[at].is_relay
+            && self.upstream.conns[probe].state == BackendConnState::Down
         {
-            if std::mem::take(&mut self.backends[at].is_up) {
-                self.backend_counters[at].up.sub(1);
+            if std::mem::take(&mut self.upstream.backends[at].is_up) {
+                self.observe.backend_counters[at].up.sub(1);
             }
             self.schedule_reconnect(probe);
         }
@@ -142,13 +148,13 @@ impl<D: Driver> Worker<D> {
 
     /// A connection of an exclusive protocol has come up.
     pub(super) fn pool_connected(&mut self, backend_conn: u32) {
-        let at = self.backend_conns[backend_conn as usize].backend as usize;
-        self.backends[at].failures = 0;
-        if !std::mem::replace(&mut self.backends[at].is_up, true) {
-            self.backend_counters[at].up.add(1);
+        let at = self.upstream.conns[backend_conn].backend as usize;
+        self.upstream.backends[at].failures = 0;
+        if !std::mem::replace(&mut self.upstream.backends[at].is_up, true) {
+            self.observe.backend_counters[at].up.add(1);
         }
-        let state = &self.backend_conns[backend_conn as usize];
-        if self.backends[at].is_relay {
+        let state = &self.upstream.conns[backend_conn];
+        if self.upstream.backends[at].is_relay {
             self.enqueue_backend_conn(backend_conn);
         } else if state.requests.is_empty() && !state.uploading && !state.is_abandoned {
             self.keep_idle(backend_conn);
@@ -157,14 +163,16 @@ impl<D: Driver> Worker<D> {
 
     /// Whether a backend has a connection to lend now.
     pub(super) fn dedicates_now(&self, backend: u32) -> bool {
-        let backend = &self.backends[backend as usize];
+        let backend = &self.upstream.backends[backend as usize];
         if backend.exclusive {
             return !backend.idle.is_empty() || !backend.spare.is_empty();
         }
         let mut dedicated = backend.dedicated.clone();
         dedicated.any(|backend_conn| {
-            let backend_conn = &self.backend_conns[backend_conn as usize];
-            let is_free = backend_conn.state == BackendConnState::Up && backend_conn.requests.is_empty() && !backend_conn.uploading;
+            let backend_conn = &self.upstream.conns[backend_conn];
+            let is_free = backend_conn.state == BackendConnState::Up
+                && backend_conn.requests.is_empty()
+                && !backend_conn.uploading;
             backend_conn.state == BackendConnState::Down || is_free
         })
     }
@@ -174,21 +182,21 @@ impl<D: Driver> Worker<D> {
         if !self.shared_conn_is_usable(backend) {
             return true;
         }
-        let backend = &mut self.backends[backend as usize];
+        let backend = &mut self.upstream.backends[backend as usize];
         backend.promised += 1;
         backend.promised <= backend.idle.len() + backend.spare.len()
     }
 
     /// A session waits for a connection to `backend`.
     pub(super) fn wait_for_conn(&mut self, key: Key, backend: Option<u32>) -> Flow {
-        let wants = backend.filter(|backend| self.backends[*backend as usize].exclusive);
-        if let Some(session) = self.sessions.get_mut(key) {
+        let wants = backend.filter(|backend| self.upstream.backends[*backend as usize].exclusive);
+        if let Some(session) = self.downstream.sessions.get_mut(key) {
             let wanted = std::mem::replace(&mut session.wants, wants);
             if let Some(backend) = wants {
-                self.backends[backend as usize].pending += 1;
+                self.upstream.backends[backend as usize].pending += 1;
             }
             if let Some(backend) = wanted {
-                self.backends[backend as usize].pending -= 1;
+                self.upstream.backends[backend as usize].pending -= 1;
             }
         }
         self.wait_in_line(key)
@@ -196,18 +204,18 @@ impl<D: Driver> Worker<D> {
 
     /// Whether every backend that can be reached has a connection to lend, whichever a rule chooses.
     pub(super) fn all_dedicate(&self) -> bool {
-        (0..self.backends.len() as u32)
+        (0..self.upstream.backends.len() as u32)
             .filter(|backend| self.shared_conn_is_usable(*backend))
             .all(|backend| self.dedicates_now(backend))
     }
 
     /// Whether a lent connection of `backend` will become free, so that it is worth waiting for one.
     pub(super) fn dedicates(&self, backend: u32) -> bool {
-        let backend = &self.backends[backend as usize];
+        let backend = &self.upstream.backends[backend as usize];
         if backend.exclusive {
             return backend.spare.is_empty();
         }
         let mut dedicated = backend.dedicated.clone();
-        dedicated.any(|backend_conn| self.backend_conns[backend_conn as usize].state != BackendConnState::Down)
+        dedicated.any(|backend_conn| self.upstream.conns[backend_conn].state != BackendConnState::Down)
     }
 }

@@ -29,12 +29,12 @@ impl<D: Driver> Worker<D> {
         echo: [u64; ECHO_FIELDS_MAX],
         deadline_ns: u64,
     ) -> Option<RequestId> {
-        let request = self.inflight.open(session, echo, deadline_ns)?;
-        self.inflight.get_mut(request).taken_ns = self.driver.now_ns();
-        if let Some(session) = session.and_then(|key| self.sessions.get_mut(key)) {
-            self.inflight.push_session(&mut session.requests, request);
+        let request = self.inflight.table.open(session, echo, deadline_ns)?;
+        self.inflight.table.get_mut(request).taken_ns = self.io.driver.now_ns();
+        if let Some(session) = session.and_then(|key| self.downstream.sessions.get_mut(key)) {
+            self.inflight.table.push_session(&mut session.requests, request);
         }
-        if let Some(key) = session.filter(|_| self.access.is_some()) {
+        if let Some(key) = session.filter(|_| self.observe.access.is_some()) {
             self.log_opened(key, request);
         }
         Some(request)
@@ -47,24 +47,24 @@ impl<D: Driver> Worker<D> {
             self.end_session(key, true);
             return;
         };
-        self.inflight.get_mut(request).kept = frame.slots[SLOT_ASKED];
+        self.inflight.table.get_mut(request).kept = frame.slots[SLOT_ASKED];
         self.fail_request(request, reason);
     }
 
     /// Answers a request under way ourselves; closes the session if its reply has already begun or the grammar
     /// has no words for it.
     pub(super) fn fail_request(&mut self, request: RequestId, reason: FailureReason) {
-        let entry = self.inflight.get(request);
+        let entry = self.inflight.table.get(request);
         let begun = entry.begun;
         let Some(key) = entry.session else { return };
         self.log_outcome(request, AnsweredBy::Platform(reason));
         match reason {
-            FailureReason::Unavailable => self.counters.errors_unavailable.add(1),
-            FailureReason::Timeout => self.counters.errors_timeout.add(1),
-            FailureReason::Overload => self.counters.errors_overload.add(1),
+            FailureReason::Unavailable => self.observe.counters.errors_unavailable.add(1),
+            FailureReason::Timeout => self.observe.counters.errors_timeout.add(1),
+            FailureReason::Overload => self.observe.counters.errors_overload.add(1),
             // The answer says that it is the last, also where a rule has found it, which had all of the request.
             FailureReason::TooLong => {
-                if let Some(session) = self.sessions.get_mut(key) {
+                if let Some(session) = self.downstream.sessions.get_mut(key) {
                     session.is_last = true;
                 }
             }
@@ -73,7 +73,8 @@ impl<D: Driver> Worker<D> {
             | FailureReason::NameTooLong
             | FailureReason::Farewell => {}
         }
-        let is_unspoken = reason == FailureReason::Farewell && !begun && self.setup.failure(reason).is_none();
+        let is_unspoken =
+            reason == FailureReason::Farewell && !begun && self.ctx.setup.failure(reason).is_none();
         if is_unspoken || self.deliver_failure(request, reason) {
             self.finish_request(request);
         }
@@ -82,9 +83,9 @@ impl<D: Driver> Worker<D> {
     /// Writes our own reply to a request, if its client wants to hear it; ends its session, and says `false`, if its reply
     /// has already begun or the grammar has no words for it.
     pub(super) fn deliver_failure(&mut self, request: RequestId, reason: FailureReason) -> bool {
-        let entry = self.inflight.get(request);
+        let entry = self.inflight.table.get(request);
         let (session, begun, echo) = (entry.session, entry.begun, entry.echo);
-        let Some(builder) = self.setup.failure(reason).filter(|_| !begun) else {
+        let Some(builder) = self.ctx.setup.failure(reason).filter(|_| !begun) else {
             if let Some(key) = session {
                 self.break_session(key);
             }
@@ -92,11 +93,11 @@ impl<D: Driver> Worker<D> {
         };
         // On the stack: failures may arise inside any other work of the worker.
         let (mut frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
-        restore_echo(&mut frame, &self.setup.protocol().echo, &echo);
-        let len = self.setup.engine.build(builder, &frame, &mut text);
+        restore_echo(&mut frame, &self.ctx.setup.protocol().echo, &echo);
+        let len = self.ctx.setup.engine.build(builder, &frame, &mut text);
         let front = &text[..len];
         if self.is_failure_silent(request, front) {
-            self.counters.replies_suppressed.add(1);
+            self.observe.counters.replies_suppressed.add(1);
             return true;
         }
         self.deliver_message(request, &Outgoing { front, cuts: None, rest: None }, [None, None]);
@@ -105,37 +106,37 @@ impl<D: Driver> Worker<D> {
 
     /// Whether the client of a request has asked not to hear these words of ours.
     fn is_failure_silent(&self, request: RequestId, words: &[u8]) -> bool {
-        let entry = self.inflight.get(request);
-        let view = self.setup.program.channels[self.setup.listened].view.as_ref();
+        let entry = self.inflight.table.get(request);
+        let view = self.ctx.setup.program.channels[self.ctx.setup.listened].view.as_ref();
         let Some((view, judge)) = view.and_then(|view| Some((view, view.reply_flags?))) else { return false };
         let mut frame = Frame::new();
         frame.slots[SLOT_ASKED] = entry.kept;
-        if self.setup.engine.parse(view.parse_asked, &mut frame, words) != ParseStep::Done {
+        if self.ctx.setup.engine.parse(view.parse_asked, &mut frame, words) != ParseStep::Done {
             return false;
         }
-        restore_echo(&mut frame, &self.setup.protocol().echo, &entry.echo);
-        let step = self.setup.engine.parse(judge, &mut frame, words);
+        restore_echo(&mut frame, &self.ctx.setup.protocol().echo, &entry.echo);
+        let step = self.ctx.setup.engine.parse(judge, &mut frame, words);
         assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
         frame.flags().has(MessageFlags::SILENT)
     }
 
     /// Writes one reply to a request's client, or holds it until the client's earlier requests are answered.
     pub(super) fn deliver_message(&mut self, request: RequestId, message: &Outgoing<'_>, patches: Patches) {
-        self.counters.replies.add(1);
+        self.observe.counters.replies.add(1);
         self.deliver_bytes(request, message, patches);
     }
 
     /// As `deliver_message`, for a part of a reply.
     pub(super) fn deliver_bytes(&mut self, request: RequestId, message: &Outgoing<'_>, patches: Patches) {
-        let Some(key) = self.inflight.get(request).session else { return };
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(key) = self.inflight.table.get(request).session else { return };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         if session.fill.is_none() {
-            self.filled.push(key);
+            self.downstream.filled.push(key);
         }
         let conn = session.conn;
         let direct = session.requests.front() == Some(request);
-        let entry = self.inflight.get_mut(request);
-        let (driver, pieces) = (&mut self.driver, &mut self.pieces);
+        let entry = self.inflight.table.get_mut(request);
+        let (driver, pieces) = (&mut self.io.driver, &mut self.io.pieces);
         let logged = entry.logged;
         let (mut held, mut sent) = (0, 0);
         let mut capacity = true;
@@ -148,7 +149,7 @@ impl<D: Driver> Worker<D> {
                 capacity &= pieces.push(&mut entry.held, slice);
             }
         };
-        let buffered = append(&self.pool, &mut session.fill, BufClass::Small, message, patches, &mut emit);
+        let buffered = append(&self.io.pool, &mut session.fill, BufClass::Small, message, patches, &mut emit);
         if let Some(rest) = &message.rest {
             emit(rest.clone());
         }
@@ -158,46 +159,47 @@ impl<D: Driver> Worker<D> {
             self.log_reply(logged, message.front, sent);
         }
         if !(capacity && buffered) {
-            self.counters.exhausted.add(1);
+            self.observe.counters.exhausted.add(1);
             self.end_session(key, true);
         }
     }
 
     /// Passes on a piece of a large reply.
     pub(super) fn deliver_piece(&mut self, request: RequestId, piece: Slice) {
-        let Some(key) = self.inflight.get(request).session else { return };
-        let logged = self.inflight.get(request).logged;
+        let Some(key) = self.inflight.table.get(request).session else { return };
+        let logged = self.inflight.table.get(request).logged;
         if logged.is_some() {
             self.log_reply(logged, &[], u64::from(piece.len()));
         }
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         session.bytes_out += u64::from(piece.len());
         if session.requests.front() == Some(request) {
-            self.driver.send(session.conn, piece);
+            self.io.driver.send(session.conn, piece);
             return;
         }
         session.held_bytes += u64::from(piece.len());
-        if !self.pieces.push(&mut self.inflight.get_mut(request).held, piece) {
-            self.counters.exhausted.add(1);
+        if !self.io.pieces.push(&mut self.inflight.table.get_mut(request).held, piece) {
+            self.observe.counters.exhausted.add(1);
             self.end_session(key, true);
         }
     }
 
     /// The session that would be sent more than it may leave unread, if the reply to `request` went on now.
     pub(super) fn held_up_by(&self, backend_conn: u32, request: RequestId) -> Option<Key> {
-        let key = self.inflight.get(request).session?;
-        let session = self.sessions.get(key)?;
-        let unread = self.driver.backlog_bytes(session.conn) as u64 + session.held_bytes;
-        let (live, all) = (self.pool.live_count(BufClass::Large), self.pool.capacity_count(BufClass::Large));
+        let key = self.inflight.table.get(request).session?;
+        let session = self.downstream.sessions.get(key)?;
+        let unread = self.io.driver.backlog_bytes(session.conn) as u64 + session.held_bytes;
+        let (live, all) =
+            (self.io.pool.live_count(BufClass::Large), self.io.pool.capacity_count(BufClass::Large));
         // A connection that is lent may be held up: the others have their own.
-        let plenty = live < all / PLENTY_SHARE && !self.backend_conns[backend_conn as usize].dedicated;
+        let plenty = live < all / PLENTY_SHARE && !self.upstream.conns[backend_conn].dedicated;
         let most = if plenty { SESSION_ROOMY_BYTES_MAX } else { SESSION_BACKLOG_BYTES_MAX };
         (unread > most as u64).then_some(key)
     }
 
     /// A request has its last reply: what waited behind it goes out, and its session may take the next one.
     pub(super) fn finish_request(&mut self, request: RequestId) {
-        let entry = self.inflight.get_mut(request);
+        let entry = self.inflight.table.get_mut(request);
         entry.done = true;
         if let Some(key) = entry.session {
             self.advance(key);
@@ -206,28 +208,32 @@ impl<D: Driver> Worker<D> {
 
     /// Sends everything that is due at the front of a session's queue.
     fn advance(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         while let Some(front) = session.requests.front() {
-            let entry = self.inflight.get_mut(front);
-            while let Some(piece) = self.pieces.pop(&mut entry.held) {
+            let entry = self.inflight.table.get_mut(front);
+            while let Some(piece) = self.io.pieces.pop(&mut entry.held) {
                 session.held_bytes -= u64::from(piece.len());
-                self.driver.send(session.conn, piece);
+                self.io.driver.send(session.conn, piece);
             }
             if !entry.done {
                 break;
             }
-            self.answered.push(entry.taken_ns);
-            if let Some((recorder, key)) = self.access.as_mut().zip(entry.logged.take()) {
+            self.observe.answered.push(entry.taken_ns);
+            if let Some((recorder, key)) = self.observe.access.as_mut().zip(entry.logged.take()) {
                 recorder.end(key);
             }
-            if self.answered.len() == ANSWERED_MAX {
-                Self::note_answered(&self.counters.times, &mut self.answered, self.driver.now_ns());
+            if self.observe.answered.len() == ANSWERED_MAX {
+                Self::note_answered(
+                    &self.observe.counters.times,
+                    &mut self.observe.answered,
+                    self.io.driver.now_ns(),
+                );
             }
-            self.inflight.pop_session(&mut session.requests, &mut self.pieces);
+            self.inflight.table.pop_session(&mut session.requests, &mut self.io.pieces);
         }
         let resume = session.wait == Wait::Replies;
-        if !self.blocked.is_empty() || self.stalled_count > 0 {
-            self.unblock = true;
+        if !self.downstream.blocked.is_empty() || self.upstream.stalled_count > 0 {
+            self.tasks.unblock = true;
         }
         let closing = session.phase == Phase::Closing && session.requests.is_empty();
         // What becomes of a body that is still being sent is decided anew.
@@ -239,7 +245,7 @@ impl<D: Driver> Worker<D> {
 
     /// Closes our side of a session that takes no further requests once its last reply is out.
     pub(super) fn close_if_finished(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         if session.phase != Phase::Closing || !session.requests.is_empty() || session.resets_when_sent {
             return;
         }
@@ -247,7 +253,7 @@ impl<D: Driver> Worker<D> {
         session.is_migrating = false;
         session.unsent_bytes = usize::MAX;
         let (conn, eof) = (session.conn, session.eof);
-        self.driver.shutdown(conn);
+        self.io.driver.shutdown(conn);
         self.set_receiving(key, !eof);
         self.linger_on(key);
     }
@@ -256,9 +262,9 @@ impl<D: Driver> Worker<D> {
     /// side too, or when the client does neither for long. It stays in the table till then, so that clients who
     /// do not read count against the limit of sessions, and a worker that drains does not leave before its last bytes.
     pub(super) fn linger_on(&mut self, key: Key) {
-        let now_ns = self.driver.now_ns();
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let unsent_bytes = self.driver.backlog_bytes(session.conn);
+        let now_ns = self.io.driver.now_ns();
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
+        let unsent_bytes = self.io.driver.backlog_bytes(session.conn);
         if unsent_bytes < session.unsent_bytes {
             session.unsent_bytes = unsent_bytes;
             session.give_up_ns = now_ns + LINGER_MS * MS;
@@ -268,9 +274,9 @@ impl<D: Driver> Worker<D> {
         if is_out && (eof || is_over) {
             self.end_session(key, true);
         } else if is_over {
-            self.counters.slow_clients_dropped.add(1);
+            self.observe.counters.slow_clients_dropped.add(1);
             let conn = session.conn;
-            self.driver.abort(conn);
+            self.io.driver.abort(conn);
             self.end_session(key, false);
         } else if eof {
             self.set_deadline(key.index, DeadlineKind::Flush, now_ns + FLUSH_TICK_MS * MS);
@@ -282,18 +288,18 @@ impl<D: Driver> Worker<D> {
     /// Resets a session whose reply has broken off, or has no words to break off with, once what it was sent in this turn has
     /// gone out: that much is its client's.
     fn break_session(&mut self, key: Key) {
-        let Some(session) = self.sessions.get(key) else { return };
-        let is_idle = self.driver.backlog_bytes(session.conn) == 0;
-        if is_idle || self.to_reset.len() == self.to_reset.capacity() {
+        let Some(session) = self.downstream.sessions.get(key) else { return };
+        let is_idle = self.io.driver.backlog_bytes(session.conn) == 0;
+        if is_idle || self.downstream.to_reset.len() == self.downstream.to_reset.capacity() {
             self.end_session(key, true);
             return;
         }
         self.stop_reading(key);
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = self.downstream.sessions.get_mut(key) {
             session.resets_when_sent = true;
             let requests = std::mem::replace(&mut session.requests, RequestQueue::new());
             self.drop_requests(requests);
-            self.to_reset.push(key);
+            self.downstream.to_reset.push(key);
         }
     }
 
@@ -302,8 +308,11 @@ impl<D: Driver> Worker<D> {
         while let Some(request) = requests.front() {
             self.abandon_exchange(request);
             self.log_gone(request);
-            let reply_target = std::mem::replace(&mut self.inflight.get_mut(request).reply_target, ReplyTarget::Nothing);
-            self.inflight.pop_session(&mut requests, &mut self.pieces);
+            let reply_target = std::mem::replace(
+                &mut self.inflight.table.get_mut(request).reply_target,
+                ReplyTarget::Nothing,
+            );
+            self.inflight.table.pop_session(&mut requests, &mut self.io.pieces);
             if let ReplyTarget::Answerer(suspended) = reply_target {
                 self.cancel(suspended);
             }
@@ -312,7 +321,7 @@ impl<D: Driver> Worker<D> {
 
     /// What was sent to sessions that are to be reset has been handed over.
     pub(super) fn reset_broken_sessions(&mut self) {
-        while let Some(key) = self.to_reset.pop() {
+        while let Some(key) = self.downstream.to_reset.pop() {
             self.end_session(key, true);
         }
     }
@@ -320,34 +329,34 @@ impl<D: Driver> Worker<D> {
     /// Ends a session now. Requests under way stay in the ledger until their replies have been drained.
     /// `abort`: the connection still exists.
     pub(super) fn end_session(&mut self, key: Key, abort: bool) {
-        if abort && let Some(session) = self.sessions.get(key) {
+        if abort && let Some(session) = self.downstream.sessions.get(key) {
             let (conn, phase) = (session.conn, session.phase);
             if phase == Phase::Lingering {
-                self.driver.close(conn);
+                self.io.driver.close(conn);
             } else {
-                self.driver.abort(conn);
+                self.io.driver.abort(conn);
             }
         }
-        let Some(mut session) = self.sessions.remove(key) else { return };
+        let Some(mut session) = self.downstream.sessions.remove(key) else { return };
         if session.inbox.in_message() {
-            self.counters.truncated.add(1);
+            self.observe.counters.truncated.add(1);
         }
         if let Some(backend) = session.wants.take() {
-            self.backends[backend as usize].pending -= 1;
+            self.upstream.backends[backend as usize].pending -= 1;
         }
-        session.inbox.clear(&mut self.pieces, &mut self.frames);
+        session.inbox.clear(&mut self.io.pieces, &mut self.io.frames);
         self.drop_requests(session.requests);
-        self.deadlines.clear(key.index);
-        self.counters.connections_open.sub(1);
+        self.downstream.deadlines.clear(key.index);
+        self.observe.counters.connections_open.sub(1);
         self.release_session_slot(session.conn);
-        self.unblock = true;
+        self.tasks.unblock = true;
         self.notify_of_client(&session, abort && session.phase == Phase::Lingering);
         self.break_dedicated(session.upload, FailureReason::Unavailable);
         if let Some(tunnel) = session.tunnel {
             self.leave_tunnel(tunnel);
         }
         self.drop_relay_conns(session.relay_conns);
-        if self.accept_paused {
+        if self.listeners.accept_paused {
             self.resume_accept();
         }
     }
@@ -355,8 +364,8 @@ impl<D: Driver> Worker<D> {
     /// Nobody waits for the reply to `request` any more: a connection that carries nothing else is ended at the next
     /// chance, rather than drained.
     pub(super) fn abandon_exchange(&mut self, request: RequestId) {
-        let Some(backend_conn) = self.inflight.get(request).dedicated_conn else { return };
-        let state = &mut self.backend_conns[backend_conn as usize];
+        let Some(backend_conn) = self.inflight.table.get(request).dedicated_conn else { return };
+        let state = &mut self.upstream.conns[backend_conn];
         if state.requests.front() == Some(request) {
             state.is_abandoned = true;
             self.enqueue_backend_conn(backend_conn);
@@ -371,13 +380,13 @@ impl<D: Driver> Worker<D> {
         patches: Patches,
         resend: Option<RequestId>,
     ) -> bool {
-        let state = &mut self.backend_conns[backend_conn as usize];
+        let state = &mut self.upstream.conns[backend_conn];
         let Some(conn) = state.conn else { return false };
         if state.fill.is_none() {
-            self.filled_conns.push(backend_conn);
+            self.upstream.filled.push(backend_conn);
         }
-        let (driver, pieces) = (&mut self.driver, &mut self.pieces);
-        let mut kept = resend.map(|request| &mut self.inflight.get_mut(request).resend);
+        let (driver, pieces) = (&mut self.io.driver, &mut self.io.pieces);
+        let mut kept = resend.map(|request| &mut self.inflight.table.get_mut(request).resend);
         let mut is_kept = true;
         let mut emit = |slice: Slice| {
             if let Some(kept) = &mut kept {
@@ -385,7 +394,7 @@ impl<D: Driver> Worker<D> {
             }
             driver.send(conn, slice);
         };
-        let fits = append(&self.pool, &mut state.fill, BufClass::Large, message, patches, &mut emit);
+        let fits = append(&self.io.pool, &mut state.fill, BufClass::Large, message, patches, &mut emit);
         if let Some(rest) = &message.rest {
             emit(rest.clone());
         }

@@ -3,57 +3,31 @@
 //! once for a connection on which none was under way; for a client once, when it malforms or ends. An event without a
 //! handler does what `docs/internals/events.md` says. An event for whose handler there is no room is counted.
 
-use flick_abi::{Event, FailureReason, Frame, FuncId, Program, Start};
+use flick_abi::{Event, FailureReason, Frame};
 use flick_net::Driver;
 
+use super::Worker;
 use super::deliver::restore_echo;
 use super::sending::BackendIncident;
-use super::{Task, Worker};
 use crate::inflight::{ReplyTarget, RequestId};
-use crate::observe::edge_counters::StartId;
 use crate::rules::suspended::SuspendedRule;
+use crate::run_queue::Task;
 use crate::slab::Key;
-
-/// A timer of the program.
-#[derive(Debug)]
-pub(super) struct Every {
-    /// How often.
-    interval_ns: u64,
-    /// What.
-    rule: FuncId,
-    /// Which timer it is.
-    start: StartId,
-    /// When next.
-    pub due_ns: u64,
-    /// Its last activation is not over.
-    pub is_running: bool,
-}
-
-/// The timers of a program that starts now: the first worker's.
-pub(super) fn timers(program: &Program, worker: usize, now_ns: u64) -> Vec<Every> {
-    let start = |(index, timer): (usize, &flick_abi::Timer)| {
-        let interval_ns = timer.interval_ns.max(1);
-        let due_ns = now_ns.saturating_add(interval_ns);
-        let start = StartId::of(program, Start::Timer(index));
-        Every { interval_ns, rule: timer.rule, start, due_ns, is_running: false }
-    };
-    program.timers.iter().enumerate().filter(|_| worker == 0).map(start).collect()
-}
 
 impl<D: Driver> Worker<D> {
     /// Starts an activation that is nobody's answer; says whether there was room.
     fn suspend_rule(&mut self, suspended: SuspendedRule, frame: &Frame) -> Option<Key> {
         let (state, start) = (suspended.state, suspended.start);
-        let Some(key) = self.suspended_rules.insert(suspended, frame) else {
+        let Some(key) = self.rules.suspended.insert(suspended, frame) else {
             if let Some(state) = state {
-                self.locals.give(state);
+                self.rules.locals.give(state);
             }
-            self.counters.events_dropped.add(1);
+            self.observe.counters.events_dropped.add(1);
             return None;
         };
-        self.counters.rules_suspended.add(1);
-        self.edge_counters.started(start, 1);
-        self.run_queue.push_back(Task::SuspendedRule(key));
+        self.observe.counters.rules_suspended.add(1);
+        self.observe.edge_counters.started(start, 1);
+        self.tasks.queue.push_back(Task::SuspendedRule(key));
         Some(key)
     }
 
@@ -72,12 +46,17 @@ impl<D: Driver> Worker<D> {
         handled
     }
 
-    fn handle_failed(&mut self, request: RequestId, reason: FailureReason, incident: BackendIncident) -> bool {
-        let backend = &self.backends[incident.backend as usize];
-        let Some((rule, start)) = self.setup.needs.handler(incident.event, backend.channel) else {
+    fn handle_failed(
+        &mut self,
+        request: RequestId,
+        reason: FailureReason,
+        incident: BackendIncident,
+    ) -> bool {
+        let backend = &self.upstream.backends[incident.backend as usize];
+        let Some((rule, start)) = self.ctx.setup.needs.handler(incident.event, backend.channel) else {
             return false;
         };
-        let entry = self.inflight.get(request);
+        let entry = self.inflight.table.get(request);
         if entry.begun || entry.session.is_none() {
             return false;
         }
@@ -89,21 +68,23 @@ impl<D: Driver> Worker<D> {
             ..SuspendedRule::new(rule, start)
         };
         let mut frame = Frame::new();
-        restore_echo(&mut frame, &self.setup.protocol().echo, &entry.echo);
+        restore_echo(&mut frame, &self.ctx.setup.protocol().echo, &entry.echo);
         let Some(key) = self.suspend_rule(suspended, &frame) else { return false };
-        self.inflight.get_mut(request).reply_target = ReplyTarget::Answerer(key);
+        self.inflight.table.get_mut(request).reply_target = ReplyTarget::Answerer(key);
         true
     }
 
     /// Something befell a connection to a backend on which no request was under way.
     pub(super) fn notify_of_backend(&mut self, incident: BackendIncident) {
-        let backend = &self.backends[incident.backend as usize];
-        let Some((rule, start)) = self.setup.needs.handler(incident.event, backend.channel) else { return };
-        if self.suspended_rules.is_full() {
-            self.counters.events_dropped.add(1);
+        let backend = &self.upstream.backends[incident.backend as usize];
+        let Some((rule, start)) = self.ctx.setup.needs.handler(incident.event, backend.channel) else {
+            return;
+        };
+        if self.rules.suspended.is_full() {
+            self.observe.counters.events_dropped.add(1);
             return;
         }
-        let (element, state) = (backend.element, Some(self.locals.take()));
+        let (element, state) = (backend.element, Some(self.rules.locals.take()));
         let suspended = SuspendedRule { element, state, ..SuspendedRule::new(rule, start) };
         self.suspend_rule(suspended, &Frame::new());
     }
@@ -116,7 +97,8 @@ impl<D: Driver> Worker<D> {
         frame: &Frame,
         answer: Option<FailureReason>,
     ) -> bool {
-        let Some((rule, start)) = self.setup.needs.handler(Event::Malformed, self.setup.listened) else {
+        let Some((rule, start)) = self.ctx.setup.needs.handler(Event::Malformed, self.ctx.setup.listened)
+        else {
             return false;
         };
         let echo = self.echo_of(frame);
@@ -127,11 +109,13 @@ impl<D: Driver> Worker<D> {
             reason: answer,
             ..SuspendedRule::new(rule, start)
         };
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = self.downstream.sessions.get_mut(key) {
             session.is_notified = true;
         }
         match (self.suspend_rule(suspended, frame), answer) {
-            (Some(suspended), _) => self.inflight.get_mut(request).reply_target = ReplyTarget::Answerer(suspended),
+            (Some(suspended), _) => {
+                self.inflight.table.get_mut(request).reply_target = ReplyTarget::Answerer(suspended)
+            }
             (None, Some(reason)) => self.fail_request(request, reason),
             (None, None) => self.finish_request(request),
         }
@@ -145,34 +129,35 @@ impl<D: Driver> Worker<D> {
         in_good_order: bool,
     ) {
         let event = if in_good_order && !session.is_broken { Event::Closed } else { Event::Broken };
-        let handler = self.setup.needs.handler(event, self.setup.listened).filter(|_| !session.is_notified);
+        let handler =
+            self.ctx.setup.needs.handler(event, self.ctx.setup.listened).filter(|_| !session.is_notified);
         match handler {
             Some((rule, start)) => {
                 let suspended =
                     SuspendedRule { state: Some(session.state), ..SuspendedRule::new(rule, start) };
                 self.suspend_rule(suspended, &Frame::new());
             }
-            None => self.locals.give(session.state),
+            None => self.rules.locals.give(session.state),
         }
     }
 
     /// Starts the timers that are due. One whose last activation is not over is left out this time.
     pub(super) fn run_every(&mut self, now_ns: u64) {
-        for at in 0..self.every.len() {
-            let every = &mut self.every[at];
+        for at in 0..self.rules.timers.len() {
+            let every = &mut self.rules.timers[at];
             if every.due_ns > now_ns {
                 continue;
             }
             let missed = (now_ns - every.due_ns) / every.interval_ns + 1;
             every.due_ns = every.due_ns.saturating_add(missed.saturating_mul(every.interval_ns));
-            if self.suspended_rules.is_full() || std::mem::replace(&mut every.is_running, true) {
-                self.counters.events_dropped.add(1);
+            if self.rules.suspended.is_full() || std::mem::replace(&mut every.is_running, true) {
+                self.observe.counters.events_dropped.add(1);
                 continue;
             }
-            let (rule, start, state) = (every.rule, every.start, Some(self.locals.take()));
+            let (rule, start, state) = (every.rule, every.start, Some(self.rules.locals.take()));
             let suspended = SuspendedRule { state, timer: Some(at), ..SuspendedRule::new(rule, start) };
             if self.suspend_rule(suspended, &Frame::new()).is_none() {
-                self.every[at].is_running = false;
+                self.rules.timers[at].is_running = false;
             }
         }
     }

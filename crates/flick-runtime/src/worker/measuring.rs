@@ -12,8 +12,8 @@ impl<D: Driver> Worker<D> {
     pub fn run_idle_tasks(&mut self, times: u32) -> u64 {
         let before = self.task_runs();
         for _ in 0..times {
-            for index in 0..self.sessions.slots_used() {
-                if let Some(key) = self.sessions.key_at(index) {
+            for index in 0..self.downstream.sessions.slots_used() {
+                if let Some(key) = self.downstream.sessions.key_at(index) {
                     self.enqueue_session(key);
                 }
             }
@@ -23,7 +23,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn task_runs(&self) -> u64 {
-        self.counters.tasks.of(crate::observe::task_counters::TaskKind::Client).runs.get()
+        self.observe.counters.tasks.of(crate::observe::task_counters::TaskKind::Client).runs.get()
     }
 
     /// Gives the session of every client back to the pool and takes it from there again, as for a client that has just been
@@ -31,14 +31,18 @@ impl<D: Driver> Worker<D> {
     pub fn reopen_sessions(&mut self, times: u32) -> u64 {
         let mut count = 0;
         for _ in 0..times {
-            for index in 0..self.sessions.slots_used() {
-                let Some(session) = self.sessions.key_at(index).and_then(|key| self.sessions.remove(key))
+            for index in 0..self.downstream.sessions.slots_used() {
+                let Some(session) = self
+                    .downstream
+                    .sessions
+                    .key_at(index)
+                    .and_then(|key| self.downstream.sessions.remove(key))
                 else {
                     continue;
                 };
-                self.locals.give(session.state);
-                self.deadlines.clear(index as u32);
-                self.counters.connections_open.sub(1);
+                self.rules.locals.give(session.state);
+                self.downstream.deadlines.clear(index as u32);
+                self.observe.counters.connections_open.sub(1);
                 self.release_session_slot(session.conn);
                 self.accepted(session.conn);
                 count += 1;

@@ -13,13 +13,14 @@ use flick_net::{Driver, Handle, ListenerId};
 
 use self::feeder::Feeder;
 use self::sink::Sink;
-use super::running::{Flow, Task};
-use super::{Role, Worker};
+use super::Worker;
 use crate::config::OnMaxConnections;
+use crate::io::Role;
 use crate::limits::MERGE_CHUNK_BYTES_MAX;
 use crate::merge::{Hub, JobEnd, JobStage, MergeCode, MergeFault, MergeScratch, Node, NodeState};
 use crate::observe::edge_counters::StartId;
 use crate::observe::task_counters::TaskKind;
+use crate::run_queue::{Flow, Task};
 use crate::setup::Setup;
 
 /// What a worker holds of a merge.
@@ -83,34 +84,34 @@ impl<D: Driver> Worker<D> {
 
     fn enqueue_merge(&mut self, merging: &mut Merging, task: u32) {
         if !std::mem::replace(&mut merging.queued[task as usize], true) {
-            self.run_queue.push_back(Task::Merge(task));
+            self.tasks.queue.push_back(Task::Merge(task));
         }
     }
 
     /// A new connection: a stream of the present job, or its reducer; otherwise it waits, or is refused.
     pub(super) fn merge_accepted(&mut self, listener: ListenerId, conn: Handle) {
-        let at = self.listeners.iter().position(|open| *open == listener).unwrap_or(0);
-        let is_stream = self.setup.listen[at].0 == self.setup.listened;
-        let may_wait = self.setup.limits.on_max_connections == OnMaxConnections::Queue
-            && self.draining_since_ns.is_none();
+        let at = self.listeners.ids.iter().position(|open| *open == listener).unwrap_or(0);
+        let is_stream = self.ctx.setup.listen[at].0 == self.ctx.setup.listened;
+        let may_wait = self.ctx.setup.limits.on_max_connections == OnMaxConnections::Queue
+            && self.listeners.draining_since_ns.is_none();
         if !is_stream {
             self.sink_accepted(conn);
-        } else if !self.waiting.is_empty() || !self.join(conn) {
+        } else if !self.listeners.waiting.is_empty() || !self.join(conn) {
             if may_wait { self.keep_waiting(conn) } else { self.refuse(conn) }
         }
     }
 
     /// Lets in who waits, as far as the present job lacks streams.
     pub(super) fn merge_resume_accept(&mut self) {
-        while let Some(conn) = self.waiting.front().copied() {
+        while let Some(conn) = self.listeners.waiting.front().copied() {
             if !self.join(conn) {
                 return;
             }
-            self.waiting.pop_front();
+            self.listeners.waiting.pop_front();
         }
-        self.accept_paused = false;
-        for at in 0..self.listeners.len() {
-            self.driver.accept(self.listeners[at], true);
+        self.listeners.accept_paused = false;
+        for at in 0..self.listeners.ids.len() {
+            self.io.driver.accept(self.listeners.ids[at], true);
         }
     }
 
@@ -118,8 +119,8 @@ impl<D: Driver> Worker<D> {
     pub(super) fn run_merge_tasks(&mut self) {
         let stage = self.with_merging(|worker, merging| {
             let hub = Arc::clone(&merging.hub);
-            if worker.draining_since_ns.is_some() && hub.drain() {
-                worker.counters.merges_failed.add(1);
+            if worker.listeners.draining_since_ns.is_some() && hub.drain() {
+                worker.observe.counters.merges_failed.add(1);
             }
             hub.take_calls(merging.index, |task| worker.enqueue_merge(merging, task));
             let stage = hub.new_stage(&mut merging.seen);
@@ -137,7 +138,7 @@ impl<D: Driver> Worker<D> {
             }
             stage
         });
-        let may_accept = self.accept_paused && self.draining_since_ns.is_none();
+        let may_accept = self.listeners.accept_paused && self.listeners.draining_since_ns.is_none();
         if stage.flatten() == Some(JobStage::Open) && may_accept {
             self.merge_resume_accept();
         }
@@ -149,16 +150,16 @@ impl<D: Driver> Worker<D> {
         let end = |worker: &mut Self, conn: Option<Handle>| {
             let Some(conn) = conn else { return };
             match ending {
-                JobEnd::Complete => worker.driver.close(conn),
-                JobEnd::Failed => worker.driver.abort(conn),
+                JobEnd::Complete => worker.io.driver.close(conn),
+                JobEnd::Failed => worker.io.driver.abort(conn),
             }
         };
         let mut leaves = Vec::new();
         for slot in &mut merging.feeders {
             let Some(mut feeder) = slot.take() else { continue };
             end(self, feeder.conn);
-            self.pieces.clear(&mut feeder.pieces);
-            self.counters.connections_open.sub(1);
+            self.io.pieces.clear(&mut feeder.pieces);
+            self.observe.counters.connections_open.sub(1);
             leaves.push(feeder.leaf);
         }
         let root = merging.sink.take().map(|sink| {
@@ -174,7 +175,7 @@ impl<D: Driver> Worker<D> {
             merging.is_running = false;
             let feeders = merging.feeders.iter().flatten().filter_map(|feeder| feeder.conn);
             for conn in feeders.chain(merging.sink.as_ref().and_then(|sink| sink.conn)) {
-                worker.driver.abort(conn);
+                worker.io.driver.abort(conn);
             }
         });
     }
@@ -188,7 +189,7 @@ impl<D: Driver> Worker<D> {
     fn fail_merge(&mut self, merging: &mut Merging) {
         merging.is_running = false;
         if merging.hub.end(JobEnd::Failed) {
-            self.counters.merges_failed.add(1);
+            self.observe.counters.merges_failed.add(1);
         }
     }
 
@@ -218,23 +219,24 @@ impl<D: Driver> Worker<D> {
     fn node_step(&mut self, merging: &mut Merging, task: u32) -> Flow {
         let Merging { hub, nodes, scratch, parser, .. } = merging;
         let Some((_, node)) = nodes.iter_mut().find(|(own, _)| *own == task) else { return Flow::Stop };
-        let setup = self.setup.merge.as_ref().expect("a worker merges as its program says");
+        let setup = self.ctx.setup.merge.as_ref().expect("a worker merges as its program says");
         let mut code = MergeCode {
-            engine: &*self.setup.engine,
+            engine: &*self.ctx.setup.engine,
             setup,
             parser: *parser,
-            channel_lens: self.backend_set.lens(),
+            channel_lens: self.upstream.backend_set.lens(),
             scratch,
-            host: &mut self.host.view(&()),
+            host: &mut self.rules.host.view(&()),
         };
-        let rest = node.run(&mut code, &mut |task| hub.call(task), self.pace.elements());
+        let rest = node.run(&mut code, &mut |task| hub.call(task), self.clock.pace.elements());
         let taken = node.taken();
-        self.counters.merge_elements.add(taken[0] + taken[1]);
+        self.observe.counters.merge_elements.add(taken[0] + taken[1]);
         let of_streams = |side: &usize| hub.tree.stream_of(node.place(*side).0).is_some();
         let start = StartId::channel(setup.merge.source);
-        self.edge_counters
+        self.observe
+            .edge_counters
             .started(start, [0, 1].into_iter().filter(of_streams).map(|side| taken[side]).sum());
-        self.edge_counters.sent(start, setup.sink_channel as u32, scratch.finished());
+        self.observe.edge_counters.sent(start, setup.sink_channel as u32, scratch.finished());
         match rest {
             Ok(NodeState::Tired) => Flow::Go,
             Ok(NodeState::Waiting) => Flow::Stop,
@@ -245,10 +247,10 @@ impl<D: Driver> Worker<D> {
                     None => tracing::warn!(task, offset, ?fault, "a merge failed"),
                 }
                 match fault {
-                    MergeFault::Truncated => self.counters.truncated.add(1),
+                    MergeFault::Truncated => self.observe.counters.truncated.add(1),
                     MergeFault::Combine | MergeFault::Finish => {}
                     MergeFault::Malformed { .. } | MergeFault::TooLong { .. } | MergeFault::Disorder => {
-                        self.counters.protocol_errors_client.add(1);
+                        self.observe.counters.protocol_errors_client.add(1);
                     }
                 }
                 self.fail_merge(merging);

@@ -17,24 +17,24 @@ use crate::slab::Key;
 impl<D: Driver> Worker<D> {
     /// Stops accepting without sending anybody away, and stops the program's timers, which run at the new one.
     pub(super) fn begin_to_leave(&mut self) {
-        for listener in std::mem::take(&mut self.listeners) {
-            self.driver.drain_listener(listener);
+        for listener in std::mem::take(&mut self.listeners.ids) {
+            self.io.driver.drain_listener(listener);
         }
-        self.every.iter_mut().for_each(|every| every.due_ns = u64::MAX);
+        self.rules.timers.iter_mut().for_each(|every| every.due_ns = u64::MAX);
     }
 
     /// Hands over who can go now. Who could but for requests under way is not read from any more, so that its next request
     /// is the new worker's.
     pub(super) fn hand_over(&mut self) {
-        for _ in 0..self.waiting.len() {
-            let Some(conn) = self.waiting.pop_front() else { break };
+        for _ in 0..self.listeners.waiting.len() {
+            let Some(conn) = self.listeners.waiting.pop_front() else { break };
             if !self.give_away(conn, false) {
-                self.waiting.push_back(conn);
+                self.listeners.waiting.push_back(conn);
             }
         }
-        for index in 0..self.sessions.slots_used() {
-            let Some(key) = self.sessions.key_at(index) else { continue };
-            let Some(session) = self.sessions.get(key) else { continue };
+        for index in 0..self.downstream.sessions.slots_used() {
+            let Some(key) = self.downstream.sessions.key_at(index) else { continue };
+            let Some(session) = self.downstream.sessions.get(key) else { continue };
             if !self.could_leave(session) {
                 continue;
             }
@@ -44,10 +44,10 @@ impl<D: Driver> Worker<D> {
                 || session.wait != Wait::Nothing
                 || session.queued;
             self.set_receiving(key, false);
-            if let Some(session) = self.sessions.get_mut(key) {
+            if let Some(session) = self.downstream.sessions.get_mut(key) {
                 session.is_migrating = true;
             }
-            if !is_owed && !self.suspended_rules.has_any_of(key) {
+            if !is_owed && !self.rules.suspended.has_any_of(key) {
                 self.let_go(key, conn);
             }
         }
@@ -61,36 +61,36 @@ impl<D: Driver> Worker<D> {
             && session.inbox.is_empty()
             && session.upload == Upload::None
             && session.tunnel.is_none()
-            && !self.setup.is_relay
-            && self.locals.is_untouched(session.state)
+            && !self.ctx.setup.is_relay
+            && self.rules.locals.is_untouched(session.state)
     }
 
     fn let_go(&mut self, key: Key, conn: Handle) {
         if self.give_away(conn, true) {
-            let Some(session) = self.sessions.remove(key) else { return };
-            self.locals.give(session.state);
-            self.deadlines.clear(key.index);
-            self.counters.connections_open.sub(1);
-            self.counters.connections_migrated_out.add(1);
-            if let Some(connection_limits) = self.shared.connection_limits() {
+            let Some(session) = self.downstream.sessions.remove(key) else { return };
+            self.rules.locals.give(session.state);
+            self.downstream.deadlines.clear(key.index);
+            self.observe.counters.connections_open.sub(1);
+            self.observe.counters.connections_migrated_out.add(1);
+            if let Some(connection_limits) = self.ctx.shared.connection_limits() {
                 // Its place among the sessions goes with it.
-                connection_limits.give(self.peers[conn.index as usize]);
+                connection_limits.give(self.io.peers[conn.index as usize]);
             }
         }
     }
 
     /// Gives a connection to who takes our place; `false` if it stays for now.
     fn give_away(&mut self, conn: Handle, is_counted: bool) -> bool {
-        match self.driver.detach(conn) {
+        match self.io.driver.detach(conn) {
             Detached::Socket(socket) => {
-                let peer = self.peers[conn.index as usize];
+                let peer = self.io.peers[conn.index as usize];
                 self.pass_on(HandedConn { socket, peer, is_counted });
                 true
             }
             Detached::HasInput => {
                 // What has been taken from the kernel belongs to us: it is read, and answered, here.
-                if let super::Role::Client(key) = self.role(conn)
-                    && let Some(session) = self.sessions.get_mut(key)
+                if let crate::io::Role::Client(key) = self.role(conn)
+                    && let Some(session) = self.downstream.sessions.get_mut(key)
                 {
                     session.is_migrating = false;
                     self.set_receiving(key, true);
@@ -105,32 +105,32 @@ impl<D: Driver> Worker<D> {
     fn pass_on(&mut self, client: HandedConn) {
         let mut client = client;
         for _ in 0..SUCCESSOR_TRIES_MAX {
-            let Some(successor) = self.shared.successor() else { break };
-            match successor.take(self.index, client) {
+            let Some(successor) = self.ctx.shared.successor() else { break };
+            match successor.take(self.ctx.index, client) {
                 Ok(()) => return,
                 Err(back) => client = back,
             }
         }
         // Everybody has ended, so the process is ending.
         if client.is_counted {
-            self.shared.give_session();
+            self.ctx.shared.give_session();
         }
-        self.counters.connections_rejected.add(1);
+        self.observe.counters.connections_rejected.add(1);
     }
 
     /// Takes in the clients that another worker has left for us.
     pub(super) fn take_over(&mut self) {
-        let Some(intake) = self.intake.clone() else { return };
-        self.counters.tasks.of(TaskKind::Client).stolen.add(u64::from(intake.take_scavenged()));
+        let Some(intake) = self.listeners.intake.clone() else { return };
+        self.observe.counters.tasks.of(TaskKind::Client).stolen.add(u64::from(intake.take_scavenged()));
         while let Some(client) = intake.take() {
-            if self.shared.is_replaced() {
+            if self.ctx.shared.is_replaced() {
                 self.pass_on(client);
                 continue;
             }
             let HandedConn { socket, peer, is_counted } = client;
-            match self.driver.adopt(socket) {
+            match self.io.driver.adopt(socket) {
                 Ok(conn) => {
-                    self.peers[conn.index as usize] = peer;
+                    self.io.peers[conn.index as usize] = peer;
                     if is_counted {
                         self.open_taken_over(conn);
                     } else {
@@ -140,9 +140,9 @@ impl<D: Driver> Worker<D> {
                 // There is no place to keep it in: our limits are lower than those before us.
                 Err(_) => {
                     if is_counted {
-                        self.shared.give_session();
+                        self.ctx.shared.give_session();
                     }
-                    self.counters.connections_rejected.add(1);
+                    self.observe.counters.connections_rejected.add(1);
                 }
             }
         }
@@ -150,7 +150,7 @@ impl<D: Driver> Worker<D> {
 
     /// Whether nobody waits to be taken in, and nobody will.
     pub(super) fn takes_nobody(&mut self) -> bool {
-        let Some(intake) = self.intake.clone() else { return true };
+        let Some(intake) = self.listeners.intake.clone() else { return true };
         if !intake.close() {
             self.take_over();
         }

@@ -6,58 +6,63 @@ use flick_abi::{FailureReason, Frame, MessageFlags};
 use flick_buffers::{BufClass, Slice};
 use flick_net::{Driver, monotonic_ns};
 
-use super::rules::Scratch;
-use super::{Flow, Worker};
+use super::Worker;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::session::Wait;
 use crate::limits::SCARCE_SHARE;
+use crate::rules::scratch::Scratch;
+use crate::run_queue::Flow;
 use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
     /// Tells the shedder that a task was taken from the queue. Simulated tasks take no time.
     pub(super) fn note_taken(&mut self) {
-        if self.shedder.pass() {
-            let now_ns = if self.pace.has_clock() { monotonic_ns() } else { self.driver.now_ns() };
-            self.shedder.reach(now_ns);
+        if self.clock.shedder.pass() {
+            let now_ns = if self.clock.pace.has_clock() { monotonic_ns() } else { self.io.driver.now_ns() };
+            self.clock.shedder.reach(now_ns);
         }
     }
 
     /// Whether the next request is told that there is too much to do.
     pub(super) fn sheds_next(&mut self) -> bool {
-        self.shedder.is_on()
-            && (self.shedder.sheds() || self.buffers_are_few(SCARCE_SHARE))
-            && self.inflight.can_answer()
+        self.clock.shedder.is_on()
+            && (self.clock.shedder.sheds() || self.buffers_are_few(SCARCE_SHARE))
+            && self.inflight.table.can_answer()
     }
 
     /// Less than one in `share` of the buffers is left: they are better kept for what is under way.
     pub(super) fn buffers_are_few(&self, share: u32) -> bool {
-        let are_few = |class| self.pool.free_count(class) < self.pool.capacity_count(class) / share;
+        let are_few = |class| self.io.pool.free_count(class) < self.io.pool.capacity_count(class) / share;
         are_few(BufClass::Small) || are_few(BufClass::Large)
     }
 
     /// A session whose next message needs what others have stands in line, for so long and no longer.
     pub(super) fn wait_in_line(&mut self, key: Key) -> Flow {
-        let bound = self.setup.timeouts.queue;
+        let bound = self.ctx.setup.timeouts.queue;
         if !bound.is_zero()
-            && self.setup.sheds_in_words()
-            && self.deadlines.kind(key.index) != Some(DeadlineKind::Line)
+            && self.ctx.setup.sheds_in_words()
+            && self.downstream.deadlines.kind(key.index) != Some(DeadlineKind::Line)
         {
-            self.set_deadline(key.index, DeadlineKind::Line, self.driver.now_ns() + bound.as_nanos() as u64);
+            self.set_deadline(
+                key.index,
+                DeadlineKind::Line,
+                self.io.driver.now_ns() + bound.as_nanos() as u64,
+            );
         }
         self.wait_for(key, Wait::Shared)
     }
 
     /// A session whose message needs a huge buffer, when there is none.
     pub(super) fn wait_for_buffer(&mut self, key: Key) -> Flow {
-        self.wants_huge = true;
+        self.tasks.wants_huge = true;
         self.wait_in_line(key)
     }
 
     /// A message of a session has been taken: if it was served, the next one has its own time in line.
     pub(super) fn message_taken(&mut self, key: Key, shed_before: u64) {
         self.leave_line(key);
-        if self.counters.requests_shed.get() == shed_before
-            && let Some(session) = self.sessions.get_mut(key)
+        if self.observe.counters.requests_shed.get() == shed_before
+            && let Some(session) = self.downstream.sessions.get_mut(key)
         {
             session.is_late = false;
         }
@@ -65,8 +70,8 @@ impl<D: Driver> Worker<D> {
 
     /// A message of the session has been taken, or it waits for something else: the next one has its time from anew.
     pub(super) fn leave_line(&mut self, key: Key) {
-        if self.deadlines.kind(key.index) == Some(DeadlineKind::Line) {
-            self.deadlines.clear(key.index);
+        if self.downstream.deadlines.kind(key.index) == Some(DeadlineKind::Line) {
+            self.downstream.deadlines.clear(key.index);
             self.arm_idle(key);
         }
     }
@@ -76,8 +81,8 @@ impl<D: Driver> Worker<D> {
         let flags = scratch.frame.flags();
         self.consume(key, bytes);
         self.note_last(key, flags);
-        self.counters.requests.add(1);
-        self.counters.requests_shed.add(1);
+        self.observe.counters.requests.add(1);
+        self.observe.counters.requests_shed.add(1);
         if !flags.has(MessageFlags::ONE_WAY) {
             self.fail_new_request(key, &scratch.frame, FailureReason::Overload);
         }
@@ -86,17 +91,17 @@ impl<D: Driver> Worker<D> {
 
     /// The same for one whose body goes on behind its head.
     pub(super) fn shed_large(&mut self, key: Key, scratch: &mut Scratch, head: &Slice) -> Flow {
-        self.counters.requests_shed.add(1);
+        self.observe.counters.requests_shed.add(1);
         self.answer_large(key, scratch, head, Some(FailureReason::Overload))
     }
 
     /// The same for one that cannot even be read for want of a buffer: what follows it cannot be found either.
     pub(super) fn shed_unread(&mut self, key: Key, frame: &Frame) -> Flow {
-        self.counters.requests_shed.add(1);
-        if let Some(recorder) = &mut self.access {
+        self.observe.counters.requests_shed.add(1);
+        if let Some(recorder) = &mut self.observe.access {
             recorder.look(&[], 0);
         }
-        if self.setup.protocol().echo.is_empty() {
+        if self.ctx.setup.protocol().echo.is_empty() {
             self.fail_new_request(key, frame, FailureReason::Overload);
             self.stop_reading(key);
         } else {

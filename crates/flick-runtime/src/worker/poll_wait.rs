@@ -8,15 +8,6 @@ use flick_net::{Driver, DriverEvent, monotonic_ns};
 
 use super::Worker;
 
-/// Polling before sleeping.
-#[derive(Debug, Default)]
-pub(super) struct BusyPoll {
-    /// How long it polls before it sleeps; zero: it sleeps at once.
-    pub max_ns: u64,
-    /// Time spent so, in all.
-    pub spent_ns: u64,
-}
-
 impl<D: Driver> Worker<D> {
     /// Asks the driver what has arrived, and waits for it at most so long. `rests`: no task is runnable.
     pub(super) fn poll(
@@ -25,18 +16,25 @@ impl<D: Driver> Worker<D> {
         is_idle: bool,
         events: &mut Vec<DriverEvent>,
     ) -> std::io::Result<()> {
-        if let Some(balance) = &self.balance
+        if let Some(balance) = &self.listeners.balance
             && is_idle
         {
-            balance.is_idle(Some(self.driver.now_ns()));
+            balance.is_idle(Some(self.io.driver.now_ns()));
         }
-        let left = if is_idle && self.busy_poll.max_ns > 0 { self.busy_poll(wait, events)? } else { Some(wait) };
+        let left = if is_idle && self.clock.busy_poll.max_ns > 0 {
+            self.busy_poll(wait, events)?
+        } else {
+            Some(wait)
+        };
         if let Some(wait) = left {
-            self.driver.poll(&self.pool, wait, events)?;
+            self.io.driver.poll(&self.io.pool, wait, events)?;
         }
-        if let Some(balance) = &mut self.balance {
+        if let Some(balance) = &mut self.listeners.balance {
             balance.is_idle(None);
-            balance.iteration(self.driver.now_ns(), self.driver.waited_ns() + self.busy_poll.spent_ns);
+            balance.iteration(
+                self.io.driver.now_ns(),
+                self.io.driver.waited_ns() + self.clock.busy_poll.spent_ns,
+            );
         }
         Ok(())
     }
@@ -48,18 +46,19 @@ impl<D: Driver> Worker<D> {
         events: &mut Vec<DriverEvent>,
     ) -> std::io::Result<Option<Option<Duration>>> {
         let begun_ns = monotonic_ns();
-        let most_ns =
-            wait.map_or(self.busy_poll.max_ns, |wait| self.busy_poll.max_ns.min(wait.as_nanos() as u64));
+        let most_ns = wait.map_or(self.clock.busy_poll.max_ns, |wait| {
+            self.clock.busy_poll.max_ns.min(wait.as_nanos() as u64)
+        });
         // Each look takes its time, so the clock bounds how many there are.
         loop {
-            self.driver.poll(&self.pool, Some(Duration::ZERO), events)?;
+            self.io.driver.poll(&self.io.pool, Some(Duration::ZERO), events)?;
             let passed_ns = monotonic_ns().saturating_sub(begun_ns);
             if !events.is_empty() {
-                self.busy_poll.spent_ns += passed_ns;
+                self.clock.busy_poll.spent_ns += passed_ns;
                 return Ok(None);
             }
             if passed_ns >= most_ns {
-                self.busy_poll.spent_ns += passed_ns;
+                self.clock.busy_poll.spent_ns += passed_ns;
                 return Ok(Some(wait.map(|wait| wait.saturating_sub(Duration::from_nanos(passed_ns)))));
             }
         }

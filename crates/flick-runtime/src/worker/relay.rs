@@ -13,15 +13,17 @@ use flick_net::Driver;
 
 use super::deliver::append;
 use super::health::warn_of;
-use super::rules::{Scratch, Start};
+use super::rules::Start;
 use super::sending::{Outgoing, outgoing};
-use super::{Flow, Worker, tools};
+use super::{Worker, tools};
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseContext, ParseSpec};
 use crate::downstream::session::{Phase, Upload, Wait};
 use crate::limits::SESSION_BACKLOG_BYTES_MAX;
 use crate::observe::edge_counters::StartId;
 use crate::observe::task_counters::TaskKind;
+use crate::rules::scratch::Scratch;
+use crate::run_queue::Flow;
 use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
@@ -31,9 +33,9 @@ impl<D: Driver> Worker<D> {
             self.enqueue_session(key);
             return;
         }
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         if session.phase != Phase::Open {
-            session.inbox.clear(&mut self.pieces, &mut self.frames);
+            session.inbox.clear(&mut self.io.pieces, &mut self.io.frames);
             self.close_if_finished(key);
             return;
         }
@@ -44,18 +46,18 @@ impl<D: Driver> Worker<D> {
         }
         let (eof, mid_message) = (session.eof, session.inbox.in_message());
         self.set_receiving(key, !waits && !eof);
-        let now_ns = self.driver.now_ns();
+        let now_ns = self.io.driver.now_ns();
         if !mid_message || waits {
             self.relay_moves(key, false);
-        } else if self.deadlines.kind(key.index) != Some(DeadlineKind::Message) {
-            let deadline_ns = now_ns + self.setup.timeouts.client_request.as_nanos() as u64;
+        } else if self.downstream.deadlines.kind(key.index) != Some(DeadlineKind::Message) {
+            let deadline_ns = now_ns + self.ctx.setup.timeouts.client_request.as_nanos() as u64;
             self.set_deadline(key.index, DeadlineKind::Message, deadline_ns);
         }
     }
 
     /// The client sends no more, and everything it sent has been dealt with: its backends are told.
     fn client_is_over(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         let in_body = match session.upload {
             Upload::To { body, .. } | Upload::Discard { body, .. } => !body.is_until_close(),
             Upload::None => false,
@@ -63,32 +65,33 @@ impl<D: Driver> Worker<D> {
         if session.inbox.in_message() || in_body {
             // The session is counted as truncated where it ends, if part of a message is kept.
             if in_body {
-                self.counters.truncated.add(1);
+                self.observe.counters.truncated.add(1);
             }
             session.is_broken = true;
             self.end_session(key, true);
             return;
         }
         session.upload = Upload::None;
-        let (context, mut backend_conn) = (std::mem::replace(&mut session.client_is_over, true), session.relay_conns);
+        let (context, mut backend_conn) =
+            (std::mem::replace(&mut session.client_is_over, true), session.relay_conns);
         if backend_conn.is_none() {
             session.phase = Phase::Closing;
             self.close_if_finished(key);
             return;
         }
         self.set_receiving(key, false);
-        self.deadlines.clear(key.index);
+        self.downstream.deadlines.clear(key.index);
         self.relay_moves(key, true);
         while let Some(at) = backend_conn.filter(|_| !context) {
-            if let Some(conn) = self.backend_conns[at as usize].conn {
-                self.driver.shutdown(conn);
+            if let Some(conn) = self.upstream.conns[at].conn {
+                self.io.driver.shutdown(conn);
             }
-            backend_conn = self.backend_conns[at as usize].next_of_client;
+            backend_conn = self.upstream.conns[at].next_of_client;
         }
     }
 
     fn relay_step(&mut self, key: Key) -> Flow {
-        let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
         if session.phase != Phase::Open {
             return Flow::Stop;
         }
@@ -102,23 +105,26 @@ impl<D: Driver> Worker<D> {
             // A rule might answer in the middle of what a backend is saying.
             return self.wait_for(key, Wait::Replies);
         }
-        if self.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
+        if self.io.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Client);
         }
-        let full_conn = session.full_conn.and_then(|backend_conn| self.backend_conns[backend_conn as usize].conn);
-        if full_conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX) {
+        let full_conn = session.full_conn.and_then(|backend_conn| self.upstream.conns[backend_conn].conn);
+        if full_conn.is_some_and(|conn| self.io.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX) {
             return self.wait_for(key, Wait::Shared);
         }
         session.full_conn = None;
         let (channel, begins) = (session.channel, std::mem::take(&mut session.is_fresh));
-        let look =
-            ParseSpec { parser: self.setup.view(channel).parse_request, asked: 0, wants: Completeness::All };
-        let mut scratch = self.scratch.take().expect("activations never nest");
-        let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
+        let look = ParseSpec {
+            parser: self.ctx.setup.view(channel).parse_request,
+            asked: 0,
+            wants: Completeness::All,
+        };
+        let mut scratch = self.rules.scratch.take().expect("activations never nest");
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
         let next = match begins && session.inbox.is_empty() {
             true => self.next_of_nothing(look.parser, &mut scratch.frame),
             false => {
-                let tools = &mut ParseContext { huge_reserve: self.huge_reserve, ..tools!(self) };
+                let tools = &mut ParseContext { huge_reserve: self.tasks.huge_reserve, ..tools!(self) };
                 session.inbox.next(tools, look, &mut scratch.frame)
             }
         };
@@ -129,52 +135,53 @@ impl<D: Driver> Worker<D> {
             NextMessage::TooLong => panic!("a parser asks for a longer head than its bound"),
             NextMessage::Fault { field, cause, .. } => {
                 tracing::debug!(field, why = cause.text(), "client sent what is not of the grammar");
-                self.counters.protocol_errors_client.add(1);
+                self.observe.counters.protocol_errors_client.add(1);
                 self.relay_failed(key, cause.reason());
                 Flow::Stop
             }
             NextMessage::NoBuffers => {
-                self.counters.exhausted.add(1);
+                self.observe.counters.exhausted.add(1);
                 self.end_session(key, true);
                 Flow::Stop
             }
             NextMessage::Waits => {
-                self.wants_huge = true;
+                self.tasks.wants_huge = true;
                 self.wait_for(key, Wait::Shared)
             }
         };
-        self.scratch = Some(scratch);
+        self.rules.scratch = Some(scratch);
         flow
     }
 
     /// Whether a message that is all that comes on a connection has begun before its first byte.
     fn next_of_nothing(&self, parser: FuncId, frame: &mut Frame) -> NextMessage {
         frame.restart();
-        let begins = self.setup.engine.parse(parser, frame, &[]) == ParseStep::Done
+        let begins = self.ctx.setup.engine.parse(parser, frame, &[]) == ParseStep::Done
             && frame.flags().has(MessageFlags::UNTIL_CLOSE)
             && frame.head_bytes() == 0;
         if !begins {
             frame.slots[SLOT_STATE] = 0;
             return NextMessage::Starved;
         }
-        self.pool
+        self.io
+            .pool
             .alloc(BufClass::Small)
             .map_or(NextMessage::NoBuffers, |buf| NextMessage::Large(buf.slice(0..0)))
     }
 
     /// One message of a client: `seen` is all of it, or of a large one at least its head.
     fn relay_message(&mut self, key: Key, scratch: &mut Scratch, seen: Slice, whole: bool) -> Flow {
-        let Some(session) = self.sessions.get(key) else { return Flow::Stop };
+        let Some(session) = self.downstream.sessions.get(key) else { return Flow::Stop };
         let (channel, is_buffered) = (session.channel, session.inbox.in_message());
         let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
         assert!(paused.is_none(), "a rule of a private session waits for nobody");
-        self.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
+        self.observe.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
         let head = if whole || is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let message = seen.sub(0..head);
         if head > 0 {
             self.consume(key, head);
         }
-        self.counters.requests.add(1);
+        self.observe.counters.requests.add(1);
         let mut body = (!whole).then(|| self.body_behind(&scratch.frame, head));
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
@@ -189,14 +196,14 @@ impl<D: Driver> Worker<D> {
             let follows = !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
             if let Some(backend_conn) = backend_conn.filter(|_| follows)
                 && let Some(rest) = body.take()
-                && let Some(session) = self.sessions.get_mut(key)
+                && let Some(session) = self.downstream.sessions.get_mut(key)
             {
-                let epoch = self.backend_conns[backend_conn as usize].epoch;
+                let epoch = self.upstream.conns[backend_conn].epoch;
                 session.upload = Upload::To { backend_conn, epoch, body: rest };
             }
         }
         if let Some(rest) = body
-            && let Some(session) = self.sessions.get_mut(key)
+            && let Some(session) = self.downstream.sessions.get_mut(key)
         {
             session.upload = Upload::Discard { body: rest, bytes_max: u64::MAX };
         }
@@ -224,22 +231,26 @@ impl<D: Driver> Worker<D> {
         send: &Send,
         message: &Slice,
     ) -> Result<Option<u32>, FailureReason> {
-        if send.channel as usize == self.setup.listened {
+        if send.channel as usize == self.ctx.setup.listened {
             self.relay_answer(key, &outgoing(scratch, send.body, Some(message)));
             return Ok(None);
         }
         let backend_conn = self.relay_conn(key, send).ok_or(FailureReason::Unavailable)?;
-        self.backend_counters[self.backend_conns[backend_conn as usize].backend as usize].requests.add(1);
-        let written =
-            self.write_to_backend_conn(backend_conn, &outgoing(scratch, send.body, Some(message)), [None, None], None);
+        self.observe.backend_counters[self.upstream.conns[backend_conn].backend as usize].requests.add(1);
+        let written = self.write_to_backend_conn(
+            backend_conn,
+            &outgoing(scratch, send.body, Some(message)),
+            [None, None],
+            None,
+        );
         if !written {
-            self.counters.exhausted.add(1);
+            self.observe.counters.exhausted.add(1);
             return Err(FailureReason::Overload);
         }
-        let is_full = self.backend_conns[backend_conn as usize]
+        let is_full = self.upstream.conns[backend_conn]
             .conn
-            .is_some_and(|conn| self.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX);
-        if is_full && let Some(session) = self.sessions.get_mut(key) {
+            .is_some_and(|conn| self.io.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX);
+        if is_full && let Some(session) = self.downstream.sessions.get_mut(key) {
             session.full_conn = Some(backend_conn);
         }
         Ok(Some(backend_conn))
@@ -247,24 +258,24 @@ impl<D: Driver> Worker<D> {
 
     /// Writes to a client, in no other order than this.
     fn relay_answer(&mut self, key: Key, message: &Outgoing<'_>) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        self.counters.replies.add(1);
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
+        self.observe.counters.replies.add(1);
         if session.fill.is_none() {
-            self.filled.push(key);
+            self.downstream.filled.push(key);
         }
-        let (driver, conn) = (&mut self.driver, session.conn);
+        let (driver, conn) = (&mut self.io.driver, session.conn);
         let bytes_out = &mut session.bytes_out;
         let mut emit = |slice: Slice| {
             *bytes_out += u64::from(slice.len());
             driver.send(conn, slice);
         };
         let written =
-            append(&self.pool, &mut session.fill, BufClass::Small, message, [None, None], &mut emit);
+            append(&self.io.pool, &mut session.fill, BufClass::Small, message, [None, None], &mut emit);
         if let Some(rest) = &message.rest {
             emit(rest.clone());
         }
         if !written {
-            self.counters.exhausted.add(1);
+            self.observe.counters.exhausted.add(1);
             self.end_session(key, true);
         }
     }
@@ -272,11 +283,11 @@ impl<D: Driver> Worker<D> {
     /// The session's own connection to the element that a send names, dialled now if it has none. One that it has stays
     /// the element's when its channel gets another list.
     fn relay_conn(&mut self, key: Key, send: &Send) -> Option<u32> {
-        let first = self.sessions.get(key)?.relay_conns;
+        let first = self.downstream.sessions.get(key)?.relay_conns;
         let mut at = first;
         while let Some(backend_conn) = at {
-            let state = &self.backend_conns[backend_conn as usize];
-            let channel = self.backends[state.backend as usize].channel;
+            let state = &self.upstream.conns[backend_conn];
+            let channel = self.upstream.backends[state.backend as usize].channel;
             if channel == send.channel as usize && state.owned_as == send.element {
                 return Some(backend_conn);
             }
@@ -284,15 +295,15 @@ impl<D: Driver> Worker<D> {
         }
         let backend = self.backend_of(send)?;
         let Some(backend_conn) = self.borrow_exclusive(backend) else {
-            self.backend_counters[backend as usize].failures.add(1);
+            self.observe.backend_counters[backend as usize].failures.add(1);
             return None;
         };
-        let state = &mut self.backend_conns[backend_conn as usize];
+        let state = &mut self.upstream.conns[backend_conn];
         state.client_of = Some(key);
         state.owned_as = send.element;
         state.next_of_client = first;
         state.is_fresh = true;
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = self.downstream.sessions.get_mut(key) {
             session.relay_conns = Some(backend_conn);
         }
         Some(backend_conn)
@@ -301,25 +312,25 @@ impl<D: Driver> Worker<D> {
     /// A session cannot go on: its client is told in the grammar's words, if it has any, and the connection ends.
     fn relay_failed(&mut self, key: Key, reason: FailureReason) {
         match reason {
-            FailureReason::Unavailable => self.counters.errors_unavailable.add(1),
-            FailureReason::Timeout => self.counters.errors_timeout.add(1),
-            FailureReason::Overload => self.counters.errors_overload.add(1),
+            FailureReason::Unavailable => self.observe.counters.errors_unavailable.add(1),
+            FailureReason::Timeout => self.observe.counters.errors_timeout.add(1),
+            FailureReason::Overload => self.observe.counters.errors_overload.add(1),
             FailureReason::Malformed
             | FailureReason::TooLong
             | FailureReason::Unsupported
             | FailureReason::NameTooLong => {
-                self.counters.errors_malformed.add(1);
+                self.observe.counters.errors_malformed.add(1);
             }
             FailureReason::Farewell => {}
         }
-        let Some(session) = self.sessions.get(key) else { return };
+        let Some(session) = self.downstream.sessions.get(key) else { return };
         if session.sender.is_some() {
             self.end_session(key, true);
             return;
         }
-        if let Some(builder) = self.setup.failure(reason) {
+        if let Some(builder) = self.ctx.setup.failure(reason) {
             let (frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
-            let len = self.setup.engine.build(builder, &frame, &mut text);
+            let len = self.ctx.setup.engine.build(builder, &frame, &mut text);
             self.relay_answer(key, &Outgoing { front: &text[..len], cuts: None, rest: None });
         }
         self.release_relay_conns(key);
@@ -329,7 +340,7 @@ impl<D: Driver> Worker<D> {
 
     /// The session has no use for its backend connections any more.
     pub(super) fn release_relay_conns(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         session.sender = None;
         let first = session.relay_conns.take();
         self.drop_relay_conns(first);
@@ -339,7 +350,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn drop_relay_conns(&mut self, first: Option<u32>) {
         let mut at = first;
         while let Some(backend_conn) = at {
-            let state = &mut self.backend_conns[backend_conn as usize];
+            let state = &mut self.upstream.conns[backend_conn];
             at = state.next_of_client.take();
             state.client_of = None;
             state.is_abandoned = true;
@@ -349,8 +360,8 @@ impl<D: Driver> Worker<D> {
 
     /// A backend connection of a session is lost.
     pub(super) fn relay_conn_lost(&mut self, key: Key, backend_conn: u32, was_up: bool) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        let next = self.backend_conns[backend_conn as usize].next_of_client.take();
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
+        let next = self.upstream.conns[backend_conn].next_of_client.take();
         if session.sender == Some(backend_conn) {
             self.end_session(key, true);
             return;
@@ -360,9 +371,9 @@ impl<D: Driver> Worker<D> {
             session.relay_conns = next;
         }
         while let Some(before) = at {
-            at = self.backend_conns[before as usize].next_of_client;
+            at = self.upstream.conns[before].next_of_client;
             if at == Some(backend_conn) {
-                self.backend_conns[before as usize].next_of_client = next;
+                self.upstream.conns[before].next_of_client = next;
             }
         }
         if was_up {
@@ -374,53 +385,62 @@ impl<D: Driver> Worker<D> {
 
     /// One step of a backend connection of a session.
     pub(super) fn relay_conn_step(&mut self, backend_conn: u32, key: Key) -> Flow {
-        let Some(session) = self.sessions.get(key) else { return Flow::Stop };
+        let Some(session) = self.downstream.sessions.get(key) else { return Flow::Stop };
         if session.phase != Phase::Open || session.sender.is_some_and(|sender| sender != backend_conn) {
             return Flow::Stop;
         }
-        if self.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
+        if self.io.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
             self.stall(backend_conn, key);
             return Flow::Stop;
         }
-        let state = &mut self.backend_conns[backend_conn as usize];
+        let state = &mut self.upstream.conns[backend_conn];
         state.stall_grace = None;
         if state.relay_body.is_some() {
             return self.relay_reply_body(backend_conn, key);
         }
-        let (begins, backend) = (std::mem::take(&mut state.is_fresh), &self.backends[state.backend as usize]);
+        let (begins, backend) =
+            (std::mem::take(&mut state.is_fresh), &self.upstream.backends[state.backend as usize]);
         let (channel, element) = (backend.channel, backend.element);
-        let Some(view) = &self.setup.program.channels[channel].view else {
+        let Some(view) = &self.ctx.setup.program.channels[channel].view else {
             // The program never receives here; whatever comes is dropped with its framing unknown.
-            state.inbox.clear(&mut self.pieces, &mut self.frames);
+            state.inbox.clear(&mut self.io.pieces, &mut self.io.frames);
             return Flow::Stop;
         };
         let look = ParseSpec { parser: view.parse_reply, asked: 0, wants: Completeness::All };
-        let mut scratch = self.scratch.take().expect("activations never nest");
+        let mut scratch = self.rules.scratch.take().expect("activations never nest");
         let next = match begins && state.inbox.is_empty() {
             true => self.next_of_nothing(look.parser, &mut scratch.frame),
             false => state.inbox.next(&mut tools!(self), look, &mut scratch.frame),
         };
         let start = (channel, element);
         let flow = match next {
-            NextMessage::Whole(message) => self.relay_reply(backend_conn, key, start, &mut scratch, message, true),
+            NextMessage::Whole(message) => {
+                self.relay_reply(backend_conn, key, start, &mut scratch, message, true)
+            }
             NextMessage::Large(seen) => self.relay_reply(backend_conn, key, start, &mut scratch, seen, false),
             NextMessage::Starved => Flow::Stop,
             NextMessage::TooLong => panic!("a parser asks for a longer head than its bound"),
             NextMessage::Fault { field, cause, .. } => {
                 let why = cause.text();
-                self.log_backend(backend_conn, |context| warn_of!(context, field, why, "backend sent what is not of the grammar"));
-                self.counters.protocol_errors_backend.add(1);
-                self.fail_backend_conn(backend_conn, FailureReason::Unavailable, Some(flick_abi::Event::Malformed));
+                self.log_backend(backend_conn, |context| {
+                    warn_of!(context, field, why, "backend sent what is not of the grammar")
+                });
+                self.observe.counters.protocol_errors_backend.add(1);
+                self.fail_backend_conn(
+                    backend_conn,
+                    FailureReason::Unavailable,
+                    Some(flick_abi::Event::Malformed),
+                );
                 Flow::Stop
             }
             NextMessage::NoBuffers => {
-                self.counters.exhausted.add(1);
+                self.observe.counters.exhausted.add(1);
                 self.end_session(key, true);
                 Flow::Stop
             }
             NextMessage::Waits => self.wait_for_huge(backend_conn),
         };
-        self.scratch = Some(scratch);
+        self.rules.scratch = Some(scratch);
         flow
     }
 
@@ -436,8 +456,8 @@ impl<D: Driver> Worker<D> {
     ) -> Flow {
         let paused = self.run_rules_of(key, scratch, &Start { channel, element, message: seen.bytes() });
         assert!(paused.is_none(), "a rule of a reply waits for nobody");
-        self.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
-        let is_buffered = self.backend_conns[backend_conn as usize].inbox.in_message();
+        self.observe.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
+        let is_buffered = self.upstream.conns[backend_conn].inbox.in_message();
         let head = if whole || is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let message = seen.sub(0..head);
         if head > 0 {
@@ -446,20 +466,20 @@ impl<D: Driver> Worker<D> {
         let mut is_delivered = false;
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
-            let to_client = send.channel as usize == self.setup.listened;
+            let to_client = send.channel as usize == self.ctx.setup.listened;
             is_delivered |= to_client && !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
             if let Err(reason) = self.relay_send(key, scratch, &send, &message) {
                 self.relay_failed(key, reason);
                 return Flow::Stop;
             }
         }
-        let epoch = self.backend_conns[backend_conn as usize].epoch;
-        if !whole && self.backend_conns[backend_conn as usize].client_of == Some(key) {
+        let epoch = self.upstream.conns[backend_conn].epoch;
+        if !whole && self.upstream.conns[backend_conn].client_of == Some(key) {
             let body = self.body_behind(&scratch.frame, head);
-            if self.backend_conns[backend_conn as usize].epoch == epoch {
-                self.backend_conns[backend_conn as usize].relay_body = Some((body, is_delivered));
+            if self.upstream.conns[backend_conn].epoch == epoch {
+                self.upstream.conns[backend_conn].relay_body = Some((body, is_delivered));
             }
-            if let Some(session) = self.sessions.get_mut(key).filter(|_| is_delivered) {
+            if let Some(session) = self.downstream.sessions.get_mut(key).filter(|_| is_delivered) {
                 session.sender = Some(backend_conn);
             }
         }
@@ -469,18 +489,18 @@ impl<D: Driver> Worker<D> {
     /// Passes on what has arrived of a large message of a backend.
     fn relay_reply_body(&mut self, backend_conn: u32, key: Key) -> Flow {
         use super::bodies::{Piece, next_piece};
-        let state = &mut self.backend_conns[backend_conn as usize];
+        let state = &mut self.upstream.conns[backend_conn];
         let Some((mut body, is_delivered)) = state.relay_body else { return Flow::Go };
-        let parser = self.setup.view(self.backends[state.backend as usize].channel).parse_reply;
-        let mut scratch = self.scratch.take().expect("activations never nest");
+        let parser = self.ctx.setup.view(self.upstream.backends[state.backend as usize].channel).parse_reply;
+        let mut scratch = self.rules.scratch.take().expect("activations never nest");
         let (tools, frame) = (&mut tools!(self), &mut scratch.frame);
-        let piece = next_piece(&mut state.inbox, tools, &mut self.bodies, frame, &mut body, parser);
+        let piece = next_piece(&mut state.inbox, tools, &mut self.io.bodies, frame, &mut body, parser);
         state.relay_body = (!body.is_over()).then_some((body, is_delivered));
         let flow = match piece {
             Piece::Bytes(piece) => {
-                if let Some(session) = self.sessions.get_mut(key).filter(|_| is_delivered) {
+                if let Some(session) = self.downstream.sessions.get_mut(key).filter(|_| is_delivered) {
                     session.bytes_out += u64::from(piece.len());
-                    self.driver.send(session.conn, piece);
+                    self.io.driver.send(session.conn, piece);
                 }
                 Flow::Go
             }
@@ -494,17 +514,21 @@ impl<D: Driver> Worker<D> {
             Piece::Over => Flow::Go,
             Piece::Nothing => Flow::Stop,
             Piece::Fault { .. } => {
-                self.counters.protocol_errors_backend.add(1);
-                self.fail_backend_conn(backend_conn, FailureReason::Unavailable, Some(flick_abi::Event::Malformed));
+                self.observe.counters.protocol_errors_backend.add(1);
+                self.fail_backend_conn(
+                    backend_conn,
+                    FailureReason::Unavailable,
+                    Some(flick_abi::Event::Malformed),
+                );
                 Flow::Stop
             }
             Piece::NoBuffers => {
-                self.counters.exhausted.add(1);
+                self.observe.counters.exhausted.add(1);
                 self.end_session(key, true);
                 Flow::Stop
             }
         };
-        self.scratch = Some(scratch);
+        self.rules.scratch = Some(scratch);
         if flow == Flow::Go && body.is_over() {
             self.sender_is_done(key, backend_conn);
         }
@@ -514,7 +538,9 @@ impl<D: Driver> Worker<D> {
 
     /// A large message has gone to the client whole: others may speak.
     fn sender_is_done(&mut self, key: Key, backend_conn: u32) {
-        let Some(session) = self.sessions.get_mut(key).filter(|session| session.sender == Some(backend_conn)) else {
+        let Some(session) =
+            self.downstream.sessions.get_mut(key).filter(|session| session.sender == Some(backend_conn))
+        else {
             return;
         };
         session.sender = None;
@@ -522,34 +548,34 @@ impl<D: Driver> Worker<D> {
         self.enqueue_session(key);
         while let Some(backend_conn) = at {
             self.enqueue_backend_conn(backend_conn);
-            at = self.backend_conns[backend_conn as usize].next_of_client;
+            at = self.upstream.conns[backend_conn].next_of_client;
         }
     }
 
     fn relay_session_moves(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         let is_half = session.client_is_over;
-        if self.deadlines.kind(key.index) != Some(DeadlineKind::Message) {
+        if self.downstream.deadlines.kind(key.index) != Some(DeadlineKind::Message) {
             self.relay_moves(key, is_half);
         }
     }
 
     /// A backend connection of a session has run out of work: whether it is over.
     pub(super) fn relay_conn_is_idle(&mut self, backend_conn: u32, key: Key) {
-        let state = &self.backend_conns[backend_conn as usize];
+        let state = &self.upstream.conns[backend_conn];
         let receive = state.stalled.is_none() && !state.wants_huge;
         if !(receive && state.eof) {
             self.backend_conn_receives(backend_conn, receive);
             return;
         }
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         if session.sender.is_some_and(|sender| sender != backend_conn) {
             return;
         }
         let in_body = state.relay_body.is_some_and(|(body, _)| !body.is_until_close());
         if state.inbox.in_message() || in_body || state.conn.is_none() {
             if state.inbox.in_message() || in_body {
-                self.counters.truncated.add(1);
+                self.observe.counters.truncated.add(1);
             }
             self.fail_backend_conn(backend_conn, FailureReason::Unavailable, Some(flick_abi::Event::Broken));
             return;
@@ -560,7 +586,7 @@ impl<D: Driver> Worker<D> {
         if let Upload::To { body, .. } = std::mem::replace(&mut session.upload, Upload::None) {
             self.drop_body(body);
         }
-        self.backend_conns[backend_conn as usize].is_last = true;
+        self.upstream.conns[backend_conn].is_last = true;
         self.drop_relay_conns(others);
         self.stop_reading(key);
         self.close_if_finished(key);

@@ -6,32 +6,34 @@ use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::backend_view::BackendView;
-use super::rules::{Scratch, Start};
+use super::rules::Start;
 use super::sending::Waiter;
-use super::{Flow, Worker, tools};
+use super::{Worker, tools};
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseContext, ParseSpec};
 use crate::downstream::session::{Phase, Upload, Wait};
 use crate::limits::{
-    HELD_BYTES_MAX, HELD_SLICES, BACKEND_CONN_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX, WHOLE_SHARE,
+    BACKEND_CONN_BACKLOG_BYTES_MAX, HELD_BYTES_MAX, HELD_SLICES, SESSION_BACKLOG_BYTES_MAX, WHOLE_SHARE,
 };
 use crate::observe::edge_counters::StartId;
 use crate::observe::task_counters::TaskKind;
+use crate::rules::scratch::Scratch;
+use crate::run_queue::Flow;
 use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
     pub(super) fn client_data(&mut self, key: Key, data: Slice) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         if session.phase != Phase::Open {
             return;
         }
         session.bytes_in += u64::from(data.len());
-        if !session.inbox.push(&mut self.pieces, data) {
-            self.counters.exhausted.add(1);
+        if !session.inbox.push(&mut self.io.pieces, data) {
+            self.observe.counters.exhausted.add(1);
             self.end_session(key, true);
             return;
         }
-        session.active_ns = self.driver.now_ns();
+        session.active_ns = self.io.driver.now_ns();
         if session.wait == Wait::Nothing {
             self.enqueue_session(key);
         } else {
@@ -40,7 +42,7 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn client_eof(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         session.eof = true;
         match session.phase {
             Phase::Lingering => self.linger_on(key),
@@ -49,19 +51,19 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn run_session(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         session.queued = false;
         session.wait = Wait::Nothing;
         if session.tunnel.is_some() {
             self.run_tunnel_session(key);
             return;
         }
-        if self.setup.is_relay {
+        if self.ctx.setup.is_relay {
             self.run_relay_session(key);
             return;
         }
         if !self.run_steps(TaskKind::Client, |worker| worker.session_step(key)) {
-            if self.driver.pause_is_free() {
+            if self.io.driver.pause_is_free() {
                 // It has enough for its next turn; what comes meanwhile is received when that is done with, and is still warm
                 // when it is looked at.
                 self.set_receiving(key, false);
@@ -77,30 +79,30 @@ impl<D: Driver> Worker<D> {
     /// A task with more to do gathers the replies of a few slices, as each send to a client costs as much as a part of a
     /// slice; its client waits for its own next turn at most. What backends reply waits for nobody's turn.
     fn hold_replies(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
-        if !self.setup.slots.is_empty() {
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
+        if !self.ctx.setup.slots.is_empty() {
             return;
         }
         session.slices += 1;
-        let is_short = self.driver.backlog_bytes(session.conn) < HELD_BYTES_MAX;
+        let is_short = self.io.driver.backlog_bytes(session.conn) < HELD_BYTES_MAX;
         let holds = is_short && !session.slices.is_multiple_of(HELD_SLICES);
-        self.driver.set_corked(session.conn, holds);
+        self.io.driver.set_corked(session.conn, holds);
     }
 
     /// Its task has nothing more to do: what was gathered goes out.
     fn release_replies(&mut self, key: Key) {
-        if let Some(session) = self.sessions.get_mut(key)
+        if let Some(session) = self.downstream.sessions.get_mut(key)
             && std::mem::take(&mut session.slices) > 0
         {
-            self.driver.set_corked(session.conn, false);
+            self.io.driver.set_corked(session.conn, false);
         }
     }
 
     /// After a task has run out of work: what to receive, which deadline runs, whether the session is over.
     fn session_is_idle(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         if session.phase != Phase::Open {
-            session.inbox.clear(&mut self.pieces, &mut self.frames);
+            session.inbox.clear(&mut self.io.pieces, &mut self.io.frames);
         }
         let waiting = session.wait != Wait::Nothing;
         // Who only waits for a reply has nothing to say, most often: if it does, receiving stops then.
@@ -109,22 +111,22 @@ impl<D: Driver> Worker<D> {
         let is_in_line = session.wait == Wait::Shared;
         let (phase, over) = (session.phase, session.eof && !waiting && session.phase == Phase::Open);
         if over && mid_message {
-            self.counters.truncated.add(1);
+            self.observe.counters.truncated.add(1);
             // Who reads the answer to a request that it has broken off is told, where it can be, that it was its own doing.
-            let alone = self.setup.protocol().exclusive;
+            let alone = self.ctx.setup.protocol().exclusive;
             let reason = if alone { FailureReason::Malformed } else { FailureReason::Unavailable };
             self.abandon_upload(key, reason);
             self.fail_begun(key, reason);
         }
         if over
             && mid_message
-            && let Some(session) = self.sessions.get_mut(key)
+            && let Some(session) = self.downstream.sessions.get_mut(key)
         {
             session.is_broken = true;
         }
-        if over && let Some(session) = self.sessions.get_mut(key) {
+        if over && let Some(session) = self.downstream.sessions.get_mut(key) {
             session.phase = Phase::Closing;
-            session.inbox.clear(&mut self.pieces, &mut self.frames);
+            session.inbox.clear(&mut self.io.pieces, &mut self.io.frames);
         }
         if !is_in_line {
             self.leave_line(key);
@@ -137,30 +139,30 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn set_receiving(&mut self, key: Key, on: bool) {
-        if let Some(session) = self.sessions.get_mut(key)
+        if let Some(session) = self.downstream.sessions.get_mut(key)
             && session.receiving != on
         {
             if on && session.is_migrating {
                 return;
             }
             session.receiving = on;
-            self.driver.receive(session.conn, on);
+            self.io.driver.receive(session.conn, on);
         }
     }
 
     /// Notes what a session waits for; those that wait for something shared stand in line.
     pub(super) fn wait_for(&mut self, key: Key, wait: Wait) -> Flow {
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = self.downstream.sessions.get_mut(key) {
             session.wait = wait;
             if wait == Wait::Shared {
-                self.blocked.push_back(key);
+                self.downstream.blocked.push_back(key);
             }
         }
         Flow::Stop
     }
 
     fn session_step(&mut self, key: Key) -> Flow {
-        let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
         if session.phase != Phase::Open || session.tunnel.is_some() {
             return Flow::Stop;
         }
@@ -174,16 +176,16 @@ impl<D: Driver> Worker<D> {
             return Flow::Stop;
         }
         let under_way = session.requests.len();
-        let alone = session.barrier || self.setup.protocol().exclusive;
-        if under_way >= self.setup.limits.max_inflight_per_client || (alone && under_way > 0) {
+        let alone = session.barrier || self.ctx.setup.protocol().exclusive;
+        if under_way >= self.ctx.setup.limits.max_inflight_per_client || (alone && under_way > 0) {
             return self.wait_for(key, Wait::Replies);
         }
         session.barrier = false;
-        if self.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
+        if self.io.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Client);
         }
-        let is_late = session.is_late && self.inflight.can_answer();
-        let (mut sheds, shed_before) = (false, self.counters.requests_shed.get());
+        let is_late = session.is_late && self.inflight.table.can_answer();
+        let (mut sheds, shed_before) = (false, self.observe.counters.requests_shed.get());
         if !session.inbox.is_empty() && !self.has_capacity_before(key) {
             if !is_late {
                 return self.wait_in_line(key);
@@ -191,11 +193,11 @@ impl<D: Driver> Worker<D> {
             sheds = true;
         }
         let wants = self.wants_of_requests();
-        let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
-        let parser = self.setup.view(session.channel).parse_request;
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
+        let parser = self.ctx.setup.view(session.channel).parse_request;
         let look = ParseSpec { parser, asked: 0, wants };
-        let mut scratch = self.scratch.take().expect("activations never nest");
-        let tools = &mut ParseContext { huge_reserve: self.huge_reserve, ..tools!(self) };
+        let mut scratch = self.rules.scratch.take().expect("activations never nest");
+        let tools = &mut ParseContext { huge_reserve: self.tasks.huge_reserve, ..tools!(self) };
         let next = session.inbox.next(tools, look, &mut scratch.frame);
         let flow = match next {
             NextMessage::Whole(message) => self.whole_request(key, &mut scratch, message, sheds),
@@ -207,21 +209,21 @@ impl<D: Driver> Worker<D> {
             NextMessage::Fault { field, cause, answerable } => {
                 tracing::debug!(field, why = cause.text(), "client sent what is not of the grammar");
                 // Where a reply repeats nothing of its request, there is nothing to be known before it is answered.
-                let answerable = answerable || self.setup.protocol().echo.is_empty();
+                let answerable = answerable || self.ctx.setup.protocol().echo.is_empty();
                 let answer = answerable.then(|| cause.reason());
                 self.request_fault(key, &mut scratch, answer);
                 Flow::Stop
             }
             NextMessage::TooLong => panic!("a parser asks for a longer head than its bound"),
             NextMessage::NoBuffers => {
-                self.counters.exhausted.add(1);
+                self.observe.counters.exhausted.add(1);
                 self.end_session(key, true);
                 Flow::Stop
             }
             NextMessage::Waits if is_late => self.shed_unread(key, &scratch.frame),
             NextMessage::Waits => self.wait_for_buffer(key),
         };
-        self.scratch = Some(scratch);
+        self.rules.scratch = Some(scratch);
         self.log_looked();
         if flow == Flow::Go {
             self.message_taken(key, shed_before);
@@ -233,21 +235,23 @@ impl<D: Driver> Worker<D> {
     /// others could use; while buffers are few it is the other way round.
     fn wants_of_requests(&self) -> Completeness {
         // A rule that waits for replies keeps its message: that must be there whole.
-        if !self.setup.protocol().exclusive || self.setup.needs.asks {
+        if !self.ctx.setup.protocol().exclusive || self.ctx.setup.needs.asks {
             return Completeness::All;
         }
         if self.buffers_are_few(WHOLE_SHARE) { Completeness::Head } else { Completeness::AsDeclared }
     }
 
     fn whole_request(&mut self, key: Key, scratch: &mut Scratch, message: Slice, sheds: bool) -> Flow {
-        let Some(channel) = self.sessions.get(key).map(|session| session.channel) else { return Flow::Stop };
-        if let Some(recorder) = &mut self.access {
+        let Some(channel) = self.downstream.sessions.get(key).map(|session| session.channel) else {
+            return Flow::Stop;
+        };
+        if let Some(recorder) = &mut self.observe.access {
             recorder.look(message.bytes(), message.len());
         }
         let flags = scratch.frame.flags();
         if flags.has(MessageFlags::ENDS) {
             self.consume(key, message.len());
-            self.counters.requests.add(1);
+            self.observe.counters.requests.add(1);
             self.farewell(key, scratch, flags);
             return Flow::Stop;
         }
@@ -255,28 +259,28 @@ impl<D: Driver> Worker<D> {
             return self.shed_request(key, scratch, message.len());
         }
         let start = Start { channel, element: 0, message: message.bytes() };
-        self.host.take_picked();
+        self.rules.host.take_picked();
         let paused = self.run_rules_of(key, scratch, &start);
-        let has_effects = self.setup.needs.has_effects;
+        let has_effects = self.ctx.setup.needs.has_effects;
         if !has_effects && let Err(wants) = self.has_capacity(scratch.sends.as_slice()) {
-            let is_late = self.sessions.get(key).is_some_and(|session| session.is_late);
-            if is_late && self.inflight.can_answer() || self.is_crowded(wants) {
+            let is_late = self.downstream.sessions.get(key).is_some_and(|session| session.is_late);
+            if is_late && self.inflight.table.can_answer() || self.is_crowded(wants) {
                 return self.shed_request(key, scratch, message.len());
             }
             return self.wait_for_conn(key, wants);
         }
         self.consume(key, message.len());
         self.note_last(key, flags);
-        self.counters.requests.add(1);
+        self.observe.counters.requests.add(1);
         if let Some(paused) = paused {
             self.suspend_request((key, channel), scratch, paused, &message);
             return Flow::Go;
         }
-        self.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
+        self.observe.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
         let mut answered = flags.has(MessageFlags::ONE_WAY);
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
-            if send.channel as usize == self.setup.listened {
+            if send.channel as usize == self.ctx.setup.listened {
                 self.answer_directly(key, scratch, &send, Some(&message));
             } else {
                 let waiter = if answered { Waiter::Nobody } else { Waiter::Session(key) };
@@ -285,7 +289,7 @@ impl<D: Driver> Worker<D> {
                     && let Some(request) =
                         self.open_request(Some(key), self.echo_of(&scratch.frame), u64::MAX)
                 {
-                    self.inflight.get_mut(request).kept = scratch.frame.slots[SLOT_ASKED];
+                    self.inflight.table.get_mut(request).kept = scratch.frame.slots[SLOT_ASKED];
                     self.fail_unsent(request, unsent);
                 }
                 if has_effects {
@@ -304,7 +308,7 @@ impl<D: Driver> Worker<D> {
 
     /// Notes whether a request that is being taken is the last of its session.
     pub(super) fn note_last(&mut self, key: Key, flags: MessageFlags) {
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = self.downstream.sessions.get_mut(key) {
             session.is_last = flags.has(MessageFlags::LAST);
         }
     }
@@ -316,39 +320,48 @@ impl<D: Driver> Worker<D> {
         scratch: &mut Scratch,
         start: &Start<'_>,
     ) -> Option<super::rules::Paused> {
-        let session = self.sessions.get(key)?;
-        let (state, client) = (session.state, Some(self.peers[session.conn.index as usize]));
+        let session = self.downstream.sessions.get(key)?;
+        let (state, client) = (session.state, Some(self.io.peers[session.conn.index as usize]));
         self.first_values(scratch, state);
-        let (setup, backends, backend_conns) = (&*self.setup, &self.backends[..], &self.backend_conns[..]);
+        let (setup, backends, backend_conns) =
+            (&*self.ctx.setup, &self.upstream.backends[..], &self.upstream.conns);
         let around = BackendView {
             setup,
-            backend_set: &self.backend_set,
+            backend_set: &self.upstream.backend_set,
             backends,
             backend_conns,
-            now_ns: self.driver.now_ns(),
+            now_ns: self.io.driver.now_ns(),
             client,
         };
-        let mut host = self.host.view(&around);
-        Self::run_rules((setup, self.backend_set.lens()), scratch, self.locals.words_mut(state), &mut host, start)
+        let mut host = self.rules.host.view(&around);
+        Self::run_rules(
+            (setup, self.upstream.backend_set.lens()),
+            scratch,
+            self.rules.locals.words_mut(state),
+            &mut host,
+            start,
+        )
     }
 
     /// Whether there is room for what the next message may need, before its rules run: they run once if that can be
     /// seen, so that whether the connection they choose has room is known too late, and the next message waits
     /// for it.
     fn has_capacity_before(&mut self, key: Key) -> bool {
-        let needs = &self.setup.needs;
+        let needs = &self.ctx.setup.needs;
         if !needs.has_effects {
-            return self.inflight.capacity() > 0;
+            return self.inflight.table.capacity() > 0;
         }
-        if self.inflight.capacity() < needs.entries_per_message || (needs.asks && self.suspended_rules.is_full()) {
+        if self.inflight.table.capacity() < needs.entries_per_message
+            || (needs.asks && self.rules.suspended.is_full())
+        {
             return false;
         }
-        if self.setup.always_dedicates && !self.all_dedicate() {
+        if self.ctx.setup.always_dedicates && !self.all_dedicate() {
             return false;
         }
-        let Some(session) = self.sessions.get_mut(key) else { return true };
-        let conn = session.full_conn.and_then(|backend_conn| self.backend_conns[backend_conn as usize].conn);
-        if conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX) {
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return true };
+        let conn = session.full_conn.and_then(|backend_conn| self.upstream.conns[backend_conn].conn);
+        if conn.is_some_and(|conn| self.io.driver.backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX) {
             return false;
         }
         session.full_conn = None;
@@ -356,7 +369,7 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn consume(&mut self, key: Key, bytes: u32) {
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = self.downstream.sessions.get_mut(key) {
             session.inbox.consume(&mut tools!(self), bytes);
         }
     }
@@ -365,19 +378,23 @@ impl<D: Driver> Worker<D> {
     ///
     /// Errors: something is not; which backend has no connection to lend, if it is that.
     fn has_capacity(&self, sends: &[Send]) -> Result<(), Option<u32>> {
-        if self.inflight.capacity() <= sends.len() {
+        if self.inflight.table.capacity() <= sends.len() {
             return Err(None);
         }
         for send in sends {
             let Some(backend) = self.backend_of(send) else { continue };
-            if self.backends[backend as usize].exclusive {
-                let dedicates =
-                    !self.shared_conn_is_usable(backend) || self.dedicates_now(backend) || !self.dedicates(backend);
+            if self.upstream.backends[backend as usize].exclusive {
+                let dedicates = !self.shared_conn_is_usable(backend)
+                    || self.dedicates_now(backend)
+                    || !self.dedicates(backend);
                 dedicates.then_some(()).ok_or(Some(backend))?;
                 continue;
             }
-            let backend_conn = &self.backend_conns[self.backends[backend as usize].shared as usize];
-            if backend_conn.conn.is_some_and(|conn| self.driver.backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX) {
+            let backend_conn = &self.upstream.conns[self.upstream.backends[backend as usize].shared];
+            if backend_conn
+                .conn
+                .is_some_and(|conn| self.io.driver.backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX)
+            {
                 return Err(None);
             }
         }
@@ -386,12 +403,12 @@ impl<D: Driver> Worker<D> {
 
     /// What a client sent is not of the grammar: answered for that reason, if it can be, and nothing more is read.
     pub(super) fn request_fault(&mut self, key: Key, scratch: &mut Scratch, answer: Option<FailureReason>) {
-        self.counters.protocol_errors_client.add(1);
-        if let Some(recorder) = &mut self.access {
+        self.observe.counters.protocol_errors_client.add(1);
+        if let Some(recorder) = &mut self.observe.access {
             recorder.look(&[], 0);
         }
         if answer.is_some() {
-            self.counters.errors_malformed.add(1);
+            self.observe.counters.errors_malformed.add(1);
         }
         if !self.handle_malformed(key, &scratch.frame, answer)
             && let Some(reason) = answer
@@ -404,18 +421,18 @@ impl<D: Driver> Worker<D> {
     /// A request that was to be gathered will not be there whole: it is answered as one whose body goes on as it comes.
     pub(super) fn fail_begun(&mut self, key: Key, reason: FailureReason) {
         // Where others are under way, their answers could not be told from this one's.
-        let begun = self.sessions.get(key).filter(|session| session.requests.is_empty());
-        let Some((frame, bytes)) = begun.and_then(|session| session.inbox.begun(&self.frames)) else {
+        let begun = self.downstream.sessions.get(key).filter(|session| session.requests.is_empty());
+        let Some((frame, bytes)) = begun.and_then(|session| session.inbox.begun(&self.io.frames)) else {
             return;
         };
-        if !self.setup.protocol().exclusive {
+        if !self.ctx.setup.protocol().exclusive {
             return;
         }
         let frame = frame.clone();
-        if let Some(recorder) = &mut self.access {
+        if let Some(recorder) = &mut self.observe.access {
             recorder.look(bytes, bytes.len() as u32);
         }
-        self.counters.requests.add(1);
+        self.observe.counters.requests.add(1);
         self.fail_new_request(key, &frame, reason);
         self.log_looked();
     }
@@ -423,7 +440,7 @@ impl<D: Driver> Worker<D> {
     /// Counts a request to which a rule adds more than its grammar has room for, as one that is too long by itself.
     pub(super) fn note_too_long(&mut self, reason: FailureReason) {
         if reason == FailureReason::TooLong {
-            self.counters.errors_malformed.add(1);
+            self.observe.counters.errors_malformed.add(1);
         }
     }
 
@@ -436,25 +453,26 @@ impl<D: Driver> Worker<D> {
 
     /// Takes no further request of this session; it ends when its replies are out.
     pub(super) fn stop_reading(&mut self, key: Key) {
-        if let Some(session) = self.sessions.get_mut(key)
+        if let Some(session) = self.downstream.sessions.get_mut(key)
             && session.phase == Phase::Open
         {
             session.phase = Phase::Closing;
-            session.inbox.clear(&mut self.pieces, &mut self.frames);
-            self.deadlines.clear(key.index);
+            session.inbox.clear(&mut self.io.pieces, &mut self.io.frames);
+            self.downstream.deadlines.clear(key.index);
             self.abandon_upload(key, FailureReason::Unavailable);
         }
     }
 
     pub(super) fn arm_message(&mut self, key: Key, mid_message: bool) {
-        let kind = self.deadlines.kind(key.index);
+        let kind = self.downstream.deadlines.kind(key.index);
         if mid_message {
             if kind != Some(DeadlineKind::Message) {
-                let deadline = self.driver.now_ns() + self.setup.timeouts.client_request.as_nanos() as u64;
+                let deadline =
+                    self.io.driver.now_ns() + self.ctx.setup.timeouts.client_request.as_nanos() as u64;
                 self.set_deadline(key.index, DeadlineKind::Message, deadline);
             }
         } else if kind == Some(DeadlineKind::Message) {
-            self.deadlines.clear(key.index);
+            self.downstream.deadlines.clear(key.index);
             self.arm_idle(key);
         } else if kind == Some(DeadlineKind::Idle) {
             self.arm_idle(key);
@@ -462,9 +480,13 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn arm_idle(&mut self, key: Key) {
-        let idle = self.setup.timeouts.idle;
+        let idle = self.ctx.setup.timeouts.idle;
         if !idle.is_zero() {
-            self.set_deadline(key.index, DeadlineKind::Idle, self.driver.now_ns() + idle.as_nanos() as u64);
+            self.set_deadline(
+                key.index,
+                DeadlineKind::Idle,
+                self.io.driver.now_ns() + idle.as_nanos() as u64,
+            );
         }
     }
 }

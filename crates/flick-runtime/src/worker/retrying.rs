@@ -27,7 +27,8 @@ struct Others<'a> {
 
 impl Backends for Others<'_> {
     fn is_alive(&self, channel: u32, element: u64) -> bool {
-        self.all.backend_set.slot_of(channel, element) != Some(self.but) && self.all.is_alive(channel, element)
+        self.all.backend_set.slot_of(channel, element) != Some(self.but)
+            && self.all.is_alive(channel, element)
     }
 
     fn load(&self, channel: u32, element: u64) -> i64 {
@@ -51,15 +52,15 @@ impl<D: Driver> Worker<D> {
     //= RFC 9112 section 9.3.1
     //# Connections can be closed at any time, with or without intention.
     pub(super) fn send_again(&mut self, backend_conn: u32, event: Option<Event>) -> bool {
-        let state = &self.backend_conns[backend_conn as usize];
+        let state = &self.upstream.conns[backend_conn];
         if !matches!(event, Some(Event::Closed | Event::Broken)) || state.exchanges == 0 {
             return false;
         }
-        if self.backends[state.backend as usize].life != BackendLife::SessionInfo {
+        if self.upstream.backends[state.backend as usize].life != BackendLife::SessionInfo {
             return false;
         }
         let Some(request) = state.requests.front() else { return false };
-        if self.inflight.get(request).resend.is_empty() || !self.connect(backend_conn) {
+        if self.inflight.table.get(request).resend.is_empty() || !self.connect(backend_conn) {
             return false;
         }
         self.send_kept(backend_conn, request);
@@ -71,36 +72,45 @@ impl<D: Driver> Worker<D> {
         if !matches!(event, Some(Event::Closed | Event::Broken | Event::Refused)) {
             return;
         }
-        let Some(request) = self.backend_conns[backend_conn as usize].requests.front() else { return };
-        let entry = self.inflight.get(request);
+        let Some(request) = self.upstream.conns[backend_conn].requests.front() else { return };
+        let entry = self.inflight.table.get(request);
         let is_waited_for = entry.session.is_some() && matches!(entry.reply_target, ReplyTarget::Nothing);
         let Some((channel, policy)) = entry.picked.filter(|_| is_waited_for) else { return };
         if entry.resend.is_empty() || entry.retries >= RETRIES_MAX {
             return;
         }
-        let failed = self.backend_conns[backend_conn as usize].backend;
+        let failed = self.upstream.conns[backend_conn].backend;
         let Some(target) = self.another(channel, policy, failed) else { return };
         if self.sheds(target) {
             return;
         }
-        let limits =
-            RetryLimits { min_per_second: self.setup.retry_min_per_second, ..self.setup.limits.retries };
-        if !self.budget.take(self.driver.now_ns(), self.counters.requests.get(), limits) {
-            self.counters.retries_denied.add(1);
+        let limits = RetryLimits {
+            min_per_second: self.ctx.setup.retry_min_per_second,
+            ..self.ctx.setup.limits.retries
+        };
+        if !self.inflight.retry_budget.take(
+            self.io.driver.now_ns(),
+            self.observe.counters.requests.get(),
+            limits,
+        ) {
+            self.observe.counters.retries_denied.add(1);
             return;
         }
         let Some(fresh) = self.borrow_exclusive(target) else { return };
-        let entry = self.inflight.get_mut(request);
+        let entry = self.inflight.table.get_mut(request);
         entry.retries += 1;
         let kept = std::mem::replace(&mut entry.resend, PieceQueue::new());
-        let popped = self.inflight.pop_backend_conn(&mut self.backend_conns[backend_conn as usize].requests, &mut self.pieces);
+        let popped = self
+            .inflight
+            .table
+            .pop_backend_conn(&mut self.upstream.conns[backend_conn].requests, &mut self.io.pieces);
         assert!(popped == Some(request), "the front of a queue is what is taken off it");
-        let now_ns = self.driver.now_ns();
-        let entry = self.inflight.get_mut(request);
+        let now_ns = self.io.driver.now_ns();
+        let entry = self.inflight.table.get_mut(request);
         (entry.resend, entry.dedicated_conn, entry.sent_ns) = (kept, Some(fresh), now_ns);
-        self.inflight.push_backend_conn(&mut self.backend_conns[fresh as usize].requests, request);
-        self.backend_counters[target as usize].requests.add(1);
-        self.backend_counters[failed as usize].failures.add(1);
+        self.inflight.table.push_backend_conn(&mut self.upstream.conns[fresh].requests, request);
+        self.observe.backend_counters[target as usize].requests.add(1);
+        self.observe.backend_counters[failed as usize].failures.add(1);
         self.note_failure(failed as usize);
         self.log_sent(Waiter::InFlight(request), Some(request), target);
         self.send_kept(fresh, request);
@@ -108,34 +118,43 @@ impl<D: Driver> Worker<D> {
 
     /// How the backend of a request was picked, if another will do as well.
     pub(super) fn picked_freely(&mut self, send: &Send, waiter: Waiter) -> Option<(u32, Policy)> {
-        let picked = self.host.take_picked()?;
+        let picked = self.rules.host.take_picked()?;
         let is_it = (picked.channel, picked.element) == (send.channel, send.element);
-        let numbered = self.setup.protocol_of(send.channel as usize).correlate.is_some();
-        let is_free = self.setup.needs.picks_are_free && !numbered && matches!(waiter, Waiter::Session(_));
+        let numbered = self.ctx.setup.protocol_of(send.channel as usize).correlate.is_some();
+        let is_free =
+            self.ctx.setup.needs.picks_are_free && !numbered && matches!(waiter, Waiter::Session(_));
         (is_it && is_free).then_some((picked.channel, picked.policy))
     }
 
     /// Which other backend the policy of a pick without a key gives.
     fn another(&mut self, channel: u32, policy: Policy, but: u32) -> Option<u32> {
-        let (setup, backends, backend_conns) = (&*self.setup, &self.backends[..], &self.backend_conns[..]);
-        let now_ns = self.driver.now_ns();
-        let all = BackendView { setup, backend_set: &self.backend_set, backends, backend_conns, now_ns, client: None };
+        let (setup, backends, backend_conns) =
+            (&*self.ctx.setup, &self.upstream.backends[..], &self.upstream.conns);
+        let now_ns = self.io.driver.now_ns();
+        let all = BackendView {
+            setup,
+            backend_set: &self.upstream.backend_set,
+            backends,
+            backend_conns,
+            now_ns,
+            client: None,
+        };
         let others = Others { all, but };
-        let element = self.host.pick_again(policy, channel, &others);
+        let element = self.rules.host.pick_again(policy, channel, &others);
         let is_alive = others.is_alive(channel, element);
-        self.backend_set.slot_of(channel, element).filter(|_| is_alive)
+        self.upstream.backend_set.slot_of(channel, element).filter(|_| is_alive)
     }
 
     /// Writes what is kept of a request to a connection, and goes on keeping it.
     fn send_kept(&mut self, backend_conn: u32, request: RequestId) {
-        let Some(conn) = self.backend_conns[backend_conn as usize].conn else { return };
-        let mut rest = std::mem::replace(&mut self.inflight.get_mut(request).resend, PieceQueue::new());
-        while let Some(piece) = self.pieces.pop(&mut rest) {
+        let Some(conn) = self.upstream.conns[backend_conn].conn else { return };
+        let mut rest = std::mem::replace(&mut self.inflight.table.get_mut(request).resend, PieceQueue::new());
+        while let Some(piece) = self.io.pieces.pop(&mut rest) {
             // There is room: one has just been taken.
-            self.pieces.push(&mut self.inflight.get_mut(request).resend, piece.clone());
-            self.driver.send(conn, piece);
+            self.io.pieces.push(&mut self.inflight.table.get_mut(request).resend, piece.clone());
+            self.io.driver.send(conn, piece);
         }
         self.expect_reply(backend_conn, request);
-        self.counters.requests_retried.add(1);
+        self.observe.counters.requests_retried.add(1);
     }
 }

@@ -1,67 +1,20 @@
 //! Running rules: the memory that an activation works in, and the calls into the program's code.
 //! Promises: activations never nest, so that one such memory is enough; nothing here allocates after start.
 
-use flick_abi::limits::{MESSAGES_MAX, OUT_BYTES_MAX, SPILL_WORDS_MAX};
+use flick_abi::limits::MESSAGES_MAX;
 use flick_abi::{
-    AskList, FailureReason, Frame, FuncId, Host, Message, RuleAction, RuleCall, RuleOutcome, Send, SendBody,
-    SendList,
+    FailureReason, Frame, FuncId, Host, Message, RuleAction, RuleCall, RuleOutcome, Send, SendBody,
 };
 use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::Worker;
 use super::backend_view::BackendView;
-use crate::limits::{FEW_MESSAGES, JOINED_BYTES_MAX};
+use crate::limits::FEW_MESSAGES;
 use crate::rules::locals::StateId;
+use crate::rules::scratch::Scratch;
 use crate::setup::Setup;
 use crate::slab::Key;
-
-/// Memory that one activation works in; there is one of it per worker, as activations never nest.
-pub(super) struct Scratch {
-    /// Of the message under way.
-    pub frame: Frame,
-    /// It is that of the activation under way.
-    pub has_frame: bool,
-    /// For a second look at what is sent.
-    pub other: Frame,
-    /// Bytes put together for that.
-    pub joined: Vec<u8>,
-    /// Where rules build.
-    pub out: Vec<u8>,
-    /// Bytes of it in use.
-    pub out_len: usize,
-    /// What rules send.
-    pub sends: SendList,
-    /// What they ask.
-    pub asks: AskList,
-    /// What they keep across suspensions.
-    pub spills: Vec<u64>,
-    /// Why the client's request fails, if they say so.
-    pub failure: Option<FailureReason>,
-    /// The message that is being sent, if it is not the one that started the activation.
-    pub named: Option<Slice>,
-    /// What of it is not forwarded: only its cuts mean something.
-    pub named_frame: Frame,
-}
-
-impl Default for Scratch {
-    fn default() -> Self {
-        Self {
-            frame: Frame::new(),
-            has_frame: false,
-            other: Frame::new(),
-            joined: Vec::with_capacity(JOINED_BYTES_MAX),
-            out: vec![0; OUT_BYTES_MAX],
-            out_len: 0,
-            sends: SendList::new(),
-            asks: AskList::new(),
-            spills: vec![0; SPILL_WORDS_MAX],
-            failure: None,
-            named: None,
-            named_frame: Frame::new(),
-        }
-    }
-}
 
 /// Where a rule has suspended itself.
 #[derive(Clone, Copy, Debug)]
@@ -136,7 +89,7 @@ impl<D: Driver> Worker<D> {
 
     /// Runs the rule of an activation that waits, from its start or from where it suspended itself.
     pub(super) fn run_rule_of(&mut self, scratch: &mut Scratch, key: Key, state: StateId) -> RuleOutcome {
-        let few = self.suspended_rules.get(key).is_none_or(|suspended| suspended.replies() <= FEW_MESSAGES);
+        let few = self.rules.suspended.get(key).is_none_or(|suspended| suspended.replies() <= FEW_MESSAGES);
         if few {
             self.run_rule_with::<FEW_MESSAGES>(scratch, key, state)
         } else {
@@ -151,41 +104,42 @@ impl<D: Driver> Worker<D> {
         key: Key,
         state: StateId,
     ) -> RuleOutcome {
-        let Some(suspended) = self.suspended_rules.get(key) else { return RuleOutcome::Finished };
+        let Some(suspended) = self.rules.suspended.get(key) else { return RuleOutcome::Finished };
         let (rule, resume, element) = (suspended.rule, suspended.resume, suspended.element);
         let mut messages = [Message { frame: &EMPTY, bytes: &[] }; MOST];
-        let count = self.suspended_rules.messages(key, &mut messages);
+        let count = self.rules.suspended.messages(key, &mut messages);
         scratch.sends.clear();
         scratch.asks.clear();
-        let session = suspended.session.and_then(|session| self.sessions.get(session));
-        let client = session.map(|session| self.peers[session.conn.index as usize]);
-        let (setup, backends, backend_conns) = (&*self.setup, &self.backends[..], &self.backend_conns[..]);
+        let session = suspended.session.and_then(|session| self.downstream.sessions.get(session));
+        let client = session.map(|session| self.io.peers[session.conn.index as usize]);
+        let (setup, backends, backend_conns) =
+            (&*self.ctx.setup, &self.upstream.backends[..], &self.upstream.conns);
         let around = BackendView {
             setup,
-            backend_set: &self.backend_set,
+            backend_set: &self.upstream.backend_set,
             backends,
             backend_conns,
-            now_ns: self.driver.now_ns(),
+            now_ns: self.io.driver.now_ns(),
             client,
         };
         let mut call = RuleCall {
-            frame: self.suspended_rules.frame(key),
+            frame: self.rules.suspended.frame(key),
             message: suspended.message.as_ref().map_or(&[], Slice::bytes),
             others: &messages[..count],
             source_element: element,
-            channel_lens: self.backend_set.lens(),
+            channel_lens: self.upstream.backend_set.lens(),
             out: &mut scratch.out,
             out_len: scratch.out_len,
             sends: &mut scratch.sends,
             asks: &mut scratch.asks,
-            answers: self.suspended_rules.answers(key),
+            answers: self.rules.suspended.answers(key),
             spills: &mut scratch.spills,
             resume,
-            state: self.locals.words_mut(state),
+            state: self.rules.locals.words_mut(state),
             failure: None,
-            host: &mut self.host.view(&around),
+            host: &mut self.rules.host.view(&around),
         };
-        let outcome = self.setup.engine.run(rule, &mut call);
+        let outcome = self.ctx.setup.engine.run(rule, &mut call);
         let (out_len, failure) = (call.out_len, call.failure);
         scratch.out_len = out_len;
         scratch.failure = failure.map(reason);
@@ -194,17 +148,18 @@ impl<D: Driver> Worker<D> {
 
     /// Gives a state its first values, if it has none yet.
     pub(super) fn first_values(&mut self, scratch: &mut Scratch, state: StateId) {
-        if !self.locals.is_first_use(state) {
+        if !self.rules.locals.is_first_use(state) {
             return;
         }
-        let Some(rule) = self.setup.program.init_state else { return };
-        let (setup, backends, backend_conns) = (&*self.setup, &self.backends[..], &self.backend_conns[..]);
+        let Some(rule) = self.ctx.setup.program.init_state else { return };
+        let (setup, backends, backend_conns) =
+            (&*self.ctx.setup, &self.upstream.backends[..], &self.upstream.conns);
         let around = BackendView {
             setup,
-            backend_set: &self.backend_set,
+            backend_set: &self.upstream.backend_set,
             backends,
             backend_conns,
-            now_ns: self.driver.now_ns(),
+            now_ns: self.io.driver.now_ns(),
             client: None,
         };
         scratch.sends.clear();
@@ -214,7 +169,7 @@ impl<D: Driver> Worker<D> {
             message: &[],
             others: &[],
             source_element: 0,
-            channel_lens: self.backend_set.lens(),
+            channel_lens: self.upstream.backend_set.lens(),
             out: &mut scratch.out,
             out_len: 0,
             sends: &mut scratch.sends,
@@ -222,11 +177,11 @@ impl<D: Driver> Worker<D> {
             answers: &[],
             spills: &mut scratch.spills,
             resume: 0,
-            state: self.locals.words_mut(state),
+            state: self.rules.locals.words_mut(state),
             failure: None,
-            host: &mut self.host.view(&around),
+            host: &mut self.rules.host.view(&around),
         };
-        let outcome = self.setup.engine.run(rule, &mut call);
+        let outcome = self.ctx.setup.engine.run(rule, &mut call);
         assert!(outcome == RuleOutcome::Finished, "first values wait for nobody");
         assert!(scratch.sends.as_slice().is_empty(), "first values are sent to nobody");
     }

@@ -9,9 +9,9 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::reply_flags::Examined;
-use super::rules::Scratch;
 use crate::inflight::{ReplyTarget, RequestId};
 use crate::limits::COPY_BYTES_MAX;
+use crate::rules::scratch::Scratch;
 use crate::slab::Key;
 
 /// Fields to overwrite in a message on its way out.
@@ -96,20 +96,20 @@ impl<D: Driver> Worker<D> {
         waiter: Waiter,
     ) -> Result<(), Unsent> {
         // Of a private service only sessions reach backends.
-        let backend = self.backend_of(send).filter(|_| !self.setup.is_relay).ok_or(Unsent::Nowhere)?;
+        let backend = self.backend_of(send).filter(|_| !self.ctx.setup.is_relay).ok_or(Unsent::Nowhere)?;
         if !self.shared_conn_is_usable(backend) {
-            self.backend_counters[backend as usize].failures.add(1);
+            self.observe.backend_counters[backend as usize].failures.add(1);
             return Err(Unsent::Down(backend));
         }
         if self.sheds(backend) {
             return Err(Unsent::Busy);
         }
         let channel = send.channel as usize;
-        let exclusive = self.backends[backend as usize].exclusive;
+        let exclusive = self.upstream.backends[backend as usize].exclusive;
         let backend_conn = if exclusive {
             self.borrow_exclusive(backend).ok_or(Unsent::Busy)?
         } else {
-            self.backends[backend as usize].shared
+            self.upstream.backends[backend as usize].shared
         };
         let examined = match self.examine(scratch, send, message) {
             Examined::Wrong => {
@@ -118,12 +118,13 @@ impl<D: Driver> Worker<D> {
             }
             examined_reply => examined_reply == Examined::Known,
         };
-        let number = self.backend_conns[backend_conn as usize].next_number;
+        let number = self.upstream.conns[backend_conn].next_number;
         let patches = self.request_patches(scratch, channel, examined, number);
         // What is never received from is never answered either.
         let mut resend = None;
-        let one_way = scratch.frame.flags().has(MessageFlags::ONE_WAY) && !matches!(waiter, Waiter::Ask { .. });
-        if !one_way && self.setup.program.channels[channel].view.is_some() {
+        let one_way =
+            scratch.frame.flags().has(MessageFlags::ONE_WAY) && !matches!(waiter, Waiter::Ask { .. });
+        if !one_way && self.ctx.setup.program.channels[channel].view.is_some() {
             let request = match self.open_entry(scratch, channel, examined, waiter) {
                 Ok(request) => request,
                 Err(unsent) => {
@@ -133,26 +134,26 @@ impl<D: Driver> Worker<D> {
             };
             let frame = if examined { &scratch.other } else { &scratch.frame };
             let picked = self.picked_freely(send, waiter);
-            let may_retry = self.backend_conns[backend_conn as usize].exchanges > 0 || picked.is_some();
+            let may_retry = self.upstream.conns[backend_conn].exchanges > 0 || picked.is_some();
             resend = (may_retry && exclusive && frame.flags().has(MessageFlags::RETRY)).then_some(request);
             let kept = frame.slots[SLOT_ASKED];
-            let sent_ns = self.driver.now_ns();
-            let entry = self.inflight.get_mut(request);
-            entry.sent_ns = sent_ns;
+            let entry = self.inflight.table.get_mut(request);
+            entry.sent_ns = self.io.driver.now_ns();
             entry.picked = picked;
             entry.kept = kept;
             entry.dedicated_conn = exclusive.then_some(backend_conn);
-            entry.number = number & number_mask(&self.setup.protocol_of(channel).correlate);
-            self.backend_conns[backend_conn as usize].next_number = number.wrapping_add(1);
+            entry.number = number & number_mask(&self.ctx.setup.protocol_of(channel).correlate);
+            self.upstream.conns[backend_conn].next_number = number.wrapping_add(1);
             self.expect_reply(backend_conn, request);
-            self.inflight.push_backend_conn(&mut self.backend_conns[backend_conn as usize].requests, request);
+            self.inflight.table.push_backend_conn(&mut self.upstream.conns[backend_conn].requests, request);
             self.log_sent(waiter, Some(request), backend);
         }
-        self.backend_counters[backend as usize].requests.add(1);
-        if !self.write_to_backend_conn(backend_conn, &outgoing(scratch, send.body, message), patches, resend) {
-            self.counters.exhausted.add(1);
+        self.observe.backend_counters[backend as usize].requests.add(1);
+        if !self.write_to_backend_conn(backend_conn, &outgoing(scratch, send.body, message), patches, resend)
+        {
+            self.observe.counters.exhausted.add(1);
             self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
-        } else if self.backend_conns[backend_conn as usize].requests.is_empty() {
+        } else if self.upstream.conns[backend_conn].requests.is_empty() {
             self.give_back_unused(backend_conn, exclusive);
         }
         Ok(())
@@ -191,8 +192,8 @@ impl<D: Driver> Worker<D> {
                 }
                 let echo = self.echo_for(channel, frame);
                 let request = self.open_request(None, echo, u64::MAX).ok_or(Unsent::Full)?;
-                self.inflight.get_mut(request).reply_target = ReplyTarget::Ask { suspended, ask };
-                self.suspended_rules.wait_for(suspended, ask, request, deadline_ns);
+                self.inflight.table.get_mut(request).reply_target = ReplyTarget::Ask { suspended, ask };
+                self.rules.suspended.wait_for(suspended, ask, request, deadline_ns);
                 Ok(request)
             }
         }
@@ -206,7 +207,7 @@ impl<D: Driver> Worker<D> {
         examined: bool,
         number: u64,
     ) -> Patches {
-        let protocol = self.setup.protocol_of(channel);
+        let protocol = self.ctx.setup.protocol_of(channel);
         let frame = if examined { &scratch.other } else { &scratch.frame };
         let non_quiet = frame.slots[SLOT_NON_QUIET];
         [protocol.correlate.map(|field| (field, number)), protocol.non_quiet.map(|field| (field, non_quiet))]
@@ -214,12 +215,12 @@ impl<D: Driver> Worker<D> {
 
     /// The echo fields of a parsed request of a session.
     pub(super) fn echo_of(&self, frame: &Frame) -> [u64; ECHO_FIELDS_MAX] {
-        self.echo_for(self.setup.listened, frame)
+        self.echo_for(self.ctx.setup.listened, frame)
     }
 
     fn echo_for(&self, channel: usize, frame: &Frame) -> [u64; ECHO_FIELDS_MAX] {
         let mut echo = [0; ECHO_FIELDS_MAX];
-        for (kept, field) in echo.iter_mut().zip(&self.setup.protocol_of(channel).echo) {
+        for (kept, field) in echo.iter_mut().zip(&self.ctx.setup.protocol_of(channel).echo) {
             *kept = frame.slots[usize::from(field.slot)];
         }
         echo
@@ -227,11 +228,11 @@ impl<D: Driver> Worker<D> {
 
     /// The backend a send names; `None` for the session's own channel and for an element outside its array.
     pub(super) fn backend_of(&self, send: &Send) -> Option<u32> {
-        self.backend_set.slot_of(send.channel, send.element)
+        self.upstream.backend_set.slot_of(send.channel, send.element)
     }
 
     pub(super) fn shared_conn_is_usable(&self, backend: u32) -> bool {
-        self.backends[backend as usize].is_usable(&self.backend_conns)
+        self.upstream.backends[backend as usize].is_usable(&self.upstream.conns)
     }
 }
 

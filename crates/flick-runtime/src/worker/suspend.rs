@@ -10,17 +10,19 @@ use flick_abi::{Event, FailureReason, MessageFlags, ParseStep, RuleAction, RuleO
 use flick_buffers::{BufClass, SMALL_BYTES, Slice};
 use flick_net::Driver;
 
+use super::Worker;
 use super::deliver::restore_echo;
 use super::replies::DeliveredTo;
 use super::reply_flags::Verdict;
-use super::rules::{Paused, Scratch};
+use super::rules::Paused;
 use super::sending::{BackendIncident, Outgoing, Patches, Unsent, Waiter, outgoing};
-use super::{Flow, Task, Worker};
 use crate::inflight::{ReplyTarget, RequestId};
 use crate::limits::{BACKEND_CONN_BACKLOG_BYTES_MAX, PLENTY_SHARE};
 use crate::observe::edge_counters::StartId;
 use crate::rules::locals::StateId;
+use crate::rules::scratch::Scratch;
 use crate::rules::suspended::SuspendedRule;
+use crate::run_queue::{Flow, Task};
 use crate::slab::Key;
 use crate::upstream::backend::Download;
 
@@ -35,10 +37,10 @@ impl<D: Driver> Worker<D> {
     ) {
         let echo = self.echo_of(&scratch.frame);
         let Some(request) = self.open_request(Some(session), echo, u64::MAX) else { return };
-        self.inflight.get_mut(request).kept = scratch.frame.slots[SLOT_ASKED];
+        self.inflight.table.get_mut(request).kept = scratch.frame.slots[SLOT_ASKED];
         let one_way = scratch.frame.flags().has(MessageFlags::ONE_WAY);
         let start = StartId::channel(channel);
-        self.edge_counters.started(start, 1);
+        self.observe.edge_counters.started(start, 1);
         let suspended = SuspendedRule {
             session: Some(session),
             request: Some(request),
@@ -47,12 +49,12 @@ impl<D: Driver> Worker<D> {
             message: Some(self.to_keep(message)),
             ..SuspendedRule::new(paused.rule, start)
         };
-        let Some(key) = self.suspended_rules.insert(suspended, &scratch.frame) else {
+        let Some(key) = self.rules.suspended.insert(suspended, &scratch.frame) else {
             self.fail_request(request, FailureReason::Overload);
             return;
         };
-        self.counters.rules_suspended.add(1);
-        self.inflight.get_mut(request).reply_target = ReplyTarget::Answerer(key);
+        self.observe.counters.rules_suspended.add(1);
+        self.inflight.table.get_mut(request).reply_target = ReplyTarget::Answerer(key);
         scratch.has_frame = true;
         self.carry_out(key, scratch);
         self.suspend(key, scratch, paused);
@@ -62,11 +64,12 @@ impl<D: Driver> Worker<D> {
     /// A message to be kept for as long as its rule waits: where it lies, or, when buffers are scarce, a copy that does not
     /// keep a large buffer from being used again.
     fn to_keep(&self, message: &Slice) -> Slice {
-        let (live, all) = (self.pool.live_count(BufClass::Large), self.pool.capacity_count(BufClass::Large));
+        let (live, all) =
+            (self.io.pool.live_count(BufClass::Large), self.io.pool.capacity_count(BufClass::Large));
         if live < all / PLENTY_SHARE || message.len() > SMALL_BYTES {
             return message.clone();
         }
-        let Some(small) = self.pool.alloc(BufClass::Small) else { return message.clone() };
+        let Some(small) = self.io.pool.alloc(BufClass::Small) else { return message.clone() };
         let taken = small.append(message.bytes());
         assert!(taken == message.len(), "a small message fits a small buffer");
         small.slice(0..taken)
@@ -74,20 +77,20 @@ impl<D: Driver> Worker<D> {
 
     /// The turn of an activation has come.
     pub(super) fn run_suspended_rule(&mut self, key: Key) {
-        let mut scratch = self.scratch.take().expect("activations never nest");
+        let mut scratch = self.rules.scratch.take().expect("activations never nest");
         if let Some(state) = self.state_of(key) {
             self.first_values(&mut scratch, state);
             self.go_on(key, &mut scratch, state);
             scratch.named = None;
         }
-        self.scratch = Some(scratch);
+        self.rules.scratch = Some(scratch);
     }
 
     /// The state that an activation works on; `None` when it is over because its client has gone.
     fn state_of(&mut self, key: Key) -> Option<StateId> {
-        let suspended = self.suspended_rules.get(key)?;
+        let suspended = self.rules.suspended.get(key)?;
         let state = match suspended.session {
-            Some(session) => self.sessions.get(session).map(|session| session.state),
+            Some(session) => self.downstream.sessions.get(session).map(|session| session.state),
             None => suspended.state,
         };
         if state.is_none() {
@@ -98,12 +101,12 @@ impl<D: Driver> Worker<D> {
 
     /// Runs an activation until it suspends itself or is over, and the rules behind it.
     fn go_on(&mut self, key: Key, scratch: &mut Scratch, state: StateId) {
-        scratch.out_len = self.suspended_rules.restore(key, &mut scratch.out, &mut scratch.spills);
+        scratch.out_len = self.rules.suspended.restore(key, &mut scratch.out, &mut scratch.spills);
         scratch.has_frame = false;
-        for _ in 0..=self.setup.program.rules.len() {
+        for _ in 0..=self.ctx.setup.program.rules.len() {
             let outcome = self.run_rule_of(scratch, key, state);
             self.carry_out(key, scratch);
-            let Some(suspended) = self.suspended_rules.get_mut(key) else { return };
+            let Some(suspended) = self.rules.suspended.get_mut(key) else { return };
             if let RuleOutcome::Suspended(resume) = outcome {
                 let paused = Paused { rule: suspended.rule, resume, next: suspended.next };
                 self.suspend(key, scratch, paused);
@@ -123,12 +126,12 @@ impl<D: Driver> Worker<D> {
     /// Makes an activation ready for the next rule of its channel that runs, carrying out those before it that only
     /// pass the message on. Whether there is one.
     fn next_rule(&mut self, key: Key, scratch: &mut Scratch) -> bool {
-        self.suspended_rules.start_anew(key);
+        self.rules.suspended.start_anew(key);
         scratch.out_len = 0;
-        while let Some(suspended) = self.suspended_rules.get_mut(key)
+        while let Some(suspended) = self.rules.suspended.get_mut(key)
             && let Some((channel, at)) = suspended.next.take()
         {
-            let actions = &self.setup.actions[channel];
+            let actions = &self.ctx.setup.actions[channel];
             suspended.resume = 0;
             suspended.next = Some((channel, at + 1)).filter(|(_, at)| *at < actions.len());
             match actions[at] {
@@ -149,13 +152,13 @@ impl<D: Driver> Worker<D> {
     /// Keeps a suspended activation and sends what it asks.
     fn suspend(&mut self, key: Key, scratch: &mut Scratch, paused: Paused) {
         let asks = scratch.asks.as_slice().len();
-        let Some(suspended) = self.suspended_rules.get_mut(key) else { return };
+        let Some(suspended) = self.rules.suspended.get_mut(key) else { return };
         (suspended.rule, suspended.resume, suspended.next) = (paused.rule, paused.resume, paused.next);
-        self.suspended_rules.suspend(key, &scratch.out[..scratch.out_len], &scratch.spills, asks);
+        self.rules.suspended.suspend(key, &scratch.out[..scratch.out_len], &scratch.spills, asks);
         if asks == 0 {
-            self.run_queue.push_back(Task::SuspendedRule(key));
+            self.tasks.queue.push_back(Task::SuspendedRule(key));
         }
-        self.counters.asks.add(asks as u64);
+        self.observe.counters.asks.add(asks as u64);
         self.load_frame(key, scratch);
         for at in 0..asks {
             if let Err(unsent) = self.send_ask(key, scratch, at as u8) {
@@ -166,15 +169,15 @@ impl<D: Driver> Worker<D> {
 
     fn send_ask(&mut self, key: Key, scratch: &mut Scratch, at: u8) -> Result<(), Unsent> {
         let ask = scratch.asks.as_slice()[usize::from(at)];
-        let Some(suspended) = self.suspended_rules.get(key) else { return Ok(()) };
+        let Some(suspended) = self.rules.suspended.get(key) else { return Ok(()) };
         let (message, session) = (suspended.message.clone(), suspended.session);
-        self.edge_counters.asked(suspended.start, ask.send.channel);
+        self.observe.edge_counters.asked(suspended.start, ask.send.channel);
         self.name_message(key, scratch, ask.send.body);
         let deadline_ns = match u64::try_from(ask.timeout_ns) {
-            Ok(timeout_ns) if timeout_ns > 0 => self.driver.now_ns().saturating_add(timeout_ns),
+            Ok(timeout_ns) if timeout_ns > 0 => self.io.driver.now_ns().saturating_add(timeout_ns),
             _ => u64::MAX,
         };
-        if self.setup.program.channels[ask.send.channel as usize].view.is_none() {
+        if self.ctx.setup.program.channels[ask.send.channel as usize].view.is_none() {
             return Err(Unsent::Unanswerable);
         }
         let waiter = Waiter::Ask { suspended: key, ask: at, deadline_ns };
@@ -192,7 +195,7 @@ impl<D: Driver> Worker<D> {
     /// passes a reply on does without.
     fn load_frame(&self, key: Key, scratch: &mut Scratch) {
         if !std::mem::replace(&mut scratch.has_frame, true) {
-            scratch.frame.copy_from(self.suspended_rules.frame(key));
+            scratch.frame.copy_from(self.rules.suspended.frame(key));
         }
     }
 
@@ -206,19 +209,19 @@ impl<D: Driver> Worker<D> {
         };
         scratch.named = None;
         if number > 0 {
-            scratch.named = self.suspended_rules.reply(key, usize::from(number)).cloned();
-            scratch.named_frame.copy_cuts(self.suspended_rules.reply_frame(key, usize::from(number)));
+            scratch.named = self.rules.suspended.reply(key, usize::from(number)).cloned();
+            scratch.named_frame.copy_cuts(self.rules.suspended.reply_frame(key, usize::from(number)));
         }
     }
 
     /// A session that has sent to a backend connection which is full takes no further message until it drains.
     pub(super) fn note_clog(&mut self, session: Key, send: &Send) {
         let Some(backend) = self.backend_of(send) else { return };
-        let backend_conn = self.backends[backend as usize].shared;
-        let is_full = self.backend_conns[backend_conn as usize]
+        let backend_conn = self.upstream.backends[backend as usize].shared;
+        let is_full = self.upstream.conns[backend_conn]
             .conn
-            .is_some_and(|conn| self.driver.backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX);
-        if is_full && let Some(session) = self.sessions.get_mut(session) {
+            .is_some_and(|conn| self.io.driver.backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX);
+        if is_full && let Some(session) = self.downstream.sessions.get_mut(session) {
             session.full_conn = Some(backend_conn);
         }
     }
@@ -227,11 +230,11 @@ impl<D: Driver> Worker<D> {
     fn carry_out(&mut self, key: Key, scratch: &mut Scratch) {
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
-            let Some(suspended) = self.suspended_rules.get(key) else { return };
+            let Some(suspended) = self.rules.suspended.get(key) else { return };
             let (message, request) = (suspended.message.clone(), suspended.request);
-            self.edge_counters.carried(suspended.start, &[send]);
+            self.observe.edge_counters.carried(suspended.start, &[send]);
             self.name_message(key, scratch, send.body);
-            let is_for_client = send.channel as usize == self.setup.listened;
+            let is_for_client = send.channel as usize == self.ctx.setup.listened;
             if !is_for_client || request.is_none() || scratch.named.is_none() {
                 self.load_frame(key, scratch);
             }
@@ -248,28 +251,28 @@ impl<D: Driver> Worker<D> {
     /// A message of an activation for its client: part of the reply to its request while that waits for it, a reply of its own
     /// behind the others when the request has been sent on.
     fn send_to_client(&mut self, key: Key, scratch: &mut Scratch, send: &Send, message: Option<&Slice>) {
-        let Some(suspended) = self.suspended_rules.get(key) else { return };
+        let Some(suspended) = self.rules.suspended.get(key) else { return };
         let (request, session, forwards) = (suspended.request, suspended.session, suspended.forwards);
         if let Some(request) = request {
-            let entry = self.inflight.get(request);
+            let entry = self.inflight.table.get(request);
             let (echo, kept) = (entry.echo, entry.kept);
             let mut verdict = self.judge(scratch, send.body, message, (&echo, kept));
             if self.is_silent(key, send.body) {
                 verdict = Verdict::Silent;
             }
             if verdict == Verdict::Wrong {
-                self.counters.sends_dropped.add(1);
+                self.observe.counters.sends_dropped.add(1);
                 return;
             }
-            if let Some(suspended) = self.suspended_rules.get_mut(key) {
+            if let Some(suspended) = self.rules.suspended.get_mut(key) {
                 suspended.is_answered = true;
             }
             if verdict == Verdict::Silent {
-                self.counters.replies_suppressed.add(1);
+                self.observe.counters.replies_suppressed.add(1);
                 return;
             }
-            self.inflight.get_mut(request).begun = true;
-            let patches = reply_patches(&self.setup, &echo);
+            self.inflight.table.get_mut(request).begun = true;
+            let patches = reply_patches(&self.ctx.setup, &echo);
             self.deliver_message(request, &outgoing(scratch, send.body, message), patches);
             if let Some(session) = session.filter(|_| verdict == Verdict::DeliveredAndLast) {
                 self.ends_with_reply(session);
@@ -277,7 +280,7 @@ impl<D: Driver> Worker<D> {
         } else if let Some(session) = session.filter(|_| forwards) {
             self.answer_directly(session, scratch, send, message);
         } else {
-            self.counters.sends_dropped.add(1);
+            self.observe.counters.sends_dropped.add(1);
         }
     }
 
@@ -286,12 +289,12 @@ impl<D: Driver> Worker<D> {
         let (SendBody::Message(number) | SendBody::Rebuilt { tail_of: number, .. }) = body else {
             return false;
         };
-        number > 0 && self.suspended_rules.reply_flags(key, usize::from(number)).has(MessageFlags::SILENT)
+        number > 0 && self.rules.suspended.reply_flags(key, usize::from(number)).has(MessageFlags::SILENT)
     }
 
     /// A message of an activation for a backend: its client's request sent on, the first time, or a copy.
     fn send_to_backend(&mut self, key: Key, scratch: &mut Scratch, send: &Send, message: Option<&Slice>) {
-        let Some(suspended) = self.suspended_rules.get_mut(key) else { return };
+        let Some(suspended) = self.rules.suspended.get_mut(key) else { return };
         let session = suspended.session;
         let may_forward = suspended.forwards && !suspended.is_answered && suspended.reason.is_some();
         let request = suspended.request.filter(|_| may_forward);
@@ -300,13 +303,13 @@ impl<D: Driver> Worker<D> {
             // From here on its reply answers it, or the connection's end.
             suspended.request = None;
             suspended.is_answered = true;
-            self.inflight.get_mut(request).reply_target = ReplyTarget::Nothing;
+            self.inflight.table.get_mut(request).reply_target = ReplyTarget::Nothing;
         }
         let sent = self.send_request(scratch, send, message, waiter);
         match (sent, request) {
             (Ok(()), _) => {}
             (Err(unsent), Some(request)) => self.fail_unsent(request, unsent),
-            (Err(_), None) => self.counters.sends_dropped.add(1),
+            (Err(_), None) => self.observe.counters.sends_dropped.add(1),
         }
         if let Some(session) = session {
             self.note_clog(session, send);
@@ -332,64 +335,65 @@ impl<D: Driver> Worker<D> {
         whole: bool,
     ) -> Flow {
         let DeliveredTo { backend_conn, channel, request } = is_delivered;
-        let echo = self.inflight.get(request).echo;
-        restore_echo(&mut scratch.frame, &self.setup.protocol_of(channel).echo, &echo);
-        if let Some(judge) = self.setup.view(channel).reply_flags {
-            let step = self.setup.engine.parse(judge, &mut scratch.frame, seen.bytes());
+        let echo = self.inflight.table.get(request).echo;
+        restore_echo(&mut scratch.frame, &self.ctx.setup.protocol_of(channel).echo, &echo);
+        if let Some(judge) = self.ctx.setup.view(channel).reply_flags {
+            let step = self.ctx.setup.engine.parse(judge, &mut scratch.frame, seen.bytes());
             assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
         }
         let flags = scratch.frame.flags();
         let last = !flags.has(MessageFlags::MORE);
         let ends = [MessageFlags::LAST, MessageFlags::UNTIL_CLOSE, MessageFlags::TUNNEL];
-        let state = &mut self.backend_conns[backend_conn as usize];
+        let state = &mut self.upstream.conns[backend_conn];
         state.is_last |= ends.iter().any(|end| flags.has(*end));
-        let exclusive = self.backends[state.backend as usize].exclusive;
+        let exclusive = self.upstream.backends[state.backend as usize].exclusive;
         if whole && !last && exclusive {
             // News of the exchange; what answers it is yet to come.
             self.consume_reply(backend_conn, seen.len());
             return Flow::Go;
         }
-        self.inflight.get_mut(request).reply_target = ReplyTarget::Nothing;
+        self.inflight.table.get_mut(request).reply_target = ReplyTarget::Nothing;
         if whole {
             self.consume_reply(backend_conn, seen.len());
-            self.inflight.get_mut(request).begun = true;
+            self.inflight.table.get_mut(request).begun = true;
             let reply = self.to_keep(&seen);
-            if self.suspended_rules.answer(suspended, ask, &scratch.frame, reply) {
-                self.run_queue.push_back(Task::SuspendedRule(suspended));
+            if self.rules.suspended.answer(suspended, ask, &scratch.frame, reply) {
+                self.tasks.queue.push_back(Task::SuspendedRule(suspended));
             }
             if last {
                 self.reply_was_last(backend_conn, request);
             }
             return Flow::Go;
         }
-        let is_buffered = self.backend_conns[backend_conn as usize].inbox.in_message();
+        let is_buffered = self.upstream.conns[backend_conn].inbox.in_message();
         let head = if is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let body = self.body_behind(&scratch.frame, head);
         self.consume_reply(backend_conn, head);
-        self.counters.streamed.add(1);
+        self.observe.counters.streamed.add(1);
         self.ask_failed(suspended, ask, FailureReason::Overload);
-        self.backend_conns[backend_conn as usize].download = Some(Download { request, body, last, is_delivered: false });
+        self.upstream.conns[backend_conn].download =
+            Some(Download { request, body, last, is_delivered: false });
         self.leave_exchange(backend_conn);
         Flow::Go
     }
 
     /// An ask gets no reply.
     pub(super) fn ask_failed(&mut self, suspended: Key, ask: u8, reason: FailureReason) {
-        if self.suspended_rules.fail(suspended, ask, reason) {
-            self.run_queue.push_back(Task::SuspendedRule(suspended));
+        if self.rules.suspended.fail(suspended, ask, reason) {
+            self.tasks.queue.push_back(Task::SuspendedRule(suspended));
         }
     }
 
     /// Gives up the asks whose time is over. Their entries stay until their replies have been drained.
     pub(super) fn run_ask_timers(&mut self, now_ns: u64) {
-        while let Some(key) = self.suspended_rules.expired(now_ns) {
-            while let Some((ask, request)) = self.suspended_rules.open_ask(key, Some(now_ns)) {
-                self.counters.ask_timeouts.add(1);
-                self.inflight.get_mut(request).reply_target = ReplyTarget::Nothing;
+        while let Some(key) = self.rules.suspended.expired(now_ns) {
+            while let Some((ask, request)) = self.rules.suspended.open_ask(key, Some(now_ns)) {
+                self.observe.counters.ask_timeouts.add(1);
+                self.inflight.table.get_mut(request).reply_target = ReplyTarget::Nothing;
                 self.abandon_exchange(request);
                 self.ask_failed(key, ask, FailureReason::Timeout);
             }
-            self.suspended_rules.set_alarm(key);
+            self.rules.suspended.set_alarm(key);
         }
     }
 
@@ -397,7 +401,7 @@ impl<D: Driver> Worker<D> {
     fn finish_rule(&mut self, key: Key) {
         let Some(suspended) = self.end_rule(key) else { return };
         let Some(request) = suspended.request else { return };
-        self.inflight.get_mut(request).reply_target = ReplyTarget::Nothing;
+        self.inflight.table.get_mut(request).reply_target = ReplyTarget::Nothing;
         match suspended.reason {
             Some(reason) if !suspended.is_answered => self.fail_request(request, reason),
             _ => self.finish_request(request),
@@ -406,26 +410,26 @@ impl<D: Driver> Worker<D> {
 
     /// The client of an activation has gone: it does not go on, and its asks are drained.
     pub(super) fn cancel(&mut self, key: Key) {
-        while let Some((ask, request)) = self.suspended_rules.open_ask(key, None) {
-            self.inflight.get_mut(request).reply_target = ReplyTarget::Nothing;
+        while let Some((ask, request)) = self.rules.suspended.open_ask(key, None) {
+            self.inflight.table.get_mut(request).reply_target = ReplyTarget::Nothing;
             self.abandon_exchange(request);
-            self.suspended_rules.fail(key, ask, FailureReason::Unavailable);
+            self.rules.suspended.fail(key, ask, FailureReason::Unavailable);
         }
         if self.end_rule(key).is_some() {
-            self.counters.rules_cancelled.add(1);
+            self.observe.counters.rules_cancelled.add(1);
         }
     }
 
     fn end_rule(&mut self, key: Key) -> Option<SuspendedRule> {
-        let suspended = self.suspended_rules.remove(key)?;
+        let suspended = self.rules.suspended.remove(key)?;
         if let Some(state) = suspended.state {
-            self.locals.give(state);
+            self.rules.locals.give(state);
         }
         if let Some(timer) = suspended.timer {
-            self.every[timer].is_running = false;
+            self.rules.timers[timer].is_running = false;
         }
-        if !self.blocked.is_empty() {
-            self.unblock = true;
+        if !self.downstream.blocked.is_empty() {
+            self.tasks.unblock = true;
         }
         Some(suspended)
     }
@@ -444,7 +448,7 @@ impl<D: Driver> Worker<D> {
         match verdict {
             Verdict::DeliveredTo | Verdict::DeliveredAndLast => {}
             Verdict::Silent => {
-                self.counters.replies_suppressed.add(1);
+                self.observe.counters.replies_suppressed.add(1);
                 self.finish_request(request);
                 return;
             }
@@ -454,8 +458,11 @@ impl<D: Driver> Worker<D> {
             }
         }
         // What a reply repeats of its request is not the author's business.
-        let patches =
-            if send.body == SendBody::Original { [None, None] } else { reply_patches(&self.setup, &echo) };
+        let patches = if send.body == SendBody::Original {
+            [None, None]
+        } else {
+            reply_patches(&self.ctx.setup, &echo)
+        };
         let message: Outgoing<'_> = outgoing(scratch, send.body, message);
         self.deliver_message(request, &message, patches);
         self.finish_request(request);
@@ -466,7 +473,7 @@ impl<D: Driver> Worker<D> {
 
     /// The reply that a session is being sent ends where its connection does.
     fn ends_with_reply(&mut self, key: Key) {
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = self.downstream.sessions.get_mut(key) {
             session.is_last = true;
         }
     }

@@ -14,21 +14,21 @@ use crate::limits::CPU_WEIGHT_MAX;
 impl Worker<AnyDriver> {
     /// Prepares it to share its thread. Of the services of one program, one `sweeps` what they share.
     pub(crate) fn share_thread(&mut self, sweeps: bool) {
-        (self.balance, self.may_wait) = (None, false);
+        (self.listeners.balance, self.clock.may_wait) = (None, false);
         if !sweeps {
-            self.sweep_due_ns = None;
+            self.rules.sweep_due_ns = None;
         }
     }
 
     /// Its weight among those who share the thread, and its part of the thread at most, in percent.
     pub(crate) fn share(&self) -> (u32, u32) {
-        let limits = &self.setup.limits;
+        let limits = &self.ctx.setup.limits;
         (limits.cpu_weight.clamp(1, CPU_WEIGHT_MAX), limits.cpu_max_percent.clamp(1, 100))
     }
 
     /// The driver, for waiting on it.
     pub(crate) fn driver_ref(&self) -> &AnyDriver {
-        &self.driver
+        &self.io.driver
     }
 
     /// When it wants its next turn though nothing arrives, by the driver's clock: 0 is at once, `None` never.
@@ -37,11 +37,11 @@ impl Worker<AnyDriver> {
             return Some(0);
         }
         let wait = self.wait_time();
-        let wait = self.driver.poll_timeout(&self.pool, wait)?;
+        let wait = self.io.driver.poll_timeout(&self.io.pool, wait)?;
         if wait.is_zero() {
             return Some(0);
         }
-        Some(self.driver.now_ns().saturating_add(wait.as_nanos() as u64))
+        Some(self.io.driver.now_ns().saturating_add(wait.as_nanos() as u64))
     }
 
     /// One turn without waiting, of about this length and with so many events at most. `flushes`: what was answered leaves behind
@@ -53,41 +53,41 @@ impl Worker<AnyDriver> {
         sent_bytes_max: usize,
         flushes: bool,
     ) -> std::io::Result<bool> {
-        self.driver.limit_poll(events_max, sent_bytes_max);
-        self.iteration_end = Some(Instant::now() + length);
+        self.io.driver.limit_poll(events_max, sent_bytes_max);
+        self.clock.iteration_end = Some(Instant::now() + length);
         let goes_on = self.run_once(Some(Duration::ZERO))?;
         if flushes {
-            self.driver.flush()?;
+            self.io.driver.flush()?;
         }
         Ok(goes_on)
     }
 
     /// Takes a client over that came to an address of several services.
     pub(crate) fn adopt(&mut self, socket: OwnedFd, peer: PeerAddr) {
-        match self.driver.adopt(socket) {
+        match self.io.driver.adopt(socket) {
             Ok(conn) => {
-                self.peers[conn.index as usize] = peer;
+                self.io.peers[conn.index as usize] = peer;
                 self.accepted(conn);
             }
             // There is no place to keep it in: it is refused whatever happens with others who come too early.
-            Err(_) => self.counters.connections_rejected.add(1),
+            Err(_) => self.observe.counters.connections_rejected.add(1),
         }
     }
 
     /// Counts a turn and how long it took.
     pub(crate) fn note_iteration(&self, busy_ns: u64) {
-        self.counters.loops.add(1);
-        self.counters.busy_ns.add(busy_ns);
+        self.observe.counters.loops.add(1);
+        self.observe.counters.busy_ns.add(busy_ns);
     }
 
     /// Counts a wait for its share of the processor.
     pub(crate) fn note_wait(&self) {
-        self.counters.cpu_throttled.add(1);
+        self.observe.counters.cpu_throttled.add(1);
     }
 
     /// Counts who came to an address of several services and said nothing, or nothing that any of them knows.
     pub(crate) fn note_strangers(&self, silent: u64, unknown: u64) {
-        self.counters.first_byte_timeouts.add(silent);
-        self.counters.protocol_errors_client.add(unknown);
+        self.observe.counters.first_byte_timeouts.add(silent);
+        self.observe.counters.protocol_errors_client.add(unknown);
     }
 }

@@ -20,38 +20,20 @@ const MS: u64 = 1_000_000;
 /// How often a draining worker looks for quiet sessions.
 const DRAIN_TICK_MS: u64 = 10;
 
-/// When a worker looks at what is due.
-#[derive(Debug)]
-pub(super) struct Clock {
-    /// Something may be due then.
-    due_ns: Option<u64>,
-    /// When it last looked.
-    looked_ns: u64,
-    /// Until when nothing is called late, as the worker stood still.
-    second_look_ns: Option<u64>,
-}
-
-impl Default for Clock {
-    fn default() -> Self {
-        // What is due from the start is not late.
-        Self { due_ns: Some(0), looked_ns: 0, second_look_ns: Some(0) }
-    }
-}
-
 impl<D: Driver> Worker<D> {
     /// How long the next wait may last; `None`: until something happens.
     pub(super) fn wait_time(&self) -> Option<Duration> {
-        let left_ns = self.clock.due_ns.map(|due| due.saturating_sub(self.driver.now_ns()));
+        let left_ns = self.clock.due.due_ns.map(|due| due.saturating_sub(self.io.driver.now_ns()));
         let wait = left_ns.map(|left| Duration::from_nanos(left).min(Duration::from_millis(TICK_MAX_MS)));
-        if self.wants_huge {
+        if self.tasks.wants_huge {
             let tick = Duration::from_millis(HUGE_TICK_MS);
             return Some(wait.map_or(tick, |wait| wait.min(tick)));
         }
-        if self.draining > 0 {
+        if self.upstream.draining > 0 {
             let tick = Duration::from_millis(LEAVE_TICK_MS);
             return Some(wait.map_or(tick, |wait| wait.min(tick)));
         }
-        if self.draining_since_ns.is_some() {
+        if self.listeners.draining_since_ns.is_some() {
             let tick = Duration::from_millis(DRAIN_TICK_MS);
             return Some(wait.map_or(tick, |wait| wait.min(tick)));
         }
@@ -61,12 +43,12 @@ impl<D: Driver> Worker<D> {
     /// Something is due then: it may be sooner than all else. Nothing is ever noted as no longer due; a look that
     /// finds nothing is cheap.
     pub(super) fn note_due(&mut self, at_ns: u64) {
-        self.clock.due_ns = Some(self.clock.due_ns.map_or(at_ns, |due| due.min(at_ns)));
+        self.clock.due.due_ns = Some(self.clock.due.due_ns.map_or(at_ns, |due| due.min(at_ns)));
     }
 
     /// Sets a session's deadline.
     pub(super) fn set_deadline(&mut self, slot: u32, kind: DeadlineKind, at_ns: u64) {
-        self.deadlines.set(slot, kind, at_ns);
+        self.downstream.deadlines.set(slot, kind, at_ns);
         self.note_due(at_ns);
     }
 
@@ -82,22 +64,23 @@ impl<D: Driver> Worker<D> {
                 if backend_conn.is_idle {
                     return Some(Self::idle_until_ns(backend_conn.idle_since_ns));
                 }
-                let deadline = backend_conn.requests.front().map(|request| self.inflight.get(request).deadline_ns);
+                let deadline =
+                    backend_conn.requests.front().map(|request| self.inflight.table.get(request).deadline_ns);
                 deadline.filter(|due| *due != u64::MAX).map(|due| due + backend_conn.clock_lag_ns)
             }
         }
     }
 
     pub(super) fn run_timers(&mut self) {
-        let now_ns = self.driver.now_ns();
-        let due_ns = self.clock.due_ns.filter(|due_ns| *due_ns <= now_ns);
+        let now_ns = self.io.driver.now_ns();
+        let due_ns = self.clock.due.due_ns.filter(|due_ns| *due_ns <= now_ns);
         if !due_ns.is_some_and(|due_ns| self.has_second_look(due_ns, now_ns)) {
             if due_ns.is_some() {
                 self.run_due(now_ns);
             }
-            self.clock.looked_ns = now_ns;
+            self.clock.due.looked_ns = now_ns;
         }
-        if self.draining > 0 {
+        if self.upstream.draining > 0 {
             self.see_off(now_ns);
         }
         self.run_drain(now_ns);
@@ -106,51 +89,56 @@ impl<D: Driver> Worker<D> {
     /// Whether a time is found to be over so late that the worker must have stood still: the machine was stopped, or the kernel had its
     /// memory locked. What has come meanwhile need not be there in the first turn behind that, so there is a second look, once.
     fn has_second_look(&mut self, due_ns: u64, now_ns: u64) -> bool {
-        let until_ns = match self.clock.second_look_ns {
+        let until_ns = match self.clock.due.second_look_ns {
             Some(until_ns) => until_ns,
             None if now_ns - due_ns < STOOD_STILL_MS * MS => return false,
             None => now_ns + SECOND_LOOK_MS * MS,
         };
         let waits = now_ns < until_ns;
-        self.clock.second_look_ns = waits.then_some(until_ns);
+        self.clock.due.second_look_ns = waits.then_some(until_ns);
         if waits {
-            self.clock.due_ns = Some(until_ns);
+            self.clock.due.due_ns = Some(until_ns);
         }
         waits
     }
 
     /// Acts on everything whose time is over, and notes what is due next.
     fn run_due(&mut self, now_ns: u64) {
-        for backend in 0..self.backends.len() {
-            for backend_conn in self.backends[backend].backend_conns() {
-                if self.backend_conn_due_ns(&self.backend_conns[backend_conn as usize]).is_some_and(|due| due <= now_ns) {
+        for backend in 0..self.upstream.backends.len() {
+            for backend_conn in self.upstream.backends[backend].backend_conns() {
+                if self
+                    .backend_conn_due_ns(&self.upstream.conns[backend_conn])
+                    .is_some_and(|due| due <= now_ns)
+                {
                     self.backend_conn_due(backend_conn);
                 }
             }
         }
-        while let Some((slot, kind)) = self.deadlines.expired(now_ns) {
+        while let Some((slot, kind)) = self.downstream.deadlines.expired(now_ns) {
             self.session_due(slot, kind);
         }
         self.run_health(now_ns);
         self.run_ask_timers(now_ns);
         self.run_every(now_ns);
         self.sweep(now_ns);
-        if self.accept_again_ns.is_some_and(|due| due <= now_ns) {
+        if self.listeners.accept_again_ns.is_some_and(|due| due <= now_ns) {
             self.resume_accept();
         }
         if self.merge_due_ns().is_some_and(|due| due <= now_ns) {
             self.merge_due();
         }
-        let backend_conns = self.backends.iter().flat_map(Backend::backend_conns);
-        let backend_conns = backend_conns.filter_map(|backend_conn| self.backend_conn_due_ns(&self.backend_conns[backend_conn as usize]));
-        let timers = self.every.iter().map(|every| every.due_ns).chain(self.suspended_rules.next_ns());
-        let sessions = self.deadlines.next_ns().into_iter().chain(self.accept_again_ns);
-        let others = self.merge_due_ns().into_iter().chain(self.sweep_due_ns).chain(self.health_due_ns());
-        self.clock.due_ns = backend_conns.chain(sessions).chain(timers).chain(others).min();
+        let backend_conns = self.upstream.backends.iter().flat_map(Backend::backend_conns);
+        let backend_conns = backend_conns
+            .filter_map(|backend_conn| self.backend_conn_due_ns(&self.upstream.conns[backend_conn]));
+        let timers = self.rules.timers.iter().map(|every| every.due_ns).chain(self.rules.suspended.next_ns());
+        let sessions = self.downstream.deadlines.next_ns().into_iter().chain(self.listeners.accept_again_ns);
+        let others =
+            self.merge_due_ns().into_iter().chain(self.rules.sweep_due_ns).chain(self.health_due_ns());
+        self.clock.due.due_ns = backend_conns.chain(sessions).chain(timers).chain(others).min();
     }
 
     fn backend_conn_due(&mut self, backend_conn: u32) {
-        let state = &self.backend_conns[backend_conn as usize];
+        let state = &self.upstream.conns[backend_conn];
         let (backend, stalled) = (state.backend, state.stalled);
         match state.state {
             BackendConnState::Down => self.connect_shared(backend),
@@ -159,11 +147,13 @@ impl<D: Driver> Worker<D> {
             }
             BackendConnState::Up => match stalled {
                 Some((key, _)) => self.drop_slow_client(backend_conn, key),
-                None if self.backend_conns[backend_conn as usize].is_idle => self.retire_backend_conn(backend_conn),
+                None if self.upstream.conns[backend_conn].is_idle => self.retire_backend_conn(backend_conn),
                 None if self.has_just_received(backend_conn) => {}
                 None if !self.is_over_time(backend_conn) && self.upload_goes_on(backend_conn) => {}
                 None => {
-                    self.log_backend(backend_conn, |context| warn_of!(context, "backend did not answer in time"));
+                    self.log_backend(backend_conn, |context| {
+                        warn_of!(context, "backend did not answer in time")
+                    });
                     self.fail_backend_conn(backend_conn, FailureReason::Timeout, Some(Event::TimedOut));
                 }
             },
@@ -173,36 +163,38 @@ impl<D: Driver> Worker<D> {
     /// Whether something has come from a backend in the very turn in which its time was found to be over: then it was not the
     /// backend that was late but us, and what it says is looked at first.
     fn has_just_received(&self, backend_conn: u32) -> bool {
-        let backend_conn = &self.backend_conns[backend_conn as usize];
-        backend_conn.queued && self.backend_conn_due_ns(backend_conn).is_some_and(|due_ns| due_ns > self.clock.looked_ns)
+        let backend_conn = &self.upstream.conns[backend_conn];
+        backend_conn.queued
+            && self.backend_conn_due_ns(backend_conn).is_some_and(|due_ns| due_ns > self.clock.due.looked_ns)
     }
 
     /// Forgets a part of what has expired, now and then.
     fn sweep(&mut self, now_ns: u64) {
-        if self.sweep_due_ns.is_some_and(|due_ns| due_ns <= now_ns) {
-            self.host.sweep();
-            self.sweep_due_ns = Some(now_ns + SWEEP_TICK_MS * MS);
+        if self.rules.sweep_due_ns.is_some_and(|due_ns| due_ns <= now_ns) {
+            self.rules.host.sweep();
+            self.rules.sweep_due_ns = Some(now_ns + SWEEP_TICK_MS * MS);
         }
     }
 
     fn session_due(&mut self, slot: u32, kind: DeadlineKind) {
-        self.deadlines.clear(slot);
-        let Some(key) = self.sessions.key_at(slot as usize) else { return };
+        self.downstream.deadlines.clear(slot);
+        let Some(key) = self.downstream.sessions.key_at(slot as usize) else { return };
         match kind {
             DeadlineKind::Message => {
-                self.counters.client_request_timeouts.add(1);
+                self.observe.counters.client_request_timeouts.add(1);
                 self.end_session(key, true);
             }
             DeadlineKind::Linger | DeadlineKind::Flush => self.linger_on(key),
             DeadlineKind::Tunnel | DeadlineKind::HalfTunnel => self.end_tunnel(key),
             DeadlineKind::Line => {
-                if let Some(session) = self.sessions.get_mut(key) {
+                if let Some(session) = self.downstream.sessions.get_mut(key) {
                     session.is_late = true;
                     self.enqueue_session(key);
                 }
             }
             DeadlineKind::Idle => {
-                let busy = self.sessions.get(key).is_some_and(|session| !session.requests.is_empty());
+                let busy =
+                    self.downstream.sessions.get(key).is_some_and(|session| !session.requests.is_empty());
                 if busy {
                     self.arm_idle(key);
                 } else {
@@ -218,35 +210,35 @@ impl<D: Driver> Worker<D> {
     /// Drains: no new sessions; each session ends when it has been quiet for a moment, and at the deadline after
     /// the replies to what it had sent.
     fn run_drain(&mut self, now_ns: u64) {
-        let Some(deadline) = self.shared.drain_asked() else { return };
-        let since_ns = match self.draining_since_ns {
+        let Some(deadline) = self.ctx.shared.drain_asked() else { return };
+        let since_ns = match self.listeners.draining_since_ns {
             Some(since_ns) => since_ns,
             None => {
-                if self.shared.is_replaced() {
+                if self.ctx.shared.is_replaced() {
                     self.begin_to_leave();
                 } else {
                     self.stop_accepting();
                 }
-                self.draining_since_ns = Some(now_ns);
+                self.listeners.draining_since_ns = Some(now_ns);
                 now_ns
             }
         };
         let late = now_ns.saturating_sub(since_ns) >= deadline.as_nanos() as u64;
-        let is_replaced = self.shared.is_replaced();
+        let is_replaced = self.ctx.shared.is_replaced();
         if is_replaced {
             self.hand_over();
         }
         if late || !is_replaced {
             self.send_waiting_away();
         }
-        for index in 0..self.sessions.slots_used() {
-            let Some(key) = self.sessions.key_at(index) else { continue };
-            let Some(session) = self.sessions.get(key) else { continue };
+        for index in 0..self.downstream.sessions.slots_used() {
+            let Some(key) = self.downstream.sessions.key_at(index) else { continue };
+            let Some(session) = self.downstream.sessions.get(key) else { continue };
             let quiet = session.requests.is_empty()
                 && session.inbox.is_empty()
                 && !is_replaced
                 && now_ns.saturating_sub(session.active_ns) >= DRAIN_QUIET_MS * MS;
-            if session.tunnel.is_some() || (self.setup.is_relay && session.phase == Phase::Open) {
+            if session.tunnel.is_some() || (self.ctx.setup.is_relay && session.phase == Phase::Open) {
                 if quiet || late {
                     self.end_tunnel(key);
                 }
@@ -263,20 +255,22 @@ impl<D: Driver> Worker<D> {
 
     /// Whether a draining worker has nothing left to do.
     pub(super) fn drained(&mut self) -> bool {
-        let (Some(since_ns), Some(deadline)) = (self.draining_since_ns, self.shared.drain_asked()) else {
+        let (Some(since_ns), Some(deadline)) =
+            (self.listeners.draining_since_ns, self.ctx.shared.drain_asked())
+        else {
             return false;
         };
         let overdue_ns = deadline.as_nanos() as u64 + LINGER_MS * MS;
         // Handlers of clients that have just gone still have their turn.
         // What a relay's client sent last may still be on its way to the backend when both are gone.
-        let is_done = self.sessions.len() == 0
-            && self.waiting.is_empty()
-            && !self.driver.is_draining_listeners()
-            && self.run_queue.is_empty()
+        let is_done = self.downstream.sessions.len() == 0
+            && self.listeners.waiting.is_empty()
+            && !self.io.driver.is_draining_listeners()
+            && self.tasks.queue.is_empty()
             && self.merge_is_finished();
-        let is_over = (is_done && !self.driver.is_flushing())
-            || self.driver.now_ns().saturating_sub(since_ns) >= overdue_ns;
+        let is_over = (is_done && !self.io.driver.is_flushing())
+            || self.io.driver.now_ns().saturating_sub(since_ns) >= overdue_ns;
         // Who was left for us at the last moment is served, or handed on, before.
-        is_over && self.takes_nobody() && (self.sessions.len() == 0 || !is_done)
+        is_over && self.takes_nobody() && (self.downstream.sessions.len() == 0 || !is_done)
     }
 }

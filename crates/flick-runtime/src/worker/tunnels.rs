@@ -5,11 +5,12 @@
 
 use flick_net::Driver;
 
-use super::{Flow, Worker};
+use super::Worker;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::session::{Phase, Tunnel, Wait};
 use crate::limits::{HALF_TUNNEL_IDLE_MS, SESSION_BACKLOG_BYTES_MAX, TUNNEL_IDLE_MS};
 use crate::observe::task_counters::TaskKind;
+use crate::run_queue::Flow;
 use crate::slab::Key;
 use crate::upstream::backend::BackendConnState;
 
@@ -19,15 +20,15 @@ const MS: u64 = 1_000_000;
 impl<D: Driver> Worker<D> {
     /// Joins a session and the connection that its last exchange was on.
     pub(super) fn begin_tunnel(&mut self, key: Key, backend_conn: u32) {
-        let epoch = self.backend_conns[backend_conn as usize].epoch;
-        let Some(session) = self.sessions.get_mut(key) else {
+        let epoch = self.upstream.conns[backend_conn].epoch;
+        let Some(session) = self.downstream.sessions.get_mut(key) else {
             self.retire_backend_conn(backend_conn);
             return;
         };
         session.tunnel = Some(Tunnel { backend_conn, epoch, client_is_over: false, backend_is_over: false });
         session.is_last = false;
-        self.backend_conns[backend_conn as usize].tunnel = Some(key);
-        self.counters.tunnels.add(1);
+        self.upstream.conns[backend_conn].tunnel = Some(key);
+        self.observe.counters.tunnels.add(1);
         self.tunnel_moves(key);
         self.enqueue_session(key);
         self.enqueue_backend_conn(backend_conn);
@@ -36,6 +37,7 @@ impl<D: Driver> Worker<D> {
     /// Something goes through: it is not idle.
     fn tunnel_moves(&mut self, key: Key) {
         let is_half = self
+            .downstream
             .sessions
             .get(key)
             .and_then(|session| session.tunnel)
@@ -45,8 +47,8 @@ impl<D: Driver> Worker<D> {
 
     /// As `tunnel_moves`, for whatever passes on bytes until one of its sides ends.
     pub(super) fn relay_moves(&mut self, key: Key, is_half: bool) {
-        let now_ns = self.driver.now_ns();
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let now_ns = self.io.driver.now_ns();
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         session.active_ns = now_ns;
         let (kind, idle_ms) = if is_half {
             (DeadlineKind::HalfTunnel, HALF_TUNNEL_IDLE_MS)
@@ -62,7 +64,7 @@ impl<D: Driver> Worker<D> {
             self.enqueue_session(key);
             return;
         }
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         let receives = session.wait == Wait::Nothing && !session.eof && session.phase == Phase::Open;
         self.set_receiving(key, receives);
         self.end_tunnel_if_over(key);
@@ -70,23 +72,23 @@ impl<D: Driver> Worker<D> {
 
     /// Passes on what the client has sent.
     fn tunnel_out(&mut self, key: Key) -> Flow {
-        let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
         let Some(tunnel) = session.tunnel.as_mut().filter(|_| session.phase == Phase::Open) else {
             return Flow::Stop;
         };
-        let state = &self.backend_conns[tunnel.backend_conn as usize];
+        let state = &self.upstream.conns[tunnel.backend_conn];
         let Some(conn) = state.conn.filter(|_| state.epoch == tunnel.epoch) else { return Flow::Stop };
-        if self.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX {
+        if self.io.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Shared);
         }
-        if let Some(piece) = session.inbox.take_raw(&mut self.pieces, u64::MAX) {
-            self.driver.send(conn, piece);
+        if let Some(piece) = session.inbox.take_raw(&mut self.io.pieces, u64::MAX) {
+            self.io.driver.send(conn, piece);
             self.tunnel_moves(key);
             return Flow::Go;
         }
         if session.eof && !tunnel.client_is_over {
             tunnel.client_is_over = true;
-            self.driver.shutdown(conn);
+            self.io.driver.shutdown(conn);
             self.tunnel_moves(key);
         }
         Flow::Stop
@@ -94,23 +96,23 @@ impl<D: Driver> Worker<D> {
 
     /// Passes on what the backend has sent.
     pub(super) fn tunnel_back(&mut self, backend_conn: u32, key: Key) -> Flow {
-        let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
         let (Some(tunnel), Phase::Open) = (session.tunnel.as_mut(), session.phase) else { return Flow::Stop };
-        if self.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
+        if self.io.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
             self.stall(backend_conn, key);
             return Flow::Stop;
         }
-        let state = &mut self.backend_conns[backend_conn as usize];
+        let state = &mut self.upstream.conns[backend_conn];
         state.stall_grace = None;
-        if let Some(piece) = state.inbox.take_raw(&mut self.pieces, u64::MAX) {
+        if let Some(piece) = state.inbox.take_raw(&mut self.io.pieces, u64::MAX) {
             session.bytes_out += u64::from(piece.len());
-            self.driver.send(session.conn, piece);
+            self.io.driver.send(session.conn, piece);
             self.tunnel_moves(key);
             return Flow::Go;
         }
         if state.eof && state.conn.is_some() && !tunnel.backend_is_over {
             tunnel.backend_is_over = true;
-            self.driver.shutdown(session.conn);
+            self.io.driver.shutdown(session.conn);
             self.tunnel_moves(key);
         }
         Flow::Stop
@@ -118,7 +120,7 @@ impl<D: Driver> Worker<D> {
 
     /// The backend's side of a tunnel has nothing more to pass on. Whether the connection is over.
     pub(super) fn tunnel_is_idle(&mut self, backend_conn: u32, key: Key) {
-        let state = &self.backend_conns[backend_conn as usize];
+        let state = &self.upstream.conns[backend_conn];
         if state.eof && state.conn.is_none() && state.stalled.is_none() {
             self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Unavailable, None);
             return;
@@ -131,20 +133,20 @@ impl<D: Driver> Worker<D> {
     //# the intermediary MUST attempt to send any outstanding data that came from the closed side to the other side, close
     //# both connections, and then discard any remaining data left undelivered
     fn end_tunnel_if_over(&mut self, key: Key) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         let over = session.tunnel.filter(|tunnel| tunnel.client_is_over && tunnel.backend_is_over);
         let Some(tunnel) = over else { return };
         session.tunnel = None;
         session.phase = Phase::Lingering;
         session.unsent_bytes = usize::MAX;
-        self.backend_conns[tunnel.backend_conn as usize].tunnel = None;
+        self.upstream.conns[tunnel.backend_conn].tunnel = None;
         self.retire_backend_conn(tunnel.backend_conn);
         self.linger_on(key);
     }
 
     /// Ends a tunnel in which nothing has moved for long, or that a worker that drains does not wait for.
     pub(super) fn end_tunnel(&mut self, key: Key) {
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = self.downstream.sessions.get_mut(key) {
             // What is still on its way to the client goes out.
             session.phase = Phase::Lingering;
         }
@@ -153,7 +155,7 @@ impl<D: Driver> Worker<D> {
 
     /// The session of a tunnel has ended.
     pub(super) fn leave_tunnel(&mut self, tunnel: Tunnel) {
-        let state = &mut self.backend_conns[tunnel.backend_conn as usize];
+        let state = &mut self.upstream.conns[tunnel.backend_conn];
         if state.epoch == tunnel.epoch && state.state != BackendConnState::Down {
             state.tunnel = None;
             state.is_abandoned = true;

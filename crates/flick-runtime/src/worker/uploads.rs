@@ -9,15 +9,17 @@ use flick_net::Driver;
 
 use super::bodies::{Piece, next_piece};
 use super::reply_flags::Examined;
-use super::rules::{Scratch, Start};
+use super::rules::Start;
 use super::sending::{Outgoing, Waiter, outgoing};
-use super::{Flow, Worker, tools};
+use super::{Worker, tools};
 use crate::downstream::body::RemainingBody;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::inbox::ParseContext;
 use crate::downstream::session::{Upload, Wait};
-use crate::limits::{DISCARD_BYTES_MAX, BACKEND_CONN_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
+use crate::limits::{BACKEND_CONN_BACKLOG_BYTES_MAX, DISCARD_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
 use crate::observe::edge_counters::StartId;
+use crate::rules::scratch::Scratch;
+use crate::run_queue::Flow;
 use crate::slab::Key;
 
 /// Body bytes after which the time for a request to arrive starts anew.
@@ -45,7 +47,7 @@ impl<D: Driver> Worker<D> {
         seen: Slice,
         sheds: bool,
     ) -> Flow {
-        let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
         if !session.requests.is_empty() {
             // Requests before it are on other connections: they must be answered first to keep their order.
             return self.wait_for(key, Wait::Replies);
@@ -53,14 +55,14 @@ impl<D: Driver> Worker<D> {
         let (channel, is_buffered) = (session.channel, session.inbox.in_message());
         // A gathered head is consumed as it lies; otherwise exactly the head, and the rest by reference later.
         let head = if is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
-        let is_late = session.is_late && self.inflight.can_answer();
-        if let Some(recorder) = &mut self.access {
+        let is_late = session.is_late && self.inflight.table.can_answer();
+        if let Some(recorder) = &mut self.observe.access {
             recorder.look(seen.bytes(), head);
         }
         if sheds || self.sheds_next() {
             return self.shed_large(key, scratch, &seen.sub(0..head));
         }
-        if self.setup.needs.has_effects && !self.all_dedicate() {
+        if self.ctx.setup.needs.has_effects && !self.all_dedicate() {
             if is_late {
                 return self.shed_large(key, scratch, &seen.sub(0..head));
             }
@@ -69,7 +71,7 @@ impl<D: Driver> Worker<D> {
         let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
         let start = StartId::channel(channel);
         if paused.is_some() {
-            self.edge_counters.started(start, 1);
+            self.observe.edge_counters.started(start, 1);
             // It would be kept as long as its rule waits, and is too long to be kept.
             return self.answer_large(key, scratch, &seen.sub(0..head), Some(FailureReason::Overload));
         }
@@ -77,14 +79,14 @@ impl<D: Driver> Worker<D> {
             Course::Waits(backend) => self.wait_for_conn(key, Some(backend)),
             Course::Sheds => self.shed_large(key, scratch, &seen.sub(0..head)),
             Course::Answers(reason) => {
-                self.edge_counters.ran(start, scratch.sends.as_slice());
+                self.observe.edge_counters.ran(start, scratch.sends.as_slice());
                 self.answer_large(key, scratch, &seen.sub(0..head), reason)
             }
             Course::Sends(send, backend_conn) => {
-                self.edge_counters.ran(start, scratch.sends.as_slice());
+                self.observe.edge_counters.ran(start, scratch.sends.as_slice());
                 // A body is streamed to one backend only.
                 let others = scratch.sends.as_slice().len() - 1;
-                self.counters.sends_dropped.add(others as u64);
+                self.observe.counters.sends_dropped.add(others as u64);
                 self.begin_upload(key, scratch, &send, backend_conn, seen.sub(0..head));
                 Flow::Go
             }
@@ -93,7 +95,7 @@ impl<D: Driver> Worker<D> {
 
     /// What becomes of a request with a body, now that its rules have run.
     fn course(&mut self, scratch: &Scratch, is_late: bool) -> Course {
-        let (listened, sends) = (self.setup.listened, scratch.sends.as_slice());
+        let (listened, sends) = (self.ctx.setup.listened, scratch.sends.as_slice());
         if sends.first().is_some_and(|send| send.channel as usize == listened) {
             return Course::Answers(None);
         }
@@ -113,12 +115,12 @@ impl<D: Driver> Worker<D> {
             let sheds = is_late || self.is_crowded(Some(backend));
             return if sheds { Course::Sheds } else { Course::Waits(backend) };
         }
-        self.backend_counters[backend as usize].failures.add(1);
+        self.observe.backend_counters[backend as usize].failures.add(1);
         Course::Answers(Some(FailureReason::Unavailable))
     }
 
     fn begin_upload(&mut self, key: Key, scratch: &mut Scratch, send: &Send, backend_conn: u32, head: Slice) {
-        let number = self.backend_conns[backend_conn as usize].next_number;
+        let number = self.upstream.conns[backend_conn].next_number;
         let channel = send.channel as usize;
         let examined = self.examine(scratch, send, Some(&head));
         if examined == Examined::Wrong {
@@ -132,23 +134,29 @@ impl<D: Driver> Worker<D> {
         let kept = if examined { &scratch.other } else { &scratch.frame }.slots[SLOT_ASKED];
         let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return };
         let body = self.body_behind(&scratch.frame, head.len());
-        self.counters.requests.add(1);
-        self.counters.streamed.add(1);
-        self.backend_counters[self.backend_conns[backend_conn as usize].backend as usize].requests.add(1);
-        let state = &mut self.backend_conns[backend_conn as usize];
-        let entry = self.inflight.get_mut(request);
-        entry.number = number & super::sending::number_mask(&self.setup.protocol_of(channel).correlate);
+        self.observe.counters.requests.add(1);
+        self.observe.counters.streamed.add(1);
+        self.observe.backend_counters[self.upstream.conns[backend_conn].backend as usize].requests.add(1);
+        let state = &mut self.upstream.conns[backend_conn];
+        let entry = self.inflight.table.get_mut(request);
+        entry.number = number & super::sending::number_mask(&self.ctx.setup.protocol_of(channel).correlate);
         entry.kept = kept;
-        entry.dedicated_conn = self.backends[state.backend as usize].exclusive.then_some(backend_conn);
+        entry.dedicated_conn =
+            self.upstream.backends[state.backend as usize].exclusive.then_some(backend_conn);
         state.next_number = number.wrapping_add(1);
         state.uploading = true;
         let epoch = state.epoch;
-        self.inflight.get_mut(request).sent_ns = self.driver.now_ns();
-        self.inflight.push_backend_conn(&mut state.requests, request);
+        self.inflight.table.get_mut(request).sent_ns = self.io.driver.now_ns();
+        self.inflight.table.push_backend_conn(&mut state.requests, request);
         self.expect_nothing_yet(backend_conn, request);
-        let backend = self.backend_conns[backend_conn as usize].backend;
+        let backend = self.upstream.conns[backend_conn].backend;
         self.log_sent(Waiter::Session(key), Some(request), backend);
-        let written = self.write_to_backend_conn(backend_conn, &outgoing_head(scratch, send.body, &head), patches, None);
+        let written = self.write_to_backend_conn(
+            backend_conn,
+            &outgoing_head(scratch, send.body, &head),
+            patches,
+            None,
+        );
         let streams = !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
         self.consume(key, head.len());
         self.note_last(key, flags);
@@ -157,7 +165,7 @@ impl<D: Driver> Worker<D> {
             true => Upload::To { backend_conn, epoch, body },
             false => self.discard(body),
         };
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = self.downstream.sessions.get_mut(key) {
             session.barrier = true;
             session.upload = upload;
         }
@@ -165,7 +173,7 @@ impl<D: Driver> Worker<D> {
             self.upload_sent(backend_conn);
         }
         if !written {
-            self.counters.exhausted.add(1);
+            self.observe.counters.exhausted.add(1);
             self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
         }
     }
@@ -179,12 +187,12 @@ impl<D: Driver> Worker<D> {
         head: &Slice,
         reason: Option<FailureReason>,
     ) -> Flow {
-        self.counters.requests.add(1);
+        self.observe.counters.requests.add(1);
         let body = self.body_behind(&scratch.frame, head.len());
         self.consume(key, head.len());
         self.note_last(key, scratch.frame.flags());
         let upload = if body.is_over() { Upload::None } else { self.discard(body) };
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = self.downstream.sessions.get_mut(key) {
             session.upload = upload;
         }
         match reason {
@@ -192,10 +200,10 @@ impl<D: Driver> Worker<D> {
             None => {
                 for at in 0..scratch.sends.as_slice().len() {
                     let send = scratch.sends.as_slice()[at];
-                    if send.channel as usize == self.setup.listened {
+                    if send.channel as usize == self.ctx.setup.listened {
                         self.answer_directly(key, scratch, &send, Some(head));
                     } else {
-                        self.counters.sends_dropped.add(1);
+                        self.observe.counters.sends_dropped.add(1);
                     }
                 }
             }
@@ -205,19 +213,19 @@ impl<D: Driver> Worker<D> {
 
     /// What becomes of a body that nobody wants.
     fn discard(&self, body: RemainingBody) -> Upload {
-        let bytes_max = if self.setup.protocol().exclusive { DISCARD_BYTES_MAX } else { u64::MAX };
+        let bytes_max = if self.ctx.setup.protocol().exclusive { DISCARD_BYTES_MAX } else { u64::MAX };
         Upload::Discard { body, bytes_max }
     }
 
     /// The next piece of the body that a session is sending.
     fn next_body_piece(&mut self, key: Key, body: &mut RemainingBody) -> (Piece, Box<Scratch>) {
-        let mut scratch = self.scratch.take().expect("activations never nest");
-        let Some(session) = self.sessions.get_mut(key) else { return (Piece::Nothing, scratch) };
-        let parser = self.setup.view(session.channel).parse_request;
+        let mut scratch = self.rules.scratch.take().expect("activations never nest");
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return (Piece::Nothing, scratch) };
+        let parser = self.ctx.setup.view(session.channel).parse_request;
         let piece = next_piece(
             &mut session.inbox,
             &mut tools!(self),
-            &mut self.bodies,
+            &mut self.io.bodies,
             &mut scratch.frame,
             body,
             parser,
@@ -230,39 +238,40 @@ impl<D: Driver> Worker<D> {
 
     /// Passes on what has arrived of a body.
     pub(super) fn forward_body(&mut self, key: Key) -> Flow {
-        let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
         let Upload::To { backend_conn, epoch, mut body } = session.upload else { return Flow::Go };
-        let state = &self.backend_conns[backend_conn as usize];
+        let state = &self.upstream.conns[backend_conn];
         let Some(conn) = state.conn.filter(|_| state.epoch == epoch) else {
             let upload = self.discard(body);
-            if let Some(session) = self.sessions.get_mut(key) {
+            if let Some(session) = self.downstream.sessions.get_mut(key) {
                 session.upload = upload;
             }
             return Flow::Go;
         };
         // What is shared is worth more memory than what is one client's own.
-        let most = if self.setup.is_relay { SESSION_BACKLOG_BYTES_MAX } else { BACKEND_CONN_BACKLOG_BYTES_MAX };
-        if self.driver.backlog_bytes(conn) > most {
+        let most =
+            if self.ctx.setup.is_relay { SESSION_BACKLOG_BYTES_MAX } else { BACKEND_CONN_BACKLOG_BYTES_MAX };
+        if self.io.driver.backlog_bytes(conn) > most {
             session.wait = Wait::Shared;
-            self.blocked.push_back(key);
+            self.downstream.blocked.push_back(key);
             self.upload_waits(backend_conn);
             return Flow::Stop;
         }
         let before = body.bytes_left;
         let (piece, scratch) = self.next_body_piece(key, &mut body);
         let upload = if body.is_over() { Upload::None } else { Upload::To { backend_conn, epoch, body } };
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = self.downstream.sessions.get_mut(key) {
             session.upload = upload;
         }
         let flow = match piece {
             Piece::Bytes(piece) => {
-                self.driver.send(conn, piece);
+                self.io.driver.send(conn, piece);
                 Flow::Go
             }
             Piece::Head(head) => {
                 let message = Outgoing { front: head.bytes(), cuts: Some(&scratch.frame), rest: None };
                 if !self.write_to_backend_conn(backend_conn, &message, [None, None], None) {
-                    self.counters.exhausted.add(1);
+                    self.observe.counters.exhausted.add(1);
                     self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
                 }
                 Flow::Go
@@ -275,12 +284,12 @@ impl<D: Driver> Worker<D> {
                 Flow::Stop
             }
             Piece::NoBuffers => {
-                self.counters.exhausted.add(1);
+                self.observe.counters.exhausted.add(1);
                 self.end_session(key, true);
                 Flow::Stop
             }
         };
-        self.scratch = Some(scratch);
+        self.rules.scratch = Some(scratch);
         if flow == Flow::Go {
             self.upload_progressed(key, backend_conn, epoch, before, body);
         }
@@ -288,12 +297,19 @@ impl<D: Driver> Worker<D> {
     }
 
     /// A piece of a body has gone to the backend.
-    fn upload_progressed(&mut self, key: Key, backend_conn: u32, epoch: u32, before: u64, body: RemainingBody) {
+    fn upload_progressed(
+        &mut self,
+        key: Key,
+        backend_conn: u32,
+        epoch: u32,
+        before: u64,
+        body: RemainingBody,
+    ) {
         self.note_progress(key, before, body.bytes_left);
-        if self.backend_conns[backend_conn as usize].epoch != epoch {
+        if self.upstream.conns[backend_conn].epoch != epoch {
             return;
         }
-        if let Some(request) = self.backend_conns[backend_conn as usize].requests.front() {
+        if let Some(request) = self.upstream.conns[backend_conn].requests.front() {
             self.expect_nothing_yet(backend_conn, request);
         }
         if body.is_over() {
@@ -304,14 +320,14 @@ impl<D: Driver> Worker<D> {
     /// The body of a request turns out not to be of the grammar: the request is abandoned, and its client told so if
     /// nothing of a reply has gone to it.
     fn body_fault(&mut self, key: Key, cause: FaultCause) {
-        self.counters.protocol_errors_client.add(1);
-        self.counters.errors_malformed.add(1);
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        self.observe.counters.protocol_errors_client.add(1);
+        self.observe.counters.errors_malformed.add(1);
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         let upload = std::mem::replace(&mut session.upload, Upload::None);
         session.is_last = true;
         if let Upload::To { backend_conn, epoch, body } = upload {
             self.drop_body(body);
-            if self.backend_conns[backend_conn as usize].epoch == epoch {
+            if self.upstream.conns[backend_conn].epoch == epoch {
                 self.fail_backend_conn(backend_conn, cause.reason(), None);
             }
         } else if let Upload::Discard { body, .. } = upload {
@@ -323,7 +339,7 @@ impl<D: Driver> Worker<D> {
     //= RFC 9112 section 9.3
     //# A server MUST read the entire request message body or close the connection after sending its response
     pub(super) fn discard_body(&mut self, key: Key) -> Flow {
-        let Some(session) = self.sessions.get_mut(key) else { return Flow::Stop };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
         let Upload::Discard { mut body, bytes_max } = session.upload else { return Flow::Go };
         if body.bytes_left > bytes_max {
             // The answer goes out, what the client still sends is dropped, and the connection ends.
@@ -332,7 +348,7 @@ impl<D: Driver> Worker<D> {
         }
         let before = body.bytes_left;
         let (piece, scratch) = self.next_body_piece(key, &mut body);
-        self.scratch = Some(scratch);
+        self.rules.scratch = Some(scratch);
         let taken = match &piece {
             Piece::Bytes(piece) | Piece::Head(piece) => u64::from(piece.len()),
             _ => 0,
@@ -340,7 +356,7 @@ impl<D: Driver> Worker<D> {
         let left_max = bytes_max.saturating_sub(taken);
         let upload =
             if body.is_over() { Upload::None } else { Upload::Discard { body, bytes_max: left_max } };
-        if let Some(session) = self.sessions.get_mut(key) {
+        if let Some(session) = self.downstream.sessions.get_mut(key) {
             session.upload = upload;
         }
         self.note_progress(key, before, body.bytes_left);
@@ -352,7 +368,7 @@ impl<D: Driver> Worker<D> {
                 Flow::Stop
             }
             Piece::NoBuffers => {
-                self.counters.exhausted.add(1);
+                self.observe.counters.exhausted.add(1);
                 self.end_session(key, true);
                 Flow::Stop
             }
@@ -362,38 +378,38 @@ impl<D: Driver> Worker<D> {
     /// A body has this much time for each stretch of it.
     fn note_progress(&mut self, key: Key, before: u64, after: u64) {
         if before / PROGRESS_BYTES != after / PROGRESS_BYTES {
-            let deadline = self.driver.now_ns() + self.setup.timeouts.client_request.as_nanos() as u64;
+            let deadline = self.io.driver.now_ns() + self.ctx.setup.timeouts.client_request.as_nanos() as u64;
             self.set_deadline(key.index, DeadlineKind::Message, deadline);
         }
     }
 
     /// The backend does not take the body any more: it has the time of a reply to go on.
     fn upload_waits(&mut self, backend_conn: u32) {
-        let Some(request) = self.backend_conns[backend_conn as usize].requests.front() else { return };
-        let since_ns = self.inflight.get(request).deadline_ns;
+        let Some(request) = self.upstream.conns[backend_conn].requests.front() else { return };
+        let since_ns = self.inflight.table.get(request).deadline_ns;
         self.expect_reply(backend_conn, request);
         // Looking again does not start the time anew.
-        let deadline_ns = self.inflight.get(request).deadline_ns.min(since_ns);
-        self.inflight.get_mut(request).deadline_ns = deadline_ns;
+        let deadline_ns = self.inflight.table.get(request).deadline_ns.min(since_ns);
+        self.inflight.table.get_mut(request).deadline_ns = deadline_ns;
     }
 
     /// Whether an upload that waited for its backend can go on, if that was not noticed before; then it does.
     pub(super) fn upload_goes_on(&mut self, backend_conn: u32) -> bool {
-        let state = &self.backend_conns[backend_conn as usize];
+        let state = &self.upstream.conns[backend_conn];
         let (true, Some(conn), Some(request)) = (state.uploading, state.conn, state.requests.front()) else {
             return false;
         };
-        if self.driver.backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX {
+        if self.io.driver.backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX {
             return false;
         }
         self.expect_nothing_yet(backend_conn, request);
-        self.unblock = true;
+        self.tasks.unblock = true;
         true
     }
 
     /// The last byte of a large request has been handed over: now its reply is due.
     fn upload_sent(&mut self, backend_conn: u32) {
-        let state = &mut self.backend_conns[backend_conn as usize];
+        let state = &mut self.upstream.conns[backend_conn];
         state.uploading = false;
         if let Some(request) = state.requests.front() {
             self.expect_reply(backend_conn, request);
@@ -403,7 +419,7 @@ impl<D: Driver> Worker<D> {
     /// The client has ended inside a body, or it is not waited for: the connection that it was lent cannot be used any
     /// more. What comes for that reason is the answer.
     pub(super) fn abandon_upload(&mut self, key: Key, reason: FailureReason) {
-        let Some(session) = self.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         let upload = std::mem::replace(&mut session.upload, Upload::None);
         self.break_dedicated(upload, reason);
     }
@@ -414,7 +430,7 @@ impl<D: Driver> Worker<D> {
             self.drop_body(body);
         }
         if let Upload::To { backend_conn, epoch, .. } = upload
-            && self.backend_conns[backend_conn as usize].epoch == epoch
+            && self.upstream.conns[backend_conn].epoch == epoch
         {
             self.fail_backend_conn(backend_conn, reason, None);
         }

@@ -69,7 +69,8 @@ fn one(seed: u64, kind: Kind, faults: &Faults) -> Result<(u32, u32), String> {
         .map(|name| {
             let verdict = Rc::new(RefCell::new(Verdict::default()));
             let requests = rng.between(1, 12);
-            let client = Client::new(&mut rng, name, requests, (kind, faults.resets_when_sent), Rc::clone(&verdict));
+            let client =
+                Client::new(&mut rng, name, requests, (kind, faults.resets_when_sent), Rc::clone(&verdict));
             service.net.connect(&service.listen, rng.between(0, 20 * MS), Box::new(client));
             verdict
         })
@@ -100,8 +101,10 @@ fn one(seed: u64, kind: Kind, faults: &Faults) -> Result<(u32, u32), String> {
         }
         // A backend that closes behind its last reply ends a session of its own connections.
         let may_be_cut = kind != Kind::Exclusive;
-        let without_fault =
-            faults.misbehaving_per_mille == 0 && !faults.resets_when_sent && !faults.drains && !faults.crowded;
+        let without_fault = faults.misbehaving_per_mille == 0
+            && !faults.resets_when_sent
+            && !faults.drains
+            && !faults.crowded;
         if without_fault && (verdict.failed > 0 || (verdict.cut && !may_be_cut)) {
             return Err(format!(
                 "client {name} was failed without a fault: {verdict:?} {:?}",

@@ -2,19 +2,19 @@
 //! simulator and on sockets; and storms of them. The engine is written by hand (`tiny.rs`, which also says what the lines mean).
 
 mod bodies;
-mod timeouts;
-mod peers;
 mod fault_injection;
+mod peers;
+mod timeouts;
 mod tiny;
 
 use std::sync::Arc;
 
+use fault_injection::Faults;
 use flick_net::IoKind;
 use flick_net::sim::SimConfig;
 use flick_testkit::scenario::stage::{Simulated, Sockets};
 use flick_testkit::scenario::{parse, play};
 use flick_testkit::service::Subject;
-use fault_injection::Faults;
 use tiny::Kind;
 
 fn check_with(kind: Kind, text: &str) {
@@ -257,7 +257,8 @@ fn h16_what_may_not_be_sent_twice_is_not() {
 #[test]
 fn h14_a_connection_that_says_more_or_ends_is_not_used_again() {
     for reply in ["ok last\\n", "ok\\nok\\n", "ok len=2\\nhiXYZ"] {
-        let is_delivered = reply.trim_end_matches("XYZ").strip_suffix("ok\\n").filter(|rest| !rest.is_empty());
+        let is_delivered =
+            reply.trim_end_matches("XYZ").strip_suffix("ok\\n").filter(|rest| !rest.is_empty());
         let is_delivered = is_delivered.unwrap_or(reply.trim_end_matches("XYZ"));
         check(&format!(
             r#"client a  sends "get k0\n"
@@ -686,7 +687,8 @@ fn nothing_is_left_behind_whatever_servers_do() {
 #[test]
 fn few_buffers_end_in_answers_or_closed_connections() {
     let sim = SimConfig { split_bytes_max: 5_000, ..SimConfig::hostile() };
-    let faults = Faults { sim, misbehaving_per_mille: 100, resets_when_sent: true, drains: false, crowded: true };
+    let faults =
+        Faults { sim, misbehaving_per_mille: 100, resets_when_sent: true, drains: false, crowded: true };
     for kind in KINDS {
         fault_injection::check(150, kind, &faults);
     }

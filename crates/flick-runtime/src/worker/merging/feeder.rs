@@ -5,9 +5,10 @@
 use flick_buffers::Slice;
 use flick_net::{Driver, Handle};
 
-use super::{Flow, Merging, Role, Worker};
+use super::{Merging, Role, Worker};
 use crate::merge::Leaf;
 use crate::pieces::PieceQueue;
+use crate::run_queue::Flow;
 
 /// Records put into the ring by one step.
 const RECORDS_PER_STEP: u32 = 4;
@@ -34,9 +35,9 @@ impl<D: Driver> Worker<D> {
             let Some(leaf) = merging.hub.join(merging.index) else { return false };
             let stream = leaf.stream;
             tracing::debug!(stream, "a stream begins");
-            worker.counters.connections_accepted.add(1);
-            worker.counters.connections_open.add(1);
-            worker.roles[conn.index as usize] = Role::Stream(stream);
+            worker.observe.counters.connections_accepted.add(1);
+            worker.observe.counters.connections_open.add(1);
+            worker.io.roles[conn.index as usize] = Role::Stream(stream);
             merging.feeders[stream as usize] = Some(Feeder {
                 conn: Some(conn),
                 pieces: PieceQueue::new(),
@@ -45,7 +46,7 @@ impl<D: Driver> Worker<D> {
                 eof: false,
                 ended: false,
             });
-            worker.driver.receive(conn, true);
+            worker.io.driver.receive(conn, true);
             true
         })
         .unwrap_or(false)
@@ -54,8 +55,8 @@ impl<D: Driver> Worker<D> {
     pub(in crate::worker) fn stream_data(&mut self, stream: u32, data: Slice) {
         self.with_merging(|worker, merging| {
             let Some(feeder) = merging.feeders[stream as usize].as_mut() else { return };
-            if !worker.pieces.push(&mut feeder.pieces, data) {
-                worker.counters.exhausted.add(1);
+            if !worker.io.pieces.push(&mut feeder.pieces, data) {
+                worker.observe.counters.exhausted.add(1);
                 worker.fail_merge(merging);
                 return;
             }
@@ -81,19 +82,19 @@ impl<D: Driver> Worker<D> {
             feeder.conn = None;
             if !feeder.eof {
                 tracing::warn!(stream, "a stream was reset: a merge failed");
-                worker.counters.truncated.add(1);
+                worker.observe.counters.truncated.add(1);
                 worker.fail_merge(merging);
             }
         });
     }
 
     pub(super) fn feed_step(&mut self, merging: &mut Merging, stream: u32) -> Flow {
-        let chunk_bytes = self.setup.merge.as_ref().map_or(0, |merge| merge.chunk_bytes()) as u32;
+        let chunk_bytes = self.ctx.setup.merge.as_ref().map_or(0, |merge| merge.chunk_bytes()) as u32;
         let Some(feeder) = merging.feeders[stream as usize].as_mut() else { return Flow::Stop };
         let ring = &mut feeder.leaf.ring;
         let (mut is_full, mut is_empty) = (false, false);
         for _ in 0..RECORDS_PER_STEP {
-            let front = self.pieces.front(&feeder.pieces);
+            let front = self.io.pieces.front(&feeder.pieces);
             is_empty = front.is_none() && (!feeder.eof || feeder.ended);
             let record = front.map(|piece| &piece.bytes()[..piece.len().min(chunk_bytes) as usize]);
             is_full = !is_empty && !ring.push(record.unwrap_or_default());
@@ -101,7 +102,7 @@ impl<D: Driver> Worker<D> {
                 break;
             }
             match record.map(|record| record.len() as u32) {
-                Some(len) => self.pieces.advance(&mut feeder.pieces, len),
+                Some(len) => self.io.pieces.advance(&mut feeder.pieces, len),
                 None => feeder.ended = true,
             }
         }
@@ -115,7 +116,7 @@ impl<D: Driver> Worker<D> {
             && let Some(conn) = feeder.conn
         {
             feeder.receiving = !is_full;
-            self.driver.receive(conn, feeder.receiving);
+            self.io.driver.receive(conn, feeder.receiving);
         }
         if is_full || is_empty { Flow::Stop } else { Flow::Go }
     }

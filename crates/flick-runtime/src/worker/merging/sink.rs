@@ -6,9 +6,10 @@ use flick_buffers::{BufClass, LARGE_BYTES};
 use flick_net::{Driver, Handle};
 use flick_ring::Consumer;
 
-use super::{Flow, Merging, Role, Worker};
+use super::{Merging, Role, Worker};
 use crate::limits::{MERGE_FLUSH_TICK_MS, MERGE_LINGER_MS, SESSION_BACKLOG_BYTES_MAX};
 use crate::merge::{JobEnd, SinkAt};
+use crate::run_queue::Flow;
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -40,10 +41,10 @@ impl<D: Driver> Worker<D> {
     pub(super) fn sink_accepted(&mut self, conn: Handle) {
         let claimed = self.with_merging(|worker, merging| {
             let ring = merging.hub.claim_root(merging.index, true)?;
-            worker.roles[conn.index as usize] = Role::Sink;
+            worker.io.roles[conn.index as usize] = Role::Sink;
             merging.sink = Some(Sink { conn: Some(conn), ring, state: State::Up, acknowledged: false });
-            worker.driver.receive(conn, true);
-            worker.counters.backend_connections_opened.add(1);
+            worker.io.driver.receive(conn, true);
+            worker.observe.counters.backend_connections_opened.add(1);
             let task = merging.hub.tree.sink();
             worker.enqueue_merge(merging, task);
             Some(())
@@ -58,9 +59,9 @@ impl<D: Driver> Worker<D> {
             let Some(sink) = merging.sink.as_mut() else { return };
             sink.state = State::Up;
             if let Some(conn) = sink.conn {
-                worker.driver.receive(conn, true);
+                worker.io.driver.receive(conn, true);
             }
-            worker.counters.backend_connections_opened.add(1);
+            worker.observe.counters.backend_connections_opened.add(1);
             let task = merging.hub.tree.sink();
             worker.enqueue_merge(merging, task);
         });
@@ -92,16 +93,16 @@ impl<D: Driver> Worker<D> {
     }
 
     fn sink_left(&mut self, conn: Option<Handle>) {
-        self.counters.backend_connections_closed.add(1);
+        self.observe.counters.backend_connections_closed.add(1);
         if let Some(conn) = conn {
-            self.driver.close(conn);
+            self.io.driver.close(conn);
         }
     }
 
     /// The reducer cannot be reached, or has gone away.
     pub(in crate::worker) fn sink_failed(&mut self) {
         self.with_merging(|worker, merging| {
-            worker.counters.backend_connections_closed.add(1);
+            worker.observe.counters.backend_connections_closed.add(1);
             let Some(mut sink) = merging.sink.take() else { return };
             sink.conn = None;
             // One that waited for a job and got none of it may be followed by another.
@@ -117,11 +118,11 @@ impl<D: Driver> Worker<D> {
     pub(super) fn sink_step(&mut self, merging: &mut Merging) -> Flow {
         let Some(sink) = merging.sink.as_mut() else { return self.connect_sink(merging) };
         let (State::Up, Some(conn)) = (sink.state, sink.conn) else { return Flow::Stop };
-        if self.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX {
+        if self.io.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX {
             return Flow::Stop;
         }
-        let Some(buf) = self.pool.alloc(BufClass::Large) else {
-            self.counters.exhausted.add(1);
+        let Some(buf) = self.io.pool.alloc(BufClass::Large) else {
+            self.observe.counters.exhausted.add(1);
             self.fail_merge(merging);
             return Flow::Stop;
         };
@@ -147,10 +148,10 @@ impl<D: Driver> Worker<D> {
             merging.hub.call_before_sink();
         }
         if !buf.is_empty() {
-            self.driver.send(conn, buf.slice(0..buf.len()));
+            self.io.driver.send(conn, buf.slice(0..buf.len()));
         }
         if is_over {
-            self.driver.shutdown(conn);
+            self.io.driver.shutdown(conn);
             sink.state = State::Finishing { next_ns: 0, give_up_ns: None };
             self.look_after_sink(merging);
             return Flow::Stop;
@@ -160,16 +161,16 @@ impl<D: Driver> Worker<D> {
 
     /// Dials the reducer, if the present job has all its streams.
     fn connect_sink(&mut self, merging: &mut Merging) -> Flow {
-        let Some(SinkAt::Dial(to)) = self.setup.merge.as_ref().map(|merge| &merge.sink) else {
+        let Some(SinkAt::Dial(to)) = self.ctx.setup.merge.as_ref().map(|merge| &merge.sink) else {
             return Flow::Stop;
         };
         let Some(ring) = merging.hub.claim_root(merging.index, false) else { return Flow::Stop };
-        let deadline_ns = self.driver.now_ns() + self.setup.timeouts.connect.as_nanos() as u64;
-        let conn = self.driver.connect(to);
+        let deadline_ns = self.io.driver.now_ns() + self.ctx.setup.timeouts.connect.as_nanos() as u64;
+        let conn = self.io.driver.connect(to);
         let state = State::Connecting { deadline_ns };
         match &conn {
             Ok(conn) => {
-                self.roles[conn.index as usize] = Role::Sink;
+                self.io.roles[conn.index as usize] = Role::Sink;
                 self.note_due(deadline_ns);
             }
             Err(error) => tracing::warn!(%to, %error, "cannot dial the reducer: a merge failed"),
@@ -197,22 +198,22 @@ impl<D: Driver> Worker<D> {
 
     /// Gives a dial up that takes too long; completes the job when the reducer has everything.
     fn look_after_sink(&mut self, merging: &mut Merging) {
-        let now_ns = self.driver.now_ns();
+        let now_ns = self.io.driver.now_ns();
         let Some(sink) = merging.sink.as_mut() else { return };
         match sink.state {
             State::Connecting { deadline_ns } if deadline_ns <= now_ns => {
                 tracing::warn!("the reducer does not answer: a merge failed");
-                self.counters.backend_connections_closed.add(1);
+                self.observe.counters.backend_connections_closed.add(1);
                 self.fail_merge(merging);
             }
             State::Connecting { .. } | State::Up => {}
             State::Finishing { give_up_ns, .. } => {
-                let is_out = sink.conn.is_none_or(|conn| self.driver.backlog_bytes(conn) == 0);
+                let is_out = sink.conn.is_none_or(|conn| self.io.driver.backlog_bytes(conn) == 0);
                 let give_up_ns = give_up_ns.or(is_out.then_some(now_ns + MERGE_LINGER_MS * MS));
                 if is_out && (sink.acknowledged || give_up_ns.is_some_and(|due| due <= now_ns)) {
                     merging.is_running = false;
                     if merging.hub.end(JobEnd::Complete) {
-                        self.counters.merges_completed.add(1);
+                        self.observe.counters.merges_completed.add(1);
                     }
                     return;
                 }

@@ -1,0 +1,31 @@
+//! Timers of the program (`every 5s:`); the first worker of a service runs them.
+
+use flick_abi::{FuncId, Program, Start};
+
+use crate::observe::edge_counters::StartId;
+
+/// A timer of the program.
+#[derive(Debug)]
+pub(crate) struct ProgramTimer {
+    /// How often.
+    pub(crate) interval_ns: u64,
+    /// What.
+    pub(crate) rule: FuncId,
+    /// Which timer it is.
+    pub(crate) start: StartId,
+    /// When next.
+    pub due_ns: u64,
+    /// Its last activation is not over.
+    pub is_running: bool,
+}
+
+/// The timers of a program that starts now: the first worker's.
+pub(crate) fn timers(program: &Program, worker: usize, now_ns: u64) -> Vec<ProgramTimer> {
+    let start = |(index, timer): (usize, &flick_abi::Timer)| {
+        let interval_ns = timer.interval_ns.max(1);
+        let due_ns = now_ns.saturating_add(interval_ns);
+        let start = StartId::of(program, Start::Timer(index));
+        ProgramTimer { interval_ns, rule: timer.rule, start, due_ns, is_running: false }
+    };
+    program.timers.iter().enumerate().filter(|_| worker == 0).map(start).collect()
+}
