@@ -6,7 +6,6 @@
 mod commands;
 
 mod settings;
-mod sources;
 
 mod access;
 mod file_watcher;

@@ -345,7 +345,10 @@ fn program_settings(
 }
 
 /// The channels of a `[connect]` table, with paths relative to the settings file.
-fn connects(table: file::Table<file::Targets>, beside_file: impl Fn(PathBuf) -> PathBuf) -> Vec<Connect> {
+fn connects(
+    table: file::Table<file::ConnectTargets>,
+    beside_file: impl Fn(PathBuf) -> PathBuf,
+) -> Vec<Connect> {
     let below = |connect: Connect| {
         let source = connect.source.map(|source| source.below(&beside_file));
         Connect { source, ..connect }

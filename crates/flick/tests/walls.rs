@@ -29,6 +29,7 @@ const EDGES: &[(&str, &[&str])] = &[
     // It knows what there is to see, not who has it.
     ("flick-admin", &[]),
     ("flick-runtime", &["flick-abi", "flick-buffers", "flick-dict", "flick-net", "flick-ring"]),
+    ("flick-discovery", &["flick-abi", "flick-net", "flick-runtime"]),
     ("flick-load", &[]),
     // Its simulated service drives the platform from outside, as a program's peers do; it knows nothing of the compiler.
     ("flick-testkit", &["flick-abi", "flick-buffers", "flick-net", "flick-runtime"]),

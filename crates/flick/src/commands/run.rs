@@ -18,6 +18,7 @@ use std::sync::Arc;
 use clap::Args;
 use flick_abi::Program;
 use flick_admin::recent_events::RecentEvents;
+use flick_discovery::LastLists;
 use flick_runtime::StartError;
 
 use crate::access::AccessLog;
@@ -25,7 +26,6 @@ use crate::failure::{Failure, Outcome};
 use crate::hot_restart::{InheritedResources, OldProcess};
 use crate::notify;
 use crate::settings::{self, RunFlags};
-use crate::sources::Known;
 use crate::state_dir_lock::StateDirLocks;
 use crate::supervise::{self, ControlQueue, EarlySignals};
 use crate::{logging, perf_map, sandbox, sys};
@@ -76,7 +76,7 @@ impl Run {
     ) -> Result<(Generations, ControlQueue), Failure> {
         let early = EarlySignals::new()?;
         let access = AccessLog::default();
-        let prepared = Prepared::new(&self.flags, &access.port(), &Known::default(), &[])?;
+        let prepared = Prepared::new(&self.flags, &access.port(), &LastLists::default(), &[])?;
         let settings = &prepared.settings;
         logging::start(settings.log, settings.verbose, &recent);
         settings.warn_deprecated();

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use clap::ValueEnum;
 use flick_compiler::EngineKind;
+use flick_discovery::address::parse_endpoints;
 use flick_net::Endpoint;
 use flick_runtime::Binding;
 use serde::Deserialize;
@@ -18,12 +19,12 @@ use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::addresses::{Connect, Target};
+use super::Io;
+use super::addresses::{Connect, ConnectTarget};
 use super::deprecated::{self, Deprecated};
 use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{Period, Workers};
-use super::{Io, addresses};
 use crate::access::Sample;
 use crate::failure::Failure;
 use crate::logging::LogFormat;
@@ -73,7 +74,7 @@ pub struct File {
     /// Channels to listen on.
     pub listen: Table,
     /// Channels to connect to backends.
-    pub connect: Table<Targets>,
+    pub connect: Table<ConnectTargets>,
     /// Backend health.
     pub health: HealthSettings,
     /// Limits.
@@ -129,7 +130,7 @@ pub struct Service {
     /// Channels to listen on.
     pub listen: Table,
     /// Channels to connect to backends.
-    pub connect: Table<Targets>,
+    pub connect: Table<ConnectTargets>,
     /// Backend health.
     pub health: HealthSettings,
     /// Limits.
@@ -184,12 +185,12 @@ pub trait ListItem: Sized {
 /// An address, repeated for each stream it stands for.
 impl ListItem for Vec<Endpoint> {
     fn parse(text: &str) -> Result<Self, String> {
-        addresses::parse(text)
+        parse_endpoints(text)
     }
 }
 
 /// An address of a backend, or a source of addresses.
-impl ListItem for Target {
+impl ListItem for ConnectTarget {
     fn parse(text: &str) -> Result<Self, String> {
         Self::parse(text)
     }
@@ -207,7 +208,7 @@ pub struct Listed<T>(Vec<T>);
 pub type Addresses = Listed<Vec<Endpoint>>;
 
 /// What a channel is connected to.
-pub type Targets = Listed<Target>;
+pub type ConnectTargets = Listed<ConnectTarget>;
 
 /// One item of a list.
 struct Single<T>(T);
@@ -301,8 +302,8 @@ pub fn read(path: &Path) -> Result<Loaded, Failure> {
 }
 
 /// The channels of a `[connect]` table.
-pub fn connects(table: Table<Targets>) -> Vec<Connect> {
-    let connect = |(name, targets): (Spanned<String>, Targets)| {
+pub fn connects(table: Table<ConnectTargets>) -> Vec<Connect> {
+    let connect = |(name, targets): (Spanned<String>, ConnectTargets)| {
         Connect::new(name.into_inner(), &targets.0).expect("`check_all` accepted the list")
     };
     table.into_iter().map(connect).collect()

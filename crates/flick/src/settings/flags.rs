@@ -4,14 +4,15 @@ use std::path::PathBuf;
 
 use clap::Args;
 use flick_compiler::EngineKind;
+use flick_discovery::address::parse_endpoints;
 use flick_runtime::Binding;
 
-use super::addresses::{Connect, Target};
+use super::Io;
+use super::addresses::{Connect, ConnectTarget};
 use super::deprecated::Deprecated;
 use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{Period, Workers};
-use super::{Io, addresses};
 use crate::access::Sample;
 use crate::logging::LogFormat;
 use crate::sandbox::{SandboxMode, User};
@@ -125,14 +126,15 @@ fn channel_of(text: &str) -> Result<(&str, &str), String> {
 /// Parses `CHANNEL=BACKEND[,BACKEND...]` or `CHANNEL=SOURCE`.
 fn connect(text: &str) -> Result<Connect, String> {
     let (channel, list) = channel_of(text)?;
-    let targets = list.split(',').map(|item| Target::parse(item.trim())).collect::<Result<Vec<_>, _>>()?;
+    let targets =
+        list.split(',').map(|item| ConnectTarget::parse(item.trim())).collect::<Result<Vec<_>, _>>()?;
     Connect::new(channel.to_owned(), &targets)
 }
 
 /// Parses `CHANNEL=ADDRESS[,ADDRESS...]`.
 fn binding(text: &str) -> Result<Binding, String> {
     let (channel, addresses) = channel_of(text)?;
-    let each = addresses.split(',').map(|address| addresses::parse(address.trim()));
+    let each = addresses.split(',').map(|address| parse_endpoints(address.trim()));
     let endpoints = each.collect::<Result<Vec<_>, _>>()?.concat();
     Ok(Binding::new(channel, endpoints))
 }

@@ -3,12 +3,11 @@
 use std::path::Path;
 use std::time::Duration;
 
+use flick_discovery::{FirstList, LastLists, Resolver, Source, SourceReader, WatchedChannel, Watchers};
 use flick_runtime::{BackendAddress, Binding, Limits, Platform};
 
 use crate::failure::{Failure, Outcome};
 use crate::settings::addresses::Connect;
-use crate::sources::names::Resolver;
-use crate::sources::{Known, Reader, Source, Watched, Watchers};
 
 /// Default of `--max-backends` for a list that may change.
 const MAX_BACKENDS: u32 = 16;
@@ -16,7 +15,7 @@ const MAX_BACKENDS: u32 = 16;
 /// A channel with a discovered list, of a service that does not run yet.
 pub struct DiscoveredChannel {
     channel: String,
-    reader: Reader,
+    reader: SourceReader,
     after: Duration,
     /// Why its list is empty at the start, if it could not be read.
     pub error: Option<String>,
@@ -31,7 +30,7 @@ impl DiscoveredChannel {
     }
 
     /// The reader of the list.
-    pub fn reader(&self) -> &Reader {
+    pub fn reader(&self) -> &SourceReader {
         &self.reader
     }
 
@@ -47,7 +46,7 @@ impl DiscoveredChannel {
 pub fn open(
     connects: Vec<Connect>,
     resolver: &Resolver,
-    known: &Known,
+    known: &LastLists,
     limits: &mut Limits,
 ) -> Result<(Vec<Binding>, Vec<DiscoveredChannel>), Failure> {
     let (mut bindings, mut opened) = (Vec::new(), Vec::new());
@@ -57,11 +56,13 @@ pub fn open(
                 limits.max_backends = MAX_BACKENDS;
             }
             let is_file = matches!(source, Source::File(_));
-            let mut reader = Reader::new(source, resolver.clone());
-            let nothing = Known::default();
+            let mut reader = SourceReader::new(source, resolver.clone());
+            let nothing = LastLists::default();
             let (after, error, kept);
-            match reader.begin(if is_file { &nothing } else { known }) {
-                Ok(begun) => (members, after, error, kept) = (begun.list, begun.after, None, begun.failed),
+            match reader.read_first(if is_file { &nothing } else { known }) {
+                Ok(FirstList { list, next_read, error: unread }) => {
+                    (members, after, error, kept) = (list, next_read, None, unread);
+                }
                 Err(error) if is_file => return Err(Failure::usage(error)),
                 // Read again as soon as the log can report the error.
                 Err(why) => (after, error, kept) = (Duration::ZERO, Some(why), None),
@@ -94,12 +95,12 @@ pub fn watch(platform: &Platform, opened: Vec<Vec<DiscoveredChannel>>) -> Result
     let services = platform.services().iter().zip(opened);
     let watched = services.flat_map(|(service, opened)| {
         let (name, lists) = (service.name().to_owned(), service.backend_set());
-        opened.into_iter().map(move |DiscoveredChannel { channel, reader, after, .. }| Watched {
+        opened.into_iter().map(move |DiscoveredChannel { channel, reader, after, .. }| WatchedChannel {
             service: name.clone(),
-            lists: lists.clone(),
+            backends: lists.clone(),
             channel,
             reader,
-            after,
+            next_read: after,
         })
     });
     Watchers::start(watched.collect())

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use flick_admin::Address;
+use flick_discovery::{LastLists, Watchers};
 use flick_net::IoKind;
 use flick_runtime::memory::MemoryPart;
 use flick_runtime::{ExitReport, Platform, State};
@@ -28,7 +29,6 @@ use crate::failure::Failure;
 use crate::hot_restart::{HandedResources, InheritedResources, NewProcess};
 use crate::sandbox::{ActiveSandbox, User};
 use crate::settings::{RunFlags, Settings};
-use crate::sources::{Known, Watchers};
 use crate::state_dir_lock::StateDirLocks;
 use crate::sys;
 
@@ -50,7 +50,7 @@ pub struct Generations {
     /// Update the backend lists of the current generation.
     watchers: Watchers,
     /// The lists that the watchers read last.
-    known: Known,
+    known: LastLists,
     observed: Arc<ObservedState>,
     /// Memory of the current dictionaries.
     dicts: Vec<MemoryPart>,
@@ -104,7 +104,7 @@ impl Generations {
         access.write_to(log);
         let binary = std::env::current_exe().ok();
         let current = Platform::start_with(services, handoff).map_err(start_failure)?;
-        let known = Known::of(opened.iter().flatten().map(DiscoveredChannel::reader));
+        let known = LastLists::of(opened.iter().flatten().map(DiscoveredChannel::reader));
         let watchers = backends::watch(&current, opened)?;
         observed.set_current(current.stats(), &modules);
         let watchdog = Watchdog::new(settings.watchdog_timeout);
@@ -220,7 +220,7 @@ impl Generations {
         let log = self.access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
         let next = Platform::start_with(services, handoff).map_err(start_failure)?;
         self.access.write_to(log);
-        let known = Known::of(opened.iter().flatten().map(DiscoveredChannel::reader));
+        let known = LastLists::of(opened.iter().flatten().map(DiscoveredChannel::reader));
         let stale = stale_lists(&next, &opened);
         let mut old_watchers = Watchers::default();
         match backends::watch(&next, opened) {

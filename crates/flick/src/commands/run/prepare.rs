@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use flick_compiler::{Executable, Input, compile};
+use flick_discovery::{LastLists, Resolver};
 use flick_ir::data::Module;
 use flick_runtime::access_log::{AccessLog, AccessLogPort};
 use flick_runtime::memory::MemoryPart;
@@ -17,8 +18,6 @@ use super::{memory, services, start_failure};
 use crate::failure::{Failure, Outcome};
 use crate::report;
 use crate::settings::{ChannelBindings, RunFlags, Settings};
-use crate::sources::Known;
-use crate::sources::names::Resolver;
 
 /// Smallest default of `--buffer-memory` for a service that shares its process.
 const BUFFER_MEMORY_MIN: u64 = 64 << 20;
@@ -51,7 +50,7 @@ impl Prepared {
     pub fn new(
         flags: &RunFlags,
         port: &Arc<AccessLogPort>,
-        known: &Known,
+        known: &LastLists,
         existing: &[MemoryPart],
     ) -> Result<Self, Failure> {
         let begun = SystemTime::now();
@@ -106,7 +105,7 @@ fn configs(
     settings: &Settings,
     named: &[services::NamedService<'_>],
     port: &Arc<AccessLogPort>,
-    known: &Known,
+    known: &LastLists,
 ) -> Result<Configs, Failure> {
     let resolver = settings.resolver.map_or_else(Resolver::system, Resolver::new);
     let bound = services::bound(settings, named)?;

@@ -1,0 +1,110 @@
+//! Backends as text, in `--connect`, in `flick.toml` and in the file of a backend list.
+//!
+//! | text | meaning |
+//! |---|---|
+//! | `127.0.0.1:9000` | one element |
+//! | `127.0.0.1:9000 weight=3` | a backend with three times the share of the others |
+//! | `127.0.0.1:9000 backup` | a backend used only while all others are down |
+//! | `127.0.0.1:9000x8` | eight streams to one address, for a process that merges |
+
+use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
+use flick_net::Endpoint;
+use flick_runtime::BackendAddress;
+use flick_runtime::limits::WEIGHT_MAX;
+
+/// Parses a backend: an address, its weight, and whether it is a backup.
+///
+/// Errors: what is wrong, and what is allowed.
+pub fn parse_backends(text: &str) -> Result<Vec<BackendAddress>, String> {
+    let mut words = text.split_ascii_whitespace();
+    let endpoints = parse_endpoints(words.next().unwrap_or_default())?;
+    let (mut weight, mut rank) = (1, 0);
+    for word in words {
+        if word == "backup" {
+            rank = 1;
+            continue;
+        }
+        let number = word.strip_prefix("weight=").and_then(|number| number.parse().ok());
+        weight = number.filter(|weight| (1..=WEIGHT_MAX).contains(weight)).ok_or_else(|| {
+            format!(
+                "`{text}` has an unknown parameter `{word}`; the parameters are `backup` and `weight=N`, N from 1 to {WEIGHT_MAX}"
+            )
+        })?;
+    }
+    Ok(endpoints
+        .into_iter()
+        .map(|endpoint| BackendAddress::weighing(endpoint, weight).ranking(rank))
+        .collect())
+}
+
+/// Parses an address, repeated for each stream it stands for.
+///
+/// Errors: what is wrong, and what is allowed.
+pub fn parse_endpoints(text: &str) -> Result<Vec<Endpoint>, String> {
+    let (address, count) = split(text);
+    let endpoint: Endpoint =
+        address.parse().map_err(|error: flick_net::address::EndpointError| error.to_string())?;
+    let count = count.map_or(Ok(1), |count| {
+        count.parse().ok().filter(|count| (1..=CHANNEL_ELEMENTS_MAX).contains(count)).ok_or_else(|| {
+            format!("`{text}` asks for {count} streams; the range is 1 to {CHANNEL_ELEMENTS_MAX}")
+        })
+    })?;
+    Ok(vec![endpoint; count])
+}
+
+/// Splits off the number of streams. Not of a path, which may end in `x8` itself: repeat such an address instead.
+fn split(text: &str) -> (&str, Option<&str>) {
+    match text.rsplit_once('x') {
+        Some((address, count)) if !text.starts_with("unix:") && !count.is_empty() => {
+            if count.bytes().all(|byte| byte.is_ascii_digit()) {
+                (address, Some(count))
+            } else {
+                (text, None)
+            }
+        }
+        _ => (text, None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_backends, parse_endpoints};
+
+    fn check(text: &str, expected: &str) {
+        let shown = match parse_endpoints(text) {
+            Ok(endpoints) => endpoints.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+            Err(error) => error,
+        };
+        assert!(shown.contains(expected), "{text}: {shown}");
+    }
+
+    #[test]
+    fn suffix_x_repeats_an_address() {
+        check("127.0.0.1:9000", "127.0.0.1:9000");
+        check("127.0.0.1:9000x3", "127.0.0.1:9000 127.0.0.1:9000 127.0.0.1:9000");
+        check("[::1]:9000x2", "[::1]:9000 [::1]:9000");
+        check("unix:/run/box8", "unix:/run/box8");
+        check("127.0.0.1:9000x0", "the range is 1 to 1024");
+        check("127.0.0.1:9000x99999999999999999999", "asks for 99999999999999999999 streams");
+        check("127.0.0.1x3", "127.0.0.1");
+    }
+
+    #[test]
+    fn backend_with_weight_and_backup() {
+        let check = |text: &str, expected: &str| {
+            let shown = match parse_backends(text) {
+                Ok(backends) => backends.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
+                Err(error) => error,
+            };
+            assert!(shown.contains(expected), "{text}: {shown}");
+        };
+        check("127.0.0.1:9000 weight=3", "127.0.0.1:9000 weight=3");
+        check("[::1]:9000  weight=1", "[::1]:9000");
+        check("127.0.0.1:9000x2 weight=65535", "127.0.0.1:9000 weight=65535, 127.0.0.1:9000 weight=65535");
+        check("127.0.0.1:9000 weight=0", "N from 1 to 65535");
+        check("127.0.0.1:9000 weight=65536", "N from 1 to 65535");
+        check("127.0.0.1:9000 backup weight=2", "127.0.0.1:9000 weight=2 backup");
+        check("127.0.0.1:9000 down", "unknown parameter `down`; the parameters are `backup`");
+        check("weight=3", "weight=3");
+    }
+}
