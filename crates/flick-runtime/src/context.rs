@@ -5,14 +5,41 @@ use std::sync::Arc;
 use crate::setup::Setup;
 use crate::shared::Shared;
 
-/// Component of the worker. What does not change while the worker runs.
+/// What does not change while the worker runs.
+///
+/// Component of the worker.
 pub(crate) struct Context {
+    setup: Arc<Setup>,
+    shared: Arc<Shared>,
+    service: String,
+    index: usize,
+}
+
+impl Context {
+    /// The context of worker `index` of `service`.
+    pub(crate) fn new(setup: Arc<Setup>, shared: Arc<Shared>, service: String, index: usize) -> Self {
+        Self { setup, shared, service, index }
+    }
+
     /// The program, bound to its channels, and the limits of the service.
-    pub(crate) setup: Arc<Setup>,
+    #[inline]
+    pub(crate) fn setup(&self) -> &Arc<Setup> {
+        &self.setup
+    }
+
     /// What the workers of the service share with each other and with the control thread.
-    pub(crate) shared: Arc<Shared>,
+    #[inline]
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
     /// Name of the service.
-    pub(crate) service: String,
+    pub(crate) fn service(&self) -> &str {
+        &self.service
+    }
+
     /// Number of the worker, from 0.
-    pub(crate) index: usize,
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
 }

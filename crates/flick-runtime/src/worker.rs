@@ -169,7 +169,7 @@ impl<D: Driver> Worker<D> {
                 connected + max_suspended_rules + merge_tasks,
                 huge_reserve(&setup, buffers.huge_count),
             ),
-            ctx: Context { setup, shared, service, index },
+            ctx: Context::new(setup, shared, service, index),
         }
     }
 
@@ -214,8 +214,8 @@ impl<D: Driver> Worker<D> {
     pub fn run_once(&mut self, wait_max: Option<Duration>) -> std::io::Result<bool> {
         self.observe.heartbeat.beat();
         self.read_tunables();
-        if self.ctx.setup.backend_sets.version() != self.upstream.backend_set.version() {
-            self.upstream.backend_set = self.ctx.setup.backend_sets.latest();
+        if self.ctx.setup().backend_sets.version() != self.upstream.backend_set.version() {
+            self.upstream.backend_set = self.ctx.setup().backend_sets.latest();
             self.apply_backend_sets();
         }
         let is_idle = self.is_idle();
@@ -262,7 +262,7 @@ impl<D: Driver> Worker<D> {
             Self::note_answered(&self.observe.counters.times, &mut self.observe.answered, now_ns);
             self.log_iteration(now_ns);
         }
-        let is_over = self.ctx.shared.must_stop() || self.drained();
+        let is_over = self.ctx.shared().must_stop() || self.drained();
         if is_over {
             self.abandon_merge();
         }
@@ -271,7 +271,7 @@ impl<D: Driver> Worker<D> {
 
     /// Takes over tunables that have changed.
     fn read_tunables(&mut self) {
-        let setup = &self.ctx.setup;
+        let setup = self.ctx.setup();
         let Some(values) = setup.tunables.changed_since(&mut self.clock.tunables_version) else { return };
         // A merge has all the more to do the more has arrived; it waits for nothing.
         let batches = self.clock.may_wait && setup.merge.is_none();
@@ -435,11 +435,11 @@ impl<D: Driver> Worker<D> {
 macro_rules! tools {
     ($worker:expr) => {
         ParseContext {
-            engine: &*$worker.ctx.setup.engine,
+            engine: &*$worker.ctx.setup().engine,
             pieces: &mut $worker.io.pieces,
             frames: &mut $worker.io.frames,
             pool: &$worker.io.pool,
-            whole_bytes_max: $worker.ctx.setup.whole_bytes_max,
+            whole_bytes_max: $worker.ctx.setup().whole_bytes_max,
             huge_reserve: 0,
         }
     };

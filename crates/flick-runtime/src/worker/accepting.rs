@@ -36,7 +36,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn hand_to_idle(&mut self, conn: Handle) -> Option<Handle> {
         let now_ns = self.io.driver.now_ns();
         let other = self.listeners.balance.as_ref().and_then(|balance| balance.lighter(now_ns));
-        let Some((other, intake)) = other.and_then(|other| Some((other, self.ctx.shared.intake(other)?)))
+        let Some((other, intake)) = other.and_then(|other| Some((other, self.ctx.shared().intake(other)?)))
         else {
             return Some(conn);
         };
@@ -57,9 +57,9 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn accepted(&mut self, conn: Handle) {
-        let pauses = self.ctx.setup.limits.on_max_connections == OnMaxConnections::Queue;
+        let pauses = self.ctx.setup().limits.on_max_connections == OnMaxConnections::Queue;
         if self.listeners.draining_since_ns.is_some() {
-            if self.ctx.shared.is_replaced() {
+            if self.ctx.shared().is_replaced() {
                 // The kernel gave it to us before it learned that others accept now.
                 self.keep_waiting(conn);
             } else {
@@ -81,34 +81,34 @@ impl<D: Driver> Worker<D> {
                 }
             }
         }
-        if pauses && self.ctx.shared.sessions_full(self.ctx.setup.limits.max_connections) {
+        if pauses && self.ctx.shared().sessions_full(self.ctx.setup().limits.max_connections) {
             self.pause_accept();
         }
     }
 
     /// Lets a client in, if it may come now.
     fn admit(&mut self, conn: Handle) -> Entry {
-        let limits = &self.ctx.setup.limits;
-        if self.ctx.shared.sessions_full(limits.max_connections) {
+        let limits = &self.ctx.setup().limits;
+        if self.ctx.shared().sessions_full(limits.max_connections) {
             return Entry::Full;
         }
         if limits.connection_rate_limit > 0
             && let Err(at_ns) =
-                self.ctx.shared.accepts().take(self.io.driver.now_ns(), limits.connection_rate_limit)
+                self.ctx.shared().accepts().take(self.io.driver.now_ns(), limits.connection_rate_limit)
         {
             return Entry::Early(at_ns);
         }
-        if !self.ctx.shared.take_session(limits.max_connections) {
+        if !self.ctx.shared().take_session(limits.max_connections) {
             return Entry::Full;
         }
         let (peer, most) = (self.io.peers[conn.index as usize], limits.max_connections_per_ip);
         if self
             .ctx
-            .shared
+            .shared()
             .connection_limits()
             .is_some_and(|connection_limits| !connection_limits.take(peer, most))
         {
-            self.ctx.shared.give_session();
+            self.ctx.shared().give_session();
             self.observe.counters.connections_over_ip_limit.add(1);
             self.reject_client(conn);
             return Entry::Settled;
@@ -121,7 +121,7 @@ impl<D: Driver> Worker<D> {
     /// Begins the session of a client that comes from the service whose place this one takes: it has its place among the
     /// sessions already, and is not sent away now because of its address.
     pub(super) fn open_taken_over(&mut self, conn: Handle) {
-        if let Some(connection_limits) = self.ctx.shared.connection_limits() {
+        if let Some(connection_limits) = self.ctx.shared().connection_limits() {
             connection_limits.take(self.io.peers[conn.index as usize], u32::MAX);
         }
         self.observe.counters.connections_migrated_in.add(1);
@@ -129,17 +129,18 @@ impl<D: Driver> Worker<D> {
     }
 
     fn address_is_full(&self, conn: Handle) -> bool {
-        let (peer, most) = (self.io.peers[conn.index as usize], self.ctx.setup.limits.max_connections_per_ip);
+        let (peer, most) =
+            (self.io.peers[conn.index as usize], self.ctx.setup().limits.max_connections_per_ip);
         self.ctx
-            .shared
+            .shared()
             .connection_limits()
             .is_some_and(|connection_limits| connection_limits.is_full(peer, most))
     }
 
     /// Gives back what was taken for a session: its place, and its address's.
     pub(super) fn release_session_slot(&mut self, conn: Handle) {
-        self.ctx.shared.give_session();
-        if let Some(connection_limits) = self.ctx.shared.connection_limits() {
+        self.ctx.shared().give_session();
+        if let Some(connection_limits) = self.ctx.shared().connection_limits() {
             connection_limits.give(self.io.peers[conn.index as usize]);
         }
     }
@@ -152,9 +153,9 @@ impl<D: Driver> Worker<D> {
     /// Sends a client away that has not been heard, in the words for too much load if they can be said to somebody who
     /// has asked nothing.
     fn reject_client(&mut self, conn: Handle) {
-        if let Some(builder) = self.ctx.setup.words_before_a_request() {
+        if let Some(builder) = self.ctx.setup().words_before_a_request() {
             let (frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
-            let len = self.ctx.setup.engine.build(builder, &frame, &mut text);
+            let len = self.ctx.setup().engine.build(builder, &frame, &mut text);
             let message = Outgoing { front: &text[..len], cuts: None, rest: None };
             let driver = &mut self.io.driver;
             let mut emit = |slice| driver.send(conn, slice);
@@ -187,7 +188,7 @@ impl<D: Driver> Worker<D> {
         let now_ns = self.io.driver.now_ns();
         let state = self.rules.locals.take();
         let Some(key) =
-            self.downstream.sessions.insert(Session::new(conn, self.ctx.setup.listened, state, now_ns))
+            self.downstream.sessions.insert(Session::new(conn, self.ctx.setup().listened, state, now_ns))
         else {
             self.rules.locals.give(state);
             self.release_session_slot(conn);
@@ -201,7 +202,7 @@ impl<D: Driver> Worker<D> {
             session.receiving = true;
         }
         self.io.driver.receive(conn, true);
-        if self.ctx.setup.is_relay {
+        if self.ctx.setup().is_relay {
             // A relay of raw bytes has its message begin with the connection.
             self.enqueue_session(key);
         }
@@ -209,8 +210,8 @@ impl<D: Driver> Worker<D> {
 
     pub(super) fn accept_failed(&mut self, errno: i32) {
         tracing::warn!(
-            service = self.ctx.service,
-            worker = self.ctx.index,
+            service = self.ctx.service(),
+            worker = self.ctx.index(),
             errno,
             "accepting failed; paused"
         );
@@ -254,7 +255,7 @@ impl<D: Driver> Worker<D> {
             self.merge_resume_accept();
             return;
         }
-        let pauses = self.ctx.setup.limits.on_max_connections == OnMaxConnections::Queue;
+        let pauses = self.ctx.setup().limits.on_max_connections == OnMaxConnections::Queue;
         while let Some(conn) = self.listeners.waiting.pop_front() {
             match self.admit(conn) {
                 Entry::Settled => continue,
@@ -269,7 +270,7 @@ impl<D: Driver> Worker<D> {
             self.listeners.waiting.push_front(conn);
             return;
         }
-        if pauses && self.ctx.shared.sessions_full(self.ctx.setup.limits.max_connections) {
+        if pauses && self.ctx.shared().sessions_full(self.ctx.setup().limits.max_connections) {
             self.accept_again();
             return;
         }

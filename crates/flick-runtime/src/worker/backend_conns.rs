@@ -37,7 +37,7 @@ impl<D: Driver> Worker<D> {
                 return false;
             }
         };
-        let deadline_ns = self.io.driver.now_ns() + self.ctx.setup.timeouts.connect.as_nanos() as u64;
+        let deadline_ns = self.io.driver.now_ns() + self.ctx.setup().timeouts.connect.as_nanos() as u64;
         let state = &mut self.upstream.conns[backend_conn];
         state.epoch = state.epoch.wrapping_add(1);
         state.state = BackendConnState::Connecting;
@@ -63,13 +63,13 @@ impl<D: Driver> Worker<D> {
         self.io.driver.receive(conn, true);
         self.observe.counters.backend_connections_opened.add(1);
         let (backend, dedicated) = (state.backend as usize, state.dedicated);
-        if self.ctx.setup.is_relay {
+        if self.ctx.setup().is_relay {
             let now_ns = self.io.driver.now_ns();
             self.upstream.backends[backend].health.note_answer(now_ns);
         } else if self.upstream.backends[backend].failures > 0 {
             self.is_back(backend);
             let address = self.address_of(backend_conn);
-            tracing::info!(service = self.ctx.service, worker = self.ctx.index, %address, "backend is up");
+            tracing::info!(service = self.ctx.service(), worker = self.ctx.index(), %address, "backend is up");
         }
         if self.upstream.backends[backend].exclusive {
             self.pool_connected(backend_conn);
@@ -170,10 +170,10 @@ impl<D: Driver> Worker<D> {
             self.relay_conn_lost(key, backend_conn, was == BackendConnState::Up);
         }
         // Of an exclusive protocol: a connection that rests may end at any time, and means nothing.
-        if self.ctx.setup.is_relay && was == BackendConnState::Connecting && event.is_some() {
+        if self.ctx.setup().is_relay && was == BackendConnState::Connecting && event.is_some() {
             self.note_failure(backend);
         }
-        let matters = if exclusive && !self.ctx.setup.is_relay {
+        let matters = if exclusive && !self.ctx.setup().is_relay {
             was == BackendConnState::Connecting
         } else {
             !dedicated
@@ -230,10 +230,10 @@ impl<D: Driver> Worker<D> {
                 (BackendConnState::Down, u64::MAX);
             return;
         }
-        let timeouts = &self.ctx.setup.timeouts;
+        let timeouts = &self.ctx.setup().timeouts;
         if self.upstream.backends[backend].failures == 0 {
             let address = self.address_of(backend_conn);
-            tracing::warn!(service = self.ctx.service, worker = self.ctx.index, %address, "backend is down");
+            tracing::warn!(service = self.ctx.service(), worker = self.ctx.index(), %address, "backend is down");
         }
         let shift = self.upstream.backends[backend].failures.min(BACKOFF_SHIFT_MAX);
         let pause = (timeouts.reconnect_backoff_min.as_nanos() as u64) << shift;

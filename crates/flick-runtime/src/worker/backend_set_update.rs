@@ -39,12 +39,12 @@ impl<D: Driver> Worker<D> {
                 }
                 (BackendLife::SessionInfo, None, _) => {
                     let left_ns = self.io.driver.now_ns();
-                    self.leave(at, left_ns + self.ctx.setup.timeouts.backend_drain.as_nanos() as u64);
+                    self.leave(at, left_ns + self.ctx.setup().timeouts.backend_drain.as_nanos() as u64);
                 }
                 _ => {}
             }
         }
-        (0..self.ctx.setup.program.channels.len()).for_each(|channel| self.weigh_checks(channel));
+        (0..self.ctx.setup().program.channels.len()).for_each(|channel| self.weigh_checks(channel));
         self.tasks.unblock = true;
     }
 
@@ -78,7 +78,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn connect_ahead(&mut self, at: usize) {
-        if !self.ctx.setup.is_relay {
+        if !self.ctx.setup().is_relay {
             self.connect_shared(at as u32);
         }
     }
@@ -88,7 +88,7 @@ impl<D: Driver> Worker<D> {
         let backend = &mut self.upstream.backends[at];
         if backend.life == BackendLife::SessionInfo {
             self.upstream.draining += 1;
-            let (service, worker) = (&self.ctx.service, self.ctx.index);
+            let (service, worker) = (self.ctx.service(), self.ctx.index());
             tracing::info!(service, worker, address = %backend.endpoint, "backend has left its list");
         }
         backend.life = BackendLife::Leaving { until_ns };

@@ -74,7 +74,7 @@ impl<D: Driver> Worker<D> {
             | FailureReason::Farewell => {}
         }
         let is_unspoken =
-            reason == FailureReason::Farewell && !begun && self.ctx.setup.failure(reason).is_none();
+            reason == FailureReason::Farewell && !begun && self.ctx.setup().failure(reason).is_none();
         if is_unspoken || self.deliver_failure(request, reason) {
             self.finish_request(request);
         }
@@ -85,7 +85,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn deliver_failure(&mut self, request: RequestId, reason: FailureReason) -> bool {
         let entry = self.inflight.table.get(request);
         let (session, begun, echo) = (entry.session, entry.begun, entry.echo);
-        let Some(builder) = self.ctx.setup.failure(reason).filter(|_| !begun) else {
+        let Some(builder) = self.ctx.setup().failure(reason).filter(|_| !begun) else {
             if let Some(key) = session {
                 self.break_session(key);
             }
@@ -93,8 +93,8 @@ impl<D: Driver> Worker<D> {
         };
         // On the stack: failures may arise inside any other work of the worker.
         let (mut frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
-        restore_echo(&mut frame, &self.ctx.setup.protocol().echo, &echo);
-        let len = self.ctx.setup.engine.build(builder, &frame, &mut text);
+        restore_echo(&mut frame, &self.ctx.setup().protocol().echo, &echo);
+        let len = self.ctx.setup().engine.build(builder, &frame, &mut text);
         let front = &text[..len];
         if self.is_failure_silent(request, front) {
             self.observe.counters.replies_suppressed.add(1);
@@ -107,15 +107,15 @@ impl<D: Driver> Worker<D> {
     /// Whether the client of a request has asked not to hear these words of ours.
     fn is_failure_silent(&self, request: RequestId, words: &[u8]) -> bool {
         let entry = self.inflight.table.get(request);
-        let view = self.ctx.setup.program.channels[self.ctx.setup.listened].view.as_ref();
+        let view = self.ctx.setup().program.channels[self.ctx.setup().listened].view.as_ref();
         let Some((view, judge)) = view.and_then(|view| Some((view, view.reply_flags?))) else { return false };
         let mut frame = Frame::new();
         frame.slots[SLOT_ASKED] = entry.kept;
-        if self.ctx.setup.engine.parse(view.parse_asked, &mut frame, words) != ParseStep::Done {
+        if self.ctx.setup().engine.parse(view.parse_asked, &mut frame, words) != ParseStep::Done {
             return false;
         }
-        restore_echo(&mut frame, &self.ctx.setup.protocol().echo, &entry.echo);
-        let step = self.ctx.setup.engine.parse(judge, &mut frame, words);
+        restore_echo(&mut frame, &self.ctx.setup().protocol().echo, &entry.echo);
+        let step = self.ctx.setup().engine.parse(judge, &mut frame, words);
         assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
         frame.flags().has(MessageFlags::SILENT)
     }

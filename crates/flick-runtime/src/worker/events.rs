@@ -53,7 +53,7 @@ impl<D: Driver> Worker<D> {
         incident: BackendIncident,
     ) -> bool {
         let backend = &self.upstream.backends[incident.backend as usize];
-        let Some((rule, start)) = self.ctx.setup.needs.handler(incident.event, backend.channel) else {
+        let Some((rule, start)) = self.ctx.setup().needs.handler(incident.event, backend.channel) else {
             return false;
         };
         let entry = self.inflight.table.get(request);
@@ -68,7 +68,7 @@ impl<D: Driver> Worker<D> {
             ..SuspendedRule::new(rule, start)
         };
         let mut frame = Frame::new();
-        restore_echo(&mut frame, &self.ctx.setup.protocol().echo, &entry.echo);
+        restore_echo(&mut frame, &self.ctx.setup().protocol().echo, &entry.echo);
         let Some(key) = self.suspend_rule(suspended, &frame) else { return false };
         self.inflight.table.get_mut(request).reply_target = ReplyTarget::Answerer(key);
         true
@@ -77,7 +77,7 @@ impl<D: Driver> Worker<D> {
     /// Something befell a connection to a backend on which no request was under way.
     pub(super) fn notify_of_backend(&mut self, incident: BackendIncident) {
         let backend = &self.upstream.backends[incident.backend as usize];
-        let Some((rule, start)) = self.ctx.setup.needs.handler(incident.event, backend.channel) else {
+        let Some((rule, start)) = self.ctx.setup().needs.handler(incident.event, backend.channel) else {
             return;
         };
         if self.rules.suspended.is_full() {
@@ -97,7 +97,7 @@ impl<D: Driver> Worker<D> {
         frame: &Frame,
         answer: Option<FailureReason>,
     ) -> bool {
-        let Some((rule, start)) = self.ctx.setup.needs.handler(Event::Malformed, self.ctx.setup.listened)
+        let Some((rule, start)) = self.ctx.setup().needs.handler(Event::Malformed, self.ctx.setup().listened)
         else {
             return false;
         };
@@ -130,7 +130,7 @@ impl<D: Driver> Worker<D> {
     ) {
         let event = if in_good_order && !session.is_broken { Event::Closed } else { Event::Broken };
         let handler =
-            self.ctx.setup.needs.handler(event, self.ctx.setup.listened).filter(|_| !session.is_notified);
+            self.ctx.setup().needs.handler(event, self.ctx.setup().listened).filter(|_| !session.is_notified);
         match handler {
             Some((rule, start)) => {
                 let suspended =

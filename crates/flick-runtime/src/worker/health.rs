@@ -36,7 +36,7 @@ pub(super) use warn_of;
 impl<D: Driver> Worker<D> {
     /// A request that a backend had was not answered, and it is to blame.
     pub(super) fn note_failure(&mut self, at: usize) {
-        let limits = &self.ctx.setup.limits.health;
+        let limits = &self.ctx.setup().limits.health;
         let backend = &mut self.upstream.backends[at];
         if backend.life != BackendLife::SessionInfo || backend.health.is_ejected {
             return;
@@ -58,7 +58,7 @@ impl<D: Driver> Worker<D> {
         let backend = &mut self.upstream.backends[at];
         let until_ns = backend.health.eject(now_ns, limits);
         let for_ms = (until_ns - now_ns) / 1_000_000;
-        let (service, worker) = (&self.ctx.service, self.ctx.index);
+        let (service, worker) = (self.ctx.service(), self.ctx.index());
         tracing::warn!(service, worker, address = %backend.endpoint, for_ms, "backend gets no requests: too many have failed");
         self.observe.backend_counters[at].ejections.add(1);
         self.note_due(until_ns);
@@ -72,7 +72,7 @@ impl<D: Driver> Worker<D> {
 
     /// When health is to be looked at next.
     pub(super) fn health_due_ns(&self) -> Option<u64> {
-        let checks = !self.ctx.setup.limits.health.health_check_interval.is_zero();
+        let checks = !self.ctx.setup().limits.health.health_check_interval.is_zero();
         let listed = self.upstream.backends.iter().filter(|backend| backend.life == BackendLife::SessionInfo);
         let each = listed.flat_map(|backend| {
             let health = &backend.health;
@@ -84,7 +84,7 @@ impl<D: Driver> Worker<D> {
 
     /// Lets in again whose time is over, and begins and ends checks.
     pub(super) fn run_health(&mut self, now_ns: u64) {
-        let every_ns = self.ctx.setup.limits.health.health_check_interval.as_nanos() as u64;
+        let every_ns = self.ctx.setup().limits.health.health_check_interval.as_nanos() as u64;
         for at in 0..self.upstream.backends.len() {
             if self.upstream.backends[at].life != BackendLife::SessionInfo {
                 continue;
@@ -114,7 +114,7 @@ impl<D: Driver> Worker<D> {
         };
         self.io.roles[conn.index as usize] = Role::Check(at as u32);
         let due_ns =
-            self.io.driver.now_ns() + self.ctx.setup.limits.health.health_check_timeout.as_nanos() as u64;
+            self.io.driver.now_ns() + self.ctx.setup().limits.health.health_check_timeout.as_nanos() as u64;
         let check = &mut self.upstream.backends[at].health.check;
         (check.conn, check.due_ns, check.len) = (Some(conn), due_ns, 0);
         self.note_due(due_ns);
@@ -122,7 +122,7 @@ impl<D: Driver> Worker<D> {
 
     /// The connection of a check is up.
     pub(super) fn check_connected(&mut self, at: usize, conn: Handle) {
-        let limits = &self.ctx.setup.limits.health;
+        let limits = &self.ctx.setup().limits.health;
         if limits.health_check_send.is_empty() && limits.health_check_expect.is_empty() {
             self.check_over(at, true);
             return;
@@ -138,7 +138,7 @@ impl<D: Driver> Worker<D> {
 
     /// Something of the answer to a check has come.
     pub(super) fn check_data(&mut self, at: usize, data: &Slice) {
-        let expected = &self.ctx.setup.limits.health.health_check_expect;
+        let expected = &self.ctx.setup().limits.health.health_check_expect;
         let check = &mut self.upstream.backends[at].health.check;
         let want = &expected[check.len.min(expected.len())..];
         let compared = want.len().min(data.bytes().len());
@@ -154,7 +154,7 @@ impl<D: Driver> Worker<D> {
         if let Some(conn) = self.upstream.backends[at].health.check.conn.take() {
             self.io.driver.abort(conn);
         }
-        let limits = &self.ctx.setup.limits.health;
+        let limits = &self.ctx.setup().limits.health;
         let due_ns = self.io.driver.now_ns() + limits.health_check_interval.as_nanos() as u64;
         let health = &mut self.upstream.backends[at].health;
         health.check.due_ns = due_ns;
@@ -167,7 +167,7 @@ impl<D: Driver> Worker<D> {
         if is_news && health.check.against >= needed.max(1) {
             (health.fails_checks, health.check.against) = (!is_good, 0);
             let (service, worker, address) =
-                (&self.ctx.service, self.ctx.index, &self.upstream.backends[at].endpoint);
+                (self.ctx.service(), self.ctx.index(), &self.upstream.backends[at].endpoint);
             if is_good {
                 tracing::info!(service, worker, %address, "backend passes its checks again");
                 self.is_back(at);
@@ -196,7 +196,7 @@ impl<D: Driver> Worker<D> {
         let failing =
             self.upstream.backends.iter().filter(listed).filter(|other| other.health.fails_checks).count();
         let is_needed =
-            failing * 100 > all * self.ctx.setup.limits.health.outlier_max_ejected_percent as usize;
+            failing * 100 > all * self.ctx.setup().limits.health.outlier_max_ejected_percent as usize;
         for at in 0..self.upstream.backends.len() {
             if self.upstream.backends[at].channel == channel {
                 self.upstream.backends[at].health.is_needed = is_needed;
@@ -214,10 +214,10 @@ impl<D: Driver> Worker<D> {
 
     /// What was known of backends before a reload holds until something else is found out.
     pub(super) fn take_over_outliers(&mut self) {
-        let shared = Arc::clone(&self.ctx.shared);
+        let shared = Arc::clone(self.ctx.shared());
         let now_ns = self.io.driver.now_ns();
-        for health_problems in shared.health_problems(self.ctx.index) {
-            let channels = &self.ctx.setup.program.channels;
+        for health_problems in shared.health_problems(self.ctx.index()) {
+            let channels = &self.ctx.setup().program.channels;
             let is_it = |backend: &crate::upstream::backend::Backend| {
                 backend.life == BackendLife::SessionInfo
                     && backend.endpoint == health_problems.endpoint
@@ -227,7 +227,7 @@ impl<D: Driver> Worker<D> {
             let HealthState { until_ns, back_ns, ejections, is_ejected, fails_checks, is_down } =
                 health_problems.health_problem;
             let health = &mut self.upstream.backends[at].health;
-            let checks = !self.ctx.setup.limits.health.health_check_interval.is_zero();
+            let checks = !self.ctx.setup().limits.health.health_check_interval.is_zero();
             health.fails_checks = fails_checks && checks;
             (health.until_ns, health.ejections) = (until_ns, ejections);
             health.back_ns = (back_ns > 0).then_some(back_ns);
@@ -243,7 +243,7 @@ impl<D: Driver> Worker<D> {
 
     /// Whether a backend has as much under way as it may; then counted.
     pub(super) fn sheds(&self, backend: u32) -> bool {
-        let most = self.ctx.setup.max_requests_per_backend;
+        let most = self.ctx.setup().max_requests_per_backend;
         let at = backend as usize;
         let sheds = most > 0 && self.upstream.backends[at].load(&self.upstream.conns) >= i64::from(most);
         if sheds {
@@ -254,7 +254,7 @@ impl<D: Driver> Worker<D> {
 
     /// Whether so many already wait for a connection to a backend that nobody else may; then counted.
     pub(super) fn is_crowded(&self, backend: Option<u32>) -> bool {
-        let most = self.ctx.setup.max_pending_per_backend;
+        let most = self.ctx.setup().max_pending_per_backend;
         let Some(at) = backend.map(|backend| backend as usize).filter(|_| most > 0) else { return false };
         let is_crowded = self.upstream.backends[at].pending >= most && self.inflight.table.can_answer();
         if is_crowded {
@@ -269,7 +269,7 @@ impl<D: Driver> Worker<D> {
         let now_ns = self.io.driver.now_ns();
         let backend = &mut self.upstream.backends[self.upstream.conns[backend_conn].backend as usize];
         if let Some(left_out) = backend.health.log_throttle.admit(now_ns) {
-            let (service, worker, address) = (&self.ctx.service, self.ctx.index, &backend.endpoint);
+            let (service, worker, address) = (self.ctx.service(), self.ctx.index(), &backend.endpoint);
             line(BackendLogContext { service, worker, address, left_out });
         }
     }

@@ -91,8 +91,8 @@ impl<D: Driver> Worker<D> {
     /// A new connection: a stream of the present job, or its reducer; otherwise it waits, or is refused.
     pub(super) fn merge_accepted(&mut self, listener: ListenerId, conn: Handle) {
         let at = self.listeners.ids.iter().position(|open| *open == listener).unwrap_or(0);
-        let is_stream = self.ctx.setup.listen[at].0 == self.ctx.setup.listened;
-        let may_wait = self.ctx.setup.limits.on_max_connections == OnMaxConnections::Queue
+        let is_stream = self.ctx.setup().listen[at].0 == self.ctx.setup().listened;
+        let may_wait = self.ctx.setup().limits.on_max_connections == OnMaxConnections::Queue
             && self.listeners.draining_since_ns.is_none();
         if !is_stream {
             self.sink_accepted(conn);
@@ -219,9 +219,9 @@ impl<D: Driver> Worker<D> {
     fn node_step(&mut self, merging: &mut Merging, task: u32) -> Flow {
         let Merging { hub, nodes, scratch, parser, .. } = merging;
         let Some((_, node)) = nodes.iter_mut().find(|(own, _)| *own == task) else { return Flow::Stop };
-        let setup = self.ctx.setup.merge.as_ref().expect("a worker merges as its program says");
+        let setup = self.ctx.setup().merge.as_ref().expect("a worker merges as its program says");
         let mut code = MergeCode {
-            engine: &*self.ctx.setup.engine,
+            engine: &*self.ctx.setup().engine,
             setup,
             parser: *parser,
             channel_lens: self.upstream.backend_set.lens(),

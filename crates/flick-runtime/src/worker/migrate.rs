@@ -61,7 +61,7 @@ impl<D: Driver> Worker<D> {
             && session.inbox.is_empty()
             && session.upload == Upload::None
             && session.tunnel.is_none()
-            && !self.ctx.setup.is_relay
+            && !self.ctx.setup().is_relay
             && self.rules.locals.is_untouched(session.state)
     }
 
@@ -72,7 +72,7 @@ impl<D: Driver> Worker<D> {
             self.downstream.deadlines.clear(key.index);
             self.observe.counters.connections_open.sub(1);
             self.observe.counters.connections_migrated_out.add(1);
-            if let Some(connection_limits) = self.ctx.shared.connection_limits() {
+            if let Some(connection_limits) = self.ctx.shared().connection_limits() {
                 // Its place among the sessions goes with it.
                 connection_limits.give(self.io.peers[conn.index as usize]);
             }
@@ -105,15 +105,15 @@ impl<D: Driver> Worker<D> {
     fn pass_on(&mut self, client: HandedConn) {
         let mut client = client;
         for _ in 0..SUCCESSOR_TRIES_MAX {
-            let Some(successor) = self.ctx.shared.successor() else { break };
-            match successor.take(self.ctx.index, client) {
+            let Some(successor) = self.ctx.shared().successor() else { break };
+            match successor.take(self.ctx.index(), client) {
                 Ok(()) => return,
                 Err(back) => client = back,
             }
         }
         // Everybody has ended, so the process is ending.
         if client.is_counted {
-            self.ctx.shared.give_session();
+            self.ctx.shared().give_session();
         }
         self.observe.counters.connections_rejected.add(1);
     }
@@ -123,7 +123,7 @@ impl<D: Driver> Worker<D> {
         let Some(intake) = self.listeners.intake.clone() else { return };
         self.observe.counters.tasks.of(TaskKind::Client).stolen.add(u64::from(intake.take_scavenged()));
         while let Some(client) = intake.take() {
-            if self.ctx.shared.is_replaced() {
+            if self.ctx.shared().is_replaced() {
                 self.pass_on(client);
                 continue;
             }
@@ -140,7 +140,7 @@ impl<D: Driver> Worker<D> {
                 // There is no place to keep it in: our limits are lower than those before us.
                 Err(_) => {
                     if is_counted {
-                        self.ctx.shared.give_session();
+                        self.ctx.shared().give_session();
                     }
                     self.observe.counters.connections_rejected.add(1);
                 }

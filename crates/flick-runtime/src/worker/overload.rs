@@ -38,9 +38,9 @@ impl<D: Driver> Worker<D> {
 
     /// A session whose next message needs what others have stands in line, for so long and no longer.
     pub(super) fn wait_in_line(&mut self, key: Key) -> Flow {
-        let bound = self.ctx.setup.timeouts.queue;
+        let bound = self.ctx.setup().timeouts.queue;
         if !bound.is_zero()
-            && self.ctx.setup.sheds_in_words()
+            && self.ctx.setup().sheds_in_words()
             && self.downstream.deadlines.kind(key.index) != Some(DeadlineKind::Line)
         {
             self.set_deadline(
@@ -101,7 +101,7 @@ impl<D: Driver> Worker<D> {
         if let Some(recorder) = &mut self.observe.access {
             recorder.look(&[], 0);
         }
-        if self.ctx.setup.protocol().echo.is_empty() {
+        if self.ctx.setup().protocol().echo.is_empty() {
             self.fail_new_request(key, frame, FailureReason::Overload);
             self.stop_reading(key);
         } else {

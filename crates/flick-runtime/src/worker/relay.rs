@@ -50,7 +50,7 @@ impl<D: Driver> Worker<D> {
         if !mid_message || waits {
             self.relay_moves(key, false);
         } else if self.downstream.deadlines.kind(key.index) != Some(DeadlineKind::Message) {
-            let deadline_ns = now_ns + self.ctx.setup.timeouts.client_request.as_nanos() as u64;
+            let deadline_ns = now_ns + self.ctx.setup().timeouts.client_request.as_nanos() as u64;
             self.set_deadline(key.index, DeadlineKind::Message, deadline_ns);
         }
     }
@@ -115,7 +115,7 @@ impl<D: Driver> Worker<D> {
         session.full_conn = None;
         let (channel, begins) = (session.channel, std::mem::take(&mut session.is_fresh));
         let look = ParseSpec {
-            parser: self.ctx.setup.view(channel).parse_request,
+            parser: self.ctx.setup().view(channel).parse_request,
             asked: 0,
             wants: Completeness::All,
         };
@@ -156,7 +156,7 @@ impl<D: Driver> Worker<D> {
     /// Whether a message that is all that comes on a connection has begun before its first byte.
     fn next_of_nothing(&self, parser: FuncId, frame: &mut Frame) -> NextMessage {
         frame.restart();
-        let begins = self.ctx.setup.engine.parse(parser, frame, &[]) == ParseStep::Done
+        let begins = self.ctx.setup().engine.parse(parser, frame, &[]) == ParseStep::Done
             && frame.flags().has(MessageFlags::UNTIL_CLOSE)
             && frame.head_bytes() == 0;
         if !begins {
@@ -231,7 +231,7 @@ impl<D: Driver> Worker<D> {
         send: &Send,
         message: &Slice,
     ) -> Result<Option<u32>, FailureReason> {
-        if send.channel as usize == self.ctx.setup.listened {
+        if send.channel as usize == self.ctx.setup().listened {
             self.relay_answer(key, &outgoing(scratch, send.body, Some(message)));
             return Ok(None);
         }
@@ -328,9 +328,9 @@ impl<D: Driver> Worker<D> {
             self.end_session(key, true);
             return;
         }
-        if let Some(builder) = self.ctx.setup.failure(reason) {
+        if let Some(builder) = self.ctx.setup().failure(reason) {
             let (frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
-            let len = self.ctx.setup.engine.build(builder, &frame, &mut text);
+            let len = self.ctx.setup().engine.build(builder, &frame, &mut text);
             self.relay_answer(key, &Outgoing { front: &text[..len], cuts: None, rest: None });
         }
         self.release_relay_conns(key);
@@ -401,7 +401,7 @@ impl<D: Driver> Worker<D> {
         let (begins, backend) =
             (std::mem::take(&mut state.is_fresh), &self.upstream.backends[state.backend as usize]);
         let (channel, element) = (backend.channel, backend.element);
-        let Some(view) = &self.ctx.setup.program.channels[channel].view else {
+        let Some(view) = &self.ctx.setup().program.channels[channel].view else {
             // The program never receives here; whatever comes is dropped with its framing unknown.
             state.inbox.clear(&mut self.io.pieces, &mut self.io.frames);
             return Flow::Stop;
@@ -466,7 +466,7 @@ impl<D: Driver> Worker<D> {
         let mut is_delivered = false;
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
-            let to_client = send.channel as usize == self.ctx.setup.listened;
+            let to_client = send.channel as usize == self.ctx.setup().listened;
             is_delivered |= to_client && !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
             if let Err(reason) = self.relay_send(key, scratch, &send, &message) {
                 self.relay_failed(key, reason);
@@ -491,7 +491,8 @@ impl<D: Driver> Worker<D> {
         use super::bodies::{Piece, next_piece};
         let state = &mut self.upstream.conns[backend_conn];
         let Some((mut body, is_delivered)) = state.relay_body else { return Flow::Go };
-        let parser = self.ctx.setup.view(self.upstream.backends[state.backend as usize].channel).parse_reply;
+        let parser =
+            self.ctx.setup().view(self.upstream.backends[state.backend as usize].channel).parse_reply;
         let mut scratch = self.rules.scratch.take().expect("activations never nest");
         let (tools, frame) = (&mut tools!(self), &mut scratch.frame);
         let piece = next_piece(&mut state.inbox, tools, &mut self.io.bodies, frame, &mut body, parser);

@@ -134,7 +134,7 @@ impl<D: Driver> Worker<D> {
             return self.backend_fault(backend_conn);
         }
         let channel = self.upstream.backends[state.backend as usize].channel;
-        let Some(view) = &self.ctx.setup.program.channels[channel].view else {
+        let Some(view) = &self.ctx.setup().program.channels[channel].view else {
             // The program never receives here; whatever comes is dropped with its framing unknown.
             state.inbox.clear(&mut self.io.pieces, &mut self.io.frames);
             return Flow::Stop;
@@ -314,12 +314,12 @@ impl<D: Driver> Worker<D> {
         echo: &[u64; ECHO_FIELDS_MAX],
         seen: &Slice,
     ) -> MessageFlags {
-        let protocol = self.ctx.setup.protocol_of(channel);
-        if std::ptr::eq(protocol, self.ctx.setup.protocol()) {
+        let protocol = self.ctx.setup().protocol_of(channel);
+        if std::ptr::eq(protocol, self.ctx.setup().protocol()) {
             restore_echo(reply, &protocol.echo, echo);
         }
-        if let Some(judge) = self.ctx.setup.view(channel).reply_flags {
-            let step = self.ctx.setup.engine.parse(judge, reply, seen.bytes());
+        if let Some(judge) = self.ctx.setup().view(channel).reply_flags {
+            let step = self.ctx.setup().engine.parse(judge, reply, seen.bytes());
             assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
         }
         reply.flags()
@@ -327,7 +327,7 @@ impl<D: Driver> Worker<D> {
 
     /// Whether a reply has the number of the request that is to be answered next, if the protocol has numbers.
     fn has_number(&self, channel: usize, reply: &Frame, number: u64) -> bool {
-        let correlate = &self.ctx.setup.protocol_of(channel).correlate;
+        let correlate = &self.ctx.setup().protocol_of(channel).correlate;
         let found = |field: &WireField| reply.slots[usize::from(field.slot)] & number_mask(correlate);
         correlate.as_ref().is_none_or(|field| found(field) == number)
     }
@@ -375,7 +375,7 @@ impl<D: Driver> Worker<D> {
             self.run_rules_of(session, scratch, &Start { channel, element, message: message.bytes() });
         assert!(paused.is_none(), "a rule of a reply waits for nobody");
         self.observe.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
-        let (patches, listened) = (reply_patches(&self.ctx.setup, &echo), self.ctx.setup.listened);
+        let (patches, listened) = (reply_patches(self.ctx.setup(), &echo), self.ctx.setup().listened);
         let (mut follows, mut answered) = (false, false);
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
@@ -417,7 +417,7 @@ impl<D: Driver> Worker<D> {
         state.stall_grace = None;
         let epoch = state.epoch;
         let channel = self.upstream.backends[state.backend as usize].channel;
-        let parser = self.ctx.setup.view(channel).parse_reply;
+        let parser = self.ctx.setup().view(channel).parse_reply;
         let mut scratch = self.rules.scratch.take().expect("activations never nest");
         let (tools, frame) = (&mut tools!(self), &mut scratch.frame);
         let piece = next_piece(&mut state.inbox, tools, &mut self.io.bodies, frame, &mut body, parser);
@@ -531,7 +531,7 @@ impl<D: Driver> Worker<D> {
     /// Pauses a connection because a client does not read what it gets from it.
     pub(super) fn stall(&mut self, backend_conn: u32, key: crate::slab::Key) {
         let now_ns = self.io.driver.now_ns();
-        let timeouts = &self.ctx.setup.timeouts;
+        let timeouts = &self.ctx.setup().timeouts;
         // A connection that is lent holds up nobody but the client itself.
         let state = &self.upstream.conns[backend_conn];
         let timeout = if state.tunnel.is_some() || state.client_of.is_some() {

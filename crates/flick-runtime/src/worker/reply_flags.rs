@@ -55,8 +55,8 @@ struct Look<'a> {
 impl<D: Driver> Worker<D> {
     /// Reads a request that a rule sends to a backend.
     pub(super) fn examine(&self, scratch: &mut Scratch, send: &Send, message: Option<&Slice>) -> Examined {
-        let channels = &self.ctx.setup.program.channels;
-        let (to, listened) = (&channels[send.channel as usize], &channels[self.ctx.setup.listened]);
+        let channels = &self.ctx.setup().program.channels;
+        let (to, listened) = (&channels[send.channel as usize], &channels[self.ctx.setup().listened]);
         let same = listened.view.as_ref().filter(|_| listened.protocol == to.protocol);
         let Some(view) = to.view.as_ref().or(same) else { return Examined::Same };
         let look = Look { parser: view.parse_request, kept: 0, judge: None };
@@ -78,7 +78,7 @@ impl<D: Driver> Worker<D> {
         message: Option<&Slice>,
         (echo, kept): (&Echo, u64),
     ) -> Verdict {
-        let Some(view) = &self.ctx.setup.program.channels[self.ctx.setup.listened].view else {
+        let Some(view) = &self.ctx.setup().program.channels[self.ctx.setup().listened].view else {
             return Verdict::DeliveredTo;
         };
         let SendBody::Rebuilt { tail_from, .. } = body else { return Verdict::DeliveredTo };
@@ -108,7 +108,7 @@ impl<D: Driver> Worker<D> {
     ) -> Examined {
         let Scratch { frame, out, named, named_frame, other, joined, .. } = scratch;
         let built = Given { frame, out, named: named.as_ref(), named_frame }.outgoing(body, message);
-        let engine = &*self.ctx.setup.engine;
+        let engine = &*self.ctx.setup().engine;
         let begin = |other: &mut Frame| {
             other.restart();
             other.slots[SLOT_ASKED] = look.kept;
@@ -131,7 +131,7 @@ impl<D: Driver> Worker<D> {
             return Examined::Wrong;
         }
         if let Some((judge, echo)) = look.judge {
-            restore_echo(other, &self.ctx.setup.protocol().echo, echo);
+            restore_echo(other, &self.ctx.setup().protocol().echo, echo);
             let step = engine.parse(judge, other, bytes);
             assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
         }
@@ -154,7 +154,7 @@ impl<D: Driver> Worker<D> {
             }
             let Some(rest) = usize::try_from(end).ok().and_then(|end| bytes.get(end..)) else { return false };
             frame.next_part();
-            if self.ctx.setup.engine.parse(parser, &mut frame, rest) != ParseStep::Done {
+            if self.ctx.setup().engine.parse(parser, &mut frame, rest) != ParseStep::Done {
                 return false;
             }
             end = end.saturating_add(frame.total_bytes());

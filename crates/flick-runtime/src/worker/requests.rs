@@ -58,7 +58,7 @@ impl<D: Driver> Worker<D> {
             self.run_tunnel_session(key);
             return;
         }
-        if self.ctx.setup.is_relay {
+        if self.ctx.setup().is_relay {
             self.run_relay_session(key);
             return;
         }
@@ -80,7 +80,7 @@ impl<D: Driver> Worker<D> {
     /// slice; its client waits for its own next turn at most. What backends reply waits for nobody's turn.
     fn hold_replies(&mut self, key: Key) {
         let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        if !self.ctx.setup.slots.is_empty() {
+        if !self.ctx.setup().slots.is_empty() {
             return;
         }
         session.slices += 1;
@@ -113,7 +113,7 @@ impl<D: Driver> Worker<D> {
         if over && mid_message {
             self.observe.counters.truncated.add(1);
             // Who reads the answer to a request that it has broken off is told, where it can be, that it was its own doing.
-            let alone = self.ctx.setup.protocol().exclusive;
+            let alone = self.ctx.setup().protocol().exclusive;
             let reason = if alone { FailureReason::Malformed } else { FailureReason::Unavailable };
             self.abandon_upload(key, reason);
             self.fail_begun(key, reason);
@@ -176,8 +176,8 @@ impl<D: Driver> Worker<D> {
             return Flow::Stop;
         }
         let under_way = session.requests.len();
-        let alone = session.barrier || self.ctx.setup.protocol().exclusive;
-        if under_way >= self.ctx.setup.limits.max_inflight_per_client || (alone && under_way > 0) {
+        let alone = session.barrier || self.ctx.setup().protocol().exclusive;
+        if under_way >= self.ctx.setup().limits.max_inflight_per_client || (alone && under_way > 0) {
             return self.wait_for(key, Wait::Replies);
         }
         session.barrier = false;
@@ -194,7 +194,7 @@ impl<D: Driver> Worker<D> {
         }
         let wants = self.wants_of_requests();
         let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
-        let parser = self.ctx.setup.view(session.channel).parse_request;
+        let parser = self.ctx.setup().view(session.channel).parse_request;
         let look = ParseSpec { parser, asked: 0, wants };
         let mut scratch = self.rules.scratch.take().expect("activations never nest");
         let tools = &mut ParseContext { huge_reserve: self.tasks.huge_reserve, ..tools!(self) };
@@ -209,7 +209,7 @@ impl<D: Driver> Worker<D> {
             NextMessage::Fault { field, cause, answerable } => {
                 tracing::debug!(field, why = cause.text(), "client sent what is not of the grammar");
                 // Where a reply repeats nothing of its request, there is nothing to be known before it is answered.
-                let answerable = answerable || self.ctx.setup.protocol().echo.is_empty();
+                let answerable = answerable || self.ctx.setup().protocol().echo.is_empty();
                 let answer = answerable.then(|| cause.reason());
                 self.request_fault(key, &mut scratch, answer);
                 Flow::Stop
@@ -235,7 +235,7 @@ impl<D: Driver> Worker<D> {
     /// others could use; while buffers are few it is the other way round.
     fn wants_of_requests(&self) -> Completeness {
         // A rule that waits for replies keeps its message: that must be there whole.
-        if !self.ctx.setup.protocol().exclusive || self.ctx.setup.needs.asks {
+        if !self.ctx.setup().protocol().exclusive || self.ctx.setup().needs.asks {
             return Completeness::All;
         }
         if self.buffers_are_few(WHOLE_SHARE) { Completeness::Head } else { Completeness::AsDeclared }
@@ -261,7 +261,7 @@ impl<D: Driver> Worker<D> {
         let start = Start { channel, element: 0, message: message.bytes() };
         self.rules.host.take_picked();
         let paused = self.run_rules_of(key, scratch, &start);
-        let has_effects = self.ctx.setup.needs.has_effects;
+        let has_effects = self.ctx.setup().needs.has_effects;
         if !has_effects && let Err(wants) = self.has_capacity(scratch.sends.as_slice()) {
             let is_late = self.downstream.sessions.get(key).is_some_and(|session| session.is_late);
             if is_late && self.inflight.table.can_answer() || self.is_crowded(wants) {
@@ -280,7 +280,7 @@ impl<D: Driver> Worker<D> {
         let mut answered = flags.has(MessageFlags::ONE_WAY);
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
-            if send.channel as usize == self.ctx.setup.listened {
+            if send.channel as usize == self.ctx.setup().listened {
                 self.answer_directly(key, scratch, &send, Some(&message));
             } else {
                 let waiter = if answered { Waiter::Nobody } else { Waiter::Session(key) };
@@ -324,7 +324,7 @@ impl<D: Driver> Worker<D> {
         let (state, client) = (session.state, Some(self.io.peers[session.conn.index as usize]));
         self.first_values(scratch, state);
         let (setup, backends, backend_conns) =
-            (&*self.ctx.setup, &self.upstream.backends[..], &self.upstream.conns);
+            (&**self.ctx.setup(), &self.upstream.backends[..], &self.upstream.conns);
         let around = BackendView {
             setup,
             backend_set: &self.upstream.backend_set,
@@ -347,7 +347,7 @@ impl<D: Driver> Worker<D> {
     /// seen, so that whether the connection they choose has room is known too late, and the next message waits
     /// for it.
     fn has_capacity_before(&mut self, key: Key) -> bool {
-        let needs = &self.ctx.setup.needs;
+        let needs = &self.ctx.setup().needs;
         if !needs.has_effects {
             return self.inflight.table.capacity() > 0;
         }
@@ -356,7 +356,7 @@ impl<D: Driver> Worker<D> {
         {
             return false;
         }
-        if self.ctx.setup.always_dedicates && !self.all_dedicate() {
+        if self.ctx.setup().always_dedicates && !self.all_dedicate() {
             return false;
         }
         let Some(session) = self.downstream.sessions.get_mut(key) else { return true };
@@ -425,7 +425,7 @@ impl<D: Driver> Worker<D> {
         let Some((frame, bytes)) = begun.and_then(|session| session.inbox.begun(&self.io.frames)) else {
             return;
         };
-        if !self.ctx.setup.protocol().exclusive {
+        if !self.ctx.setup().protocol().exclusive {
             return;
         }
         let frame = frame.clone();
@@ -468,7 +468,7 @@ impl<D: Driver> Worker<D> {
         if mid_message {
             if kind != Some(DeadlineKind::Message) {
                 let deadline =
-                    self.io.driver.now_ns() + self.ctx.setup.timeouts.client_request.as_nanos() as u64;
+                    self.io.driver.now_ns() + self.ctx.setup().timeouts.client_request.as_nanos() as u64;
                 self.set_deadline(key.index, DeadlineKind::Message, deadline);
             }
         } else if kind == Some(DeadlineKind::Message) {
@@ -480,7 +480,7 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn arm_idle(&mut self, key: Key) {
-        let idle = self.ctx.setup.timeouts.idle;
+        let idle = self.ctx.setup().timeouts.idle;
         if !idle.is_zero() {
             self.set_deadline(
                 key.index,

@@ -85,8 +85,8 @@ impl<D: Driver> Worker<D> {
             return;
         }
         let limits = RetryLimits {
-            min_per_second: self.ctx.setup.retry_min_per_second,
-            ..self.ctx.setup.limits.retries
+            min_per_second: self.ctx.setup().retry_min_per_second,
+            ..self.ctx.setup().limits.retries
         };
         if !self.inflight.retry_budget.take(
             self.io.driver.now_ns(),
@@ -120,16 +120,16 @@ impl<D: Driver> Worker<D> {
     pub(super) fn picked_freely(&mut self, send: &Send, waiter: Waiter) -> Option<(u32, Policy)> {
         let picked = self.rules.host.take_picked()?;
         let is_it = (picked.channel, picked.element) == (send.channel, send.element);
-        let numbered = self.ctx.setup.protocol_of(send.channel as usize).correlate.is_some();
+        let numbered = self.ctx.setup().protocol_of(send.channel as usize).correlate.is_some();
         let is_free =
-            self.ctx.setup.needs.picks_are_free && !numbered && matches!(waiter, Waiter::Session(_));
+            self.ctx.setup().needs.picks_are_free && !numbered && matches!(waiter, Waiter::Session(_));
         (is_it && is_free).then_some((picked.channel, picked.policy))
     }
 
     /// Which other backend the policy of a pick without a key gives.
     fn another(&mut self, channel: u32, policy: Policy, but: u32) -> Option<u32> {
         let (setup, backends, backend_conns) =
-            (&*self.ctx.setup, &self.upstream.backends[..], &self.upstream.conns);
+            (&**self.ctx.setup(), &self.upstream.backends[..], &self.upstream.conns);
         let now_ns = self.io.driver.now_ns();
         let all = BackendView {
             setup,

@@ -113,7 +113,7 @@ impl<D: Driver> Worker<D> {
         let session = suspended.session.and_then(|session| self.downstream.sessions.get(session));
         let client = session.map(|session| self.io.peers[session.conn.index as usize]);
         let (setup, backends, backend_conns) =
-            (&*self.ctx.setup, &self.upstream.backends[..], &self.upstream.conns);
+            (&**self.ctx.setup(), &self.upstream.backends[..], &self.upstream.conns);
         let around = BackendView {
             setup,
             backend_set: &self.upstream.backend_set,
@@ -139,7 +139,7 @@ impl<D: Driver> Worker<D> {
             failure: None,
             host: &mut self.rules.host.view(&around),
         };
-        let outcome = self.ctx.setup.engine.run(rule, &mut call);
+        let outcome = self.ctx.setup().engine.run(rule, &mut call);
         let (out_len, failure) = (call.out_len, call.failure);
         scratch.out_len = out_len;
         scratch.failure = failure.map(reason);
@@ -151,9 +151,9 @@ impl<D: Driver> Worker<D> {
         if !self.rules.locals.is_first_use(state) {
             return;
         }
-        let Some(rule) = self.ctx.setup.program.init_state else { return };
+        let Some(rule) = self.ctx.setup().program.init_state else { return };
         let (setup, backends, backend_conns) =
-            (&*self.ctx.setup, &self.upstream.backends[..], &self.upstream.conns);
+            (&**self.ctx.setup(), &self.upstream.backends[..], &self.upstream.conns);
         let around = BackendView {
             setup,
             backend_set: &self.upstream.backend_set,
@@ -181,7 +181,7 @@ impl<D: Driver> Worker<D> {
             failure: None,
             host: &mut self.rules.host.view(&around),
         };
-        let outcome = self.ctx.setup.engine.run(rule, &mut call);
+        let outcome = self.ctx.setup().engine.run(rule, &mut call);
         assert!(outcome == RuleOutcome::Finished, "first values wait for nobody");
         assert!(scratch.sends.as_slice().is_empty(), "first values are sent to nobody");
     }

@@ -263,7 +263,7 @@ fn a_tunable_takes_effect_in_the_next_iteration() {
     iteration(&mut worker);
     assert_eq!(worker.clock.busy_poll.max_ns, 0, "the default is to sleep at once");
     let changes = TunableChanges { busy_poll: Some(Duration::from_micros(3)), ..Default::default() };
-    worker.ctx.setup.tunables.set(&changes).expect("3 us are in range");
+    worker.ctx.setup().tunables.set(&changes).expect("3 us are in range");
     assert_eq!(worker.clock.busy_poll.max_ns, 0, "an iteration has one value");
     iteration(&mut worker);
     assert_eq!(worker.clock.busy_poll.max_ns, 3_000);

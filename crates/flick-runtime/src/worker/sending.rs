@@ -96,7 +96,7 @@ impl<D: Driver> Worker<D> {
         waiter: Waiter,
     ) -> Result<(), Unsent> {
         // Of a private service only sessions reach backends.
-        let backend = self.backend_of(send).filter(|_| !self.ctx.setup.is_relay).ok_or(Unsent::Nowhere)?;
+        let backend = self.backend_of(send).filter(|_| !self.ctx.setup().is_relay).ok_or(Unsent::Nowhere)?;
         if !self.shared_conn_is_usable(backend) {
             self.observe.backend_counters[backend as usize].failures.add(1);
             return Err(Unsent::Down(backend));
@@ -124,7 +124,7 @@ impl<D: Driver> Worker<D> {
         let mut resend = None;
         let one_way =
             scratch.frame.flags().has(MessageFlags::ONE_WAY) && !matches!(waiter, Waiter::Ask { .. });
-        if !one_way && self.ctx.setup.program.channels[channel].view.is_some() {
+        if !one_way && self.ctx.setup().program.channels[channel].view.is_some() {
             let request = match self.open_entry(scratch, channel, examined, waiter) {
                 Ok(request) => request,
                 Err(unsent) => {
@@ -142,7 +142,7 @@ impl<D: Driver> Worker<D> {
             entry.picked = picked;
             entry.kept = kept;
             entry.dedicated_conn = exclusive.then_some(backend_conn);
-            entry.number = number & number_mask(&self.ctx.setup.protocol_of(channel).correlate);
+            entry.number = number & number_mask(&self.ctx.setup().protocol_of(channel).correlate);
             self.upstream.conns[backend_conn].next_number = number.wrapping_add(1);
             self.expect_reply(backend_conn, request);
             self.inflight.table.push_backend_conn(&mut self.upstream.conns[backend_conn].requests, request);
@@ -207,7 +207,7 @@ impl<D: Driver> Worker<D> {
         examined: bool,
         number: u64,
     ) -> Patches {
-        let protocol = self.ctx.setup.protocol_of(channel);
+        let protocol = self.ctx.setup().protocol_of(channel);
         let frame = if examined { &scratch.other } else { &scratch.frame };
         let non_quiet = frame.slots[SLOT_NON_QUIET];
         [protocol.correlate.map(|field| (field, number)), protocol.non_quiet.map(|field| (field, non_quiet))]
@@ -215,12 +215,12 @@ impl<D: Driver> Worker<D> {
 
     /// The echo fields of a parsed request of a session.
     pub(super) fn echo_of(&self, frame: &Frame) -> [u64; ECHO_FIELDS_MAX] {
-        self.echo_for(self.ctx.setup.listened, frame)
+        self.echo_for(self.ctx.setup().listened, frame)
     }
 
     fn echo_for(&self, channel: usize, frame: &Frame) -> [u64; ECHO_FIELDS_MAX] {
         let mut echo = [0; ECHO_FIELDS_MAX];
-        for (kept, field) in echo.iter_mut().zip(&self.ctx.setup.protocol_of(channel).echo) {
+        for (kept, field) in echo.iter_mut().zip(&self.ctx.setup().protocol_of(channel).echo) {
             *kept = frame.slots[usize::from(field.slot)];
         }
         echo

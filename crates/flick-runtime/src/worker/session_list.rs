@@ -13,14 +13,14 @@ const MS: u64 = 1_000_000;
 impl<D: Driver> Worker<D> {
     /// Answers who wants to know which clients there are.
     pub(super) fn answer_session_list(&mut self) {
-        let Some(question) = self.ctx.shared.question(self.ctx.index) else { return };
+        let Some(question) = self.ctx.shared().question(self.ctx.index()) else { return };
         question.answer(|list| {
             let keys = (0..self.downstream.sessions.slots_used())
                 .filter_map(|slot| self.downstream.sessions.key_at(slot));
             let sessions = keys.filter_map(|key| self.downstream.sessions.get(key)).take(SESSIONS_LISTED_MAX);
             let now_ns = self.io.driver.now_ns();
             list.extend(sessions.map(|session| SessionInfo {
-                worker: self.ctx.index,
+                worker: self.ctx.index(),
                 client: self.io.peers[session.conn.index as usize],
                 age_ms: now_ns.saturating_sub(session.begun_ns) / MS,
                 quiet_ms: now_ns.saturating_sub(session.active_ns) / MS,

@@ -103,7 +103,7 @@ impl<D: Driver> Worker<D> {
     fn go_on(&mut self, key: Key, scratch: &mut Scratch, state: StateId) {
         scratch.out_len = self.rules.suspended.restore(key, &mut scratch.out, &mut scratch.spills);
         scratch.has_frame = false;
-        for _ in 0..=self.ctx.setup.program.rules.len() {
+        for _ in 0..=self.ctx.setup().program.rules.len() {
             let outcome = self.run_rule_of(scratch, key, state);
             self.carry_out(key, scratch);
             let Some(suspended) = self.rules.suspended.get_mut(key) else { return };
@@ -131,7 +131,7 @@ impl<D: Driver> Worker<D> {
         while let Some(suspended) = self.rules.suspended.get_mut(key)
             && let Some((channel, at)) = suspended.next.take()
         {
-            let actions = &self.ctx.setup.actions[channel];
+            let actions = &self.ctx.setup().actions[channel];
             suspended.resume = 0;
             suspended.next = Some((channel, at + 1)).filter(|(_, at)| *at < actions.len());
             match actions[at] {
@@ -177,7 +177,7 @@ impl<D: Driver> Worker<D> {
             Ok(timeout_ns) if timeout_ns > 0 => self.io.driver.now_ns().saturating_add(timeout_ns),
             _ => u64::MAX,
         };
-        if self.ctx.setup.program.channels[ask.send.channel as usize].view.is_none() {
+        if self.ctx.setup().program.channels[ask.send.channel as usize].view.is_none() {
             return Err(Unsent::Unanswerable);
         }
         let waiter = Waiter::Ask { suspended: key, ask: at, deadline_ns };
@@ -234,7 +234,7 @@ impl<D: Driver> Worker<D> {
             let (message, request) = (suspended.message.clone(), suspended.request);
             self.observe.edge_counters.carried(suspended.start, &[send]);
             self.name_message(key, scratch, send.body);
-            let is_for_client = send.channel as usize == self.ctx.setup.listened;
+            let is_for_client = send.channel as usize == self.ctx.setup().listened;
             if !is_for_client || request.is_none() || scratch.named.is_none() {
                 self.load_frame(key, scratch);
             }
@@ -272,7 +272,7 @@ impl<D: Driver> Worker<D> {
                 return;
             }
             self.inflight.table.get_mut(request).begun = true;
-            let patches = reply_patches(&self.ctx.setup, &echo);
+            let patches = reply_patches(self.ctx.setup(), &echo);
             self.deliver_message(request, &outgoing(scratch, send.body, message), patches);
             if let Some(session) = session.filter(|_| verdict == Verdict::DeliveredAndLast) {
                 self.ends_with_reply(session);
@@ -336,9 +336,9 @@ impl<D: Driver> Worker<D> {
     ) -> Flow {
         let DeliveredTo { backend_conn, channel, request } = is_delivered;
         let echo = self.inflight.table.get(request).echo;
-        restore_echo(&mut scratch.frame, &self.ctx.setup.protocol_of(channel).echo, &echo);
-        if let Some(judge) = self.ctx.setup.view(channel).reply_flags {
-            let step = self.ctx.setup.engine.parse(judge, &mut scratch.frame, seen.bytes());
+        restore_echo(&mut scratch.frame, &self.ctx.setup().protocol_of(channel).echo, &echo);
+        if let Some(judge) = self.ctx.setup().view(channel).reply_flags {
+            let step = self.ctx.setup().engine.parse(judge, &mut scratch.frame, seen.bytes());
             assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
         }
         let flags = scratch.frame.flags();
@@ -461,7 +461,7 @@ impl<D: Driver> Worker<D> {
         let patches = if send.body == SendBody::Original {
             [None, None]
         } else {
-            reply_patches(&self.ctx.setup, &echo)
+            reply_patches(self.ctx.setup(), &echo)
         };
         let message: Outgoing<'_> = outgoing(scratch, send.body, message);
         self.deliver_message(request, &message, patches);

@@ -22,7 +22,7 @@ impl Worker<AnyDriver> {
 
     /// Its weight among those who share the thread, and its part of the thread at most, in percent.
     pub(crate) fn share(&self) -> (u32, u32) {
-        let limits = &self.ctx.setup.limits;
+        let limits = &self.ctx.setup().limits;
         (limits.cpu_weight.clamp(1, CPU_WEIGHT_MAX), limits.cpu_max_percent.clamp(1, 100))
     }
 

@@ -12,14 +12,14 @@ use crate::inflight::RequestId;
 impl<D: Driver> Worker<D> {
     /// A request has been sent: when its reply is late.
     pub(super) fn expect_reply(&mut self, backend_conn: u32, request: RequestId) {
-        let reply = self.ctx.setup.timeouts.response;
+        let reply = self.ctx.setup().timeouts.response;
         self.expect(backend_conn, request, Some(reply));
     }
 
     /// A piece of a reply has come: when the next one is late. On a connection that is lent, which holds up nobody, there is
     /// more time.
     pub(super) fn expect_piece(&mut self, backend_conn: u32, request: RequestId) {
-        let timeouts = &self.ctx.setup.timeouts;
+        let timeouts = &self.ctx.setup().timeouts;
         let timeout = if self.upstream.conns[backend_conn].dedicated {
             timeouts.stream_idle
         } else {
@@ -37,7 +37,7 @@ impl<D: Driver> Worker<D> {
     //= RFC 9112 section 9.5
     //# A client, server, or proxy MAY close the transport connection at any time.
     fn expect(&mut self, backend_conn: u32, request: RequestId, timeout: Option<Duration>) {
-        let whole = self.ctx.setup.timeouts.total;
+        let whole = self.ctx.setup().timeouts.total;
         let now_ns = self.io.driver.now_ns();
         let entry = self.inflight.table.get(request);
         let late_ns = timeout.map(|timeout| now_ns + timeout.as_nanos() as u64);
@@ -53,7 +53,7 @@ impl<D: Driver> Worker<D> {
 
     /// Whether a request has had all the time that it may take.
     pub(super) fn is_over_time(&self, backend_conn: u32) -> bool {
-        let whole = self.ctx.setup.timeouts.total;
+        let whole = self.ctx.setup().timeouts.total;
         let front = self.upstream.conns[backend_conn].requests.front();
         let taken_ns = front.map(|request| self.inflight.table.get(request).taken_ns);
         let is_over = |taken_ns| self.io.driver.now_ns() >= taken_ns + whole.as_nanos() as u64;

@@ -210,11 +210,11 @@ impl<D: Driver> Worker<D> {
     /// Drains: no new sessions; each session ends when it has been quiet for a moment, and at the deadline after
     /// the replies to what it had sent.
     fn run_drain(&mut self, now_ns: u64) {
-        let Some(deadline) = self.ctx.shared.drain_asked() else { return };
+        let Some(deadline) = self.ctx.shared().drain_asked() else { return };
         let since_ns = match self.listeners.draining_since_ns {
             Some(since_ns) => since_ns,
             None => {
-                if self.ctx.shared.is_replaced() {
+                if self.ctx.shared().is_replaced() {
                     self.begin_to_leave();
                 } else {
                     self.stop_accepting();
@@ -224,7 +224,7 @@ impl<D: Driver> Worker<D> {
             }
         };
         let late = now_ns.saturating_sub(since_ns) >= deadline.as_nanos() as u64;
-        let is_replaced = self.ctx.shared.is_replaced();
+        let is_replaced = self.ctx.shared().is_replaced();
         if is_replaced {
             self.hand_over();
         }
@@ -238,7 +238,7 @@ impl<D: Driver> Worker<D> {
                 && session.inbox.is_empty()
                 && !is_replaced
                 && now_ns.saturating_sub(session.active_ns) >= DRAIN_QUIET_MS * MS;
-            if session.tunnel.is_some() || (self.ctx.setup.is_relay && session.phase == Phase::Open) {
+            if session.tunnel.is_some() || (self.ctx.setup().is_relay && session.phase == Phase::Open) {
                 if quiet || late {
                     self.end_tunnel(key);
                 }
@@ -256,7 +256,7 @@ impl<D: Driver> Worker<D> {
     /// Whether a draining worker has nothing left to do.
     pub(super) fn drained(&mut self) -> bool {
         let (Some(since_ns), Some(deadline)) =
-            (self.listeners.draining_since_ns, self.ctx.shared.drain_asked())
+            (self.listeners.draining_since_ns, self.ctx.shared().drain_asked())
         else {
             return false;
         };

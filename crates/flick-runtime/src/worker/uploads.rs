@@ -62,7 +62,7 @@ impl<D: Driver> Worker<D> {
         if sheds || self.sheds_next() {
             return self.shed_large(key, scratch, &seen.sub(0..head));
         }
-        if self.ctx.setup.needs.has_effects && !self.all_dedicate() {
+        if self.ctx.setup().needs.has_effects && !self.all_dedicate() {
             if is_late {
                 return self.shed_large(key, scratch, &seen.sub(0..head));
             }
@@ -95,7 +95,7 @@ impl<D: Driver> Worker<D> {
 
     /// What becomes of a request with a body, now that its rules have run.
     fn course(&mut self, scratch: &Scratch, is_late: bool) -> Course {
-        let (listened, sends) = (self.ctx.setup.listened, scratch.sends.as_slice());
+        let (listened, sends) = (self.ctx.setup().listened, scratch.sends.as_slice());
         if sends.first().is_some_and(|send| send.channel as usize == listened) {
             return Course::Answers(None);
         }
@@ -139,7 +139,7 @@ impl<D: Driver> Worker<D> {
         self.observe.backend_counters[self.upstream.conns[backend_conn].backend as usize].requests.add(1);
         let state = &mut self.upstream.conns[backend_conn];
         let entry = self.inflight.table.get_mut(request);
-        entry.number = number & super::sending::number_mask(&self.ctx.setup.protocol_of(channel).correlate);
+        entry.number = number & super::sending::number_mask(&self.ctx.setup().protocol_of(channel).correlate);
         entry.kept = kept;
         entry.dedicated_conn =
             self.upstream.backends[state.backend as usize].exclusive.then_some(backend_conn);
@@ -200,7 +200,7 @@ impl<D: Driver> Worker<D> {
             None => {
                 for at in 0..scratch.sends.as_slice().len() {
                     let send = scratch.sends.as_slice()[at];
-                    if send.channel as usize == self.ctx.setup.listened {
+                    if send.channel as usize == self.ctx.setup().listened {
                         self.answer_directly(key, scratch, &send, Some(head));
                     } else {
                         self.observe.counters.sends_dropped.add(1);
@@ -213,7 +213,7 @@ impl<D: Driver> Worker<D> {
 
     /// What becomes of a body that nobody wants.
     fn discard(&self, body: RemainingBody) -> Upload {
-        let bytes_max = if self.ctx.setup.protocol().exclusive { DISCARD_BYTES_MAX } else { u64::MAX };
+        let bytes_max = if self.ctx.setup().protocol().exclusive { DISCARD_BYTES_MAX } else { u64::MAX };
         Upload::Discard { body, bytes_max }
     }
 
@@ -221,7 +221,7 @@ impl<D: Driver> Worker<D> {
     fn next_body_piece(&mut self, key: Key, body: &mut RemainingBody) -> (Piece, Box<Scratch>) {
         let mut scratch = self.rules.scratch.take().expect("activations never nest");
         let Some(session) = self.downstream.sessions.get_mut(key) else { return (Piece::Nothing, scratch) };
-        let parser = self.ctx.setup.view(session.channel).parse_request;
+        let parser = self.ctx.setup().view(session.channel).parse_request;
         let piece = next_piece(
             &mut session.inbox,
             &mut tools!(self),
@@ -249,8 +249,11 @@ impl<D: Driver> Worker<D> {
             return Flow::Go;
         };
         // What is shared is worth more memory than what is one client's own.
-        let most =
-            if self.ctx.setup.is_relay { SESSION_BACKLOG_BYTES_MAX } else { BACKEND_CONN_BACKLOG_BYTES_MAX };
+        let most = if self.ctx.setup().is_relay {
+            SESSION_BACKLOG_BYTES_MAX
+        } else {
+            BACKEND_CONN_BACKLOG_BYTES_MAX
+        };
         if self.io.driver.backlog_bytes(conn) > most {
             session.wait = Wait::Shared;
             self.downstream.blocked.push_back(key);
@@ -378,7 +381,8 @@ impl<D: Driver> Worker<D> {
     /// A body has this much time for each stretch of it.
     fn note_progress(&mut self, key: Key, before: u64, after: u64) {
         if before / PROGRESS_BYTES != after / PROGRESS_BYTES {
-            let deadline = self.io.driver.now_ns() + self.ctx.setup.timeouts.client_request.as_nanos() as u64;
+            let deadline =
+                self.io.driver.now_ns() + self.ctx.setup().timeouts.client_request.as_nanos() as u64;
             self.set_deadline(key.index, DeadlineKind::Message, deadline);
         }
     }

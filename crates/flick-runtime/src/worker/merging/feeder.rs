@@ -89,7 +89,7 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn feed_step(&mut self, merging: &mut Merging, stream: u32) -> Flow {
-        let chunk_bytes = self.ctx.setup.merge.as_ref().map_or(0, |merge| merge.chunk_bytes()) as u32;
+        let chunk_bytes = self.ctx.setup().merge.as_ref().map_or(0, |merge| merge.chunk_bytes()) as u32;
         let Some(feeder) = merging.feeders[stream as usize].as_mut() else { return Flow::Stop };
         let ring = &mut feeder.leaf.ring;
         let (mut is_full, mut is_empty) = (false, false);

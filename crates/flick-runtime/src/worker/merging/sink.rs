@@ -161,11 +161,11 @@ impl<D: Driver> Worker<D> {
 
     /// Dials the reducer, if the present job has all its streams.
     fn connect_sink(&mut self, merging: &mut Merging) -> Flow {
-        let Some(SinkAt::Dial(to)) = self.ctx.setup.merge.as_ref().map(|merge| &merge.sink) else {
+        let Some(SinkAt::Dial(to)) = self.ctx.setup().merge.as_ref().map(|merge| &merge.sink) else {
             return Flow::Stop;
         };
         let Some(ring) = merging.hub.claim_root(merging.index, false) else { return Flow::Stop };
-        let deadline_ns = self.io.driver.now_ns() + self.ctx.setup.timeouts.connect.as_nanos() as u64;
+        let deadline_ns = self.io.driver.now_ns() + self.ctx.setup().timeouts.connect.as_nanos() as u64;
         let conn = self.io.driver.connect(to);
         let state = State::Connecting { deadline_ns };
         match &conn {
