@@ -3,9 +3,10 @@
 //! same meaning where only one is given (base64: padding and unused bits are exact).
 //! Source: RFC 3986 §2.1 to §2.3; RFC 4648 §4 and §3.5.
 
-use crate::data::Transform;
+use base64::engine::general_purpose::STANDARD;
+use base64::{DecodeSliceError, Engine};
 
-const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+use crate::data::Transform;
 
 /// Why there is no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,42 +73,17 @@ fn percent_encode(bytes: &[u8], out: &mut Writer<'_>) -> Result<(), NoTransform>
 }
 
 fn base64_decode(bytes: &[u8], out: &mut Writer<'_>) -> Result<(), NoTransform> {
-    if !bytes.len().is_multiple_of(4) {
-        return Err(NoTransform::Malformed);
-    }
-    let groups = bytes.len() / 4;
-    for (index, group) in bytes.chunks_exact(4).enumerate() {
-        // Padding stands at the very end only.
-        let padding = if index + 1 < groups {
-            0
-        } else {
-            group.iter().rev().take_while(|byte| **byte == b'=').count().min(2)
-        };
-        let mut word = 0_u32;
-        for byte in &group[..4 - padding] {
-            let sextet = BASE64.iter().position(|known| known == byte).ok_or(NoTransform::Malformed)?;
-            word = (word << 6) | sextet as u32;
-        }
-        word <<= 6 * padding;
-        let [_, word @ ..] = word.to_be_bytes();
-        let (kept, unused) = word.split_at(3 - padding);
-        if unused.iter().any(|byte| *byte != 0) {
-            return Err(NoTransform::Malformed);
-        }
-        out.put(kept)?;
-    }
+    let decoded = STANDARD.decode_slice(bytes, &mut out.out[out.len..]);
+    out.len += decoded.map_err(|error| match error {
+        DecodeSliceError::DecodeError(_) => NoTransform::Malformed,
+        DecodeSliceError::OutputSliceTooSmall => NoTransform::TooLong,
+    })?;
     Ok(())
 }
 
 fn base64_encode(bytes: &[u8], out: &mut Writer<'_>) -> Result<(), NoTransform> {
-    for group in bytes.chunks(3) {
-        let mut word = [0; 4];
-        word[1..1 + group.len()].copy_from_slice(group);
-        let word = u32::from_be_bytes(word);
-        let sextets = [18, 12, 6, 0].map(|shift| BASE64[(word >> shift) as usize & 63]);
-        out.put(&sextets[..group.len() + 1])?;
-        out.put(&b"=="[..3 - group.len()])?;
-    }
+    let encoded = STANDARD.encode_slice(bytes, &mut out.out[out.len..]);
+    out.len += encoded.map_err(|_| NoTransform::TooLong)?;
     Ok(())
 }
 

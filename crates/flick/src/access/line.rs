@@ -5,10 +5,11 @@
 //! Source: JSON, RFC 8259; times, RFC 3339; the escapes are those of nginx's log.
 
 use std::io::Write;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use flick_net::{PeerAddr, monotonic_ns};
 use flick_runtime::access_log::AccessRecord;
+use jiff::Timestamp;
 
 /// Bytes shown of a message that is not text.
 const BINARY_SHOWN_MAX: usize = 48;
@@ -19,21 +20,20 @@ const LINES_SHOWN_MAX: usize = 48;
 
 /// Two clocks at one moment: workers note the monotonic one, people read the other.
 pub struct Clock {
-    real: Duration,
+    real: Timestamp,
     monotonic_ns: u64,
 }
 
 impl Clock {
     /// Looks at both.
     pub fn now() -> Self {
-        let real = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Self { real, monotonic_ns: monotonic_ns() }
+        Self { real: Timestamp::now(), monotonic_ns: monotonic_ns() }
     }
 
-    /// The time at which the monotonic clock showed that, since 1970.
-    fn real(&self, at_ns: u64) -> Duration {
+    /// The time at which the monotonic clock showed that.
+    fn real(&self, at_ns: u64) -> Timestamp {
         let ago = Duration::from_nanos(self.monotonic_ns.saturating_sub(at_ns));
-        self.real.saturating_sub(ago)
+        self.real.checked_sub(ago).unwrap_or(Timestamp::UNIX_EPOCH)
     }
 }
 
@@ -104,35 +104,17 @@ fn escape(out: &mut Vec<u8>, bytes: &[u8]) {
 }
 
 /// Appends a time of UTC, to the microsecond.
-fn time(out: &mut Vec<u8>, since_1970: Duration) {
-    let seconds = since_1970.as_secs();
-    let (year, month, day) = date((seconds / 86_400) as i64);
-    let (hour, minute, second) = (seconds / 3_600 % 24, seconds / 60 % 60, seconds % 60);
-    let micros = since_1970.subsec_micros();
-    put(out, format_args!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{micros:06}Z"));
-}
-
-/// Year, month and day of so many days after 1 January 1970. Years begin in March here, so that the leap day is the last.
-fn date(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let of_era = days.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * from_march + 2) / 5 + 1;
-    let month = if from_march < 10 { from_march + 3 } else { from_march - 9 };
-    (era * 400 + year_of_era + i64::from(month <= 2), month, day)
+fn time(out: &mut Vec<u8>, at: Timestamp) {
+    put(out, format_args!("{at:.6}"));
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use flick_net::PeerAddr;
     use flick_runtime::access_log::{AccessRecord, AnsweredBy};
+    use jiff::Timestamp;
 
-    use super::{Clock, date, escape, shown, time, write};
+    use super::{Clock, escape, shown, time, write};
 
     fn text(make: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();
@@ -181,23 +163,24 @@ mod tests {
     }
 
     #[test]
-    fn days_are_dates() {
-        for (days, expected) in [
-            (0, (1970, 1, 1)),
-            (59, (1970, 3, 1)),
-            (10_957, (2000, 1, 1)),
-            (11_016, (2000, 2, 29)),
-            (20_778, (2026, 11, 21)),
+    fn times_are_rfc_3339_in_utc_to_the_microsecond() {
+        for (micros, expected) in [
+            (0, "1970-01-01T00:00:00.000000Z"),
+            (951_782_399_000_007, "2000-02-28T23:59:59.000007Z"),
+            (951_782_400_120_000, "2000-02-29T00:00:00.120000Z"),
+            (1_795_219_200_999_999, "2026-11-21T00:00:00.999999Z"),
         ] {
-            assert_eq!(date(days), expected, "{days}");
+            let at = Timestamp::from_microsecond(micros).expect("a time of this era");
+            assert_eq!(text(|out| time(out, at)), expected);
         }
-        let at = Duration::from_micros(951_782_399_000_007);
-        assert_eq!(text(|out| time(out, at)), "2000-02-28T23:59:59.000007Z");
     }
 
     #[test]
     fn a_line_is_one_object_with_all_that_is_known() {
-        let clock = Clock { real: Duration::from_secs(10), monotonic_ns: 3_000_000_000 };
+        let clock = Clock {
+            real: Timestamp::from_second(10).expect("a time of this era"),
+            monotonic_ns: 3_000_000_000,
+        };
         let record = AccessRecord {
             taken_ns: 1_000_000_000,
             ended_ns: 2_000_000_000,
