@@ -60,6 +60,12 @@ impl QueueDelayMeter {
         QueueDelayMeter { dequeued: 0, sampled: 0, marks: VecDeque::with_capacity(QUEUE_MARKS_MAX) }
     }
 
+    /// Forgets all marks and keeps their memory.
+    pub fn clear(&mut self) {
+        (self.dequeued, self.sampled) = (0, 0);
+        self.marks.clear();
+    }
+
     /// Counts one item taken from the head.
     #[inline]
     pub fn count_dequeued(&mut self) {

@@ -43,11 +43,10 @@ struct Late {
 }
 
 impl OverloadDetector {
-    /// Bears turns of this length; zero: of any.
+    /// Allows this queueing delay. Zero never sheds.
     pub fn new(target: Duration) -> Self {
-        let target_ns = target.as_nanos() as u64;
         Self {
-            target_ns,
+            target_ns: target.as_nanos() as u64,
             window_from_ns: 0,
             requests: 0,
             late: Late::default(),
@@ -58,11 +57,13 @@ impl OverloadDetector {
         }
     }
 
-    /// Bears turns of this length from now on; zero: of any.
+    /// Allows this queueing delay from now on and measures from the start. Allocates nothing.
     pub fn set_target(&mut self, target: Duration) {
         let target_ns = target.as_nanos() as u64;
         if target_ns != self.target_ns {
-            *self = Self::new(target);
+            self.queue.clear();
+            (self.target_ns, self.window_from_ns, self.requests) = (target_ns, 0, 0);
+            (self.late, self.was_late, self.share, self.owed) = (Late::default(), false, 0, 0);
         }
     }
 
