@@ -57,6 +57,11 @@ const TASKS: &[Task] = &[
         run: Run::WithArguments(tasks::faults::run),
     },
     Task {
+        name: "dist",
+        about: "build the release binary, with its debug information in a file beside it",
+        run: Run::Alone(tasks::dist::run),
+    },
+    Task {
         name: "bench",
         about: "every sweep of the benchmarks for a moment, for correctness only",
         run: Run::Alone(tasks::bench::run),

@@ -29,6 +29,11 @@ pub fn root() -> PathBuf {
     here.parent().expect("the crate lies in the workspace").to_path_buf()
 }
 
+/// The directory of builds.
+pub fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from)
+}
+
 /// A command in the root of the workspace, without input.
 pub fn command(program: &str, args: &[&str]) -> Command {
     let mut command = Command::new(program);

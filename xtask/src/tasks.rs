@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod ci;
 pub mod deny;
+pub mod dist;
 pub mod faults;
 pub mod fuzz;
 pub mod packages;

@@ -2,7 +2,7 @@
 
 /// Version of the release.
 pub const RELEASE: &str = env!("CARGO_PKG_VERSION");
-/// Commit that flick was built from; empty if it is not known, for example in a build from a source archive.
+/// Commit that a release of flick was built from; empty if it is not known.
 pub const COMMIT: &str = env!("FLICK_COMMIT");
 /// Target that flick was built for.
 pub const TARGET: &str = env!("FLICK_TARGET");

@@ -14,8 +14,7 @@ const SHORT: &[&str] = &["--connections", "1,30", "--seconds", "1", "--warmup-se
 pub fn run() -> Outcome {
     packages::ensure()?;
     run::run(run::cargo(&["build", "--profile", "ci", "--package", "flick", "--package", "bench"]))?;
-    let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| run::root().join("target"), Into::into);
-    let [bench, flick] = ["bench", "flick"].map(|name| target.join("ci").join(name));
+    let [bench, flick] = ["bench", "flick"].map(|name| run::target().join("ci").join(name));
     for figure in FIGURES {
         let mut command = run::command(&bench.to_string_lossy(), &[figure]);
         command.args(SHORT).arg("--flick").arg(&flick);
