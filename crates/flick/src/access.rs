@@ -4,7 +4,7 @@
 //! Refuses: to truncate or remove a file.
 //! Start reading at [`AccessLog`]; `access/line.rs` is the format of a line. See `docs/internals/observability.md`.
 
-mod line;
+mod json_line;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ use tracing::{info, warn};
 use crate::failure::Failure;
 use crate::sandbox::{self, User};
 use crate::settings::file::{Location, at_location};
-use line::Clock;
+use json_line::Clock;
 
 /// How long lines are batched, so that writes are few and workers seldom wake the writer.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
@@ -252,7 +252,8 @@ impl Writer {
                 is_idle &= feed.wait_for_records();
             }
             if is_idle {
-                // A worker that records something after `wait_for_records` unparks this thread; an earlier unpark returns at once.
+                // A worker that records something after `wait_for_records` unparks this thread; an earlier unpark
+                // returns at once.
                 std::thread::park();
             }
             std::thread::sleep(BATCH_DELAY);
@@ -267,7 +268,7 @@ impl Writer {
             let is_over = feed.is_ended();
             let (service, worker) = (feed.service.clone(), feed.worker);
             feed.drain(|record| {
-                line::write(&mut self.lines, &clock, (&service, worker), record);
+                json_line::write(&mut self.lines, &clock, (&service, worker), record);
                 if self.lines.len() >= WRITE_BYTES {
                     self.write();
                 }

@@ -1,6 +1,6 @@
 //! Hot restart: a new process takes over the listening sockets and clients of the old one.
-//! Promises: the old process serves until the new one is ready, and goes on serving if it never is; it stops waiting when
-//! it is told to exit; no listening socket is closed, nor that of the admin endpoint; clients notice nothing.
+//! Promises: the old process serves until the new one is ready, and goes on serving if it never is; it stops waiting
+//! when it receives a signal to exit; no listening socket is closed, nor that of the admin endpoint; clients notice nothing.
 //! Not here: dictionaries, which the new process reads from their snapshots. It inherits the lock of their directory.
 //!
 //! The protocol, with a file descriptor behind each `+`:
@@ -41,7 +41,7 @@ use crate::supervise::ControlMessage;
 pub const VARIABLE: &str = "FLICK_HOT_RESTART";
 /// Longest time until a new process is ready.
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
-/// How often the old process checks, while it waits, whether it is told to exit.
+/// How often the old process checks, while it waits, whether it must exit.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Whether this process was started for a hot restart.
@@ -77,8 +77,8 @@ pub struct OldProcess {
 }
 
 impl OldProcess {
-    /// Receives the resources of the process that started this one for a hot restart. Without such a process, the sockets
-    /// that systemd has opened.
+    /// Receives the resources of the process that started this one for a hot restart. Without such a process, the
+    /// sockets that systemd has opened.
     ///
     /// Errors: a message does not follow the protocol.
     pub fn receive() -> Result<(Option<Self>, InheritedResources), Failure> {
@@ -201,7 +201,7 @@ pub struct NewProcess {
 impl NewProcess {
     /// Starts `program` with `arguments`, hands it the resources, and waits until it is ready.
     ///
-    /// Errors: why it is not ready, or that this process is told to exit meanwhile; nothing has changed then.
+    /// Errors: why it is not ready, or that this process must exit meanwhile; nothing has changed then.
     pub fn start(
         program: &PathBuf,
         arguments: &[std::ffi::OsString],
@@ -284,7 +284,7 @@ fn hand_over(
     let start = Instant::now();
     let mut wait = |error: std::io::Error| match error.kind() {
         ErrorKind::WouldBlock if must_exit() => {
-            Err("this process is told to exit and no longer waits for the new one".to_owned())
+            Err("this process must exit and no longer waits for the new one".to_owned())
         }
         ErrorKind::WouldBlock if start.elapsed() < READY_TIME_MAX => Ok(()),
         ErrorKind::WouldBlock => Err(format!("the new process is not ready: {}", describe(&error))),

@@ -1,8 +1,8 @@
 //! The sandbox: a running service restricts the files and system calls it can use, and drops root's privileges.
-//! Promises: on by default as far as the kernel supports it, and reported in the log and at the admin endpoint; it applies
-//! to every thread and cannot be undone; flick does not start if it cannot switch to the user.
-//! Not here: what surrounds the process. Attackers who control the machine code of a service could still use its sockets
-//! and io_uring; a container or a systemd unit restricts the rest.
+//! Promises: on by default as far as the kernel supports it, and reported in the log and at the admin endpoint; it
+//! applies to every thread and cannot be undone; flick does not start if it cannot switch to the user.
+//! Not here: what surrounds the process. Attackers who control the machine code of a service could still use its
+//! sockets and io_uring; a container or a systemd unit restricts the rest.
 //! Start reading here; `files.rs` is Landlock, `syscalls.rs` seccomp, `user.rs` the user. See
 //! `docs/internals/sandbox.md`.
 

@@ -144,8 +144,8 @@ pub struct Settings {
     pub file: Option<file::SettingsFile>,
 }
 
-/// The format of the log, found before anything else is checked so that errors in the settings are logged in it. A wrong
-/// settings file is read as far as possible; a pipe is not read, because it can be read only once.
+/// The format of the log, found before anything else is checked so that errors in the settings are logged in it. A
+/// wrong settings file is read as far as possible; a pipe is not read, because it can be read only once.
 pub fn log_format(flags: &RunFlags) -> Option<LogFormat> {
     match (flags.log, settings_path(flags)) {
         (Some(format), _) => Some(format),

@@ -1,6 +1,6 @@
 //! Locks on state directories: two processes that write their snapshots to one directory would overwrite each other's.
-//! Promises: one process at a time keeps dictionaries in a directory, and the kernel releases the lock when it ends. In an
-//! upgrade the new process inherits the lock, so that the directory is never unlocked in between.
+//! Promises: one process at a time keeps dictionaries in a directory, and the kernel releases the lock when it ends. In
+//! an upgrade the new process inherits the lock, so that the directory is never unlocked in between.
 //! Refuses: nothing where the file system has no locks, or does not share them between machines; the log says so.
 //! Source: flock(2) on the directory itself, so that no lock file is left behind.
 

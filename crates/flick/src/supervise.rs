@@ -8,8 +8,8 @@
 //! | SIGUSR1 | reopen the access log |
 //! | SIGUSR2 | hot restart; later signals are forwarded to the new process |
 //!
-//! Promises: reload requests that arrive during a reload are answered together by one more; a signal to exit goes before
-//! all queued messages, and interrupts an upgrade whose new process is not ready.
+//! Promises: reload requests that arrive during a reload are answered together by one more; a signal to exit goes
+//! before all queued messages, and interrupts an upgrade whose new process is not ready.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;

@@ -1,12 +1,11 @@
 //! Settings of the process's allocator: large blocks are mapped, threads share few arenas, free memory is returned.
-//! Promises: the tables of a service are zero pages until they are used, and returned to the kernel when the service ends;
-//! a hundred reloads leave the process as large as ten (`tests/soak.rs`). Why this allocator and not a faster one:
-//! `docs/decisions/0015-the-systems-allocator.md`.
-//! The only unsafe code of this crate.
+//! Promises: the tables of a service are zero pages until they are used, and returned to the kernel when the service
+//! ends; a hundred reloads leave the process as large as ten (`tests/soak.rs`). Why this allocator and not a faster
+//! one: `docs/decisions/0015-the-systems-allocator.md`. The only unsafe code of this crate.
 #![allow(unsafe_code, reason = "`mallopt` and `malloc_trim` are C functions")]
 
-/// Size from which blocks are mapped. The default threshold grows with each freed block, up to 32 MiB; below it, blocks are
-/// cleared by hand and not returned.
+/// Size from which blocks are mapped. The default threshold grows with each freed block, up to 32 MiB; below it, blocks
+/// are cleared by hand and not returned.
 #[cfg(target_env = "gnu")]
 const MAPPED_BYTES_MIN: libc::c_int = 256 << 10;
 

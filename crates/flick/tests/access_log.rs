@@ -1,4 +1,5 @@
-//! The access log of a running service: each line read as JSON, whatever clients send, and none of it at anybody's cost.
+//! The access log of a running service: each line read as JSON, whatever clients send, and none of it at anybody's
+//! cost.
 
 mod common;
 

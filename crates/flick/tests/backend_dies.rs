@@ -1,4 +1,5 @@
-//! `kill -9` of a backend under load: only its keys fail, at once and in the protocol; all is well soon after its return.
+//! `kill -9` of a backend under load: only its keys fail, at once and in the protocol; all is well soon after its
+//! return.
 
 mod common;
 

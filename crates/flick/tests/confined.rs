@@ -29,7 +29,8 @@ fn check_serves(service: &Service) {
     assert_eq!(&status, b"HTTP/1.1 200 OK");
 }
 
-/// The value of a line of `status`, of every thread of a process. One that has ended meanwhile (it served the admin side) has none.
+/// The value of a line of `status`, of every thread of a process. One that has ended meanwhile (it served the admin
+/// side) has none.
 fn of_all_threads(process: u32, line: &str) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("the process is there");
     let of_task = |task: std::io::Result<std::fs::DirEntry>| {

@@ -1,4 +1,5 @@
-//! Backends that fail under a running service: who else gets how many requests, what is seen of it, and what a reload still knows.
+//! Backends that fail under a running service: who else gets how many requests, what is seen of it, and what a reload
+//! still knows.
 
 mod common;
 

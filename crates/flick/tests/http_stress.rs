@@ -219,7 +219,8 @@ fn h20_more_clients_than_descriptors() {
     service.drained();
 }
 
-/// The modes of slowhttptest: heads a field at a time, bodies a few bytes at a time, ranges, replies read five bytes at a time.
+/// The modes of slowhttptest: heads a field at a time, bodies a few bytes at a time, ranges, replies read five bytes at
+/// a time.
 const SLOW_MODES: [&str; 4] = ["-H", "-B", "-R", "-X"];
 /// Connections of each mode, unless `FLICK_SLOW_CONNECTIONS` says otherwise (4000 is what the tool was written for).
 const SLOW_CONNECTIONS: u32 = 250;

@@ -1,4 +1,5 @@
-//! Dictionaries that are kept: what is told when they cannot be written, and that two processes do not keep them in one place.
+//! Dictionaries that are kept: what is told when they cannot be written, and that two processes do not keep them in one
+//! place.
 
 mod common;
 

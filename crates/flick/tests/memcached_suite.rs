@@ -1,4 +1,5 @@
-//! Memcached's own tests, from the source package of Debian, against the key-value server: the files that pass whole are pinned.
+//! Memcached's own tests, from the source package of Debian, against the key-value server: the files that pass whole
+//! are pinned.
 
 mod common;
 
@@ -13,9 +14,9 @@ use common::told;
 const VERSION: &str = "1.6.18";
 /// With what Debian signs.
 const KEYS: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
-/// Files of `t/` that run against a server started by others and pass whole. Of those that memcached 1.6.18 itself passes when
-/// it is started with no options, two are missing: `getset` reads 18,725 keys with one `get`, and a list of a message has an
-/// end; `issue_22` counts evictions in the classes of memcached's slabs.
+/// Files of `t/` that run against a server started by others and pass whole. Of those that memcached 1.6.18 itself
+/// passes when it is started with no options, two are missing: `getset` reads 18,725 keys with one `get`, and a list of
+/// a message has an end; `issue_22` counts evictions in the classes of memcached's slabs.
 const PASS: &[&str] = &[
     "binary-get",
     "bogus-commands",

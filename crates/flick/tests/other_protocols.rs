@@ -1,5 +1,5 @@
-//! Protocols that the library does not have, each a page of grammar beside its service: MQTT between mosquitto and its clients.
-//! (The scenarios of all examples are played in `test_command.rs`.)
+//! Protocols that the library does not have, each a page of grammar beside its service: MQTT between mosquitto and its
+//! clients. (The scenarios of all examples are played in `test_command.rs`.)
 
 mod common;
 

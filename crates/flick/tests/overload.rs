@@ -126,16 +126,16 @@ fun work: (req: request) -> (response)
 const EAGER: usize = 100;
 /// Pages that they get all together where all wait.
 const PAGES_PATIENT: usize = 600;
-/// The same where some are refused. How much is refused goes up by turns, of which a machine with much else to do has few in a
-/// second: so the end is a number and no time.
+/// The same where some are refused. How much is refused goes up by turns, of which a machine with much else to do has
+/// few in a second: so the end is a number and no time.
 const PAGES_SHEDDING: usize = 2_000;
 
-/// Pages of a service that is held most of the time, with and without: all of them wait so long that a few measurements of the
-/// whole queue, one behind the other, would take longer.
+/// Pages of a service that is held most of the time, with and without: all of them wait so long that a few measurements
+/// of the whole queue, one behind the other, would take longer.
 const PAGES_HELD: usize = 300;
 
-/// What the clients of a heavy service met until they had so many pages: the time in which 9 of 10 pages of the last quarter came;
-/// how many these were; refusals.
+/// What the clients of a heavy service met until they had so many pages: the time in which 9 of 10 pages of the last
+/// quarter came; how many these were; refusals.
 fn eager(shed_delay: &str, options: &[&str], pages: usize) -> (Duration, usize, usize) {
     let scratch = Scratch::new(&format!("heavy-{shed_delay}{}", options.concat()));
     let program = scratch.write("heavy.flick", HEAVY);

@@ -273,7 +273,8 @@ fn a_service_that_has_used_its_part_of_a_thread_waits() {
             std::thread::spawn(move || flood(&at, &stop))
         };
         wait::until("a wait", || (totals(&platform, "Text").cpu_throttled > 0).then_some(()));
-        // How exactly is for `budget/tests.rs`, whose machine does nothing else; here it is a half that would be too much by far.
+        // How exactly is for `budget/tests.rs`, whose machine does nothing else; here it is a half that would be too
+        // much by far.
         let (begun, before) = (Instant::now(), totals(&platform, "Text"));
         wait::until("many waits", || {
             let waits = totals(&platform, "Text").cpu_throttled - before.cpu_throttled;

@@ -1,5 +1,6 @@
-//! A soak: three services in one process under load, while programs are reloaded, backends killed and started again, and clients
-//! misbehave, in an order that is drawn from a seed. No error that nobody caused, no foreign reply, no growth.
+//! A soak: three services in one process under load, while programs are reloaded, backends killed and started again,
+//! and clients misbehave, in an order that is drawn from a seed. No error that nobody caused, no foreign reply, no
+//! growth.
 //!
 //! `FLICK_SOAK_SECONDS=1800` makes it half an hour; `FLICK_SEED` chooses the order.
 
@@ -324,8 +325,8 @@ fn nothing_grows_and_nothing_fails_without_a_cause_under_load_reloads_and_restar
             panic!("after {:?}: {wrong}\n{}", begun.elapsed(), diary.told());
         }
         let now = held(service.pid());
-        // A third of the time for everything to have been used once; of the other two, the peaks are compared: how much there
-        // is swings with the generations that are there at a time.
+        // A third of the time for everything to have been used once; of the other two, the peaks are compared: how much
+        // there is swings with the generations that are there at a time.
         let elapsed = begun.elapsed();
         if elapsed > time / 3 {
             let peak = if elapsed > time * 2 / 3 { &mut most } else { &mut warm };

@@ -1,6 +1,6 @@
 //! Many clients of the key-value server on few keys: M14 and M15.
-//! Promises: what is checked follows from the replies alone: counters give each number once and in the order of time, changes
-//! that compare lose none, a value that grows is seen whole.
+//! Promises: what is checked follows from the replies alone: counters give each number once and in the order of time,
+//! changes that compare lose none, a value that grows is seen whole.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! The services of memcached's text protocol and of Redis between real servers and clients, none of them ours; beside them
-//! the relay and the counter of packets, between sockets of the tests' own.
+//! The services of memcached's text protocol and of Redis between real servers and clients, none of them ours; beside
+//! them the relay and the counter of packets, between sockets of the tests' own.
 
 mod common;
 #[path = "stores/peers.rs"]
@@ -189,7 +189,8 @@ fn the_key_value_server_takes_values_up_to_its_limit() {
     server.drained();
 }
 
-/// One `get` gives as many values as one rule may build; then the server's own words end it, and the connection goes on.
+/// One `get` gives as many values as one rule may build; then the server's own words end it, and the connection goes
+/// on.
 #[test]
 fn a_get_of_more_than_one_answer_holds_ends_with_an_error_behind_whole_values() {
     const VALUES: usize = 8;

@@ -95,12 +95,12 @@ fn mistakes_in_scenarios_are_told_with_their_line() {
     let broken = [("broken.flick", "proc P: ("), ("of_it.scn", "service broken.flick\nclient a closes")];
     let right = [("right.scn", &*RIGHT.replacen("backends", "service tiers.flick\nbackends", 1))];
     check(&[&broken[..], &right[..]].concat(), &[], 1, &["error[", "right.scn ... ok", "1 passed, 1 failed"]);
-    check(&[], &[], 1, &["there is no scenario", "client a  sends"]);
+    check(&[], &[], 1, &["no scenario found", "client a  sends"]);
     check(
         &[("two.flick", PROGRAM), ("right.scn", RIGHT)],
         &[],
         1,
-        &["2 programs stand beside", "`service tiers.flick`"],
+        &["2 programs are beside", "`service tiers.flick`"],
     );
 }
 

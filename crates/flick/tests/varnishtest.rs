@@ -1,5 +1,5 @@
-//! The HTTP balancer between the mock clients and servers of varnishtest, a tool that we did not write and that has opinions
-//! of its own on what a message is. The scripts are ours: `varnishtest/*.vtc`, a symptom each.
+//! The HTTP balancer between the mock clients and servers of varnishtest, a tool that we did not write and that has
+//! opinions of its own on what a message is. The scripts are ours: `varnishtest/*.vtc`, a symptom each.
 
 mod common;
 

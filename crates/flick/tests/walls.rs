@@ -31,7 +31,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("flick-runtime", &["flick-abi", "flick-buffers", "flick-dict", "flick-net", "flick-ring"]),
     ("flick-discovery", &["flick-abi", "flick-net", "flick-runtime"]),
     ("flick-load", &[]),
-    // Its simulated service drives the platform from outside, as a program's peers do; it knows nothing of the compiler.
+    // Its simulated service drives the platform from outside, as a program's peers do; it knows nothing of the
+    // compiler.
     ("flick-testkit", &["flick-abi", "flick-buffers", "flick-net", "flick-runtime"]),
 ];
 

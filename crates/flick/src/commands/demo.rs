@@ -30,7 +30,7 @@ const PROGRAM_PATH: &str = "examples/memcached_proxy/memcached_proxy.flick";
 /// Backends behind the proxy.
 const STORES: usize = 4;
 /// How long clients may take to leave at the end.
-const DRAIN_DEADLINE: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Which stores stand behind the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -56,7 +56,7 @@ pub struct Demo {
     /// Worker threads of the proxy
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
-    /// Clients, each with one request under way
+    /// Clients, each with one request in flight
     #[arg(long, value_name = "N", default_value_t = 128, value_parser = clap::value_parser!(u16).range(1..=10_000))]
     connections: u16,
 }
@@ -117,7 +117,7 @@ impl Demo {
         }
         run.stop();
         let report = run.wait();
-        platform.drain(DRAIN_DEADLINE);
+        platform.drain(SHUTDOWN_TIMEOUT);
         platform.wait();
         drop(stores);
         verdict(&report)

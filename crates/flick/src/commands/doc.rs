@@ -23,7 +23,7 @@ pub struct Doc {
 }
 
 impl Doc {
-    /// Writes the pages; a mistake in one grammar does not keep the others from theirs.
+    /// Writes the pages of all grammars, also behind one with errors.
     pub fn run(self) -> Outcome {
         fs::create_dir_all(&self.out)
             .map_err(|error| Failure::failed(format!("cannot make {}: {error}", self.out.display())))?;
@@ -34,7 +34,7 @@ impl Doc {
         if is_right { Ok(()) } else { Err(Failure::reported()) }
     }
 
-    /// Writes one page; says whether there was no mistake.
+    /// Writes one page. Returns whether the grammar has no errors.
     fn page(&self, grammar: &Path) -> Result<bool, Failure> {
         let input = read(grammar)?;
         let checked = check(&input)?;

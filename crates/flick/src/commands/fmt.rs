@@ -1,7 +1,7 @@
-//! `flick fmt`: gives programs their one layout.
-//! Promises: comments and meaning stay; a file is replaced whole or not at all, and only if it changes; a file with
-//! mistakes in its spelling is left alone and its mistakes are told; the other files are still formatted.
-//! Refuses: to know what names mean, so a program need not be complete to be formatted.
+//! `flick fmt`: formats programs.
+//! Promises: comments and meaning stay; a file is replaced atomically, and only if it changes; a file with syntax errors
+//! is reported and left unchanged, and the other files are formatted.
+//! Not here: names and types, so a program need not be complete to be formatted.
 
 mod changes;
 
@@ -14,80 +14,80 @@ use clap::Args;
 use crate::failure::{Failure, Outcome};
 use crate::report;
 
-/// Gives programs their one layout.
+/// Formats programs.
 #[derive(Debug, Args)]
 pub struct Fmt {
     /// The programs; `-` formats stdin to stdout
     #[arg(required = true)]
     files: Vec<PathBuf>,
-    /// Write nothing: print what would change, and end with 1 if something would
+    /// Write nothing: print what would change, and exit with 1 if something would
     #[arg(long)]
     check: bool,
 }
 
-/// What became of a file.
+/// The result for one file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Fate {
-    AsItWas,
+enum Formatting {
+    Unchanged,
     Changed,
-    /// It was told why it was not formatted.
-    Refused,
+    /// The file could not be formatted; the reason was reported.
+    Failed,
 }
 
 impl Fmt {
-    /// Formats every file; a mistake in one does not keep the others from it.
+    /// Formats every file, also behind one with errors.
     pub fn run(self) -> Outcome {
         let mut is_right = true;
         for path in &self.files {
-            let fate = if path.as_os_str() == "-" { self.stdin()? } else { self.file(path) };
-            is_right &= match fate {
-                Fate::AsItWas => true,
-                Fate::Changed => !self.check,
-                Fate::Refused => false,
+            let result = if path.as_os_str() == "-" { self.stdin()? } else { self.file(path) };
+            is_right &= match result {
+                Formatting::Unchanged => true,
+                Formatting::Changed => !self.check,
+                Formatting::Failed => false,
             };
         }
         if is_right { Ok(()) } else { Err(Failure::reported()) }
     }
 
-    fn file(&self, path: &Path) -> Fate {
+    fn file(&self, path: &Path) -> Formatting {
         let name = path.display().to_string();
         let text = match flick_compiler::read_source(path) {
             Ok(text) => text,
-            Err(error) => return refuse(&format!("cannot read {name}: {error}")),
+            Err(error) => return fail(&format!("cannot read {name}: {error}")),
         };
-        let Some(formatted) = formatted(&name, &text) else { return Fate::Refused };
+        let Some(formatted) = formatted(&name, &text) else { return Formatting::Failed };
         if formatted == text {
-            return Fate::AsItWas;
+            return Formatting::Unchanged;
         }
         if self.check {
             crate::console::say!("{}", changes::text(&name, &text, &formatted));
-            return Fate::Changed;
+            return Formatting::Changed;
         }
         match replace(path, &formatted) {
             Ok(()) => {
                 crate::console::sayln!("formatted {name}");
-                Fate::Changed
+                Formatting::Changed
             }
-            Err(error) => refuse(&format!("cannot write {name}: {error}")),
+            Err(error) => fail(&format!("cannot write {name}: {error}")),
         }
     }
 
-    fn stdin(&self) -> Result<Fate, Failure> {
+    fn stdin(&self) -> Result<Formatting, Failure> {
         let text = flick_compiler::read_source_from(std::io::stdin().lock())
             .map_err(|error| Failure::failed(format!("cannot read stdin: {error}")))?;
-        let Some(formatted) = formatted("stdin", &text) else { return Ok(Fate::Refused) };
-        let fate = if formatted == text { Fate::AsItWas } else { Fate::Changed };
+        let Some(formatted) = formatted("stdin", &text) else { return Ok(Formatting::Failed) };
+        let result = if formatted == text { Formatting::Unchanged } else { Formatting::Changed };
         if !self.check {
             let written = std::io::stdout().lock().write_all(formatted.as_bytes());
             written.map_err(|error| Failure::failed(format!("cannot write stdout: {error}")))?;
-        } else if fate == Fate::Changed {
+        } else if result == Formatting::Changed {
             crate::console::say!("{}", changes::text("stdin", &text, &formatted));
         }
-        Ok(fate)
+        Ok(result)
     }
 }
 
-/// The layout of `text`; `None` when it has mistakes, which are then told.
+/// Formats `text`. Returns `None` if it has errors, which are reported then.
 fn formatted(name: &str, text: &str) -> Option<String> {
     let (parse, diagnostics, sources) = flick_check::check_syntax(name, text);
     if report::report(&diagnostics, &sources) || !parse.errors().is_empty() {
@@ -96,12 +96,12 @@ fn formatted(name: &str, text: &str) -> Option<String> {
     Some(flick_syntax::format(&parse))
 }
 
-fn refuse(message: &str) -> Fate {
+fn fail(message: &str) -> Formatting {
     Failure::failed(message).report();
-    Fate::Refused
+    Formatting::Failed
 }
 
-/// Writes a new file beside the old one and puts it in its place; links stay links, permissions stay.
+/// Writes a new file beside the old one and renames it. Symbolic links and permissions stay.
 fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let path = path.canonicalize()?;
     let permissions = fs::metadata(&path)?.permissions();
@@ -112,7 +112,7 @@ fn replace(path: &Path, text: &str) -> std::io::Result<()> {
     let beside = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
     let result = write_new(&beside, text, permissions).and_then(|()| fs::rename(&beside, &path));
     if result.is_err() {
-        // It may never have been made; then there is nothing to remove.
+        // The file may not have been created.
         let _ = fs::remove_file(&beside);
     }
     result

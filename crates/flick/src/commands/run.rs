@@ -66,8 +66,8 @@ impl Run {
         supervise::supervise(generations, &mut queue)
     }
 
-    /// Compiles the programs, opens the sockets and starts the workers. A new process of an upgrade rejects what a reload
-    /// of the old one would reject.
+    /// Compiles the programs, opens the sockets and starts the workers. A new process of an upgrade rejects what a
+    /// reload of the old one would reject.
     fn start(
         self,
         mut inherited: InheritedResources,

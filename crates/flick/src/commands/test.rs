@@ -1,7 +1,7 @@
-//! `flick test`: plays the scenarios beside a program in the simulator, with both engines and on the networks of many seeds.
-//! Promises: the same seed gives the same run; what is wrong with one scenario or program keeps no other from being played; a scenario that fails is shown with its line, the seed, a diagram of what went
-//! to and fro, and the command that plays it again.
-//! Refuses: real sockets and real time; `flick run` is for those.
+//! `flick test`: runs the scenarios beside a program in the simulator, with both engines and many seeds of the network.
+//! Promises: the same seed gives the same run; an error in one scenario or program does not stop the others; a scenario
+//! that fails is shown with its line, its seed, a sequence diagram, and the command that runs it again.
+//! Not here: real sockets and real time; `flick run` has those.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,30 +18,30 @@ use flick_testkit::service::Subject;
 use crate::failure::{Failure, Outcome};
 use crate::report;
 
-/// Folders below a folder that are looked into for scenarios.
+/// Depth of the search for scenarios below a directory.
 const DEPTH_MAX: usize = 4;
-/// Scenarios that one call plays.
+/// Scenarios of one call.
 const SCENARIOS_MAX: usize = 10_000;
-/// Seeds of one scenario.
+/// Runs of one scenario.
 const SEEDS_MAX: u64 = 10_000_000;
 
-/// Plays scenarios.
+/// Runs scenarios in the simulator.
 #[derive(Debug, Args)]
 pub struct Test {
-    /// Scenarios (`.scn`), programs, or folders with both; this folder if there is none
+    /// Scenarios (`.scn`), programs, or directories with both. [default: the current directory]
     paths: Vec<PathBuf>,
-    /// Play only with this engine; without it, with both
+    /// Run with this engine only. [default: both]
     #[arg(long)]
     engine: Option<EngineKind>,
-    /// How many networks to play each scenario on, instead of what it says
+    /// Number of seeds per scenario. [default: what the scenario says]
     #[arg(long, value_name = "N", conflicts_with = "seed")]
     seeds: Option<u64>,
-    /// Play on the network of this seed only; 1 is the one that cuts and delays nothing
+    /// Run with this seed only. Seed 1 splits and delays nothing.
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
 }
 
-/// A scenario and the program it is about.
+/// A scenario and the program that it tests.
 struct Case {
     path: PathBuf,
     program: PathBuf,
@@ -49,7 +49,7 @@ struct Case {
 }
 
 impl Test {
-    /// Plays and tells. A scenario that does not come true ends it with 1.
+    /// Runs the scenarios and prints the results. Exits with 1 if one fails.
     pub fn run(self) -> Outcome {
         let here = [PathBuf::from(".")];
         let roots = if self.paths.is_empty() { &here[..] } else { &self.paths };
@@ -61,7 +61,7 @@ impl Test {
         found.dedup();
         if found.is_empty() {
             return Err(Failure::failed(
-                "there is no scenario: write a file that ends in `.scn` beside the program, for example\n  \
+                "no scenario found; write a file that ends in `.scn` beside the program, for example\n  \
                  client a  sends \"ping\\r\\n\"\n  backend 0 expects \"ping\\r\\n\", sends \"pong\\r\\n\"\n  \
                  client a  expects \"pong\\r\\n\"",
             ));
@@ -74,8 +74,8 @@ impl Test {
                     let about = (case.program.clone(), case.scenario.process.clone());
                     by_program.entry(about).or_default().push(case);
                 }
-                Err(told) => {
-                    told.report();
+                Err(failure) => {
+                    failure.report();
                     failed += 1;
                 }
             }
@@ -84,12 +84,12 @@ impl Test {
             crate::console::sayln!("{} scenario(s) of {}", cases.len(), program.display());
             match self.subjects(program, process.as_deref()) {
                 Ok(subjects) => {
-                    let came_true = cases.iter().filter(|case| self.check(case, &subjects)).count();
-                    passed += came_true;
-                    failed += cases.len() - came_true;
+                    let succeeded = cases.iter().filter(|case| self.check(case, &subjects)).count();
+                    passed += succeeded;
+                    failed += cases.len() - succeeded;
                 }
-                Err(told) => {
-                    told.report();
+                Err(failure) => {
+                    failure.report();
                     failed += cases.len();
                 }
             }
@@ -98,7 +98,7 @@ impl Test {
         if failed == 0 { Ok(()) } else { Err(Failure::reported()) }
     }
 
-    /// A process of the program, or its first, with each engine asked for.
+    /// Compiles the process named `process`, or the first one, for each engine.
     fn subjects(
         &self,
         program: &Path,
@@ -132,7 +132,7 @@ impl Test {
         Ok(subjects)
     }
 
-    /// Plays one scenario on all its networks; whether it came true on each.
+    /// Runs one scenario with all its seeds. Returns whether every run passed.
     fn check(&self, case: &Case, subjects: &[(&'static str, Subject)]) -> bool {
         let name = case.path.display();
         let seeds = match self.seed {
@@ -161,14 +161,14 @@ impl Test {
     }
 }
 
-/// Finds scenarios: a file itself, those beside a program, those in a folder and below.
+/// Finds scenarios: the file itself, those beside a program, those in a directory and below.
 fn find(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), Failure> {
-    let told = |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", path.display()));
+    let failed = |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", path.display()));
     let ends_in = |ending: &str| path.extension().is_some_and(|known| known == ending);
-    if path.metadata().map_err(told)?.is_dir() {
-        let entries = path.read_dir().map_err(told)?;
+    if path.metadata().map_err(failed)?.is_dir() {
+        let entries = path.read_dir().map_err(failed)?;
         for entry in entries {
-            let entry = entry.map_err(told)?.path();
+            let entry = entry.map_err(failed)?.path();
             let is_scenario = entry.extension().is_some_and(|ending| ending == "scn");
             if is_scenario || entry.is_dir() && !entry.is_symlink() && depth > 0 {
                 find(&entry, depth - 1, found)?;
@@ -178,7 +178,7 @@ fn find(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), Failu
     }
     if ends_in("flick") {
         for scenario in beside(path, "scn")? {
-            // One that cannot be read may be about it: who plays it tells what is wrong with it.
+            // One that cannot be read may be about this program; running it reports the error.
             if read(scenario.clone()).map_or(true, |case| case.program == *path) {
                 found.push(scenario);
             }
@@ -198,16 +198,16 @@ fn find(path: &Path, depth: usize, found: &mut Vec<PathBuf>) -> Result<(), Failu
     Ok(())
 }
 
-/// The files with an ending in the folder of a file.
+/// Lists the files with an extension in the directory of `path`.
 fn beside(path: &Path, ending: &str) -> Result<Vec<PathBuf>, Failure> {
     let folder = match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let told = |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", folder.display()));
+    let failed = |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", folder.display()));
     let mut files = Vec::new();
-    for entry in folder.read_dir().map_err(told)? {
-        let file = entry.map_err(told)?.file_name();
+    for entry in folder.read_dir().map_err(failed)? {
+        let file = entry.map_err(failed)?.file_name();
         let file = path.with_file_name(file);
         if file.extension().is_some_and(|known| known == ending) {
             files.push(file);
@@ -229,7 +229,7 @@ fn read(path: PathBuf) -> Result<Case, Failure> {
     Ok(Case { path, program, scenario })
 }
 
-/// The one program beside a scenario that has a process.
+/// Finds the one program with a process beside a scenario.
 fn only_service(path: &Path) -> Result<PathBuf, Failure> {
     let files = beside(path, "flick")?;
     let has_process = |file: &&PathBuf| {
@@ -241,7 +241,7 @@ fn only_service(path: &Path) -> Result<PathBuf, Failure> {
         [only] => Ok((*only).clone()),
         [] => Err(Failure::failed(format!("there is no program with a process beside {}", path.display()))),
         several => Err(Failure::failed(format!(
-            "{} programs stand beside {}; say which it is about in its first line: `service {}`",
+            "{} programs are beside {}; name one in the first line of the scenario: `service {}`",
             several.len(),
             path.display(),
             several[0].file_name().unwrap_or_default().to_string_lossy()

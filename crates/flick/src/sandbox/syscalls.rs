@@ -1,8 +1,8 @@
 //! The system calls that a service may make, enforced by seccomp.
-//! Promises: any other call fails with `ENOSYS`, as on an older kernel, so that libraries use their fallback; sockets are
-//! of the families `AF_UNIX`, `AF_INET` and `AF_INET6`. Applies to every thread.
-//! Not here: io_uring, whose operations are not system calls. Landlock restricts its files (`files.rs`), and it starts no
-//! programs.
+//! Promises: any other call fails with `ENOSYS`, as on an older kernel, so that libraries use their fallback; sockets
+//! are of the families `AF_UNIX`, `AF_INET` and `AF_INET6`. Applies to every thread.
+//! Not here: io_uring, whose operations are not system calls. Landlock restricts its files (`files.rs`), and it starts
+//! no programs.
 //! Source: seccomp(2); the calls that the C library of Debian 12 and 13 makes.
 
 use std::collections::BTreeMap;
@@ -149,7 +149,7 @@ const NETWORK: &[c_long] = &[
 
 /// Older calls, which newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
-const LEGACY: &[c_long] = &[
+const OLD: &[c_long] = &[
     libc::SYS_open,
     libc::SYS_stat,
     libc::SYS_lstat,
@@ -170,14 +170,14 @@ const LEGACY: &[c_long] = &[
     libc::SYS_getrlimit,
 ];
 #[cfg(not(target_arch = "x86_64"))]
-const LEGACY: &[c_long] = &[];
+const OLD: &[c_long] = &[];
 
 /// Calls that start another program.
 const EXECUTE: &[c_long] = &[libc::SYS_execve, libc::SYS_execveat, libc::SYS_setsid, libc::SYS_setpgid];
 #[cfg(target_arch = "x86_64")]
-const LEGACY_EXECUTE: &[c_long] = &[libc::SYS_vfork];
+const OLD_EXECUTE: &[c_long] = &[libc::SYS_vfork];
 #[cfg(not(target_arch = "x86_64"))]
-const LEGACY_EXECUTE: &[c_long] = &[];
+const OLD_EXECUTE: &[c_long] = &[];
 
 /// Socket families.
 const FAMILIES: [libc::c_int; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
@@ -196,8 +196,8 @@ pub fn restrict(may_execute: bool) -> Enforcement {
 
 fn filter(may_execute: bool) -> Result<BpfProgram, seccompiler::Error> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    let execute = [EXECUTE, LEGACY_EXECUTE].into_iter().filter(|_| may_execute);
-    for call in [GENERAL, NETWORK, LEGACY].into_iter().chain(execute).flatten() {
+    let execute = [EXECUTE, OLD_EXECUTE].into_iter().filter(|_| may_execute);
+    for call in [GENERAL, NETWORK, OLD].into_iter().chain(execute).flatten() {
         rules.insert(*call, Vec::new());
     }
     for call in [libc::SYS_socket, libc::SYS_socketpair] {

@@ -37,9 +37,9 @@ pub struct RunFlags {
     /// channel of that name. [default: none]
     #[arg(long, value_name = "CHANNEL=ADDRESS[,...]", value_parser = binding, help_heading = CHANNELS)]
     pub listen: Vec<Binding>,
-    /// Connect a channel to backends, in order: `backends=127.0.0.1:11311,127.0.0.1:11312 weight=2`. A list that changes at
-    /// run time comes from a file (`backends=file:PATH`, one address per line) or from DNS (`backends=dns:NAME:PORT`,
-    /// `backends=srv:_SERVICE._tcp.NAME`). [default: none]
+    /// Connect a channel to backends, in order: `backends=127.0.0.1:11311,127.0.0.1:11312 weight=2`. A list that
+    /// changes at run time comes from a file (`backends=file:PATH`, one address per line) or from DNS
+    /// (`backends=dns:NAME:PORT`, `backends=srv:_SERVICE._tcp.NAME`). [default: none]
     #[arg(long, value_name = "CHANNEL=BACKEND[,...]", value_parser = connect, help_heading = CHANNELS)]
     pub connect: Vec<Connect>,
     /// DNS server for `dns:` and `srv:`. [default: those of /etc/resolv.conf]
@@ -80,8 +80,8 @@ pub struct RunFlags {
     /// Reload when a program or the settings file changes.
     #[arg(long, help_heading = LIFECYCLE)]
     pub watch: bool,
-    /// Address of the admin endpoint (metrics, health, admin page): `9900` on the loopback, `ADDRESS:PORT`, `unix:PATH`.
-    /// [default: none]
+    /// Address of the admin endpoint (metrics, health, admin page): `9900` on the loopback, `ADDRESS:PORT`,
+    /// `unix:PATH`. [default: none]
     #[arg(long, value_name = "ADDRESS", help_heading = OBSERVABILITY)]
     pub admin: Option<flick_admin::Address>,
     /// File whose first line is the bearer token of the admin endpoint. [default: none]
@@ -90,7 +90,8 @@ pub struct RunFlags {
     /// Format of the log on standard error. [default: text]
     #[arg(long, value_name = "FORMAT", help_heading = OBSERVABILITY)]
     pub log: Option<LogFormat>,
-    /// File of the access log, one line of JSON per request; `-` is standard output. SIGUSR1 reopens it. [default: none]
+    /// File of the access log, one line of JSON per request; `-` is standard output. SIGUSR1 reopens it.
+    /// [default: none]
     #[arg(long, value_name = "FILE", help_heading = OBSERVABILITY)]
     pub access_log: Option<PathBuf>,
     /// Ratio of requests in the access log: `1/100` logs one in a hundred. [default: 1]

@@ -59,8 +59,8 @@ impl<'de> Deserialize<'de> for CheckBytes {
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "Backend health")]
 pub struct HealthSettings {
-    /// Consecutive failed requests after which a backend is ejected. A request fails by a timeout, a broken connection or
-    /// a malformed response. 0 disables. [default: 0]
+    /// Consecutive failed requests after which a backend is ejected. A request fails by a timeout, a broken connection
+    /// or a malformed response. 0 disables. [default: 0]
     #[arg(long, value_name = "N")]
     outlier_consecutive_failures: Option<u32>,
     /// Percentage of failed requests, over ten seconds, from which a backend is ejected. 0% disables. [default: 0%]
@@ -69,20 +69,20 @@ pub struct HealthSettings {
     /// Number of requests in those ten seconds below which `--outlier-failure-percent` ejects nothing. [default: 20]
     #[arg(long, value_name = "N")]
     outlier_min_requests: Option<Positive>,
-    /// Time of a backend's first ejection. It doubles with each further ejection, up to 32 times this, until the backend
-    /// has stayed healthy for as long. [default: 10s]
+    /// Time of a backend's first ejection. It doubles with each further ejection, up to 32 times this, until the
+    /// backend has stayed healthy for as long. [default: 10s]
     #[arg(long, value_name = "DURATION")]
     outlier_ejection_time: Option<Period>,
-    /// Maximum percentage of a channel's backends that may be ejected. When more fail their health checks, the checks are
-    /// ignored. [default: 50%]
+    /// Maximum percentage of a channel's backends that may be ejected. When more fail their health checks, the checks
+    /// are ignored. [default: 50%]
     #[arg(long, value_name = "PERCENT")]
     outlier_max_ejected: Option<Percent>,
-    /// Time during which a backend that is new or healthy again receives a growing share of the requests balanced without
-    /// a key, from a twentieth up. 0 disables. [default: 0]
+    /// Time during which a backend that is new or healthy again receives a growing share of the requests balanced
+    /// without a key, from a twentieth up. 0 disables. [default: 0]
     #[arg(long, value_name = "DURATION")]
     slow_start: Option<Period>,
-    /// Maximum number of clients waiting for a connection to one backend. Further requests are answered with *overload*.
-    /// 0 disables the limit. [default: 0]
+    /// Maximum number of clients waiting for a connection to one backend. Further requests are answered with
+    /// *overload*. 0 disables the limit. [default: 0]
     #[arg(long, value_name = "N")]
     max_pending_per_backend: Option<u32>,
     /// Maximum number of requests in flight on one backend. Further requests are answered with *overload*. Not for
@@ -102,8 +102,8 @@ pub struct HealthSettings {
     /// Time after which a health check has failed. At most `--health-check-interval`. [default: 1s]
     #[arg(long, value_name = "DURATION")]
     health_check_timeout: Option<NonZeroPeriod>,
-    /// Bytes that a health check sends, such as `GET /health HTTP/1.1\r\nHost: x\r\n\r\n`. At most 256; `\r`, `\n`, `\t`,
-    /// `\\` and `\xNN` are escapes. [default: none; connecting is enough]
+    /// Bytes that a health check sends, such as `GET /health HTTP/1.1\r\nHost: x\r\n\r\n`. At most 256; `\r`, `\n`,
+    /// `\t`, `\\` and `\xNN` are escapes. [default: none; connecting is enough]
     #[arg(long, value_name = "BYTES")]
     health_check_send: Option<CheckBytes>,
     /// Bytes that the response to a health check must begin with, such as `HTTP/1.1 200`. Escapes as in

@@ -41,23 +41,24 @@ pub struct LimitSettings {
     /// What happens to a client connection above `--max-connections`. [default: queue]
     #[arg(long, value_name = "ACTION")]
     on_max_connections: Option<OnMaxConnectionsSetting>,
-    /// Maximum number of open client connections from one IP address (IPv6: one /64). Connections above it are rejected.
-    /// Unix sockets do not count. 0 disables the limit. [default: 0]
+    /// Maximum number of open client connections from one IP address (IPv6: one /64). Connections above it are
+    /// rejected. Unix sockets do not count. 0 disables the limit. [default: 0]
     #[arg(long, value_name = "N")]
     max_connections_per_ip: Option<u32>,
-    /// New client connections accepted per second, with a burst of a tenth of that. The rest wait in the kernel's listen
-    /// queue. 0 disables the limit. [default: 0]
+    /// New client connections accepted per second, with a burst of a tenth of that. The rest wait in the kernel's
+    /// listen queue. 0 disables the limit. [default: 0]
     #[arg(long, value_name = "N")]
     connection_rate_limit: Option<u32>,
-    /// Maximum number of requests in flight from one client. flick stops reading from the client above it. [default: 256]
+    /// Maximum number of requests in flight from one client. flick stops reading from the client above it.
+    /// [default: 256]
     #[arg(long, value_name = "N")]
     max_inflight_per_client: Option<Positive>,
     /// Maximum number of requests in flight. Requests above it wait for `--queue-timeout`, then are answered with
     /// *overload*. [default: 131072]
     #[arg(long, value_name = "N")]
     max_inflight_requests: Option<Positive>,
-    /// Maximum number of rules suspended at one time: they wait for replies to their `ask`, or to be scheduled. A client
-    /// whose request needs one more waits. [default: 16384, or as many as fit into `--max-state-memory`]
+    /// Maximum number of rules suspended at one time: they wait for replies to their `ask`, or to be scheduled. A
+    /// client whose request needs one more waits. [default: 16384, or as many as fit into `--max-state-memory`]
     #[arg(long, value_name = "N")]
     max_suspended_rules: Option<Positive>,
     /// Memory for the program's state: `local` variables, suspended rules, dictionaries. A program that could need more
@@ -76,21 +77,22 @@ pub struct LimitSettings {
     /// [default: 16]
     #[arg(long, value_name = "N")]
     max_dedicated_connections: Option<Positive>,
-    /// Maximum number of connections from one worker to one backend, for protocols with one exchange per connection at a
-    /// time, such as HTTP/1.1. Requests above it wait for `--queue-timeout`. [default: 1024]
+    /// Maximum number of connections from one worker to one backend, for protocols with one exchange per connection at
+    /// a time, such as HTTP/1.1. Requests above it wait for `--queue-timeout`. [default: 1024]
     #[arg(long, value_name = "N")]
     max_connections_per_backend: Option<Positive>,
     /// Maximum number of backends of a channel whose list may change at run time. [default: 16]
     #[arg(long, value_name = "N")]
     max_backends: Option<Count<1, 512>>,
-    /// Target queueing delay per worker. Above it, flick sheds load by answering a fraction of requests with *overload*.
-    /// 0 disables. [default: 200ms]
+    /// Target queueing delay per worker. Above it, flick sheds load by answering a fraction of requests with
+    /// *overload*. 0 disables. [default: 200ms]
     #[arg(long, value_name = "DURATION", help_heading = SCHEDULING)]
     overload_queue_delay: Option<Period>,
     /// When a task yields to the next one. [default: cooperative]
     #[arg(long, value_name = "POLICY", help_heading = SCHEDULING)]
     task_scheduling: Option<TaskSchedulingSetting>,
-    /// Time after which a task yields to the next one, with `--task-scheduling cooperative`. At most 100ms. [default: 50us]
+    /// Time after which a task yields to the next one, with `--task-scheduling cooperative`. At most 100ms.
+    /// [default: 50us]
     #[arg(long, value_name = "DURATION", help_heading = SCHEDULING)]
     time_slice: Option<Bounded<0, 100_000>>,
     /// Longest time that a busy worker waits to batch more messages into one event-loop iteration. At most 10ms.
@@ -170,7 +172,8 @@ pub struct TimeoutSettings {
     /// Time between two pieces of a streamed response, on a connection dedicated to it. [default: 30s]
     #[arg(id = "stream_idle_timeout", long = "stream-idle-timeout", value_name = "DURATION")]
     stream_idle: Option<NonZeroPeriod>,
-    /// Time from receiving a request to the end of its response, body upload and retries included. 0 disables. [default: 0]
+    /// Time from receiving a request to the end of its response, body upload and retries included. 0 disables.
+    /// [default: 0]
     #[arg(id = "total_timeout", long = "total-timeout", value_name = "DURATION")]
     total: Option<Period>,
     /// Time that a request waits for capacity: a slot among the requests in flight, or a backend connection. Then it is

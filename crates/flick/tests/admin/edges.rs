@@ -1,5 +1,5 @@
-//! Message counts of the edges of the task graph: with `ask`, with several tasks that send to one channel, over a reload,
-//! and for merges.
+//! Message counts of the edges of the task graph: with `ask`, with several tasks that send to one channel, over a
+//! reload, and for merges.
 
 use std::collections::BTreeMap;
 use std::io::{Read, Write};

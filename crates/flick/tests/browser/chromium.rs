@@ -1,6 +1,6 @@
 //! A real browser without a screen: Debian's chromium, spoken to through its debugging protocol over two pipes.
-//! Promises: whatever the page complains about in the console, and every exception, is kept for the test to look at; the
-//! browser is ended when its handle is dropped; an answer that does not come fails the test.
+//! Promises: whatever the page complains about in the console, and every exception, is kept for the test to look at;
+//! the browser is ended when its handle is dropped; an answer that does not come fails the test.
 //! Refuses: the sandbox, which tests as root cannot have. Only pages of ours are loaded.
 //! Source: Chrome DevTools Protocol 1.3; `--remote-debugging-pipe` frames its JSON with a byte 0.
 

@@ -140,7 +140,8 @@ impl Drop for Service {
     }
 }
 
-/// What the admin side there says of a path. Its client has less patience than a machine needs on which thirty others want to run.
+/// What the admin side there says of a path. Its client has less patience than a machine needs on which thirty others
+/// want to run.
 pub fn seen(admin: SocketAddr, path: &str) -> (u16, String) {
     let at = flick_admin::Address::Tcp(admin);
     let reply = wait::until("the admin side to answer", || flick_admin::client::get(&at, path, None).ok());

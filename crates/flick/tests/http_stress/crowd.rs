@@ -1,4 +1,5 @@
-//! Thousands of slow clients beside a normal load: the load goes on as if they were not there, in the memory that was allowed.
+//! Thousands of slow clients beside a normal load: the load goes on as if they were not there, in the memory that was
+//! allowed.
 //! Promises: the same load is measured before, beside and after the crowd; what it costs the service is told in its own
 //! processor time, which others on the machine do not change.
 //!
@@ -21,8 +22,8 @@ use crate::{balancer, get};
 const CROWD: usize = 400;
 /// Connections of the normal load.
 const LOADERS: usize = 8;
-/// How often a slow client says or reads a little; slowhttptest does every ten seconds. The crowd takes its processor time from the
-/// same two cores as everything else.
+/// How often a slow client says or reads a little; slowhttptest does every ten seconds. The crowd takes its processor
+/// time from the same two cores as everything else.
 const BREATH: Duration = Duration::from_secs(5);
 /// Memory that the service is allowed, by its certificate; also what it may use.
 const MEMORY_KIB: u64 = 256 * 1024;
@@ -81,8 +82,8 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// They come one after another: so many dials at once would be more than the backend's queue holds, and it would count
-    /// as down.
+    /// They come one after another: so many dials at once would be more than the backend's queue holds, and it would
+    /// count as down.
     fn gather(address: SocketAddr, count: usize, backend: &Backend) -> Self {
         let mut slow = Vec::with_capacity(count);
         for number in 0..count {

@@ -123,7 +123,8 @@ fn m3_late_reply_after_a_time_out_is_discarded_with_its_connection() {
                 conversation.answer(&header, Status::NoError, key);
             }
         });
-        // In a long run many are late together, each time, and the time-out outlasts a machine that is busy with other things.
+        // In a long run many are late together, each time, and the time-out outlasts a machine that is busy with other
+        // things.
         let (rounds, writers, together, time_out_ms) = match machine::rounds(20) {
             20 => (20, 1, 1, 100),
             many => (many.div_ceil(WRITERS * TOGETHER), WRITERS, TOGETHER, 1_000),

@@ -1,4 +1,5 @@
-//! Sessions that say nothing cost nothing: how often a process with a thousand of them wakes, and what it uses where that is asked for.
+//! Sessions that say nothing cost nothing: how often a process with a thousand of them wakes, and what it uses where
+//! that is asked for.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -13,8 +14,8 @@ use crate::wire::Client;
 const IDLE: usize = 1_000;
 /// Time that is watched; `FLICK_IDLE_SECONDS` makes it longer, and judges the processor time too.
 const WATCHED: Duration = Duration::from_secs(2);
-/// Part of a core that may be used: one in this many, 0.5 %. A machine that is busy with others, or shared with other machines,
-/// makes every moment longer, so this is judged on request only.
+/// Part of a core that may be used: one in this many, 0.5 %. A machine that is busy with others, or shared with other
+/// machines, makes every moment longer, so this is judged on request only.
 const SHARE: u32 = 200;
 /// Times in a second that the process may wake for no client: its control thread looks at its workers five times.
 const WAKES_PER_S_MAX: f64 = 40.0;

@@ -62,7 +62,8 @@ fn m13_slow_readers_of_large_values_cost_bounded_memory() {
             slowest[1]
         );
         assert!(most < PLENTY_BYTES + READERS as u64 * READER_BYTES_MAX, "{io}: {most} bytes");
-        // A machine that has other things to do is late with every wake-up, and a slow reader costs its backend several.
+        // A machine that has other things to do is late with every wake-up, and a slow reader costs its backend
+        // several.
         let late = lateness.allowance();
         assert!(slowest[0] < Duration::from_secs(4) + 4 * late, "{io}: their own backend: {:?}", slowest[0]);
         assert!(slowest[1] < Duration::from_millis(500) + late, "{io}: another backend: {:?}", slowest[1]);

@@ -1,4 +1,5 @@
-//! Limits that are lower behind a reload or an upgrade than the clients need who are there, and calls that come meanwhile.
+//! Limits that are lower behind a reload or an upgrade than the clients need who are there, and calls that come
+//! meanwhile.
 
 use std::net::TcpStream;
 use std::path::PathBuf;

@@ -1,5 +1,5 @@
-//! What is under way when its service is replaced: a body, a tunnel, a reply that is waited for, a rule that waits. Each goes on
-//! with the generation that began it, at most until the deadline.
+//! What is under way when its service is replaced: a body, a tunnel, a reply that is waited for, a rule that waits.
+//! Each goes on with the generation that began it, at most until the deadline.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

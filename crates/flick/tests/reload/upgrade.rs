@@ -125,7 +125,7 @@ fn exit_signal_interrupts_the_wait_for_a_new_process() {
     );
     let log = service.drained();
     assert!(
-        log.contains("the upgrade failed") && log.contains("told to exit") && log.contains("drained"),
+        log.contains("the upgrade failed") && log.contains("must exit and no longer waits") && log.contains("drained"),
         "{log}"
     );
 }

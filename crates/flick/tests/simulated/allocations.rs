@@ -181,7 +181,8 @@ fn check_examples(io: IoKind) {
                 };
                 stage.watch(allocations);
                 if let Err(what) = flick_testkit::scenario::play(scenario, &mut stage) {
-                    // By the clock of this machine some come true differently; the heap is to be left alone all the same.
+                    // By the clock of this machine some come true differently; the heap is to be left alone all the
+                    // same.
                     println!("{name} ({io:?}): {what}");
                 }
                 if is_counted {

@@ -1,5 +1,5 @@
-//! Backends that are killed, refuse, stall, are slow, half open, forget, talk nonsense or break off, one by one and together, for
-//! every protocol of the library. What must hold is said in `flick_testkit::service::ailing`.
+//! Backends that are killed, refuse, stall, are slow, half open, forget, talk nonsense or break off, one by one and
+//! together, for every protocol of the library. What must hold is said in `flick_testkit::service::ailing`.
 
 use flick_testkit::service::ailing::{Ailment, Case, Report};
 use flick_testkit::service::traffic::frames::Frames;
@@ -39,8 +39,8 @@ const TOGETHER: [&[(usize, Ailment)]; 5] = [
     &[(0, Ailment::HalfCloses), (1, Ailment::Forgets), (2, Ailment::Stalls)],
 ];
 
-/// Plays every ailment of one backend with clients of one request, and several together with clients that send a few, one
-/// behind the other.
+/// Plays every ailment of one backend with clients of one request, and several together with clients that send a few,
+/// one behind the other.
 fn check(
     name: &str,
     (native, interpreted): &(Subject, Subject),

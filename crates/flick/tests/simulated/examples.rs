@@ -1,8 +1,8 @@
 //! The services of `examples`, each through storms of faults from seeds, between peers of its own protocol that check
 //! every reply. What must hold is said in `flick_testkit::service::storm`, how the peers speak in `service::traffic`.
 //!
-//! A run plays 100 seeds of each; `cargo xtask faults --seeds 10000` plays as many. Every tenth is played by both engines, which must
-//! make the same run of it.
+//! A run plays 100 seeds of each; `cargo xtask faults --seeds 10000` plays as many. Every tenth is played by both
+//! engines, which must make the same run of it.
 
 use flick_testkit::service::seeds;
 use flick_testkit::service::storm::{self, Outcome, Storm, Traffic};

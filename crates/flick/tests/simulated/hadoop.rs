@@ -1,9 +1,10 @@
-//! Listing 3 through storms of faults from seeds: mappers that break off, stall, lie about their order or send nonsense,
-//! reducers that go away, and networks that cut and reset. What must hold: a complete result is that of some streams, all of
-//! them whole, none of them twice; a mapper that was told of success is in one; every connection ends; when the faults are
-//! over, a job goes through.
+//! Listing 3 through storms of faults from seeds: mappers that break off, stall, lie about their order or send
+//! nonsense, reducers that go away, and networks that cut and reset. What must hold: a complete result is that of some
+//! streams, all of them whole, none of them twice; a mapper that was told of success is in one; every connection ends;
+//! when the faults are over, a job goes through.
 //!
-//! A run plays 100 seeds; `cargo xtask faults --seeds 10000` plays as many. Every tenth is played by both engines, which must give the same.
+//! A run plays 100 seeds; `cargo xtask faults --seeds 10000` plays as many. Every tenth is played by both engines,
+//! which must give the same.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,6 @@
-//! Which backends get how many requests, counted one by one: one that is back gets its share in steps, one that fails too often gets
-//! none, never more than may be out are out. The service is the library's balancer, between peers that keep books.
+//! Which backends get how many requests, counted one by one: one that is back gets its share in steps, one that fails
+//! too often gets none, never more than may be out are out. The service is the library's balancer, between peers that
+//! keep books.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -182,7 +183,8 @@ fn by_share(outlier_failure_percent: u32, outlier_max_ejected_percent: u32) -> H
     }
 }
 
-/// So many of four backends are out after two seconds, none of them well; they get nothing after that, and the others do.
+/// So many of four backends are out after two seconds, none of them well; they get nothing after that, and the others
+/// do.
 fn out(health: &HealthLimits, fails: fn(usize, u64) -> bool, expected: usize) {
     check("round_robin", |subject| {
         let (mut service, books) = service(subject, (&[1; 4], 4), health, fails);
@@ -206,7 +208,8 @@ fn out(health: &HealthLimits, fails: fn(usize, u64) -> bool, expected: usize) {
 
 #[test]
 fn a_backend_is_out_when_that_part_of_its_requests_fails() {
-    // Of four, the first ends a connection that has been used and counts for a stale one, the next is the same request again.
+    // Of four, the first ends a connection that has been used and counts for a stale one, the next is the same request
+    // again.
     let third = |server, nth: u64| server == 2 && nth % 4 < 2;
     out(&by_share(30, 50), third, 1);
     out(&by_share(60, 50), third, 0);
@@ -248,8 +251,8 @@ fn retries_are_counted_one_by_one() {
     });
 }
 
-/// Four backends of these weights are asked so often as `expected` says, of all that clients ask in two seconds; one may have so
-/// many more or fewer.
+/// Four backends of these weights are asked so often as `expected` says, of all that clients ask in two seconds; one
+/// may have so many more or fewer.
 fn by_weight(policy: &str, expected: [u64; 4], most_off: u64) {
     check(policy, |subject| {
         let weights = [5, 1, 1, 3];

@@ -1,5 +1,6 @@
-//! Requests whose backend fails and that are sent to another: where the program picks without a key and the grammar lets them be
-//! repeated, nobody notices that a backend dies; a POST is never seen twice; retries stay within their budget.
+//! Requests whose backend fails and that are sent to another: where the program picks without a key and the grammar
+//! lets them be repeated, nobody notices that a backend dies; a POST is never seen twice; retries stay within their
+//! budget.
 
 use flick_testkit::service::ailing::{Ailment, Case, Report};
 use flick_testkit::service::traffic::Peers;

@@ -1,6 +1,6 @@
-//! Services for the constructs of the language (`tests/services`): each is one program, compiled as a user's would be, and
-//! scenarios that say what it must do, played on every stage. Those whose clients the checking clients understand also go
-//! through storms of faults from seeds.
+//! Services for the constructs of the language (`tests/services`): each is one program, compiled as a user's would be,
+//! and scenarios that say what it must do, played on every stage. Those whose clients the checking clients understand
+//! also go through storms of faults from seeds.
 
 use std::path::{Path, PathBuf};
 

@@ -1,6 +1,6 @@
 //! Resource bounds of a process, computed before it runs.
-//! Promises: every figure is an upper bound over all inputs; the platform enforces those that depend on it. Computing them
-//! never fails, because the compiler rejects programs without bounds.
+//! Promises: every figure is an upper bound over all inputs; the platform enforces those that depend on it. Computing
+//! them never fails, because the compiler rejects programs without bounds.
 
 use flick_abi::Frame;
 use flick_abi::limits::{ASKS_MAX, CHANNEL_ELEMENTS_MAX};

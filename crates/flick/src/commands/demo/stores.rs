@@ -10,9 +10,9 @@ use flick_net::Endpoint;
 
 use crate::failure::Failure;
 
-/// How long a memcached may take to answer its first connection.
+/// Longest time until a memcached accepts its first connection.
 const START_MAX: Duration = Duration::from_secs(5);
-/// How often a port is chosen anew because another process was faster.
+/// Attempts to find a free port: another process may bind it first.
 const PORT_TRIES_MAX: usize = 5;
 
 /// What to start.

@@ -1,5 +1,5 @@
 //! The demonstration as a live picture: requests each second, latency, and each backend's share.
-//! Promises: the terminal is as it was afterwards, also after a panic (`ratatui::init` sees to that).
+//! Promises: the terminal is restored at the end, also after a panic (`ratatui::init`).
 
 use std::collections::VecDeque;
 use std::io;

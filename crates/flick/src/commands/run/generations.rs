@@ -1,7 +1,8 @@
 //! The current generation of services, and older ones that still serve clients.
-//! Promises: a reload is atomic: if anything cannot be read, compiled or opened, nothing changes and the error says why;
-//! at most [`GENERATIONS_MAX`] older generations exist, beyond which the oldest closes its clients.
-//! Refuses: to change settings of the process; they take effect at the next start, and the log and the response name them.
+//! Promises: a reload is atomic: if anything cannot be read, compiled or opened, nothing changes and the error says
+//! why; at most [`GENERATIONS_MAX`] older generations exist, beyond which the oldest closes its clients.
+//! Refuses: to change settings of the process; they take effect at the next start, and the log and the response name
+//! them.
 
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -261,8 +262,8 @@ impl Generations {
         Ok(changes)
     }
 
-    /// Reads and compiles the next generation, on a thread of lower priority: a priority cannot be raised again. A panic of
-    /// the compiler does not affect the running services.
+    /// Reads and compiles the next generation, on a thread of lower priority: a priority cannot be raised again. A
+    /// panic of the compiler does not affect the running services.
     fn prepare(&self) -> Result<Prepared, Failure> {
         let (flags, port, known, dicts) = (&self.flags, self.access.port(), &self.known, &self.dicts);
         let prepare = || {

@@ -1,6 +1,6 @@
 //! Checks before the start that the memory and address space suffice for everything that the services may need.
-//! Promises: a service that starts never runs out of memory within its limits; the error of one that does not start names
-//! the largest parts and the settings that reduce them.
+//! Promises: a service that starts never runs out of memory within its limits; the error of one that does not start
+//! names the largest parts and the settings that reduce them.
 //! Refuses: to guess. Nothing is checked if the machine does not report its memory.
 
 use std::collections::BTreeMap;
@@ -24,9 +24,9 @@ const THREAD_ADDRESSES: u64 = 32 << 20;
 /// Address space of the process for the compiler, the admin endpoint and the logs. Rounded up.
 const PROCESS_ADDRESSES: u64 = 192 << 20;
 
-/// Compares the memory that the services may need with the `max_memory` of each program and of all together, or with the
-/// memory of the machine; and their address space with what the process may still map. Dictionaries in `existing` are
-/// mapped already. Returns the dictionaries of these services.
+/// Compares the memory that the services may need with the `max_memory` of each program and of all together, or with
+/// the memory of the machine; and their address space with what the process may still map. Dictionaries in `existing`
+/// are mapped already. Returns the dictionaries of these services.
 pub fn check(
     services: &[(&NamedService<'_>, &PlatformConfig)],
     settings: &Settings,

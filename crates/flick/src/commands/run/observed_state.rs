@@ -132,8 +132,8 @@ impl ObservedGenerations {
         self.older.chunk_by(|(one, _), (other, _)| one == other).count() as u64
     }
 
-    /// The state of one service. Counters and dictionaries that services share appear at the first of them only, so that
-    /// sums over services are right.
+    /// The state of one service. Counters and dictionaries that services share appear at the first of them only, so
+    /// that sums over services are right.
     fn service(&self, index: usize) -> Service {
         let observed = &self.current[index];
         let mut snapshot = observed.watch().snapshot();

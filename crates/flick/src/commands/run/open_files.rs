@@ -1,5 +1,6 @@
 //! The limit on open files, compared with what clients and backends may need.
-//! Promises: raises the soft limit to the hard limit if needed; if that is not enough, a warning names the number needed.
+//! Promises: raises the soft limit to the hard limit if needed; if that is not enough, a warning names the number
+//! needed.
 //! Refuses: nothing; a service with fewer clients than its limit needs fewer files.
 
 use flick_runtime::ServiceConfig;

@@ -1,5 +1,5 @@
-//! Prepares services before anything is opened: reads settings, compiles programs, resolves bindings, checks limits against
-//! the machine.
+//! Prepares services before anything is opened: reads settings, compiles programs, resolves bindings, checks limits
+//! against the machine.
 //! Promises: does not touch running services, so that a reload that fails here changes nothing.
 
 use std::path::PathBuf;
@@ -43,8 +43,8 @@ pub struct Prepared {
 }
 
 impl Prepared {
-    /// Reads the settings and compiles the programs. An access log is written through `port`. Backend lists that cannot be
-    /// read keep their `known` contents; dictionaries in `existing` are mapped already.
+    /// Reads the settings and compiles the programs. An access log is written through `port`. Backend lists that cannot
+    /// be read keep their `known` contents; dictionaries in `existing` are mapped already.
     ///
     /// Errors: the settings or a program are wrong; the services may need more memory than available.
     pub fn new(

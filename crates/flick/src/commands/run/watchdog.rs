@@ -1,6 +1,6 @@
 //! Watchdog: finds stalled workers by their count of event-loop iterations.
-//! Promises: a sleeping worker is woken before it counts as stalled; if the whole process was stopped, no worker counts as
-//! stalled, because checks are counted instead of seconds.
+//! Promises: a sleeping worker is woken before it counts as stalled; if the whole process was stopped, no worker counts
+//! as stalled, because checks are counted instead of seconds.
 //! Refuses: to end a stalled worker; whatever polls `/healthz` decides.
 
 use std::time::{Duration, Instant};

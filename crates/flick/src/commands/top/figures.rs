@@ -11,14 +11,14 @@ pub struct Figures {
     /// A line about the process.
     pub title: String,
     /// Services, tasks, backends, program counters, recent events.
-    pub tables: Vec<Table>,
+    pub tables: Vec<FigureTable>,
     /// Requests per second of all services, if known.
     #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the terminal interface shows it"))]
     pub rate: Option<u64>,
 }
 
 /// A table; its first column has names.
-pub struct Table {
+pub struct FigureTable {
     /// Its title.
     pub title: &'static str,
     /// Titles of its columns.
@@ -76,7 +76,7 @@ impl Figures {
     }
 }
 
-impl Table {
+impl FigureTable {
     /// Width of each column: its longest cell.
     pub fn widths(&self) -> Vec<usize> {
         let width = |column: usize| {
@@ -109,7 +109,7 @@ impl Pair<'_> {
     }
 }
 
-fn services(pairs: &[Pair<'_>]) -> Table {
+fn services(pairs: &[Pair<'_>]) -> FigureTable {
     let row = |pair: &Pair<'_>| {
         let [median, p99] = latencies(&pair.now.times, pair.before.map(|before| &before.times));
         let connections =
@@ -124,7 +124,7 @@ fn services(pairs: &[Pair<'_>]) -> Table {
             counter(pair.now, "requests").to_string(),
         ]
     };
-    Table {
+    FigureTable {
         title: "Services",
         heads: &["service", "requests/s", "p50", "p99", "errors/s", "client connections", "requests"],
         rows: pairs.iter().map(row).collect(),
@@ -132,7 +132,7 @@ fn services(pairs: &[Pair<'_>]) -> Table {
 }
 
 /// Task runs by kind, over all workers.
-fn tasks(pairs: &[Pair<'_>]) -> Table {
+fn tasks(pairs: &[Pair<'_>]) -> FigureTable {
     let rows = pairs.iter().flat_map(|pair| {
         let kinds = pair.now.workers.first().map_or(&[][..], |worker| &worker.tasks);
         kinds.iter().filter_map(move |kind| {
@@ -156,14 +156,14 @@ fn tasks(pairs: &[Pair<'_>]) -> Table {
             })
         })
     });
-    Table {
+    FigureTable {
         title: "Tasks",
         heads: &["task", "runs/s", "mean time", "% of a core", "slices exceeded/s", "stolen"],
         rows: rows.collect(),
     }
 }
 
-fn backends(pairs: &[Pair<'_>]) -> Table {
+fn backends(pairs: &[Pair<'_>]) -> FigureTable {
     let row = |pair: &Pair<'_>, backend: &Backend| {
         let same = |old: &&Backend| old.channel == backend.channel && old.address == backend.address;
         let before = pair.before.and_then(|before| before.backends.iter().find(same));
@@ -190,14 +190,14 @@ fn backends(pairs: &[Pair<'_>]) -> Table {
         ]
     };
     let rows = pairs.iter().flat_map(|pair| pair.now.backends.iter().map(move |backend| row(pair, backend)));
-    Table {
+    FigureTable {
         title: "Backends",
         heads: &["backend", "state", "requests/s", "p50", "p99", "errors/s"],
         rows: rows.collect(),
     }
 }
 
-fn programs(pairs: &[Pair<'_>]) -> Table {
+fn programs(pairs: &[Pair<'_>]) -> FigureTable {
     let rows = pairs.iter().flat_map(|pair| {
         pair.now.program.iter().map(|counter| {
             let olds = pair.before.map_or(&[][..], |before| &before.program);
@@ -206,16 +206,16 @@ fn programs(pairs: &[Pair<'_>]) -> Table {
             vec![format!("{}.{}", pair.now.name, counter.name), counter.value.to_string(), shown(rate)]
         })
     });
-    Table { title: "Program counters", heads: &["name", "value", "change/s"], rows: rows.collect() }
+    FigureTable { title: "Program counters", heads: &["name", "value", "change/s"], rows: rows.collect() }
 }
 
-fn events(now: &State) -> Table {
+fn events(now: &State) -> FigureTable {
     let latest = now.events.iter().rev().take(EVENTS_SHOWN_MAX);
     let rows = latest.map(|event| {
         let ago_s = now.process.now_ms.saturating_sub(event.at_ms) / 1000;
         vec![format!("{}: {}", event.level, event.text), format!("{ago_s} s ago")]
     });
-    Table { title: "Recent warnings and errors", heads: &["event", "time"], rows: rows.collect() }
+    FigureTable { title: "Recent warnings and errors", heads: &["event", "time"], rows: rows.collect() }
 }
 
 fn title(now: &State, before: Option<&State>, elapsed_ms: u64) -> String {

@@ -180,7 +180,7 @@ fn draw_rates(frame: &mut Frame<'_>, rates: &[u64], area: Rect) {
 
 fn draw_table(
     frame: &mut Frame<'_>,
-    table: &figures::Table,
+    table: &figures::FigureTable,
     visible: TableRows,
     is_framed: bool,
     area: Rect,

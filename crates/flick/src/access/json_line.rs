@@ -1,6 +1,6 @@
 //! A line of the access log: one JSON object, whatever bytes a client has sent.
-//! Promises: every line is ASCII and one object; what is shown of a message can be turned back into its bytes: printable
-//! ASCII stands for itself, everything else, the backslash too, is `\xNN`.
+//! Promises: every line is ASCII and one object; what is shown of a message can be turned back into its bytes:
+//! printable ASCII stands for itself, everything else, the backslash too, is `\xNN`.
 //! Refuses: to know a protocol. Of text the first line is shown, of anything else the first bytes.
 //! Source: JSON, RFC 8259; times, RFC 3339; the escapes are those of nginx's log.
 
