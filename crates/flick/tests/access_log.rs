@@ -1,5 +1,4 @@
-//! The access log of a running service: each line read as JSON, whatever clients send, and none of it at anybody's
-//! cost.
+//! The access log of a running service: every line is JSON, whatever clients send, and no client waits for the log.
 
 mod common;
 
@@ -10,7 +9,7 @@ use std::path::Path;
 use common::http::{Backend, echoed, exchange};
 use common::peers::Memcached;
 use common::service::Service;
-use common::{Scratch, client, flick, told, wait};
+use common::{Scratch, captured, client, flick, wait};
 use flick_load::binary::Opcode;
 use serde_json::Value;
 
@@ -24,7 +23,7 @@ fn lines(path: &Path) -> Vec<Value> {
     text.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(read).collect()
 }
 
-/// Waits for so many lines.
+/// Waits for N lines.
 fn waited(path: &Path, count: usize) -> Vec<Value> {
     wait::until("the lines of the access log", || Some(lines(path)).filter(|lines| lines.len() >= count))
 }
@@ -45,7 +44,7 @@ fn balancer(backend: &Backend, log: &Path, extra: &[&str]) -> Service {
 }
 
 #[test]
-fn a_line_tells_of_an_http_request() {
+fn line_describes_an_http_request() {
     let scratch = Scratch::new("access-http");
     let (log, backend) = (scratch.path().join("access.log"), http_backend());
     let service = balancer(&backend, &log, &[]);
@@ -72,7 +71,7 @@ fn a_line_tells_of_an_http_request() {
 }
 
 #[test]
-fn bodies_are_counted_whole_both_ways() {
+fn bytes_in_and_out_include_bodies() {
     let scratch = Scratch::new("access-bodies");
     let log = scratch.path().join("access.log");
     let backend = Memcached::start();
@@ -94,7 +93,7 @@ fn bodies_are_counted_whole_both_ways() {
 }
 
 #[test]
-fn who_has_no_backend_is_told_so_and_it_is_written_down() {
+fn request_without_a_backend_is_logged() {
     let scratch = Scratch::new("access-down");
     let (log, backend) = (scratch.path().join("access.log"), http_backend());
     let service = balancer(&backend, &log, &[]);
@@ -114,7 +113,7 @@ fn who_has_no_backend_is_told_so_and_it_is_written_down() {
 }
 
 #[test]
-fn nonsense_breaks_no_line() {
+fn malformed_requests_break_no_line() {
     let scratch = Scratch::new("access-nonsense");
     let (log, backend) = (scratch.path().join("access.log"), http_backend());
     let service = balancer(&backend, &log, &[]);
@@ -141,7 +140,7 @@ fn nonsense_breaks_no_line() {
 }
 
 #[test]
-fn one_in_ten_is_exactly_one_in_ten() {
+fn sample_of_one_in_ten_is_exact() {
     let scratch = Scratch::new("access-sample");
     let (log, backend) = (scratch.path().join("access.log"), http_backend());
     let service = balancer(&backend, &log, &["--access-log-sample", "1/10"]);
@@ -156,7 +155,7 @@ fn one_in_ten_is_exactly_one_in_ten() {
 }
 
 #[test]
-fn a_log_that_was_moved_away_is_opened_anew() {
+fn moved_log_is_reopened_on_sigusr1() {
     let scratch = Scratch::new("access-rotate");
     let (log, old) = (scratch.path().join("access.log"), scratch.path().join("access.log.1"));
     let backend = http_backend();
@@ -176,7 +175,7 @@ fn a_log_that_was_moved_away_is_opened_anew() {
 }
 
 #[test]
-fn a_reader_who_does_not_read_costs_lines_and_nothing_else() {
+fn slow_log_reader_costs_only_lines() {
     const REQUESTS: usize = 20_000;
     let scratch = Scratch::new("access-full");
     let log = scratch.path().join("access.pipe");
@@ -216,21 +215,21 @@ fn a_reader_who_does_not_read_costs_lines_and_nothing_else() {
     });
     let written = written.count();
     let lost = counted(&log_text, "access_log_dropped");
-    assert!(lost > 0, "nothing was lost though nobody read");
+    assert!(lost > 0, "nothing was dropped though no process read");
     assert_eq!(written + lost, REQUESTS, "every request is a line, or counted");
     assert_eq!(counted(&log_text, "access_log_lines"), written);
 }
 
 /// What the last line of a log says of a counter.
 fn counted(log: &str, name: &str) -> usize {
-    let totals = log.lines().rfind(|line| line.contains("totals")).expect("the totals are told");
+    let totals = log.lines().rfind(|line| line.contains("totals")).expect("the totals are logged");
     let after = totals.split(name).nth(1).unwrap_or(" 0");
     let digits: String = after.trim_start().chars().take_while(char::is_ascii_digit).collect();
     digits.parse().expect("a count")
 }
 
 #[test]
-fn lines_that_a_full_disk_refused_were_counted_nowhere() {
+fn lines_dropped_by_a_full_disk_are_counted() {
     let backend = http_backend();
     let service = balancer(&backend, Path::new("/dev/full"), &["--admin", "0"]);
     let mut stream = client::connect(service.address);
@@ -240,7 +239,7 @@ fn lines_that_a_full_disk_refused_were_counted_nowhere() {
     let admin = flick_admin::Address::Tcp(service.admin_address());
     wait::until("the count of three lines", || {
         let metrics =
-            flick_admin::client::get(&admin, "/metrics", None).expect("the admin side answers").body;
+            flick_admin::client::get(&admin, "/metrics", None).expect("the admin endpoint answers").body;
         metrics
             .lines()
             .any(|line| line == "flick_access_log_dropped_total{reason=\"write_error\"} 3")
@@ -251,7 +250,7 @@ fn lines_that_a_full_disk_refused_were_counted_nowhere() {
 }
 
 #[test]
-fn a_reload_that_was_refused_had_moved_the_access_log() {
+fn failed_reload_keeps_the_access_log() {
     let (scratch, backend) = (Scratch::new("access-refused"), http_backend());
     let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("the loopback has a free port");
     let taken = taken.local_addr().expect("it listens");
@@ -277,18 +276,18 @@ fn a_reload_that_was_refused_had_moved_the_access_log() {
 }
 
 #[test]
-fn a_log_that_cannot_be_written_starts_nothing() {
+fn unwritable_log_is_a_start_error() {
     let output = flick()
         .args(["run", SERVER, "--listen", "client=127.0.0.1:0", "--access-log", "/nowhere/at/all.log"])
         .output()
         .expect("the tool starts");
-    let (status, _, said) = told(output);
+    let (status, _, said) = captured(output);
     assert_eq!(status, 1, "{said}");
     assert!(said.contains("cannot write the access log /nowhere/at/all.log"), "{said}");
 }
 
 #[test]
-fn standard_output_can_be_the_log() {
+fn access_log_on_stdout() {
     let mut command = flick();
     command.args(["run", SERVER, "--listen", "client=127.0.0.1:0", "--access-log", "-"]);
     let mut child = command

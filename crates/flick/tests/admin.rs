@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use common::peers::{Memcached, free_address};
 use common::service::Service;
 use common::wait::{self, WAIT_MAX};
-use common::{Scratch, client, flick, http, run, told};
+use common::{Scratch, captured, client, flick, http, run};
 use flick_load::binary::{Opcode, Status};
 use openmetrics::Metrics;
 
@@ -195,12 +195,12 @@ fn sessions_lists_clients_with_their_state() {
         named(&silent).filter(|session| session["state"] == "sends a request")
     });
     assert_eq!((&begun["bytes_in"], &begun["bytes_out"]), (&2.into(), &0.into()), "{begun}");
-    let rests = named(&asking).expect("it is there");
-    assert_eq!((&rests["state"], &rests["service"]), (&"rests".into(), &"Memcached".into()), "{rests}");
+    let idle = named(&asking).expect("it is there");
+    assert_eq!((&idle["state"], &idle["service"]), (&"rests".into(), &"Memcached".into()), "{idle}");
     assert_eq!(
-        (&rests["bytes_in"], &rests["bytes_out"]),
+        (&idle["bytes_in"], &idle["bytes_out"]),
         (&25.into(), &(24 + "Not found".len()).into()),
-        "{rests}"
+        "{idle}"
     );
     service.drained();
 }
@@ -221,7 +221,7 @@ fn run_with_input(program: &str, arguments: &[&str], input: &str) -> (i32, Strin
         .spawn()
         .unwrap_or_else(|error| panic!("`{program}` is installed: {error}"));
     child.stdin.take().expect("a pipe").write_all(input.as_bytes()).expect("the program reads");
-    told(child.wait_with_output().expect("a child of this test"))
+    captured(child.wait_with_output().expect("a child of this test"))
 }
 
 #[test]
@@ -462,7 +462,7 @@ fn socket_file_is_private_and_removed_at_the_end() {
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(get(first, "/healthz", "").0, 200);
     let (status, text, stderr) =
-        told(flick().args(["top", &admin, "--once"]).output().expect("the tool starts"));
+        captured(flick().args(["top", &admin, "--once"]).output().expect("the tool starts"));
     assert_eq!((status, stderr.as_str()), (0, ""));
     for piece in [
         "flick 0.",

@@ -60,7 +60,7 @@ fn client(address: SocketAddr, number: u32, stop: &AtomicBool) -> (Vec<Failed>, 
 }
 
 #[test]
-fn only_the_keys_of_a_killed_backend_fail_and_only_until_it_is_back() {
+fn killed_backend_fails_only_its_keys_until_it_returns() {
     let mut servers = Memcached::several(usize::try_from(BACKENDS).expect("it is small"));
     let service = Service::proxy(&addresses(&servers), &["--workers", "2"]);
     let stop = Arc::new(AtomicBool::new(false));

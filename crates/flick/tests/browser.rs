@@ -12,7 +12,7 @@ use common::{Scratch, client, run};
 use flick_load::binary::{Opcode, Status};
 
 /// What a page of documentation is asked: its links that lead nowhere, and what makes it wider than the screen.
-const LINKS: &str = "[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))
+const HREFS: &str = "[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))
     .filter(href => !href.startsWith('#') || !document.getElementById(decodeURIComponent(href.slice(1))))";
 const TOO_WIDE: &str = "document.documentElement.scrollWidth <= window.innerWidth ? []
     : [...document.body.querySelectorAll('*')].filter(e => e.getBoundingClientRect().right > window.innerWidth)
@@ -21,7 +21,7 @@ const TOO_WIDE: &str = "document.documentElement.scrollWidth <= window.innerWidt
 const BACKGROUND: &str = "getComputedStyle(document.body).backgroundColor";
 
 #[test]
-fn pages_of_grammars_are_whole_in_a_browser() {
+fn grammar_pages_work_in_a_browser() {
     let scratch = Scratch::new("browser-doc");
     let out = scratch.path().to_str().expect("the path is UTF-8");
     let grammars = ["http", "memcached_binary", "resp", "memcached_text", "pcap"];
@@ -33,7 +33,7 @@ fn pages_of_grammars_are_whole_in_a_browser() {
         browser.prefer("light");
         browser.open(&format!("file://{out}/{name}.html"));
         assert_eq!(browser.value("document.title"), *name);
-        assert_eq!(browser.value(LINKS), serde_json::json!([]), "links of {name} that lead nowhere");
+        assert_eq!(browser.value(HREFS), serde_json::json!([]), "links of {name} that lead nowhere");
         assert!(browser.value("document.querySelectorAll('section').length").as_u64() > Some(0), "{name}");
         let light = browser.value(BACKGROUND);
         browser.prefer("dark");
@@ -53,7 +53,7 @@ const RATES: &str = "new Promise(done => {
 })";
 
 #[test]
-fn the_admin_page_shows_a_service_at_work() {
+fn admin_page_shows_a_running_service() {
     let memcached = Memcached::start();
     let service = Service::proxy(&[memcached.address, free_address()], &["--workers", "1", "--admin", "0"]);
     let admin = service.admin();
@@ -91,7 +91,7 @@ fn the_admin_page_shows_a_service_at_work() {
 }
 
 #[test]
-fn every_edge_along_which_messages_go_has_a_rate_where_rules_ask() {
+fn admin_page_shows_a_rate_for_each_edge() {
     let memcached = Memcached::start();
     let connect = format!("backends={}", memcached.address);
     let program = "examples/memcached_cache/memcached_cache.flick";
@@ -100,13 +100,13 @@ fn every_edge_along_which_messages_go_has_a_rate_where_rules_ask() {
     let mut browser = Browser::start("admin-edges");
     browser.open(&format!("http://{}/", service.admin()));
     assert_eq!(browser.value(RATES), true);
-    let ways = browser.value("document.querySelectorAll('.graph .edge:not(.keeps)').length");
+    let edges = browser.value("document.querySelectorAll('.graph .edge:not(.keeps)').length");
     assert_eq!(
-        ways, 6,
+        edges, 6,
         "client and backends come in; the client's rule asks, sends on and answers, replies go out"
     );
     let rates = "[...document.querySelectorAll('.graph .rate')].filter(rate => rate.textContent.endsWith('/s')).length";
-    assert_eq!(browser.value(rates), ways);
+    assert_eq!(browser.value(rates), edges);
     assert_eq!(browser.complaints, [""; 0]);
     service.drained();
 }

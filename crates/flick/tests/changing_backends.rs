@@ -49,8 +49,7 @@ fn shares(service: &Service, expected: &[(u16, usize)]) {
     });
 }
 
-/// Waits until requests are answered by these and nobody else. Every request on the way must be answered by somebody in
-/// `borne`.
+/// Waits until requests are answered by exactly these. Until then, others in `borne` may answer.
 fn check(service: &Service, expected: &[u16], borne: &[u16]) {
     let expected: BTreeSet<u16> = expected.iter().copied().collect();
     wait::until(&format!("answers of {expected:?} only"), || {
@@ -63,7 +62,7 @@ fn check(service: &Service, expected: &[u16], borne: &[u16]) {
     });
 }
 
-/// Asks for longer than a change needs to be seen: nobody else may answer.
+/// Expects that only these answer, for longer than a change takes to apply.
 fn stays(service: &Service, expected: &[u16]) {
     let _: Option<()> = wait::within(Duration::from_secs(2), || {
         assert!(expected.contains(&ask(service.address)), "what is wrong changes nothing");
@@ -72,7 +71,7 @@ fn stays(service: &Service, expected: &[u16]) {
 }
 
 #[test]
-fn a_file_that_changes_is_followed_and_a_broken_one_is_not() {
+fn changed_file_is_followed_and_a_malformed_one_is_not() {
     let origins = origins(3);
     let scratch = Scratch::new("changing-file");
     let list = |text: &str| scratch.write("list", text);
@@ -87,7 +86,7 @@ fn a_file_that_changes_is_followed_and_a_broken_one_is_not() {
     list("localhost:80\n");
     list(&format!("{}\nnot an address\n", origins[0]));
     stays(&service, &[4]);
-    list("# nobody\n");
+    list("# empty\n");
     check(&service, &[502], &[4]);
     list(&format!("{}\n", origins[1]));
     check(&service, &[3], &[502]);
@@ -115,7 +114,7 @@ fun go: ([-/request] backends, req: request) -> ()
 ";
 
 #[test]
-fn who_stayed_behind_at_a_reload_went_on_with_backends_that_had_left() {
+fn old_generation_follows_backend_lists() {
     let origins = origins(2);
     let scratch = Scratch::new("changing-older");
     let program = scratch.write("sticky.flick", STICKY);
@@ -138,7 +137,7 @@ fn who_stayed_behind_at_a_reload_went_on_with_backends_that_had_left() {
 }
 
 #[test]
-fn a_reload_ended_the_slow_start_of_a_backend() {
+fn reload_keeps_the_slow_start_of_a_backend() {
     const ASKED: usize = 60;
     let origins = origins(2);
     let scratch = Scratch::new("changing-slow");
@@ -161,7 +160,7 @@ fn a_reload_ended_the_slow_start_of_a_backend() {
 }
 
 #[test]
-fn weights_in_a_file_are_those_of_the_service() {
+fn weights_in_a_file_apply() {
     let origins = origins(2);
     let scratch = Scratch::new("changing-weights");
     let list = |text: &str| scratch.write("list", text);
@@ -175,7 +174,7 @@ fn weights_in_a_file_are_those_of_the_service() {
     list(&format!("{}\n{} weight=none\n", origins[0], origins[1]));
     stays(&service, &[2, 3]);
     shares(&service, &[(2, 4), (3, 8)]);
-    // Nobody listens at the first.
+    // No server listens at the first.
     list(&format!("{}\n{} backup\n", peers::free_address(), origins[1]));
     check(&service, &[3], &[2, 502]);
     list(&format!("{} backup\n{}\n", origins[1], origins[0]));
@@ -259,7 +258,7 @@ fn name_server(zone: &Arc<Mutex<Zone>>) -> SocketAddr {
     std::thread::spawn(move || {
         let mut bytes = [0; 512];
         while let Ok((len, from)) = udp.recv_from(&mut bytes) {
-            let answer = of_udp.lock().expect("nobody panics").answer(&bytes[..len], true);
+            let answer = of_udp.lock().expect("no holder panics").answer(&bytes[..len], true);
             udp.send_to(&answer, from).expect("loopback takes it");
         }
     });
@@ -269,7 +268,7 @@ fn name_server(zone: &Arc<Mutex<Zone>>) -> SocketAddr {
             stream.read_exact(&mut len).expect("a length");
             let mut bytes = vec![0; usize::from(u16::from_be_bytes(len))];
             stream.read_exact(&mut bytes).expect("a question");
-            let answer = of_tcp.lock().expect("nobody panics").answer(&bytes, false);
+            let answer = of_tcp.lock().expect("no holder panics").answer(&bytes, false);
             let len = u16::try_from(answer.len()).expect("short").to_be_bytes();
             stream.write_all(&[&len, answer.as_slice()].concat()).expect("it reads");
         }
@@ -290,10 +289,10 @@ fn balancer_with(source: &str, zone: &Arc<Mutex<Zone>>, extra: &[&str]) -> Servi
 }
 
 #[test]
-fn a_name_is_asked_again_when_its_time_is_over() {
+fn name_is_resolved_again_after_its_ttl() {
     let origins = origins(3);
     let zone = Arc::new(Mutex::new(Zone { addresses: vec![2], ..Zone::default() }));
-    let say = |to: Zone| *zone.lock().expect("nobody panics") = to;
+    let say = |to: Zone| *zone.lock().expect("no holder panics") = to;
     let service = balancer(&format!("dns:origin.test:{}", origins[0].port()), &zone);
     check(&service, &[2], &[]);
     say(Zone { addresses: vec![4, 3], ..Zone::default() });
@@ -311,7 +310,7 @@ fn a_name_is_asked_again_when_its_time_is_over() {
 }
 
 #[test]
-fn targets_of_a_service_are_asked_by_their_priorities_and_weights() {
+fn srv_priorities_and_weights_apply() {
     let origins = origins(2);
     let port = origins[0].port();
     let first = Zone {
@@ -323,31 +322,31 @@ fn targets_of_a_service_are_asked_by_their_priorities_and_weights() {
     let service = balancer("srv:_http._tcp.test", &zone);
     check(&service, &[2], &[]);
     let targets = vec![(10, 0, port, "origin.test.")];
-    *zone.lock().expect("nobody panics") = Zone { addresses: vec![3], targets, ..Zone::default() };
+    *zone.lock().expect("no holder panics") = Zone { addresses: vec![3], targets, ..Zone::default() };
     check(&service, &[3], &[2]);
     let targets = vec![(10, 30, port, "origin.test."), (10, 10, port, "other.test.")];
-    *zone.lock().expect("nobody panics") = Zone { addresses: vec![2, 3], targets, ..Zone::default() };
+    *zone.lock().expect("no holder panics") = Zone { addresses: vec![2, 3], targets, ..Zone::default() };
     shares(&service, &[(2, 9), (3, 3)]);
     let targets = vec![(10, 0, 1, "other.test."), (20, 0, port, "origin.test.")];
-    *zone.lock().expect("nobody panics") = Zone { addresses: vec![2, 3], targets, ..Zone::default() };
+    *zone.lock().expect("no holder panics") = Zone { addresses: vec![2, 3], targets, ..Zone::default() };
     check(&service, &[2], &[3, 502]);
     service.drained();
 }
 
 #[test]
-fn a_service_starts_without_its_name_server_and_finds_its_backends_later() {
+fn service_starts_without_its_name_server() {
     let origins = origins(1);
     assert_eq!(origins[0].ip(), IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2)));
     let zone = Arc::new(Mutex::new(Zone { fails: true, ..Zone::default() }));
     let service = balancer(&format!("dns:origin.test:{}", origins[0].port()), &zone);
     check(&service, &[502], &[]);
-    *zone.lock().expect("nobody panics") = Zone { addresses: vec![2], ..Zone::default() };
+    *zone.lock().expect("no holder panics") = Zone { addresses: vec![2], ..Zone::default() };
     check(&service, &[2], &[502]);
     service.drained();
 }
 
 #[test]
-fn an_upgrade_while_the_name_server_failed_had_no_backends() {
+fn upgrade_needs_the_name_server() {
     let origins = origins(1);
     let zone = Arc::new(Mutex::new(Zone { addresses: vec![2], ..Zone::default() }));
     let scratch = Scratch::new("changing-upgrade");
@@ -355,24 +354,24 @@ fn an_upgrade_while_the_name_server_failed_had_no_backends() {
     let source = format!("dns:origin.test:{}", origins[0].port());
     let mut service = balancer_with(&source, &zone, &["--admin", &admin]);
     check(&service, &[2], &[]);
-    *zone.lock().expect("nobody panics") = Zone { fails: true, ..Zone::default() };
+    *zone.lock().expect("no holder panics") = Zone { fails: true, ..Zone::default() };
     let (status, _, error) = common::run(&["upgrade", &admin]);
     assert!(status == 1 && error.contains("response code SERVFAIL"), "{error}");
     stays(&service, &[2]);
-    *zone.lock().expect("nobody panics") = Zone { addresses: vec![2], ..Zone::default() };
-    let (status, told, error) = common::run(&["upgrade", &admin]);
+    *zone.lock().expect("no holder panics") = Zone { addresses: vec![2], ..Zone::default() };
+    let (status, stdout, error) = common::run(&["upgrade", &admin]);
     assert_eq!(status, 0, "{error}");
-    let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    let second = stdout.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
     let _second = OwnedPid(second.expect("it says which"));
     assert_eq!(service.gone().code(), Some(0));
     check(&service, &[2], &[]);
 }
 
 #[test]
-fn a_name_that_failed_kept_services_from_being_reloaded_that_had_backends() {
+fn reload_keeps_the_backends_of_a_failed_lookup() {
     let origins = origins(2);
     let zone = Arc::new(Mutex::new(Zone { addresses: vec![2], ..Zone::default() }));
-    let say = |to: Zone| *zone.lock().expect("nobody panics") = to;
+    let say = |to: Zone| *zone.lock().expect("no holder panics") = to;
     let scratch = Scratch::new("changing-reload");
     let program = common::root().join(BALANCER).display().to_string();
     let write = |name: &str| {
@@ -388,18 +387,18 @@ fn a_name_that_failed_kept_services_from_being_reloaded_that_had_backends() {
     let admin = service.admin_address().to_string();
     check(&service, &[2], &[]);
     say(Zone { fails: true, ..Zone::default() });
-    let (status, told, error) = common::run(&["reload", &admin]);
+    let (status, stdout, error) = common::run(&["reload", &admin]);
     assert!(
-        status == 0 && told.contains("keeps its old contents") && told.contains("SERVFAIL"),
-        "{told}{error}"
+        status == 0 && stdout.contains("keeps its old contents") && stdout.contains("SERVFAIL"),
+        "{stdout}{error}"
     );
     stays(&service, &[2]);
-    // One that nobody has an answer to is refused.
+    // A new name without an answer fails the reload.
     write("other.test");
     let (status, _, error) = common::run(&["reload", &admin]);
     assert!(status == 1 && error.contains("`other.test`") && error.contains("SERVFAIL"), "{error}");
     stays(&service, &[2]);
-    // Whoever began with what was known goes on asking.
+    // The service that began with the former list goes on asking.
     say(Zone { addresses: vec![3], ..Zone::default() });
     check(&service, &[3], &[2]);
     let log = service.drained();
@@ -407,12 +406,12 @@ fn a_name_that_failed_kept_services_from_being_reloaded_that_had_backends() {
 }
 
 #[test]
-fn addresses_of_one_kind_did_not_count_where_the_server_failed_for_the_other() {
+fn failed_aaaa_lookup_keeps_a_records() {
     let origins = origins(2);
     let zone =
         |addresses: &[u8], fails_for| Zone { addresses: addresses.to_vec(), fails_for, ..Zone::default() };
     let held = Arc::new(Mutex::new(zone(&[2], Some(Rtype::AAAA))));
-    let say = |to: Zone| *held.lock().expect("nobody panics") = to;
+    let say = |to: Zone| *held.lock().expect("no holder panics") = to;
     let service = balancer(&format!("dns:origin.test:{}", origins[0].port()), &held);
     check(&service, &[2], &[]);
     say(zone(&[3], Some(Rtype::AAAA)));

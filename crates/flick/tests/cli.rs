@@ -215,7 +215,7 @@ fn settings_without_effect_are_rejected() {
 fn run_without_program_or_settings_file() {
     let scratch = Scratch::new("nothing");
     let output = common::flick().arg("run").current_dir(scratch.path()).output().expect("the tool starts");
-    let (status, _, stderr) = common::told(output);
+    let (status, _, stderr) = common::captured(output);
     assert_eq!(status, 2);
     assert!(stderr.contains("flick.toml") && stderr.contains("flick run FILE"), "{stderr}");
 }
@@ -309,7 +309,7 @@ fn unwritable_stdout_is_an_error() {
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
     let output =
         common::flick().args(["check", common::PROXY]).stdout(full).output().expect("the tool starts");
-    let (status, _, stderr) = common::told(output);
+    let (status, _, stderr) = common::captured(output);
     assert_eq!(status, 1, "{stderr}");
     assert!(stderr.contains("cannot write to standard output"), "{stderr}");
 }

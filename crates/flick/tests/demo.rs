@@ -21,12 +21,12 @@ fn check(args: &[&str]) -> u64 {
 }
 
 #[test]
-fn every_reply_of_the_demonstration_is_right() {
+fn demo_has_no_wrong_replies() {
     assert!(check(&["--seconds", "2"]) > 100);
 }
 
 #[test]
-fn real_servers_can_stand_behind_it() {
+fn demo_with_memcached_backends() {
     assert!(
         check(&["--seconds", "1", "--backends", "memcached", "--connections", "32", "--workers", "2"]) > 100
     );

@@ -20,7 +20,7 @@ fn check(test: &str, text: &str) -> (i32, String, String, Option<String>) {
 }
 
 #[test]
-fn a_grammar_has_a_page() {
+fn doc_writes_a_page() {
     let (status, stdout, stderr, page) = check("doc", GRAMMAR);
     assert_eq!((status, stderr.as_str()), (0, ""));
     assert!(stdout.starts_with("wrote ") && stdout.trim_end().ends_with("pair.html"), "{stdout}");
@@ -31,14 +31,14 @@ fn a_grammar_has_a_page() {
 }
 
 #[test]
-fn a_grammar_with_mistakes_has_none() {
+fn doc_writes_no_page_for_a_grammar_with_errors() {
     let (status, stdout, stderr, page) = check("doc-mistakes", "type pair = unit {\n  left : colour;\n};\n");
     assert_eq!((status, stdout.as_str(), page), (1, "", None));
     assert!(stderr.contains("error[E") && stderr.contains("colour"), "{stderr}");
 }
 
 #[test]
-fn a_library_is_found_by_its_name() {
+fn doc_finds_a_library_by_name() {
     let scratch = Scratch::new("doc-library");
     let out = scratch.path().to_str().expect("the path is UTF-8");
     let (status, _, stderr) = run(&["doc", "memcached_binary", "hadoop", "--out", out]);
@@ -50,7 +50,7 @@ fn a_library_is_found_by_its_name() {
 }
 
 #[test]
-fn what_is_neither_a_file_nor_a_library_is_said() {
+fn doc_names_a_missing_grammar() {
     let scratch = Scratch::new("doc-nothing");
     let out = scratch.path().to_str().expect("the path is UTF-8");
     let (status, stdout, stderr) = run(&["doc", "no_such_grammar", "--out", out]);

@@ -81,13 +81,13 @@ fn reload(service: &Service) {
     });
 }
 
-/// The statuses of so many requests, one after the other.
+/// The statuses of N requests, one after the other.
 fn statuses(stream: &mut TcpStream, count: usize) -> Vec<u16> {
     (0..count).map(|_| exchange(stream, "/").expect("each is answered").0).collect()
 }
 
 #[test]
-fn behind_each_retry_the_next_in_turn_was_the_backend_that_fails() {
+fn round_robin_after_a_retry_skips_the_failed_backend() {
     const REQUESTS: usize = 40;
     for budget in [
         ["--retry-budget", "0%", "--retry-min-per-second", "0"],
@@ -96,12 +96,12 @@ fn behind_each_retry_the_next_in_turn_was_the_backend_that_fails() {
         let (good, bad) = (good(), Bad::start(NOTHING));
         let service = balancer(&[good.address, bad.address], &budget);
         [good.address, bad.address].iter().for_each(|backend| is_up(&service, *backend));
-        let told = statuses(&mut client::connect(service.address), REQUESTS);
-        let failed = told.iter().filter(|status| **status == 502).count();
+        let seen = statuses(&mut client::connect(service.address), REQUESTS);
+        let failed = seen.iter().filter(|status| **status == 502).count();
         let tried = bad.requests.load(Ordering::SeqCst) as usize;
-        assert_eq!(tried, REQUESTS / 2, "{budget:?}: every other turn is its: {told:?}");
+        assert_eq!(tried, REQUESTS / 2, "{budget:?}: every other request is its: {seen:?}");
         let may_fail = if budget[1] == "0%" { REQUESTS / 2 } else { 0 };
-        assert_eq!(failed, may_fail, "{budget:?}: {told:?}");
+        assert_eq!(failed, may_fail, "{budget:?}: {seen:?}");
         let failures = figure(&service, "flick_backend_errors_total{", bad.address);
         assert_eq!(failures as usize, tried, "failures count, sent again or not");
         let log = service.drained();
@@ -110,7 +110,7 @@ fn behind_each_retry_the_next_in_turn_was_the_backend_that_fails() {
 }
 
 #[test]
-fn a_service_whose_only_backend_is_out_called_itself_ready() {
+fn service_with_only_ejected_backends_is_not_ready() {
     let bad = Bad::start(NOTHING);
     let ejects = [
         "--outlier-consecutive-failures",
@@ -132,10 +132,10 @@ fn a_service_whose_only_backend_is_out_called_itself_ready() {
 }
 
 #[test]
-fn what_is_known_of_backends_is_known_behind_a_reload() {
+fn reload_keeps_ejections() {
     let scratch = Scratch::new("reload-health");
     let (good, fails, closes) = (good(), Bad::start(FAILED), Bad::start(NOTHING));
-    // The second time nobody can find out by checks before the test has ended.
+    // The second time the checks take longer than the test.
     let settings = |every: &str| {
         let list = [good.address, fails.address, closes.address].map(|at| format!("\"{at}\"")).join(", ");
         format!(
@@ -162,7 +162,7 @@ fn what_is_known_of_backends_is_known_behind_a_reload() {
 }
 
 #[test]
-fn a_backend_that_fails_its_checks_was_shown_as_up_because_it_is_needed() {
+fn failing_health_checks_are_shown_with_ignored_ejections() {
     let bad = Bad::start(FAILED);
     let send = "GET /c HTTP/1.1\\r\\nHost: c\\r\\n\\r\\n";
     let checks = [
@@ -177,7 +177,7 @@ fn a_backend_that_fails_its_checks_was_shown_as_up_because_it_is_needed() {
     wait::until("its checks to fail", || {
         (figure(&service, "flick_backend_health_check_failing{", bad.address) == 1).then_some(())
     });
-    assert_eq!(figure(&service, "flick_backend_ejected{", bad.address), 0, "nobody else is there");
+    assert_eq!(figure(&service, "flick_backend_ejected{", bad.address), 0, "there is no other backend");
     assert_eq!(statuses(&mut client::connect(service.address), 1), [500]);
     service.drained();
 }

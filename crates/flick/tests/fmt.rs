@@ -6,7 +6,7 @@ use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::process::Stdio;
 
-use common::{Scratch, flick, run, told};
+use common::{Scratch, captured, flick, run};
 
 const UNTIDY: &str = "# Kept.\nuse   memcached_binary # so is this\n\n\n\ntype cmd:record\n    key:string\n";
 const TIDY: &str = "# Kept.\nuse memcached_binary # so is this\n\ntype cmd: record\n  key : string\n";
@@ -25,20 +25,20 @@ fn check(test: &str, text: &str, args: &[&str]) -> (i32, String, String, String)
 }
 
 #[test]
-fn an_untidy_program_is_formatted_and_named() {
+fn fmt_formats_and_names_a_file() {
     let (status, stdout, stderr, after) = check("untidy", UNTIDY, &[]);
     assert_eq!((status, after.as_str(), stderr.as_str()), (0, TIDY, ""));
     assert!(stdout.starts_with("formatted ") && stdout.contains("program.flick"), "{stdout}");
 }
 
 #[test]
-fn a_tidy_program_is_not_mentioned() {
+fn fmt_does_not_name_an_unchanged_file() {
     assert_eq!(check("tidy", TIDY, &[]), (0, String::new(), String::new(), TIDY.to_owned()));
     assert_eq!(check("tidy-check", TIDY, &["--check"]), (0, String::new(), String::new(), TIDY.to_owned()));
 }
 
 #[test]
-fn a_check_prints_what_would_change_and_writes_nothing() {
+fn fmt_check_prints_changes_and_writes_nothing() {
     let (status, stdout, stderr, after) = check("check", UNTIDY, &["--check"]);
     assert_eq!((status, after.as_str(), stderr.as_str()), (1, UNTIDY, ""));
     for line in [
@@ -52,7 +52,7 @@ fn a_check_prints_what_would_change_and_writes_nothing() {
 }
 
 #[test]
-fn a_program_with_mistakes_is_left_alone_and_the_others_are_not() {
+fn fmt_skips_a_program_with_errors() {
     let scratch = Scratch::new("mistakes");
     let wrong = scratch.write("wrong.flick", "use   a\nproc P (\n");
     let right = scratch.write("right.flick", UNTIDY);
@@ -68,13 +68,13 @@ fn a_program_with_mistakes_is_left_alone_and_the_others_are_not() {
 }
 
 #[test]
-fn names_that_nobody_declares_do_not_matter() {
+fn fmt_ignores_undeclared_names() {
     let (status, _, _, after) = check("names", "fun f : ( x:nowhere )->( ) :\n    g( x )\n", &[]);
     assert_eq!((status, after.as_str()), (0, "fun f: (x: nowhere) -> ():\n  g(x)\n"));
 }
 
 #[test]
-fn stdin_goes_to_stdout() {
+fn fmt_reads_stdin_and_writes_stdout() {
     let mut child = flick()
         .args(["fmt", "-"])
         .stdin(Stdio::piped())
@@ -86,26 +86,26 @@ fn stdin_goes_to_stdout() {
     stdin.write_all(UNTIDY.as_bytes()).expect("the tool reads");
     drop(stdin);
     let output = child.wait_with_output().expect("the tool ends");
-    assert_eq!(told(output), (0, TIDY.to_owned(), String::new()));
+    assert_eq!(captured(output), (0, TIDY.to_owned(), String::new()));
 }
 
 #[test]
-fn links_and_permissions_stay() {
+fn fmt_keeps_symlinks_and_permissions() {
     let scratch = Scratch::new("links");
     let path = scratch.write("real.flick", UNTIDY);
     std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).expect("it is ours");
-    let link = scratch.path().join("link.flick");
-    symlink(&path, &link).expect("the directory can be written");
-    let (status, _, stderr) = run(&["fmt", link.to_str().expect("the path is UTF-8")]);
+    let symlinked = scratch.path().join("link.flick");
+    symlink(&path, &symlinked).expect("the directory can be written");
+    let (status, _, stderr) = run(&["fmt", symlinked.to_str().expect("the path is UTF-8")]);
     assert_eq!(status, 0, "{stderr}");
     assert_eq!(std::fs::read_to_string(&path).expect("it is there"), TIDY);
-    assert!(link.symlink_metadata().expect("it is there").is_symlink());
+    assert!(symlinked.symlink_metadata().expect("it is there").is_symlink());
     let mode = path.metadata().expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
 }
 
 #[test]
-fn bytes_that_are_no_text_are_refused() {
+fn fmt_rejects_invalid_utf8() {
     let scratch = Scratch::new("bytes");
     let path = scratch.path().join("bytes.flick");
     std::fs::write(&path, b"use a\xff\n").expect("the directory can be written");
@@ -115,7 +115,7 @@ fn bytes_that_are_no_text_are_refused() {
 }
 
 #[test]
-fn without_files_it_says_how_it_is_used() {
+fn fmt_without_files_prints_its_usage() {
     let (status, _, stderr) = run(&["fmt"]);
     assert_eq!(status, 2);
     assert!(stderr.contains("Usage"), "{stderr}");

@@ -105,20 +105,20 @@ fn check(kind: EngineKind, io: IoKind, workers: usize) {
     };
     let mappers: Vec<_> = (0..MAPPERS).map(of_mapper).collect();
     let mut result = Vec::new();
-    let (mut conn, _) = reducer.accept().expect("the service dials");
+    let (mut conn, _) = reducer.accept().expect("the service connects");
     conn.read_to_end(&mut result).expect("a good end");
     assert_eq!(printed(&result), sort_uniq(&words), "{what}");
     // Closed only now: a mapper learns that the job is complete.
     drop(conn);
     for mapper in mappers {
-        assert!(mapper.join().expect("a mapper ends"), "{what}: a mapper is told that all went well");
+        assert!(mapper.join().expect("a mapper ends"), "{what}: a mapper sees success");
     }
     platform.stop();
     platform.wait();
 }
 
 #[test]
-fn words_are_counted_as_sort_and_uniq_count_them() {
+fn wordcount_equals_sort_and_uniq() {
     for io in [IoKind::Epoll, IoKind::Uring] {
         for workers in [1, 2] {
             check(EngineKind::Native, io, workers);
@@ -127,7 +127,7 @@ fn words_are_counted_as_sort_and_uniq_count_them() {
     check(EngineKind::Interpreter, IoKind::Auto, 2);
 }
 
-/// A job whose last mapper sends `bytes` fails: all mappers are told, and no reducer sees a good end.
+/// A job whose last mapper sends `bytes` fails: every mapper sees it, and no reducer sees a good end.
 fn check_failure(what: &str, bytes: &[u8]) {
     let reducer = TcpListener::bind("127.0.0.1:0").expect("a free port");
     reducer.set_nonblocking(true).expect("a socket of ours");
@@ -142,9 +142,9 @@ fn check_failure(what: &str, bytes: &[u8]) {
     let _ = odd.write_all(bytes).and_then(|()| odd.shutdown(Shutdown::Write));
     common::wait::until("the job to fail", || (platform.snapshot().totals.merges_failed == 1).then_some(()));
     for mapper in mappers {
-        assert!(!mapper.join().expect("a mapper ends"), "{what}: a mapper is told that something went wrong");
+        assert!(!mapper.join().expect("a mapper ends"), "{what}: a mapper sees a failure");
     }
-    // It may have been dialled before the fault was found.
+    // The service may have connected before it found the fault.
     if let Ok((mut conn, _)) = reducer.accept() {
         conn.set_nonblocking(false).expect("a socket of ours");
         assert!(
@@ -157,7 +157,7 @@ fn check_failure(what: &str, bytes: &[u8]) {
 }
 
 #[test]
-fn a_part_of_a_result_never_looks_like_all_of_it() {
+fn incomplete_result_ends_with_a_reset() {
     let good = pair(b"00001", b"1");
     check_failure("a pair is cut off", &[&good[..], &good[..3]].concat());
     check_failure("a length is negative", &[&good[..], &[0xff, 1, b'x']].concat());
@@ -167,7 +167,7 @@ fn a_part_of_a_result_never_looks_like_all_of_it() {
 }
 
 #[test]
-fn numbers_wrap_and_what_is_no_number_counts_as_none() {
+fn counts_wrap_and_invalid_numbers_count_zero() {
     let reducer = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let (platform, at) = start(EngineKind::Native, IoKind::Auto, 2, &reducer);
     let values: [&[u8]; MAPPERS] = [b"9223372036854775807", b"1", b"", b"x", b"", b"", b"", b"0"];
@@ -181,7 +181,7 @@ fn numbers_wrap_and_what_is_no_number_counts_as_none() {
         })
     });
     let mut result = Vec::new();
-    reducer.accept().expect("the service dials").0.read_to_end(&mut result).expect("a good end");
+    reducer.accept().expect("the service connects").0.read_to_end(&mut result).expect("a good end");
     assert_eq!(printed(&result), "-9223372036854775808 sum\n");
     for mapper in mappers {
         mapper.join().expect("a mapper ends").expect("a good end");

@@ -87,7 +87,7 @@ fn h2_several_lengths() {
 }
 
 #[test]
-fn h3_lengths_that_are_none() {
+fn h3_invalid_lengths() {
     check_class("H3");
 }
 
@@ -122,7 +122,7 @@ fn h9_hop_by_hop_fields() {
 }
 
 #[test]
-fn h10_upgrades_that_nobody_accepts() {
+fn h10_declined_upgrades() {
     check_class("H10");
 }
 
@@ -142,7 +142,7 @@ fn h24_targets_and_hosts() {
 }
 
 #[test]
-fn what_is_plain_passes() {
+fn ordinary_requests_pass() {
     check_class("-");
 }
 
@@ -170,7 +170,7 @@ fn h13_random_pipelines_are_answered_in_order() {
 }
 
 #[test]
-fn the_scenarios_beside_each_service_come_true() {
+fn scenarios_of_each_service_pass() {
     let examples = common::root().join("examples");
     let folders = std::fs::read_dir(examples).expect("the examples are there");
     let mut names: Vec<String> =

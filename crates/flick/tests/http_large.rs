@@ -34,7 +34,7 @@ enum Framing {
 fn backend(serve: impl FnOnce(TcpStream) + Send + 'static) -> (SocketAddr, JoinHandle<()>) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
     let address = listener.local_addr().expect("a bound socket has an address");
-    let thread = std::thread::spawn(move || serve(listener.accept().expect("flick dials").0));
+    let thread = std::thread::spawn(move || serve(listener.accept().expect("flick connects").0));
     (address, thread)
 }
 
@@ -42,9 +42,9 @@ fn balancer(backend: SocketAddr) -> Service {
     let connect = format!("backends={backend}");
     let program = "examples/http_balancer/round_robin.flick";
     // A server that streams for minutes is not late.
-    let patience = ["--response-timeout", "1h", "--client-request-timeout", "1h", "--workers", "1"];
+    let timeouts = ["--response-timeout", "1h", "--client-request-timeout", "1h", "--workers", "1"];
     let args = ["run", program, "--listen", "client=127.0.0.1:0", "--connect", &connect];
-    Service::start(&[args.as_slice(), &patience].concat())
+    Service::start(&[args.as_slice(), &timeouts].concat())
 }
 
 /// Reads up to and with the empty line behind a head.
@@ -58,7 +58,7 @@ fn head(stream: &mut TcpStream) -> String {
     String::from_utf8(head).expect("the head is ASCII")
 }
 
-/// Writes a body of so many bytes, each of which says where it stands.
+/// Writes a body of `len` bytes whose content depends on the position.
 fn write_body(stream: &mut TcpStream, framing: Framing, bytes: u64) {
     let piece: Vec<u8> = (0..PIECE_BYTES).map(|at| (at % 251) as u8).collect();
     let mut left = bytes;
@@ -78,7 +78,7 @@ fn write_body(stream: &mut TcpStream, framing: Framing, bytes: u64) {
     }
 }
 
-/// Reads so many bytes of what `write_body` wrote, chunks put together, and checks that they are the same.
+/// Reads N bytes that `write_body` wrote, dechunked, and checks them.
 fn read_body(stream: &mut TcpStream, framing: Framing, bytes: u64) {
     let mut buffer = vec![0; PIECE_BYTES];
     let mut left = bytes;
@@ -207,7 +207,7 @@ fn chunked_bodies_of_requests() {
 }
 
 #[test]
-fn h10_a_tunnel_behind_an_upgrade() {
+fn h10_tunnel_after_an_upgrade() {
     let bytes = bytes_asked();
     let (address, served) = backend(move |mut stream| {
         assert!(head(&mut stream).contains("Upgrade: x\r\n"), "what asks for the upgrade is passed on");

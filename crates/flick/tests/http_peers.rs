@@ -14,7 +14,7 @@ use std::process::Command;
 use common::peers::output;
 use common::service::Service;
 use common::wait::WAIT_MAX;
-use common::{told, wait};
+use common::{captured, wait};
 use flick_testkit::http::strict::{self, Trouble};
 use flick_testkit::http::table::{Case, requests};
 use servers::{HELLO, KINDS, Kind, LARGE_BYTES, Server};
@@ -22,13 +22,13 @@ use servers::{HELLO, KINDS, Kind, LARGE_BYTES, Server};
 /// The balancers of the example, one file each.
 const BALANCERS: [&str; 6] = ["by_address", "round_robin", "least_loaded", "two_choices", "by_url", "sticky"];
 /// A case that stands for bytes without end, which a server would wait for.
-const REPLY_TIMEOUT: &str = "2s";
+const RESPONSE_TIMEOUT: &str = "2s";
 
 fn balancer(name: &str, backends: &[SocketAddr]) -> Service {
     let list: Vec<String> = backends.iter().map(ToString::to_string).collect();
     let connect = format!("backends={}", list.join(","));
     let program = format!("examples/http_balancer/{name}.flick");
-    let timeout = ["--response-timeout", REPLY_TIMEOUT];
+    let timeout = ["--response-timeout", RESPONSE_TIMEOUT];
     Service::start(
         &[["run", &program, "--listen", "client=127.0.0.1:0", "--connect", &connect].as_slice(), &timeout]
             .concat(),
@@ -103,11 +103,11 @@ fn haproxy_sees_as_many_requests_as_flick() {
 }
 
 fn curl(args: &[&str]) -> (i32, String, String) {
-    told(output(Command::new("curl").args(["-sS", "-m", "20"]).args(args), "curl"))
+    captured(output(Command::new("curl").args(["-sS", "-m", "20"]).args(args), "curl"))
 }
 
 #[test]
-fn curl_gets_what_each_server_has_through_each_balancer() {
+fn curl_through_each_balancer_to_each_server() {
     for kind in KINDS {
         let servers = [Server::start(kind, "curl"), Server::start(kind, "curl")];
         for name in BALANCERS {
@@ -151,7 +151,7 @@ fn wrk_finds_no_errors() {
         let url = format!("http://{}/hello", service.address);
         let mut wrk = Command::new("wrk");
         let (status, stdout, stderr) =
-            told(output(wrk.args(["-t", "1", "-c", "32", "-d", "2s", &url]), "wrk"));
+            captured(output(wrk.args(["-t", "1", "-c", "32", "-d", "2s", &url]), "wrk"));
         assert_eq!(status, 0, "{stderr}");
         assert!(!stdout.contains("Socket errors") && !stdout.contains("Non-2xx"), "{kind:?}: {stdout}");
         service.drained();
@@ -159,7 +159,7 @@ fn wrk_finds_no_errors() {
 }
 
 #[test]
-fn each_server_writes_down_what_it_sees() {
+fn access_log_of_each_server_matches() {
     for kind in KINDS {
         let server = Server::start(kind, "alone");
         let (status, stdout, stderr) = curl(&[&format!("http://{}/hello", server.address)]);

@@ -3,8 +3,8 @@
 #[path = "http_stress/amplification.rs"]
 mod amplification;
 mod common;
-#[path = "http_stress/crowd.rs"]
-mod crowd;
+#[path = "http_stress/slow_clients.rs"]
+mod slow_clients;
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
@@ -23,7 +23,7 @@ use common::{peers, wait};
 const RESETS: usize = 2000;
 /// Clients that read nothing.
 const SLOW_READERS: usize = 100;
-/// Body that nobody reads.
+/// A body that no client reads.
 const UNREAD_BYTES: usize = 20_000_000;
 /// What the service may grow by for all of them, in KiB.
 const GROWTH_KIB_MAX: u64 = 64 * 1024;
@@ -32,7 +32,7 @@ const SLOWLORIS: usize = 500;
 /// How often the backend goes down and comes back.
 const FLAPS: usize = 10;
 
-/// A backend on a free port that answers every request with a body of so many bytes.
+/// A backend on a free port that answers every request with a body of N bytes.
 fn backend(size: usize) -> Backend {
     Backend::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), filled, size).expect("port 0 is free")
 }
@@ -55,7 +55,7 @@ fn get(stream: &mut TcpStream) -> Option<(u16, usize)> {
 }
 
 #[test]
-fn h18_slow_heads_are_cut_and_harm_nobody() {
+fn h18_slow_heads_time_out_without_harming_others() {
     let backend = backend(100);
     let service = balancer(backend.address, &["--client-request-timeout", "1s"]);
     let slow: Vec<TcpStream> = (0..SLOWLORIS)
@@ -132,7 +132,7 @@ fn h21_clients_that_reset_leave_nothing_behind() {
 static POSTED: Mutex<(BTreeSet<String>, Vec<String>)> = Mutex::new((BTreeSet::new(), Vec::new()));
 
 fn noting_posts(target: &str, size: usize) -> Vec<u8> {
-    let mut posted = POSTED.lock().expect("nobody panics with it");
+    let mut posted = POSTED.lock().expect("no holder panics");
     if target.starts_with("/post-") && !posted.0.insert(target.to_owned()) {
         posted.1.push(target.to_owned());
     }
@@ -146,7 +146,7 @@ fn flaps() -> usize {
 }
 
 #[test]
-fn h22_a_backend_that_flaps() {
+fn h22_flapping_backend() {
     let address = peers::free_address();
     let mut backend = Backend::start_at(address, noting_posts, 10).expect("it was free a moment ago");
     let service = balancer(address, &[]);
@@ -179,7 +179,7 @@ fn h22_a_backend_that_flaps() {
     }
     println!("{good} answered, {bad} refused");
     assert!(good > 0 && bad > 0, "{good} answered, {bad} refused");
-    let posted = POSTED.lock().expect("nobody panics with it");
+    let posted = POSTED.lock().expect("no holder panics");
     assert!(!posted.0.is_empty(), "the test does something");
     assert!(posted.1.is_empty(), "posted more than once: {:?}", posted.1);
     drop(posted);
@@ -211,9 +211,9 @@ fn h20_more_clients_than_descriptors() {
     ]);
     let mut healthy = connect(service.address);
     assert_eq!(get(&mut healthy), Some((200, 10)));
-    let crowd: Vec<TcpStream> = (0..300).map(|_| connect(service.address)).collect();
+    let clients: Vec<TcpStream> = (0..300).map(|_| connect(service.address)).collect();
     assert_eq!(get(&mut healthy), Some((200, 10)), "who is in is served");
-    drop(crowd);
+    drop(clients);
     assert_eq!(get(&mut connect(service.address)), Some((200, 10)), "it recovers");
     drop(healthy);
     service.drained();
@@ -242,7 +242,7 @@ fn slow(mode: &str, address: SocketAddr, connections: u32, seconds: u32) -> std:
 }
 
 #[test]
-fn h18_h19_slowhttptest_in_all_its_modes_harms_nobody() {
+fn h18_h19_slowhttptest_in_all_modes_harms_no_other_client() {
     let asked = std::env::var("FLICK_SLOW_CONNECTIONS").ok().and_then(|text| text.parse().ok());
     let connections = asked.unwrap_or(SLOW_CONNECTIONS);
     if connections <= SLOW_CONNECTIONS {

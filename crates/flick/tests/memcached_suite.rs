@@ -6,9 +6,9 @@ mod common;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use common::captured;
 use common::peers::output;
 use common::service::Service;
-use common::told;
 
 /// The version whose files are pinned.
 const VERSION: &str = "1.6.18";
@@ -46,7 +46,8 @@ const PASS: &[&str] = &[
 /// The line for sources from where this machine has its packages from.
 fn source_line() -> String {
     let format = ["--format", "$(LABEL)|$(COMPONENT)|$(RELEASE)|$(REPO_URI)", "Created-By: Packages"];
-    let (_, stdout, stderr) = told(output(Command::new("apt-get").arg("indextargets").args(format), "apt"));
+    let (_, stdout, stderr) =
+        captured(output(Command::new("apt-get").arg("indextargets").args(format), "apt"));
     let main = stdout.lines().find_map(|line| {
         let (release, uri) = line.strip_prefix("Debian|main|")?.split_once('|')?;
         (!release.contains('-')).then(|| format!("deb-src [signed-by={KEYS}] {uri} {release} main\n"))
@@ -86,7 +87,7 @@ fn sources() -> PathBuf {
 }
 
 fn succeeds(command: &mut Command, package: &str) {
-    let (status, stdout, stderr) = told(output(command, package));
+    let (status, stdout, stderr) = captured(output(command, package));
     assert_eq!(status, 0, "{command:?}\n{stdout}\n{stderr}");
 }
 
@@ -97,7 +98,7 @@ fn fault_of(file: &str, sources: &Path) -> Option<String> {
     let mut perl = Command::new("timeout");
     perl.args(["60", "perl", "-It/lib", &format!("t/{file}.t")]).current_dir(sources);
     perl.env("T_MEMD_USE_DAEMON", server.address.to_string());
-    let (status, stdout, stderr) = told(output(&mut perl, "perl"));
+    let (status, stdout, stderr) = captured(output(&mut perl, "perl"));
     server.drained();
     let passed = stdout.lines().filter(|line| line.starts_with("ok ")).count();
     let failed = stdout.lines().any(|line| line.starts_with("not ok "));
@@ -107,7 +108,7 @@ fn fault_of(file: &str, sources: &Path) -> Option<String> {
 }
 
 #[test]
-fn the_key_value_server_passes_memcacheds_own_tests() {
+fn key_value_server_passes_the_tests_of_memcached() {
     let sources = sources();
     let faults: Vec<String> = PASS.iter().filter_map(|file| fault_of(file, &sources)).collect();
     assert!(faults.is_empty(), "{}", faults.join("\n"));

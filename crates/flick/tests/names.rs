@@ -61,7 +61,7 @@ fn said(output: Output) -> String {
 }
 
 #[test]
-fn gdb_stops_in_a_function_by_its_name() {
+fn gdb_sets_a_breakpoint_by_function_name() {
     let memcached = Memcached::start();
     let service = Service::proxy(&[memcached.address], &["--workers", "1"]);
     let traffic = Traffic::start(&service);
@@ -75,7 +75,7 @@ fn gdb_stops_in_a_function_by_its_name() {
 }
 
 #[test]
-fn names_of_an_old_program_go_with_it() {
+fn perf_map_drops_functions_of_an_old_program() {
     let scratch = Scratch::new("names-reload");
     let memcached = Memcached::start();
     let text = std::fs::read_to_string(common::root().join(common::PROXY)).expect("the example is there");
@@ -110,7 +110,7 @@ fn names_of_an_old_program_go_with_it() {
 }
 
 #[test]
-fn perf_reports_functions_by_their_names() {
+fn perf_reports_function_names() {
     let scratch = Scratch::new("names-perf");
     let memcached = Memcached::start();
     let service = Service::proxy(&[memcached.address], &["--workers", "1", "--perf-map"]);
@@ -121,9 +121,9 @@ fn perf_reports_functions_by_their_names() {
     let found = wait::until("a sample in compiled code", || {
         let record =
             ["record", "-q", "-e", "cpu-clock", "-F", "5000", "-p", &pid, "-o", &data, "--", "sleep", "1"];
-        let told = perf(&record);
+        let recorded = perf(&record);
         let report = perf(&["report", "--stdio", "-q", "-i", &data, "--sort", "symbol"]);
-        assert!(!report.is_empty(), "{told}");
+        assert!(!report.is_empty(), "{recorded}");
         report.lines().find(|line| line.contains("flick::Memcached::")).map(str::to_owned)
     });
     assert!(found.contains('%'), "{found}");

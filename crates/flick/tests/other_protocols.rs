@@ -46,7 +46,7 @@ impl Drop for Broker {
 }
 
 #[test]
-fn mosquittos_clients_publish_and_subscribe_through_the_door() {
+fn mosquitto_clients_publish_and_subscribe() {
     let broker = Broker::start();
     let service = Service::start(&[
         "run",
@@ -85,17 +85,17 @@ fn mosquittos_clients_publish_and_subscribe_through_the_door() {
         let mut publisher = Command::new("mosquitto_pub");
         publisher.args(["-h", "127.0.0.1", "-p", &port, "-V", "mqttv311", "-q", quality, "-t", "news/today"]);
         publisher.args(["-m", "hello", "--repeat", &MESSAGES.to_string(), "--repeat-delay", "0"]);
-        let (status, _, stderr) = common::told(output(&mut publisher, CLIENTS));
+        let (status, _, stderr) = common::captured(output(&mut publisher, CLIENTS));
         assert_eq!(status, 0, "mosquitto_pub: {stderr}");
-        let heard = lines.filter(|line| line == "news/today hello").count();
-        assert_eq!(heard, MESSAGES, "quality {quality}: every message arrives once");
+        let received = lines.filter(|line| line == "news/today hello").count();
+        assert_eq!(received, MESSAGES, "quality {quality}: every message arrives once");
         assert!(subscriber.wait().expect("it ends").success());
     }
     // Topics of the brokers' own are not passed on: the publisher waits for an answer that does not come.
     let mut publisher = Command::new("mosquitto_pub");
     publisher.args(["-h", "127.0.0.1", "-p", &port, "-q", "0", "-t", "$SYS/news", "-m", "hello"]);
-    let (status, _, stderr) = common::told(output(&mut publisher, CLIENTS));
+    let (status, _, stderr) = common::captured(output(&mut publisher, CLIENTS));
     assert_eq!(status, 0, "mosquitto_pub: {stderr}");
-    let told = service.drained();
-    assert!(told.contains("refused"), "the service counts what it refuses: {told}");
+    let log = service.drained();
+    assert!(log.contains("refused"), "the service counts what it refuses: {log}");
 }

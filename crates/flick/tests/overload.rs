@@ -1,4 +1,4 @@
-//! More clients than are let in, over real sockets: who is turned away, in which words, and who waits.
+//! Limits on clients and load shedding, over real sockets: which clients are rejected, how, and which wait.
 
 mod common;
 
@@ -35,13 +35,13 @@ fn connect_from(from: u8, to: SocketAddr) -> TcpStream {
     stream
 }
 
-/// Asks for the page; the status of the answer.
+/// Requests the page and returns the status.
 fn ask(stream: &mut TcpStream) -> u16 {
     exchange(stream, "/").expect("an answer comes").0
 }
 
 #[test]
-fn an_address_with_as_many_connections_as_it_may_is_told_so_and_harms_no_other() {
+fn max_connections_per_ip_rejects_only_that_address() {
     for io in IOS {
         let service = page(&["--io", io, "--max-connections-per-ip", "3"]);
         let mut present: Vec<TcpStream> = (0..3).map(|_| connect_from(1, service.address)).collect();
@@ -55,7 +55,7 @@ fn an_address_with_as_many_connections_as_it_may_is_told_so_and_harms_no_other()
         }
         assert_eq!(ask(&mut connect_from(2, service.address)), 200, "{io}: another address");
         present.pop();
-        wait::until("the place to be free", || {
+        wait::until("the connection to be closed", || {
             (ask(&mut connect_from(1, service.address)) == 200).then_some(())
         });
         present.iter_mut().for_each(|client| assert_eq!(ask(client), 200, "{io}"));
@@ -66,7 +66,7 @@ fn an_address_with_as_many_connections_as_it_may_is_told_so_and_harms_no_other()
 }
 
 #[test]
-fn who_finds_no_place_is_told_in_the_words_of_the_protocol() {
+fn max_connections_rejects_with_a_protocol_error_response() {
     let service = page(&["--max-connections", "1", "--on-max-connections", "reject"]);
     let mut first = connect(service.address);
     assert_eq!(ask(&mut first), 200);
@@ -96,7 +96,7 @@ fn who_finds_no_place_is_told_in_the_words_of_the_protocol() {
 }
 
 #[test]
-fn clients_beyond_the_rate_wait_and_are_all_served() {
+fn connection_rate_limit_delays_clients() {
     for io in IOS {
         let service = page(&["--io", io, "--connection-rate-limit", "50"]);
         let begun = Instant::now();
@@ -124,23 +124,22 @@ fun work: (req: request) -> (response)
 
 /// Clients that ask again as soon as they are answered.
 const EAGER: usize = 100;
-/// Pages that they get all together where all wait.
+/// Pages of all clients where all requests wait.
 const PAGES_PATIENT: usize = 600;
-/// The same where some are refused. How much is refused goes up by turns, of which a machine with much else to do has
-/// few in a second: so the end is a number and no time.
+/// The same with load shedding. Shedding grows per event-loop iteration, of which a busy machine has few per second, so
+/// the run ends after a number of pages and not after a time.
 const PAGES_SHEDDING: usize = 2_000;
 
-/// Pages of a service that is held most of the time, with and without: all of them wait so long that a few measurements
-/// of the whole queue, one behind the other, would take longer.
+/// Pages of a service with a low `cpu_max`, with and without shedding: latency is so high that more would take too long.
 const PAGES_HELD: usize = 300;
 
-/// What the clients of a heavy service met until they had so many pages: the time in which 9 of 10 pages of the last
-/// quarter came; how many these were; refusals.
-fn eager(shed_delay: &str, options: &[&str], pages: usize) -> (Duration, usize, usize) {
-    let scratch = Scratch::new(&format!("heavy-{shed_delay}{}", options.concat()));
+/// Loads a slow service until it has served `pages`. Returns the 90th percentile of the latency of the last quarter, the
+/// number of these pages, and the number of rejected requests.
+fn eager(queue_delay: &str, options: &[&str], pages: usize) -> (Duration, usize, usize) {
+    let scratch = Scratch::new(&format!("heavy-{queue_delay}{}", options.concat()));
     let program = scratch.write("heavy.flick", HEAVY);
     let program = program.to_str().expect("the path is UTF-8");
-    let args = ["--workers", "1", "--overload-queue-delay", shed_delay];
+    let args = ["--workers", "1", "--overload-queue-delay", queue_delay];
     let args = [["run", program, "--listen", "client=127.0.0.1:0"].as_slice(), &args, options].concat();
     let service = Service::start(&args);
     let (address, got) = (service.address, Arc::new(AtomicUsize::new(0)));
@@ -153,7 +152,7 @@ fn eager(shed_delay: &str, options: &[&str], pages: usize) -> (Duration, usize, 
                 200 => {}
                 _ => {
                     refused += 1;
-                    // As a client does that is told to come later, only sooner.
+                    // A shorter pause than a client that backs off makes.
                     std::thread::park_timeout(Duration::from_millis(20));
                 }
             }
@@ -171,19 +170,19 @@ fn eager(shed_delay: &str, options: &[&str], pages: usize) -> (Duration, usize, 
     times.sort();
     let p90 = times.get(times.len() * 9 / 10).copied().expect("some are always served");
     println!(
-        "shed_delay {shed_delay} {options:?}: p90 {p90:?} of {} answers, {refused} refused",
+        "queue_delay {queue_delay} {options:?}: p90 {p90:?} of {} answers, {refused} refused",
         times.len()
     );
     (p90, times.len(), refused)
 }
 
 #[test]
-fn too_many_requests_are_shed_so_that_the_others_are_served_in_time() {
+fn load_shedding_bounds_the_latency() {
     serves_in_time(&["--engine", "interpreter"], PAGES_PATIENT, PAGES_SHEDDING);
 }
 
 #[test]
-fn a_service_held_to_its_part_of_a_thread_served_all_late_and_told_nobody() {
+fn load_shedding_with_a_cpu_limit() {
     for io in ["epoll", "uring"] {
         serves_in_time(&["--cpu-max", "2%", "--queue-timeout", "0ms", "--io", io], PAGES_HELD, PAGES_HELD);
     }
@@ -199,7 +198,7 @@ fn serves_in_time(options: &[&str], pages_patient: usize, pages_shedding: usize)
 }
 
 #[test]
-fn who_waits_for_a_connection_to_a_backend_is_told_in_time_that_it_is_busy() {
+fn queue_timeout_applies_to_waiting_for_a_backend_connection() {
     // It takes connections and says nothing.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let connect_to = format!("backends={}", silent.local_addr().expect("it is bound"));
@@ -223,7 +222,7 @@ fn who_waits_for_a_connection_to_a_backend_is_told_in_time_that_it_is_busy() {
     });
     // Two have connections, or one if it is the same.
     assert!(refused.is_some(), "most are refused long before the reply is late, {:?}", begun.elapsed());
-    // Whoever of them was received from first has the second connection.
+    // The first of them to be received from has the second connection.
     for client in clients.iter_mut().filter(|client| client.peek(&mut [0]).is_ok()) {
         client.set_nonblocking(false).expect("a socket");
         assert_eq!(reply(client).expect("an answer comes").0, 503);
@@ -234,10 +233,10 @@ fn who_waits_for_a_connection_to_a_backend_is_told_in_time_that_it_is_busy() {
 }
 
 #[test]
-fn requests_under_way_were_bounded_at_a_thousand_and_not_where_they_were_told_to_be() {
+fn max_inflight_requests_bounds_requests_in_flight() {
     const CLIENTS: usize = 20;
-    const REQUESTS_MAX: usize = 8;
-    // Its connections are made by the kernel, and nobody ever answers.
+    const INFLIGHT_MAX: usize = 8;
+    // The kernel completes its connections; no process accepts them.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let backends = format!("backends={}", silent.local_addr().expect("it is bound"));
     let program = "examples/http_balancer/round_robin.flick";
@@ -248,12 +247,12 @@ fn requests_under_way_were_bounded_at_a_thousand_and_not_where_they_were_told_to
     for client in &mut clients {
         client.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the service reads");
     }
-    let told: Vec<u16> =
+    let statuses: Vec<u16> =
         clients.iter_mut().map(|client| reply(client).expect("each is answered").0).collect();
-    let late = told.iter().filter(|status| **status == 504).count();
-    let busy = told.iter().filter(|status| **status == 503).count();
-    assert_eq!(late + busy, CLIENTS, "{told:?}");
-    // A request has room for one more entry than it needs.
-    assert!((REQUESTS_MAX - 2..=REQUESTS_MAX).contains(&late), "{late} were under way: {told:?}");
+    let late = statuses.iter().filter(|status| **status == 504).count();
+    let busy = statuses.iter().filter(|status| **status == 503).count();
+    assert_eq!(late + busy, CLIENTS, "{statuses:?}");
+    // A request reserves one entry more than it needs.
+    assert!((INFLIGHT_MAX - 2..=INFLIGHT_MAX).contains(&late), "{late} were in flight: {statuses:?}");
     service.drained();
 }

@@ -19,19 +19,19 @@ fn capabilities(service: &Service) -> (Vec<String>, Vec<String>) {
     let port = service.address.port().to_string();
     let output =
         output(Command::new("memccapable").args(["-h", "127.0.0.1", "-p", &port, "-b", "-t", "5"]), TOOLS);
-    let (_, stdout, stderr) = common::told(output);
+    let (_, stdout, stderr) = common::captured(output);
     let (mut passed, mut failed) = (Vec::new(), Vec::new());
     // It prints the verdict `[FAIL]` on stderr, so that a test which failed has none on its line.
-    for told in stdout.split("binary ").skip(1) {
-        let name = told.split_whitespace().next().unwrap_or_default().to_owned();
-        if told.contains("[pass]") { passed.push(name) } else { failed.push(name) }
+    for line in stdout.split("binary ").skip(1) {
+        let name = line.split_whitespace().next().unwrap_or_default().to_owned();
+        if line.contains("[pass]") { passed.push(name) } else { failed.push(name) }
     }
     assert_eq!(passed.len() + failed.len(), CAPABILITIES, "memccapable ends early:\n{stdout}\n{stderr}");
     (passed, failed)
 }
 
 #[test]
-fn one_backend_has_every_capability_of_memcached() {
+fn memccapable_with_one_backend() {
     let server = Memcached::start();
     for io in ["epoll", "auto"] {
         let service = Service::proxy(&[server.address], &["--io", io]);
@@ -57,7 +57,7 @@ const _: () = assert!(FOR_A_POOL.len() + NOT_FOR_A_POOL.len() == CAPABILITIES);
 /// One by one: `flush` asks its one backend to forget everything two seconds later, and as it gives up before that,
 /// in a run of all tests that would strike whichever comes next.
 #[test]
-fn four_backends_have_all_that_a_pool_can_have() {
+fn memccapable_with_four_backends() {
     let servers = Memcached::several(4);
     let service = Service::proxy(&addresses(&servers), &["--workers", "2"]);
     let port = service.address.port().to_string();
@@ -65,14 +65,14 @@ fn four_backends_have_all_that_a_pool_can_have() {
         let name = format!("binary {name}");
         let mut memccapable = Command::new("memccapable");
         memccapable.args(["-h", "127.0.0.1", "-p", &port, "-b", "-t", "5", "-v", "-T", &name]);
-        let (status, stdout, stderr) = common::told(output(&mut memccapable, TOOLS));
+        let (status, stdout, stderr) = common::captured(output(&mut memccapable, TOOLS));
         assert!(status == 0 && stdout.contains("[pass]"), "`{name}`:\n{stdout}\n{stderr}");
     }
     service.drained();
 }
 
 #[test]
-fn memcslap_with_128_threads_gets_everything() {
+fn memcslap_with_128_threads() {
     const THREADS: u64 = 128;
     const REQUESTS: u64 = 200;
     let servers = Memcached::several(2);
@@ -82,7 +82,7 @@ fn memcslap_with_128_threads_gets_everything() {
         let mut memcslap = Command::new("memcslap");
         memcslap.arg("-s").arg(service.address.to_string());
         memcslap.args(["--binary", "-c", &concurrency, "-e", &requests, "-t", test]);
-        let (status, stdout, stderr) = common::told(output(&mut memcslap, TOOLS));
+        let (status, stdout, stderr) = common::captured(output(&mut memcslap, TOOLS));
         assert_eq!(status, 0, "memcslap -t {test}:\n{stdout}\n{stderr}");
         let done = format!("{} keys by  {THREADS} threads", THREADS * REQUESTS);
         assert!(stdout.contains(&done), "memcslap -t {test} does not say `{done}`:\n{stdout}");
@@ -105,30 +105,31 @@ fn python() -> PathBuf {
     if !has_client() {
         let home = home.to_str().expect("the target directory is UTF-8");
         let made = output(Command::new("python3").args(["-m", "venv", "--clear", home]), "python3-venv");
-        let (status, stdout, stderr) = common::told(made);
+        let (status, stdout, stderr) = common::captured(made);
         assert_eq!(status, 0, "python3 -m venv (Debian package python3-venv):\n{stdout}\n{stderr}");
         let pip = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", PYTHON_CLIENT];
-        let (status, stdout, stderr) = common::told(output(Command::new(&python).args(pip), "python3-venv"));
+        let (status, stdout, stderr) =
+            common::captured(output(Command::new(&python).args(pip), "python3-venv"));
         assert_eq!(status, 0, "pip install {PYTHON_CLIENT}:\n{stdout}\n{stderr}");
     }
     python
 }
 
-/// Runs the Python client against Listing 1 with so many backends.
+/// Runs the Python client against Listing 1 with N backends.
 fn check_python(python: &PathBuf, backends: usize) {
     let servers = Memcached::several(backends);
     let service = Service::proxy(&addresses(&servers), &["--workers", "2"]);
     let script = common::root().join("tests/clients/bmemcached_client.py");
     let mut client = Command::new(python);
     client.arg(script).arg(service.address.to_string());
-    let (status, stdout, stderr) = common::told(output(&mut client, "python3-venv"));
+    let (status, stdout, stderr) = common::captured(output(&mut client, "python3-venv"));
     assert_eq!(status, 0, "with {backends} backends:\n{stdout}\n{stderr}");
     assert!(stdout.starts_with("ok "), "{stdout}");
     service.drained();
 }
 
 #[test]
-fn a_python_client_cannot_tell_the_proxy_from_a_server() {
+fn python_client_with_the_proxy() {
     let python = python();
     check_python(&python, 1);
     check_python(&python, 4);

@@ -2,6 +2,8 @@
 //! nothing.
 
 mod common;
+#[path = "reload/inflight.rs"]
+mod inflight;
 #[path = "reload/load.rs"]
 mod load;
 #[path = "reload/lowered.rs"]
@@ -10,8 +12,6 @@ mod lowered;
 mod memory;
 #[path = "reload/settings.rs"]
 mod settings;
-#[path = "reload/underway.rs"]
-mod underway;
 #[path = "reload/upgrade.rs"]
 mod upgrade;
 
@@ -50,13 +50,13 @@ proc Balancer: (request/response client, [response/request] backends)
 
 fun to_one: (-/response client, [-/request] backends, req: request) -> ()
   count(all)
-  if req.path == "/version": told("version {version}") => client
+  if req.path == "/version": reply_with("version {version}") => client
   else if req.path == "/asked":
     let n = update asked["x"] from old: (old else 0) + 1
-    told(str(n)) => client
+    reply_with(str(n)) => client
   else: req => backends[round_robin(backends)]
 
-fun told: (text: string<40>) -> (response)
+fun reply_with: (text: string<40>) -> (response)
   response{{status = 200, reason = "OK", headers = [("content-type", "text/plain")], body = raw(text)}}
 "#
     )

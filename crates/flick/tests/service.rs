@@ -25,7 +25,7 @@ fn check_works(stream: &mut (impl Read + Write)) {
 }
 
 #[test]
-fn both_kernel_interfaces_and_both_engines_serve() {
+fn serves_with_both_kernel_interfaces_and_engines() {
     let store = store();
     for extra in [["--io", "epoll"], ["--io", "auto"], ["--engine", "interpreter"], ["--engine", "native"]] {
         let service = Service::proxy(&[store.addr()], &extra);
@@ -35,7 +35,7 @@ fn both_kernel_interfaces_and_both_engines_serve() {
 }
 
 #[test]
-fn a_settings_file_runs_the_same_service() {
+fn settings_file_equals_options() {
     let (store, scratch) = (store(), Scratch::new("runs"));
     let program = std::fs::read_to_string(common::root().join(PROXY)).expect("the example is there");
     scratch.write("proxy.flick", &program);
@@ -53,7 +53,7 @@ fn a_settings_file_runs_the_same_service() {
     assert!(line.starts_with('{') && line.contains(r#""channel":"client""#), "{line}");
 }
 
-/// Listing 1 with a field that nobody reads, which the compiler warns of.
+/// Listing 1 with an unused field, which the compiler warns of.
 fn proxy_with_a_field_too_many() -> String {
     let program = std::fs::read_to_string(common::root().join(PROXY)).expect("the example is there");
     let field = "  key : string\n";
@@ -68,7 +68,7 @@ fn events(log: &str) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn warnings_of_the_compiler_were_no_json() {
+fn compiler_warnings_are_logged_as_json() {
     let (store, scratch) = (store(), Scratch::new("json-warnings"));
     let path = scratch.write("proxy.flick", &proxy_with_a_field_too_many());
     let path = path.to_str().expect("the path is UTF-8");
@@ -93,9 +93,9 @@ fn warnings_of_the_compiler_were_no_json() {
     let (status, _, said) = common::run(&["reload", &admin]);
     assert_ne!(status, 0, "{said}");
     let events = events(&service.drained());
-    let told: Vec<_> = events.iter().filter(|event| event["code"] == "E0212").collect();
-    assert_eq!(told.len(), 2, "{events:?}");
-    for event in told {
+    let warnings: Vec<_> = events.iter().filter(|event| event["code"] == "E0212").collect();
+    assert_eq!(warnings.len(), 2, "{events:?}");
+    for event in warnings {
         assert_eq!((&event["level"], &event["file"]), (&"WARN".into(), &path.into()), "{event}");
         assert!(event["line"].as_u64() > Some(1), "{event}");
         assert!(event["message"].as_str().is_some_and(|text| text.contains("`opcode`")), "{event}");
@@ -109,7 +109,7 @@ fn warnings_of_the_compiler_were_no_json() {
 }
 
 #[test]
-fn a_settings_file_that_can_be_read_only_once_is_enough() {
+fn settings_file_may_be_a_pipe() {
     let (store, scratch) = (store(), Scratch::new("once"));
     let path = scratch.path().join("settings");
     let program = common::root().join(PROXY);
@@ -129,7 +129,7 @@ fn a_settings_file_that_can_be_read_only_once_is_enough() {
 }
 
 #[test]
-fn what_a_start_failed_for_was_no_json() {
+fn start_failure_is_logged_as_json() {
     let scratch = Scratch::new("json-failures");
     let program = scratch.write("wrong.flick", "proc Proxy: (nothing/nothing client)\n");
     let program = program.to_str().expect("the path is UTF-8");
@@ -154,7 +154,7 @@ fn what_a_start_failed_for_was_no_json() {
 }
 
 #[test]
-fn ipv6_and_unix_sockets_are_listened_on() {
+fn listens_on_ipv6_and_unix_sockets() {
     let (store, scratch) = (store(), Scratch::new("unix"));
     let connect_to = format!("backends={}", store.addr());
     let service = Service::start(&["run", PROXY, "--listen", "client=[::1]:0", "--connect", &connect_to]);
@@ -174,7 +174,7 @@ fn ipv6_and_unix_sockets_are_listened_on() {
 }
 
 #[test]
-fn the_time_to_start_is_shown_by_phase_and_short() {
+fn verbose_prints_start_time_by_phase() {
     const START_MS_MAX: f64 = 20.0;
     const TRIES: usize = 5;
     let store = store();
@@ -193,7 +193,7 @@ fn the_time_to_start_is_shown_by_phase_and_short() {
 }
 
 #[test]
-fn a_drain_answers_every_request_that_was_sent() {
+fn drain_answers_every_received_request() {
     const REQUESTS: u32 = 20_000;
     let stores: Vec<_> = (0..2).map(|_| store()).collect();
     let addresses: Vec<_> = stores.iter().map(StoreHandle::addr).collect();
@@ -225,7 +225,7 @@ fn a_drain_answers_every_request_that_was_sent() {
 }
 
 #[test]
-fn a_second_signal_ends_it_at_once() {
+fn second_signal_exits_at_once() {
     for (name, status) in [("TERM", 143), ("INT", 130)] {
         // A backend that takes requests and never answers keeps the drain waiting.
         let silent = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
@@ -247,7 +247,7 @@ fn a_second_signal_ends_it_at_once() {
 }
 
 #[test]
-fn an_address_that_is_taken_is_named() {
+fn address_in_use_is_named() {
     let taken = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
     let address = taken.local_addr().expect("a bound socket has an address").to_string();
     let listen = format!("client={address}");
@@ -268,7 +268,7 @@ fn with_limits(limits: &str) -> Service {
 }
 
 #[test]
-fn nothing_said_that_there_were_fewer_open_files_than_clients_need() {
+fn low_open_files_limit_is_logged() {
     let service = with_limits("-n 200");
     let log = service.drained();
     let needed = log.split("LimitNOFILE=").nth(1).and_then(|rest| rest.split('`').next());

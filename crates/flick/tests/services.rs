@@ -103,16 +103,16 @@ fn address(platform: &Platform, service: &str) -> Endpoint {
     found.expect("a service of that name").addresses()[0].1.clone()
 }
 
-fn dial(at: &Endpoint) -> Box<dyn ReadWrite> {
+fn connect(at: &Endpoint) -> Box<dyn ReadWrite> {
     match at {
         Endpoint::Tcp(at) => {
             let stream = TcpStream::connect(at).expect("it listens");
-            stream.set_read_timeout(Some(wait::WAIT_MAX)).expect("a time-out");
+            stream.set_read_timeout(Some(wait::WAIT_MAX)).expect("a timeout");
             Box::new(stream)
         }
         Endpoint::Unix(path) => {
             let stream = UnixStream::connect(path).expect("it listens");
-            stream.set_read_timeout(Some(wait::WAIT_MAX)).expect("a time-out");
+            stream.set_read_timeout(Some(wait::WAIT_MAX)).expect("a timeout");
             Box::new(stream)
         }
     }
@@ -147,13 +147,13 @@ fn start(services: Vec<ServiceConfig>) -> Option<Platform> {
 }
 
 #[test]
-fn processes_of_a_program_share_its_dictionaries_and_drain_together() {
+fn processes_of_a_program_share_dictionaries() {
     for io in IOS {
         let Some(platform) = start(services(STORE, 0, io, &[any_port(), any_port()], |_, _| {})) else {
             continue;
         };
-        let mut binary = dial(&address(&platform, "Binary"));
-        let mut text = dial(&address(&platform, "Text"));
+        let mut binary = connect(&address(&platform, "Binary"));
+        let mut text = connect(&address(&platform, "Text"));
         check(&mut binary, &[0x80, 7], &[0x81, 7]);
         check(&mut text, b"now\n", b"now 7\n");
         check(&mut binary, &[0x80, 8], &[0x81, 8]);
@@ -167,18 +167,18 @@ fn processes_of_a_program_share_its_dictionaries_and_drain_together() {
 }
 
 #[test]
-fn the_first_byte_tells_whose_a_connection_is() {
+fn first_byte_selects_the_service_of_a_shared_address() {
     for io in IOS {
         let scratch = Scratch::new(&format!("door-{io:?}"));
         let at = Endpoint::Unix(scratch.path().join("s"));
         let Some(platform) = start(services(STORE, 0, io, &[at.clone(), at.clone()], |_, _| {})) else {
             continue;
         };
-        // Who says nothing yet is nobody's client, and is served when it speaks.
-        let mut late = dial(&at);
-        let gone = dial(&at);
-        check(&mut dial(&at), &[0x80, 9], &[0x81, 9]);
-        let mut text = dial(&at);
+        // A silent connection belongs to no service until its first byte.
+        let mut late = connect(&at);
+        let gone = connect(&at);
+        check(&mut connect(&at), &[0x80, 9], &[0x81, 9]);
+        let mut text = connect(&at);
         check(&mut text, b"a\nb\n", b"a 9\nb 9\n");
         drop(gone);
         let opened =
@@ -188,12 +188,12 @@ fn the_first_byte_tells_whose_a_connection_is() {
         platform.drain(Duration::from_secs(5));
         drop((late, text));
         platform.wait();
-        assert!(UnixStream::connect(scratch.path().join("s")).is_err(), "nobody listens any more");
+        assert!(UnixStream::connect(scratch.path().join("s")).is_err(), "no process listens");
     }
 }
 
 #[test]
-fn grammars_that_begin_alike_cannot_share_an_address() {
+fn ambiguous_grammars_cannot_share_an_address() {
     let scratch = Scratch::new("alike");
     let at = Endpoint::Unix(scratch.path().join("s"));
     let check = |text: &str, expected: &str| {
@@ -213,7 +213,7 @@ fn grammars_that_begin_alike_cannot_share_an_address() {
 
 /// Keeps asking with as many requests as fit until told to stop; how many were answered.
 fn flood(at: &Endpoint, stop: &AtomicBool) -> u64 {
-    let mut stream = dial(at);
+    let mut stream = connect(at);
     let (request, mut reply) = (b"x\n".repeat(2000), vec![0; 4 * 2000]);
     let mut answered = 0;
     while !stop.load(Ordering::Relaxed) {
@@ -225,7 +225,7 @@ fn flood(at: &Endpoint, stop: &AtomicBool) -> u64 {
 }
 
 #[test]
-fn a_service_that_is_flooded_does_not_slow_another_down() {
+fn flooded_service_does_not_slow_another_down() {
     const ASKED: u64 = 300;
     for io in IOS {
         let mut both = services(STORE, 0, io, &[any_port()], |_, _| {});
@@ -240,26 +240,26 @@ fn a_service_that_is_flooded_does_not_slow_another_down() {
             })
             .collect();
         wait::until("the flood", || (totals(&platform, "Text").requests > 10_000).then_some(()));
-        let mut stream = dial(&address(&platform, "Binary"));
+        let mut stream = connect(&address(&platform, "Binary"));
         for number in 0..ASKED {
             check(&mut stream, &[0x80, number as u8], &[0x81, number as u8]);
         }
-        let (quiet, loud) = (totals(&platform, "Binary"), totals(&platform, "Text"));
+        let (small, flooded) = (totals(&platform, "Binary"), totals(&platform, "Text"));
         stop.store(true, Ordering::Relaxed);
         let answered: u64 =
             floods.into_iter().map(|flood| flood.join().expect("every request is answered")).sum();
         assert!(answered > 10_000);
-        assert_eq!((quiet.requests, quiet.replies, quiet.connections_accepted), (ASKED, ASKED, 1));
-        assert_eq!((quiet.exhausted, quiet.errors_overload), (0, 0), "{quiet:?}");
-        // A turn of the other is bounded, so it had about as many as it was asked to.
-        assert!(loud.loops >= ASKED, "{loud:?}");
+        assert_eq!((small.requests, small.replies, small.connections_accepted), (ASKED, ASKED, 1));
+        assert_eq!((small.exhausted, small.errors_overload), (0, 0), "{small:?}");
+        // An iteration of the other service is bounded, so that it had at least as many.
+        assert!(flooded.loops >= ASKED, "{flooded:?}");
         platform.stop();
         platform.wait();
     }
 }
 
 #[test]
-fn a_service_that_has_used_its_part_of_a_thread_waits() {
+fn service_above_cpu_max_waits() {
     let limited = |name: &str, config: &mut PlatformConfig| {
         config.limits.cpu_max_percent = if name == "Text" { 10 } else { 100 };
     };
@@ -284,8 +284,8 @@ fn a_service_that_has_used_its_part_of_a_thread_waits() {
         assert!(busy < begun.elapsed() / 2, "{busy:?} of {:?}", begun.elapsed());
         stop.store(true, Ordering::Relaxed);
         assert!(flooding.join().expect("every request is answered") > 0);
-        assert_eq!(totals(&platform, "Binary").cpu_throttled, 0, "nobody waits for another's part");
-        check(&mut dial(&address(&platform, "Binary")), &[0x80, 1], &[0x81, 1]);
+        assert_eq!(totals(&platform, "Binary").cpu_throttled, 0, "the other service is not throttled");
+        check(&mut connect(&address(&platform, "Binary")), &[0x80, 1], &[0x81, 1]);
         platform.stop();
         platform.wait();
     }
@@ -341,12 +341,12 @@ impl Engine for NoOutput {
 }
 
 #[test]
-fn a_panic_ends_its_program_and_no_other() {
+fn panic_stops_only_its_program() {
     check_panic(EngineKind::Interpreter, |engine| Arc::new(Meddled(engine, broken)));
 }
 
 #[test]
-fn a_panic_in_a_helper_of_machine_code_ends_its_program_and_no_other() {
+fn panic_in_a_code_helper_stops_only_its_program() {
     check_panic(EngineKind::Native, |engine| Arc::new(NoOutput(engine)));
 }
 
@@ -360,11 +360,11 @@ fn check_panic(kind: EngineKind, breaks: fn(Arc<dyn Engine>) -> Arc<dyn Engine>)
     all.extend(services_on(kind, &other, 1, IoKind::Epoll, &[any_port()], |_, config| two(config)));
     let platform = start(all).expect("epoll is always there");
     let (binary, text) = (address(&platform, "Binary"), address(&platform, "Text"));
-    let mut kept = dial(&address(&platform, "Other"));
+    let mut kept = connect(&address(&platform, "Other"));
     check(&mut kept, &[0x80, 1], &[0x81, 1]);
-    let mut sibling = dial(&binary);
+    let mut sibling = connect(&binary);
     check(&mut sibling, &[0x80, 2], &[0x81, 2]);
-    dial(&text).write_all(b"break\n").expect("it reads");
+    connect(&text).write_all(b"break\n").expect("it reads");
     let mut rest = Vec::new();
     // A reset is as good as an end.
     let _ = sibling.read_to_end(&mut rest);
@@ -400,14 +400,14 @@ fn dear(data: &[u8]) {
 
 /// Kernels place connections by a hash of their addresses, also where one worker has all the work.
 #[test]
-fn who_comes_to_a_busy_worker_is_served_by_an_idle_one() {
+fn idle_worker_takes_connections_of_a_busy_one() {
     for io in IOS {
         let mut all = services(ECHO, 0, io, &[any_port()], |_, config| config.workers = 2);
         all[0].engine = Arc::new(Meddled(Arc::clone(&all[0].engine), dear));
         let Some(platform) = start(all) else { continue };
         let at = address(&platform, "Echo");
         let stop = Arc::new(AtomicBool::new(false));
-        let (mut busy, stopped) = (dial(&at), Arc::clone(&stop));
+        let (mut busy, stopped) = (connect(&at), Arc::clone(&stop));
         let flooding = std::thread::spawn(move || {
             while !stopped.load(Ordering::Relaxed) {
                 check(&mut busy, &b"dear\n".repeat(64), &b"dear\n".repeat(64));
@@ -420,7 +420,7 @@ fn who_comes_to_a_busy_worker_is_served_by_an_idle_one() {
         let mut clients: Vec<Box<dyn ReadWrite>> = Vec::new();
         wait::until("a client to be handed over", || {
             clients.truncate(100);
-            clients.insert(0, dial(&at));
+            clients.insert(0, connect(&at));
             check(&mut clients[0], b"hello\n", b"hello\n");
             (stolen().iter().sum::<u64>() >= 5).then_some(())
         });

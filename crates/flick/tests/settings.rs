@@ -33,13 +33,13 @@ fn say(input: &str) -> String {
     scratch.write("memcached_proxy.flick", &program);
     scratch.write("keeper.flick", KEEPER);
     let output = common::flick().arg("run").current_dir(scratch.path()).output().expect("the tool starts");
-    let (status, stdout, stderr) = common::told(output);
+    let (status, stdout, stderr) = common::captured(output);
     assert_eq!(stdout, "", "a refused run says nothing on stdout");
     format!("status {status}\n{stderr}")
 }
 
 #[test]
-fn mistakes_in_settings_are_shown_at_their_line() {
+fn errors_in_settings_are_shown_at_their_line() {
     let update = std::env::var_os("UPDATE").is_some_and(|value| value == "1");
     let mut paths: Vec<PathBuf> = std::fs::read_dir(directory())
         .expect("the golden files are there")

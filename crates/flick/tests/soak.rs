@@ -1,6 +1,6 @@
 //! A soak: three services in one process under load, while programs are reloaded, backends killed and started again,
-//! and clients misbehave, in an order that is drawn from a seed. No error that nobody caused, no foreign reply, no
-//! growth.
+//! and clients misbehave, in an order that is drawn from a seed. No error without a
+//! cause, no reply to another client, no growth.
 //!
 //! `FLICK_SOAK_SECONDS=1800` makes it half an hour; `FLICK_SEED` chooses the order.
 
@@ -29,14 +29,14 @@ const SECONDS: u64 = 12;
 const RATE_PER_S: f64 = 1_500.0;
 /// Clients of the HTTP balancer, each with a connection of its own.
 const HTTP_CLIENTS: usize = 4;
-/// After a backend is back, requests for it may fail for so long: it is dialled again in steps.
+/// After a backend is back, requests for it may fail for this long: flick reconnects with a backoff.
 const AFTERMATH: Duration = Duration::from_millis(2_500);
 /// Growth of resident memory that is none: allocators keep what they had once.
 const GROWTH_KIB_MAX: u64 = 16 * 1024;
 /// Descriptors that may be open beyond those after the start: clients that misbehave come and go.
 const DESCRIPTORS_MORE_MAX: usize = 40;
 
-/// Events that a failure is told with.
+/// Events that are printed with a failure.
 const DIARY_LINES: usize = 12;
 
 struct Random(u64);
@@ -54,23 +54,23 @@ struct Outages(Mutex<Vec<(Instant, Option<Instant>)>>);
 
 impl Outages {
     fn begin(&self) {
-        self.0.lock().expect("nobody panics with it").push((Instant::now(), None));
+        self.0.lock().expect("no holder panics").push((Instant::now(), None));
     }
 
     fn end(&self) {
-        if let Some(last) = self.0.lock().expect("nobody panics with it").last_mut() {
+        if let Some(last) = self.0.lock().expect("no holder panics").last_mut() {
             last.1 = Some(Instant::now());
         }
     }
 
     /// Whether something between two moments may have failed for it.
     fn explains(&self, from: Instant, to: Instant) -> bool {
-        let outages = self.0.lock().expect("nobody panics with it");
+        let outages = self.0.lock().expect("no holder panics");
         outages.iter().any(|(begin, end)| *begin <= to && end.is_none_or(|end| from <= end + AFTERMATH))
     }
 }
 
-/// Clients of the balancer: what they were told that nothing explains.
+/// Clients of the balancer, and their first unexplained error.
 struct HttpLoad {
     stop: Arc<AtomicBool>,
     served: Arc<AtomicU64>,
@@ -88,7 +88,7 @@ impl HttpLoad {
             let (counts, wrong) = ((Arc::clone(&served), Arc::clone(&failed)), Arc::clone(&wrong));
             std::thread::spawn(move || {
                 if let Err(what) = ask(address, number, &stop, &outages, (&counts.0, &counts.1)) {
-                    wrong.lock().expect("nobody panics with it").get_or_insert(what);
+                    wrong.lock().expect("no holder panics").get_or_insert(what);
                 }
             })
         };
@@ -96,9 +96,9 @@ impl HttpLoad {
         Self { stop, served, failed, threads, wrong }
     }
 
-    /// What a client was told first that nothing explains.
+    /// The first unexplained error of a client.
     fn wrong(&self) -> Option<String> {
-        self.wrong.lock().expect("nobody panics with it").clone()
+        self.wrong.lock().expect("no holder panics").clone()
     }
 
     fn end(mut self) -> (u64, u64) {
@@ -111,7 +111,7 @@ impl HttpLoad {
     }
 }
 
-/// One client: asks on one connection, and dials anew only when a failure explains that it was closed.
+/// One client: sends on one connection, and reconnects only if a failure explains why it was closed.
 fn ask(
     address: SocketAddr,
     number: usize,
@@ -175,11 +175,11 @@ fn misbehave(random: &mut Random, addresses: &[SocketAddr]) {
         2 => b"\x80\x01\x00\x05\x08\x00\x00\x00\x00\x00\x00\x12",
         _ => b"",
     };
-    // It may be told no before it has said all.
+    // It may be rejected before it has sent everything.
     let _ = stream.write_all(said);
 }
 
-/// What happened last, for whoever reads why a soak failed.
+/// The last events, printed with a failure.
 struct Diary {
     begun: Instant,
     lines: VecDeque<String>,
@@ -199,7 +199,7 @@ impl Diary {
         ));
     }
 
-    fn told(&self) -> String {
+    fn text(&self) -> String {
         self.lines.iter().map(|line| format!("  {line}\n")).collect()
     }
 }
@@ -287,7 +287,7 @@ fn number(name: &str, default: u64) -> u64 {
 }
 
 #[test]
-fn nothing_grows_and_nothing_fails_without_a_cause_under_load_reloads_and_restarts() {
+fn soak_with_reloads_and_restarts_has_no_leaks_and_no_unexplained_errors() {
     let time = Duration::from_secs(number("FLICK_SOAK_SECONDS", SECONDS));
     let seed = number("FLICK_SEED", 1);
     println!("FLICK_SEED={seed}");
@@ -314,7 +314,7 @@ fn nothing_grows_and_nothing_fails_without_a_cause_under_load_reloads_and_restar
     let store = memcached_load(addresses[2], MemcachedProtocol::Text, seed + 1);
     let web = HttpLoad::start(addresses[0], &scene.outages);
     let (begun, mut warm, mut most) = (Instant::now(), (0, 0), (0, 0));
-    let mut told = Instant::now();
+    let mut printed = Instant::now();
     let mut diary = Diary { begun, lines: VecDeque::new(), lateness: Lateness::watch() };
     while begun.elapsed() < time {
         std::thread::sleep(Duration::from_millis(100 + random.below(700)));
@@ -322,7 +322,7 @@ fn nothing_grows_and_nothing_fails_without_a_cause_under_load_reloads_and_restar
         let what = scene.event(&mut random, &service, &addresses);
         diary.note(what, from);
         if let Some(wrong) = web.wrong() {
-            panic!("after {:?}: {wrong}\n{}", begun.elapsed(), diary.told());
+            panic!("after {:?}: {wrong}\n{}", begun.elapsed(), diary.text());
         }
         let now = held(service.pid());
         // A third of the time for everything to have been used once; of the other two, the peaks are compared: how much
@@ -332,8 +332,8 @@ fn nothing_grows_and_nothing_fails_without_a_cause_under_load_reloads_and_restar
             let peak = if elapsed > time * 2 / 3 { &mut most } else { &mut warm };
             *peak = (now.0.max(peak.0), now.1.max(peak.1));
         }
-        if told.elapsed() > Duration::from_secs(30) {
-            told = Instant::now();
+        if printed.elapsed() > Duration::from_secs(30) {
+            printed = Instant::now();
             println!(
                 "{:?}: {} KiB, {} descriptors, {} reloads",
                 begun.elapsed(),

@@ -68,11 +68,11 @@ struct Addition {
     key: usize,
     value: u64,
     asked: Instant,
-    told: Instant,
+    answered: Instant,
 }
 
 #[test]
-fn m14_counters_give_each_number_once_and_in_the_order_of_time() {
+fn m14_incr_is_linearizable() {
     let service = store();
     let address = service.address;
     let mut first = Client::new(address);
@@ -83,7 +83,7 @@ fn m14_counters_give_each_number_once_and_in_the_order_of_time() {
             let key = (name + at * 7) % KEYS;
             let asked = Instant::now();
             let value = client.ask(&format!("incr n{key} 1\r\n")).parse().expect("a number");
-            Addition { key, value, asked, told: Instant::now() }
+            Addition { key, value, asked, answered: Instant::now() }
         };
         (0..ADDITIONS).map(one).collect::<Vec<_>>()
     };
@@ -96,7 +96,7 @@ fn m14_counters_give_each_number_once_and_in_the_order_of_time() {
         let mut latest_asked = one_key[0].asked;
         for (at, addition) in one_key.iter().enumerate() {
             assert_eq!(addition.value, at as u64 + 1, "each number of n{} is given once", addition.key);
-            assert!(addition.told >= latest_asked, "a later addition to n{} came before", addition.key);
+            assert!(addition.answered >= latest_asked, "a later addition to n{} came before", addition.key);
             latest_asked = latest_asked.max(addition.asked);
         }
     }
@@ -106,7 +106,7 @@ fn m14_counters_give_each_number_once_and_in_the_order_of_time() {
 }
 
 #[test]
-fn m14_changes_that_compare_lose_none() {
+fn m14_cas_loses_no_update() {
     let service = store();
     let address = service.address;
     let mut first = Client::new(address);
@@ -118,8 +118,8 @@ fn m14_changes_that_compare_lose_none() {
             let (value, unique) = client.value("gets n\r\n").expect("it is there");
             let next = (value.parse::<u64>().expect("a number") + 1).to_string();
             let unique = unique.expect("gets tells it");
-            let told = client.ask(&format!("cas n 0 0 {} {unique}\r\n{next}\r\n", next.len()));
-            match told.as_str() {
+            let reply = client.ask(&format!("cas n 0 0 {} {unique}\r\n{next}\r\n", next.len()));
+            match reply.as_str() {
                 "STORED" => changed += 1,
                 "EXISTS" => {}
                 other => panic!("{other}"),
@@ -148,7 +148,7 @@ fn is_counted(text: &str) -> bool {
 }
 
 #[test]
-fn m15_a_value_that_grows_is_read_whole_by_everybody() {
+fn m15_append_is_atomic_for_readers() {
     let service = store();
     let address = service.address;
     let mut writer = Client::new(address);
@@ -159,7 +159,7 @@ fn m15_a_value_that_grows_is_read_whole_by_everybody() {
             let (mut client, mut reads) = (Client::new(address), 0_u64);
             while !is_over.load(std::sync::atomic::Ordering::SeqCst) {
                 let (value, _) = client.value("get v\r\n").expect("it is never gone");
-                assert!(is_counted(&value), "not as it was written: {value}");
+                assert!(is_counted(&value), "not as written: {value}");
                 reads += 1;
             }
             reads
@@ -177,7 +177,7 @@ fn m15_a_value_that_grows_is_read_whole_by_everybody() {
         is_over.store(true, std::sync::atomic::Ordering::SeqCst);
         readers.into_iter().map(|reader| reader.join().expect("a reader ends")).sum::<u64>()
     });
-    assert!(reads > 0, "somebody read");
+    assert!(reads > 0, "a client read");
     drop(writer);
     service.drained();
 }

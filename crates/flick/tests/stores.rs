@@ -12,7 +12,7 @@ use std::process::Command;
 use common::client::connect;
 use common::peers::{Memcached, Redis, addresses, output};
 use common::service::{Service, read_all};
-use common::{told, wait};
+use common::{captured, wait};
 use stores::{Sink, capture, exchange, service};
 
 const TOOLS: &str = "libmemcached-tools";
@@ -31,17 +31,17 @@ fn has_every_capability(service: &Service, option: &str) {
     let port = service.address.port().to_string();
     let mut memccapable = Command::new("memccapable");
     let (_, stdout, stderr) =
-        told(output(memccapable.args(["-h", "127.0.0.1", "-p", &port, option, "-t", "30"]), TOOLS));
+        captured(output(memccapable.args(["-h", "127.0.0.1", "-p", &port, option, "-t", "30"]), TOOLS));
     // It prints the verdict `[FAIL]` on stderr, so that a test which failed has none on its line.
     let name = if option == "-a" { "ascii " } else { "binary " };
     let (passed, failed): (Vec<_>, Vec<_>) =
-        stdout.split(name).skip(1).partition(|told| told.contains("[pass]"));
+        stdout.split(name).skip(1).partition(|line| line.contains("[pass]"));
     assert!(failed.is_empty(), "{failed:?}\n{stderr}");
     assert_eq!(passed.len(), CAPABILITIES, "memccapable ends early:\n{stdout}\n{stderr}");
 }
 
 #[test]
-fn the_text_proxy_before_one_backend_has_every_capability_of_memcached() {
+fn memccapable_through_the_text_proxy() {
     let server = Memcached::start();
     for io in ["epoll", "auto"] {
         let proxy = text_proxy(&[server.address], &["--io", io]);
@@ -51,7 +51,7 @@ fn the_text_proxy_before_one_backend_has_every_capability_of_memcached() {
 }
 
 #[test]
-fn the_key_value_server_has_every_capability_of_memcached() {
+fn memccapable_with_the_key_value_server() {
     for io in ["epoll", "auto"] {
         let server = service("key_value_server", None, &["--io", io, "--workers", "2"]);
         has_every_capability(&server, "-a");
@@ -65,7 +65,7 @@ fn the_key_value_server_has_every_capability_of_memcached() {
 }
 
 #[test]
-fn both_protocols_at_one_address_have_every_capability_of_memcached() {
+fn memccapable_with_both_protocols_at_one_address() {
     let free = TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("it has one");
     let program = "examples/key_value_server/both_protocols.flick";
     let [text, binary] = ["Text", "Binary"].map(|process| format!("{process}.client={free}"));
@@ -78,9 +78,9 @@ fn both_protocols_at_one_address_have_every_capability_of_memcached() {
 /// Requests that take many time slices.
 const PIPELINED: usize = 20_000;
 
-/// Replies of a task that does not get done in its slices are gathered, and none is forgotten.
+/// Replies of a task that does not get done in its slices are batched, and none is lost.
 #[test]
-fn a_client_that_pipelines_for_many_slices_gets_every_reply_without_asking_again() {
+fn pipelining_over_many_time_slices_gets_every_reply() {
     for io in ["epoll", "auto"] {
         let server = service("key_value_server", None, &["--io", io, "--time-slice", "10us"]);
         let mut client = connect(server.address);
@@ -103,7 +103,7 @@ fn found<'a>(keys: impl Iterator<Item = &'a String>) -> String {
 
 /// M6: the reply is whole, in the order of the keys, with one END; keys of a dead backend are misses.
 #[test]
-fn forty_keys_of_four_servers_come_in_order_and_without_those_of_a_dead_one() {
+fn multi_get_over_four_servers_keeps_the_order() {
     const DEAD: usize = 2;
     let mut servers = Memcached::several(4);
     let proxy = text_proxy(&addresses(&servers), &[]);
@@ -179,7 +179,7 @@ fn same(got: &[u8], expected: &[u8], what: &str) {
 
 /// M9: what is too large is refused, its bytes swallowed, and the value it was to replace is served no longer.
 #[test]
-fn the_key_value_server_takes_values_up_to_its_limit() {
+fn key_value_server_accepts_values_up_to_its_limit() {
     let server = service("key_value_server", None, &[]);
     for length in [0, 1, 14_000, 1 << 14, (1 << 14) + 1, MEBIBYTE - 1, MEBIBYTE, MEBIBYTE + 1] {
         let got = stored_and_read(server.address, length);
@@ -192,7 +192,7 @@ fn the_key_value_server_takes_values_up_to_its_limit() {
 /// One `get` gives as many values as one rule may build; then the server's own words end it, and the connection goes
 /// on.
 #[test]
-fn a_get_of_more_than_one_answer_holds_ends_with_an_error_behind_whole_values() {
+fn oversized_multi_get_ends_with_an_error_after_complete_values() {
     const VALUES: usize = 8;
     let server = service("key_value_server", None, &[]);
     let mut client = connect(server.address);
@@ -234,7 +234,7 @@ fn line(client: &mut TcpStream) -> String {
 }
 
 #[test]
-fn the_text_proxy_passes_values_of_every_size() {
+fn text_proxy_forwards_values_of_every_size() {
     let backend = Memcached::start();
     let proxy = text_proxy(&[backend.address], &[]);
     for length in [0, 1, 4096, 4097, 14_000, 1 << 14, (1 << 14) + 1, MEBIBYTE - 1024, MEBIBYTE, MEBIBYTE + 1]
@@ -261,7 +261,7 @@ fn redis_cli(address: SocketAddr, args: &[&str]) -> String {
     let port = address.port().to_string();
     let mut cli = Command::new("redis-cli");
     let (status, stdout, stderr) =
-        told(output(cli.args(["-h", "127.0.0.1", "-p", &port]).args(args), REDIS_TOOLS));
+        captured(output(cli.args(["-h", "127.0.0.1", "-p", &port]).args(args), REDIS_TOOLS));
     // Its status tells whether the answer was an error.
     assert!(status >= 0 && stderr.is_empty(), "redis-cli {args:?}: {status}\n{stderr}");
     stdout
@@ -276,7 +276,7 @@ fn three_shards() -> (Vec<Redis>, Service) {
 }
 
 #[test]
-fn three_shards_of_redis_answer_as_one_server_does() {
+fn three_redis_shards_answer_as_one_server() {
     let (shards, sharding) = three_shards();
     let one = Redis::start();
     let words: Vec<String> = (0..30).map(|n| format!("k{n}")).collect();
@@ -308,9 +308,9 @@ fn three_shards_of_redis_answer_as_one_server_does() {
         }
     }
     for refused in [["multi"].as_slice(), &["subscribe", "news"], &["blpop", "list", "1"]] {
-        let told = redis_cli(sharding.address, refused);
+        let reply = redis_cli(sharding.address, refused);
         let expected = format!("ERR '{}' cannot be served by several servers", refused[0]);
-        assert_eq!(told.trim_end(), expected);
+        assert_eq!(reply.trim_end(), expected);
     }
     assert_eq!(redis_cli(sharding.address, &["get", "alone"]), "value\n", "it goes on after refusals");
     sharding.drained();
@@ -324,7 +324,7 @@ fn redis_benchmark_finds_no_errors() {
         let mut benchmark = Command::new("redis-benchmark");
         benchmark.args(["-h", "127.0.0.1", "-p", &port, "-t", "set,get", "-n", "5000", "-r", "1000"]);
         let (status, stdout, stderr) =
-            told(output(benchmark.args(["-c", "20", "-P", pipelined, "--csv"]), REDIS_TOOLS));
+            captured(output(benchmark.args(["-c", "20", "-P", pipelined, "--csv"]), REDIS_TOOLS));
         assert_eq!(status, 0, "{stdout}\n{stderr}");
         assert!(stdout.contains("\"SET\",") && stdout.contains("\"GET\","), "{stdout}\n{stderr}");
         assert!(!stdout.contains("Error") && !stderr.contains("Error"), "{stdout}\n{stderr}");
@@ -333,7 +333,7 @@ fn redis_benchmark_finds_no_errors() {
 }
 
 #[test]
-fn a_capture_goes_through_the_counter_byte_for_byte() {
+fn packet_counter_forwards_a_capture_unchanged() {
     const PACKETS: u32 = 300;
     let sink = Sink::start();
     let counter = service("packet_counter", Some(("next", &[sink.address])), &["--workers", "1"]);
@@ -344,8 +344,8 @@ fn a_capture_goes_through_the_counter_byte_for_byte() {
     wait::until("the capture to arrive", || (sink.len() >= capture.bytes.len()).then_some(()));
     let log = counter.drained();
     same(&sink.bytes(), &capture.bytes, "the capture");
-    let told = format!("packets {PACKETS}, octets {}, cut_short {}", capture.octets, capture.cut_short);
-    assert!(log.contains(&told), "no `{told}` in\n{log}");
+    let totals = format!("packets {PACKETS}, octets {}, cut_short {}", capture.octets, capture.cut_short);
+    assert!(log.contains(&totals), "no `{totals}` in\n{log}");
 }
 
 /// A relay before a listener of the test, the ends of one connection through it, and what they say to each other.
@@ -370,7 +370,7 @@ fn much() -> Vec<u8> {
 
 /// The client says much and ends its direction; the server hears all of it and its end, then answers as much.
 #[test]
-fn the_relay_passes_on_the_clients_end_and_the_answer_behind_it() {
+fn relay_forwards_a_half_close_and_the_answer_after_it() {
     let (relay, mut client, mut server) = relayed();
     let mut writer = client.try_clone().expect("a socket can be shared");
     let speaker = std::thread::spawn(move || {
@@ -387,7 +387,7 @@ fn the_relay_passes_on_the_clients_end_and_the_answer_behind_it() {
 
 /// The server's end is the session's: the client gets all that was said before it.
 #[test]
-fn the_relay_ends_with_the_server_once_everything_is_out() {
+fn relay_closes_after_the_server_and_the_last_byte() {
     let (relay, mut client, mut server) = relayed();
     let answerer = std::thread::spawn(move || {
         server.write_all(&much()).expect("the relay reads");

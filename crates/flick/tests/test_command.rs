@@ -50,12 +50,12 @@ expect quiet
 "#;
 
 #[test]
-fn what_comes_true_is_counted() {
+fn passed_scenarios_are_counted() {
     check(&[("right.scn", RIGHT)], &[], 0, &["right.scn ... ok", "25 seeds", "1 passed, 0 failed"]);
 }
 
 #[test]
-fn what_does_not_come_true_is_shown_with_a_diagram_and_how_to_see_it_again() {
+fn failed_scenario_is_shown_with_a_diagram_and_a_command() {
     let wrong = RIGHT.replace("value \"2\" opaque 4\n", "value \"3\" opaque 4\n");
     let said = [
         "wrong.scn ... FAILED with seed 1 (compiled)",
@@ -70,7 +70,7 @@ fn what_does_not_come_true_is_shown_with_a_diagram_and_how_to_see_it_again() {
 }
 
 #[test]
-fn bytes_are_expected_as_they_are() {
+fn expectations_compare_bytes() {
     let raw = "backends first 1\nbackends copies 2\n\
                client a sends \"\\x80\\x08\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\"\n\
                \x20              \"\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\"\n\
@@ -80,7 +80,7 @@ fn bytes_are_expected_as_they_are() {
 }
 
 #[test]
-fn mistakes_in_scenarios_are_told_with_their_line() {
+fn errors_in_scenarios_name_the_line() {
     check(&[("bad.scn", "client a dances")], &[], 1, &["bad.scn, line 1: `dances` is nothing a peer does"]);
     check(&[("bad.scn", "backend third expects \"x\"")], &[], 1, &["line 1: `third` has no backends"]);
     check(&[("few.scn", "backends first 1\nclient a closes")], &[], 1, &["channel `copies`", "is not bound"]);
@@ -104,7 +104,7 @@ fn mistakes_in_scenarios_are_told_with_their_line() {
     );
 }
 
-/// Counts what comes, and how much of it is under way.
+/// Counts requests, and those in flight.
 const COUNTING: &str = r#"type q = unit { m : decimal<2>; "\n"; };
 global asked: counter
 global last: gauge
@@ -119,7 +119,7 @@ fun noted: (req: q) -> (q)
 "#;
 
 #[test]
-fn counters_of_the_program_are_expected_as_those_of_the_platform() {
+fn expectations_on_counters_of_the_program() {
     let scenario = |last: &str| {
         format!(
             "service counting.flick\nclient a sends \"7\\n\", expects \"7\\n\"\nexpect counter asked == 2\n\
@@ -153,27 +153,27 @@ fun to: (-/r client, [-/q] backends, req: q) -> ()
 "#;
 
 #[test]
-fn two_messages_where_one_is_due_never_leave() {
+fn second_reply_to_one_request_is_never_sent() {
     let scenario = "service double.flick\nclient a sends \"1\\n\"\nbackend 0 expects nothing for 20 ms\n\
                     client a expects closed\nclient b sends \"2\\n\", expects closed\n";
     check(&[("double.flick", DOUBLE), ("double.scn", scenario)], &[], 0, &["1 passed"]);
 }
 
 #[test]
-fn a_library_beside_the_program_is_not_what_a_scenario_is_about() {
+fn library_beside_the_program_is_not_the_subject() {
     let library = "type line = unit { text : string<8> &until = \"\\n\"; };\n";
     check(&[("library.flick", library), ("right.scn", RIGHT)], &[], 0, &["1 passed"]);
 }
 
 #[test]
-fn the_scenarios_of_all_examples_come_true() {
+fn scenarios_of_all_examples_pass() {
     let (status, stdout, stderr) = run(&["test", "examples"]);
     assert_eq!(status, 0, "stdout: {stdout}\nstderr: {stderr}");
     assert!(stdout.contains("mqtt_gateway") && stdout.contains("stomp_gateway"), "all are found: {stdout}");
 }
 
 #[test]
-fn a_scenario_says_which_process_it_is_about() {
+fn scenario_names_its_process() {
     let folder = Scratch::new("test-process");
     let process =
         |name: &str, word: &str| format!("proc {name}: (line/line client)\n  | client => {word}(client)\n");

@@ -46,7 +46,7 @@ impl Terminal {
         let drawn = Arc::clone(&screen);
         std::thread::spawn(move || {
             let mut piece = [0; 4096];
-            // When nobody has the other end any more, reading fails.
+            // Reading fails once the other end is closed.
             while let Ok(len) = shown.read(&mut piece) {
                 drawn.lock().expect("no panic").process(&piece[..len]);
             }
@@ -91,7 +91,7 @@ impl Drop for Terminal {
 }
 
 #[test]
-fn top_draws_follows_its_terminal_and_leaves_it_as_it_was() {
+fn top_follows_the_terminal_size_and_restores_the_terminal() {
     let memcached = Memcached::start();
     let service = Service::proxy(&[memcached.address], &["--workers", "1", "--admin", "0"]);
     let mut stream = client::connect(service.address);
@@ -129,12 +129,12 @@ fn top_draws_follows_its_terminal_and_leaves_it_as_it_was() {
     terminal.keys.write_all(b"q").expect("it reads keys");
     let status = wait::until("the end", || terminal.child.try_wait().expect("our own child"));
     assert_eq!(status.code(), Some(0), "{}", terminal.text());
-    wait::until("the terminal as it was", || (!terminal.is_in_its_own_screen()).then_some(()));
+    wait::until("the restored terminal", || (!terminal.is_in_its_own_screen()).then_some(()));
     service.drained();
 }
 
 #[test]
-fn top_ends_with_control_c_and_outlives_its_service() {
+fn top_exits_on_ctrl_c_and_survives_its_service() {
     let memcached = Memcached::start();
     let service = Service::proxy(&[memcached.address], &["--workers", "1", "--admin", "0"]);
     let mut top = flick();
@@ -177,7 +177,7 @@ fn five_services(scratch: &Scratch, backends: &[TcpListener]) -> Service {
 }
 
 #[test]
-fn five_services_left_a_small_screen_without_their_backends() {
+fn small_screens_show_the_backends_of_five_services() {
     let scratch = Scratch::new("top-five");
     let backends = [(); 4].map(|()| TcpListener::bind("127.0.0.1:0").expect("a free port"));
     let service = five_services(&scratch, &backends);

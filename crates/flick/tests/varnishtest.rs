@@ -23,7 +23,7 @@ fn scripts() -> Vec<PathBuf> {
 }
 
 #[test]
-fn clients_and_servers_of_varnishtest_understand_each_other_through_the_balancer() {
+fn varnishtest_scripts_pass_through_the_balancer() {
     let balancer = common::root().join("examples/http_balancer/round_robin.flick");
     let mut command = Command::new("varnishtest");
     command.arg("-k").args(["-j", &AT_ONCE.to_string(), "-t", &SECONDS_MAX.to_string()]);

@@ -69,7 +69,7 @@ fn direct(metadata: &Metadata) -> BTreeMap<String, BTreeSet<String>> {
 }
 
 #[test]
-fn every_crate_knows_only_whom_it_may() {
+fn crates_depend_only_on_allowed_crates() {
     let direct = direct(&metadata());
     let ours: BTreeSet<&String> = direct.keys().collect();
     let table: BTreeMap<&str, &[&str]> = EDGES.iter().copied().collect();
@@ -89,7 +89,7 @@ fn every_crate_knows_only_whom_it_may() {
 }
 
 #[test]
-fn only_the_code_generator_names_cranelift() {
+fn only_the_code_generator_depends_on_cranelift() {
     for (name, dependencies) in direct(&metadata()) {
         let names_it = dependencies.iter().any(|dependency| dependency.starts_with("cranelift"));
         assert!(!names_it || name == "flick-codegen", "`{name}` names Cranelift");
@@ -97,7 +97,7 @@ fn only_the_code_generator_names_cranelift() {
 }
 
 #[test]
-fn the_language_does_no_io() {
+fn language_crates_do_no_io() {
     let metadata = metadata();
     let resolve = metadata.resolve.as_ref().expect("metadata was asked for with dependencies");
     let name_of: BTreeMap<_, _> =

@@ -204,7 +204,8 @@ fn beside(path: &Path, ending: &str) -> Result<Vec<PathBuf>, Failure> {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
     };
-    let failed = |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", folder.display()));
+    let failed =
+        |error: std::io::Error| Failure::failed(format!("cannot read {}: {error}", folder.display()));
     let mut files = Vec::new();
     for entry in folder.read_dir().map_err(failed)? {
         let file = entry.map_err(failed)?.file_name();

@@ -55,14 +55,14 @@ fn edges(admin: SocketAddr) -> [Edges; 2] {
     });
     let shown = shown.collect();
     let seen = metrics(admin);
-    let told = seen.samples("flick_edge_messages_total").map(|sample| {
+    let texts = seen.samples("flick_edge_messages_total").map(|sample| {
         let of = |wanted: &str| {
             let found = sample.labels.iter().find(|(label, _)| label == wanted);
             found.map(|(_, value)| value.as_str()).expect("an edge has that label")
         };
         (label(of("from"), of("to"), of("kind")), sample.value as u64)
     });
-    [shown, told.collect()]
+    [shown, texts.collect()]
 }
 
 /// Waits until these are all edges, with these counts.

@@ -197,12 +197,12 @@ fn service_without_free_buffers_takes_none_of_the_others() {
         .collect();
     wait::until("the store to be overloaded", || {
         let seen = metrics(admin);
-        let told = [
+        let names = [
             "flick_connections_dropped_total",
             "flick_requests_shed_total",
             "flick_slow_clients_dropped_total",
         ];
-        let busy: f64 = told.iter().map(|name| of(&seen, name, "store")).sum();
+        let busy: f64 = names.iter().map(|name| of(&seen, name, "store")).sum();
         (busy > 0.0 || of(&seen, "flick_requests_total", "store") > 32.0).then_some(())
     });
     four.check_others(100);

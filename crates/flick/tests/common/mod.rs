@@ -32,11 +32,11 @@ pub const PROXY: &str = "examples/memcached_proxy/memcached_proxy.flick";
 
 /// Status, stdout and stderr of the tool with these arguments.
 pub fn run(args: &[&str]) -> (i32, String, String) {
-    told(flick().args(args).output().expect("the tool starts"))
+    captured(flick().args(args).output().expect("the tool starts"))
 }
 
 /// Status, stdout and stderr.
-pub fn told(output: Output) -> (i32, String, String) {
+pub fn captured(output: Output) -> (i32, String, String) {
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     (output.status.code().unwrap_or(-1), text(output.stdout), text(output.stderr))
 }

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use super::wait;
 
-/// How often a port is chosen anew because another process was faster.
+/// Attempts to find a free port: another process may bind it first.
 const PORT_TRIES_MAX: usize = 5;
 
 /// A real memcached.

@@ -56,7 +56,7 @@ impl Service {
                     Ok(0) | Err(_) => return log,
                     Ok(_) => {
                         if let Some(address) = address_in(&log[from..], "admin endpoint") {
-                            // Only a test of the admin side waits for it.
+                            // Only a test of the admin endpoint waits for it.
                             let _ = found_admin.send(address);
                         }
                         if let Some(address) = address_in(&log[from..], "listening") {
@@ -91,7 +91,7 @@ impl Service {
         }
     }
 
-    /// Where its admin side listens; it must have been asked for with `--admin 0`.
+    /// Where its admin endpoint listens; it must have been asked for with `--admin 0`.
     pub fn admin(&self) -> SocketAddr {
         self.admin.recv_timeout(wait::WAIT_MAX).expect("the service has an admin endpoint")
     }
@@ -140,11 +140,11 @@ impl Drop for Service {
     }
 }
 
-/// What the admin side there says of a path. Its client has less patience than a machine needs on which thirty others
-/// want to run.
+/// The response of the admin endpoint at `at`. Retried: on a busy machine its client may time out.
 pub fn seen(admin: SocketAddr, path: &str) -> (u16, String) {
     let at = flick_admin::Address::Tcp(admin);
-    let reply = wait::until("the admin side to answer", || flick_admin::client::get(&at, path, None).ok());
+    let reply =
+        wait::until("the admin endpoint to answer", || flick_admin::client::get(&at, path, None).ok());
     (reply.status, reply.body)
 }
 

@@ -45,7 +45,7 @@ impl Origin {
     }
 
     /// The requests that it got, as `METHOD target`, in the order of each connection. Panics on bytes that are no
-    /// request; a last request without its end is told apart.
+    /// request; an incomplete last request is marked.
     pub fn requests(&self) -> (Vec<String>, usize) {
         let (mut whole, mut cut) = (Vec::new(), 0);
         for bytes in self.seen() {

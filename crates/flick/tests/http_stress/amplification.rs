@@ -39,7 +39,7 @@ fn beginnings() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn what_is_held_for_a_client_is_less_than_a_hundred_times_what_it_sent() {
+fn memory_amplification_is_below_a_hundred() {
     want_descriptors(4 * CLIENTS as u64 + 500);
     let origin = backend(100);
     for (name, bytes) in beginnings() {
@@ -71,7 +71,7 @@ fn what_is_held_for_a_client_is_less_than_a_hundred_times_what_it_sent() {
     }
 }
 
-/// Sends a piece so many times over one connection; nothing is read but what comes back until the end.
+/// Sends a piece N times over one connection, then reads the replies to the end.
 fn spend(stream: &mut TcpStream, piece: &[u8], rounds: usize) {
     for _ in 0..rounds {
         if stream.write_all(piece).is_err() {
@@ -89,7 +89,7 @@ fn own_time() -> Duration {
 }
 
 #[test]
-fn what_a_client_makes_the_service_compute_is_less_than_a_hundred_times_its_own_work() {
+fn cpu_amplification_is_below_a_hundred() {
     let origin = backend(100);
     let service = balancer(origin.address, &[]);
     let fields = format!("GET / HTTP/1.1\r\nHost: a\r\n{}\r\n", "A: b\r\n".repeat(98));

@@ -18,7 +18,7 @@ use crate::wire::{self, Client, get, key_on, set};
 /// What a reply may take beyond a deadline, on an idle machine.
 const SLACK: Duration = Duration::from_millis(50);
 const MIB: usize = 1 << 20;
-/// In a long run so many clients have so many late replies each, all at once.
+/// Clients, and late replies of each, in a long run.
 const WRITERS: u32 = 8;
 const TOGETHER: u32 = 64;
 /// Writes beyond this are refused early.
@@ -49,8 +49,8 @@ fn refused_value(rounds: u32) -> Vec<u8> {
 }
 
 #[test]
-fn m2_early_reply_reaches_its_client_and_nobody_else() {
-    let _turn = machine::together();
+fn m2_early_reply_reaches_only_its_client() {
+    let _machine = machine::together();
     for io in IOS {
         let mock = Mock::start(refuses_large_writes_early);
         let proxy = Proxy::start(&[mock.address], io, |_| {});
@@ -88,8 +88,8 @@ fn m2_early_reply_reaches_its_client_and_nobody_else() {
 
 /// The reply overtakes the body: the client learns it at once, and what it still sends is swallowed.
 #[test]
-fn m2_early_reply_arrives_before_the_client_has_sent_everything() {
-    let _turn = machine::together();
+fn m2_early_reply_arrives_before_the_request_is_complete() {
+    let _machine = machine::together();
     for io in IOS {
         let mock = Mock::start(refuses_large_writes_early);
         let proxy = Proxy::start(&[mock.address], io, |_| {});
@@ -107,8 +107,8 @@ fn m2_early_reply_arrives_before_the_client_has_sent_everything() {
 }
 
 #[test]
-fn m3_late_reply_after_a_time_out_is_discarded_with_its_connection() {
-    let _turn = machine::together();
+fn m3_late_reply_is_discarded_with_its_connection() {
+    let _machine = machine::together();
     for io in IOS {
         // Connections so far, and those of them on which what is late may be said.
         let (opened, released) = (AtomicU32::new(0), Arc::new(AtomicU32::new(0)));
@@ -123,14 +123,13 @@ fn m3_late_reply_after_a_time_out_is_discarded_with_its_connection() {
                 conversation.answer(&header, Status::NoError, key);
             }
         });
-        // In a long run many are late together, each time, and the time-out outlasts a machine that is busy with other
-        // things.
-        let (rounds, writers, together, time_out_ms) = match machine::rounds(20) {
+        // In a long run many replies are late at once, and the timeout is longer than a busy machine delays them.
+        let (rounds, writers, together, timeout_ms) = match machine::rounds(20) {
             20 => (20, 1, 1, 100),
             many => (many.div_ceil(WRITERS * TOGETHER), WRITERS, TOGETHER, 1_000),
         };
         let proxy = Proxy::start(&[mock.address], io, |config| {
-            config.timeouts.response = Duration::from_millis(time_out_ms);
+            config.timeouts.response = Duration::from_millis(timeout_ms);
         });
         proxy.until_backend(0, 1);
         let mut clients: Vec<Client> = (0..writers).map(|_| Client::connect(proxy.address())).collect();
@@ -162,8 +161,8 @@ fn m3_late_reply_after_a_time_out_is_discarded_with_its_connection() {
 }
 
 #[test]
-fn a_stalled_backend_fails_only_its_own_keys_and_in_time() {
-    let _turn = machine::alone();
+fn stalled_backend_fails_only_its_keys() {
+    let _machine = machine::alone();
     for io in IOS {
         let lateness = Lateness::watch();
         let servers = Memcached::several(2);
@@ -203,8 +202,8 @@ fn a_stalled_backend_fails_only_its_own_keys_and_in_time() {
 
 /// A body that the backend does not take is bounded in time as well, however large it is.
 #[test]
-fn a_backend_that_stalls_inside_a_large_write_is_given_up_in_time() {
-    let _turn = machine::alone();
+fn backend_stalled_in_a_large_write_times_out() {
+    let _machine = machine::alone();
     for io in IOS {
         let lateness = Lateness::watch();
         let server = Memcached::start();
@@ -228,8 +227,8 @@ fn a_backend_that_stalls_inside_a_large_write_is_given_up_in_time() {
 
 /// A backend that takes no connection: its keys are answered at once, the others' keys as ever.
 #[test]
-fn a_refusing_backend_is_answered_for_at_once() {
-    let _turn = machine::alone();
+fn refusing_backend_fails_requests_at_once() {
+    let _machine = machine::alone();
     for io in IOS {
         let lateness = Lateness::watch();
         let (_stores, mut backends) = stores(1);
@@ -248,7 +247,7 @@ fn a_refusing_backend_is_answered_for_at_once() {
         }
         // It comes up later: it is found without being asked for.
         let listener = TcpListener::bind(backends[1]).expect("the port is still free");
-        let (stream, _) = listener.accept().expect("the platform dials again");
+        let (stream, _) = listener.accept().expect("the platform reconnects");
         proxy.until_backend(1, 1);
         let mut found = Conversation::of(stream);
         client.send(&get(7, &gone));
@@ -278,8 +277,8 @@ impl Drop for Paused {
 
 /// Every request of a client goes through one backend's reset: each is answered, in the protocol.
 #[test]
-fn a_reply_before_a_reset_is_still_delivered() {
-    let _turn = machine::together();
+fn reply_before_a_reset_is_delivered() {
+    let _machine = machine::together();
     for io in IOS {
         let served = Arc::new(Mutex::new(0_u32));
         let count = Arc::clone(&served);
@@ -309,8 +308,8 @@ fn a_reply_before_a_reset_is_still_delivered() {
 
 /// One kernel interface is enough where the other differs in nothing that matters.
 #[test]
-fn a_black_holed_backend_is_not_waited_for_longer_than_the_connect_time_out() {
-    let _turn = machine::alone();
+fn black_holed_backend_fails_after_the_connect_timeout() {
+    let _machine = machine::alone();
     let lateness = Lateness::watch();
     // A listener whose queue is full: further connections get no answer from the kernel.
     let listener = wire::full_listener();

@@ -14,8 +14,8 @@ use crate::proxy::{IOS, Proxy, stores};
 use crate::wire::{self, Client, get, set};
 
 #[test]
-fn m4_client_vanishes_between_request_and_reply_and_the_connection_stays_balanced() {
-    let _turn = machine::together();
+fn m4_reply_of_a_disconnected_client_is_discarded_on_the_shared_connection() {
+    let _machine = machine::together();
     for io in IOS {
         let (_stores, backends) = stores(4);
         let proxy = Proxy::start(&backends, io, |_| {});
@@ -62,10 +62,10 @@ fn m4_client_vanishes_between_request_and_reply_and_the_connection_stays_balance
     }
 }
 
-/// The reply is certainly under way: the backend answers only when the client has gone.
+/// The reply is certainly in flight: the backend answers only after the client has disconnected.
 #[test]
-fn m4_a_reply_to_a_client_that_has_gone_reaches_nobody() {
-    let _turn = machine::together();
+fn m4_reply_of_a_disconnected_client_reaches_no_other() {
+    let _machine = machine::together();
     for io in IOS {
         let (go, gone) = std::sync::mpsc::channel::<()>();
         let gone = std::sync::Mutex::new(gone);
@@ -96,10 +96,10 @@ fn m4_a_reply_to_a_client_that_has_gone_reaches_nobody() {
             assert_eq!(patient.reply().value(), b"wanted", "{io:?}");
         }
         let totals = proxy.totals();
-        let orphans = u64::from(rounds);
+        let late = u64::from(rounds);
         assert_eq!(
             (totals.late_replies, totals.backend_connections_closed, mock.accepted()),
-            (orphans, 0, 1),
+            (late, 0, 1),
             "{io:?}"
         );
     }
@@ -107,8 +107,8 @@ fn m4_a_reply_to_a_client_that_has_gone_reaches_nobody() {
 
 /// One byte at a time: answered when it is complete, and others are not held up by it.
 #[test]
-fn slow_writer_is_served_byte_by_byte_and_given_up_in_time() {
-    let _turn = machine::together();
+fn slow_request_is_served_and_a_stalled_one_times_out() {
+    let _machine = machine::together();
     for io in IOS {
         let (_stores, backends) = stores(2);
         let proxy =
@@ -134,8 +134,8 @@ fn slow_writer_is_served_byte_by_byte_and_given_up_in_time() {
 }
 
 #[test]
-fn truncated_header_then_close_is_counted_and_nothing_is_sent_on() {
-    let _turn = machine::together();
+fn truncated_header_is_counted_and_not_forwarded() {
+    let _machine = machine::together();
     for io in IOS {
         let (_stores, backends) = stores(1);
         let proxy = Proxy::start(&backends, io, |_| {});

@@ -19,7 +19,7 @@ const IDLE_BYTES_MAX: u64 = 2 * 1024;
 
 #[test]
 fn idle_connections_cost_little() {
-    let _turn = machine::alone();
+    let _machine = machine::alone();
     machine::want_descriptors(IDLE as u64 + 500);
     for io in ["epoll", "uring"] {
         let (_stores, backends) = stores(2);
@@ -58,8 +58,8 @@ pub fn used(address: SocketAddr, number: usize) -> Client {
 }
 
 #[test]
-fn file_descriptors_exhausted_is_borne_without_spinning_and_left_again() {
-    let _turn = machine::alone();
+fn file_descriptors_exhausted_pauses_accepting_without_a_busy_loop() {
+    let _machine = machine::alone();
     for io in ["epoll", "uring"] {
         let lateness = Lateness::watch();
         let (_stores, backends) = stores(2);
@@ -101,8 +101,8 @@ fn file_descriptors_exhausted_is_borne_without_spinning_and_left_again() {
 
 /// The other way out: clients leave.
 #[test]
-fn file_descriptors_exhausted_ends_when_clients_leave() {
-    let _turn = machine::alone();
+fn file_descriptors_exhausted_resumes_accepting_when_clients_disconnect() {
+    let _machine = machine::alone();
     for io in ["epoll", "uring"] {
         let lateness = Lateness::watch();
         let (_stores, backends) = stores(1);
@@ -124,8 +124,8 @@ fn file_descriptors_exhausted_ends_when_clients_leave() {
 }
 
 #[test]
-fn over_the_limit_peers_are_refused_if_that_is_configured() {
-    let _turn = machine::together();
+fn over_the_limit_clients_are_rejected_with_reject() {
+    let _machine = machine::together();
     for io in IOS {
         for workers in [1, 2] {
             let (_stores, backends) = stores(1);
@@ -152,8 +152,8 @@ fn over_the_limit_peers_are_refused_if_that_is_configured() {
 }
 
 #[test]
-fn over_the_limit_peers_wait_if_accepting_pauses() {
-    let _turn = machine::together();
+fn over_the_limit_clients_wait_with_queue() {
+    let _machine = machine::together();
     for io in IOS {
         for workers in [1, 2] {
             let (_stores, backends) = stores(1);

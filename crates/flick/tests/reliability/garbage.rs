@@ -1,5 +1,5 @@
 //! Bytes that are not of the protocol, from backends and from clients: answered in the protocol or closed, counted,
-//! and nobody else notices.
+//! and no other client notices.
 
 use std::time::Duration;
 
@@ -132,8 +132,8 @@ const GARBAGE: &[Garbage] = &[
 ];
 
 #[test]
-fn m10_backend_garbage_is_answered_for_and_its_connection_closed() {
-    let _turn = machine::together();
+fn m10_malformed_backend_reply_closes_the_backend_connection() {
+    let _machine = machine::together();
     for io in IOS {
         for garbage in GARBAGE {
             m10(io, garbage);
@@ -230,8 +230,8 @@ fn impossible_lengths() -> Vec<(String, Header)> {
 }
 
 #[test]
-fn m7_length_arithmetic_is_refused_and_costs_nobody_anything() {
-    let _turn = machine::alone();
+fn m7_length_overflow_is_rejected() {
+    let _machine = machine::alone();
     for io in ["epoll", "uring"] {
         let servers = Memcached::several(2);
         let backends = peers::addresses(&servers);
@@ -246,7 +246,7 @@ fn m7_length_arithmetic_is_refused_and_costs_nobody_anything() {
             let sent = client.try_send(&header.encode()).and_then(|()| client.try_send(&body));
             let quiet = header.opcode == Opcode::SetQ.byte();
             if sent.is_ok() && header.body_len >= 0x8000_0000 {
-                // Nobody can tell whether the rest will come: the client gives up first.
+                // The rest may still come: the client gives up first.
                 drop(client);
             } else if let Some(reply) = client.try_reply() {
                 assert_eq!(reply.header.magic, MAGIC_RESPONSE, "{name}");
@@ -270,15 +270,15 @@ fn m7_length_arithmetic_is_refused_and_costs_nobody_anything() {
 
 /// The same bytes get the same answer however they are cut: here one by one, each on its own.
 #[test]
-fn m7_length_arithmetic_does_not_depend_on_how_the_header_arrives() {
-    let _turn = machine::together();
+fn m7_length_overflow_is_rejected_in_split_headers() {
+    let _machine = machine::together();
     for io in IOS {
         let (_stores, backends) = stores(1);
         let proxy = Proxy::start(&backends, io, |_| {});
         let mut neighbour = Client::connect(proxy.address());
         for (name, header) in impossible_lengths() {
             if header.body_len >= 0x8000_0000 && header.lengths_agree() {
-                // Well-formed, if nobody's to keep; there is no answer yet.
+                // Well-formed but too large to store; there is no answer yet.
                 continue;
             }
             let name = format!("{io:?}, {name}");
@@ -305,7 +305,7 @@ fn m7_length_arithmetic_does_not_depend_on_how_the_header_arrives() {
 
 #[test]
 fn m12_cross_protocol_requests_are_closed_at_once() {
-    let _turn = machine::together();
+    let _machine = machine::together();
     for io in IOS {
         let (_stores, backends) = stores(1);
         let proxy = Proxy::start(&backends, io, |_| {});
@@ -330,8 +330,8 @@ fn m12_cross_protocol_requests_are_closed_at_once() {
 
 /// A request behind garbage on the same connection is never looked at: its place is lost.
 #[test]
-fn what_follows_garbage_is_not_taken_for_a_request() {
-    let _turn = machine::together();
+fn bytes_after_a_malformed_request_are_not_parsed() {
+    let _machine = machine::together();
     for io in IOS {
         let (_stores, backends) = stores(1);
         let proxy = Proxy::start(&backends, io, |_| {});

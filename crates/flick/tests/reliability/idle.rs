@@ -24,8 +24,8 @@ const WAKES_PER_S_MAX: f64 = 40.0;
 fn check(what: &str, service: &Service, addresses: &[SocketAddr]) {
     let asked = std::env::var("FLICK_IDLE_SECONDS").ok().and_then(|text| text.parse().ok());
     let watched = asked.map_or(WATCHED, Duration::from_secs);
-    let place = |number: usize| addresses[number % addresses.len()];
-    let clients: Vec<Client> = (0..IDLE).map(|number| used(place(number), number)).collect();
+    let address = |number: usize| addresses[number % addresses.len()];
+    let clients: Vec<Client> = (0..IDLE).map(|number| used(address(number), number)).collect();
     // What their coming has left to do is done after a moment.
     std::thread::park_timeout(Duration::from_millis(300));
     let (begun, before) =
@@ -46,8 +46,8 @@ fn check(what: &str, service: &Service, addresses: &[SocketAddr]) {
 }
 
 #[test]
-fn a_thousand_idle_sessions_wake_nobody() {
-    let _turn = machine::alone();
+fn thousand_idle_sessions_cause_no_wakeups() {
+    let _machine = machine::alone();
     machine::want_descriptors(IDLE as u64 * 2 + 500);
     for io in ["epoll", "uring"] {
         let (_stores, backends) = stores(2);
@@ -58,8 +58,8 @@ fn a_thousand_idle_sessions_wake_nobody() {
 }
 
 #[test]
-fn a_thousand_idle_sessions_of_two_services_on_a_thread_wake_nobody() {
-    let _turn = machine::alone();
+fn thousand_idle_sessions_of_two_services_cause_no_wakeups() {
+    let _machine = machine::alone();
     machine::want_descriptors(IDLE as u64 * 2 + 500);
     for io in ["epoll", "uring"] {
         let scratch = Scratch::new("idle_services");

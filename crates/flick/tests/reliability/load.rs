@@ -13,8 +13,8 @@ const CLIENTS: usize = 1_000;
 const REQUESTS: u64 = 100 * CLIENTS as u64;
 
 #[test]
-fn a_thousand_clients_pipelining_a_hundred_requests_each_get_the_right_replies() {
-    let _turn = machine::together();
+fn thousand_pipelining_clients_get_their_replies() {
+    let _machine = machine::together();
     machine::want_descriptors(4_000);
     for io in IOS {
         let (stores, backends) = stores(4);
@@ -49,10 +49,10 @@ fn a_thousand_clients_pipelining_a_hundred_requests_each_get_the_right_replies()
     }
 }
 
-/// Values say which key they are of and who wrote them: a reply to somebody else's request cannot pass for one's own.
+/// Values contain their key and writer, so that a reply to another client's request is detected.
 #[test]
 fn m1_wrong_client_no_foreign_reply_while_backends_are_killed_at_random() {
-    let _turn = machine::together();
+    let _machine = machine::together();
     let seconds = match std::env::var("FLICK_M1_SECONDS") {
         Ok(text) => text.parse().expect("FLICK_M1_SECONDS is a number of seconds"),
         Err(_) => 10,

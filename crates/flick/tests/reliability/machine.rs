@@ -1,4 +1,4 @@
-//! What a test must know of the machine: whose turn it is, what a process uses.
+//! The machine of the tests: exclusive use for measurements, and what a process uses.
 
 use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
@@ -8,19 +8,19 @@ pub use crate::common::lateness::Lateness;
 use crate::common::process::{self, resident_kib};
 pub use crate::common::process::{processor_time, sleeps, want_descriptors};
 
-static TURN: RwLock<()> = RwLock::new(());
+static MACHINE: RwLock<()> = RwLock::new(());
 
-/// A turn beside other tests.
+/// Runs beside other tests.
 pub fn together() -> RwLockReadGuard<'static, ()> {
-    TURN.read().unwrap_or_else(PoisonError::into_inner)
+    MACHINE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A turn alone, for tests that measure.
+/// Runs alone, for tests that measure.
 pub fn alone() -> RwLockWriteGuard<'static, ()> {
-    TURN.write().unwrap_or_else(PoisonError::into_inner)
+    MACHINE.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How often a test with a peer that misbehaves plays it; `FLICK_MOCKS=n` asks for so many.
+/// Rounds of a test with a misbehaving peer; `FLICK_MOCKS` overrides them.
 pub fn rounds(usual: u32) -> u32 {
     std::env::var("FLICK_MOCKS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }

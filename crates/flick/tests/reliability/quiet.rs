@@ -11,7 +11,7 @@ use crate::wire::{Client, Reply, get, key_on, noop, request, set};
 
 #[test]
 fn m5_quiet_reads_answer_hits_in_order_and_nothing_else() {
-    let _turn = machine::together();
+    let _machine = machine::together();
     for io in IOS {
         let (_stores, backends) = stores(4);
         let proxy = Proxy::start(&backends, io, |_| {});
@@ -56,7 +56,7 @@ fn m5_quiet_reads_answer_hits_in_order_and_nothing_else() {
 
 #[test]
 fn m5_quiet_writes_answer_failures_and_nothing_else() {
-    let _turn = machine::together();
+    let _machine = machine::together();
     for io in IOS {
         let (_stores, backends) = stores(4);
         let proxy = Proxy::start(&backends, io, |_| {});
@@ -96,10 +96,10 @@ fn m5_quiet_writes_answer_failures_and_nothing_else() {
     }
 }
 
-/// A quiet request whose backend is not there fails, and failures are told.
+/// A quiet request to a dead backend fails, and failures are answered.
 #[test]
 fn m5_quiet_requests_to_a_dead_backend_are_answered() {
-    let _turn = machine::together();
+    let _machine = machine::together();
     for io in IOS {
         let proxy = Proxy::start(&[crate::common::peers::free_address()], io, |_| {});
         let mut client = Client::connect(proxy.address());
@@ -130,10 +130,10 @@ fn with_cas(opcode: Opcode, opaque: u32, key: &[u8], cas: u64) -> Vec<u8> {
 
 #[test]
 fn m11_opaque_cas_flags_arrive_byte_for_byte() {
-    let _turn = machine::together();
+    let _machine = machine::together();
     for io in IOS {
-        let (tell, told) = mpsc::channel();
-        let tell = std::sync::Mutex::new(tell);
+        let (seen_by_mock, mock_saw) = mpsc::channel();
+        let seen_by_mock = std::sync::Mutex::new(seen_by_mock);
         // Answers with everything that a reply can carry, made from the request.
         let mock = Mock::start(move |conversation| {
             while let Some((header, body)) = conversation.request() {
@@ -147,7 +147,7 @@ fn m11_opaque_cas_flags_arrive_byte_for_byte() {
                 };
                 let mut bytes = Vec::new();
                 encode_message(reply, &seed.to_be_bytes()[..4], b"", &body, &mut bytes);
-                let _ = tell.lock().expect("no holder panics").send((header, body));
+                let _ = seen_by_mock.lock().expect("no holder panics").send((header, body));
                 conversation.write(&bytes);
             }
         });
@@ -175,7 +175,7 @@ fn m11_opaque_cas_flags_arrive_byte_for_byte() {
             let mut bytes = Vec::new();
             encode_message(header, &extras, b"key", &value, &mut bytes);
             let Reply { header: reply, body } = client.ask(&bytes);
-            let (seen, seen_body) = told.recv().expect("the mock has told");
+            let (seen, seen_body) = mock_saw.recv().expect("the mock reports");
             let sent = Header::decode(&bytes).expect("a whole header");
             assert_eq!(Header { opaque: 0, ..seen }, Header { opaque: 0, ..sent }, "{io:?}");
             assert_eq!(seen_body, bytes[24..], "{io:?}");

@@ -17,8 +17,8 @@ const LINGER: Duration = Duration::from_secs(1);
 const SLACK: Duration = Duration::from_millis(300);
 
 #[test]
-fn drain_loses_no_request_while_clients_go_on() {
-    let _turn = machine::together();
+fn drain_under_load_loses_no_request() {
+    let _machine = machine::together();
     for io in ["epoll", "uring"] {
         let (_stores, backends) = stores(4);
         let service = Service::proxy(&backends, &["--workers", "2", "--io", io, "--shutdown-timeout", "15s"]);
@@ -48,8 +48,8 @@ fn drain_loses_no_request_while_clients_go_on() {
 
 /// Clients that never stop: at the deadline each gets the replies to what was taken, then its connection ends.
 #[test]
-fn drain_ends_at_its_deadline_with_whole_replies() {
-    let _turn = machine::alone();
+fn drain_ends_at_the_shutdown_timeout_with_complete_replies() {
+    let _machine = machine::alone();
     for io in ["epoll", "uring"] {
         let lateness = Lateness::watch();
         let (_stores, backends) = stores(2);
@@ -94,8 +94,8 @@ fn ask_until_closed(address: std::net::SocketAddr, number: u32) -> u32 {
 
 /// A backend that never answers: the deadline holds all the same.
 #[test]
-fn drain_deadline_is_honoured_with_requests_under_way() {
-    let _turn = machine::alone();
+fn shutdown_timeout_applies_to_requests_in_flight() {
+    let _machine = machine::alone();
     for io in ["epoll", "uring"] {
         let lateness = Lateness::watch();
         let mock = silent();
@@ -105,7 +105,7 @@ fn drain_deadline_is_honoured_with_requests_under_way() {
         );
         let mut client = Client::connect(service.address);
         client.send(&get(1, "key"));
-        wait::until("the request to be under way", || (mock.accepted() > 0).then_some(()));
+        wait::until("the request to be in flight", || (mock.accepted() > 0).then_some(()));
         let begun = Instant::now();
         service.signal("TERM");
         let (status, log) = service.ended();
@@ -119,8 +119,8 @@ fn drain_deadline_is_honoured_with_requests_under_way() {
 }
 
 #[test]
-fn a_second_signal_stops_at_once() {
-    let _turn = machine::alone();
+fn second_signal_exits_at_once() {
+    let _machine = machine::alone();
     for (signal, code) in [("TERM", 143), ("INT", 130)] {
         let lateness = Lateness::watch();
         let mock = silent();

@@ -22,8 +22,8 @@ fn sizes() -> Vec<usize> {
 }
 
 #[test]
-fn m9_value_sizes_fare_as_without_a_proxy() {
-    let _turn = machine::alone();
+fn m9_value_sizes_as_without_a_proxy() {
+    let _machine = machine::alone();
     for io in ["epoll", "uring"] {
         let (behind, direct) = (Memcached::start(), Memcached::start());
         let service = Service::proxy(&[behind.address], &["--workers", "1", "--io", io]);
@@ -53,11 +53,11 @@ fn m9_value_sizes_fare_as_without_a_proxy() {
     }
 }
 
-/// A length that nobody can keep: what arrives of it is swallowed or the connection is closed, whatever the client
+/// A length beyond any limit: what arrives of it is discarded or the connection is closed, whatever the client
 /// does; others go on, and nothing is allocated for it.
 #[test]
-fn m9_value_sizes_declared_beyond_all_bounds_cost_no_memory() {
-    let _turn = machine::alone();
+fn m9_oversized_value_lengths_take_no_memory() {
+    let _machine = machine::alone();
     for io in ["epoll", "uring"] {
         let server = Memcached::start();
         let service = Service::proxy(&[server.address], &["--workers", "1", "--io", io]);

@@ -20,7 +20,7 @@ const PLENTY_BYTES: u64 = BUFFERS * 3 / 4 / 4;
 
 #[test]
 fn m13_slow_readers_of_large_values_cost_bounded_memory() {
-    let _turn = machine::alone();
+    let _machine = machine::alone();
     for io in ["epoll", "uring"] {
         let lateness = Lateness::watch();
         let servers = Memcached::several(2);
@@ -72,10 +72,10 @@ fn m13_slow_readers_of_large_values_cost_bounded_memory() {
     }
 }
 
-/// Large values to several clients that read them as fast as they come: nobody is taken for slow.
+/// Large values to several clients that read at once: none is taken for a slow reader.
 #[test]
-fn large_values_from_several_backends_reach_clients_that_read() {
-    let _turn = machine::alone();
+fn large_values_of_several_backends_reach_their_clients() {
+    let _machine = machine::alone();
     for io in ["epoll", "uring"] {
         let servers = Memcached::several(4);
         let backends = peers::addresses(&servers);

@@ -14,7 +14,7 @@ use crate::wire::{Client, get, key_on, set};
 
 #[test]
 fn ipv6_and_unix_sockets_work_end_to_end() {
-    let _turn = machine::together();
+    let _machine = machine::together();
     for io in IOS {
         let scratch = Scratch::new(&format!("transports-{io:?}"));
         let six = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));

@@ -26,7 +26,7 @@ pub struct Load {
 }
 
 impl Load {
-    /// Starts so many that keep their connections, and so many that make a new one for each request.
+    /// Starts clients that keep their connection, and clients that make a new one for each request.
     pub fn start<A: Asks>(address: SocketAddr, keeping: usize, coming: usize, asks: fn() -> A) -> Self {
         let mut load = Self {
             is_over: Arc::default(),

@@ -1,5 +1,4 @@
-//! Limits that are lower behind a reload or an upgrade than the clients need who are there, and calls that come
-//! meanwhile.
+//! Reloads and upgrades that lower a limit below the number of connected clients, and requests during an upgrade.
 
 use std::net::TcpStream;
 use std::path::PathBuf;
@@ -21,20 +20,20 @@ struct Limited {
 }
 
 impl Limited {
-    fn start(test: &str, sessions_max: usize) -> Self {
+    fn start(test: &str, max_connections: usize) -> Self {
         let scratch = Scratch::new(test);
         scratch.write("balancer.flick", &balancer(0));
         let admin = format!("unix:{}", scratch.path().join("admin").display());
-        let settings = Self::write(&scratch, sessions_max);
+        let settings = Self::write(&scratch, max_connections);
         let settings = settings.to_str().expect("the path is UTF-8");
         let service = Service::start(&["run", "--config", settings, "--admin", &admin]);
         Self { scratch, service, admin }
     }
 
-    fn write(scratch: &Scratch, sessions_max: usize) -> PathBuf {
+    fn write(scratch: &Scratch, max_connections: usize) -> PathBuf {
         let text = format!(
             "workers = 2\n[[service]]\nprogram = \"balancer.flick\"\nlisten = {{ client = \"127.0.0.1:0\" }}\n\
-             connect = {{ backends = [\"{}\"] }}\nlimits = {{ max_connections = {sessions_max}, on_max_connections = \"reject\" }}\n",
+             connect = {{ backends = [\"{}\"] }}\nlimits = {{ max_connections = {max_connections}, on_max_connections = \"reject\" }}\n",
             load::origin()
         );
         scratch.write("flick.toml", &text)
@@ -46,7 +45,7 @@ impl Limited {
         clients
     }
 
-    /// Each is answered, whoever serves it now.
+    /// Each is answered, by either generation.
     fn ask(&self, clients: &mut [TcpStream]) {
         for client in clients {
             assert_eq!(get(client, "/version"), Ok("version 0".to_owned()));
@@ -56,9 +55,9 @@ impl Limited {
     /// Lowers the limit and has it take effect.
     fn lower(&self, how: &str) -> String {
         Self::write(&self.scratch, 5);
-        let (status, told, error) = common::run(&[how, &self.admin]);
+        let (status, stdout, error) = common::run(&[how, &self.admin]);
         assert_eq!(status, 0, "{error}");
-        told
+        stdout
     }
 }
 

@@ -12,7 +12,7 @@ const RELAY: &str = "examples/tcp_relay/tcp_relay.flick";
 /// Reloads after which a service that could not have them all must have refused one.
 const RELOADS_MAX: usize = 5;
 
-/// The tool, which may have so many KiB of addresses.
+/// flick with N KiB of address space.
 fn limited(kib: u64, args: &[&str]) -> Command {
     let tool = common::flick();
     let mut command = Command::new("sh");
@@ -26,16 +26,16 @@ fn limited(kib: u64, args: &[&str]) -> Command {
 }
 
 #[test]
-fn a_service_with_too_few_addresses_died_at_its_start() {
+fn start_fails_with_too_little_address_space() {
     let listen = ["--listen", "client=127.0.0.1:0", "--workers", "2", "--max-memory", "1000GiB"];
     let args = [&["run", STATIC, "--max-connections", "1000000"][..], &listen].concat();
-    let (status, _, error) = common::told(limited(8_000_000, &args).output().expect("the tool starts"));
+    let (status, _, error) = common::captured(limited(8_000_000, &args).output().expect("the tool starts"));
     assert_eq!(status, 1, "{error}");
     assert!(error.contains("ulimit -v") && error.contains("lower `--max-connections`"), "{error}");
 }
 
 #[test]
-fn a_service_died_of_a_reload_that_had_too_few_addresses() {
+fn reload_fails_with_too_little_address_space() {
     let connect = format!("server={}", load::origin());
     let bound = ["--listen", "client=127.0.0.1:0", "--connect", &connect];
     let args = [&["run", RELAY, "--workers", "1", "--admin", "0"][..], &bound].concat();

@@ -1,4 +1,4 @@
-//! Settings that change while services run: services that come and go, and what systemd gives and is told.
+//! Reloads that change settings: services that are added and removed, and notifications to systemd.
 
 use std::io::Read;
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -22,7 +22,7 @@ fn entry(name: &str, program: &str, at: SocketAddr, origin: SocketAddr) -> Strin
 }
 
 #[test]
-fn services_come_and_go_with_a_reload_and_those_that_stay_notice_nothing() {
+fn reload_adds_and_removes_services() {
     let scratch = Scratch::new("reload-services");
     for version in 0..3 {
         scratch.write(&format!("{version}.flick"), &balancer(version));
@@ -52,11 +52,7 @@ fn services_come_and_go_with_a_reload_and_those_that_stay_notice_nothing() {
     asks(stays, "version 0");
     wait::until("the service that went to refuse", || TcpStream::connect(goes).is_err().then_some(()));
     // Its client is idle: it is let go as by a drain.
-    assert_eq!(
-        leaving.read(&mut [0]).expect("it ends in good order"),
-        0,
-        "nobody serves this client any more"
-    );
+    assert_eq!(leaving.read(&mut [0]).expect("it ends in good order"), 0, "no service has this client");
     scratch.write("flick.toml", &first);
     service.signal("HUP");
     wait::until("the way back", || {
@@ -69,7 +65,7 @@ fn services_come_and_go_with_a_reload_and_those_that_stay_notice_nothing() {
 }
 
 #[test]
-fn an_address_that_another_process_has_leaves_everything_as_it_was() {
+fn reload_with_an_address_in_use_changes_nothing() {
     let scratch = Scratch::new("reload-taken");
     scratch.write("0.flick", &balancer(0));
     let origin = load::origin();
@@ -104,12 +100,12 @@ impl Asks for Tagged {
         let got = common::client::ask(stream, Opcode::Get, opaque, key.as_bytes(), b"");
         let is_right = set.is(Status::NoError) && got.is(Status::NoError) && got.value == value.as_bytes();
         let is_own = set.opaque == opaque && got.opaque == opaque;
-        if is_right && is_own { Ok(()) } else { Err(format!("was told {set:?} and {got:?}")) }
+        if is_right && is_own { Ok(()) } else { Err(format!("unexpected replies {set:?} and {got:?}")) }
     }
 }
 
 #[test]
-fn a_memcached_proxy_loses_no_reply_while_it_is_reloaded() {
+fn reload_of_a_memcached_proxy_loses_no_reply() {
     let backends = Memcached::several(2);
     let addresses = common::peers::addresses(&backends);
     let service = Service::proxy(&addresses, &["--workers", "2", "--admin", "0"]);
@@ -125,14 +121,14 @@ fn a_memcached_proxy_loses_no_reply_while_it_is_reloaded() {
 }
 
 /// What the next message to systemd says.
-fn told(systemd: &UnixDatagram) -> String {
+fn notification(systemd: &UnixDatagram) -> String {
     let mut bytes = [0; 1024];
-    let length = systemd.recv(&mut bytes).expect("it is told");
+    let length = systemd.recv(&mut bytes).expect("a notification");
     String::from_utf8_lossy(&bytes[..length]).into_owned()
 }
 
 #[test]
-fn systemd_gives_the_socket_and_is_told_ready_reloading_and_stopping() {
+fn systemd_socket_activation_and_notifications() {
     let scratch = Scratch::new("systemd");
     let program = scratch.write("balancer.flick", &balancer(0));
     let notify = scratch.path().join("notify");
@@ -151,19 +147,19 @@ fn systemd_gives_the_socket_and_is_told_ready_reloading_and_stopping() {
     // A client that comes before the service is there waits in the socket's queue.
     let mut early = connect(address);
     let service = Service::start_as(command);
-    let ready = told(&systemd);
+    let ready = notification(&systemd);
     assert!(ready.contains("READY=1") && ready.contains(&format!("MAINPID={}", service.pid())), "{ready}");
     assert_eq!(service.address, address);
     assert_eq!(get(&mut early, "/version"), Ok("version 0".to_owned()));
     scratch.write("balancer.flick", &balancer(1));
     service.signal("HUP");
-    let reloading = told(&systemd);
+    let reloading = notification(&systemd);
     assert!(reloading.contains("RELOADING=1") && reloading.contains("MONOTONIC_USEC="), "{reloading}");
-    assert!(told(&systemd).contains("READY=1"), "the reload is over");
+    assert!(notification(&systemd).contains("READY=1"), "the reload is over");
     assert_eq!(get(&mut connect(address), "/version"), Ok("version 1".to_owned()));
     drop(early);
     service.signal("TERM");
-    assert!(told(&systemd).contains("STOPPING=1"));
+    assert!(notification(&systemd).contains("STOPPING=1"));
     let (status, log) = service.ended();
     assert_eq!(status.code(), Some(0), "{log}");
 }
@@ -178,7 +174,7 @@ fn catches(pid: u32, signal: u32) -> bool {
 }
 
 #[test]
-fn a_reload_that_is_asked_for_while_the_service_starts_is_not_its_end() {
+fn sighup_during_the_start_is_handled_after_it() {
     const SIGHUP: u32 = 1;
     let scratch = Scratch::new("reload-early");
     let program = scratch.write("balancer.flick", &balancer(0));
@@ -205,7 +201,7 @@ fn a_reload_that_is_asked_for_while_the_service_starts_is_not_its_end() {
 }
 
 #[test]
-fn whoever_asked_for_a_reload_did_not_hear_what_takes_effect_at_the_next_start_only() {
+fn reload_response_names_settings_that_need_a_restart() {
     let scratch = Scratch::new("reload-later");
     scratch.write("0.flick", &balancer(0));
     let (at, origin) = (free_address(), load::origin());
@@ -218,7 +214,7 @@ fn whoever_asked_for_a_reload_did_not_hear_what_takes_effect_at_the_next_start_o
     let service = Service::start(&["run", "--config", settings.to_str().expect("the path is UTF-8")]);
     let admin = service.admin_address().to_string();
     write("log = \"json\"\n");
-    let (status, told, _) = common::run(&["reload", &admin]);
-    assert_eq!((status, told.trim_end()), (0, "1 service; `log` takes effect at the next start only"));
+    let (status, stdout, _) = common::run(&["reload", &admin]);
+    assert_eq!((status, stdout.trim_end()), (0, "1 service; `log` takes effect at the next start only"));
     service.drained();
 }

@@ -65,10 +65,10 @@ fn allow(path: &Path, mode: u32) {
 /// A port of loopback that only root may take.
 fn low_port() -> u16 {
     let is_free = |port: &u16| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok();
-    (600..1024).find(is_free).expect("one of so many is free")
+    (600..1024).find(is_free).expect("one of them is free")
 }
 
-/// Upgrades a service that is not root any more and could not open its admin side again.
+/// Upgrades a service that is not root any more and could not open its admin endpoint again.
 fn check_of_a_user(test: &str, admin: impl FnOnce(&Path) -> String) {
     if !rustix::process::geteuid().is_root() {
         return;
@@ -82,9 +82,9 @@ fn check_of_a_user(test: &str, admin: impl FnOnce(&Path) -> String) {
     let user = ["--user", "65534:65534", "--admin", &at, "--admin-token-file", &token];
     let mut first = copied.start(&user);
     let asks = |what: &str| common::run(&[what, &at, "--token-file", &token]);
-    let (status, told, error) = asks("upgrade");
+    let (status, stdout, error) = asks("upgrade");
     assert_eq!(status, 0, "{at}: {error}");
-    let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    let second = stdout.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
     let second = OwnedPid(second.expect("it says which"));
     assert_eq!(first.gone().code(), Some(0));
     // The new one answers, and goes on answering when the next cannot start.
@@ -111,11 +111,11 @@ fn upgrade_keeps_an_admin_port_that_the_user_may_not_bind() {
 
 #[test]
 fn exit_signal_interrupts_the_wait_for_a_new_process() {
-    let copied = Copied::new("upgrade-hangs");
+    let copied = Copied::new("upgrade-stalls");
     let service = copied.start(&["--sandbox", "off", "--admin", "0"]);
     // Written under another name, so that it is never started incomplete.
-    let hangs = copied.write("hangs", "#!/bin/sh\n: > started\nexec sleep 100\n", 0o755);
-    std::fs::rename(hangs, copied.tool()).expect("the directory is ours");
+    let stalls = copied.write("stalls", "#!/bin/sh\n: > started\nexec sleep 100\n", 0o755);
+    std::fs::rename(stalls, copied.tool()).expect("the directory is ours");
     service.signal("USR2");
     wait::until("the new process", || copied.0.join("started").exists().then_some(()));
     assert_eq!(
@@ -125,7 +125,9 @@ fn exit_signal_interrupts_the_wait_for_a_new_process() {
     );
     let log = service.drained();
     assert!(
-        log.contains("the upgrade failed") && log.contains("must exit and no longer waits") && log.contains("drained"),
+        log.contains("the upgrade failed")
+            && log.contains("must exit and no longer waits")
+            && log.contains("drained"),
         "{log}"
     );
 }
@@ -156,14 +158,14 @@ fn failed_upgrade_keeps_socket_files() {
     assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
     // A new process that starts owns the files and removes them at its end.
     scratch.write("balancer.flick", &balancer(1));
-    let (status, told, error) = common::run(&["upgrade", &admin_at]);
+    let (status, stdout, error) = common::run(&["upgrade", &admin_at]);
     assert_eq!(status, 0, "{error}");
-    let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    let second = stdout.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
     let second = OwnedPid(second.expect("it says which"));
     assert_eq!(first.gone().code(), Some(0));
     let (one, other) = (UnixStream::connect(&path), UnixStream::connect(&admin));
     assert!(one.is_ok() && other.is_ok(), "{one:?} {other:?}");
     common::peers::signal(second.0, "TERM");
     wait::until("the second process to end", || (!second.is_there()).then_some(()));
-    assert!(!path.exists() && !admin.exists(), "nobody listens there any more");
+    assert!(!path.exists() && !admin.exists(), "no process listens there");
 }

@@ -1,5 +1,5 @@
 //! After warming up, the path of a message touches the heap not once: a whole service on loopback sockets, its worker's
-//! allocations counted turn by turn.
+//! allocations counted iteration by iteration.
 
 use flick_alloc_counter::{CountingAllocator, allocations};
 use flick_net::IoKind;
@@ -18,9 +18,9 @@ const WARM_UP_ROUNDS: u32 = 20;
 /// Rounds that are counted.
 const ROUNDS: u32 = 100;
 /// Turns within which a round must be over.
-const TURNS_MAX: u32 = 20_000;
+const ITERATIONS_MAX: u32 = 20_000;
 
-/// What one client asks in a round: short, quiet, gathered, streamed, both ways; some over connections of this round.
+/// What one client asks in a round: short, quiet, buffered, streamed, both ways; some over connections of this round.
 fn requests(round: u32) -> Vec<Cmd> {
     let ask = |at: u32, opcode: u8, key: &str| {
         let value = if opcode == opcode::SET { value_of(key.as_bytes()) } else { Vec::new() };
@@ -41,7 +41,7 @@ fn requests(round: u32) -> Vec<Cmd> {
 
 /// Lets backends answer what they were asked until the client has the reply to its noop.
 fn serve(stage: &mut Sockets, client: PeerId, backends: usize) {
-    for _ in 0..TURNS_MAX {
+    for _ in 0..ITERATIONS_MAX {
         stage.turn();
         for peer in (0..backends).flat_map(|backend| stage.connections(backend)).collect::<Vec<_>>() {
             let mut asked = None;
@@ -56,7 +56,7 @@ fn serve(stage: &mut Sockets, client: PeerId, backends: usize) {
             return;
         }
     }
-    panic!("a round is not over after {TURNS_MAX} turns");
+    panic!("a round is not over after {ITERATIONS_MAX} turns");
 }
 
 fn round(stage: &mut Sockets, steady: PeerId, backends: usize, number: u32) {
@@ -89,12 +89,12 @@ fn check(io: IoKind) {
 }
 
 #[test]
-fn the_path_of_a_message_allocates_nothing_on_epoll() {
+fn messages_allocate_nothing_on_epoll() {
     check(IoKind::Epoll);
 }
 
 #[test]
-fn the_path_of_a_message_allocates_nothing_on_io_uring() {
+fn messages_allocate_nothing_on_io_uring() {
     check(IoKind::Uring);
 }
 
@@ -116,7 +116,7 @@ const PLAYED_HERE: [(&str, &str); 6] = [
     ("http_balancer/two_choices.flick", ONE_EXCHANGE),
     ("key_value_server/binary_server.flick", ONE_NOOP),
 ];
-/// Scenarios of one program that are played: some of them wait for time-outs.
+/// Scenarios of one program that are played: some of them wait for timeouts.
 const SCENARIOS_OF_ONE_MAX: usize = 2;
 /// Programs that are counted elsewhere: above, in `crates/flick-runtime/tests/merging`, as parts of other examples.
 const COUNTED_ELSEWHERE: [&str; 3] = [
@@ -162,7 +162,7 @@ fn examples() -> std::collections::BTreeMap<String, Vec<(String, Scenario)>> {
     found
 }
 
-/// Each example is started anew and played to; from its first turn on, its worker leaves the heap alone.
+/// Each example is started and driven; from its first iteration on, its worker leaves the heap alone.
 fn check_examples(io: IoKind) {
     let mut turned = 0;
     for (program, scenarios) in examples() {
@@ -196,11 +196,11 @@ fn check_examples(io: IoKind) {
 }
 
 #[test]
-fn no_example_allocates_after_its_start_on_epoll() {
+fn examples_allocate_nothing_after_start_on_epoll() {
     check_examples(IoKind::Epoll);
 }
 
 #[test]
-fn no_example_allocates_after_its_start_on_io_uring() {
+fn examples_allocate_nothing_after_start_on_io_uring() {
     check_examples(IoKind::Uring);
 }

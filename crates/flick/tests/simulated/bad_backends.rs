@@ -22,7 +22,7 @@ const SERVERS: usize = 3;
 
 /// Sessions whose messages all go to one backend, that of the client's port.
 const BY_CLIENT: &str = "
-proc Door: (M/M client, [M/M] servers)
+proc Gateway: (M/M client, [M/M] servers)
   | servers => client
   | client => pass(client, servers)
 
@@ -65,17 +65,17 @@ fn check(
         for server in 0..SERVERS {
             assert!(
                 bound.iter().flatten().any(|other| *other == server),
-                "{name}: nobody asks server {server}: {bound:?}"
+                "{name}: no client uses server {server}: {bound:?}"
             );
         }
         let mut sum = Report::default();
         for ailments in all {
-            let place = format!("FLICK_SEED={seed} {name}, up to {requests} requests, {ailments:?}");
+            let run = format!("FLICK_SEED={seed} {name}, up to {requests} requests, {ailments:?}");
             let report =
-                case(native).play(seed, ailments, &bound).unwrap_or_else(|what| panic!("{place}: {what}"));
+                case(native).play(seed, ailments, &bound).unwrap_or_else(|what| panic!("{run}: {what}"));
             if ailments.len() > 1 {
                 let other = case(interpreted).play(seed, ailments, &bound);
-                assert_eq!(Ok(report), other, "{place}: the engines differ");
+                assert_eq!(Ok(report), other, "{run}: the engines differ");
             }
             println!("| {name} | {requests} | {ailments:?} | {:.1} ms |", report.worst_ns as f64 / 1e6);
             sum.answered += report.answered;
@@ -83,15 +83,15 @@ fn check(
             sum.cut += report.cut;
         }
         println!(
-            "| {name} | {requests} | {} answered | {} told | {} cut |",
+            "| {name} | {requests} | {} answered | {} failed | {} cut |",
             sum.answered, sum.failed, sum.cut
         );
         assert!(sum.answered > 0 && sum.failed + sum.cut > 0, "{name}: the test does something");
     }
 }
 
-/// A door for messages of a grammar of the library.
-fn door(library: &str, message: &str) -> (Subject, Subject) {
+/// A gateway for messages of a grammar of the library.
+fn gateway(library: &str, message: &str) -> (Subject, Subject) {
     subject::text(&format!("use {library}\n{}", BY_CLIENT.replace('M', message)))
 }
 
@@ -129,15 +129,15 @@ fn bad_backends_stomp() {
 
 #[test]
 fn bad_backends_frames() {
-    check("frames", &door("frames", "frame16"), true, Frames);
+    check("frames", &gateway("frames", "frame16"), true, Frames);
 }
 
 #[test]
 fn bad_backends_lines() {
-    check("lines", &door("lines", "line"), true, Lines { len_max: 3_000 });
+    check("lines", &gateway("lines", "line"), true, Lines { len_max: 3_000 });
 }
 
 #[test]
 fn bad_backends_relay() {
-    check("relay", &door("raw", "raw"), true, Lines::any());
+    check("relay", &gateway("raw", "raw"), true, Lines::any());
 }

@@ -27,7 +27,7 @@ fn found(lie: Lie) -> Option<(u64, String)> {
 }
 
 #[test]
-fn every_planted_lie_is_found() {
+fn every_planted_bug_is_found() {
     for lie in Lie::ALL {
         let (seed, what) = found(lie).unwrap_or_else(|| panic!("{lie:?} was not found in {SEEDS_MAX} seeds"));
         println!("| {lie:?} | {seed} | {what} |");
@@ -35,6 +35,6 @@ fn every_planted_lie_is_found() {
 }
 
 #[test]
-fn honesty_is_not_found_fault_with() {
+fn correct_engine_passes_the_checks() {
     assert_eq!(found(Lie::None), None);
 }

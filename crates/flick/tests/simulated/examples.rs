@@ -18,7 +18,7 @@ use super::subject;
 
 /// Seeds of an ordinary run.
 const SEEDS: u64 = 100;
-/// One in so many seeds is played by both engines.
+/// One in this many seeds is run by both engines.
 const BOTH_EVERY: u64 = 10;
 
 /// The storm of a seed: nothing but cut and delayed bytes; losses; everything; and with lies that nobody can find out.
@@ -40,7 +40,7 @@ fn check(program: &str, servers: usize, traffic: &dyn Traffic) -> Outcome {
     check_with(program, servers, 0, traffic)
 }
 
-/// As `check`, with at least so many bytes of buffers.
+/// As `check`, with at least N bytes of buffers.
 fn check_with(program: &str, servers: usize, buffer_memory: u64, traffic: &dyn Traffic) -> Outcome {
     let (native, interpreted) = subject::example(program);
     let mut sum = Outcome::default();
@@ -170,7 +170,7 @@ fn tcp_relay() {
 }
 
 #[test]
-fn a_drain_waits_for_the_last_bytes_of_a_relay_whose_ends_have_closed() {
+fn drain_waits_for_the_last_bytes_of_a_relay() {
     const SEED: u64 = 1443;
     let (native, _) = subject::example("tcp_relay/tcp_relay.flick");
     let outcome = storm::run_with(SEED, &storm_of(SEED, 1), &native, &Peers::new(lines::Lines::any()));
@@ -178,7 +178,7 @@ fn a_drain_waits_for_the_last_bytes_of_a_relay_whose_ends_have_closed() {
 }
 
 #[test]
-fn a_retry_took_the_number_of_a_connection_whose_end_was_not_known_and_its_reply_was_not_heard() {
+fn retry_does_not_reuse_the_id_of_a_closing_connection() {
     const SEED: u64 = 95;
     let (native, _) = subject::example("http_balancer/round_robin.flick");
     let outcome = storm::run_with(SEED, &storm_of(SEED, 3), &native, &Peers::new(Http(Kind::Balancer)));
@@ -203,7 +203,7 @@ fn stomp_gateway() {
 }
 
 #[test]
-fn a_cache_kept_a_value_that_a_server_gave_for_another_key() {
+fn cache_does_not_store_a_value_of_another_key() {
     const SEED: u64 = 5716;
     let (native, _) = subject::example("memcached_cache/memcached_cache.flick");
     let peers = Peers::new(MemcachedText(memcached_text::Kind::Cached));

@@ -1,6 +1,6 @@
 //! Listing 3 through storms of faults from seeds: mappers that break off, stall, lie about their order or send
 //! nonsense, reducers that go away, and networks that cut and reset. What must hold: a complete result is that of some
-//! streams, all of them whole, none of them twice; a mapper that was told of success is in one; every connection ends;
+//! streams, all of them whole, none of them twice; a mapper that saw success is in one; every connection ends;
 //! when the faults are over, a job goes through.
 //!
 //! A run plays 100 seeds; `cargo xtask faults --seeds 10000` plays as many. Every tenth is played by both engines,
@@ -19,7 +19,7 @@ use super::subject;
 
 /// Seeds of an ordinary run.
 const SEEDS: u64 = 100;
-/// One in so many seeds is played by both engines.
+/// One in this many seeds is run by both engines.
 const BOTH_EVERY: u64 = 10;
 /// Begins the key of which each stream has one of its own.
 const MARK: &str = "~stream-";
@@ -94,7 +94,7 @@ fn mapper(service: &mut Service, rng: &mut SimRng, number: usize, at_ns: u64, fl
         Flaw::None if rng.chance(500) => End::Leaves,
         Flaw::None => End::Closes,
         Flaw::BreaksOff => {
-            // Inside the last pair at the latest: between two pairs nobody could tell.
+            // Inside the last pair at the latest: a cut between two pairs cannot be detected.
             let last = pair(format!("{MARK}{number:04}").as_bytes(), b"1").len() as u64;
             bytes.truncate(bytes.len() - rng.between(1, last - 1) as usize);
             End::Closes
@@ -159,7 +159,7 @@ fn play(seed: u64, subject: &Subject) -> Result<Vec<Received>, String> {
     }
     service.run_for(1_500);
     service.calm();
-    // Of those who are left over some may wait for others: a job goes through when so many more have come.
+    // Mappers that are left over may wait for others: a job completes when enough have connected.
     let before = service.totals().merges_completed;
     for _ in 0..streams.max(count) + streams {
         if service.totals().merges_completed > before && resets_per_mille == 0 {
@@ -173,21 +173,24 @@ fn play(seed: u64, subject: &Subject) -> Result<Vec<Received>, String> {
     if resets_per_mille == 0 && service.totals().merges_completed == before {
         return Err(format!("no job goes through after the faults: {:?}", service.totals()));
     }
-    let mut told = BTreeSet::new();
+    let mut in_results = BTreeSet::new();
     for job in jobs.iter().filter(|job| job.complete) {
         for number in streams_of(job, &mappers)? {
-            if !told.insert(number) {
+            if !in_results.insert(number) {
                 return Err(format!("stream {number} is in two results"));
             }
         }
     }
-    if flaws_per_mille == 0 && resets_per_mille == 0 && told.len() < count / streams * streams {
-        return Err(format!("{} of {count} streams are in results though nothing was wrong", told.len()));
+    if flaws_per_mille == 0 && resets_per_mille == 0 && in_results.len() < count / streams * streams {
+        return Err(format!(
+            "{} of {count} streams are in results though nothing was wrong",
+            in_results.len()
+        ));
     }
     for (number, mapper) in mappers.iter().enumerate() {
         let fate = *mapper.fate.borrow();
-        if fate.closed && !fate.reset && mapper.flaw == Flaw::None && !told.contains(&number) {
-            return Err(format!("mapper {number} was told of success and is in no result"));
+        if fate.closed && !fate.reset && mapper.flaw == Flaw::None && !in_results.contains(&number) {
+            return Err(format!("mapper {number} saw success and is in no result"));
         }
     }
     service.shared.drain(std::time::Duration::from_millis(100));

@@ -1,6 +1,5 @@
-//! Requests whose backend fails and that are sent to another: where the program picks without a key and the grammar
-//! lets them be repeated, nobody notices that a backend dies; a POST is never seen twice; retries stay within their
-//! budget.
+//! Retries on another backend: where the program balances without a key and the grammar allows retries, clients do not
+//! notice that a backend dies; a POST is never repeated; retries stay within their budget.
 
 use flick_testkit::service::ailing::{Ailment, Case, Report};
 use flick_testkit::service::traffic::Peers;
@@ -51,7 +50,7 @@ fn play(
 }
 
 #[test]
-fn one_of_three_backends_dies_and_no_get_fails() {
+fn no_get_fails_when_one_of_three_backends_dies() {
     let ailments =
         [Ailment::Killed, Ailment::Refuses, Ailment::HalfCloses, Ailment::Forgets, Ailment::HangsUp];
     for policy in ["round_robin", "least_loaded", "two_choices"] {
@@ -64,7 +63,7 @@ fn one_of_three_backends_dies_and_no_get_fails() {
 }
 
 #[test]
-fn two_of_three_backends_die_and_no_get_fails() {
+fn no_get_fails_when_two_of_three_backends_die() {
     let subjects = subject::example("http_balancer/round_robin.flick");
     for seed in seeds(2) {
         let report = play(&subjects, (3, seed), &[(0, Ailment::Killed), (2, Ailment::Refuses)], may_fail);
@@ -78,14 +77,14 @@ fn retries_stay_within_their_budget() {
     let all = [0, 1, 2].map(|server| (server, Ailment::HangsUp));
     for seed in seeds(2) {
         let report = play(&subjects, (0, seed), &all, |_| true);
-        // They ail for less than a second; two of those that are counted may have a part in it.
+        // The fault lasts less than a second, which may overlap two seconds of the budget.
         assert!(report.retried > 0 && report.retried <= 2 * RETRIES_PER_S_MAX, "{report:?}");
         assert!(report.denied > 0, "more would have been sent: {report:?}");
     }
 }
 
 #[test]
-fn what_a_key_has_chosen_stays_where_it_is() {
+fn keyed_requests_are_not_retried() {
     let subjects = subject::example("http_balancer/by_url.flick");
     for seed in seeds(1) {
         let report = play(&subjects, (0, seed), &[(1, Ailment::HangsUp)], |_| true);

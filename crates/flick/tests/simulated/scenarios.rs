@@ -28,7 +28,7 @@ fn scenarios() -> Vec<(String, Scenario)> {
     paths.into_iter().map(read).collect()
 }
 
-/// Plays every scenario that can be played there; all that fail are told.
+/// Plays every scenario that can be played there; reports all that fail.
 fn check(stage: &str, mut play_one: impl FnMut(&Scenario) -> Result<(), String>) {
     let failed: Vec<String> = scenarios()
         .iter()
@@ -55,21 +55,21 @@ fn on_sockets(stage: &str, io: IoKind) {
 }
 
 #[test]
-fn scenarios_come_true_in_the_simulator() {
+fn scenarios_pass_in_the_simulator() {
     simulated("compiled, simulator", &subject::native());
 }
 
 #[test]
-fn scenarios_come_true_in_the_simulator_with_the_interpreter() {
+fn scenarios_pass_with_the_interpreter() {
     simulated("interpreted, simulator", &subject::interpreted());
 }
 
 #[test]
-fn scenarios_come_true_on_epoll() {
+fn scenarios_pass_on_epoll() {
     on_sockets("epoll", IoKind::Epoll);
 }
 
 #[test]
-fn scenarios_come_true_on_io_uring() {
+fn scenarios_pass_on_io_uring() {
     on_sockets("io_uring", IoKind::Uring);
 }

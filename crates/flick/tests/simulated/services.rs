@@ -59,7 +59,7 @@ fn services() -> Vec<Service> {
     services
 }
 
-/// Plays every scenario of every service; all that fail are told.
+/// Plays every scenario of every service; reports all that fail.
 fn check(mut play_one: impl FnMut(&Service, &Scenario) -> Result<(), String>) {
     let services = services();
     let each = services.iter().flat_map(|service| service.scenarios.iter().map(move |one| (service, one)));
@@ -84,22 +84,22 @@ fn on_sockets(io: IoKind) {
 }
 
 #[test]
-fn services_do_what_their_scenarios_say_in_the_simulator() {
+fn scenarios_of_services_pass_in_the_simulator() {
     check(|service, scenario| play(scenario, &mut Simulated::new(scenario, &service.native)?));
 }
 
 #[test]
-fn services_do_what_their_scenarios_say_with_the_interpreter() {
+fn scenarios_of_services_pass_with_the_interpreter() {
     check(|service, scenario| play(scenario, &mut Simulated::new(scenario, &service.interpreted)?));
 }
 
 #[test]
-fn services_do_what_their_scenarios_say_on_epoll() {
+fn scenarios_of_services_pass_on_epoll() {
     on_sockets(IoKind::Epoll);
 }
 
 #[test]
-fn services_do_what_their_scenarios_say_on_io_uring() {
+fn scenarios_of_services_pass_on_io_uring() {
     on_sockets(IoKind::Uring);
 }
 
@@ -107,7 +107,7 @@ fn services_do_what_their_scenarios_say_on_io_uring() {
 const IN_STORMS: [&str; 2] = ["failover", "retry"];
 
 #[test]
-fn services_that_ask_hold_their_promises_through_storms() {
+fn services_that_ask_pass_fault_injection() {
     for service in services().iter().filter(|service| IN_STORMS.contains(&&*service.name)) {
         let servers = if service.native.program.channels[1].is_array { 4 } else { 1 };
         for storm in [Storm::resets(), Storm::everything()] {

@@ -46,12 +46,12 @@ pub struct Capture {
     pub cut_short: u64,
 }
 
-/// A capture of so many packets: empty ones, small ones, every tenth cut short, the last as large as there are.
+/// A capture of N packets: empty ones, small ones, every tenth cut short, the last as large as there are.
 pub fn capture(packets: u32) -> Capture {
     const LARGEST: u32 = 256 * 1024;
     let mut capture = Capture { bytes: Vec::new(), octets: 0, cut_short: 0 };
     let put = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
-    // Magic number, version 2.4, two fields that nobody fills in, the length kept, Ethernet.
+    // Magic number, version 2.4, two unused fields, the length kept, Ethernet.
     capture.bytes.extend(put(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, LARGEST, 1]));
     for n in 0..packets {
         let size = if n + 1 == packets { LARGEST } else { n * 5 % 1500 };
@@ -68,7 +68,7 @@ pub fn capture(packets: u32) -> Capture {
 pub struct Sink {
     /// Where it listens.
     pub address: SocketAddr,
-    heard: Arc<Mutex<Vec<Vec<u8>>>>,
+    received: Arc<Mutex<Vec<Vec<u8>>>>,
 }
 
 impl Sink {
@@ -76,8 +76,8 @@ impl Sink {
     pub fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
-        let heard = Arc::<Mutex<Vec<Vec<u8>>>>::default();
-        let shared = Arc::clone(&heard);
+        let received = Arc::<Mutex<Vec<Vec<u8>>>>::default();
+        let shared = Arc::clone(&received);
         std::thread::spawn(move || {
             for (index, mut stream) in listener.incoming().flatten().enumerate() {
                 shared.lock().unwrap_or_else(PoisonError::into_inner).push(Vec::new());
@@ -91,16 +91,16 @@ impl Sink {
                 });
             }
         });
-        Self { address, heard }
+        Self { address, received }
     }
 
     /// How many bytes have come, over all connections.
     pub fn len(&self) -> usize {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).iter().map(Vec::len).sum()
+        self.received.lock().unwrap_or_else(PoisonError::into_inner).iter().map(Vec::len).sum()
     }
 
     /// All that has come, one connection behind the other.
     pub fn bytes(&self) -> Vec<u8> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner).concat()
+        self.received.lock().unwrap_or_else(PoisonError::into_inner).concat()
     }
 }

@@ -1,5 +1,4 @@
-//! Dictionaries that are kept: what is told when they cannot be written, and that two processes do not keep them in one
-//! place.
+//! The state directory: snapshots that cannot be written, and its lock, which one process at a time holds.
 
 mod common;
 
@@ -12,7 +11,7 @@ use common::process::OwnedPid;
 use common::service::Service;
 use common::{Scratch, run, wait};
 
-/// Counts how often it was asked, and keeps that.
+/// Counts requests in a dictionary with a snapshot.
 const KEPT: &str = r#"use http
 
 global seen: dict<int, int> max 16 entries, snapshot "seen" every 1h
@@ -25,7 +24,7 @@ fun answer: (req: request) -> (response)
   response{status = 200, reason = "OK", headers = [], body = raw(str(n))}
 "#;
 
-/// The arguments that run it with this state directory, below that of the test.
+/// Arguments of `flick run` with a state directory below that of the test.
 fn args(scratch: &Scratch, state: &str, extra: &[&str]) -> Vec<String> {
     let program = scratch.write("kept.flick", KEPT).display().to_string();
     let state = scratch.path().join(state).display().to_string();
@@ -38,32 +37,32 @@ fn kept(scratch: &Scratch, state: &str, extra: &[&str]) -> Service {
     Service::start(&args.iter().map(String::as_str).collect::<Vec<_>>())
 }
 
-/// Starts another one there, and expects that it does not while this process uses it.
+/// Expects that another process does not start with a state directory that `holder` uses.
 fn check_refused(scratch: &Scratch, state: &str, holder: u32) {
     let mut command = common::flick();
     let child = command.args(args(scratch, state, &[])).stderr(Stdio::piped()).spawn();
     let mut child = child.expect("the tool starts");
     let status = wait::within(wait::WAIT_MAX, || child.try_wait().expect("our own child"));
-    // One that has ended already cannot be killed.
+    // Killing a process that has exited fails.
     let _ = child.kill();
-    let mut told = String::new();
-    child.stderr.take().expect("it was asked for").read_to_string(&mut told).expect("text");
-    assert_eq!(status.and_then(|status| status.code()), Some(1), "{told}");
+    let mut stderr = String::new();
+    child.stderr.take().expect("it is piped").read_to_string(&mut stderr).expect("text");
+    assert_eq!(status.and_then(|status| status.code()), Some(1), "{stderr}");
     let expected = format!("error: process {holder} uses the state directory ");
-    assert!(told.contains(&expected) && told.contains(state), "{told}");
+    assert!(stderr.contains(&expected) && stderr.contains(state), "{stderr}");
 }
 
 fn check_asked(service: &Service, times: &str) {
-    let told = exchange(&mut connect(service.address), "/").expect("it answers");
-    assert_eq!(told, (200, times.as_bytes().to_vec()));
+    let reply = exchange(&mut connect(service.address), "/").expect("it answers");
+    assert_eq!(reply, (200, times.as_bytes().to_vec()));
 }
 
 #[test]
-fn a_service_that_could_not_write_its_last_snapshot_ended_with_0() {
+fn unwritable_snapshot_exits_with_1() {
     let scratch = Scratch::new("kept-unwritten");
     let service = kept(&scratch, "state", &[]);
     check_asked(&service, "1");
-    // Where the new file goes stands a directory: nobody can write that, not even root.
+    // A directory has the name of the new file, so that not even root can write it.
     std::fs::create_dir(scratch.path().join("state/seen.new")).expect("the directory is ours");
     service.signal("TERM");
     let (status, log) = service.ended();
@@ -73,7 +72,7 @@ fn a_service_that_could_not_write_its_last_snapshot_ended_with_0() {
 }
 
 #[test]
-fn an_upgrade_that_could_not_write_a_dictionary_lost_it() {
+fn upgrade_fails_if_a_snapshot_cannot_be_written() {
     let scratch = Scratch::new("kept-lost");
     let admin = format!("unix:{}", scratch.path().join("admin").display());
     let service = kept(&scratch, "state", &["--admin", &admin]);
@@ -88,7 +87,7 @@ fn an_upgrade_that_could_not_write_a_dictionary_lost_it() {
 }
 
 #[test]
-fn a_second_process_with_one_state_directory_overwrote_the_snapshots_of_the_first() {
+fn state_directory_is_locked() {
     let scratch = Scratch::new("kept-held");
     let admin = format!("unix:{}", scratch.path().join("admin").display());
     let mut first = kept(&scratch, "state", &["--admin", &admin]);
@@ -97,34 +96,34 @@ fn a_second_process_with_one_state_directory_overwrote_the_snapshots_of_the_firs
     // By another name it is the same one.
     std::os::unix::fs::symlink("state", scratch.path().join("link")).expect("the directory is ours");
     check_refused(&scratch, "link", first.pid());
-    // The process that takes its place holds it from the first moment on, and alone when the old one has gone.
-    let (status, told, error) = run(&["upgrade", &admin]);
+    // The new process holds the lock from its start, and alone once the old one has exited.
+    let (status, stdout, error) = run(&["upgrade", &admin]);
     assert_eq!(status, 0, "{error}");
-    let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    let second = stdout.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
     let second = OwnedPid(second.expect("it says which"));
     let address = first.address;
     assert_eq!(first.gone().code(), Some(0));
     check_refused(&scratch, "state", second.0);
-    let told = exchange(&mut connect(address), "/").expect("it answers");
-    assert_eq!(told, (200, b"2".to_vec()), "the snapshot was read");
+    let reply = exchange(&mut connect(address), "/").expect("it answers");
+    assert_eq!(reply, (200, b"2".to_vec()), "the snapshot was read");
     common::peers::signal(second.0, "KILL");
     wait::until("it to end", || (!second.is_there()).then_some(()));
-    // Nobody holds what nobody is there to hold.
+    // The lock of a killed process is released.
     kept(&scratch, "state", &[]).drained();
 }
 
 #[test]
-fn a_process_that_had_been_replaced_held_the_state_directory_for_its_last_client() {
+fn old_process_of_an_upgrade_releases_the_state_directory() {
     let scratch = Scratch::new("kept-left");
     let admin = format!("unix:{}", scratch.path().join("admin").display());
     let mut first = kept(&scratch, "state", &["--admin", &admin]);
-    // It stays with the first, as it still owes the body of what is answered already.
+    // It stays with the first process: it has not sent the whole body of the answered request.
     let mut stays = connect(first.address);
     stays.write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n").expect("it is connected");
     stays.read_exact(&mut [0]).expect("it is answered");
-    let (status, told, error) = run(&["upgrade", &admin]);
+    let (status, stdout, error) = run(&["upgrade", &admin]);
     assert_eq!(status, 0, "{error}");
-    let second = told.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    let second = stdout.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
     let second = OwnedPid(second.expect("it says which"));
     check_refused(&scratch, "state", second.0);
     common::peers::signal(second.0, "TERM");
@@ -137,7 +136,7 @@ fn a_process_that_had_been_replaced_held_the_state_directory_for_its_last_client
 }
 
 #[test]
-fn a_reload_holds_the_new_state_directory_and_lets_go_of_the_old_one() {
+fn reload_locks_the_new_state_directory_and_unlocks_the_old_one() {
     let scratch = Scratch::new("kept-moved");
     scratch.write("kept.flick", KEPT);
     let table = "[service]\nprogram = \"kept.flick\"\nlisten = { client = \"127.0.0.1:0\" }\n";
@@ -151,7 +150,7 @@ fn a_reload_holds_the_new_state_directory_and_lets_go_of_the_old_one() {
     settings("state/taken");
     let (status, _, error) = reload();
     let expected = format!("process {} keeps its dictionaries", other.pid());
-    // It is confined, so it may not look who that is.
+    // In the sandbox it may not be able to read which process that is.
     assert!(
         status == 1
             && (error.contains(&expected) || error.contains("another process uses the state directory")),

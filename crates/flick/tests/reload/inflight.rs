@@ -1,5 +1,5 @@
-//! What is under way when its service is replaced: a body, a tunnel, a reply that is waited for, a rule that waits.
-//! Each goes on with the generation that began it, at most until the deadline.
+//! Work in flight during a reload: a body, a tunnel, an expected reply, a suspended rule. Each ends in the generation that
+//! began it, at the latest at the timeout of old generations.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -119,38 +119,38 @@ fn send_half_a_body(stream: &mut TcpStream) {
 }
 
 #[test]
-fn a_body_that_is_under_way_reaches_its_backend_whole_and_its_client_changes_hands_after_it() {
+fn client_with_a_body_in_flight_migrates_after_it() {
     let origin = Origin::start();
-    let (changing, mut stream) = reloaded("underway-body", &origin, &[], balancer, send_half_a_body);
+    let (changing, mut stream) = reloaded("inflight-body", &origin, &[], balancer, send_half_a_body);
     stream.write_all(&vec![b'x'; BODY / 2]).expect("the service reads on");
     assert_eq!(reply(&mut stream), Ok(format!("{BODY} bytes")));
     check_handed_over(changing, stream);
 }
 
 #[test]
-fn a_reply_that_is_waited_for_reaches_its_client_which_changes_hands_after_it() {
+fn client_waiting_for_a_reply_migrates_after_it() {
     let origin = Origin::start();
     let (changing, mut stream) =
-        reloaded("underway-reply", &origin, &[], balancer, |stream| origin.ask_late(stream, ""));
+        reloaded("inflight-reply", &origin, &[], balancer, |stream| origin.ask_late(stream, ""));
     origin.go.send(()).expect("the server runs");
     assert_eq!(reply(&mut stream), Ok("0 bytes".to_owned()));
     check_handed_over(changing, stream);
 }
 
 #[test]
-fn requests_that_were_sent_ahead_are_answered_in_order_by_either_generation() {
+fn pipelined_requests_are_answered_in_order_across_a_reload() {
     let origin = Origin::start();
-    let (changing, mut stream) = reloaded("underway-ahead", &origin, &[], balancer, |stream| {
+    let (changing, mut stream) = reloaded("inflight-ahead", &origin, &[], balancer, |stream| {
         origin.ask_late(stream, "GET /version HTTP/1.1\r\nHost: here\r\n\r\n");
     });
     origin.go.send(()).expect("the server runs");
-    let (mut told, mut piece) = (String::new(), [0; 4096]);
-    while !told.contains("version ") {
+    let (mut received, mut piece) = (String::new(), [0; 4096]);
+    while !received.contains("version ") {
         let length = stream.read(&mut piece).expect("the replies come");
-        assert!(length > 0, "the connection ends after {told:?}");
-        told.push_str(&String::from_utf8_lossy(&piece[..length]));
+        assert!(length > 0, "the connection ends after {received:?}");
+        received.push_str(&String::from_utf8_lossy(&piece[..length]));
     }
-    assert!(told.find("0 bytes") < told.find("version "), "{told}");
+    assert!(received.find("0 bytes") < received.find("version "), "{received}");
     check_handed_over(changing, stream);
 }
 
@@ -164,24 +164,24 @@ proc Asker: (request/response client, [response/request] backends)
   | client => asked(client, backends)
 
 fun asked: (-/response client, [response/request] backends, req: request) -> ()
-  if req.path == "/version": told("version {version}") => client
+  if req.path == "/version": reply_with("version {version}") => client
   else:
     let answer = ask backends[round_robin(backends)] with req
-    told("version {version} was told " + str(answer.status)) => client
+    reply_with("version {version} received " + str(answer.status)) => client
 
-fun told: (text: string<60>) -> (response)
+fun reply_with: (text: string<60>) -> (response)
   response{{status = 200, reason = "OK", headers = [("content-type", "text/plain")], body = raw(text)}}
 "#
     )
 }
 
 #[test]
-fn a_rule_that_waits_for_its_answer_ends_as_it_began() {
+fn suspended_rule_ends_in_its_generation() {
     let origin = Origin::start();
     let (changing, mut stream) =
-        reloaded("underway-ask", &origin, &[], asking, |stream| origin.ask_late(stream, ""));
+        reloaded("inflight-ask", &origin, &[], asking, |stream| origin.ask_late(stream, ""));
     origin.go.send(()).expect("the server runs");
-    assert_eq!(reply(&mut stream), Ok("version 0 was told 200".to_owned()));
+    assert_eq!(reply(&mut stream), Ok("version 0 received 200".to_owned()));
     check_handed_over(changing, stream);
 }
 
@@ -199,15 +199,15 @@ fn open_tunnel(stream: &mut TcpStream) {
 
 fn check_tunnel(stream: &mut TcpStream) {
     stream.write_all(b"said into the tunnel").expect("the tunnel is open");
-    let mut heard = [0; 20];
-    stream.read_exact(&mut heard).expect("the tunnel is open");
-    assert_eq!(&heard, b"said into the tunnel");
+    let mut received = [0; 20];
+    stream.read_exact(&mut received).expect("the tunnel is open");
+    assert_eq!(&received, b"said into the tunnel");
 }
 
 #[test]
-fn a_tunnel_stays_with_the_generation_that_opened_it() {
+fn tunnel_stays_in_its_generation() {
     let origin = Origin::start();
-    let (changing, mut stream) = reloaded("underway-tunnel", &origin, &[], balancer, open_tunnel);
+    let (changing, mut stream) = reloaded("inflight-tunnel", &origin, &[], balancer, open_tunnel);
     for version in 2..4 {
         check_tunnel(&mut stream);
         changing.write(&balancer(version));
@@ -228,19 +228,23 @@ fn a_tunnel_stays_with_the_generation_that_opened_it() {
 }
 
 #[test]
-fn a_tunnel_and_a_body_that_do_not_end_are_cut_at_the_deadline() {
+fn tunnel_and_body_are_closed_at_old_generation_timeout() {
     let origin = Origin::start();
     let deadline = ["--old-generation-timeout", "300ms"];
-    let (changing, mut stream) = reloaded("underway-deadline", &origin, &deadline, balancer, open_tunnel);
+    let (changing, mut stream) = reloaded("inflight-deadline", &origin, &deadline, balancer, open_tunnel);
     assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "the tunnel is closed");
     let mut stalled = connect(changing.address());
     send_half_a_body(&mut stalled);
     // The body has begun once the generation counts the request as its own.
     changing.write(&balancer(2));
-    let mut told = Vec::new();
+    let mut received = Vec::new();
     // Told off or closed: either way it comes to an end by itself.
-    let _ = stalled.read_to_end(&mut told);
-    assert!(told.is_empty() || told.starts_with(b"HTTP/1.1 "), "{}", String::from_utf8_lossy(&told));
+    let _ = stalled.read_to_end(&mut received);
+    assert!(
+        received.is_empty() || received.starts_with(b"HTTP/1.1 "),
+        "{}",
+        String::from_utf8_lossy(&received)
+    );
     wait::until("the older generations to end", || {
         (changing.figure("flick_draining_generations") == 0).then_some(())
     });

@@ -1,4 +1,4 @@
-//! A running service as the kernel sees it: what it has given up, who it is, and that it goes on serving.
+//! The sandbox of a running service as the kernel reports it: Landlock, seccomp, user and capabilities.
 
 mod common;
 
@@ -8,7 +8,7 @@ use common::client::connect;
 use common::service::{Service, read_all};
 use common::{Scratch, run};
 
-/// A cache with a dictionary that is kept, so that files are written while it is confined.
+/// A cache with a dictionary that is kept, so that files are written in the sandbox.
 const KEPT: &str = r#"use http
 
 global seen: dict<int, int> max 16 entries, snapshot "seen" every 1s
@@ -29,8 +29,7 @@ fn check_serves(service: &Service) {
     assert_eq!(&status, b"HTTP/1.1 200 OK");
 }
 
-/// The value of a line of `status`, of every thread of a process. One that has ended meanwhile (it served the admin
-/// side) has none.
+/// A value in `/proc/PID/task/*/status`, for every thread. A thread of the admin endpoint may exit meanwhile.
 fn of_all_threads(process: u32, line: &str) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{process}/task")).expect("the process is there");
     let of_task = |task: std::io::Result<std::fs::DirEntry>| {
@@ -42,7 +41,7 @@ fn of_all_threads(process: u32, line: &str) -> Vec<String> {
     tasks.filter_map(of_task).collect()
 }
 
-/// What the admin side says.
+/// The state at the admin endpoint.
 fn state_of(service: &Service) -> String {
     let mut stream = connect(service.admin());
     stream
@@ -60,9 +59,9 @@ fn kept(scratch: &Scratch, extra: &[&str]) -> Service {
 }
 
 #[test]
-fn every_thread_is_confined_and_the_service_serves_and_keeps_its_state() {
+fn every_thread_is_sandboxed_while_the_service_works() {
     for io in ["epoll", "uring"] {
-        let scratch = Scratch::new(&format!("confined-{io}"));
+        let scratch = Scratch::new(&format!("sandbox-{io}"));
         let service = kept(&scratch, &["--io", io, "--admin", "0"]);
         check_serves(&service);
         let state = state_of(&service);
@@ -83,7 +82,7 @@ fn every_thread_is_confined_and_the_service_serves_and_keeps_its_state() {
 }
 
 #[test]
-fn nothing_is_given_up_if_that_is_asked_for() {
+fn sandbox_off_restricts_nothing() {
     let scratch = Scratch::new("unconfined");
     let service = kept(&scratch, &["--sandbox", "off"]);
     check_serves(&service);
@@ -95,7 +94,7 @@ fn nothing_is_given_up_if_that_is_asked_for() {
 }
 
 #[test]
-fn root_becomes_the_user_it_is_told_with_every_thread() {
+fn every_thread_switches_to_the_user() {
     if !rustix::process::geteuid().is_root() {
         let args = ["run", common::PROXY, "--listen", "client=127.0.0.1:0"];
         let rest = ["--connect", "backends=127.0.0.1:1", "--user", "65534:65534"];
@@ -122,15 +121,15 @@ fn root_becomes_the_user_it_is_told_with_every_thread() {
 }
 
 #[test]
-fn a_user_that_is_none_starts_nothing() {
+fn unknown_user_is_an_error() {
     let (status, _, error) = run(&["run", common::PROXY, "--user", "no-such-user"]);
     assert_eq!(status, 2, "{error}");
     assert!(error.contains("there is no user `no-such-user`"), "{error}");
 }
 
 #[test]
-fn a_confined_service_did_not_say_why_it_may_not_read_a_program() {
-    let (scratch, other) = (Scratch::new("confined-reload"), Scratch::new("confined-reload-elsewhere"));
+fn sandboxed_reload_says_why_a_program_cannot_be_read() {
+    let (scratch, other) = (Scratch::new("sandbox-reload"), Scratch::new("sandbox-reload-elsewhere"));
     let elsewhere = other.write("kept.flick", KEPT).display().to_string();
     let program = scratch.write("kept.flick", KEPT).display().to_string();
     let write = |program: &str| {

@@ -1,6 +1,6 @@
 //! Thousands of slow clients beside a normal load: the load goes on as if they were not there, in the memory that was
 //! allowed.
-//! Promises: the same load is measured before, beside and after the crowd; what it costs the service is told in its own
+//! Promises: the same load is measured before, beside and after the crowd; what it costs the service is measured as its own
 //! processor time, which others on the machine do not change.
 //!
 //! `FLICK_CROWD` says how many slow clients there are (400 by default), and each measurement then takes ten seconds.
@@ -82,9 +82,9 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// They come one after another: so many dials at once would be more than the backend's queue holds, and it would
+    /// They come one after another: N connects at once would overflow the listen backlog of the backend, and it would
     /// count as down.
-    fn gather(address: SocketAddr, count: usize, backend: &Backend) -> Self {
+    fn connect_all(address: SocketAddr, count: usize, backend: &Backend) -> Self {
         let mut slow = Vec::with_capacity(count);
         for number in 0..count {
             let asked = backend.requests.load(Ordering::SeqCst);
@@ -146,7 +146,7 @@ fn load(address: SocketAddr, pid: u32, length: Duration) -> Figures {
             })
         })
         .collect();
-    wait::until("the load to be under way", || (served.load(Ordering::Relaxed) > 100).then_some(()));
+    wait::until("the load to run", || (served.load(Ordering::Relaxed) > 100).then_some(()));
     let (begun, from, used) = (Instant::now(), served.load(Ordering::Relaxed), processor_time(pid));
     std::thread::park_timeout(length);
     let (took, count) = (begun.elapsed().as_secs_f64(), served.load(Ordering::Relaxed) - from);
@@ -161,7 +161,7 @@ fn page(target: &str, size: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_crowd_of_slow_clients_leaves_the_normal_load_its_throughput() {
+fn slow_clients_do_not_reduce_the_throughput_of_others() {
     let asked = std::env::var("FLICK_CROWD").ok().and_then(|text| text.parse::<usize>().ok());
     let (count, length) = (asked.unwrap_or(CROWD), Duration::from_secs(if asked.is_some() { 10 } else { 1 }));
     want_descriptors(count as u64 + 1_000);
@@ -181,7 +181,7 @@ fn a_crowd_of_slow_clients_leaves_the_normal_load_its_throughput() {
     let more = ["--max-connections", &sessions, "--client-request-timeout", "300s"];
     let service = balancer(backend.address, &[limits.as_slice(), more.as_slice()].concat());
     let before = load(service.address, service.pid(), length);
-    let crowd = Crowd::gather(service.address, count, &backend);
+    let crowd = Crowd::connect_all(service.address, count, &backend);
     let beside = load(service.address, service.pid(), length);
     let memory = resident_kib(service.pid());
     let (breaths, left) = crowd.leave();
@@ -193,7 +193,7 @@ fn a_crowd_of_slow_clients_leaves_the_normal_load_its_throughput() {
          {:.1} µs of the service for each beside {:.1} and {:.1} ({cost:.2}), {memory} KiB resident",
         beside.per_second, before.per_second, after.per_second, beside.cost_us, before.cost_us, after.cost_us,
     );
-    // A figure of a machine that does other things too says little: it is judged where somebody asks for it.
+    // The figure means little on a busy machine: it is checked on request only.
     let least = if asked.is_some() { 0.9 } else { 0.1 };
     assert!(throughput >= least, "{throughput:.2} of the throughput is left");
     if asked.is_some() {
