@@ -420,11 +420,7 @@ fn bind(
                 let state = Arc::new(state);
                 if let Some(before) = before {
                     for changed in before.differences(&setup.program) {
-                        tracing::warn!(
-                            service = name,
-                            name = changed,
-                            "declared otherwise now: it starts anew"
-                        );
+                        tracing::warn!(service = name, name = changed, "declaration changed; starting empty");
                     }
                 }
                 own_files(&setup.program, config.state_dir.as_deref(), &mut kept)?;

@@ -1,6 +1,7 @@
 //! Hot restart: a new process takes over the listening sockets and clients of the old one.
 //! Promises: the old process serves until the new one is ready, and goes on serving if it never is; it stops waiting
-//! when it receives a signal to exit; no listening socket is closed, nor that of the admin endpoint; clients notice nothing.
+//! when it receives a signal to exit; no listening socket is closed, nor that of the admin endpoint; clients notice
+//! nothing.
 //! Not here: dictionaries, which the new process reads from their snapshots. It inherits the lock of their directory.
 //!
 //! The protocol, with a file descriptor behind each `+`:

@@ -192,11 +192,11 @@ fn sessions_lists_clients_with_their_state() {
         read["sessions"].as_array()?.iter().find(|session| session["client"] == own.as_str()).cloned()
     };
     let begun = wait::until("the partial request to be shown", || {
-        named(&silent).filter(|session| session["state"] == "sends a request")
+        named(&silent).filter(|session| session["state"] == "receiving request")
     });
     assert_eq!((&begun["bytes_in"], &begun["bytes_out"]), (&2.into(), &0.into()), "{begun}");
     let idle = named(&asking).expect("it is there");
-    assert_eq!((&idle["state"], &idle["service"]), (&"rests".into(), &"Memcached".into()), "{idle}");
+    assert_eq!((&idle["state"], &idle["service"]), (&"idle".into(), &"Memcached".into()), "{idle}");
     assert_eq!(
         (&idle["bytes_in"], &idle["bytes_out"]),
         (&25.into(), &(24 + "Not found".len()).into()),

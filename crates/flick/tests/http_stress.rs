@@ -55,7 +55,7 @@ fn get(stream: &mut TcpStream) -> Option<(u16, usize)> {
 }
 
 #[test]
-fn h18_slow_heads_time_out_without_harming_others() {
+fn h18_slow_heads_are_closed_without_harming_others() {
     let backend = backend(100);
     let service = balancer(backend.address, &["--client-request-timeout", "1s"]);
     let slow: Vec<TcpStream> = (0..SLOWLORIS)

@@ -130,11 +130,12 @@ const PAGES_PATIENT: usize = 600;
 /// the run ends after a number of pages and not after a time.
 const PAGES_SHEDDING: usize = 2_000;
 
-/// Pages of a service with a low `cpu_max`, with and without shedding: latency is so high that more would take too long.
+/// Pages of a service with a low `cpu_max`, with and without shedding: latency is so high that more would take too
+/// long.
 const PAGES_HELD: usize = 300;
 
-/// Loads a slow service until it has served `pages`. Returns the 90th percentile of the latency of the last quarter, the
-/// number of these pages, and the number of rejected requests.
+/// Loads a slow service until it has served `pages`. Returns the 90th percentile of the latency of the last quarter,
+/// the number of these pages, and the number of rejected requests.
 fn eager(queue_delay: &str, options: &[&str], pages: usize) -> (Duration, usize, usize) {
     let scratch = Scratch::new(&format!("heavy-{queue_delay}{}", options.concat()));
     let program = scratch.write("heavy.flick", HEAVY);

@@ -202,7 +202,7 @@ fn reload_keeps_state_with_the_same_declaration() {
     asked("1");
     assert_eq!(changing.figure("all_total"), 4);
     let log = changing.service.drained();
-    assert!(log.contains("starts anew") && log.contains("asked"), "{log}");
+    assert!(log.contains("declaration changed") && log.contains("asked"), "{log}");
 }
 
 #[test]

@@ -21,11 +21,11 @@ pub struct SessionInfo {
     /// Since it came.
     pub age_ms: u64,
     /// Since it sent something.
-    pub quiet_ms: u64,
+    pub idle_ms: u64,
     /// What it does, in a few words.
     pub state: &'static str,
-    /// Its requests under way.
-    pub under_way: u32,
+    /// Its requests in flight.
+    pub inflight: u32,
     /// What it has sent.
     pub bytes_in: u64,
     /// What was passed on to it.

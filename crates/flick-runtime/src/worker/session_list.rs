@@ -23,9 +23,9 @@ impl<D: Driver> Worker<D> {
                 worker: self.ctx.index(),
                 client: self.io.peers[session.conn.index as usize],
                 age_ms: now_ns.saturating_sub(session.begun_ns) / MS,
-                quiet_ms: now_ns.saturating_sub(session.active_ns) / MS,
+                idle_ms: now_ns.saturating_sub(session.active_ns) / MS,
                 state: state_of(session),
-                under_way: session.requests.len(),
+                inflight: session.requests.len(),
                 bytes_in: session.bytes_in,
                 bytes_out: session.bytes_out,
             }));
@@ -35,14 +35,14 @@ impl<D: Driver> Worker<D> {
 
 fn state_of(session: &Session) -> &'static str {
     match (session.phase, session.wait) {
-        (Phase::Lingering, _) => "closed by us",
-        (Phase::Closing, _) => "gets its last replies",
+        (Phase::Lingering, _) => "closing",
+        (Phase::Closing, _) => "flushing replies",
         _ if session.tunnel.is_some() => "tunnel",
-        (_, Wait::Client) => "does not read",
-        (_, Wait::Shared) => "waits for room",
-        _ if session.upload != Upload::None => "sends a body",
-        _ if !session.requests.is_empty() => "waits for replies",
-        _ if session.inbox.in_message() => "sends a request",
-        _ => "rests",
+        (_, Wait::Client) => "client does not read",
+        (_, Wait::Shared) => "queued",
+        _ if session.upload != Upload::None => "receiving body",
+        _ if !session.requests.is_empty() => "waiting for replies",
+        _ if session.inbox.in_message() => "receiving request",
+        _ => "idle",
     }
 }

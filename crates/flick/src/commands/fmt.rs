@@ -1,6 +1,6 @@
 //! `flick fmt`: formats programs.
-//! Promises: comments and meaning stay; a file is replaced atomically, and only if it changes; a file with syntax errors
-//! is reported and left unchanged, and the other files are formatted.
+//! Promises: comments and meaning stay; a file is replaced atomically, and only if it changes; a file with syntax
+//! errors is reported and left unchanged, and the other files are formatted.
 //! Not here: names and types, so a program need not be complete to be formatted.
 
 mod changes;

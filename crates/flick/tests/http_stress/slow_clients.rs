@@ -1,7 +1,7 @@
 //! Thousands of slow clients beside a normal load: the load goes on as if they were not there, in the memory that was
 //! allowed.
-//! Promises: the same load is measured before, beside and after the crowd; what it costs the service is measured as its own
-//! processor time, which others on the machine do not change.
+//! Promises: the same load is measured before, beside and after the crowd; what it costs the service is measured as its
+//! own processor time, which others on the machine do not change.
 //!
 //! `FLICK_CROWD` says how many slow clients there are (400 by default), and each measurement then takes ten seconds.
 

@@ -1,5 +1,5 @@
-//! Work in flight during a reload: a body, a tunnel, an expected reply, a suspended rule. Each ends in the generation that
-//! began it, at the latest at the timeout of old generations.
+//! Work in flight during a reload: a body, a tunnel, an expected reply, a suspended rule. Each ends in the generation
+//! that began it, at the latest at the timeout of old generations.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -56,7 +56,7 @@ fn serve(stage: &mut Sockets, client: PeerId, backends: usize) {
             return;
         }
     }
-    panic!("a round is not over after {ITERATIONS_MAX} turns");
+    panic!("a round is not over after {ITERATIONS_MAX} iterations");
 }
 
 fn round(stage: &mut Sockets, steady: PeerId, backends: usize, number: u32) {

@@ -21,7 +21,7 @@ const SEEDS: u64 = 100;
 /// One in this many seeds is run by both engines.
 const BOTH_EVERY: u64 = 10;
 
-/// The storm of a seed: nothing but cut and delayed bytes; losses; everything; and with lies that nobody can find out.
+/// The faults of a seed: only split and delayed bytes; resets; all faults; and lies that clients cannot detect.
 fn storm_of(seed: u64, servers: usize) -> Storm {
     let quiet = Storm { servers, habits: false, lies: false, keeps_order: false, ..Storm::hostile() };
     let everything = Storm { servers, lies: false, keeps_order: false, ..Storm::everything() };

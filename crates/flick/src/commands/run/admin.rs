@@ -246,9 +246,9 @@ pub fn session(service: &str, listed: &SessionInfo) -> Session {
         worker: listed.worker as u64,
         client,
         age_ms: listed.age_ms,
-        idle_ms: listed.quiet_ms,
+        idle_ms: listed.idle_ms,
         state: listed.state.to_owned(),
-        inflight: listed.under_way.into(),
+        inflight: listed.inflight.into(),
         bytes_in: listed.bytes_in,
         bytes_out: listed.bytes_out,
     }
