@@ -10,7 +10,7 @@ mod platform;
 
 use std::collections::BTreeMap;
 
-use crate::state::{Counter, Dictionary, Reloads, Service, State, TaskRuns, Times};
+use crate::state::{Counter, Dictionary, Reloads, Service, State, TaskRuns, Times, TunableNanos};
 pub use exposition::Format;
 use exposition::{Exposition, Kind, seconds};
 pub use platform::counter_names;
@@ -31,6 +31,7 @@ pub fn text(state: &State, format: Format, detail: Detail) -> String {
     platform::write(&mut out, state, detail);
     tasks(&mut out, &state.services, detail);
     requests(&mut out, &state.services);
+    tunables(&mut out, &state.services);
     edges(&mut out, &state.services);
     backends::write(&mut out, &state.services);
     dictionaries(&mut out, &state.services);
@@ -124,6 +125,35 @@ fn requests(out: &mut Exposition, services: &[Service]) {
     out.family("flick_request_duration_seconds", Kind::Histogram, "seconds", help);
     for service in services {
         out.histogram(&[("service", &service.name)], &service.times);
+    }
+}
+
+/// Settings that can be changed while the services run.
+fn tunables(out: &mut Exposition, services: &[Service]) {
+    type Read = fn(&TunableNanos) -> u64;
+    let families: [(&str, &str, Read); 4] = [
+        ("flick_busy_poll_seconds", "Time that an idle worker polls before it sleeps.", |values| {
+            values.busy_poll_ns
+        }),
+        (
+            "flick_batch_delay_max_seconds",
+            "Longest time that a busy worker waits to batch messages.",
+            |values| values.batch_delay_max_ns,
+        ),
+        ("flick_time_slice_seconds", "Longest time that a task runs before the next one.", |values| {
+            values.time_slice_ns
+        }),
+        (
+            "flick_overload_queue_delay_seconds",
+            "Target queueing delay, above which the service sheds load.",
+            |values| values.overload_queue_delay_ns,
+        ),
+    ];
+    for (name, help, read) in families {
+        out.family(name, Kind::Gauge, "seconds", help);
+        for service in services {
+            out.sample(&[("service", &service.name)], seconds(read(&service.tunables)));
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! a host name of its own (DNS rebinding).
 //! Source: `/healthz` and `/readyz` as Kubernetes probes them.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use crate::metrics::{self, Detail, Format};
@@ -16,6 +17,9 @@ const PAGE: &str = include_str!("page.html");
 const PAGE_POLICY: &str = "Content-Security-Policy: default-src 'none'; style-src 'unsafe-inline'; \
                            script-src 'unsafe-inline'; connect-src 'self'; img-src data:; \
                            frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n";
+
+/// The path of the tunables.
+const TUNABLES: &str = "/api/tunables";
 
 /// Who may send requests.
 #[derive(Clone, Debug)]
@@ -76,6 +80,7 @@ pub(crate) fn respond(
     let mut response = match request.method {
         "GET" | "HEAD" => get(request, policy, provider),
         "POST" if command(request.path).is_some() => post(request, policy, provider),
+        "PUT" | "POST" if request.path == TUNABLES => tune(request, policy, provider),
         _ => {
             let refused = Response::plain("405 Method Not Allowed", "only GET is allowed here");
             Response { extra_headers: "Allow: GET, HEAD\r\n", ..refused }
@@ -94,21 +99,42 @@ fn command(path: &str) -> Option<AdminCommand> {
     }
 }
 
+/// The response to a request that changes something and is not authorized.
+fn refused_change(request: &Request<'_>, policy: &AccessPolicy) -> Option<Response> {
+    refusal(request, policy, true).or_else(|| {
+        let text = format!("the header `{CSRF_HEADER}` is missing; any value will do");
+        (!request.has_csrf_header).then(|| Response::plain("403 Forbidden", &text))
+    })
+}
+
 fn post(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvider) -> Response {
-    if let Some(refused) = refusal(request, policy, true) {
+    if let Some(refused) = refused_change(request, policy) {
         return refused;
-    }
-    if !request.has_csrf_header {
-        return Response::plain(
-            "403 Forbidden",
-            &format!("the header `{CSRF_HEADER}` is missing; any value will do"),
-        );
     }
     match command(request.path).map(|command| provider.execute(command)) {
         Some(Ok(result)) => Response::plain("200 OK", &result),
         Some(Err(error)) => Response::plain("409 Conflict", &error),
         None => Response::plain("404 Not Found", "there is no such command"),
     }
+}
+
+/// Changes the tunables in the parameters, and returns the values of all services.
+fn tune(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvider) -> Response {
+    if let Some(refused) = refused_change(request, policy) {
+        return refused;
+    }
+    let (services, changes): (Vec<_>, Vec<_>) =
+        request.parameters().partition(|(name, _)| *name == "service");
+    match provider.tune(services.first().map(|(_, name)| *name), &changes) {
+        Ok(()) => tunables(provider),
+        Err(error) => Response::plain("400 Bad Request", &error),
+    }
+}
+
+/// The tunables of each service, by its name.
+fn tunables(provider: &dyn StateProvider) -> Response {
+    let services = provider.state().services.into_iter();
+    json(&services.map(|service| (service.name, service.tunables)).collect::<BTreeMap<_, _>>())
 }
 
 /// The response to a request that is not authorized.
@@ -125,7 +151,7 @@ fn refusal(request: &Request<'_>, policy: &AccessPolicy, needs_token: bool) -> O
 }
 
 fn get(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvider) -> Response {
-    let needs_token = matches!(request.path, "/metrics" | "/api/state" | "/api/sessions");
+    let needs_token = matches!(request.path, "/metrics" | "/api/state" | "/api/sessions" | TUNABLES);
     if let Some(refused) = refusal(request, policy, needs_token) {
         return refused;
     }
@@ -138,6 +164,7 @@ fn get(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvide
         }
         "/api/state" => json(&provider.state()),
         "/api/sessions" => json(&provider.sessions()),
+        TUNABLES => tunables(provider),
         "/healthz" => match provider.alive() {
             Ok(()) => Response::plain("200 OK", "ok"),
             Err(error) => Response::plain("503 Service Unavailable", &error),
@@ -148,7 +175,7 @@ fn get(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvide
         },
         _ => Response::plain(
             "404 Not Found",
-            "the paths are /, /metrics, /healthz, /readyz, /api/state and /api/sessions",
+            "the paths are /, /metrics, /healthz, /readyz, /api/state, /api/sessions and /api/tunables",
         ),
     }
 }
@@ -186,13 +213,15 @@ fn is_local_host(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{Sessions, State};
+    use crate::state::{Service, Sessions, State, TunableNanos};
 
     struct Fixed(Result<(), String>);
 
     impl StateProvider for Fixed {
         fn state(&self) -> State {
-            State { version: "1".to_owned(), ..State::default() }
+            let tunables = TunableNanos { busy_poll_ns: 50_000, ..TunableNanos::default() };
+            let service = Service { name: "Proxy".to_owned(), tunables, ..Service::default() };
+            State { version: "1".to_owned(), services: vec![service], ..State::default() }
         }
 
         fn sessions(&self) -> Sessions {
@@ -209,6 +238,11 @@ mod tests {
 
         fn execute(&self, _command: AdminCommand) -> Result<String, String> {
             self.0.clone().map(|()| "done".to_owned())
+        }
+
+        fn tune(&self, service: Option<&str>, changes: &[(&str, &str)]) -> Result<(), String> {
+            let is_known = service.is_none_or(|name| name == "Proxy") && changes == [("busy_poll", "50us")];
+            if is_known { Ok(()) } else { Err("not a tunable".to_owned()) }
         }
     }
 
@@ -231,6 +265,7 @@ mod tests {
             ("/metrics", "200", "# TYPE flick_build_info gauge\n"),
             ("/api/state", "200", "\"version\":\"1\""),
             ("/api/sessions", "200", "\"open\":7"),
+            ("/api/tunables", "200", "{\"Proxy\":{\"busy_poll_ns\":50000,"),
             ("/healthz", "200", "ok"),
             ("/readyz", "503", "draining"),
             ("/else", "404", "/metrics"),
@@ -268,6 +303,26 @@ mod tests {
         }
         check(None, "GET /api/reload HTTP/1.1", "404");
         check(None, "OPTIONS /api/reload HTTP/1.1", "405");
+    }
+
+    #[test]
+    fn tunables_are_changed_as_commands_are() {
+        let path = "/api/tunables?service=Proxy&busy_poll=50us";
+        for (token, method, path, headers, status) in [
+            (None, "PUT", path, "", "403"),
+            (None, "PUT", path, "\r\nX-Flick-Ask: yes", "200"),
+            (None, "POST", "/api/tunables?busy_poll=50us", "\r\nX-Flick-Ask: yes", "200"),
+            (None, "PUT", "/api/tunables?service=Other&busy_poll=50us", "\r\nX-Flick-Ask: yes", "400"),
+            (None, "PUT", "/api/tunables?workers=3", "\r\nX-Flick-Ask: yes", "400"),
+            (None, "PUT", path, "\r\nX-Flick-Ask: yes\r\nHost: evil.example", "421"),
+            (Some("t"), "PUT", path, "\r\nX-Flick-Ask: yes", "401"),
+            (Some("t"), "PUT", path, "\r\nX-Flick-Ask: yes\r\nAuthorization: Bearer t", "200"),
+            (Some("t"), "GET", path, "", "401"),
+        ] {
+            let text = check(token, &format!("{method} {path} HTTP/1.1{headers}"), status);
+            assert_eq!(status == "200", text.contains("\"busy_poll_ns\":50000"), "{method} {path}: {text}");
+        }
+        check(None, "DELETE /api/tunables HTTP/1.1", "405");
     }
 
     #[test]

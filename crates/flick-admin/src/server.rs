@@ -60,6 +60,12 @@ pub trait StateProvider: Send + Sync {
     ///
     /// Errors: why nothing has changed.
     fn execute(&self, command: AdminCommand) -> Result<String, String>;
+
+    /// Changes tunables of a service, or of every service if none is named. `changes` are names and values, as in the
+    /// settings.
+    ///
+    /// Errors: a name or a value is wrong; nothing has changed.
+    fn tune(&self, service: Option<&str>, changes: &[(&str, &str)]) -> Result<(), String>;
 }
 
 /// Address of an admin endpoint.

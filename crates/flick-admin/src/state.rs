@@ -125,6 +125,22 @@ pub struct Service {
     pub dictionaries: Vec<Dictionary>,
     /// Its task graph.
     pub graph: Graph,
+    /// Settings that can be changed while it runs.
+    #[serde(default)]
+    pub tunables: TunableNanos,
+}
+
+/// The settings of a service that can be changed while it runs, in nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TunableNanos {
+    /// Time that an idle worker polls before it sleeps.
+    pub busy_poll_ns: u64,
+    /// Longest time that a busy worker waits to batch messages.
+    pub batch_delay_max_ns: u64,
+    /// Longest time that a task runs before the next one.
+    pub time_slice_ns: u64,
+    /// Target queueing delay, above which the service sheds load.
+    pub overload_queue_delay_ns: u64,
 }
 
 /// A counter or gauge.

@@ -24,6 +24,7 @@ use flick_runtime::{Binding, Limits, Timeouts};
 use addresses::Connect;
 use deprecated::Deprecated;
 pub use flags::RunFlags;
+pub use units::Period;
 
 use crate::access::{self, Sample};
 use crate::failure::Failure;

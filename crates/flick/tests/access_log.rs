@@ -242,7 +242,7 @@ fn lines_dropped_by_a_full_disk_are_counted() {
             flick_admin::client::get(&admin, "/metrics", None).expect("the admin endpoint answers").body;
         metrics
             .lines()
-            .any(|line| line == "flick_access_log_dropped_total{reason=\"write_error\"} 3")
+            .any(|line| line == "flick_access_log_lines_dropped_total{reason=\"write_error\"} 3")
             .then_some(())
     });
     let log = service.drained();

@@ -264,6 +264,59 @@ fn prometheus_parsers_accept_both_formats() {
     service.drained();
 }
 
+/// The values of `/api/tunables` and `/metrics` for one service, in nanoseconds and in seconds.
+fn busy_poll(admin: SocketAddr, service: &str) -> (u64, f64) {
+    let (status, text) = get(tcp(admin), "/api/tunables", "");
+    assert_eq!(status, 200, "{text}");
+    let read: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let metric = metrics(admin);
+    let sample = metric.samples("flick_busy_poll_seconds").find(|sample| sample.labels[0].1 == service);
+    (read[service]["busy_poll_ns"].as_u64().expect("a number"), sample.expect("a metric").value)
+}
+
+#[test]
+fn tunables_change_on_a_running_service() {
+    let memcached = Memcached::start();
+    let connect = format!("backends={}", memcached.address);
+    let program = "examples/memcached_cache/memcached_cache.flick";
+    let fixed = ["run", program, "--listen", "client=127.0.0.1:0", "--connect", &connect, "--admin", "0"];
+    let service = Service::start(&fixed);
+    let admin = service.admin();
+    let (_, text) = get(tcp(admin), "/api/tunables", "");
+    let read: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    let name = read.as_object().expect("services").keys().next().expect("a service").clone();
+    assert_eq!(busy_poll(admin, &name), (0, 0.0));
+    let put = |query: &str, headers: &str| {
+        let mut stream = tcp(admin);
+        let request = format!("PUT /api/tunables?{query} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
+        stream.write_all(request.as_bytes()).expect("the endpoint reads");
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).expect("the endpoint answers");
+        reply
+    };
+    let csrf = "X-Flick-Ask: 1\r\n";
+    for (query, headers, status, piece) in [
+        ("busy_poll=50us", "", "403", "X-Flick-Ask"),
+        ("busy_poll=2ms&time_slice=7us", csrf, "400", "at most 1ms"),
+        ("busy_poll=50", csrf, "400", "is not a duration"),
+        ("workers=3", csrf, "400", "the tunables are `busy_poll`"),
+        ("", csrf, "400", "no tunable is given"),
+        ("service=Other&busy_poll=50us", csrf, "400", "there is no service `Other`"),
+    ] {
+        let reply = put(query, headers);
+        let is_right = reply.starts_with(&format!("HTTP/1.1 {status} "));
+        assert!(is_right && reply.to_lowercase().contains(&piece.to_lowercase()), "{query}: {reply}");
+        assert_eq!(busy_poll(admin, &name), (0, 0.0), "{query}");
+    }
+    let reply = put(&format!("service={name}&busy_poll=50us&overload_queue_delay=0"), csrf);
+    assert!(reply.starts_with("HTTP/1.1 200 ") && reply.contains("\"overload_queue_delay_ns\":0"), "{reply}");
+    assert_eq!(busy_poll(admin, &name), (50_000, 0.000_05));
+    let mut client = client::connect(service.address);
+    client.write_all(b"get key\r\n").expect("the service reads");
+    client.read_exact(&mut [0; 5]).expect("it answers");
+    assert!(service.drained().contains("tunables changed"));
+}
+
 /// The id of a service's thread of this name.
 fn thread_of(service: &Service, wanted: &str) -> i32 {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", service.pid())).expect("it runs");

@@ -44,7 +44,7 @@ const BUSY: Family = family(
 
 /// Lines of the access log that were dropped: one series is of the process.
 const ACCESS_LOG_DROPPED: Family = family(
-    "flick_access_log_dropped",
+    "flick_access_log_lines_dropped",
     "Lines of the access log that were dropped: the writer was too slow, or the file could not be written.",
     &[labelled("access_log_dropped", "reason", "queue_full")],
 );

@@ -1,17 +1,18 @@
 //! The admin endpoint of a running process: converts the platform's counters to the state of `flick-admin`.
-//! Promises: only reads; the new process of an upgrade inherits the socket of the endpoint and, if it may not read the
-//! token file, the token.
+//! Promises: changes nothing but tunables; the new process of an upgrade inherits the socket of the endpoint and, if it
+//! may not read the token file, the token.
 
 use std::fs::File;
 use std::io::ErrorKind;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use flick_abi::Program;
 use flick_admin::limits::TOKEN_BYTES_MAX;
 use flick_admin::state::{
-    Backend, Counter, Dictionary, Edge, Graph, Service, Session, Task, TaskRuns, Times, Worker,
+    Backend, Counter, Dictionary, Edge, Graph, Service, Session, Task, TaskRuns, Times, TunableNanos, Worker,
 };
 use flick_admin::{Address, Config, Server};
 use flick_ir::data::Module;
@@ -19,12 +20,13 @@ use flick_ir::graph::{self, EdgeKind};
 use flick_net::PeerAddr;
 use flick_runtime::edge_counters::EdgeTotals;
 use flick_runtime::session_list::SessionInfo;
+use flick_runtime::tunables::{TunableChanges, TunableValues};
 use flick_runtime::{BackendTotals, ServiceStats, StatsSnapshot, Totals};
 use tracing::{info, warn};
 
 use super::observed_state::ObservedState;
 use crate::failure::Failure;
-use crate::settings::Settings;
+use crate::settings::{Period, Settings};
 
 /// Platform counters that are gauges.
 const GAUGES: &[&str] = &["connections_open"];
@@ -101,6 +103,7 @@ impl ObservedService {
             backends: snapshot.backends.iter().map(backend).collect(),
             program: program(watch),
             dictionaries: dictionaries(watch),
+            tunables: tunables(&watch.tunables().get()),
             graph: tasks(&self.graph, |edge| {
                 counted(watch.program(), snapshot.edge_counters.as_ref()?, edge)
             }),
@@ -233,6 +236,38 @@ fn backend(backend: &flick_runtime::BackendTotals) -> Backend {
         is_monitored: backend.is_monitored,
         times: times(&backend.times),
     }
+}
+
+fn tunables(values: &TunableValues) -> TunableNanos {
+    let nanos = |value: Duration| u64::try_from(value.as_nanos()).unwrap_or(u64::MAX);
+    TunableNanos {
+        busy_poll_ns: nanos(values.busy_poll),
+        batch_delay_max_ns: nanos(values.batch_delay_max),
+        time_slice_ns: nanos(values.time_slice),
+        overload_queue_delay_ns: nanos(values.overload_queue_delay),
+    }
+}
+
+/// Parses changes of tunables, written as in the settings.
+///
+/// Errors: a name is unknown, a value is not a duration, or there is none.
+pub fn tunable_changes(changes: &[(&str, &str)]) -> Result<TunableChanges, String> {
+    const NAMES: &str = "`busy_poll`, `batch_delay_max`, `time_slice` and `overload_queue_delay`";
+    if changes.is_empty() {
+        return Err(format!("no tunable is given; the tunables are {NAMES}"));
+    }
+    let mut parsed = TunableChanges::default();
+    for (name, value) in changes {
+        let target = match *name {
+            "busy_poll" => &mut parsed.busy_poll,
+            "batch_delay_max" => &mut parsed.batch_delay_max,
+            "time_slice" => &mut parsed.time_slice,
+            "overload_queue_delay" => &mut parsed.overload_queue_delay,
+            other => return Err(format!("`{other}` is not a tunable; the tunables are {NAMES}")),
+        };
+        *target = Some(value.parse::<Period>()?.0);
+    }
+    Ok(parsed)
 }
 
 /// A client of a service.

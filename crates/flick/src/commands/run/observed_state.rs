@@ -228,6 +228,23 @@ impl StateProvider for ObservedState {
             })
         })
     }
+
+    fn tune(&self, service: Option<&str>, changes: &[(&str, &str)]) -> Result<(), String> {
+        let parsed = admin::tunable_changes(changes)?;
+        let generations = self.generations();
+        let watches = generations.current.iter().map(ObservedService::watch);
+        let chosen: Vec<&ServiceStats> =
+            watches.filter(|watch| service.is_none_or(|name| name == watch.name())).collect();
+        if chosen.is_empty() {
+            return Err(format!("there is no service `{}`", service.unwrap_or_default()));
+        }
+        // The ranges are the same for every service: the first one refuses a value before any has changed.
+        for watch in chosen {
+            watch.tunables().set(&parsed).map_err(|error| error.to_string())?;
+            tracing::info!(service = watch.name(), ?changes, "tunables changed");
+        }
+        Ok(())
+    }
 }
 
 #[cfg(test)]
