@@ -1,6 +1,6 @@
-//! The fuzz targets for libFuzzer, and how to change a program so that it stays nearly one.
-//! Not here: what must hold (`crates/flick-fuzz`), coverage, corpus, time and memory limits (libFuzzer's), building and running
-//! (`cargo xtask fuzz`).
+//! The fuzz targets for libFuzzer, and a mutator that changes a program into text that is still nearly a program.
+//! Not here: the properties that are checked (`crates/flick-fuzz`), coverage, corpus, time and memory limits
+//! (libFuzzer's), building and running (`cargo xtask fuzz`).
 #![forbid(unsafe_code)]
 
 mod limits;
@@ -8,8 +8,9 @@ pub mod mutate;
 mod random;
 mod seeds;
 
-/// Declares a target's counters, where libFuzzer finds them by the name of their section: it reads them after each input and
-/// clears them before the next.
+/// Declares a target's counters in the section where libFuzzer looks for them.
+///
+/// libFuzzer reads the counters after each input and clears them before the next.
 #[macro_export]
 macro_rules! counters {
     ($name:ident) => {

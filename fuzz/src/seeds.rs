@@ -64,7 +64,7 @@ impl Seeds {
     }
 }
 
-/// How far from the start of its line a place is, in bytes.
-pub fn column_of(source: &str, place: usize) -> usize {
-    place - source[..place].rfind('\n').map_or(0, |at| at + 1)
+/// Bytes between `offset` and the start of its line.
+pub fn column_of(source: &str, offset: usize) -> usize {
+    offset - source[..offset].rfind('\n').map_or(0, |at| at + 1)
 }

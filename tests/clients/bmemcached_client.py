@@ -1,7 +1,7 @@
 """Speaks to a memcached server or proxy with python-binary-memcached, a client we did not write.
 
 Usage: bmemcached_client.py HOST:PORT. Prints `ok N` after N checks; any wrong answer is a traceback.
-Its multi-key reads are quiet requests that a loud one ends: they come out right only if replies keep the order of
+Its multi-key reads are quiet requests that a non-quiet one ends: they come out right only if replies keep the order of
 requests, whatever backend they are from.
 """
 

@@ -1,7 +1,7 @@
 //! The compile pipeline in one call: load, check, lower, verify, generate.
 //!
-//! Start reading at [`compile`]; [`Input`] says what is compiled and where `use` finds files; [`stdlib`] is the standard
-//! library, which is part of the binary. [`module`], [`check`] and [`lower`] stop after a phase.
+//! Start reading at [`compile`]; [`Input`] says what is compiled and where `use` finds files; [`stdlib`] is the
+//! standard library, which is part of the binary. [`module`], [`check`] and [`lower`] stop after a phase.
 //! Promises: the command line, tests, fuzzers and benchmarks compile a program in the same way.
 //! Not here: how diagnostics look on a terminal (the command line), what each phase does (`flick-check`, `flick-lower`,
 //! `flick-codegen`).

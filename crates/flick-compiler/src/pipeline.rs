@@ -137,7 +137,8 @@ pub fn check(input: &Input<'_>) -> Result<Checked, CompileFailure> {
     }
 }
 
-/// Lowers a program that has a process. Panics when the result is not well-formed: an error of ours, not of the program.
+/// Lowers a program that has a process. Panics when the result is not well-formed: an error of ours, not of the
+/// program.
 ///
 /// Errors: as diagnostics, for a program that exceeds a limit which only its code shows.
 pub fn lower(program: &hir::Program, sources: &Sources) -> Result<Module, Vec<Diagnostic>> {

@@ -1,12 +1,12 @@
-//! What the front end says about a source it does not understand.
-//! Promises: every error names its place in the source, says what is wrong in the author's words, and what to write instead.
+//! Syntax errors: kind, range in the source, title and help.
+//! Promises: every error has a range in the source, says what is wrong, and what to write instead.
 //! Not here: error codes and rendering, which belong to the checker's diagnostics.
 
 use std::ops::Range;
 
 use crate::limits::ERRORS_MAX;
 
-/// What is wrong, as a stable name that error codes hang on.
+/// What is wrong, as a stable name. The checker gives each an error code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum SyntaxErrorKind {
@@ -66,7 +66,7 @@ pub enum SyntaxErrorKind {
     NestingTooDeep,
 }
 
-/// One mistake in the source.
+/// One syntax error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SyntaxError {
     /// What is wrong.
@@ -102,7 +102,7 @@ impl ErrorSink {
     pub(crate) fn into_sorted(mut self, other: ErrorSink) -> Vec<SyntaxError> {
         self.errors.extend(other.errors);
         self.errors.sort_by_key(|error| (error.range.start, error.range.end));
-        // What is nested too deep is not read to its end, so nobody knows which brackets are closed there.
+        // The parser skips what is nested too deep, so a bracket that it reports there may be closed.
         let deep = self.errors.iter().position(|error| error.kind == SyntaxErrorKind::NestingTooDeep);
         if let Some(deep) = deep {
             let mut index = 0;

@@ -1,8 +1,8 @@
 //! The formatter: one layout for every program, with the author's line breaks and comments kept.
 //! Promises: the result has the tokens, the comments and the tree of the source; formatting it again changes nothing.
-//! Refuses: to touch a source with errors, whose structure it could only guess.
-//! Two spaces to a level, one between tokens; the items of a grammar on lines of their own; the colons or
-//! equals signs of neighbouring items and the comments behind neighbouring lines aligned; at most one empty line in a row.
+//! Refuses: to touch a source with errors, whose structure it could only guess. Two spaces to a level, one between
+//! tokens; the items of a grammar on lines of their own; the colons or equals signs of neighbouring items and the
+//! comments behind neighbouring lines aligned; at most one empty line in a row.
 
 mod align;
 mod blocks;
@@ -19,7 +19,7 @@ const LEVEL_COLUMNS: usize = 2;
 /// How far a line is indented that continues the one above.
 const CONTINUATION_COLUMNS: usize = 4;
 
-/// Formats a parsed source; one with errors comes back as it was.
+/// Formats a parsed source; one with errors is returned unchanged.
 ///
 /// Cost: linear in the source.
 pub fn format(parse: &Parse) -> String {
@@ -164,7 +164,7 @@ struct Printer {
     brackets: Vec<Bracket>,
     /// The kind of the item that was begun last.
     item: SyntaxKind,
-    /// The last line continues the one before it, so a block below must stand deeper to be told apart.
+    /// The last line continues the one before it, so a block below is indented more than it.
     is_continued: bool,
     lines: Vec<Line>,
     /// Where in the source the comment behind the last line stood.

@@ -1,9 +1,9 @@
 //! Indentation to tokens: where a line of the program ends, where a block opens and closes.
 //! Promises: every `Indent` is matched by one `Dedent`; inside brackets there is no layout; the output is at most
-//! three virtual tokens per line longer than the input.
-//! A line continues the one above when it starts with `=>`, `<=>` or a binary operator, when the line above ends with one or
-//! with a comma and this line is deeper, when it holds properties of a `global`, or when a bracket is open. An unclosed bracket ends where a line can only be a new declaration
-//! or statement, so one missing `)` does not swallow the file.
+//! three virtual tokens per line longer than the input. A line continues the one above when it starts with `=>`,
+//! `<=>` or a binary operator, when the line above ends with one or with a comma and this line is deeper, when it
+//! holds properties of a `global`, or when a bracket is open. An unclosed bracket ends where a line can only be a new
+//! declaration or statement, so one missing `)` does not swallow the file.
 
 use crate::error::{ErrorSink, SyntaxErrorKind};
 use crate::lexer::LexToken;

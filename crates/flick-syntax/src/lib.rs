@@ -13,15 +13,16 @@
 //! assert_eq!(proc.name().unwrap().text(), "Relay");
 //! ```
 //!
-//! Errors are in [`Parse::errors`], in the order of the source; a [`SyntaxErrorKind`] is the name to hang a code on.
-//! [`format()`] gives every program one layout; two of its promises (the same tree, a fixpoint) are properties under test.
+//! Errors are in [`Parse::errors`], in the order of the source; a [`SyntaxErrorKind`] is a stable name for an error
+//! code. [`format()`] gives every program one layout; two of its promises (the same tree, a fixpoint) are properties
+//! under test.
 //!
 //! # The typed tree ([`ast`])
 //!
 //! Every accessor returns an `Option` or an iterator, because an erroneous source gives an incomplete tree; where the
-//! parser reported no error, what the grammar requires is there. Every node has `range()` in bytes of the source, without
-//! surrounding white space, and implements [`ast::AstNode`] (`syntax()` is the untyped node). A [`ast::Name`] is a word of
-//! the source with `text()` and `range()`.
+//! parser reported no error, what the grammar requires is there. Every node has `range()` in bytes of the source,
+//! without surrounding white space, and implements [`ast::AstNode`] (`syntax()` is the untyped node). A [`ast::Name`]
+//! is a word of the source with `text()` and `range()`.
 //!
 //! ```text
 //! File          decls() -> Decl::{Use, Record, Unit, Enum, Class, Variant, Global, Proc, Fun};
@@ -38,7 +39,7 @@
 //!   UnitBits      width() fields() -> BitField { name() width() attrs() }           bits<16> { a : 4; : 12; };
 //!   UnitCheck     condition() attrs()               check self.a < 3 &fault = too_long;
 //!   UnitSwitch    subject() arms() -> UnitArm { patterns() items() };  otherwise() -> UnitElse { items() }
-//! ClassDecl     name() is_complement() items() -> ClassItem { library() kind() -> ClassItemKind::{Bytes, Range, Class} }
+//! ClassDecl     name() is_complement() items() -> ClassItem { library() kind() -> ClassItemKind }
 //! EnumDecl      name() base() has_braces() variants() -> EnumVariant { name() value() }   both spellings
 //! VariantDecl   name() cases() -> VariantCase { name() ty() (None: carries nothing) }
 //! GlobalDecl    name() ty() props() -> GlobalProp::{Max, Expire, Evict, Snapshot};  max() expire() evict() snapshot()
@@ -63,12 +64,13 @@
 //!   ExceptStmt    event() kind() -> EventKind  channel() index() body()      except broken channel[index]: body
 //!   EveryStmt     interval() body()
 //!   `Global` in a block is an error that is reported already.
-//! Expr          ::{Literal, Name, SelfValue, Dollar, Paren, Tuple, List, Unary, Binary, Call, Index, Range, Field, TupleField,
-//!                  Record, With, If, Switch, Map, In, Foldt, Fold, MapEach, Filter, Default, Ask, AskAll, Update}
+//! Expr          ::{Literal, Name, SelfValue, Dollar, Paren, Tuple, List, Unary, Binary, Call, Index, Range, Field,
+//!                  TupleField, Record, With, If, Switch, Map, In, Foldt, Fold, MapEach, Filter, Default,
+//!                  Ask, AskAll, Update}
 //!   Literal       value() -> Option<LiteralValue>;   NameExpr  name();   ParenExpr  inner()
 //!   UnaryExpr     op() -> UnaryOp  operand();   BinaryExpr  op() -> BinaryOp  op_range() left() right()
 //!   CallExpr      callee() args() args_range()        also some(x), shape.circle(3), n.f(x): callee is Name or Field
-//!   IndexExpr     base() index() slice()              a[i]; a[i..j] has `Expr::Range` as its index, also given by slice()
+//!   IndexExpr     base() index() slice()              a[i]; slice() is the `Expr::Range` of a[i..j]
 //!   RangeExpr     start() end()                       only in an index (open ends: None) and as an iterable()
 //!   FieldExpr     base() field();   TupleFieldExpr  base() position() position_range()      pair.0
 //!   RecordExpr    library() name() fields();   WithExpr  base() fields();
@@ -78,8 +80,8 @@
 //!   SwitchExpr    subject() arms() -> SwitchArm { patterns() body() };  else_body()
 //!   MapExpr       subject() arms() -> MapArm { pattern() value() };  else_value()     map a { b: c, else: d }
 //!   InExpr        subject() patterns() | collection()                                  a in { b, c };  a in list
-//!   Pattern       library() kind() -> PatternKind::{Name(Name), Qualified(Name, Name), Literal(LiteralValue), Negative(u64)}
-//!                 binding() path_range()              circle r, rect (w, _), some v, none; a binding only in a `switch`
+//!   Pattern       library() kind() -> PatternKind::{Name, Qualified, Literal, Negative}
+//!                 binding() path_range()              circle r, rect (w, _), some v, none; bindings: in a `switch`
 //!   Binding       kind() -> BindingKind::{Name(Name), Nothing (`_`), Parts(Vec<Binding>)};  name()
 //!   FoldtExpr     channels() element() left() right() key() key_name() body()
 //!   FoldExpr      name() iterable() accumulator() start() body()     fold x in xs, sum = 0: sum + x
@@ -88,7 +90,7 @@
 //!   AskAllExpr    channels() message() | is_list() items() -> AskItem { channel() message() };  timeout()
 //!                 is_each() each_name() each_of(): the one item is for each element
 //!   UpdateExpr    target() value_name() body()        update d[k] from v: body
-//! `a else b` without `:` is always a `DefaultExpr`, also in `if c: a else b`, where the author may have meant `else:`.
+//! `a else b` without `:` is always a `DefaultExpr`, also in `if c: a else b`, where `else:` may be meant.
 //! ```
 
 #![forbid(unsafe_code)]

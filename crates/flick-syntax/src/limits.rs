@@ -8,14 +8,14 @@ pub const SOURCE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// that walks it by recursion (the checker, and dropping the tree) needs a bounded stack.
 pub const NESTING_DEPTH_MAX: u32 = 128;
 
-/// Most errors reported for one source; what comes after helps nobody.
+/// Most errors reported for one source; later ones are dropped.
 pub const ERRORS_MAX: usize = 64;
 
-/// Longest part of the author's text quoted inside a message, in characters.
+/// Longest part of the source quoted inside a message, in characters.
 pub(crate) const QUOTE_CHARS_MAX: usize = 24;
 
-/// Most times the parser may look at one token before it consumes it: each of the `NESTING_DEPTH_MAX` levels that end there
-/// looks a bounded number of times. More means a loop that makes no progress.
+/// Most times the parser may look at one token before it consumes it: each of the `NESTING_DEPTH_MAX` levels that end
+/// there looks a bounded number of times. More means a loop that makes no progress.
 pub(crate) const LOOKS_PER_TOKEN_MAX: u32 = 200 * NESTING_DEPTH_MAX;
 
 /// How far the parser looks behind `ask all [` for the `with` that tells a list of requests from an index.

@@ -83,8 +83,8 @@ fn parse_digits(digits: &str, radix: u32, offset: usize) -> Result<u64, NumberFa
     if digit_count == 0 { Err(NumberFault::NoDigits) } else { Ok(value) }
 }
 
-/// Resolves the escapes of a `Str` or `OpenStr` token (with its quotes) and returns the places of the bad ones, in bytes
-/// from the start of the token. A bad escape contributes nothing to the value.
+/// Resolves the escapes of a `Str` or `OpenStr` token (with its quotes) and returns the ranges of the bad ones, in
+/// bytes from the start of the token. A bad escape contributes nothing to the value.
 pub(crate) fn unescape(token_text: &str) -> (Vec<u8>, Vec<Range<usize>>) {
     let body = token_text.strip_prefix('"').unwrap_or(token_text);
     let mut value = Vec::with_capacity(body.len());

@@ -2,7 +2,8 @@
 //! Promises: never stops at an error, never reports two errors where one mistake was made, terminates on every input
 //! (each loop consumes a token or leaves), and builds no tree higher than `NESTING_DEPTH_MAX` allows.
 //! Not here: what names mean (the checker). Each part of the grammar stands at the top of its file.
-//! Source: the event-less variant of the method of rust-analyzer's syntax crate: nodes go straight into the tree builder.
+//! Source: the event-less variant of the method of rust-analyzer's syntax crate: nodes go straight into the tree
+//! builder.
 
 mod ask;
 mod class;
@@ -265,7 +266,8 @@ impl Parser<'_> {
         self.depth -= 1;
     }
 
-    /// Opens a node around everything since `checkpoint`, as `a + b` does to `a`: that makes all of it one level deeper.
+    /// Opens a node around everything since `checkpoint`, as `a + b` does to `a`: that makes all of it one level
+    /// deeper.
     fn wrap(&mut self, checkpoint: Checkpoint, kind: SyntaxKind) -> bool {
         if self.deepest >= NESTING_DEPTH_MAX {
             self.too_deep();
@@ -342,8 +344,8 @@ impl Parser<'_> {
     }
 
     fn expected(&mut self, what: &str, construct: Construct) {
-        let place = if construct.name == what { String::new() } else { format!(" in {}", construct.name) };
-        let title = format!("expected {what}{place}, found {}", self.found());
+        let within = if construct.name == what { String::new() } else { format!(" in {}", construct.name) };
+        let title = format!("expected {what}{within}, found {}", self.found());
         self.disrupt(
             SyntaxErrorKind::Expected,
             self.here(),
@@ -352,7 +354,7 @@ impl Parser<'_> {
         );
     }
 
-    /// Describes the current token as the author sees it.
+    /// Describes the current token as it is written in the source.
     fn found(&self) -> String {
         if self.current().is_virtual() {
             return self.current().describe().to_owned();

@@ -1,5 +1,5 @@
-//! Mistakes that authors make, and what they are told. Each case of `data/errors.golden` is a program and, behind `//>`,
-//! every error in it: the place, what is wrong, what to write. `UPDATE=1 cargo test` rewrites the `//>` lines.
+//! Syntax errors and their messages. Each case of `data/errors.golden` is a program and, behind `//>`,
+//! every error in it: the position, what is wrong, what to write. `UPDATE=1 cargo test` rewrites the `//>` lines.
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::BTreeSet;

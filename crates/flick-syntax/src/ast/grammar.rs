@@ -89,7 +89,7 @@ impl UnitCheck {
 }
 
 impl UnitSwitch {
-    /// Returns what the cases are told apart by.
+    /// Returns the value that chooses a case.
     pub fn subject(&self) -> Option<Expr> {
         support::child(self.syntax())
     }

@@ -42,7 +42,7 @@ impl FoldExpr {
         child_before(self.syntax(), SyntaxKind::Comma)
     }
 
-    /// Returns the name of what is gathered.
+    /// Returns the name of the accumulator.
     pub fn accumulator(&self) -> Option<Name> {
         nth_name(self.syntax(), 2) // element, in, accumulator
     }

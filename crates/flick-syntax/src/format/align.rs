@@ -1,5 +1,6 @@
-//! Lines to text: the colons or equals signs of neighbouring items below each other, and the comments behind neighbouring lines.
-//! An item of several lines ends its group, as an empty line does; a comment between two items does not.
+//! Lines to text: the colons or equals signs of neighbouring items below each other, and the comments behind
+//! neighbouring lines. An item of several lines ends its group, as an empty line does; a comment between two items
+//! does not.
 
 use crate::syntax_kind::SyntaxKind;
 

@@ -76,10 +76,10 @@ impl Spread {
     }
 }
 
-/// Says whether one of the `places`, which are in the order of the source, lies in `range`.
-fn has_one_in(places: &[TextSize], range: TextRange) -> bool {
-    let first = places.partition_point(|place| *place < range.start());
-    places.get(first).is_some_and(|place| *place < range.end())
+/// Returns whether one of the sorted `offsets` lies in `range`.
+fn has_one_in(offsets: &[TextSize], range: TextRange) -> bool {
+    let first = offsets.partition_point(|offset| *offset < range.start());
+    offsets.get(first).is_some_and(|offset| *offset < range.end())
 }
 
 /// Says whether a case holds more than one item that is no literal.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! class    := 'class' ['not'] '{' member,* '}'
-//! member   := STRING | STRING '..' STRING | NAME ['.' NAME]       # each byte; from the one to the other; another class
+//! member   := STRING | STRING '..' STRING | NAME ['.' NAME]    # each byte; a range; another class
 //! ```
 //! A comma may stand behind the last member.
 

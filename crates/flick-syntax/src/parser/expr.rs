@@ -1,15 +1,16 @@
 //! Expressions, by precedence climbing.
 //!
 //! ```text
-//! loosest  else · with · or · and · not · == != < <= > >= in · .. · + - · * / mod · unary - · f(x) a[i] a.b a.0   tightest
-//! primary  := literal | NAME | [NAME '.'] NAME '{' (NAME '=' expr),* '}' | '(' expr,* ')' | '[' expr,* ']' | '$$' | 'self'
-//!           | if | switch | map | filter | foldt | fold | ask | update
+//! loosest  else · with · or · and · not · == != < <= > >= in · ..
+//!          + - · * / mod · unary - · f(x) a[i] a.b a.0   tightest
+//! primary  := literal | NAME | [NAME '.'] NAME '{' (NAME '=' expr),* '}' | '(' expr,* ')' | '[' expr,* ']'
+//!           | '$$' | 'self' | if | switch | map | filter | foldt | fold | ask | update
 //! index    := '[' expr ']' | '[' [expr] '..' [expr] ']'
 //! ```
-//! In the value of a field, `r with a = d[k] else 0`, the `else` belongs to that value.
-//! `else` groups to the right, all other binary operators to the left. An `else` with `:` or `if` behind it is no operator.
-//! A range `a..b` stands only behind the `in` of a repetition and in an index.
-//! `not` may stand wherever an operand may and then reaches to the next `and`.
+//! In the value of a field, `r with a = d[k] else 0`, the `else` belongs to that value. `else` groups to the right,
+//! all other binary operators to the left. An `else` with `:` or `if` behind it is no operator. A range `a..b` stands
+//! only behind the `in` of a loop and in an index. `not` may stand wherever an operand may and then reaches to the
+//! next `and`.
 
 use super::{Construct, Parser};
 use crate::error::SyntaxErrorKind;
@@ -150,13 +151,13 @@ impl Parser<'_> {
                 continue;
             }
             self.two_word_operator();
-            let place = self.here();
+            let operator = self.here();
             self.bump();
             match kind {
                 DefaultExpr => {
                     self.expr_of(power);
                     if self.loose_else.as_ref().is_none_or(|(depth, _)| self.depth <= *depth) {
-                        self.loose_else = Some((self.depth, place));
+                        self.loose_else = Some((self.depth, operator));
                     }
                 }
                 WithExpr => self.updates(),
@@ -384,7 +385,7 @@ impl Parser<'_> {
         self.is_subject = was_subject;
     }
 
-    /// Parses the value that the cases of a grammar's `switch` are told apart by.
+    /// Parses the value that chooses a case of a grammar's `switch`.
     pub(super) fn subject(&mut self) {
         let was_subject = std::mem::replace(&mut self.is_subject, true);
         self.expr();
@@ -432,7 +433,8 @@ impl Parser<'_> {
         self.finish();
     }
 
-    /// Parses the `field = value` list of a `with`. A comma belongs to it only if a field follows: `f(r with a = 1, x)`.
+    /// Parses the `field = value` list of a `with`. A comma belongs to it only if a field follows:
+    /// `f(r with a = 1, x)`.
     fn updates(&mut self) {
         self.field_init(WITH);
         while self.at(Comma) && self.update_follows() {
@@ -477,7 +479,8 @@ impl Parser<'_> {
         self.finish();
     }
 
-    /// Parses the value of a field: tighter than `with`, but an `else` belongs to it, since a record is never an option.
+    /// Parses the value of a field: tighter than `with`, but an `else` belongs to it, since a record is never an
+    /// option.
     fn field_value(&mut self) {
         self.in_expr(|parser, checkpoint| {
             if !parser.operand() {

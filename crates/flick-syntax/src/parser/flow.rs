@@ -59,20 +59,19 @@ impl Parser<'_> {
         self.finish();
     }
 
-    /// Reports the `else` of `if c: a else b`. It gives `a` its default, and then the `if` gives nothing; where that was
-    /// meant, what `a else b` is would be lost.
+    /// Reports the `else` of `if c: a else b`, which is the default of `a` and not a branch of the `if`.
     fn check_loose_else(&mut self) {
         // The value of an inline block stands two levels below its `if`.
         let is_value = |depth: u32| depth == self.depth + 2 && !self.after_dedent;
-        if let Some((_, place)) = self.loose_else.take_if(|(depth, _)| is_value(*depth)) {
+        if let Some((_, range)) = self.loose_else.take_if(|(depth, _)| is_value(*depth)) {
             let title = "missing `:` after `else`";
             let help = "write `if condition: a else: b`; without `:`, `a else b` is the option `a` with the default `b`";
-            self.note(SyntaxErrorKind::StrayElse, place, title, help);
+            self.note(SyntaxErrorKind::StrayElse, range, title, help);
         }
     }
 
-    /// Says whether an `else` of this `if` follows, and steps over the line end before it. Behind a heading on the same line
-    /// (`a: if x: y`) an `else` of the next line belongs to that heading.
+    /// Says whether an `else` of this `if` follows, and steps over the line end before it. Behind a heading on the
+    /// same line (`a: if x: y`) an `else` of the next line belongs to that heading.
     fn else_follows(&mut self) -> bool {
         if self.at(ElseKw) || self.at_word("elif") {
             return !(self.is_inline && self.after_dedent);

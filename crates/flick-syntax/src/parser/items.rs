@@ -184,7 +184,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Steps over the cases of a `switch` without braces, as far as they are told from fields.
+    /// Skips the cases of a `switch` without braces, up to the first line that may be a field.
     fn bare_arms(&mut self) {
         self.start(Error);
         while matches!(self.current(), Number | Str | Minus | TrueKw | FalseKw | ElseKw) {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! type    := 'type' NAME ':' ('record' fields | 'enum' [type] members | 'variant' cases)
-//!          | 'type' NAME [params] '=' (unit | enum | class) [';']               # with braces; parameters of a unit only
+//!          | 'type' NAME [params] '=' (unit | enum | class) [';']          # with braces; parameters of a unit only
 //! fields  := LINE-END INDENT (NAME ':' type)+ DEDENT
 //! members := LINE-END INDENT (NAME ['=' expr])+ DEDENT
 //! cases   := LINE-END INDENT (NAME [':' type])+ DEDENT
@@ -48,9 +48,9 @@ impl Parser<'_> {
         }
         let has_braces =
             self.at_word("unit") || self.at_class() || self.at_word("enum") && self.braces_follow();
-        if let Some(place) = parameters.filter(|_| !self.at_word("unit")) {
+        if let Some(range) = parameters.filter(|_| !self.at_word("unit")) {
             let help = "remove the parentheses; only `type chunk(limit: uint32) = unit { ... };` and `fun` have parameters";
-            self.note(SyntaxErrorKind::Expected, place, "parameters are not allowed on this type", help);
+            self.note(SyntaxErrorKind::Expected, range, "parameters are not allowed on this type", help);
         }
         if !has_braces {
             self.indented_type(checkpoint, has_colon);

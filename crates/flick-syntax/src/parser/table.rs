@@ -2,9 +2,10 @@
 //!
 //! ```text
 //! map    := 'map' expr '{' (pattern ':' expr),* ['else' ':' expr] '}'
-//! in     := expr 'in' ('{' pattern,* '}' | expr)                  # the second form: an element of a list, a key
+//! in     := expr 'in' ('{' pattern,* '}' | expr)             # second form: an element of a list, a key
 //! ```
-//! A comma may stand behind the last entry. `map` and `in` are words of the language only here: elsewhere both are names.
+//! A comma may stand behind the last entry. `map` and `in` are words of the language only here: elsewhere both are
+//! names.
 
 use super::{Construct, Parser};
 use crate::error::SyntaxErrorKind;

@@ -1,12 +1,13 @@
 //! Types.
 //!
 //! ```text
-//! type      := NAME ['.' NAME] ['<' size '>' | '<' type,+ '>'] ['(' expr,* ')'] | '[' type ']' ['<' size '>'] | '(' type,* ')'
+//! type      := NAME ['.' NAME] ['<' size '>' | '<' type,+ '>'] ['(' expr,* ')']
+//!            | '[' type ']' ['<' size '>'] | '(' type,* ')'
 //! chan_type := end '/' end | '[' end '/' end ']'
 //! end       := '-' | type
 //! ```
-//! Behind `string` and `bytes`, and where a number stands, `<...>` holds sizes; elsewhere types. Values in parentheses, those
-//! of a grammar with parameters, stand only within a grammar.
+//! Behind `string` and `bytes`, and where a number stands, `<...>` holds sizes; elsewhere types. Values in
+//! parentheses, those of a grammar with parameters, stand only within a grammar.
 
 use std::ops::Range;
 

@@ -23,7 +23,7 @@ const FIELD: Construct = Construct {
 };
 const PROPERTY: Construct = Construct { name: "a property of a grammar", shape: "`%byteorder = big;`" };
 const ATTR: Construct = Construct { name: "an attribute", shape: "`&length = self.key_len` or `&streamed`" };
-/// Attributes that are told from the name of a field where their `&` was forgotten.
+/// Names that are read as an attribute without its `&`, not as the name of a field.
 const ATTRS: &[&str] = &[
     "children",
     "count",
