@@ -16,7 +16,7 @@ macro_rules! counters {
     ($name:ident) => {
         // The section holds bytes of any value, and libFuzzer takes all of it for counters.
         #[unsafe(link_section = "__libfuzzer_extra_counters")]
-        static $name: flick_fuzz::reach::Counters =
+        static $name: flick_fuzz::reach::ReachCounters =
             [const { std::sync::atomic::AtomicU8::new(0) }; flick_fuzz::reach::COUNTERS];
     };
 }

@@ -1,6 +1,6 @@
-//! What compiled functions are called, told to gdb and perf: both see memory without names otherwise.
-//! Promises: a program's names are known for as long as its code is there; whoever does not look pays nothing but a few
-//! kilobytes. gdb is told whether it is there or comes later; perf where a file for it was given.
+//! Names of compiled functions for gdb and perf, which see memory without names otherwise.
+//! Promises: a program's names are known for as long as its code is there; without a debugger they cost a few
+//! kilobytes. gdb finds them whenever it attaches; perf reads a map file, if one was configured.
 //! Source: gdb's manual, "JIT Compilation Interface"; the kernel's `tools/perf/Documentation/jit-interface.txt`.
 
 mod elf;
@@ -11,9 +11,9 @@ use std::fs::File;
 use std::io::{self, Seek, Write as _};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A function where it lies.
+/// A compiled function in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Symbol {
+pub(crate) struct FunctionSymbol {
     /// What it is called.
     pub(crate) name: String,
     /// Address of its first instruction.
@@ -27,21 +27,21 @@ static KNOWN: Mutex<Known> = Mutex::new(Known { next: 0, programs: Vec::new(), m
 
 struct Known {
     next: u64,
-    programs: Vec<(u64, Vec<Symbol>)>,
+    programs: Vec<(u64, Vec<FunctionSymbol>)>,
     map: Option<File>,
 }
 
-/// Names of one program; they are forgotten when it is dropped, which must be before its code is.
+/// Names of one program. Dropping it unregisters them, which must happen before its code is freed.
 #[derive(Debug)]
 pub(crate) struct Announced {
     number: u64,
-    _of_gdb: raw::Registered,
+    _of_gdb: raw::GdbRegistration,
 }
 
 impl Announced {
     /// Tells the names of these functions.
-    pub(crate) fn new(symbols: Vec<Symbol>) -> Self {
-        let of_gdb = raw::Registered::new(elf::image(&symbols));
+    pub(crate) fn new(symbols: Vec<FunctionSymbol>) -> Self {
+        let of_gdb = raw::GdbRegistration::new(elf::image(&symbols));
         let mut known = known();
         let number = known.next;
         known.next += 1;
@@ -85,7 +85,7 @@ impl Known {
         map.write_all(text.as_bytes())
     }
 
-    /// A full disk costs perf its names, and nobody anything else.
+    /// Writes the map; on an error, as a full disk, perf has no names and the service continues.
     fn write_map(&mut self) {
         if self.try_write_map().is_err() {
             self.map = None;

@@ -60,9 +60,10 @@ impl Compiled {
         &self.functions
     }
 
-    /// Tells debuggers and profilers the names of the functions, each behind this and `::`, for as long as they are there.
+    /// Tells debuggers and profilers the names of the functions, each behind this and `::`, for as long as they are
+    /// there.
     pub fn announce(&mut self, whose: &str) {
-        let symbol = |function: &FunctionInfo| announce::Symbol {
+        let symbol = |function: &FunctionInfo| announce::FunctionSymbol {
             name: format!("{whose}::{}", function.name),
             address: function.address,
             size_bytes: function.size_bytes,
@@ -125,7 +126,8 @@ fn unfinished(word: u64) -> ParseStep {
     ParseStep::from_word(word)
 }
 
-/// Machine code of one module at most: address space that is reserved for it, of which only what is used becomes memory.
+/// Machine code of one module at most: address space that is reserved for it, of which only what is used becomes
+/// memory.
 const CODE_BYTES_MAX: usize = 128 << 20;
 
 /// Compiles all functions of a module into memory.
@@ -203,8 +205,8 @@ fn needs(module: &Module) -> load::Needs {
 
 fn jit_builder(isa: OwnedTargetIsa) -> Result<JITBuilder, CompileError> {
     let mut builder = JITBuilder::with_isa(isa, cranelift_module::default_libcall_names());
-    // One function calls another at a distance of 32 bits. Mapped one by one, those of a process that has been reloaded a few
-    // times lie in holes further apart.
+    // One function calls another at a distance of 32 bits. Mapped one by one, those of a process that has been
+    // reloaded a few times lie in holes further apart.
     let reserved = ArenaMemoryProvider::new_with_size(CODE_BYTES_MAX)
         .map_err(|error| CompileError::Backend(format!("no address space for code: {error}")))?;
     builder.memory_provider(Box::new(reserved));

@@ -15,7 +15,7 @@ use crate::raw::RawCall;
 use crate::symbols;
 use crate::symbols::lines::LineTable;
 use crate::symbols::scan::ClassTable;
-use crate::unwind::Registered;
+use crate::unwind::FrameRegistration;
 
 /// Lines that parsers pass over.
 type Lines = Box<[(LineForm, LineTable)]>;
@@ -55,7 +55,7 @@ pub(crate) struct Code {
 /// What goes with the code.
 struct Owned {
     /// Describes the memory's frames, so it goes first.
-    frames: Registered,
+    frames: FrameRegistration,
     /// Owns the memory.
     module: JITModule,
 }
@@ -65,7 +65,7 @@ impl Code {
     /// module that passed the verifier; `consts` and `classes` are the very boxes whose addresses that code
     /// contains.
     pub(crate) fn new(
-        (module, frames): (JITModule, Registered),
+        (module, frames): (JITModule, FrameRegistration),
         ids: &[JitId],
         kinds: &[FuncKind],
         (consts, classes, lines): (Box<[u8]>, Box<[ClassTable]>, Lines),
@@ -118,8 +118,9 @@ impl Code {
     #[inline]
     pub(crate) fn parse(&self, parser: FuncId, frame: &mut Frame, data: &[u8]) -> u64 {
         let function = self.parsers[parser.0 as usize];
-        // SAFETY: the code stores only to slots below `FRAME_SLOTS_MAX` and to items below `ITEMS_MAX`, and loads from `data` only behind a
-        // comparison with its length; `flick_ir::verify` has checked both, and both borrows last for the call.
+        // SAFETY: the code stores only to slots below `FRAME_SLOTS_MAX` and to items below `ITEMS_MAX`, and loads
+        // from `data` only behind a comparison with its length; `flick_ir::verify` has checked both, and both borrows
+        // last for the call.
         unsafe { function(frame, data.as_ptr(), data.len() as u64) }
     }
 
@@ -174,7 +175,7 @@ impl Drop for Code {
         let owned = self.owned.get_mut().unwrap_or_else(PoisonError::into_inner).take();
         let Owned { frames, module } = owned.expect("code is dropped once");
         drop(frames);
-        // SAFETY: `&mut self` proves that no call is under way (calls borrow `self`), and the function pointers in
+        // SAFETY: `&mut self` proves that no call is in progress (calls borrow `self`), and the function pointers in
         // the tables are private to this value, which is going away.
         unsafe { module.free_memory() };
     }

@@ -172,20 +172,21 @@ impl<'a> RawCall<'a> {
 
     /// The frame of message 0.
     fn frame(&self) -> &Frame {
-        // SAFETY: the constructors take it from a `&'a Frame`, a parser's prologue from the `&mut Frame` that the parser was
-        // called with; `parser_frame`, the only one to write to it here, borrows this call mutably.
+        // SAFETY: the constructors take it from a `&'a Frame`, a parser's prologue from the `&mut Frame` that the
+        // parser was called with; `parser_frame`, the only one to write to it here, borrows this call mutably.
         unsafe { &*self.frame }
     }
 
-    /// Everything a value of a parser may lie in but the frame, and the frame, to be changed. Panics in all but parsers.
+    /// Everything a value of a parser may lie in but the frame, and the frame, to be changed. Panics in all but
+    /// parsers.
     pub(crate) fn parser_frame(&mut self) -> (Regions<'_>, &mut Frame) {
         static NO_FRAME: Frame = Frame::new();
         assert!(self.sends.is_null(), "only parsers change a frame");
         let frame = self.frame;
         let (message, consts) = (self.message(), self.consts());
         let regions = Regions { message, frame: &NO_FRAME, others: &[], consts, out: &[] };
-        // SAFETY: only a parser's prologue leaves out the list of sends, and it takes the frame from the `&mut Frame` that
-        // the parser was called with; the regions do not show it, and generated code waits for this call.
+        // SAFETY: only a parser's prologue leaves out the list of sends, and it takes the frame from the `&mut Frame`
+        // that the parser was called with; the regions do not show it, and generated code waits for this call.
         (regions, unsafe { &mut *frame })
     }
 
@@ -198,14 +199,14 @@ impl<'a> RawCall<'a> {
     /// The head of the message.
     fn message(&self) -> &[u8] {
         // SAFETY: pointer and length are those of one `&'a [u8]`, taken by the constructors or, in a parser, by the
-        // prologue from the parser's own parameters; nobody writes to a message while code runs on it.
+        // prologue from the parser's own parameters; nothing writes to a message while code runs on it.
         unsafe { slice::from_raw_parts(self.message, self.message_len as usize) }
     }
 
     /// The messages from number 1 on; none in parsers and builders.
     fn others(&self) -> &[Message<'_>] {
-        // SAFETY: the pointer is null or that of the `RuleCall` that was borrowed for `'a`; this field is shared data that
-        // nobody changes meanwhile, and no reference to the whole of it is made.
+        // SAFETY: the pointer is null or that of the `RuleCall` that was borrowed for `'a`; this field is shared data
+        // that nothing changes meanwhile, and no reference to the whole of it is made.
         if self.rule.is_null() { &[] } else { unsafe { (*self.rule).others } }
     }
 
@@ -218,7 +219,7 @@ impl<'a> RawCall<'a> {
     /// Says why the client's request fails.
     pub(crate) fn fail(&mut self, reason: u32) {
         assert!(!self.rule.is_null(), "only rules and helpers let a request fail");
-        // SAFETY: as for `others`; nobody else reads or writes this field while the rule runs.
+        // SAFETY: as for `others`; nothing else reads or writes this field while the rule runs.
         unsafe { (*self.rule).failure = Some(reason) };
     }
 
@@ -234,7 +235,7 @@ impl<'a> RawCall<'a> {
 
     fn out(&self) -> &[u8] {
         // SAFETY: `out_len <= out_max` is kept by `grow` and by generated code, which checks before it stores;
-        // `out` was a `&'a mut [u8]` of at least `out_max` initialised bytes and nobody else holds it.
+        // `out` was a `&'a mut [u8]` of at least `out_max` initialised bytes and nothing else holds it.
         unsafe { slice::from_raw_parts(self.out, self.out_len as usize) }
     }
 
@@ -261,8 +262,8 @@ impl<'a> RawCall<'a> {
         let rule = self.rule;
         assert!(!rule.is_null(), "only rules and helpers ask the platform");
         let (regions, free) = self.split(max_bytes);
-        // SAFETY: as for `others`; the platform is reached through this field alone, and its data are none of the regions,
-        // which are shared borrows in the same `RuleCall`.
+        // SAFETY: as for `others`; the platform is reached through this field alone, and its data are none of the
+        // regions, which are shared borrows in the same `RuleCall`.
         let host = unsafe { &mut *(*rule).host };
         (regions, free, host)
     }
@@ -288,8 +289,8 @@ impl<'a> RawCall<'a> {
         let bytes = self.regions().message(usize::from(message)).map_or(0, <[u8]>::len);
         assert!(start <= end && end <= bytes as u64, "a copied part lies inside the head");
         let kept = self.regions().frame(message).kept(start, end);
-        let room: u64 = kept.map(|(start, end)| end - start).sum();
-        let (regions, mut free) = self.split(room as usize);
+        let kept_bytes: u64 = kept.map(|(start, end)| end - start).sum();
+        let (regions, mut free) = self.split(kept_bytes as usize);
         let (message, frame) =
             (regions.message(usize::from(message)).unwrap_or_default(), regions.frame(message));
         for (start, end) in frame.kept(start, end) {
@@ -297,12 +298,12 @@ impl<'a> RawCall<'a> {
             target.copy_from_slice(&message[start as usize..end as usize]);
             free = rest;
         }
-        self.grow(room as usize)
+        self.grow(kept_bytes as usize)
     }
 
     /// The list of sends.
     pub(crate) fn sends(&mut self) -> &mut SendList {
-        // SAFETY: both constructors store a `&'a mut SendList` that nobody else holds; a parser's prologue stores
+        // SAFETY: both constructors store a `&'a mut SendList` that nothing else holds; a parser's prologue stores
         // null, and the verifier refuses sends in parsers.
         let sends = unsafe { self.sends.as_mut() };
         sends.expect("only rules and helpers send")
@@ -316,7 +317,7 @@ impl<'a> RawCall<'a> {
     }
 }
 
-/// A pointer that generated code passes to bytes: those of the message, or constants. Nobody else makes one.
+/// A pointer that generated code passes to bytes: those of the message, or constants. Only generated code makes one.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Data(*const u8);
@@ -324,15 +325,15 @@ pub(crate) struct Data(*const u8);
 impl Data {
     /// The bytes; `len` is what the same call says of their number.
     pub(crate) fn bytes<'b>(self, len: u64) -> &'b [u8] {
-        // SAFETY: generated code passes either pointer and length of the message, which were those of the `&[u8]` that the
-        // parser was called with, or those of constants that the verifier has found to be there; both live longer than
-        // the call that got them, and nothing keeps the slice beyond it.
+        // SAFETY: generated code passes either pointer and length of the message, which were those of the `&[u8]`
+        // that the parser was called with, or those of constants that the verifier has found to be there; both live
+        // longer than the call that got them, and nothing keeps the slice beyond it.
         unsafe { slice::from_raw_parts(self.0, len as usize) }
     }
 }
 
 /// A pointer that generated code passes to words on its own stack or in the session's state, with as many behind it as
-/// the same call says. Nobody else makes one.
+/// the same call says. Only generated code makes one.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub(crate) struct Area(*mut u64);
@@ -348,8 +349,8 @@ impl Area {
 
     /// The words, of the session's state only.
     pub(crate) fn words_mut<'w>(self, count: u64) -> &'w mut [u64] {
-        // SAFETY: as for `words`; the state was borrowed mutably for the whole call of the rule, and only generated code
-        // on this thread makes areas of it.
+        // SAFETY: as for `words`; the state was borrowed mutably for the whole call of the rule, and only generated
+        // code on this thread makes areas of it.
         unsafe { slice::from_raw_parts_mut(self.0, count as usize) }
     }
 }

@@ -3,9 +3,9 @@
 //! passes through the generated code (`unwind`) to the caller of the engine, which ends one service and no other.
 //! Not here: meaning; that is `flick_ir::semantics`.
 
+pub(crate) mod frame_lists;
 pub(crate) mod host;
 pub(crate) mod lines;
-pub(crate) mod lists;
 pub(crate) mod scan;
 
 use flick_abi::{Ask, BytesRef, Region, Send, SendBody};
@@ -16,7 +16,7 @@ use flick_ir::semantics::PackItem;
 use crate::raw::{Area, RawCall};
 
 /// A function offered to generated code.
-pub(crate) struct Symbol {
+pub(crate) struct RuntimeSymbol {
     /// Its name for the linker.
     pub(crate) name: &'static str,
     /// Number of words it takes, the call itself included.
@@ -37,8 +37,8 @@ macro_rules! symbols {
         pub(crate) const SYMBOLS: usize = [$(SymbolId::$id),*].len();
 
         /// All symbols, in the order of [`SymbolId`].
-        pub(crate) fn all() -> [Symbol; SYMBOLS] {
-            [$(Symbol { name: $name, params: $params, returns: $returns, address: $function as *const u8 }),*]
+        pub(crate) fn all() -> [RuntimeSymbol; SYMBOLS] {
+            [$(RuntimeSymbol { name: $name, params: $params, returns: $returns, address: $function as *const u8 }),*]
         }
     };
 }
@@ -102,12 +102,12 @@ symbols! {
     Lines = lines::lines, "flick_lines", 6, true;
     Guard = scan::guard, "flick_guard", 5, true;
     FormatAddress = format_address, "flick_format_address", 2, true;
-    Cut = lists::cut, "flick_cut", 3, true;
-    CutListed = lists::cut_listed, "flick_cut_listed", 4, true;
-    Items = lists::items, "flick_items", 5, true;
-    Whole = lists::whole, "flick_whole", 2, true;
-    HasToken = lists::has_token, "flick_has_token", 3, true;
-    Transform = lists::transform, "flick_transform", 4, true;
+    Cut = frame_lists::cut, "flick_cut", 3, true;
+    CutListed = frame_lists::cut_listed, "flick_cut_listed", 4, true;
+    Items = frame_lists::items, "flick_items", 5, true;
+    Whole = frame_lists::whole, "flick_whole", 2, true;
+    HasToken = frame_lists::has_token, "flick_has_token", 3, true;
+    Transform = frame_lists::transform, "flick_transform", 4, true;
     Bug = bug, "flick_bug", 1, false;
 }
 
@@ -285,7 +285,7 @@ extern "C-unwind" fn state_store_bytes(call: &RawCall<'_>, area: Area, max_bytes
     semantics::state_store_bytes(state, 0, bytes).expect("the state has room for its bytes");
 }
 
-/// `kind`: 0 a word, 1 a truth value, 2 bytes.
+/// `kind`: 0 a word, 1 a boolean, 2 bytes.
 extern "C-unwind" fn message_get(call: &RawCall<'_>, message: u64, slot: u64, kind: u64) -> u64 {
     let ty = [Type::Uint, Type::Bool, Type::Bytes][kind as usize];
     let message = number(message);

@@ -48,7 +48,7 @@ pub(crate) struct Shared<'a> {
 
 /// Makes the runtime's functions known.
 pub(crate) fn declare_symbols(jit: &mut JITModule) -> Result<Vec<JitId>, CompileError> {
-    let declare = |symbol: &symbols::Symbol| {
+    let declare = |symbol: &symbols::RuntimeSymbol| {
         let mut signature = jit.make_signature();
         signature.params = vec![AbiParam::new(types::I64); symbol.params];
         signature.returns = vec![AbiParam::new(types::I64); usize::from(symbol.returns)];

@@ -1,6 +1,6 @@
 //! Describes generated code to the unwinder of this process, so that a panic in a helper passes through it.
-//! Promises: every function of a program has an entry; the entries are registered exactly as long as [`Registered`]
-//! lives. Generated code owns nothing, so no frame of it has anything to clean up.
+//! Promises: every function of a program has an entry; the entries are registered exactly as long as
+//! [`FrameRegistration`] lives. Generated code owns nothing, so no frame of it has anything to clean up.
 //! Source: System V ABI, `.eh_frame`; the calls are libgcc's, which LLVM's libunwind also has.
 
 mod raw;
@@ -14,7 +14,7 @@ use cranelift_codegen::isa::unwind::systemv::UnwindInfo as FrameInfo;
 
 use crate::options::CompileError;
 
-pub(crate) use raw::Registered;
+pub(crate) use raw::FrameRegistration;
 
 /// How the frame of each function of a program is unwound, in the order in which they are compiled.
 #[derive(Default)]
@@ -45,7 +45,7 @@ impl Frames {
         self,
         isa: &dyn TargetIsa,
         addresses: impl ExactSizeIterator<Item = usize>,
-    ) -> Result<Registered, CompileError> {
+    ) -> Result<FrameRegistration, CompileError> {
         assert!(addresses.len() == self.infos.len(), "every function has a frame");
         let cie = isa.create_systemv_cie();
         let cie = cie.ok_or_else(|| CompileError::Machine("its frames cannot be unwound".to_owned()))?;
@@ -60,6 +60,6 @@ impl Frames {
         let mut bytes = section.0.into_vec();
         // A length of 0 ends the section.
         bytes.extend([0; 4]);
-        Ok(Registered::new(bytes))
+        Ok(FrameRegistration::new(bytes))
     }
 }

@@ -12,7 +12,7 @@ use flick_ir::random::{self, BUILDER, PARSER, Rng, record_order, record_rules};
 /// Without optimisation each module takes milliseconds.
 const MODULES: u64 = if cfg!(debug_assertions) { 2_000 } else { 20_000 };
 const THREADS: u64 = 2;
-/// Of so many modules, two are compiled without optimisation too.
+/// Of this many modules, two are also compiled without optimisation.
 const PLAIN_EVERY: u64 = 8;
 
 /// One module on all engines.
@@ -49,14 +49,14 @@ fn engines_agree_on_random_modules() {
 }
 
 #[test]
-fn a_load_two_gigabytes_behind_a_constant_base_ended_the_compiler() {
+fn a_load_two_gigabytes_behind_a_constant_base_compiles() {
     assert!(
         check(212_055, &mut [vec![0; OUT_BYTES_MAX], vec![0; OUT_BYTES_MAX]]),
         "the verifier lets it pass"
     );
 }
 
-/// Compares all engines on one module. Returns whether the verifier let it pass.
+/// Compares all engines on one module. Returns whether the verifier accepts it.
 fn check(seed: u64, out: &mut [Vec<u8>; 2]) -> bool {
     let module = random::module(seed);
     // Cranelift's own checks cost more than compiling; a part of the modules is enough to find its bugs.
@@ -68,10 +68,10 @@ fn check(seed: u64, out: &mut [Vec<u8>; 2]) -> bool {
         ..Options::default()
     };
     // No service runs what is not optimised: it shows which side errs, and that the passes change nothing.
-    let ways =
+    let levels =
         if seed % PLAIN_EVERY < 2 { &[Optimise::Speed, Optimise::None][..] } else { &[Optimise::Speed] };
     let mut compiled = Vec::new();
-    for optimise in ways {
+    for optimise in levels {
         match compile(&module, &options(*optimise)) {
             Ok(code) => compiled.push(code),
             Err(CompileError::Invalid(_)) => return false,

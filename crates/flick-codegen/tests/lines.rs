@@ -1,11 +1,12 @@
-//! Lines that are passed over: compiled code passes over those that the interpreter passes over, wherever a message ends,
-//! whatever is wrong in it, and however long lines are.
+//! Skipping of lines: compiled code and the interpreter skip the same lines, wherever a message ends, whatever is wrong
+//! in it, and however long lines are.
 
 use flick_abi::{BytesRef, Engine, Frame, FuncId, ParseStep, Region};
 use flick_codegen::{Optimise, Options, compile};
 use flick_ir::Interpreter;
 use flick_ir::data::{
-    Block, FuncKind, Function, Inst, LineDoes, LineForm, LineKey, Module, Op, Origin, Terminator, Type, Value,
+    Block, FuncKind, Function, Inst, LineDoes, LineForm, LineKey, Module, Op, SourceOrigin, Terminator, Type,
+    Value,
 };
 use flick_ir::random::Rng;
 
@@ -100,7 +101,7 @@ fn module() -> Module {
 fn parser(form: LineForm) -> Function {
     let values = vec![Type::Frame, Type::Int, Type::Int, Type::Int, Type::Int];
     let [from, left, found] = [Value(2), Value(3), Value(4)];
-    let inst = |result, op| Inst { result, op, origin: Origin::default() };
+    let inst = |result, op| Inst { result, op, origin: SourceOrigin::default() };
     let insts = vec![
         inst(Some(from), Op::FrameGet { slot: FROM }),
         inst(Some(left), Op::FrameGet { slot: LEFT }),
@@ -186,20 +187,20 @@ fn the_same_lines_are_passed_over() {
         [("interpreter", &interpreter), ("plain", &compiled[0]), ("fast", &compiled[1])];
     let whole = b"Accept: */*\r\nX-Id: 42\r\nUser-Agent: curl/8.5.0 is a client that says much of itself, too much\r\n\
                   HOST: a.b\r\nX: cut\r\nX: again\r\nConnection: close\r\n\r\n";
-    let place =
+    let offset_of =
         |what: &[u8]| whole.windows(what.len()).position(|part| part == what).expect("it is there") as u64;
     for (_, engine) in &engines {
         let mut frame = Frame::new();
         (frame.slots[usize::from(FROM)], frame.slots[usize::from(LEFT)]) = (0, 100);
         frame.slots[usize::from(KEPT)..][..names().len()].fill(BytesRef::MISSING.0);
         assert_eq!(engine.parse(FuncId(0), &mut frame, whole), ParseStep::Done);
-        let stop = place(b"Connection");
+        let stop = offset_of(b"Connection");
         assert_eq!(frame.slots[usize::from(FOUND)], stop + (6 << 32), "six lines are passed over");
         let kept = &frame.slots[usize::from(KEPT)..];
-        let of = |what: &[u8]| BytesRef::new(Region::Message, place(what), what.len() as u32).0;
+        let of = |what: &[u8]| BytesRef::new(Region::Message, offset_of(what), what.len() as u32).0;
         let missing = BytesRef::MISSING.0;
         assert_eq!(kept[..5], [of(b"a.b"), of(b"*/*"), of(b"cut"), missing, missing]);
-        assert_eq!(frame.cuts().collect::<Vec<_>>(), [(place(b"X: cut"), stop)]);
+        assert_eq!(frame.cuts().collect::<Vec<_>>(), [(offset_of(b"X: cut"), stop)]);
     }
 
     let mut rng = Rng::new(11);

@@ -1,10 +1,12 @@
-//! Runs and needles: compiled code finds the places that the interpreter finds, wherever a message is cut and the search
-//! begins, for classes of all sorts and needles that overlap themselves.
+//! Runs and needles: compiled code finds the positions that the interpreter finds, wherever a message is cut and the
+//! search begins, for classes of all sorts and needles that overlap themselves.
 
 use flick_abi::{Engine, Frame, FuncId, ParseStep};
 use flick_codegen::{Optimise, Options, compile};
 use flick_ir::Interpreter;
-use flick_ir::data::{Binary, Block, FuncKind, Function, Inst, Module, Op, Origin, Terminator, Type, Value};
+use flick_ir::data::{
+    Binary, Block, FuncKind, Function, Inst, Module, Op, SourceOrigin, Terminator, Type, Value,
+};
 use flick_ir::random::Rng;
 
 /// Where the parser finds where to start, and leaves what it has found: slots from here on.
@@ -44,7 +46,7 @@ fn parser(max: u32, classes: usize) -> Function {
     let mut values = vec![Type::Frame, Type::Int, Type::Int];
     let from = Value(2);
     let mut insts = Vec::new();
-    let mut push = |result, op| insts.push(Inst { result, op, origin: Origin::default() });
+    let mut push = |result, op| insts.push(Inst { result, op, origin: SourceOrigin::default() });
     push(Some(from), Op::FrameGet { slot: FROM });
     let mut ops: Vec<Op> = (0..classes as u32).map(|class| Op::ScanRun { from, class, max }).collect();
     let mut offset = 0;
@@ -54,13 +56,13 @@ fn parser(max: u32, classes: usize) -> Function {
         offset += len;
     }
     for (op, slot) in ops.into_iter().zip(FROM + 1..) {
-        let place = Value(values.len() as u32);
+        let position = Value(values.len() as u32);
         values.push(Type::Int);
-        push(Some(place), op);
-        // What was found is used once more, so that no place is lost on the way to the slot.
+        push(Some(position), op);
+        // What was found is used once more, so that all 64 bits of it are checked.
         let sum = Value(values.len() as u32);
         values.push(Type::Int);
-        push(Some(sum), Op::Binary(Binary::Add, place, from));
+        push(Some(sum), Op::Binary(Binary::Add, position, from));
         push(None, Op::FrameSet { slot, value: sum });
     }
     let block = Block { params: vec![Value(0), Value(1)], trips_max: None, insts, end: Terminator::Done };
@@ -68,7 +70,7 @@ fn parser(max: u32, classes: usize) -> Function {
 }
 
 #[test]
-fn places_are_found_wherever_the_search_begins() {
+fn scans_find_the_positions_of_the_interpreter() {
     let module = module();
     let compiled = [Optimise::None, Optimise::Speed].map(|optimise| {
         let options = Options { optimise, clif_verifier: true, regalloc_checker: true, listings: false };
@@ -87,16 +89,16 @@ fn places_are_found_wherever_the_search_begins() {
         message.truncate(rng.below(71));
         for from in (0..=message.len() as u64 + 2).chain([u64::MAX]) {
             for parser in 0..MAXES.len() as u32 {
-                let places = |engine: &dyn Engine| {
+                let positions = |engine: &dyn Engine| {
                     let mut frame = Frame::new();
                     frame.slots[usize::from(FROM)] = from;
                     assert_eq!(engine.parse(FuncId(parser), &mut frame, &message), ParseStep::Done);
                     frame.slots
                 };
-                let expected = places(&interpreter);
+                let expected = positions(&interpreter);
                 for engine in &compiled {
                     let max = MAXES[parser as usize];
-                    assert_eq!(places(engine), expected, "{message:?} from {from}, at most {max}");
+                    assert_eq!(positions(engine), expected, "{message:?} from {from}, at most {max}");
                 }
             }
         }

@@ -1,4 +1,4 @@
-//! Code in an address space full of holes, as that of a service that has been reloaded a few times.
+//! Loading of code in a fragmented address space, as that of a service after several reloads.
 
 use flick_codegen::{CompileError, Options, compile};
 use flick_ir::random;
@@ -12,15 +12,15 @@ const FILLING_MAX: usize = 4_096;
 /// Modules: more code than the holes hold.
 const MODULES: u64 = 200;
 
-/// Address space only: nobody touches it.
+/// Reserves address space that is never touched.
 fn reserve(bytes: usize) -> Vec<u8> {
-    let mut room = Vec::new();
-    room.try_reserve_exact(bytes).expect("there is address space for what is never touched");
-    room
+    let mut reserved = Vec::new();
+    reserved.try_reserve_exact(bytes).expect("there is address space for what is never touched");
+    reserved
 }
 
 #[test]
-fn functions_too_far_apart_for_calls_ended_the_process_at_a_reload() {
+fn functions_too_far_apart_for_near_calls_load() {
     // What the kernel has left near its own is filled first.
     let low = reserve(APART_BYTES);
     let mut filling = Vec::new();

@@ -1,7 +1,7 @@
-//! Which comment belongs to what: those directly above, those behind, and those within.
-//! Promises: a comment belongs to one thing; the first block of a file belongs to the file. Citations of a standard (`#=`
-//! and `##`) are in no page.
-//! Source: the same eye as the formatter's: a comment below another that stands behind a line, at its column, goes on with it.
+//! Assigns comments to declarations: those directly above, behind, and within.
+//! Promises: a comment belongs to one thing; the first block of a file belongs to the file. Citations of a standard
+//! (`#=` and `##`) are in no page.
+//! Source: the formatter's rule: a comment below one that stands behind a line, at the same column, continues it.
 
 use std::ops::Range;
 
@@ -57,8 +57,8 @@ impl Comments {
         Comments { all, lines, firsts, intro_end }
     }
 
-    fn line_of(&self, place: usize) -> usize {
-        self.lines.partition_point(|start| *start <= place) - 1
+    fn line_of(&self, offset: usize) -> usize {
+        self.lines.partition_point(|start| *start <= offset) - 1
     }
 
     /// Returns what the file says about itself.
@@ -66,11 +66,11 @@ impl Comments {
         self.all.iter().take(self.intro_end).filter_map(|comment| comment.text.clone()).collect()
     }
 
-    /// Returns the comment directly above what starts at `place`.
-    pub(crate) fn above(&self, place: usize) -> Vec<String> {
-        let mut line = self.line_of(place);
+    /// Returns the comment directly above what starts at `offset`.
+    pub(crate) fn above(&self, offset: usize) -> Vec<String> {
+        let mut line = self.line_of(offset);
         let mut found = Vec::new();
-        if self.firsts[line] != place {
+        if self.firsts[line] != offset {
             return found; // it is about what begins the line
         }
         let before = self.all.partition_point(|comment| comment.line < line);

@@ -1,4 +1,4 @@
-//! What a grammar tells the platform (`%name = ...`), in words.
+//! The properties of a grammar (`%name = ...`) with their meaning.
 
 use flick_syntax::ast::{UnitDecl, UnitProperty};
 
@@ -23,7 +23,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("more", "A reply that another one follows."),
     ("replies", "The message that answers it."),
     ("exclusive", "One exchange at a time on a connection to a backend."),
-    ("keep", "The number of a request that the reader of its reply is told."),
+    ("keep", "The number of a request that the parser of its reply gets."),
     ("last", "A message after which its connection is not used again."),
     ("retry", "A request that may be sent again when no byte of a reply came."),
     ("whole", "A request that goes on once all of it is there, if it is short."),

@@ -1,5 +1,5 @@
-//! The fields of a unit as a table: where they stand, what bounds them, what they mean; then what is computed and checked.
-//! Promises: every named field has a row, and an anchor of its own; a place is given only where it never moves.
+//! Renders the fields of a unit as a table: offsets, bounds, meanings; then computed values and checks.
+//! Promises: every named field has a row, and an anchor of its own; only a constant offset is shown.
 
 use std::ops::Range;
 
@@ -21,7 +21,7 @@ pub(crate) fn tables(scope: &Scope, comments: &Comments, unit: &UnitDecl) -> Str
         scope,
         comments,
         unit: name,
-        place_bits: Some(0),
+        offset_bits: Some(0),
         fields: String::new(),
         vars: String::new(),
         checks: String::new(),
@@ -50,8 +50,8 @@ struct Tables<'a> {
     scope: &'a Scope,
     comments: &'a Comments,
     unit: &'a str,
-    /// Where the next field begins, as long as that is the same in every message.
-    place_bits: Option<u32>,
+    /// Offset of the next field, while it is the same in every message.
+    offset_bits: Option<u32>,
     fields: String,
     vars: String,
     checks: String,
@@ -118,11 +118,11 @@ impl Tables<'_> {
         if let Some(arm) = switch.otherwise() {
             self.arm(&format!("{subject} is anything else"), arm.range().start, arm.items());
         }
-        self.place_bits = None;
+        self.offset_bits = None;
     }
 
     fn arm(&mut self, condition: &str, start: usize, items: impl Iterator<Item = UnitItem>) {
-        let place = self.place_bits;
+        let offset = self.offset_bits;
         let before = self.fields.len();
         let said = sentence(&self.comments.above(start));
         let said = if said.is_empty() { said } else { format!(": {said}") };
@@ -132,7 +132,7 @@ impl Tables<'_> {
         if self.fields.len() == empty {
             self.fields.truncate(before); // no field: nothing to explain
         }
-        self.place_bits = place;
+        self.offset_bits = offset;
     }
 
     fn heading(&mut self, text: &str) {
@@ -141,8 +141,8 @@ impl Tables<'_> {
     }
 
     fn advance(&mut self, bits: Option<u32>) {
-        self.place_bits = match (self.place_bits, bits) {
-            (Some(place), Some(bits)) => place.checked_add(bits),
+        self.offset_bits = match (self.offset_bits, bits) {
+            (Some(offset), Some(bits)) => offset.checked_add(bits),
             _ => None,
         };
     }
@@ -197,12 +197,12 @@ impl Tables<'_> {
             }
         }
         let meaning = sentences(meaning);
-        let place = self.place_bits.map_or(String::new(), |bits| match bits % 8 {
+        let offset = self.offset_bits.map_or(String::new(), |bits| match bits % 8 {
             0 => format!("{}", bits / 8),
             rest => format!("{}, bit {rest}", bits / 8),
         });
         self.fields.push_str(&format!(
-            "<tr{id}><th scope=\"row\">{label}</th><td>{ty}</td><td>{place}</td><td>{}</td><td>{meaning}</td></tr>\n",
+            "<tr{id}><th scope=\"row\">{label}</th><td>{ty}</td><td>{offset}</td><td>{}</td><td>{meaning}</td></tr>\n",
             bounds.join("; ")
         ));
     }

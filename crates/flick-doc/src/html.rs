@@ -49,8 +49,8 @@ pub(crate) fn code_of(node: &impl AstNode<Language = FlickLanguage>) -> String {
     code(&one_line(node))
 }
 
-/// Returns a node as a piece of the program, escaped: on one line if its author wrote it so, else in their lines with the
-/// indentation that they have beyond the least.
+/// Returns a node as a piece of the program, escaped: on one line if its author wrote it so, else in their lines with
+/// the indentation that they have beyond the least.
 pub(crate) fn code_in_lines(node: &impl AstNode<Language = FlickLanguage>) -> String {
     let mut lines = vec![(0, String::new())];
     let mut gap = String::new();
@@ -81,8 +81,8 @@ pub(crate) fn code_in_lines(node: &impl AstNode<Language = FlickLanguage>) -> St
     format!("<code class=\"lines\">{}</code>", indented.collect::<Vec<_>>().join("\n"))
 }
 
-/// Turns prose of the author into paragraphs: `` `code` `` is code, an empty line or a label such as `Promises:` begins a
-/// paragraph.
+/// Turns prose of the author into paragraphs: `` `code` `` is code, an empty line or a label such as `Promises:`
+/// begins a paragraph.
 pub(crate) fn prose(lines: &[String]) -> String {
     let mut paragraphs: Vec<String> = Vec::new();
     let mut begins = true;

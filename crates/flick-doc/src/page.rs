@@ -9,7 +9,7 @@ use crate::facts::facts;
 use crate::fields::tables;
 use crate::html::{code, code_of, escape, one_line, prose, sentence, source};
 use crate::picture::picture;
-use crate::scope::{Scope, name_of, place_of, sort_of};
+use crate::scope::{Scope, name_of, range_of, sort_of};
 use crate::shape::shapes;
 
 /// How the page looks: a part of it, so that it needs nothing else.
@@ -77,8 +77,8 @@ fn section(scope: &Scope, comments: &Comments, decl: &Decl, out: &mut String) {
         escape(&parameters),
         sort_of(decl)
     ));
-    let place = place_of(decl);
-    out.push_str(&prose(&comments.above(place.start)));
+    let range = range_of(decl);
+    out.push_str(&prose(&comments.above(range.start)));
     match decl {
         Decl::Unit(unit) => unit_body(scope, comments, &name, unit, out),
         Decl::Enum(decl) => enum_body(scope, comments, decl, out),

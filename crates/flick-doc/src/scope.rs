@@ -1,6 +1,6 @@
-//! What a name in a grammar stands for: how wide it is, which bytes it holds.
-//! Promises: what is declared in the file, or in a library that it uses, is found; everything else is `None`. Nothing is worked
-//! out twice, and what names itself in a circle ends.
+//! Resolves names of a grammar to their widths and byte classes.
+//! Promises: finds what is declared in the file or in a library that it uses; everything else is `None`. Results are
+//! cached, and a cycle of names ends.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,8 +20,8 @@ pub(crate) struct Scope {
     own: HashMap<String, Decl>,
     libraries: Vec<Library>,
     /// Widths of units and bytes of classes that are known, or being looked for.
-    widths: RefCell<HashMap<Place, Option<u32>>>,
-    sets: RefCell<HashMap<Place, ByteSet>>,
+    widths: RefCell<HashMap<DeclKey, Option<u32>>>,
+    sets: RefCell<HashMap<DeclKey, ByteSet>>,
 }
 
 /// A library in use.
@@ -32,7 +32,7 @@ struct Library {
 }
 
 /// A declaration by library (none: the file itself) and name.
-type Place = (Option<usize>, String);
+type DeclKey = (Option<usize>, String);
 
 /// Which bytes a class holds.
 pub(crate) type ByteSet = [bool; 256];
@@ -43,13 +43,13 @@ pub(crate) struct Found {
     pub(crate) decl: Decl,
     /// Its page; empty for this one.
     page: String,
-    place: Place,
+    key: DeclKey,
 }
 
 impl Found {
     /// Returns `text` as a link to the declaration.
     pub(crate) fn link(&self, text: &str) -> String {
-        format!("<a href=\"{}#{}\">{}</a>", escape(&self.page), escape(&self.place.1), code(text))
+        format!("<a href=\"{}#{}\">{}</a>", escape(&self.page), escape(&self.key.1), code(text))
     }
 }
 
@@ -78,7 +78,7 @@ impl Scope {
         let found = |library: Option<usize>, page: &str, decl: &Decl| Found {
             decl: decl.clone(),
             page: page.to_owned(),
-            place: (library, name.to_owned()),
+            key: (library, name.to_owned()),
         };
         if let Some(index) = library {
             let library = &self.libraries[index];
@@ -111,11 +111,11 @@ impl Scope {
 
     fn bytes_from(&self, found: &Found, depth: u32) -> ByteSet {
         let Decl::Class(class) = &found.decl else { return [false; 256] };
-        if let Some(known) = self.sets.borrow().get(&found.place) {
+        if let Some(known) = self.sets.borrow().get(&found.key) {
             return *known;
         }
         // Known as empty while it is looked for, so that a circle of classes ends.
-        self.sets.borrow_mut().insert(found.place.clone(), [false; 256]);
+        self.sets.borrow_mut().insert(found.key.clone(), [false; 256]);
         let mut set = [false; 256];
         for item in class.items() {
             match item.kind() {
@@ -130,7 +130,7 @@ impl Scope {
                 Some(ClassItemKind::Class(name)) if depth < CLASSES_DEPTH_MAX => {
                     let alias = item.library();
                     let alias = alias.as_ref().map(|name| name.text());
-                    if let Some(other) = self.find_from(found.place.0, alias, name.text()) {
+                    if let Some(other) = self.find_from(found.key.0, alias, name.text()) {
                         let other = self.bytes_from(&other, depth + 1);
                         (0..256).for_each(|byte| set[byte] |= other[byte]);
                     }
@@ -141,7 +141,7 @@ impl Scope {
         if class.is_complement() {
             set.iter_mut().for_each(|is_in| *is_in = !*is_in);
         }
-        self.sets.borrow_mut().insert(found.place.clone(), set);
+        self.sets.borrow_mut().insert(found.key.clone(), set);
         set
     }
 
@@ -184,12 +184,12 @@ impl Scope {
                 _ => None,
             },
             Decl::Unit(unit) if depth < UNITS_DEPTH_MAX => {
-                if let Some(known) = self.widths.borrow().get(&found.place) {
+                if let Some(known) = self.widths.borrow().get(&found.key) {
                     return *known;
                 }
-                self.widths.borrow_mut().insert(found.place.clone(), None); // it may hold itself
-                let bits = self.unit_bits(unit, found.place.0, depth + 1);
-                self.widths.borrow_mut().insert(found.place.clone(), bits);
+                self.widths.borrow_mut().insert(found.key.clone(), None); // it may hold itself
+                let bits = self.unit_bits(unit, found.key.0, depth + 1);
+                self.widths.borrow_mut().insert(found.key.clone(), bits);
                 bits
             }
             _ => None,
@@ -289,7 +289,7 @@ pub(crate) fn sort_of(decl: &Decl) -> &'static str {
     }
 }
 
-/// Returns where a declaration stands in the source.
-pub(crate) fn place_of(decl: &Decl) -> std::ops::Range<usize> {
+/// Returns the range of a declaration in the source.
+pub(crate) fn range_of(decl: &Decl) -> std::ops::Range<usize> {
     flick_syntax::ast::range_of(decl.syntax())
 }

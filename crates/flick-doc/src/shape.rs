@@ -12,7 +12,7 @@ use crate::scope::{Scope, constant, field_id};
 /// What an item is in the picture. Texts are HTML.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
-    /// So many bits, whatever the message says.
+    /// A fixed number of bits.
     Bits {
         /// What stands in the box.
         label: String,

@@ -162,7 +162,7 @@ fn fields_go_on_in_the_next_row() {
 }
 
 #[test]
-fn bits_have_their_places() {
+fn bits_have_their_offsets() {
     check(
         "type a = unit { bits<16> { v : 4; : 1; f : 11; }; z : uint8; };",
         &[

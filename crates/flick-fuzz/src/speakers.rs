@@ -32,8 +32,8 @@ const SPOKEN: &[[&str; 3]] = &[
     ["stomp", "frame", "frame"],
 ];
 
-/// Messages that are written: library, what clients send, what they receive, what is kept of a message `m` for the next one,
-/// and what is made of it with what was kept of the one before, `old`.
+/// Messages that are written: library, what clients send, what they receive, what is kept of a message `m` for the
+/// next one, and what is made of it with what was kept of the one before, `old`.
 const WRITTEN: &[[&str; 5]] = &[
     [
         "http",

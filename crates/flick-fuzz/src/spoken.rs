@@ -1,4 +1,4 @@
-//! What must hold for any bytes from a peer: both engines read them alike, in pieces too, and write the same of them.
+//! Properties of any bytes from a peer: both engines parse them alike, also in pieces, and write the same output.
 
 use std::cell::RefCell;
 
@@ -8,7 +8,7 @@ use flick_abi::{
 };
 use flick_ir::Interpreter;
 use flick_ir::random::MockHost;
-use flick_testkit::feed::{Told, feed};
+use flick_testkit::feed::{FeedOutcome, feed};
 
 use crate::reach;
 use crate::speakers::{Speaker, readers, writers};
@@ -38,7 +38,7 @@ const SAMPLES: &[&[u8]] = &[
     b"SEND\ncontent-length:2\ndestination:/a\n\nab\0",
 ];
 
-/// Feeds both engines, which must say the same.
+/// Feeds both engines and checks that they agree.
 fn read(
     of: usize,
     speaker: &Speaker,
@@ -46,7 +46,7 @@ fn read(
     data: &[u8],
     asked: u64,
     ends: &[usize],
-) -> (Told, Frame) {
+) -> (FeedOutcome, Frame) {
     let both = |frame: &mut Frame, have: &[u8]| {
         let mut other = frame.clone();
         let step = speaker.compiled.parse(parser, frame, have);
@@ -61,8 +61,8 @@ fn read(
     feed(both, data, asked, ends)
 }
 
-/// Bytes to messages: the first four bytes choose a grammar, a parser, what was asked and where to cut; both engines say the same of
-/// the rest, and the same when it comes in two pieces.
+/// Parses bytes as messages: the first four bytes choose a grammar, a parser, what was asked and where to cut; both
+/// engines agree on the rest, also when it arrives in two pieces.
 pub fn messages(data: &[u8]) {
     let [grammar, parser, asked, cut, rest @ ..] = data else { return };
     let of = usize::from(*grammar) % readers().len();
@@ -74,8 +74,8 @@ pub fn messages(data: &[u8]) {
     in_two_pieces(of, speaker, parser, rest, asked, cut, &whole);
 }
 
-/// Two pieces say what the whole says. What is wrong may be known later: a parser that waits for what the shortest message still
-/// has is not called for less.
+/// Checks that two pieces parse as the whole. A fault may be found later: a parser that waits for the rest of the
+/// shortest message is not called with less.
 fn in_two_pieces(
     of: usize,
     speaker: &Speaker,
@@ -83,20 +83,20 @@ fn in_two_pieces(
     data: &[u8],
     asked: u64,
     cut: usize,
-    whole: &Told,
+    whole: &FeedOutcome,
 ) {
-    let told = read(of, speaker, parser, data, asked, &[cut, data.len()]).0;
-    if let (Told::Fault(..), Told::Starved) = (whole, &told) {
+    let outcome = read(of, speaker, parser, data, asked, &[cut, data.len()]).0;
+    if let (FeedOutcome::Fault(..), FeedOutcome::Starved) = (whole, &outcome) {
         let more = [data, &[0; LATE_BYTES_MAX]].concat();
         let later = read(of, speaker, parser, &more, asked, &[cut, data.len(), more.len()]).0;
-        assert!(matches!(later, Told::Fault(..)), "{later:?}, a fault when whole, cut at {cut}");
+        assert!(matches!(later, FeedOutcome::Fault(..)), "{later:?}, a fault when whole, cut at {cut}");
     } else {
-        assert_eq!(told, *whole, "cut at {cut}");
+        assert_eq!(outcome, *whole, "cut at {cut}");
     }
 }
 
-/// Bytes to messages to bytes: the first two bytes choose a program and where the second of two messages begins. Both engines
-/// send the same for each, and what they send is one message of the grammar.
+/// Parses and rewrites bytes: the first two bytes choose a program and where the second of two messages begins. Both
+/// engines send the same for each, and what they send is one message of the grammar.
 pub fn rewritten(data: &[u8]) {
     let [program, cut, rest @ ..] = data else { return };
     let of = usize::from(*program) % writers().len();
@@ -108,8 +108,8 @@ pub fn rewritten(data: &[u8]) {
     }
 }
 
-/// Text to programs to what they do: a program that is accepted reads messages of every protocol and of what stands in its text, and
-/// runs its rules on them, on both engines.
+/// Compiles text and runs it: an accepted program reads messages of every protocol and the literals of its own text,
+/// and runs its rules on them, on both engines.
 pub fn programs(data: &[u8]) {
     let Some(module) = targets::ir(data) else { return };
     let speaker = Speaker::new(module);
@@ -130,7 +130,8 @@ pub fn programs(data: &[u8]) {
 fn receive(of: usize, speaker: &Speaker, sides: &mut [Side<'_>; 2], data: &[u8]) {
     let program = &speaker.interpreter.module().program;
     let Some(view) = program.channels[0].view.as_ref() else { return };
-    let (Told::Done(total), last) = read(of, speaker, view.parse_request, data, 0, &[data.len()]) else {
+    let (FeedOutcome::Done(total), last) = read(of, speaker, view.parse_request, data, 0, &[data.len()])
+    else {
         return;
     };
     let message = &data[..total as usize];
@@ -163,10 +164,10 @@ fn receive(of: usize, speaker: &Speaker, sides: &mut [Side<'_>; 2], data: &[u8])
     );
     for send in interpreted.sends.as_slice() {
         let Some(sent) = interpreted.rebuilt(send, message).filter(|_| speaker.reads_back) else { continue };
-        let told = read(of, speaker, view.parse_request, &sent, 0, &[sent.len()]).0;
+        let outcome = read(of, speaker, view.parse_request, &sent, 0, &[sent.len()]).0;
         assert_eq!(
-            told,
-            Told::Done(sent.len() as u64),
+            outcome,
+            FeedOutcome::Done(sent.len() as u64),
             "what is written does not read back: {}",
             sent.escape_ascii()
         );
@@ -174,8 +175,8 @@ fn receive(of: usize, speaker: &Speaker, sides: &mut [Side<'_>; 2], data: &[u8])
 }
 
 thread_local! {
-    /// Rooms that engines wrote in: to clear new ones for each input takes a hundred times what the input takes.
-    static ROOMS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    /// Output buffers that are reused: clearing a new one for each input takes a hundred times as long as the input.
+    static OUTPUTS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// One engine with what it keeps.
@@ -205,7 +206,7 @@ impl<'e> Side<'e> {
             state: vec![0; program.state_words as usize],
             channel_lens: lens.collect(),
             spills: vec![0xdead; program.bounds.spill_words as usize],
-            out: ROOMS.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; OUT_BYTES_MAX]),
+            out: OUTPUTS.with_borrow_mut(Vec::pop).unwrap_or_else(|| vec![0; OUT_BYTES_MAX]),
             out_len: 0,
             sends: SendList::new(),
             asks: AskList::new(),
@@ -267,6 +268,6 @@ impl<'e> Side<'e> {
 
 impl Drop for Side<'_> {
     fn drop(&mut self) {
-        ROOMS.with_borrow_mut(|rooms| rooms.push(std::mem::take(&mut self.out)));
+        OUTPUTS.with_borrow_mut(|outputs| outputs.push(std::mem::take(&mut self.out)));
     }
 }

@@ -1,6 +1,5 @@
-//! What fuzzing has kept, played again, and changed a little: inputs that reach every way through the compiler and the
-//! grammars that was ever found, without libFuzzer and its C++ compiler.
-//! A line of `corpus/TARGET.txt` is an input, its bytes escaped as in a string; `cargo xtask fuzz TARGET --keep` writes it.
+//! Replays the fuzzing corpus and mutations of it, without libFuzzer and its C++ compiler. A line of
+//! `corpus/TARGET.txt` is an input, its bytes escaped as in a string; `cargo xtask fuzz TARGET --keep` writes it.
 //! `FLICK_TEST_CASES` asks for more changed inputs, `FLICK_SEED` for others.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

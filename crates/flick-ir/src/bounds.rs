@@ -5,12 +5,12 @@
 //! Refuses: modules that the verifier has refused; it needs loops with heads and bounds, and calls without recursion.
 //! Source: longest path in an acyclic graph; RELIABILITY of a cooperative scheduler rests on it.
 
+mod capacity_checks;
 mod copies;
 mod excess;
 mod lengths;
 mod paths;
 mod program;
-mod rooms;
 
 use std::collections::BTreeMap;
 
@@ -18,15 +18,15 @@ use flick_abi::limits::{ASKS_MAX, CAPACITY_CHECK_BYTES_MAX};
 
 use crate::calls;
 use crate::cfg::Cfg;
-use crate::data::{BlockId, Function, Inst, Module, Op, Origin, Terminator, Value};
+use crate::data::{BlockId, Function, Inst, Module, Op, SourceOrigin, Terminator, Value};
 use crate::weights;
 use copies::Copies;
 use lengths::Lengths;
 use paths::{Longest, Paths};
 
+pub use capacity_checks::fill_capacity_checks;
 pub use excess::{Excess, Limit, excesses};
 pub use program::program_bounds;
-pub use rooms::fill_rooms;
 
 /// What one function needs at most.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,33 +35,37 @@ pub struct FunctionBounds {
     pub steps: u64,
     /// Messages sent, callees included.
     pub sends: u64,
-    /// Bytes of output built, callees included, but for what is built in parts that are entered only where there is room.
+    /// Bytes of output built, callees included, without blocks that are entered only after a capacity check.
     pub out_bytes: u64,
-    /// Whether it has such parts, callees included: together they build [`CAPACITY_CHECK_BYTES_MAX`] at most.
-    pub has_rooms: bool,
+    /// Whether it has such blocks, callees included: together they build [`CAPACITY_CHECK_BYTES_MAX`] at most.
+    pub has_capacity_checks: bool,
     /// Of these, bytes built before the last suspension: they are kept while it waits.
     pub kept_bytes: u64,
-    /// Asks that do not stand in a loop.
+    /// Asks outside loops.
     pub asks: u64,
-    /// Asks that stand in a loop, each counted once: as often as the array that it goes through has elements.
+    /// Asks in a loop, each counted once: the loop runs once for each element of an array.
     pub array_asks: u64,
-    /// All asks, with loops going round as often as they may.
+    /// All asks, with each loop at its maximum number of iterations.
     pub asks_total: u64,
     /// Words kept across suspensions.
     pub spill_words: u32,
-    /// Places along the costliest path with their steps, costliest first. A call counts with its callee's body, a loop
-    /// with all its rounds.
-    pub places: Vec<(Origin, u64)>,
-    /// As `places`, with the bytes of output they build; places that build none are left out.
-    pub out_places: Vec<(Origin, u64)>,
-    /// As `out_places`, with the messages they send.
-    pub send_places: Vec<(Origin, u64)>,
+    /// Source positions along the longest path with their steps, most steps first. A call counts with its callee's
+    /// body, a loop with all its iterations.
+    pub hottest: Vec<(SourceOrigin, u64)>,
+    /// As `hottest`, with the bytes of output they build; positions that build none are left out.
+    pub hottest_out: Vec<(SourceOrigin, u64)>,
+    /// As `hottest_out`, with the messages they send.
+    pub hottest_sends: Vec<(SourceOrigin, u64)>,
 }
 
 impl FunctionBounds {
     /// Bytes of output built, all parts included.
     pub fn all_out_bytes(&self) -> u64 {
-        self.out_bytes.saturating_add(if self.has_rooms { CAPACITY_CHECK_BYTES_MAX as u64 } else { 0 })
+        self.out_bytes.saturating_add(if self.has_capacity_checks {
+            CAPACITY_CHECK_BYTES_MAX as u64
+        } else {
+            0
+        })
     }
 }
 
@@ -78,7 +82,7 @@ pub fn bounds(module: &Module) -> Vec<FunctionBounds> {
     bounds
 }
 
-/// What is known when the turn of one function comes.
+/// Input of the computation of one function's bounds: those of its callees are known.
 struct Known<'a> {
     module: &'a Module,
     lengths: &'a Lengths,
@@ -126,7 +130,7 @@ impl Known<'_> {
         }
     }
 
-    /// As [`Known::out_bytes`], with all that callees build where they find room.
+    /// As [`Known::out_bytes`], with what callees build after capacity checks.
     fn all_out_bytes(&self, inst: &Inst) -> u64 {
         self.callee(inst).map_or_else(|| self.out_bytes(inst), FunctionBounds::all_out_bytes)
     }
@@ -146,7 +150,8 @@ impl Known<'_> {
         blocks.map(|(block, of)| sum((block, &of.insts))).collect()
     }
 
-    /// Bytes that the instructions of each block build; what all rounds of a loop copy together counts where it is entered.
+    /// Bytes that the instructions of each block build; what all rounds of a loop copy together counts where it is
+    /// entered.
     fn built(&self, copies: &Copies) -> Vec<u64> {
         let mut built = self.sum_at(|block, index, inst| match copies.rounds(block, index) {
             Some(_) => 0,
@@ -183,7 +188,7 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
     let entry = steps[0].saturating_add(weights::end_steps(&function.blocks[0].end));
     for (own, block) in steps.iter_mut().zip(&function.blocks) {
         *own = own.saturating_add(weights::end_steps(&block.end));
-        // Who goes on after a suspension enters once more.
+        // A resumed activation enters the function again.
         if let Terminator::Suspend { .. } = block.end {
             *own = own.saturating_add(entry);
         }
@@ -192,21 +197,22 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
     let steps = longest(&steps);
     let copies = Copies::new(function, &cfg, &loops);
     let mut built = known.built(&copies);
-    let rooms = rooms::rooms(known, &cfg, &paths);
-    for block in rooms.iter().filter(|room| room.is_enough()).flat_map(|room| &room.body) {
+    let checks = capacity_checks::capacity_checks(known, &cfg, &paths);
+    for block in checks.iter().filter(|check| check.is_enough()).flat_map(|check| &check.body) {
         built[block.0 as usize] = 0;
     }
-    let in_callees = |inst: &Inst| known.callee(inst).is_some_and(|callee| callee.has_rooms);
-    let has_rooms =
-        !rooms.is_empty() || function.blocks.iter().flat_map(|block| &block.insts).any(in_callees);
+    let in_callees = |inst: &Inst| known.callee(inst).is_some_and(|callee| callee.has_capacity_checks);
+    let has_capacity_checks =
+        !checks.is_empty() || function.blocks.iter().flat_map(|block| &block.insts).any(in_callees);
     let out = longest(&built);
     let kept = longest(&before_suspensions(function, &cfg, built));
-    let kept_in_rooms = if has_rooms && function.suspends() { CAPACITY_CHECK_BYTES_MAX as u64 } else { 0 };
+    let kept_in_checks =
+        if has_capacity_checks && function.suspends() { CAPACITY_CHECK_BYTES_MAX as u64 } else { 0 };
     let sends = longest(&known.sum(|inst| known.sends(inst)));
     let asks = known.sum(|inst| u64::from(is_ask(inst)));
     let asks_total = longest(&asks);
     let (mut straight, mut array) = (asks.clone(), vec![0; asks.len()]);
-    // A loop of `ASKS_MAX` rounds goes through an array, whose length the platform knows; others are counted out.
+    // A loop of `ASKS_MAX` rounds iterates over an array, whose length the platform knows.
     let of_arrays = loops
         .iter()
         .filter(|found| function.blocks[found.head.0 as usize].trips_max == Some(ASKS_MAX as u32));
@@ -218,17 +224,17 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
         steps: steps.total,
         sends: sends.total,
         out_bytes: out.total,
-        has_rooms,
-        kept_bytes: kept.total.saturating_add(kept_in_rooms),
+        has_capacity_checks,
+        kept_bytes: kept.total.saturating_add(kept_in_checks),
         asks: longest(&straight).total,
         array_asks: array.iter().sum(),
         asks_total: asks_total.total,
         spill_words: spill_words(function),
-        places: costliest_places(known, &paths, &steps, |_, _, inst| known.steps(inst)),
-        out_places: costliest_places(known, &paths, &out, |block, index, inst| {
+        hottest: hottest_origins(known, &paths, &steps, |_, _, inst| known.steps(inst)),
+        hottest_out: hottest_origins(known, &paths, &out, |block, index, inst| {
             known.out_bytes(inst) / copies.rounds(block, index).unwrap_or(1)
         }),
-        send_places: costliest_places(known, &paths, &sends, |_, _, inst| known.sends(inst)),
+        hottest_sends: hottest_origins(known, &paths, &sends, |_, _, inst| known.sends(inst)),
     }
 }
 
@@ -259,26 +265,26 @@ fn spill_words(function: &Function) -> u32 {
     slots.max().unwrap_or(0)
 }
 
-fn costliest_places(
+fn hottest_origins(
     known: &Known<'_>,
     paths: &Paths<'_>,
     longest: &Longest,
     cost: impl Fn(BlockId, usize, &Inst) -> u64,
-) -> Vec<(Origin, u64)> {
+) -> Vec<(SourceOrigin, u64)> {
     let mut sums: BTreeMap<(u32, u32), u64> = BTreeMap::new();
     for (index, times) in paths.counts(longest).into_iter().enumerate().filter(|(_, times)| *times > 0) {
-        for (place, inst) in known.function().blocks[index].insts.iter().enumerate() {
+        for (index_in_block, inst) in known.function().blocks[index].insts.iter().enumerate() {
             let sum = sums.entry((inst.origin.file, inst.origin.offset)).or_insert(0);
-            let cost = cost(BlockId(index as u32), place, inst);
+            let cost = cost(BlockId(index as u32), index_in_block, inst);
             *sum = sum.saturating_add(cost.saturating_mul(times));
         }
     }
-    let places = sums.into_iter().filter(|(_, sum)| *sum > 0);
-    let mut places: Vec<(Origin, u64)> =
-        places.map(|((file, offset), sum)| (Origin { file, offset }, sum)).collect();
-    // Stable: places of the same cost stay in the order of the source.
-    places.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
-    places
+    let hottest = sums.into_iter().filter(|(_, sum)| *sum > 0);
+    let mut hottest: Vec<(SourceOrigin, u64)> =
+        hottest.map(|((file, offset), sum)| (SourceOrigin { file, offset }, sum)).collect();
+    // Stable: positions of the same cost stay in the order of the source.
+    hottest.sort_by_key(|(_, sum)| std::cmp::Reverse(*sum));
+    hottest
 }
 
 #[cfg(test)]
@@ -311,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn the_costliest_place_comes_first() {
+    fn the_hottest_line_comes_first() {
         let text = r#"program "p" { } fn f0 helper "h" {
             b0(v0: bytes, v1: int):
               v2: int = add v1, v1 @0:7
@@ -320,7 +326,8 @@ mod tests {
               return
         }"#;
         let bounds = bounds(&text::parse(text).expect("the test's text is of the form"));
-        let places: Vec<_> = bounds[0].places.iter().map(|(origin, steps)| (origin.offset, *steps)).collect();
-        assert_eq!(places, [(9, 8), (7, 2)]);
+        let hottest: Vec<_> =
+            bounds[0].hottest.iter().map(|(origin, steps)| (origin.offset, *steps)).collect();
+        assert_eq!(hottest, [(9, 8), (7, 2)]);
     }
 }

@@ -28,8 +28,8 @@ pub enum FuncKind {
     Rule,
     /// A function of the program, called by rules and other functions; may `Send` and `Emit`.
     Helper,
-    /// Params `(frame)`; emits one whole reply of the platform and returns nothing. What it formats or joins is emitted by
-    /// that: all of its output is the reply.
+    /// Params `(frame)`; emits one whole reply of the platform and returns nothing. What it formats or joins is
+    /// emitted by that: all of its output is the reply.
     Builder,
     /// Params `(frame)`, the frame of message 0; compares messages 0 and 1 and returns one `Int`: below, at or above 0.
     /// May read only.
@@ -47,10 +47,10 @@ pub enum Type {
     Bool,
     /// A packed `BytesRef`.
     Bytes,
-    /// A message of this activation by number: 0 the one that started it, then replies to asks (or the second element of
-    /// a merge). The engines check it.
+    /// A message of this activation by number: 0 the one that started it, then replies to asks (or the second element
+    /// of a merge). The engines check it.
     Message,
-    /// A message: the frame under way. There is one per activation; updates are resolved by lowering.
+    /// A message: the frame of this activation. There is one per activation; updates are resolved by lowering.
     Frame,
     /// A channel: bits 0..16 its index in `Program::channels`, bits 16..64 the element (0 where none was picked;
     /// `ChanElem` saturates an index that does not fit, which is outside every array).
@@ -67,7 +67,7 @@ pub struct BlockId(pub u32);
 
 /// Where an instruction comes from: file number and byte offset in it; used by the bounds report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct Origin {
+pub struct SourceOrigin {
     /// Index of the source file, as the checker numbers them.
     pub file: u32,
     /// Byte offset.
@@ -118,7 +118,7 @@ pub struct Inst {
     /// What it does.
     pub op: Op,
     /// Where it comes from.
-    pub origin: Origin,
+    pub origin: SourceOrigin,
 }
 
 /// Two-operand operations. Arithmetic wraps at 64 bits; `Div` and `Mod` of the language are floored and a zero
@@ -266,7 +266,7 @@ pub enum Op {
     /// Length of a bytes value.
     Len(Value),
     /// Where a bytes value starts in its region (`Int`): for a part of a message, its offset in it.
-    Place(Value),
+    BytesOffset(Value),
     /// The frozen hash of a bytes value (`Uint`).
     HashBytes(Value),
     /// The frozen hash of an integer: of its 8 little-endian bytes (`Uint`).
@@ -325,9 +325,10 @@ pub enum Op {
         /// How far to go.
         max: u32,
     },
-    /// The first place (`Int`) from `from` on where constant bytes stand; where they do not, the first place where they may
-    /// still begin (parsers only). At most `max + 1` bytes behind `from` and never behind the end of what is there; so
-    /// `place - from > max` says that they do not begin in time, and `place + len` beyond the message that it goes on.
+    /// The first position (`Int`) from `from` on where constant bytes begin; without one, the first where they may
+    /// still begin (parsers only). At most `max + 1` bytes behind `from` and never behind the end of what is there;
+    /// so `position - from > max` says that they do not begin in time, and `position + len` beyond the message that
+    /// it goes on.
     Seek {
         /// Where to start; what lies behind the end of the message counts as its end.
         from: Value,
@@ -338,9 +339,9 @@ pub enum Op {
         /// How far behind `from` it may begin.
         max: u32,
     },
-    /// Passes over whole lines from `from` on, as long as one follows the other, but at most `left`, and does for each what
-    /// its name asks for (parsers only). `Int`: the place behind the last one, plus `2^32` for each. What is no such line, or
-    /// not all there, and whatever more than this is to be done for, is left to whoever asks.
+    /// Skips whole lines from `from` on, at most `left`, and does for each what its name asks for (parsers only).
+    /// `Int`: the position behind the last one, plus `2^32` for each. Stops at a line of another form, at an
+    /// incomplete one, and at one that the parser itself has to handle.
     Lines {
         /// Where the first one starts; what lies behind the end of the message counts as its end.
         from: Value,
@@ -359,9 +360,9 @@ pub enum Op {
         /// End.
         end: Value,
     },
-    /// Cuts out each line (with its CRLF) of `[start, end)` whose name, up to its first `:`, is a token of a list with
-    /// commas, in any case (parsers only). `Bool`: whether there was room. A dominating `Need` with base `end` must cover
-    /// it.
+    /// Cuts out each line (with its CRLF) of `[start, end)` whose name, up to its first `:`, is a token of a list
+    /// with commas, in any case (parsers only). `Bool`: whether there was room. A dominating `Need` with base `end`
+    /// must cover it.
     CutListed {
         /// The list (`Bytes`).
         names: Value,
@@ -388,8 +389,8 @@ pub enum Op {
         /// Which; `None`: number 0.
         message: Option<Value>,
     },
-    /// Whether the second is an item of the list with commas that the first is, in any case (`Bool`). Spaces and tabs around
-    /// items do not count; an empty one is never found. A missing list has none.
+    /// Whether the second is an item of the list with commas that the first is, in any case (`Bool`). Spaces and tabs
+    /// around items do not count; an empty one is never found. A missing list has none.
     HasToken(Value, Value),
     /// Makes new bytes in the output; missing where the old ones are not of the form.
     Transform {
@@ -400,8 +401,8 @@ pub enum Op {
         /// Longest result; a longer one is a broken invariant.
         max_bytes: u32,
     },
-    /// Whether a field may hold the bytes (`Bool`): each is of the class, and what ends the field, written behind them, is
-    /// not found before their end.
+    /// Whether a field may hold the bytes (`Bool`): each is of the class, and what ends the field, written behind
+    /// them, is not found before their end.
     Guard {
         /// What.
         bytes: Value,
@@ -433,10 +434,10 @@ pub enum Op {
     },
     /// Remembers the end of the activation's output (`Int`): where a rebuilt head starts.
     OutMark,
-    /// Whether the output has room for so many bytes and for all that the rule may build elsewhere (`Bool`). What a branch on
-    /// it leads to, up to where the other way meets it, builds no more than that.
-    Room {
-        /// How many; `bounds::fill_rooms` finds out.
+    /// Whether the output has capacity for `bytes`, besides all that the rule may build elsewhere (`Bool`). The
+    /// blocks that a branch on it dominates build no more than that.
+    HasCapacity {
+        /// How many; `bounds::fill_capacity_checks` computes it.
         bytes: u32,
     },
     /// What was appended to the output since a mark (`Bytes`).
@@ -519,10 +520,11 @@ pub enum Op {
         /// 10 or 16.
         base: u8,
     },
-    /// Writes an address as people do: 16 bytes, or 18 with a port behind it; IPv4 mapped into IPv6 with dots, IPv6 with a
-    /// port in brackets. `Bytes` in the output, at most 47; of any other length empty.
+    /// Writes an address as people do: 16 bytes, or 18 with a port behind it; IPv4 mapped into IPv6 with dots, IPv6
+    /// with a port in brackets. `Bytes` in the output, at most 47; of any other length empty.
     FormatAddress(Value),
-    /// Whether all of the bytes are a number within `int64`: base 10 with an optional `-`, or base 16 of 1 to 16 digits.
+    /// Whether all of the bytes are a number within `int64`: base 10 with an optional `-`, or base 16 of 1 to 16
+    /// digits.
     IsInt {
         /// `Bytes`.
         bytes: Value,
@@ -643,7 +645,8 @@ pub enum Op {
         /// `Bytes`.
         value: Value,
     },
-    /// Asks: sends the original message to a channel; the reply is for this activation. The next `Suspend` waits for it.
+    /// Asks: sends the original message to a channel; the reply is for this activation. The next `Suspend` waits for
+    /// it.
     AskOriginal {
         /// Where to.
         chan: Value,
@@ -679,7 +682,8 @@ pub enum Op {
     },
     /// An `Int` that is not below 0 as a message's number.
     AsMessage(Value),
-    /// The client's request fails for this reason (`Int`, a `FailureReason`) when the activation ends; unless it was answered.
+    /// The client's request fails for this reason (`Int`, a `FailureReason`) when the activation ends; unless it was
+    /// answered.
     Fail {
         /// `Int`.
         reason: Value,
@@ -716,7 +720,7 @@ pub enum Op {
 pub enum Terminator {
     /// Goes to a block.
     Jump(BlockId, Vec<Value>),
-    /// Two ways.
+    /// Goes to one of two blocks.
     Branch {
         /// Condition.
         cond: Value,
@@ -725,7 +729,7 @@ pub enum Terminator {
         /// If false.
         otherwise: (BlockId, Vec<Value>),
     },
-    /// Many ways.
+    /// Goes to one of many blocks.
     Switch {
         /// What decides.
         value: Value,

@@ -25,7 +25,7 @@ pub fn fuzz_ir(data: &[u8]) {
     passes::optimise(&mut module);
     let errors = verify(&module);
     assert!(errors.is_empty(), "passes keep a module right: {errors:?}\n{printed}");
-    // A loop that is known to break its bound has lost the ways that seemed to lead out of it, and what they cost.
+    // A loop that is known to break its bound has lost its exits, and their cost.
     let is_end = |block: &Block| successors(&block.end).is_empty();
     if !module.functions.iter().all(|function| function.blocks.iter().any(is_end)) {
         return;

@@ -1,7 +1,7 @@
 //! The task graph of a program, as `flick build --emit=graph` shows it.
 //! Promises: one input task for each channel that is read and for each timer and handler, one compute task for what
 //! each of them runs, one output task for each channel that is written, one for each piece of state; the edges between
-//! them are the ways that messages take, and who touches what is kept.
+//! them are the paths of messages, and the accesses to state.
 //! Refuses: guessing what never happens. Code leads to each channel that it may send to; where its instructions do not
 //! tell which that is, to each that it names.
 //! Source: FLICK §4.3 and its Figure 3 (input tasks, compute tasks, output tasks).
@@ -19,7 +19,7 @@ pub use svg::to_svg;
 
 /// What a task does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TaskKind {
+pub enum GraphTaskKind {
     /// Makes messages of bytes.
     Input,
     /// Starts rules without a message: a timer, or an event of a channel.
@@ -34,7 +34,7 @@ pub enum TaskKind {
     State,
 }
 
-impl TaskKind {
+impl GraphTaskKind {
     /// The column of a drawing: 0 what starts, 1 what runs, 2 what leaves and stays.
     pub fn column(self) -> usize {
         match self {
@@ -59,9 +59,9 @@ impl TaskKind {
 
 /// One task.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Task {
+pub struct GraphTask {
     /// What it does.
-    pub kind: TaskKind,
+    pub kind: GraphTaskKind,
     /// Its name: the channel's, with `[]` for an array; a compute task is named after its rules.
     pub name: String,
     /// A line more: the unit that travels, or how many rules there are.
@@ -81,10 +81,10 @@ pub enum EdgeKind {
 
 /// Messages or values going from one task to another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Edge {
-    /// Index in `Graph::tasks`.
+pub struct GraphEdge {
+    /// Index in `TaskGraph::tasks`.
     pub from: usize,
-    /// Index in `Graph::tasks`.
+    /// Index in `TaskGraph::tasks`.
     pub to: usize,
     /// What goes along it.
     pub kind: EdgeKind,
@@ -96,13 +96,13 @@ pub struct Edge {
 
 /// Tasks and the channels between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Graph {
+pub struct TaskGraph {
     /// Name of the process.
     pub name: String,
     /// Inputs and events, then computes and merges, then outputs and state.
-    pub tasks: Vec<Task>,
+    pub tasks: Vec<GraphTask>,
     /// By `from`, then `to`.
-    pub edges: Vec<Edge>,
+    pub edges: Vec<GraphEdge>,
 }
 
 /// A piece of what is kept.
@@ -114,7 +114,7 @@ enum Kept {
 }
 
 /// The task graph of a module.
-pub fn graph(module: &Module) -> Graph {
+pub fn graph(module: &Module) -> TaskGraph {
     let program = &module.program;
     let starts = starts(module);
     let targets: Vec<usize> =
@@ -125,39 +125,39 @@ pub fn graph(module: &Module) -> Graph {
     let mut edges = Vec::new();
     for (position, start) in starts.iter().enumerate() {
         let compute = first_run + position;
-        let edge = |from, to, kind, channel| Edge { from, to, kind, start: start.cause, channel };
+        let edge = |from, to, kind, channel| GraphEdge { from, to, kind, start: start.cause, channel };
         edges.push(edge(position, compute, EdgeKind::Sends, None));
         let reached = reach::of(module, &start.actions);
         let output = |index: &usize| targets.iter().position(|target| target == index);
-        let ways = [(&reached.sends, EdgeKind::Sends), (&reached.asks, EdgeKind::Asks)];
-        for (channels, kind) in ways {
+        let kinds = [(&reached.sends, EdgeKind::Sends), (&reached.asks, EdgeKind::Asks)];
+        for (channels, kind) in kinds {
             let outputs = channels.iter().filter_map(|channel| Some((*channel, output(channel)?)));
             edges.extend(
                 outputs.map(|(channel, output)| edge(compute, first_target + output, kind, Some(channel))),
             );
         }
-        let places = reached.keeps.iter().filter_map(|piece| kept.iter().position(|known| known == piece));
-        edges.extend(places.map(|place| edge(compute, first_kept + place, EdgeKind::Keeps, None)));
+        let positions = reached.keeps.iter().filter_map(|piece| kept.iter().position(|known| known == piece));
+        edges.extend(positions.map(|position| edge(compute, first_kept + position, EdgeKind::Keeps, None)));
     }
     edges.sort_by_key(|edge| (edge.from, edge.to, edge.kind));
-    let (mut tasks, runs): (Vec<Task>, Vec<Task>) =
+    let (mut tasks, runs): (Vec<GraphTask>, Vec<GraphTask>) =
         starts.into_iter().map(|start| (start.task, start.run)).unzip();
     tasks.extend(runs);
-    let output = |index: &usize| Task {
-        kind: TaskKind::Output,
+    let output = |index: &usize| GraphTask {
+        kind: GraphTaskKind::Output,
         name: channel_name(module, *index),
         detail: program.sent(&program.channels[*index]).unwrap_or_default().to_owned(),
     };
     tasks.extend(targets.iter().map(output));
     tasks.extend(kept.into_iter().map(|piece| kept_task(module, piece)));
-    Graph { name: program.name.clone(), tasks, edges }
+    TaskGraph { name: program.name.clone(), tasks, edges }
 }
 
 /// What starts rules: a task of the first column, the one that runs them, and what that does.
 struct Starter {
     cause: Start,
-    task: Task,
-    run: Task,
+    task: GraphTask,
+    run: GraphTask,
     actions: Vec<RuleAction>,
 }
 
@@ -173,15 +173,15 @@ fn starts(module: &Module) -> Vec<Starter> {
         }
         let name = channel_name(module, source);
         let received = program.received(&program.channels[source]).unwrap_or_default().to_owned();
-        let task = Task { kind: TaskKind::Input, name: name.clone(), detail: received };
+        let task = GraphTask { kind: GraphTaskKind::Input, name: name.clone(), detail: received };
         let run = match merges.is_empty() {
-            true => Task {
-                kind: TaskKind::Compute,
+            true => GraphTask {
+                kind: GraphTaskKind::Compute,
                 name: format!("{name} =>"),
                 detail: format!("{} rule{}", rules.len(), if rules.len() == 1 { "" } else { "s" }),
             },
-            false => Task {
-                kind: TaskKind::Merge,
+            false => GraphTask {
+                kind: GraphTaskKind::Merge,
                 name: format!("foldt on {name}"),
                 detail: "a tree of merges".to_owned(),
             },
@@ -191,8 +191,12 @@ fn starts(module: &Module) -> Vec<Starter> {
     }
     let event = |cause, name: String, detail: &str, rule| Starter {
         cause,
-        task: Task { kind: TaskKind::Event, name: name.clone(), detail: detail.to_owned() },
-        run: Task { kind: TaskKind::Compute, name: format!("{name}:"), detail: "no message".to_owned() },
+        task: GraphTask { kind: GraphTaskKind::Event, name: name.clone(), detail: detail.to_owned() },
+        run: GraphTask {
+            kind: GraphTaskKind::Compute,
+            name: format!("{name}:"),
+            detail: "no message".to_owned(),
+        },
         actions: vec![RuleAction::Run { rule }],
     };
     starts.extend(program.handlers.iter().enumerate().map(|(index, handler)| {
@@ -235,7 +239,7 @@ fn kept(module: &Module) -> Vec<Kept> {
     dicts.chain(counters).chain(session).collect()
 }
 
-fn kept_task(module: &Module, piece: Kept) -> Task {
+fn kept_task(module: &Module, piece: Kept) -> GraphTask {
     let program = &module.program;
     let (name, detail) = match piece {
         Kept::Dict(number) => {
@@ -248,7 +252,7 @@ fn kept_task(module: &Module, piece: Kept) -> Task {
         }
         Kept::Session => ("locals".to_owned(), format!("{} bytes a session", 8 * program.state_words)),
     };
-    Task { kind: TaskKind::State, name, detail }
+    GraphTask { kind: GraphTaskKind::State, name, detail }
 }
 
 #[cfg(test)]
@@ -268,7 +272,7 @@ mod tests {
         fn f2 rule "rule.0" { b0(v0: frame, v1: uint): v2: chan = const 1 call f1(v2) return }"#;
 
     #[test]
-    fn a_proxy_has_two_ways() {
+    fn a_proxy_has_an_edge_in_each_direction() {
         let graph = graph(&text::parse(PROXY).expect("the test's text is of the form"));
         let names: Vec<&str> = graph.tasks.iter().map(|task| task.name.as_str()).collect();
         assert_eq!(names, ["client", "back<ends[]", "client =>", "back<ends[] =>", "client", "back<ends[]"]);
@@ -277,13 +281,13 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_of_a_channel_had_the_unit_of_requests() {
+    fn each_direction_of_a_channel_has_its_own_unit() {
         let mut program = PROXY.to_owned();
-        for (channel, ways) in [
+        for (channel, directions) in [
             ("\"client\" single protocol 0", "sends as \"reply\""),
             ("\"back<ends\" array protocol 0", "receives \"reply\" sends"),
         ] {
-            program = program.replace(&format!("{channel} sends"), &format!("{channel} {ways}"));
+            program = program.replace(&format!("{channel} sends"), &format!("{channel} {directions}"));
         }
         let module = text::parse(&program).expect("the test's text is of the form");
         assert_eq!(text::print(&text::parse(&text::print(&module)).expect("printed")), text::print(&module));

@@ -29,7 +29,7 @@ pub struct Interpreter {
     certificate: Arc<OnceLock<Vec<FunctionBounds>>>,
 }
 
-/// The ways that go round in the loops of a function.
+/// The back edges of a function.
 #[derive(Clone, Debug, Default)]
 struct FunctionLoops {
     /// Blocks that jump back to each block; empty in a function without loops.
@@ -49,7 +49,7 @@ impl FunctionLoops {
     }
 }
 
-/// What looks into a call while it is under way.
+/// What observes a running call.
 #[derive(Default)]
 struct Hooks<'a, 'c> {
     through: Through<'a, 'c>,
@@ -89,7 +89,7 @@ impl Interpreter {
         self.parse_with(parser, frame, data, None)
     }
 
-    /// As [`Engine::parse`]; `visitor` is told each block that it goes through. For tests that look what they reach.
+    /// As [`Engine::parse`]; `visitor` is called for each block that it enters. For tests that measure what they reach.
     pub fn parse_visited(
         &self,
         parser: FuncId,
@@ -110,7 +110,8 @@ impl Interpreter {
         let before = frame.clone();
         let ending = with_call(&before, data, &mut [], |call| {
             let args = [0, data.len() as u64];
-            let visitor: Option<Visitor<'_>> = if let Some(told) = visitor { Some(&mut *told) } else { None };
+            let visitor: Option<Visitor<'_>> =
+                if let Some(visitor) = visitor { Some(&mut *visitor) } else { None };
             let hooks = Hooks { through: None, visitor };
             let (ending, after, steps) = self.enter(parser, FuncKind::Parser, call, &args, hooks);
             *frame = after;
@@ -127,7 +128,7 @@ impl Interpreter {
         self.run_with(rule, call, Hooks::default())
     }
 
-    /// As [`Engine::run`]; `visitor` is told each block that it goes through.
+    /// As [`Engine::run`]; `visitor` is called for each block that it enters.
     pub fn run_visited(&self, rule: FuncId, call: &mut RuleCall<'_>, visitor: Visitor<'_>) -> RuleOutcome {
         self.run_with(rule, call, Hooks { through: None, visitor: Some(&mut *visitor) }).0
     }
@@ -149,8 +150,9 @@ impl Interpreter {
         }
     }
 
-    /// Runs a rule in one go, whether or not the spill pass has seen it: at each suspension `answer` takes what was asked
-    /// and puts the answers in its place, and the rule goes on with all it knows. What suspensions are compared with.
+    /// Runs a rule in one go, whether or not the spill pass has seen it: at each suspension `answer` takes what was
+    /// asked and puts the answers in its place, and the rule goes on with all it knows. What suspensions are compared
+    /// with.
     #[cfg(any(test, feature = "random"))]
     pub fn run_through<'c>(
         &self,
@@ -201,7 +203,8 @@ impl Interpreter {
         let (module, loops) = (&*self.module, &*self.loops);
         let Hooks { through, visitor } = hooks;
         let through: Through<'_, 'c> = if let Some(answer) = through { Some(&mut *answer) } else { None };
-        let visitor: Option<Visitor<'_>> = if let Some(told) = visitor { Some(&mut *told) } else { None };
+        let visitor: Option<Visitor<'_>> =
+            if let Some(visitor) = visitor { Some(&mut *visitor) } else { None };
         let mut activation =
             Activation { module, loops, frame, call: &mut *call, through, visitor, steps: 0 };
         let ending = activation.run(index, args);

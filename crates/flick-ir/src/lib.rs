@@ -1,6 +1,6 @@
-//! Task graphs and code as data: text form, verifier, bounds, interpreter.
-//! Start reading at [`data`] (what code is), then [`semantics`] (what it means), [`interp`] (how it runs), [`mod@verify`]
-//! (what may run), [`text`] (how people read it).
+//! Task graphs and code as data: text form, verifier, bounds, interpreter. Start reading at [`data`] (what code is),
+//! then [`semantics`] (what it means), [`interp`] (how it runs), [`mod@verify`] (what may run), [`text`] (how people
+//! read it).
 #![forbid(unsafe_code)]
 
 pub mod bounds;

@@ -6,14 +6,18 @@ use crate::data::{Op, Terminator, Value};
 macro_rules! visit_op {
     ($op:expr, $visit:ident, $each:ident) => {
         match $op {
-            Op::Const(_) | Op::ConstBytes { .. } | Op::FrameGet { .. } | Op::OutMark | Op::Room { .. } => {}
+            Op::Const(_)
+            | Op::ConstBytes { .. }
+            | Op::FrameGet { .. }
+            | Op::OutMark
+            | Op::HasCapacity { .. } => {}
             Op::StateLoad { .. } | Op::StateLoadBytes { .. } | Op::ResumeState | Op::SpillGet { .. } => {}
             Op::Not(a)
             | Op::Len(a)
             | Op::HashBytes(a)
             | Op::HashInt(a)
             | Op::ChanLen(a)
-            | Op::Place(a)
+            | Op::BytesOffset(a)
             | Op::Trim(a)
             | Op::AsMessage(a)
             | Op::IsMissing(a)

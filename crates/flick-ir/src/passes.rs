@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn constants_are_folded_and_what_nobody_needs_is_dropped() {
+    fn constants_are_folded_and_unused_values_dropped() {
         check(
             "b0(v0: frame, v1: int):
                v2: int = const 3 v3: int = const 4 v4: int = add v2, v3 v5: bool = eq v4, v2

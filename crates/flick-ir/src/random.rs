@@ -5,8 +5,8 @@
 //! Source: typed generation top-down, as in Csmith and cranelift-fuzzgen.
 
 mod body;
+mod frame_lists;
 mod host;
-mod lists;
 mod run;
 mod wide;
 

@@ -12,7 +12,7 @@ mod words;
 
 use crate::data::Binary;
 
-pub use lines::{Line, Lines};
+pub use lines::{Line, LineScanner};
 pub use scan::{cut_listed, guard, has_token, in_class, items, scan_run, seek, whole};
 pub use strings::{
     ADDRESS_TEXT_MAX, DIGITS_MAX, byte_at, case, find, format_address, format_int, parse_int, same_text,
@@ -31,7 +31,7 @@ pub const NEED_BYTES_MAX: u64 = u64::MAX >> 2;
 /// Element number that stands for every index too large for a channel value; outside every array.
 pub const CHAN_ELEMENT_MAX: u64 = (1 << 48) - 1;
 
-/// What must be left of an output for so many bytes, so that all that is built elsewhere still finds its place.
+/// Returns the free output that `bytes` need, so that everything that is built elsewhere still fits.
 pub fn with_reserve(bytes: u32) -> u64 {
     u64::from(bytes) + flick_abi::limits::BUILT_BYTES_MAX as u64
 }

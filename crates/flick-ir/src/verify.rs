@@ -23,17 +23,17 @@ use crate::{bounds, calls};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyError {
     /// Where: a function, a block of it; empty for the program itself.
-    pub place: String,
+    pub position: String,
     /// What.
     pub message: String,
 }
 
 impl std::fmt::Display for VerifyError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.place.is_empty() {
+        if self.position.is_empty() {
             write!(f, "{}", self.message)
         } else {
-            write!(f, "{}: {}", self.place, self.message)
+            write!(f, "{}: {}", self.position, self.message)
         }
     }
 }
@@ -45,7 +45,7 @@ pub fn verify(module: &Module) -> Vec<VerifyError> {
     let mut errors = Vec::new();
     program::check(module, &mut errors);
     for (index, function) in module.functions.iter().enumerate() {
-        let mut report = Report { place: format!("f{index} `{}`", function.name), errors: &mut errors };
+        let mut report = Report { position: format!("f{index} `{}`", function.name), errors: &mut errors };
         if structure::check(module, function, &mut report) {
             let cfg = Cfg::new(function);
             if flow::check_loops(function, &cfg, &mut report) {
@@ -64,18 +64,18 @@ pub fn verify(module: &Module) -> Vec<VerifyError> {
 
 /// Collects errors of one place.
 struct Report<'a> {
-    place: String,
+    position: String,
     errors: &'a mut Vec<VerifyError>,
 }
 
 impl Report<'_> {
     fn add(&mut self, message: String) {
-        self.errors.push(VerifyError { place: self.place.clone(), message });
+        self.errors.push(VerifyError { position: self.position.clone(), message });
     }
 
     /// Adds an error in block `index`.
     fn add_in(&mut self, index: usize, message: String) {
-        self.errors.push(VerifyError { place: format!("{}, b{index}", self.place), message });
+        self.errors.push(VerifyError { position: format!("{}, b{index}", self.position), message });
     }
 
     fn require(&mut self, condition: bool, message: impl FnOnce() -> String) {
@@ -88,7 +88,8 @@ impl Report<'_> {
 /// Recursion, work and what orders call; needs functions that are right in themselves.
 fn work(module: &Module, errors: &mut Vec<VerifyError>) {
     let mut add = |index: usize, message: String| {
-        errors.push(VerifyError { place: format!("f{index} `{}`", module.functions[index].name), message });
+        errors
+            .push(VerifyError { position: format!("f{index} `{}`", module.functions[index].name), message });
     };
     let order = match calls::callees_first(module) {
         Ok(order) => order,

@@ -38,9 +38,9 @@ pub fn op_steps(op: &Op) -> u64 {
     match op {
         Op::Const(_) | Op::ConstBytes { .. } | Op::OutMark | Op::Written { .. } | Op::AsMessage(_) => 0,
         Op::Binary(Binary::DivS | Binary::DivU | Binary::ModS | Binary::ModU, ..) => DIVISION_STEPS,
-        Op::Binary(..) | Op::Not(_) | Op::Select { .. } | Op::Len(_) | Op::Place(_) => 1,
+        Op::Binary(..) | Op::Not(_) | Op::Select { .. } | Op::Len(_) | Op::BytesOffset(_) => 1,
         Op::FrameGet { .. } | Op::FrameSet { .. } | Op::Load { .. } | Op::MessageBytes { .. } => 1,
-        Op::ChanLen(_) | Op::ChanElem { .. } | Op::EmitInt { .. } | Op::Room { .. } => 1,
+        Op::ChanLen(_) | Op::ChanElem { .. } | Op::EmitInt { .. } | Op::HasCapacity { .. } => 1,
         Op::StateLoad { .. } | Op::StateStore { .. } | Op::IsMissing(_) => 1,
         Op::ResumeState | Op::SpillSet { .. } | Op::SpillGet { .. } | Op::Answer { .. } | Op::Fail { .. } => {
             1

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use flick_abi::FaultCause;
 use flick_abi::frame::SLOT_FLAGS;
 use flick_check::hir::{Expr, FieldId, FieldKind, Span, Ty, UnitId};
-use flick_ir::data::{BlockId, FuncKind, Op, Origin, Terminator, Type, Value};
+use flick_ir::data::{BlockId, FuncKind, Op, SourceOrigin, Terminator, Type, Value};
 
 use crate::builder::{ConstPool, FunctionBuilder};
 use crate::carrier::Carrier;
@@ -105,7 +105,7 @@ impl<'p> Body<'p> {
 
     /// Marks the following instructions as coming from `span`.
     pub fn at(&mut self, span: &Span) {
-        self.f.set_origin(Origin { file: span.file, offset: span.range.start });
+        self.f.set_origin(SourceOrigin { file: span.file, offset: span.range.start });
     }
 
     /// The block that refuses the message because of `field`.

@@ -5,7 +5,9 @@
 use std::collections::HashMap;
 
 use flick_abi::FuncId;
-use flick_ir::data::{Binary, Block, BlockId, FuncKind, Function, Inst, Op, Origin, Terminator, Type, Value};
+use flick_ir::data::{
+    Binary, Block, BlockId, FuncKind, Function, Inst, Op, SourceOrigin, Terminator, Type, Value,
+};
 
 use crate::limits::FUNCTION_INSTS_MAX;
 
@@ -65,7 +67,7 @@ pub struct FunctionBuilder {
     constant_bytes: HashMap<Value, (u32, u32)>,
     blocks: Vec<OpenBlock>,
     current: BlockId,
-    origin: Origin,
+    origin: SourceOrigin,
     insts: usize,
 }
 
@@ -89,7 +91,7 @@ impl FunctionBuilder {
             constant_bytes: HashMap::new(),
             blocks: Vec::new(),
             current: BlockId(0),
-            origin: Origin::default(),
+            origin: SourceOrigin::default(),
             insts: 0,
         };
         let entry = builder.new_block(params);
@@ -98,12 +100,12 @@ impl FunctionBuilder {
     }
 
     /// Sets where the next instructions come from.
-    pub fn set_origin(&mut self, origin: Origin) {
+    pub fn set_origin(&mut self, origin: SourceOrigin) {
         self.origin = origin;
     }
 
     /// Where the next instructions come from.
-    pub fn origin(&self) -> Origin {
+    pub fn origin(&self) -> SourceOrigin {
         self.origin
     }
 

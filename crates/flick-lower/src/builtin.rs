@@ -54,7 +54,7 @@ impl Body<'_> {
                 Val::Num(Num::one(now, Interval::INT))
             }
             // What it asks for is known when everything is lowered.
-            Builtin::Room => Val::Bool(self.f.define(Type::Bool, Op::Room { bytes: 0 })),
+            Builtin::Room => Val::Bool(self.f.define(Type::Bool, Op::HasCapacity { bytes: 0 })),
             builtin => panic!("the checker gives {builtin:?} arguments"),
         }
     }

@@ -270,7 +270,7 @@ impl Body<'_> {
             let copied = carried[0].num().value();
             let goes = body.is_one_of(shape.unit, list, key, &replaced);
             let Some(goes) = goes else { return carried };
-            let from = body.f.define(Type::Int, Op::Place(element));
+            let from = body.f.define(Type::Int, Op::BytesOffset(element));
             let len = body.f.define(Type::Int, Op::Len(element));
             let to = body.f.binary(Type::Int, Binary::Add, from, len);
             body.where_holds(goes, |body| body.emit_range(shape, copied, from));

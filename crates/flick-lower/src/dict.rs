@@ -5,7 +5,7 @@
 
 use flick_abi::HostCall;
 use flick_check::hir::{Block, DictId, Expr, LocalId, Ty};
-use flick_ir::data::{Binary, Op, Origin, Type, Value};
+use flick_ir::data::{Binary, Op, SourceOrigin, Type, Value};
 
 use crate::body::Body;
 use crate::layout::{key_bytes_max, packed_bytes_max, plain_bytes_max};
@@ -153,7 +153,7 @@ impl Body<'_> {
     fn attempt(
         &mut self,
         (dict, key, attempt): (DictId, Value, Value),
-        origin: Origin,
+        origin: SourceOrigin,
         old: LocalId,
         block: &Block,
         may_remove: bool,

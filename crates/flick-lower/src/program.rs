@@ -79,7 +79,7 @@ pub fn lower(program: &hir::Program) -> Module {
     };
     let classes = consts.classes().to_vec();
     let mut module = Module { program, functions: functions.all, consts: consts.into_bytes(), classes };
-    flick_ir::bounds::fill_rooms(&mut module);
+    flick_ir::bounds::fill_capacity_checks(&mut module);
     flick_ir::passes::spill::run(&mut module);
     module
 }

@@ -6,7 +6,7 @@ use flick_abi::{FaultCause, Frame, MessageFlags, ParseStep};
 
 /// What a parser says of bytes that come in pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Told {
+pub enum FeedOutcome {
     /// A message of so many bytes, over all its parts.
     Done(u64),
     /// A message that ends where its peer closes.
@@ -27,7 +27,7 @@ pub fn feed(
     data: &[u8],
     asked: u64,
     ends: &[usize],
-) -> (Told, Frame) {
+) -> (FeedOutcome, Frame) {
     let mut frame = Frame::new();
     frame.slots[SLOT_ASKED] = asked;
     let (mut start, mut wanted) = (0_u64, 0_u64);
@@ -43,21 +43,21 @@ pub fn feed(
                     wanted = bytes;
                     break;
                 }
-                ParseStep::Fault { field, cause } => return (Told::Fault(field, cause), frame),
+                ParseStep::Fault { field, cause } => return (FeedOutcome::Fault(field, cause), frame),
                 ParseStep::Done => {}
             }
             if frame.flags().has(MessageFlags::UNTIL_CLOSE) {
-                return (Told::UntilClose, frame);
+                return (FeedOutcome::UntilClose, frame);
             }
             idle = if frame.total_bytes() == 0 { idle + 1 } else { 0 };
             assert!(idle <= IDLE_PARTS_MAX, "a message of parts without bytes");
             (start, wanted) = (start.saturating_add(frame.total_bytes()), 0);
             if !frame.flags().has(MessageFlags::PARTS) {
                 let is_there = start <= data.len() as u64;
-                return (if is_there { Told::Done(start) } else { Told::Starved }, frame);
+                return (if is_there { FeedOutcome::Done(start) } else { FeedOutcome::Starved }, frame);
             }
             frame.next_part();
         }
     }
-    (Told::Starved, frame)
+    (FeedOutcome::Starved, frame)
 }

@@ -3,7 +3,7 @@
 //! Refuses: lines, types and frames of the stack; gdb finds frames by the code's prologues.
 //! Source: the ELF-64 object file format; gdb takes sections' addresses for absolute.
 
-use super::Symbol;
+use super::FunctionSymbol;
 
 const HEADER_BYTES: usize = 64;
 const SECTION_BYTES: usize = 64;
@@ -22,7 +22,7 @@ const MACHINE: u16 = 62;
 const MACHINE: u16 = 183;
 
 /// The object file of these functions.
-pub(super) fn image(symbols: &[Symbol]) -> Vec<u8> {
+pub(super) fn image(symbols: &[FunctionSymbol]) -> Vec<u8> {
     let start = symbols.iter().map(|symbol| symbol.address).min().unwrap_or(0);
     let end = symbols.iter().map(|symbol| symbol.address + symbol.size_bytes).max().unwrap_or(start);
     let mut names = SECTION_NAMES.to_vec();
@@ -69,18 +69,18 @@ fn header(sections_at: usize) -> Vec<u8> {
     out
 }
 
-/// Name, kind and flags; address, place in the file and size; link, info, alignment and size of an entry.
+/// Writes a section header: name, kind and flags; address, offset and size; link, info, alignment and entry size.
 fn section(
     out: &mut Vec<u8>,
     (name, kind, flags): (u32, u32, u64),
-    place: [usize; 3],
-    [link, info, alignment, entry]: [usize; 4],
+    extent: [usize; 3],
+    [linked, info, alignment, entry]: [usize; 4],
 ) {
     out.extend(name.to_le_bytes());
     out.extend(kind.to_le_bytes());
     out.extend(flags.to_le_bytes());
-    place.iter().for_each(|word| out.extend((*word as u64).to_le_bytes()));
-    out.extend((link as u32).to_le_bytes());
+    extent.iter().for_each(|word| out.extend((*word as u64).to_le_bytes()));
+    out.extend((linked as u32).to_le_bytes());
     out.extend((info as u32).to_le_bytes());
     out.extend((alignment as u64).to_le_bytes());
     out.extend((entry as u64).to_le_bytes());

@@ -1,7 +1,7 @@
-//! gdb's interface to code that is made at run time: a list of object files under a name that gdb looks for, and a function
-//! on which it sets a breakpoint.
-//! Promises: whenever that function is called, and whenever nobody changes the list, it is whole; what is in it stays in
-//! memory until it has been taken out.
+//! gdb's JIT interface: a list of object files under a name that gdb looks for, and a function on which it sets a
+//! breakpoint.
+//! Promises: the list is consistent whenever that function is called and whenever no thread changes it; an entry stays
+//! in memory until it has been removed.
 //! Source: gdb's manual, "JIT Compilation Interface", with its names and layouts.
 
 use std::ptr::null_mut;
@@ -64,12 +64,12 @@ static ENTRIES: Mutex<Vec<Listed>> = Mutex::new(Vec::new());
 
 /// An object file that gdb knows until this is dropped.
 #[derive(Debug)]
-pub(super) struct Registered {
+pub(super) struct GdbRegistration {
     /// Address of its entry.
     entry: AtomicPtr<Entry>,
 }
 
-impl Registered {
+impl GdbRegistration {
     pub(super) fn new(image: Vec<u8>) -> Self {
         let mut image = image.into_boxed_slice();
         let mut entry = Box::new(Entry {
@@ -86,7 +86,7 @@ impl Registered {
     }
 }
 
-impl Drop for Registered {
+impl Drop for GdbRegistration {
     fn drop(&mut self) {
         let own = *self.entry.get_mut();
         let mut entries = ENTRIES.lock().unwrap_or_else(PoisonError::into_inner);

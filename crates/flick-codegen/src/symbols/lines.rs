@@ -1,19 +1,19 @@
-//! Passing over lines, 64 bytes in a step and each byte once: for each step two words say which bytes are of no name and
-//! of no value. The ends of names and values are the lowest bits of those, step after step.
-//! Promises: the places and doings of `flick_ir::semantics::Lines`, which is asked wherever the machine has no such steps;
-//! nothing is read outside the message.
+//! Skips lines 64 bytes at a time, each byte once: for each step two words say which bytes are outside the class of
+//! names and of values. The ends of names and values are the lowest set bits of these words.
+//! Promises: the positions and effects of `flick_ir::semantics::LineScanner`, which is used where the machine has no
+//! SIMD; nothing is read outside the message.
 //! Source: Langdale, Lemire, "Parsing Gigabytes of JSON per Second" §3.1 (bitmaps of structural bytes).
 
 mod steps;
 
 use flick_abi::Frame;
 use flick_ir::data::{LineDoes, LineForm, Module, Op};
-use flick_ir::semantics::{Lines, in_class};
+use flick_ir::semantics::{LineScanner, in_class};
 
 use super::scan::ClassTable;
 use crate::raw::Data;
 
-/// Lengths of names that lines are told apart by before their names are compared.
+/// Number of name lengths that have a row of their own in `names`.
 const NAME_ROWS: usize = 32;
 /// Bytes of the end of a line; with one byte more or less nothing is gained by steps.
 const END_BYTES: usize = 2;
@@ -30,8 +30,8 @@ pub(crate) struct LineTable {
     bits: [u8; 16],
     /// All ones if bytes from 128 on are of a value's class.
     high_values: u64,
-    /// Something may be done for a line if bit `b mod 32` of word `n` is set, with `n` the length of its name, or the last
-    /// word for longer ones, and `b` its first byte; so letters of either case are one.
+    /// Something may be done for a line if bit `b mod 32` of word `n` is set, with `n` the length of its name, or the
+    /// last word for longer ones, and `b` its first byte; so letters of either case are one.
     names: [u32; NAME_ROWS],
     /// Names for which something is done, ordered by length.
     keys: Box<[KeyTable]>,
@@ -48,11 +48,11 @@ pub(crate) struct LineTable {
     name_max: usize,
     max: usize,
     upto: usize,
-    /// A line of so many bytes is not too long, nor is its name.
+    /// A line of at most this many bytes is not too long, nor is its name.
     short: usize,
     /// How the machine looks at 64 bytes of such lines.
     steps: Steps,
-    lines: Lines,
+    lines: LineScanner,
 }
 
 /// A byte is not of a name's class.
@@ -113,7 +113,7 @@ impl KeyTable {
 
 impl LineTable {
     fn new(module: &Module, form: &LineForm, hurries: bool) -> Self {
-        let lines = Lines::new(module, form);
+        let lines = LineScanner::new(module, form);
         let (name, value) = (ClassTable::new(lines.name), ClassTable::new(lines.value));
         let blanks = ClassTable::new(lines.blanks).members();
         let has_all_high = lines.value[2..] == [u64::MAX; 2];
@@ -194,7 +194,7 @@ pub(super) extern "C-unwind" fn lines(
     pass(table, frame, data.bytes(len), from, left)
 }
 
-/// See `Lines::pass`.
+/// See `LineScanner::pass`.
 #[inline]
 fn pass(table: &LineTable, frame: &mut Frame, data: &[u8], from: u64, left: u64) -> u64 {
     #[cfg(target_arch = "x86_64")]

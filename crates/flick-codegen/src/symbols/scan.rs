@@ -1,7 +1,8 @@
 //! Looking for where something ends: the tables that vectorised code works with, and what generated code calls for the
 //! few bytes that its own steps of sixteen leave over.
 //! Promises: the places of `flick_ir::semantics`, whatever the bytes; nothing is read outside the message.
-//! Source: Langdale, Lemire, "Parsing Gigabytes of JSON per Second" §3.1.2 (two tables of nibbles classify sixteen bytes).
+//! Source: Langdale, Lemire, "Parsing Gigabytes of JSON per Second" §3.1.2 (two tables of nibbles classify sixteen
+//! bytes).
 
 use flick_ir::semantics;
 

@@ -9,7 +9,7 @@ use flick_ir::semantics::with_reserve;
 use super::compare::Where;
 use super::function::{Translator, fixed_memory, own_memory};
 use crate::raw;
-use crate::symbols::lists::transform_word;
+use crate::symbols::frame_lists::transform_word;
 use crate::symbols::{self, SymbolId};
 
 impl Translator<'_, '_> {
@@ -201,8 +201,8 @@ impl Translator<'_, '_> {
         result
     }
 
-    /// Whether the output has room for so many bytes beside what the rule may build elsewhere.
-    pub(super) fn room(&mut self, bytes: u32) -> ir::Value {
+    /// Returns whether the output has capacity for `bytes`, besides what the rule may build elsewhere.
+    pub(super) fn has_capacity(&mut self, bytes: u32) -> ir::Value {
         let call = self.raw_call();
         let used = self.builder.ins().load(types::I64, own_memory(), call, raw::OUT_LEN);
         let limit = self.builder.ins().load(types::I64, fixed_memory(), call, raw::OUT_MAX);

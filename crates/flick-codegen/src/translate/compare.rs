@@ -30,7 +30,7 @@ impl Translator<'_, '_> {
         &mut self,
         value: Value,
         constant: Value,
-        place: Where,
+        position: Where,
         text: bool,
         symbol: SymbolId,
     ) -> Option<ir::Value> {
@@ -42,7 +42,8 @@ impl Translator<'_, '_> {
         let word = self.get(value);
         let len = self.bytes_len(word);
         let size = wanted.len() as i64;
-        let condition = if place == Where::Whole { IntCC::Equal } else { IntCC::UnsignedGreaterThanOrEqual };
+        let condition =
+            if position == Where::Whole { IntCC::Equal } else { IntCC::UnsignedGreaterThanOrEqual };
         let fits = self.builder.ins().icmp_imm_u(condition, len, size);
         if wanted.is_empty() {
             return Some(fits);
@@ -52,8 +53,8 @@ impl Translator<'_, '_> {
         let no = self.builder.ins().iconst(types::I8, 0);
         self.builder.ins().brif(fits, inside, &[], next, &[BlockArg::Value(no)]);
         self.builder.switch_to_block(inside);
-        let (mut address, rare) = self.place(value, word, len);
-        if place == Where::End {
+        let (mut address, rare) = self.address_of(value, word, len);
+        if position == Where::End {
             address = self.builder.ins().iadd(address, len);
             address = self.builder.ins().iadd_imm_s(address, -size);
         }

@@ -1,6 +1,6 @@
-//! Numbers in the text of a message, digit by digit, inline: most have few, so that a call is longer than they are.
-//! Promises: the answers of `flick_ir::semantics`; what has a sign, another byte than a digit or so many digits that they may
-//! be no `int64` is asked of the runtime, and so is all outside parsers.
+//! Numbers in the text of a message, digit by digit, inline: most numbers are shorter than a call.
+//! Promises: the answers of `flick_ir::semantics`; what has a sign, a byte that is no digit, or more digits than
+//! surely fit `int64` is left to the runtime, and so is everything outside parsers.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, BlockArg, InstBuilder, types};
@@ -10,7 +10,7 @@ use super::function::Translator;
 use super::words::bytes_memory;
 use crate::symbols::SymbolId;
 
-/// Any number of so many digits is an `int64`.
+/// Any number of at most this many digits is an `int64`.
 const DIGITS_MAX: i64 = 18;
 const _: () = assert!(10_i64.checked_pow(DIGITS_MAX as u32).is_some());
 
@@ -53,7 +53,7 @@ impl Translator<'_, '_> {
         let len = self.bytes_len(word);
         let [some, digit, add, done, rare, next] = [(); 6].map(|()| self.builder.create_block());
         self.builder.set_cold_block(rare);
-        let place = self.builder.append_block_param(digit, types::I64);
+        let position = self.builder.append_block_param(digit, types::I64);
         let sum = self.builder.append_block_param(digit, types::I64);
         let number = self.builder.append_block_param(done, types::I64);
         let result = self.builder.append_block_param(next, ty);
@@ -69,7 +69,7 @@ impl Translator<'_, '_> {
         self.builder.ins().jump(digit, &[BlockArg::Value(address), BlockArg::Value(zero)]);
 
         self.builder.switch_to_block(digit);
-        let byte = self.builder.ins().uload8(types::I64, bytes_memory(), place, 0);
+        let byte = self.builder.ins().uload8(types::I64, bytes_memory(), position, 0);
         let value = self.builder.ins().iadd_imm_s(byte, -i64::from(b'0'));
         let is_digit = self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThan, value, 10);
         self.builder.ins().brif(is_digit, add, &[], rare, &[]);
@@ -77,7 +77,7 @@ impl Translator<'_, '_> {
         self.builder.switch_to_block(add);
         let tens = self.builder.ins().imul_imm_u(sum, 10);
         let more = self.builder.ins().iadd(tens, value);
-        let after = self.builder.ins().iadd_imm_u(place, 1);
+        let after = self.builder.ins().iadd_imm_u(position, 1);
         let is_last = self.builder.ins().icmp(IntCC::Equal, after, end);
         let (on, out) = ([BlockArg::Value(after), BlockArg::Value(more)], [BlockArg::Value(more)]);
         self.builder.ins().brif(is_last, done, &out, digit, &on);

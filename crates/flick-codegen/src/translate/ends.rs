@@ -15,7 +15,7 @@ use super::function::{Translator, own_memory, slot_offset};
 const BRANCHES_MAX: usize = 8;
 /// Bytes of half a word.
 const HALF_BYTES: i32 = 4;
-/// From so many cases on it is worth asking first whether a number lies among them.
+/// Minimum number of cases for which a range check in front pays off.
 const SEARCHED_CASES: usize = 8;
 
 impl Translator<'_, '_> {
@@ -140,8 +140,8 @@ impl Translator<'_, '_> {
         let numbers = || cases.iter().map(|(case, _)| *case);
         let (Some(first), Some(last)) = (numbers().min(), numbers().max()) else { return };
         let Some(count) = last.checked_sub(first).filter(|_| cases.len() >= SEARCHED_CASES) else { return };
-        let place = self.builder.ins().iadd_imm_s(value, first.wrapping_neg());
-        let is_among = self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThanOrEqual, place, count);
+        let position = self.builder.ins().iadd_imm_s(value, first.wrapping_neg());
+        let is_among = self.builder.ins().icmp_imm_u(IntCC::UnsignedLessThanOrEqual, position, count);
         let among = self.builder.create_block();
         self.builder.ins().brif(is_among, among, &[], default, &[]);
         self.builder.switch_to_block(among);
@@ -204,8 +204,8 @@ impl Translator<'_, '_> {
     /// Stores the state and returns how much is needed, as `semantics::need_bytes` computes it.
     fn need_more(&mut self, block: Block, base: Option<ClifValue>, bytes: u32, state: u32) {
         self.builder.switch_to_block(block);
-        // In halves: Cranelift makes a constant anew wherever it is needed, but not one that it has met in a block aside
-        // before; that would have a register all along the common way, and small numbers are much used there.
+        // In halves: Cranelift rematerialises a constant at each use, but not one that it has met in a cold block
+        // before. That constant would occupy a register on the hot path, where small numbers are common.
         let [low, high] = if NATIVE == Endianness::Big { [0, state] } else { [state, 0] };
         for (half, at) in [(low, 0), (high, HALF_BYTES)] {
             let half = self.builder.ins().iconst(types::I32, i64::from(half));

@@ -18,7 +18,7 @@ use super::{Shared, clif_type};
 use crate::raw;
 use crate::symbols::{self, SYMBOLS, SymbolId};
 
-/// Where the function under way stands.
+/// Translates one function to Cranelift IR.
 pub(super) struct Translator<'a, 'f> {
     pub(super) shared: &'a Shared<'a>,
     pub(super) jit: &'a mut JITModule,
@@ -38,7 +38,7 @@ pub(super) struct Translator<'a, 'f> {
     pub(super) message: Option<(ir::Value, ir::Value)>,
     /// What is known, at the start of each of our blocks, of how far the message reaches.
     covered: Covered,
-    /// Our block under way.
+    /// The block that is being translated.
     here: BlockId,
     /// What defines each of our values; a parameter has nothing.
     definitions: Vec<Option<&'a Op>>,
@@ -140,8 +140,8 @@ fn definitions(function: &Function) -> Vec<Option<&Op>> {
     definitions
 }
 
-/// Whether an operation of a parser always asks the runtime, which wants a `RawCall`. Most messages come by one of those
-/// if there are any; who asks in rare cases only makes a call of its own.
+/// Whether an operation of a parser always asks the runtime, which wants a `RawCall`. Most messages come by one of
+/// those if there are any; who asks in rare cases only makes a call of its own.
 fn asks_runtime(op: &Op) -> bool {
     matches!(op, Op::HashBytes(_) | Op::BytesContains(..) | Op::BytesLess(..) | Op::Find(..))
 }
@@ -235,7 +235,7 @@ impl Translator<'_, '_> {
                 let a = self.get(*a);
                 self.bytes_len(a)
             }
-            Op::Place(a) => self.bytes_place(*a),
+            Op::BytesOffset(a) => self.bytes_offset(*a),
             Op::FrameGet { slot } => self.frame_get(*slot, self.result_type(inst)),
             Op::FrameSet { slot, value } => {
                 let word = self.word(*value);
@@ -251,7 +251,7 @@ impl Translator<'_, '_> {
                 let call = self.raw_call();
                 self.builder.ins().load(types::I64, own_memory(), call, raw::OUT_LEN)
             }
-            Op::Room { bytes } => self.room(*bytes),
+            Op::HasCapacity { bytes } => self.has_capacity(*bytes),
             Op::Written { mark, .. } => self.written(*mark),
             Op::EmitInt { value, width_bytes, big_endian } => {
                 self.emit_int(*value, *width_bytes, *big_endian);
@@ -283,9 +283,9 @@ impl Translator<'_, '_> {
         let len = self.builder.ins().load(types::I64, own_memory(), call, raw::OUT_LEN);
         let mark = self.get(mark);
         let len = self.builder.ins().isub(len, mark);
-        let place = self.builder.ins().ishl_imm_u(mark, i64::from(BYTES_OFFSET_MAX.count_ones()));
-        let place = self.builder.ins().bor_imm_u(place, (Region::Out as i64) << 56);
-        self.builder.ins().bor(place, len)
+        let position = self.builder.ins().ishl_imm_u(mark, i64::from(BYTES_OFFSET_MAX.count_ones()));
+        let position = self.builder.ins().bor_imm_u(position, (Region::Out as i64) << 56);
+        self.builder.ins().bor(position, len)
     }
 
     /// Our type of a value.
@@ -308,11 +308,11 @@ impl Translator<'_, '_> {
         if self.ty(value) == Type::Bool { self.builder.ins().uextend(types::I64, word) } else { word }
     }
 
-    /// Whether a place is known not to lie behind the end of the message.
-    pub(super) fn is_inside(&self, place: Value) -> bool {
+    /// Returns whether a position is known not to lie behind the end of the message.
+    pub(super) fn is_inside(&self, position: Value) -> bool {
         let is_found =
-            matches!(self.definitions[place.0 as usize], Some(Op::ScanRun { .. } | Op::Seek { .. }));
-        is_found || self.covered.reaches(self.here, place)
+            matches!(self.definitions[position.0 as usize], Some(Op::ScanRun { .. } | Op::Seek { .. }));
+        is_found || self.covered.reaches(self.here, position)
     }
 
     /// What defines a value.
@@ -360,7 +360,7 @@ impl Translator<'_, '_> {
     }
 
     /// Where a bytes value starts in its region.
-    fn bytes_place(&mut self, value: Value) -> ir::Value {
+    fn bytes_offset(&mut self, value: Value) -> ir::Value {
         let value = self.get(value);
         let low = self.builder.ins().ushr_imm_u(value, i64::from(BYTES_OFFSET_MAX.count_ones()));
         self.bytes_len(low)

@@ -13,7 +13,7 @@ impl Translator<'_, '_> {
     pub(super) fn host(&mut self, call: HostCall, args: &[Value], max_bytes: u32) -> Option<ir::Value> {
         let max = i64::from(max_bytes);
         let number = |number: u32| Some(i64::from(number));
-        // What goes before and behind the arguments, and whether the result is a truth value.
+        // What goes before and behind the arguments, and whether the result is a boolean.
         let (symbol, before, behind, is_bool) = match call {
             HostCall::Now => (SymbolId::HostNow, None, None, false),
             HostCall::Random => (SymbolId::HostRandom, None, None, false),

@@ -1,5 +1,5 @@
-//! Needles in messages that are shorter than a step, byte by byte: the shortest replies of protocols of lines, for which a call
-//! takes longer than a look at each byte.
+//! Needles in messages that are shorter than a step, byte by byte: the shortest replies of protocols of lines, for
+//! which a call takes longer than a look at each byte.
 //! Promises: the places of `flick_ir::semantics`; only loads inside the message.
 
 use cranelift_codegen::ir::condcodes::IntCC;
@@ -9,7 +9,8 @@ use super::function::Translator;
 use super::words::bytes_memory;
 
 impl Translator<'_, '_> {
-    /// The first place from `from` on where `needle` stands, or else the first where it may still begin; at most `end`.
+    /// Returns the first position from `from` on where `needle` begins, else the first where it may still begin; at
+    /// most `end`.
     pub(super) fn seek_near(&mut self, from: ir::Value, end: ir::Value, needle: &[u8]) -> ir::Value {
         let (data, len) = self.message.expect("only parsers look for the end of something");
         let [head, look, on, next] = [(); 4].map(|()| self.builder.create_block());

@@ -64,11 +64,11 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// A place, but at most the end of the message.
-    fn inside(&mut self, place: Value) -> ir::Value {
+    /// Returns a position, but at most the end of the message.
+    fn inside(&mut self, position: Value) -> ir::Value {
         let (_, len) = self.message.expect("only parsers look for the end of something");
-        let word = self.get(place);
-        if self.is_inside(place) { word } else { self.builder.ins().umin(word, len) }
+        let word = self.get(position);
+        if self.is_inside(position) { word } else { self.builder.ins().umin(word, len) }
     }
 
     fn scan_run(&mut self, from: Value, class: u32, max: u32) -> ir::Value {
@@ -85,17 +85,17 @@ impl Translator<'_, '_> {
             self.first_bytes(&members, from, next);
         }
         let sought = Sought::NotOf(class as usize);
-        let place = self.steps(&sought, from, end, i64::from(max), |translator, from| {
+        let position = self.steps(&sought, from, end, i64::from(max), |translator, from| {
             let max = translator.builder.ins().isub(end, from);
             translator.runtime_scan(from, class, max)
         });
-        self.builder.ins().jump(next, &[BlockArg::Value(place)]);
+        self.builder.ins().jump(next, &[BlockArg::Value(position)]);
         self.builder.switch_to_block(next);
         result
     }
 
-    /// Goes on at `next` if the run has no or one byte, as the blank behind a colon: that is guessed well, and what follows
-    /// need not wait for a step.
+    /// Continues at `next` if the run has no or one byte, as the blank behind a colon: that is guessed well, and what
+    /// follows need not wait for a step.
     fn first_bytes(&mut self, members: &[u8], from: ir::Value, next: ir::Block) {
         let (data, len) = self.message.expect("only parsers look for where a run ends");
         let (near, second, longer) =
@@ -109,8 +109,8 @@ impl Translator<'_, '_> {
         self.builder.ins().brif(is_first, second, &[], next, &[BlockArg::Value(from)]);
         self.builder.switch_to_block(second);
         let is_second = self.is_one_of(members, address, 1);
-        let place = self.builder.ins().iadd_imm_u(from, 1);
-        self.builder.ins().brif(is_second, longer, &[], next, &[BlockArg::Value(place)]);
+        let position = self.builder.ins().iadd_imm_u(from, 1);
+        self.builder.ins().brif(is_second, longer, &[], next, &[BlockArg::Value(position)]);
         self.builder.switch_to_block(longer);
     }
 
@@ -131,7 +131,7 @@ impl Translator<'_, '_> {
         let (data, len) = self.message.expect("only parsers look for where a run ends");
         let table = self.class(class);
         let found = self.call_symbol(SymbolId::ScanRun, &[data, len, from, table, max]);
-        found.expect("it gives a place")
+        found.expect("it returns a position")
     }
 
     fn seek(&mut self, from: Value, needle: (u32, u32), max: u32) -> ir::Value {
@@ -141,7 +141,7 @@ impl Translator<'_, '_> {
             let max = self.iconst(i64::from(max));
             return self.runtime_seek(from, needle, max);
         }
-        // The first place where it would begin too late.
+        // The first position that is too late for its start.
         let end = self.builder.ins().iadd_imm_u(from, i64::from(max) + 1);
         let sought = Sought::Needle(bytes.to_vec());
         let sought_near = bytes.to_vec();
@@ -154,11 +154,12 @@ impl Translator<'_, '_> {
         let (data, len) = self.message.expect("only parsers seek");
         let (start, needle_len) = self.const_data(needle);
         let found = self.call_symbol(SymbolId::Seek, &[data, len, from, start, needle_len, max]);
-        found.expect("it gives a place")
+        found.expect("it returns a position")
     }
 
-    /// The first place from `from` on, but at most `end`, which is `max` bytes behind it. Where fewer bytes are left than
-    /// a step takes, the last step of the message is looked at; `runtime` does a message that has not even that.
+    /// The first position from `from` on, but at most `end`, which is `max` bytes behind it. Where fewer bytes are
+    /// left than a step takes, the last step of the message is looked at; `runtime` does a message that has not even
+    /// that.
     fn steps(
         &mut self,
         sought: &Sought,
@@ -186,8 +187,8 @@ impl Translator<'_, '_> {
         let hit = self.builder.create_block();
         self.builder.ins().brif(found, hit, &[], more, &[]);
         self.builder.switch_to_block(hit);
-        let place = self.place_of(at, found);
-        self.end_at(place, end, next);
+        let position = self.position_of(at, found);
+        self.end_at(position, end, next);
 
         self.builder.switch_to_block(more);
         let after = self.builder.ins().iadd_imm_u(at, STEP_BYTES as i64);
@@ -204,23 +205,23 @@ impl Translator<'_, '_> {
         self.builder.ins().brif(has_step, last, &[], short, &[]);
 
         self.builder.switch_to_block(last);
-        let place = self.last_step(sought, at);
-        self.end_at(place, end, next);
+        let position = self.last_step(sought, at);
+        self.end_at(position, end, next);
 
         self.builder.switch_to_block(short);
-        let place = runtime(self, at);
-        self.builder.ins().jump(next, &[BlockArg::Value(place)]);
+        let position = runtime(self, at);
+        self.builder.ins().jump(next, &[BlockArg::Value(position)]);
         self.builder.switch_to_block(next);
         result
     }
 
-    /// Goes on at `next` with a place, or with `end` if that comes first. A branch that is never taken costs less than a
-    /// minimum here, because all that follows waits for the place.
-    fn end_at(&mut self, place: ir::Value, end: ir::Value, next: ir::Block) {
+    /// Continues at `next` with a position, or with `end` if that comes first. A branch that is never taken costs
+    /// less than a minimum here, because all that follows waits for the position.
+    fn end_at(&mut self, position: ir::Value, end: ir::Value, next: ir::Block) {
         let beyond = self.builder.create_block();
         self.builder.set_cold_block(beyond);
-        let is_inside = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, place, end);
-        self.builder.ins().brif(is_inside, next, &[BlockArg::Value(place)], beyond, &[]);
+        let is_inside = self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, position, end);
+        self.builder.ins().brif(is_inside, next, &[BlockArg::Value(position)], beyond, &[]);
         self.builder.switch_to_block(beyond);
         self.builder.ins().jump(next, &[BlockArg::Value(end)]);
     }
@@ -234,16 +235,16 @@ impl Translator<'_, '_> {
         let skipped = self.builder.ins().isub(at, start);
         // At most 17, of 32 bits of which at most 16 are set.
         let found = self.builder.ins().ushr(found, skipped);
-        let place = self.place_of(at, found);
+        let position = self.position_of(at, found);
         // Where a needle may still begin: its first bytes may be the last that are there.
         let kept = sought.step_bytes() - STEP_BYTES as i64;
         let none = self.builder.ins().iadd_imm_s(len, -kept);
         let none = self.builder.ins().umax(none, at);
-        self.builder.ins().select(found, place, none)
+        self.builder.ins().select(found, position, none)
     }
 
     /// `at` and the number of the lowest bit that is set.
-    fn place_of(&mut self, at: ir::Value, found: ir::Value) -> ir::Value {
+    fn position_of(&mut self, at: ir::Value, found: ir::Value) -> ir::Value {
         let first = self.builder.ins().ctz(found);
         let first = self.builder.ins().uextend(types::I64, first);
         self.builder.ins().iadd(at, first)
@@ -346,11 +347,11 @@ impl Translator<'_, '_> {
         let start = self.message_start(bytes, word, len, rare);
         let end = self.builder.ins().iadd(start, len);
         let sought = Sought::NotOf(class as usize);
-        let place = self.steps(&sought, start, end, i64::MAX, |translator, from| {
+        let position = self.steps(&sought, start, end, i64::MAX, |translator, from| {
             let max = translator.builder.ins().isub(end, from);
             translator.runtime_scan(from, class, max)
         });
-        let all = self.builder.ins().icmp(IntCC::Equal, place, end);
+        let all = self.builder.ins().icmp(IntCC::Equal, position, end);
         self.builder.ins().jump(next, &[BlockArg::Value(all)]);
         self.builder.switch_to_block(rare);
         let all = self.runtime_guard(bytes, Some(class), None).expect("it gives a word");

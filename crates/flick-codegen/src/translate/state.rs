@@ -1,6 +1,6 @@
 //! The session's state, other messages, and what is kept across suspensions.
-//! Promises: places in the state and among the kept words are constants that the verifier has compared with their number,
-//! and `load` compares that number with what a call brings.
+//! Promises: positions in the state and among the kept words are constants that the verifier has compared with their
+//! number, and `load` compares that number with what a call brings.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{self, InstBuilder, types};
@@ -85,7 +85,7 @@ impl Translator<'_, '_> {
         self.builder.ins().store(own_memory(), value, base, word_offset(word));
     }
 
-    /// A truth value from a word.
+    /// A boolean from a word.
     pub(super) fn truth(&mut self, word: ir::Value) -> ir::Value {
         self.builder.ins().icmp_imm_u(IntCC::NotEqual, word, 0)
     }

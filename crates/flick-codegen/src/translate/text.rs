@@ -1,5 +1,5 @@
-//! Operations on the text of a message that are mostly decided by its ends or its length; in parsers only, where the text
-//! is at hand.
+//! Operations on the text of a message that are mostly decided by its ends or its length; in parsers only, where the
+//! text is at hand.
 //! Promises: the answers of `flick_ir::semantics`; what is not decided here is asked of the runtime.
 
 use cranelift_codegen::ir::condcodes::IntCC;

@@ -24,18 +24,18 @@ impl Translator<'_, '_> {
         if from_start {
             let end = self.builder.ins().smax(end, zero);
             let length = self.builder.ins().umin(end, len);
-            let place = self.builder.ins().band_imm_s(word, !(BYTES_OFFSET_MAX as i64));
-            return self.builder.ins().bor(place, length);
+            let position = self.builder.ins().band_imm_s(word, !(BYTES_OFFSET_MAX as i64));
+            return self.builder.ins().bor(position, length);
         }
         let start = self.builder.ins().smax(start, zero);
         let start = self.builder.ins().smin(start, len);
         let end = self.builder.ins().smin(end, len);
         let end = self.builder.ins().smax(end, start);
         let length = self.builder.ins().isub(end, start);
-        let place = self.builder.ins().band_imm_s(word, !(BYTES_OFFSET_MAX as i64));
+        let position = self.builder.ins().band_imm_s(word, !(BYTES_OFFSET_MAX as i64));
         let moved = self.builder.ins().ishl_imm_u(start, OFFSET_SHIFT);
-        let place = self.builder.ins().iadd(place, moved);
-        self.builder.ins().bor(place, length)
+        let position = self.builder.ins().iadd(position, moved);
+        self.builder.ins().bor(position, length)
     }
 
     /// The byte at an index, -1 outside.
@@ -48,7 +48,7 @@ impl Translator<'_, '_> {
         let none = self.iconst(-1);
         self.builder.ins().brif(is_inside, inside, &[], next, &[BlockArg::Value(none)]);
         self.builder.switch_to_block(inside);
-        let (address, rare) = self.place(bytes, word, len);
+        let (address, rare) = self.address_of(bytes, word, len);
         let address = self.builder.ins().iadd(address, at);
         let byte = self.builder.ins().load(types::I8, bytes_memory(), address, 0);
         let byte = self.builder.ins().uextend(types::I64, byte);
@@ -71,7 +71,7 @@ impl Translator<'_, '_> {
         let zero = self.iconst(0);
         self.builder.ins().brif(is_inside, inside, &[], next, &[BlockArg::Value(zero)]);
         self.builder.switch_to_block(inside);
-        let (address, rare) = self.place(bytes, word, len);
+        let (address, rare) = self.address_of(bytes, word, len);
         let offset = self.builder.ins().ishl_imm_u(at, 3);
         let address = self.builder.ins().iadd(address, offset);
         let found = self.builder.ins().load(types::I64, bytes_memory(), address, 0);
@@ -135,9 +135,9 @@ impl Translator<'_, '_> {
             self.builder.ins().store(bytes_memory(), zero, first, offset);
         }
         self.builder.ins().store(own_memory(), after, call, raw::OUT_LEN);
-        let place = self.builder.ins().ishl_imm_u(used, OFFSET_SHIFT);
+        let position = self.builder.ins().ishl_imm_u(used, OFFSET_SHIFT);
         let empty = self.iconst(((Region::Out as i64) << REGION_SHIFT) | (count * 8));
-        Some(self.builder.ins().bor(place, empty))
+        Some(self.builder.ins().bor(position, empty))
     }
 
     /// Joins values.
@@ -179,9 +179,14 @@ impl Translator<'_, '_> {
         self.builder.ins().band_imm_u(offset, BYTES_OFFSET_MAX as i64)
     }
 
-    /// Address of the first byte of a value in one of the three common regions, after comparing it with the region; goes on
-    /// in the second block where it is in another, or leaves its region, which the runtime decides.
-    pub(super) fn place(&mut self, value: Value, word: ir::Value, len: ir::Value) -> (ir::Value, ir::Block) {
+    /// Address of the first byte of a value in one of the three common regions, after comparing it with the region;
+    /// goes on in the second block where it is in another, or leaves its region, which the runtime decides.
+    pub(super) fn address_of(
+        &mut self,
+        value: Value,
+        word: ir::Value,
+        len: ir::Value,
+    ) -> (ir::Value, ir::Block) {
         let rare = self.builder.create_block();
         self.builder.set_cold_block(rare);
         if let Some((data, _)) = self.message {
@@ -209,8 +214,8 @@ impl Translator<'_, '_> {
 }
 
 impl Translator<'_, '_> {
-    /// Where in the message a value starts, in a parser, whose values lie there almost always; goes on in `rare` where it
-    /// lies elsewhere.
+    /// Where in the message a value starts, in a parser, whose values lie there almost always; goes on in `rare`
+    /// where it lies elsewhere.
     pub(super) fn message_start(
         &mut self,
         value: Value,

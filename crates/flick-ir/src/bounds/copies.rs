@@ -1,7 +1,8 @@
 //! Loops that copy a message piece by piece from front to back: all rounds together copy no more than the message has.
-//! Promises: what is said to be copied once for each time that a loop is entered is so in every run; an engine stops a copy
-//! whose end lies before its start or behind the head.
-//! Source: the loop's own place `p` goes from the end of each copied piece to that of the next, so that lengths telescope.
+//! Promises: what is said to be copied once for each time that a loop is entered is so in every run; an engine stops
+//! a copy whose end lies before its start or behind the head.
+//! Source: the loop's own place `p` goes from the end of each copied piece to that of the next, so that lengths
+//! telescope.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +32,7 @@ impl Copies {
                 if around.map(|around| around.body.len()).min() != Some(found.body.len()) {
                     continue;
                 }
-                let next = Next { function, cfg, found, index, place: *param, copy, defined: &defined };
+                let next = Next { function, cfg, found, index, position: *param, copy, defined: &defined };
                 if next.goes_on_behind() {
                     copies.insts.insert(copy, head.trips_max.map_or(1, u64::from).max(1));
                     let before = cfg.predecessors[found.head.0 as usize].iter().copied();
@@ -54,10 +55,10 @@ fn definitions(function: &Function) -> BTreeMap<Value, &Op> {
     insts.filter_map(|inst| Some((inst.result?, &inst.op))).collect()
 }
 
-/// The end of a copy of a message that starts at `place`.
-fn copied_from(op: &Op, place: Value) -> Option<Value> {
+/// The end of a copy of a message that starts at `position`.
+fn copied_from(op: &Op, position: Value) -> Option<Value> {
     match op {
-        Op::EmitMessage { start, end } | Op::EmitMessageOf { start, end, .. } if *start == place => {
+        Op::EmitMessage { start, end } | Op::EmitMessageOf { start, end, .. } if *start == position => {
             Some(*end)
         }
         _ => None,
@@ -65,13 +66,13 @@ fn copied_from(op: &Op, place: Value) -> Option<Value> {
 }
 
 /// The one copy in a loop that starts at a place of the loop.
-fn only_copy(function: &Function, found: &Loop, place: Value) -> Option<(BlockId, usize)> {
+fn only_copy(function: &Function, found: &Loop, position: Value) -> Option<(BlockId, usize)> {
     let body: BTreeSet<BlockId> = found.body.iter().copied().collect();
     let insts = body.iter().flat_map(|block| {
         let insts = function.blocks[block.0 as usize].insts.iter().enumerate();
         insts.map(|(index, inst)| ((*block, index), inst))
     });
-    let mut copies = insts.filter(|(_, inst)| copied_from(&inst.op, place).is_some());
+    let mut copies = insts.filter(|(_, inst)| copied_from(&inst.op, position).is_some());
     let first = copies.next()?.0;
     copies.next().is_none().then_some(first)
 }
@@ -83,7 +84,7 @@ struct Next<'a> {
     found: &'a Loop,
     /// Which parameter of the head it is.
     index: usize,
-    place: Value,
+    position: Value,
     copy: (BlockId, usize),
     defined: &'a BTreeMap<Value, &'a Op>,
 }
@@ -92,16 +93,16 @@ impl Next<'_> {
     /// Whether it stays where nothing was copied, and else is not before the end of what was.
     fn goes_on_behind(&self) -> bool {
         let inst = &self.function.blocks[self.copy.0.0 as usize].insts[self.copy.1];
-        let (Some(end), Some(condition)) = (copied_from(&inst.op, self.place), self.condition()) else {
+        let (Some(end), Some(condition)) = (copied_from(&inst.op, self.position), self.condition()) else {
             return false;
         };
         let backward = self.cfg.predecessors[self.found.head.0 as usize].iter();
         let mut backward = backward.filter(|from| self.cfg.is_backward(**from, self.found.head)).peekable();
         backward.peek().is_some()
             && backward.all(|from| {
-                let ways = successors(&self.function.blocks[from.0 as usize].end);
-                let mut ways = ways.iter().filter(|(target, _)| *target == self.found.head);
-                ways.all(|(_, args)| self.is_behind(args[self.index], end, condition))
+                let edges = successors(&self.function.blocks[from.0 as usize].end);
+                let mut edges = edges.iter().filter(|(target, _)| *target == self.found.head);
+                edges.all(|(_, args)| self.is_behind(args[self.index], end, condition))
             })
     }
 
@@ -117,7 +118,7 @@ impl Next<'_> {
         }
     }
 
-    /// `select condition, end + len x, place`.
+    /// `select condition, end + len x, position`.
     fn is_behind(&self, next: Value, end: Value, condition: Value) -> bool {
         let Some(Op::Select { cond, a, b }) = self.defined.get(&next) else { return false };
         let is_end = *a == end
@@ -127,7 +128,7 @@ impl Next<'_> {
                 }
                 _ => false,
             };
-        *cond == condition && *b == self.place && is_end
+        *cond == condition && *b == self.position && is_end
     }
 }
 
@@ -136,13 +137,14 @@ mod tests {
     use crate::bounds::bounds;
     use crate::text;
 
-    /// Bytes that a loop of 100 rounds builds which copies from `v4` to `end` where `copies` holds, and goes on at `next`.
+    /// Bytes that a loop of 100 rounds builds which copies from `v4` to `end` where `copies` holds, and goes on at
+    /// `next`.
     fn check(end: &str, copies: &str, next: &str, built: u64) {
         let text = format!(
             r#"program "p" {{ channel "c" single protocol 0 }} fn f0 rule "r" {{
             b0(v0: frame, v1: uint): v2: int = const 0 jump b1(v2, v2)
             b1(v3: int, v4: int) loop 100: v5: int = const 9 v6: bool = lt_s v3, v5 branch v6, b2, b5
-            b2(): v7: bytes = const_bytes 0, 1 v8: int = place v7 v9: int = len v7
+            b2(): v7: bytes = const_bytes 0, 1 v8: int = bytes_offset v7 v9: int = len v7
               v10: int = add v8, v9 v11: bool = lt_s v4, v3 branch {copies}, b3, b4
             b3(): emit_message v4, {end} jump b4
             b4(): v12: int = select v11, {next}, v4 v13: int = add v3, v9 jump b1(v13, v12)

@@ -1,10 +1,10 @@
-//! Rules that need more than an activation has. Such a program is the author's to change, so whoever talks to authors
-//! asks here before the verifier, which refuses it as well, speaks of functions and blocks.
+//! Rules that exceed a limit of an activation, as facts for a diagnostic. The compiler asks here before it runs the
+//! verifier, which refuses such a module too but speaks of functions and blocks.
 
 use flick_abi::limits::{BUILT_BYTES_MAX, MESSAGES_MAX, SENDS_MAX, SPILL_WORDS_MAX};
 
 use super::{FunctionBounds, bounds};
-use crate::data::{FuncKind, Module, Origin};
+use crate::data::{FuncKind, Module, SourceOrigin};
 
 /// Which limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,7 +29,7 @@ pub struct Excess {
     /// What it may do, with the numbers: `builds up to 300000 bytes, more than 262144`.
     pub message: String,
     /// Where most of it comes from, if that is known.
-    pub origin: Option<Origin>,
+    pub origin: Option<SourceOrigin>,
 }
 
 /// Limits that rules of a module may exceed. Panics on recursion.
@@ -40,10 +40,10 @@ pub fn excesses(module: &Module) -> Vec<Excess> {
 }
 
 fn excesses_of(function: usize, bounds: &FunctionBounds) -> Vec<Excess> {
-    let first = |places: &[(Origin, u64)]| places.first().map(|(origin, _)| *origin);
+    let first = |hottest: &[(SourceOrigin, u64)]| hottest.first().map(|(origin, _)| *origin);
     let messages = bounds.asks.saturating_add(1);
     let limits = [
-        (Limit::Sends, "sends up to", bounds.sends, SENDS_MAX, "messages", first(&bounds.send_places)),
+        (Limit::Sends, "sends up to", bounds.sends, SENDS_MAX, "messages", first(&bounds.hottest_sends)),
         (Limit::Messages, "has up to", messages, MESSAGES_MAX, "messages", None),
         (
             Limit::Output,
@@ -51,7 +51,7 @@ fn excesses_of(function: usize, bounds: &FunctionBounds) -> Vec<Excess> {
             bounds.out_bytes,
             BUILT_BYTES_MAX,
             "bytes",
-            first(&bounds.out_places),
+            first(&bounds.hottest_out),
         ),
         (Limit::Output, "keeps up to", bounds.kept_bytes, BUILT_BYTES_MAX, "bytes while it waits", None),
         (
@@ -76,11 +76,11 @@ fn excesses_of(function: usize, bounds: &FunctionBounds) -> Vec<Excess> {
 #[cfg(test)]
 mod tests {
     use super::excesses;
-    use crate::data::Origin;
+    use crate::data::SourceOrigin;
     use crate::text;
 
     #[test]
-    fn the_place_that_builds_most_is_named() {
+    fn the_line_that_builds_most_is_named() {
         let text = r#"program "p" { channel "c" single protocol 0 } fn f0 rule "r" {
             b0(v0: frame, v1: uint): v2: int = const 0 jump b1(v2)
             b1(v3: int) loop 99: v4: bool = lt_s v3, v2 branch v4, b2, b3
@@ -91,6 +91,6 @@ mod tests {
         let found = excesses(&module);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].message, "builds up to 9509980 bytes, more than 8388608");
-        assert_eq!(found[0].origin, Some(Origin { file: 0, offset: 7 }));
+        assert_eq!(found[0].origin, Some(SourceOrigin { file: 0, offset: 7 }));
     }
 }

@@ -9,8 +9,8 @@ use crate::cfg::{Cfg, successors};
 use crate::data::{BlockId, Function, Module, Op, Terminator, Type, Value};
 use crate::semantics::{ADDRESS_TEXT_MAX, DIGITS_MAX};
 
-/// How often everything is computed. Each round knows of results of calls, and of what goes round in loops, what the one
-/// before found, which was long enough.
+/// How often everything is computed. Each round knows of results of calls, and of what goes round in loops, what the
+/// one before found, which was long enough.
 const ROUNDS: usize = 2;
 
 /// The longest values of a module.
@@ -35,7 +35,7 @@ impl Lengths {
         lengths
     }
 
-    /// Computes all anew, from what is known so far.
+    /// Computes all lengths again, from what is known so far.
     fn round(&self, module: &Module, callees_first: &[usize], longest: u64) -> Vec<Vec<u64>> {
         let results: Vec<u64> = module
             .functions
@@ -157,7 +157,7 @@ impl Round<'_> {
     /// Takes the arguments of a block's end into the parameters of what follows.
     fn hand_over(&self, cfg: &Cfg, id: BlockId, found: &mut [u64]) {
         for (target, args) in successors(&self.function.blocks[id.0 as usize].end) {
-            // What goes round is as long as it was found to be before.
+            // A value that comes from a later block has the length of the former round.
             let goes_round: Vec<BlockId> = cfg.predecessors[target.0 as usize]
                 .iter()
                 .copied()
@@ -177,9 +177,9 @@ impl Round<'_> {
 
     /// The longest argument at that place that was found to lead from one block to another.
     fn brought(&self, from: BlockId, target: BlockId, index: usize) -> u64 {
-        let ways = successors(&self.function.blocks[from.0 as usize].end).into_iter();
-        let ways = ways.filter(|(to, _)| *to == target);
-        ways.map(|(_, args)| self.before[args[index].0 as usize]).max().unwrap_or(self.longest)
+        let edges = successors(&self.function.blocks[from.0 as usize].end).into_iter();
+        let edges = edges.filter(|(to, _)| *to == target);
+        edges.map(|(_, args)| self.before[args[index].0 as usize]).max().unwrap_or(self.longest)
     }
 
     fn length(&self, op: &Op, found: &[u64], spills: &[u64], constants: &[Option<u64>]) -> u64 {

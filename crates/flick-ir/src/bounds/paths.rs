@@ -1,4 +1,4 @@
-//! Costliest ways through the blocks of a function, loops counted as often as they may go round.
+//! Longest paths through the blocks of a function, loops counted as often as they may go round.
 //! Source: longest path in an acyclic graph; a loop is its head, with what one round costs times its bound, inner loops
 //! first. That is exact for costs of blocks, and needs loops whose head dominates them.
 
@@ -56,12 +56,15 @@ impl<'a> Paths<'a> {
             *head = head.saturating_add(cost.saturating_mul(self.trips(found)));
             rounds.push(round);
         }
-        let (total, next) =
-            self.ways(&weights, false).or_else(|| self.ways(&weights, true)).unwrap_or_default();
+        let (total, next) = self
+            .longest_to_end(&weights, false)
+            .or_else(|| self.longest_to_end(&weights, true))
+            .unwrap_or_default();
         Longest { total, next, rounds }
     }
 
-    /// The costliest way from a block that is no head of a loop, through those of `body`, which are in order.
+    /// Returns the cost of the longest path from a block that is no head of a loop through the blocks of `body`,
+    /// which are in order.
     pub(super) fn part(&self, head: BlockId, body: &[BlockId], own: &[u64]) -> u64 {
         let mut weights = own.to_vec();
         for found in self.loops.iter().filter(|found| body.contains(&found.head)) {
@@ -72,15 +75,16 @@ impl<'a> Paths<'a> {
         self.round(&Loop { head, latches: Vec::new(), body: body.to_vec() }, own, &weights).0
     }
 
-    /// The costliest way from the entry to an end. What only leads back to the head of a loop leads to no end: that is a
-    /// round, and counted there. A function that has no end stops after its last round, `may_stop`.
-    fn ways(&self, weights: &[u64], may_stop: bool) -> Option<(u64, Vec<Option<BlockId>>)> {
+    /// Returns the longest path from the entry to an end. A block that only leads back to the head of a loop leads to
+    /// no end: it is counted as a part of that loop's round. With `may_stop`, a function without an end stops after
+    /// its last round.
+    fn longest_to_end(&self, weights: &[u64], may_stop: bool) -> Option<(u64, Vec<Option<BlockId>>)> {
         let mut from: Vec<Option<u64>> = vec![None; weights.len()];
         let mut next = vec![None; weights.len()];
         for block in self.cfg.order.iter().rev() {
             let index = block.0 as usize;
-            let ways = self.forward(*block).filter(|target| from[target.0 as usize].is_some());
-            next[index] = ways.max_by_key(|target| from[target.0 as usize]);
+            let targets = self.forward(*block).filter(|target| from[target.0 as usize].is_some());
+            next[index] = targets.max_by_key(|target| from[target.0 as usize]);
             let is_end = may_stop || successors(&self.function.blocks[index].end).is_empty();
             let after = next[index].and_then(|next: BlockId| from[next.0 as usize]).or(is_end.then_some(0));
             from[index] = after.map(|after| after.saturating_add(weights[index]));

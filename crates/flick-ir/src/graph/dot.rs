@@ -2,17 +2,17 @@
 
 use std::fmt::Write as _;
 
-use super::{EdgeKind, Graph, TaskKind};
+use super::{EdgeKind, GraphTaskKind, TaskGraph};
 
 /// Writes a graph as DOT.
-pub fn to_dot(graph: &Graph) -> String {
+pub fn to_dot(graph: &TaskGraph) -> String {
     let mut text = format!("digraph \"{}\" {{\n  rankdir=LR;\n  node [shape=box];\n", quoted(&graph.name));
     for (index, task) in graph.tasks.iter().enumerate() {
         let role = task.kind.role();
         let style = match task.kind {
-            TaskKind::Compute | TaskKind::Merge => ", style=rounded",
-            TaskKind::State => ", shape=cylinder",
-            TaskKind::Input | TaskKind::Event | TaskKind::Output => "",
+            GraphTaskKind::Compute | GraphTaskKind::Merge => ", style=rounded",
+            GraphTaskKind::State => ", shape=cylinder",
+            GraphTaskKind::Input | GraphTaskKind::Event | GraphTaskKind::Output => "",
         };
         let (name, detail) = (quoted(&task.name), quoted(&task.detail));
         let _ = writeln!(text, "  t{index} [label=\"{role}\\n{name}\\n{detail}\"{style}];");

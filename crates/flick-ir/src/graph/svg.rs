@@ -1,8 +1,9 @@
-//! The graph as a picture that needs nothing but a browser: three columns: what starts, what runs, what leaves or stays.
+//! The graph as a picture that needs nothing but a browser: three columns: what starts, what runs, what leaves or
+//! stays.
 
 use std::fmt::Write as _;
 
-use super::{EdgeKind, Graph, TaskKind};
+use super::{EdgeKind, GraphTaskKind, TaskGraph};
 
 /// Size of a task's box, in pixels.
 const BOX: (usize, usize) = (190, 54);
@@ -14,11 +15,11 @@ const MARGIN: usize = 24;
 const HEAD: usize = 64;
 
 /// Writes a graph as SVG.
-pub fn to_svg(graph: &Graph) -> String {
+pub fn to_svg(graph: &TaskGraph) -> String {
     let rows = (0..3).map(|column| rows_of(graph, column)).max().unwrap_or(0);
     let width = 2 * MARGIN + 3 * BOX.0 + 2 * GAP.0;
     let height = MARGIN + HEAD + rows * (BOX.1 + GAP.1);
-    let places = places(graph, rows);
+    let positions = positions(graph, rows);
     let mut text = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" \
          viewBox=\"0 0 {width} {height}\" role=\"img\">\n<title>Task graph of {}</title>\n{STYLE}",
@@ -33,7 +34,7 @@ pub fn to_svg(graph: &Graph) -> String {
         let _ = writeln!(text, "<text class=\"head\" x=\"{x}\" y=\"{}\">{head}</text>", HEAD - 8);
     }
     for edge in &graph.edges {
-        let ((x, y), (to_x, to_y)) = (places[edge.from], places[edge.to]);
+        let ((x, y), (to_x, to_y)) = (positions[edge.from], positions[edge.to]);
         let (x, y, to_x, to_y) = (x + BOX.0, y + BOX.1 / 2, to_x, to_y + BOX.1 / 2);
         let middle = x.midpoint(to_x);
         let (class, marks) = match edge.kind {
@@ -46,12 +47,12 @@ pub fn to_svg(graph: &Graph) -> String {
             "<path class=\"{class}\" d=\"M{x} {y}C{middle} {y} {middle} {to_y} {to_x} {to_y}\"{marks}/>"
         );
     }
-    for (task, (x, y)) in graph.tasks.iter().zip(places) {
+    for (task, (x, y)) in graph.tasks.iter().zip(positions) {
         let (class, radius) = match task.kind {
-            TaskKind::Input | TaskKind::Output => ("io", 3),
-            TaskKind::Event => ("event", 3),
-            TaskKind::Compute | TaskKind::Merge => ("compute", 12),
-            TaskKind::State => ("state", 20),
+            GraphTaskKind::Input | GraphTaskKind::Output => ("io", 3),
+            GraphTaskKind::Event => ("event", 3),
+            GraphTaskKind::Compute | GraphTaskKind::Merge => ("compute", 12),
+            GraphTaskKind::State => ("state", 20),
         };
         let (w, h) = BOX;
         let center = x + w / 2;
@@ -83,19 +84,19 @@ orient=\"auto-start-reverse\"><path d=\"M0 0L8 4L0 8z\" fill=\"#5a6775\"/></mark
 ";
 
 /// Left upper corner of each task, in pixels; short columns are centred on the longest.
-fn places(graph: &Graph, rows: usize) -> Vec<(usize, usize)> {
+fn positions(graph: &TaskGraph, rows: usize) -> Vec<(usize, usize)> {
     let step = BOX.1 + GAP.1;
     let mut next = [0, 1, 2].map(|column| HEAD + (rows - rows_of(graph, column)) * step / 2);
-    let place = |task: &super::Task| {
+    let position = |task: &super::GraphTask| {
         let column = task.kind.column();
         let y = next[column];
         next[column] += step;
         (MARGIN + column * (BOX.0 + GAP.0), y)
     };
-    graph.tasks.iter().map(place).collect()
+    graph.tasks.iter().map(position).collect()
 }
 
-fn rows_of(graph: &Graph, column: usize) -> usize {
+fn rows_of(graph: &TaskGraph, column: usize) -> usize {
     graph.tasks.iter().filter(|task| task.kind.column() == column).count()
 }
 

@@ -11,7 +11,8 @@ use crate::{semantics, weights};
 /// Answers what was asked, where a suspension does not give way.
 pub(super) type Through<'a, 'c> = Option<&'a mut dyn FnMut(&mut RuleCall<'c>)>;
 
-/// Is told each step of the walk: the function, the block left (the one entered, where it is the first) and the block entered.
+/// Called for each block that is entered: the function, the block left (for the first one, itself) and the block
+/// entered.
 pub type Visitor<'a> = &'a mut dyn FnMut(FuncId, BlockId, BlockId);
 
 /// Everything a function may read and change while it runs.
@@ -28,15 +29,15 @@ pub(super) struct Activation<'a, 'c> {
 
 /// How a function ended.
 pub(super) enum Ending {
-    /// A parser's way.
+    /// A parser's, with its step.
     Step(ParseStep),
-    /// A rule's that waits, with the state to go on in.
+    /// A suspended rule's, with the state to resume in.
     Suspended(u32),
-    /// Everybody else's, with the result if there is one.
+    /// Any other function's, with its result if it has one.
     Returned(Option<u64>),
 }
 
-/// The words of one function under way, by value.
+/// The words of one running function, by value.
 pub(super) struct Registers(Vec<u64>);
 
 impl Registers {
@@ -210,7 +211,7 @@ impl Activation<'_, '_> {
         let get = |value: Value| registers.get(value);
         let bytes = |value: Value| self.bytes(registers.get(value));
         Some(match op {
-            Op::Place(a) => u64::from(BytesRef(get(*a)).offset()),
+            Op::BytesOffset(a) => u64::from(BytesRef(get(*a)).offset()),
             Op::Len(a) => u64::from(BytesRef(get(*a)).len()),
             Op::HashBytes(a) => semantics::hash_bytes(bytes(*a)),
             Op::BytesEq(a, b) => u64::from(bytes(*a) == bytes(*b)),

@@ -13,7 +13,7 @@ impl Activation<'_, '_> {
         let get = |value: Value| registers.get(value);
         match op {
             Op::OutMark => return Some(self.call.out_len as u64),
-            Op::Room { bytes } => {
+            Op::HasCapacity { bytes } => {
                 let limit = self.call.out.len().min(OUT_BYTES_MAX);
                 return Some(u64::from(
                     self.call.out_len as u64 + semantics::with_reserve(*bytes) <= limit as u64,

@@ -30,7 +30,7 @@ impl Activation<'_, '_> {
             HostCall::Load => self.call.host.load(channel(0), element(0)) as u64,
             HostCall::Peer => {
                 let peer = self.call.host.peer(channel(0), element(0));
-                let (_, out) = self.room(max_bytes);
+                let (_, out) = self.free_output(max_bytes);
                 out[..peer.len()].copy_from_slice(&peer);
                 self.filled(Some(peer.len()), max_bytes)
             }
@@ -61,13 +61,13 @@ impl Activation<'_, '_> {
         Some(match call {
             HostCall::DictGet(dict) => {
                 let key = bytes(0);
-                let (host, out) = self.room(max_bytes);
+                let (host, out) = self.free_output(max_bytes);
                 let len = host.dict_get(dict, &key, out);
                 self.filled(len, max_bytes)
             }
             HostCall::DictBegin(dict) => {
                 let (key, attempt) = (bytes(0), registers.get(args[1]) as i64);
-                let (host, out) = self.room(max_bytes);
+                let (host, out) = self.free_output(max_bytes);
                 let len = host.dict_begin(dict, &key, attempt, out);
                 self.filled(len, max_bytes)
             }
@@ -96,8 +96,8 @@ impl Activation<'_, '_> {
         })
     }
 
-    /// The platform, and where it may write up to `max_bytes`: behind the output so far.
-    fn room(&mut self, max_bytes: u32) -> (&mut dyn Host, &mut [u8]) {
+    /// Returns the platform, and where it may write up to `max_bytes`: behind the output so far.
+    fn free_output(&mut self, max_bytes: u32) -> (&mut dyn Host, &mut [u8]) {
         let limit = self.call.out.len().min(OUT_BYTES_MAX);
         let start = self.call.out_len;
         let end = (start + max_bytes as usize).min(limit);

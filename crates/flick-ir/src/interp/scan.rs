@@ -20,7 +20,7 @@ impl Activation<'_, '_> {
                 semantics::seek(self.call.message, get(*from), needle, *max)
             }
             Op::Lines { from, left, form } => {
-                let lines = semantics::Lines::new(self.module, form);
+                let lines = semantics::LineScanner::new(self.module, form);
                 lines.pass(&mut self.frame, self.call.message, get(*from), get(*left) as i64)
             }
             Op::ItemPush(value) => {

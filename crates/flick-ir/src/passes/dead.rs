@@ -1,4 +1,4 @@
-//! Drops what defines a value that nobody uses and does nothing else.
+//! Drops instructions without effects whose value is unused.
 
 use crate::cfg::Cfg;
 use crate::data::{Function, Op, Value};

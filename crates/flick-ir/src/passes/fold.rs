@@ -14,11 +14,11 @@ pub(super) fn run(function: &mut Function) -> bool {
     for block in &mut function.blocks {
         changed |= folder.decide(&mut block.end);
     }
-    changed | turn_branches(function) | fold_bases(function)
+    changed | invert_branches(function) | fold_bases(function)
 }
 
-/// A branch on what is not becomes the other branch on what is.
-fn turn_branches(function: &mut Function) -> bool {
+/// Turns a branch on `not v` into the inverse branch on `v`.
+fn invert_branches(function: &mut Function) -> bool {
     let definitions = definitions(function);
     let mut changed = false;
     for block in &mut function.blocks {
@@ -64,7 +64,7 @@ fn fold_insts(function: &mut Function, folder: &mut Folder) -> bool {
                 Folded::No => {}
             }
         }
-        // Nobody needs what another value stands for.
+        // A value that has an alias is unused.
         let aliases = &folder.aliases;
         blocks[id.0 as usize]
             .insts

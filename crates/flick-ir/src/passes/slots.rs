@@ -172,7 +172,7 @@ fn detour(
     from: BlockId,
     to: BlockId,
     reads: &Known,
-    origins: &[crate::data::Origin],
+    origins: &[crate::data::SourceOrigin],
 ) {
     let targets = successors(&function.blocks[from.0 as usize].end);
     let handed: Vec<Vec<Value>> =

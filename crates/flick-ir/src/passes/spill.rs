@@ -1,7 +1,7 @@
-//! Makes rules that wait resumable: what is needed after a suspension is kept in words of the activation, and the
-//! entry goes on where the rule has left.
+//! Makes rules that wait resumable: values needed after a suspension are kept in words of the activation, and the
+//! entry jumps to the block after the suspension.
 //!
-//! Lowering writes plain code in which a suspension is a step like any other. But who is resumed starts at the entry
+//! Lowering writes plain code in which a suspension is a step like any other. But a resumed rule starts at the entry
 //! with empty registers. So each value that is needed after a suspension is kept right after its definition, and asked
 //! for again in each block that may run after a resumption; constants and slots of the frame are made again instead.
 //! Promises: values that are never needed at the same time may share a word, if they are of one type.
@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 
 use crate::bounds;
 use crate::cfg::Cfg;
-use crate::data::{Block, BlockId, FuncKind, Function, Inst, Module, Op, Origin, Terminator, Type, Value};
+use crate::data::{
+    Block, BlockId, FuncKind, Function, Inst, Module, Op, SourceOrigin, Terminator, Type, Value,
+};
 use crate::operands::{end_operands, map_end_operands, map_operands, operands};
 
 /// Runs the pass on every rule that waits, and fills in the bounds of the program. To be run once, right after
@@ -24,31 +26,31 @@ pub fn run(module: &mut Module) {
 }
 
 fn run_function(function: &mut Function) {
-    let ways_on = separate_ways(function);
-    if ways_on.is_empty() {
+    let resume_blocks = separate_resume_blocks(function);
+    if resume_blocks.is_empty() {
         return;
     }
-    let kept = kept_values(function, &ways_on);
+    let kept = kept_values(function, &resume_blocks);
     let slots = assign_slots(function, &kept);
     rewrite(function, &kept, &slots);
-    add_entry(function, &ways_on);
+    add_entry(function, &resume_blocks);
 }
 
-/// Numbers the reachable suspensions from 1 and gives each a block of its own to go on at. Returns those blocks.
-fn separate_ways(function: &mut Function) -> Vec<BlockId> {
+/// Numbers the reachable suspensions from 1 and gives each a block of its own to resume at. Returns those blocks.
+fn separate_resume_blocks(function: &mut Function) -> Vec<BlockId> {
     let cfg = Cfg::new(function);
-    let mut ways_on = Vec::new();
+    let mut resume_blocks = Vec::new();
     for id in &cfg.order {
         let Terminator::Suspend { then, .. } = function.blocks[id.0 as usize].end else { continue };
-        let mut way_on = then;
+        let mut resume_block = then;
         if cfg.predecessors[then.0 as usize].len() > 1 {
-            way_on = push_block(function, Vec::new(), Terminator::Jump(then, Vec::new()));
+            resume_block = push_block(function, Vec::new(), Terminator::Jump(then, Vec::new()));
         }
-        ways_on.push(way_on);
-        let state = ways_on.len() as u32;
-        function.blocks[id.0 as usize].end = Terminator::Suspend { then: way_on, state };
+        resume_blocks.push(resume_block);
+        let state = resume_blocks.len() as u32;
+        function.blocks[id.0 as usize].end = Terminator::Suspend { then: resume_block, state };
     }
-    ways_on
+    resume_blocks
 }
 
 fn push_block(function: &mut Function, insts: Vec<Inst>, end: Terminator) -> BlockId {
@@ -61,7 +63,7 @@ struct Kept {
     value: Value,
     /// How to make it again, where that is as good as keeping it.
     again: Option<Op>,
-    origin: Origin,
+    origin: SourceOrigin,
     /// Blocks in which its word must not be used for another, as a set of bits.
     busy: Vec<u64>,
     /// Blocks that may run after a resumption and use it.
@@ -73,10 +75,10 @@ struct Kept {
 struct Definition {
     block: usize,
     op: Option<Op>,
-    origin: Origin,
+    origin: SourceOrigin,
 }
 
-fn kept_values(function: &Function, ways_on: &[BlockId]) -> Vec<Kept> {
+fn kept_values(function: &Function, resume_blocks: &[BlockId]) -> Vec<Kept> {
     let cfg = Cfg::new(function);
     let mut definitions: Vec<Option<Definition>> = vec![None; function.values.len()];
     let mut users: Vec<Vec<usize>> = vec![Vec::new(); function.values.len()];
@@ -85,7 +87,7 @@ fn kept_values(function: &Function, ways_on: &[BlockId]) -> Vec<Kept> {
         // The parameters of the entry are there again when it is entered again.
         for param in block.params.iter().filter(|_| index != 0) {
             definitions[param.0 as usize] =
-                Some(Definition { block: index, op: None, origin: Origin::default() });
+                Some(Definition { block: index, op: None, origin: SourceOrigin::default() });
         }
         let mut visit = |value: Value| {
             let users = &mut users[value.0 as usize];
@@ -106,7 +108,7 @@ fn kept_values(function: &Function, ways_on: &[BlockId]) -> Vec<Kept> {
     let kept = values.filter_map(|value| {
         let definition = definitions[value.0 as usize].as_ref()?;
         let is_frame = function.values[value.0 as usize] == Type::Frame;
-        if is_frame { None } else { kept_value(function, &cfg, ways_on, value, definition, &users) }
+        if is_frame { None } else { kept_value(function, &cfg, resume_blocks, value, definition, &users) }
     });
     kept.collect()
 }
@@ -119,7 +121,7 @@ fn is_repeatable(op: &Op) -> bool {
 fn kept_value(
     function: &Function,
     cfg: &Cfg,
-    ways_on: &[BlockId],
+    resume_blocks: &[BlockId],
     value: Value,
     definition: &Definition,
     users: &[Vec<usize>],
@@ -138,7 +140,7 @@ fn kept_value(
     }
     // Blocks that a resumption may come to while the value is needed.
     let mut open: Vec<usize> =
-        ways_on.iter().map(|way| way.0 as usize).filter(|way| is_needed.contains(*way)).collect();
+        resume_blocks.iter().map(|way| way.0 as usize).filter(|way| is_needed.contains(*way)).collect();
     if open.is_empty() {
         return None;
     }
@@ -212,13 +214,13 @@ fn rewrite(function: &mut Function, kept: &[Kept], slots: &BTreeMap<Value, u16>)
     }
     for (index, block) in function.blocks.iter_mut().enumerate() {
         let rename = |value: &mut Value| *value = names[index].get(value).copied().unwrap_or(*value);
-        let keep = |value: Value, origin: Origin| {
+        let keep = |value: Value, origin: SourceOrigin| {
             let slot = *slots.get(&value)?;
             Some(Inst { result: None, op: Op::SpillSet { slot, value }, origin })
         };
         let mut insts = std::mem::take(&mut fetched[index]);
         // The parameters of the entry are not kept, and so not among the slots.
-        insts.extend(block.params.iter().filter_map(|param| keep(*param, Origin::default())));
+        insts.extend(block.params.iter().filter_map(|param| keep(*param, SourceOrigin::default())));
         for mut inst in std::mem::take(&mut block.insts) {
             map_operands(&mut inst.op, &mut |value| rename(value));
             let kept = inst.result.and_then(|result| keep(result, inst.origin));
@@ -230,17 +232,17 @@ fn rewrite(function: &mut Function, kept: &[Kept], slots: &BTreeMap<Value, u16>)
     }
 }
 
-/// A new entry in front of the old one, which goes on where a suspension has left.
-fn add_entry(function: &mut Function, ways_on: &[BlockId]) {
+/// A new entry in front of the old one, which jumps to the block that a suspension resumes at.
+fn add_entry(function: &mut Function, resume_blocks: &[BlockId]) {
     let old = &mut function.blocks[0];
     let (insts, end) =
         (std::mem::take(&mut old.insts), std::mem::replace(&mut old.end, Terminator::Return(Vec::new())));
     let start = push_block(function, insts, end);
     let state = Value(function.values.len() as u32);
     function.values.push(Type::Int);
-    let cases = ways_on.iter().enumerate().map(|(index, way)| (index as i64 + 1, *way)).collect();
+    let cases = resume_blocks.iter().enumerate().map(|(index, way)| (index as i64 + 1, *way)).collect();
     let entry = &mut function.blocks[0];
-    entry.insts = vec![Inst { result: Some(state), op: Op::ResumeState, origin: Origin::default() }];
+    entry.insts = vec![Inst { result: Some(state), op: Op::ResumeState, origin: SourceOrigin::default() }];
     entry.end = Terminator::Switch { value: state, cases, default: start };
 }
 
@@ -340,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_used_again_when_nobody_needs_them_any_more() {
+    fn words_are_reused_after_the_last_use_of_their_value() {
         check(
             "b0(v0: frame, v1: uint):
                v2: chan = const 0 v3: int = chan_len v2 ask_original v2 timeout v3 suspend -> b1 state 1

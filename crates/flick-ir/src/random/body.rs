@@ -6,7 +6,9 @@ use flick_abi::FaultCause;
 use flick_abi::frame::SLOT_STATE;
 use flick_abi::limits::SENDS_MAX;
 
-use crate::data::{Binary, Block, BlockId, FuncKind, Function, Inst, Op, Origin, Terminator, Type, Value};
+use crate::data::{
+    Binary, Block, BlockId, FuncKind, Function, Inst, Op, SourceOrigin, Terminator, Type, Value,
+};
 
 const ARITHMETIC: [Binary; 13] = [
     Binary::BitAnd,
@@ -45,9 +47,9 @@ pub(super) struct Body<'a> {
     lens: Vec<u64>,
     sends_left: usize,
     calls_left: usize,
-    /// Loops around the block under way.
+    /// Loops around the current block.
     pub(super) loop_depth: usize,
-    /// How often the block under way runs at most.
+    /// How often the current block runs at most.
     pub(super) rounds: usize,
     pub(super) waits_left: usize,
     /// Suspensions so far.
@@ -120,15 +122,15 @@ fn sends_of(helper: usize) -> usize {
 }
 
 impl Scope {
-    /// A place that the message is known to reach.
-    pub(super) fn cover(&mut self, place: Value) {
-        self.covered.push((Some(place), 0));
+    /// A position that the message is known to reach.
+    pub(super) fn cover(&mut self, position: Value) {
+        self.covered.push((Some(position), 0));
     }
 
-    /// Some place that the message is known to reach.
+    /// Some position that the message is known to reach.
     pub(super) fn some_covered(&self, rng: &mut Rng) -> Option<Value> {
-        let places: Vec<Value> = self.covered.iter().filter_map(|(base, _)| *base).collect();
-        if places.is_empty() { None } else { Some(rng.pick(&places)) }
+        let positions: Vec<Value> = self.covered.iter().filter_map(|(base, _)| *base).collect();
+        if positions.is_empty() { None } else { Some(rng.pick(&positions)) }
     }
 }
 
@@ -171,9 +173,9 @@ impl Body<'_> {
     }
 
     pub(super) fn push(&mut self, block: BlockId, result: Option<Value>, op: Op) {
-        let mut origin = Origin::default();
+        let mut origin = SourceOrigin::default();
         if self.rng.chance(20) {
-            origin = Origin { file: self.rng.below(2) as u32, offset: self.rng.below(500) as u32 };
+            origin = SourceOrigin { file: self.rng.below(2) as u32, offset: self.rng.below(500) as u32 };
         }
         self.function.blocks[block.0 as usize].insts.push(Inst { result, op, origin });
     }
@@ -216,7 +218,7 @@ impl Body<'_> {
             _ if self.rng.chance(50) => Op::Const(self.rng.corner() as i64),
             _ => Op::FrameGet { slot: self.slot(NUMBER_SLOTS) },
         };
-        // Whoever wants a frame has one: only the kinds that get one ask.
+        // Only kinds of functions that have a frame ask for one.
         let value = self.define(block, scope, ty, op);
         self.set_len(value, len as u64);
         value
@@ -267,29 +269,29 @@ impl Body<'_> {
         (block, scope)
     }
 
-    /// Two or more ways that meet again, or end. Returns the block where they meet.
+    /// Two or more branches that meet again, or end. Returns the block where they meet.
     fn diamond(&mut self, block: BlockId, scope: &mut Scope, depth: usize) -> BlockId {
         let all = [Type::Int, Type::Uint, Type::Bool, Type::Bytes, Type::Chan];
         let types: Vec<Type> = (0..self.rng.below(3)).map(|_| self.rng.pick(&all)).collect();
         let ty = if self.rng.chance(70) { Type::Bool } else { Type::Int };
         let decides = self.some(block, scope, ty);
         let is_switch = self.ty(decides) != Type::Bool;
-        let ways: Vec<BlockId> = (0..if is_switch { 3 } else { 2 }).map(|_| self.block(&[])).collect();
+        let arms: Vec<BlockId> = (0..if is_switch { 3 } else { 2 }).map(|_| self.block(&[])).collect();
         if is_switch {
             let words = [self.rng.corner() as i64, self.rng.below(3) as i64];
-            let mut cases = vec![(words[0], ways[1])];
+            let mut cases = vec![(words[0], arms[1])];
             if words[1] != words[0] {
-                cases.push((words[1], ways[2]));
+                cases.push((words[1], arms[2]));
             }
-            self.end(block, Terminator::Switch { value: decides, cases, default: ways[0] });
+            self.end(block, Terminator::Switch { value: decides, cases, default: arms[0] });
         } else {
-            let (then, otherwise) = ((ways[0], Vec::new()), (ways[1], Vec::new()));
+            let (then, otherwise) = ((arms[0], Vec::new()), (arms[1], Vec::new()));
             self.end(block, Terminator::Branch { cond: decides, then, otherwise });
         }
         let meet = self.block(&types);
-        for (index, way) in ways.into_iter().enumerate() {
-            let (last, mut scope) = self.sequence(way, scope.clone(), depth - 1);
-            // The first way always goes on, so that what follows is reached.
+        for (index, arm) in arms.into_iter().enumerate() {
+            let (last, mut scope) = self.sequence(arm, scope.clone(), depth - 1);
+            // The first branch always continues, so that what follows is reached.
             if index > 0 && self.rng.chance(20) {
                 self.close(last, &scope);
                 continue;

@@ -23,9 +23,9 @@ pub struct MockHost {
     pub counters: BTreeMap<u32, i64>,
     /// The time; it goes on by a millisecond with each question.
     pub now_ns: i64,
-    /// How often, in a hundred times, somebody else changes an entry between begin and commit.
+    /// How often, in a hundred times, another activation changes an entry between begin and commit.
     pub contention_percent: usize,
-    /// Attempt of the update under way.
+    /// Attempt of the running update.
     attempt: i64,
     rng: Rng,
 }
@@ -156,7 +156,7 @@ impl Host for MockHost {
                 None => drop(self.entries.remove(&(dict, key.to_vec()))),
             }
         } else {
-            self.put(dict, key, b"somebody else");
+            self.put(dict, key, b"another value");
         }
         self.note(format_args!("dict_commit {dict} {key:?} {value:?}"), is_first)
     }

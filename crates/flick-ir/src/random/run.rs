@@ -116,7 +116,7 @@ fn borrow_out() -> Vec<u8> {
     out
 }
 
-/// What was built in an output that is lent again.
+/// Returns what was built, and keeps the output for the next `borrow_out`.
 fn give_back(out: Vec<u8>, built: usize) -> Vec<u8> {
     let copy = out[..built].to_vec();
     OUT.set(out);
@@ -166,7 +166,10 @@ fn record(module: &Module, seed: u64, inputs: &Inputs, mut way: Way<'_>) -> Reco
         inputs.answer(&replies, &mut call, &mut asked);
         call.resume = next;
     }
-    assert!(outcomes.last() == Some(&RuleOutcome::Finished), "an activation ends after so many resumptions");
+    assert!(
+        outcomes.last() == Some(&RuleOutcome::Finished),
+        "an activation ends within the tried resumptions"
+    );
     let (out_len, failure) = (call.out_len, call.failure);
     let out = give_back(out, out_len);
     Record { outcomes, sends: sends.as_slice().to_vec(), asks: asked, out, state, failure, calls: host.calls }
@@ -222,7 +225,7 @@ pub fn record_order(engine: &dyn Engine, module: &Module, seed: u64) -> (i64, Ve
     (result, give_back(out, out_len))
 }
 
-/// Frames after each prefix of a random message, each parsed anew with the parser of a random module.
+/// Frames after each prefix of a random message, each parsed from its start with the parser of a random module.
 pub fn record_parser(
     engine: &dyn Engine,
     parser: FuncId,

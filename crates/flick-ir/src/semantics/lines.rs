@@ -1,4 +1,5 @@
-//! Lines that are passed over: the reference that vectorised code is compared with, and the judge of what that finds odd.
+//! Lines that are passed over: the reference that vectorised code is compared with, and the judge of what that finds
+//! odd.
 
 use flick_abi::limits::ITEMS_MAX;
 use flick_abi::{BytesRef, Frame, Region};
@@ -8,7 +9,7 @@ use crate::data::{LineDoes, LineForm, Module};
 
 /// A [`LineForm`] with its classes, its names and its end.
 #[derive(Clone, Debug)]
-pub struct Lines {
+pub struct LineScanner {
     /// What it was.
     pub form: LineForm,
     /// Class of a name's bytes.
@@ -43,7 +44,7 @@ impl Line {
     }
 }
 
-impl Lines {
+impl LineScanner {
     /// Of a module that has them.
     pub fn new(module: &Module, form: &LineForm) -> Self {
         let class = |class: u32| module.classes[class as usize];
@@ -98,8 +99,8 @@ impl Lines {
             LineDoes::Keep { slot, once, cut } => (usize::from(slot), once, cut),
         };
         let is_first = frame.slots[slot] == BytesRef::MISSING.0;
-        let has_room = is_first || !once;
-        if !has_room || cut && !frame.cut(line.start as u64, line.next as u64) {
+        let has_capacity = is_first || !once;
+        if !has_capacity || cut && !frame.cut(line.start as u64, line.next as u64) {
             return false;
         }
         if is_first {
@@ -118,21 +119,21 @@ impl Lines {
 
     /// What [`crate::data::Op::Lines`] comes to, and does.
     pub fn pass(&self, frame: &mut Frame, data: &[u8], from: u64, left: i64) -> u64 {
-        let (mut place, mut count) = (from.min(data.len() as u64) as usize, 0);
+        let (mut position, mut count) = (from.min(data.len() as u64) as usize, 0);
         let data = self.within(data);
         while count < left
-            && let Some(line) = self.line(data, place)
+            && let Some(line) = self.line(data, position)
         {
             let does = self.does(&data[line.start..line.separator]);
-            let has_room = !self.form.push || frame.items().len() < ITEMS_MAX;
-            if !has_room || does.is_some_and(|does| !self.act(does, frame, data, line)) {
+            let has_capacity = !self.form.push || frame.items().len() < ITEMS_MAX;
+            if !has_capacity || does.is_some_and(|does| !self.act(does, frame, data, line)) {
                 break;
             }
             if self.form.push {
                 frame.push_item(line.all().0);
             }
-            (place, count) = (line.next, count + 1);
+            (position, count) = (line.next, count + 1);
         }
-        place as u64 + ((count as u64) << 32)
+        position as u64 + ((count as u64) << 32)
     }
 }

@@ -53,7 +53,8 @@ fn blanks_off(mut text: &[u8]) -> &[u8] {
     text
 }
 
-/// Cuts the lines of `message[start..end]` whose names `names` lists; see `Op::CutListed`. Returns whether there was room.
+/// Cuts the lines of `message[start..end]` whose names `names` lists; see `Op::CutListed`. Returns whether there was
+/// room.
 pub fn cut_listed(frame: &mut Frame, message: &[u8], names: &[u8], start: u64, end: u64) -> bool {
     let lines = &message[start as usize..end as usize];
     let mut names = items_of(names).filter(|name| !name.contains(&b':'));

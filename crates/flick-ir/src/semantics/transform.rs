@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_too_long() {
+    fn results_longer_than_the_output_are_too_long() {
         for (kind, text) in [
             (PercentDecode, &b"abc"[..]),
             (PercentEncode, b"/"),

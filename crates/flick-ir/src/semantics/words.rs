@@ -14,14 +14,14 @@ pub fn as_type(word: u64, ty: Type) -> u64 {
 }
 
 /// Where word `index` starts in `len` bytes, if all of it is inside.
-fn place(len: usize, index: i64) -> Option<usize> {
+fn position(len: usize, index: i64) -> Option<usize> {
     let start = usize::try_from(index).ok()?.checked_mul(8)?;
     (len.checked_sub(start)? >= 8).then_some(start)
 }
 
 /// The word at `8 * index`; outside 0.
 pub fn word_get(bytes: &[u8], index: i64) -> u64 {
-    let Some(start) = place(bytes.len(), index) else { return 0 };
+    let Some(start) = position(bytes.len(), index) else { return 0 };
     let mut word = [0; 8];
     word.copy_from_slice(&bytes[start..start + 8]);
     u64::from_le_bytes(word)
@@ -29,7 +29,7 @@ pub fn word_get(bytes: &[u8], index: i64) -> u64 {
 
 /// Writes the word at `8 * index`. `None`: outside, a broken invariant.
 pub fn word_set(bytes: &mut [u8], index: i64, word: u64) -> Option<()> {
-    let start = place(bytes.len(), index)?;
+    let start = position(bytes.len(), index)?;
     bytes[start..start + 8].copy_from_slice(&word.to_le_bytes());
     Some(())
 }

@@ -5,7 +5,7 @@ use flick_abi::FuncId;
 
 use super::lexer::{self, Token};
 use super::{TYPES, TextError, parse_op, program};
-use crate::data::{Block, BlockId, FuncKind, Function, Inst, Module, Origin, Terminator, Type, Value};
+use crate::data::{Block, BlockId, FuncKind, Function, Inst, Module, SourceOrigin, Terminator, Type, Value};
 
 /// What every part of the text gives: a piece of the module, or where it stopped being one.
 pub(super) type Parsed<T> = Result<T, TextError>;
@@ -267,7 +267,7 @@ fn block(reader: &mut Reader, types: &mut Vec<Option<Type>>) -> Parsed<Block> {
             return Ok(Block { params, trips_max, insts, end });
         }
         let op = parse_op::op(reader, &word)?;
-        let mut origin = Origin::default();
+        let mut origin = SourceOrigin::default();
         if reader.opt_mark("@") {
             origin.file = reader.number()?;
             reader.mark(":")?;

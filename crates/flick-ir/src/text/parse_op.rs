@@ -22,7 +22,7 @@ pub(super) fn op(reader: &mut Reader, word: &str) -> Parsed<Op> {
         }
         "not" => Op::Not(reader.value()?),
         "select" => Op::Select { cond: reader.value()?, a: reader.comma_value()?, b: reader.comma_value()? },
-        "place" => Op::Place(reader.value()?),
+        "bytes_offset" => Op::BytesOffset(reader.value()?),
         "len" => Op::Len(reader.value()?),
         "hash_bytes" => Op::HashBytes(reader.value()?),
         "hash_int" => Op::HashInt(reader.value()?),
@@ -38,7 +38,7 @@ pub(super) fn op(reader: &mut Reader, word: &str) -> Parsed<Op> {
         "chan_elem" => Op::ChanElem { chan: reader.value()?, index: reader.comma_value()? },
         "call" => Op::Call { func: reader.func()?, args: reader.args()? },
         "out_mark" => Op::OutMark,
-        "room" => Op::Room { bytes: reader.number()? },
+        "has_capacity" => Op::HasCapacity { bytes: reader.number()? },
         "emit_bytes" => Op::EmitBytes { value: reader.value()? },
         "emit_message" => Op::EmitMessage { start: reader.value()?, end: reader.comma_value()? },
         "slice" => {

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::lexer::quote;
 use super::print_op::{list, op, sum};
 use super::{program, type_name};
-use crate::data::{BlockId, FuncKind, Function, Inst, Module, Origin, Terminator, Value};
+use crate::data::{BlockId, FuncKind, Function, Inst, Module, SourceOrigin, Terminator, Value};
 
 /// Writes a module as text.
 pub fn print(module: &Module) -> String {
@@ -83,7 +83,7 @@ fn typed(function: &Function, value: Value) -> String {
 fn inst(function: &Function, inst: &Inst) -> String {
     let mut text = inst.result.map(|value| format!("{} = ", typed(function, value))).unwrap_or_default();
     text.push_str(&op(&inst.op));
-    if inst.origin != Origin::default() {
+    if inst.origin != SourceOrigin::default() {
         let _ = write!(text, " @{}:{}", inst.origin.file, inst.origin.offset);
     }
     text

@@ -36,7 +36,7 @@ pub(super) fn op(op: &Op) -> String {
         Op::Const(word) => format!("const {word}"),
         Op::ConstBytes { offset, len } => format!("const_bytes {offset}, {len}"),
         Op::OutMark | Op::ResumeState => name.to_owned(),
-        Op::Room { bytes } => format!("{name} {bytes}"),
+        Op::HasCapacity { bytes } => format!("{name} {bytes}"),
         Op::FrameGet { slot } | Op::SpillGet { slot } => format!("{name} {slot}"),
         Op::FrameSet { slot, value } | Op::SpillSet { slot, value } => format!("{name} {slot}, v{}", value.0),
         Op::MessageGet { message, slot } => format!("{name} v{}, {slot}", message.0),

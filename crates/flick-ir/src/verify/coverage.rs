@@ -1,5 +1,5 @@
 //! Every access to the message lies behind a `Need` that covers it.
-//! Source: forward data flow over facts "the message has at least `base + bytes` bytes"; where ways meet, only what
+//! Source: forward data flow over facts "the message has at least `base + bytes` bytes"; where edges meet, only what
 //! is known on all of them stays. Compiled code loads without a check of its own, so its safety rests on this.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -29,10 +29,12 @@ impl Covered {
         covered
     }
 
-    /// Whether the message is known to have `place` bytes wherever control is in `block`, whose own instructions are not
-    /// looked at.
-    pub fn reaches(&self, block: BlockId, place: Value) -> bool {
-        self.known.get(block.0 as usize).is_some_and(|facts| self.numbers.is_covered(facts, Some(place), 0))
+    /// Whether the message is known to have `position` bytes wherever control is in `block`, whose own instructions
+    /// are not looked at.
+    pub fn reaches(&self, block: BlockId, position: Value) -> bool {
+        self.known
+            .get(block.0 as usize)
+            .is_some_and(|facts| self.numbers.is_covered(facts, Some(position), 0))
     }
 
     fn at_start(&self, function: &Function, cfg: &Cfg, id: BlockId) -> Facts {
@@ -50,11 +52,11 @@ impl Covered {
             if let Terminator::Need { base, bytes, .. } = &block.end {
                 learn(&mut there, &self.numbers, *base, u64::from(*bytes));
             }
-            let ways = successors(&block.end).into_iter().filter(|(target, _)| *target == id && !is_head);
+            let edges = successors(&block.end).into_iter().filter(|(target, _)| *target == id && !is_head);
             for (index, param) in params.iter().enumerate() {
                 let covers = |args: &[Value]| self.numbers.is_covered(&there, args.get(index).copied(), 0);
-                let mut ways = ways.clone().peekable();
-                if ways.peek().is_some() && ways.all(|(_, args)| covers(args)) {
+                let mut edges = edges.clone().peekable();
+                if edges.peek().is_some() && edges.all(|(_, args)| covers(args)) {
                     there.insert(Some(*param), 0);
                 }
             }

@@ -31,7 +31,7 @@ pub(super) fn check_waits(function: &Function, cfg: &Cfg, report: &mut Report<'_
         return;
     }
     let suspends = suspends(function, cfg);
-    check_ways(function, cfg, &suspends, report);
+    check_resume_blocks(function, cfg, &suspends, report);
     check_resume(function, report);
     check_asks(function, cfg, report);
     check_spills(function, cfg, &suspends, report);
@@ -46,21 +46,26 @@ fn suspends(function: &Function, cfg: &Cfg) -> Vec<(BlockId, u32, BlockId)> {
     cfg.order.iter().filter_map(found).collect()
 }
 
-/// The entry leads to where each suspension goes on, and nothing else does.
-fn check_ways(function: &Function, cfg: &Cfg, suspends: &[(BlockId, u32, BlockId)], report: &mut Report<'_>) {
+/// Checks that the entry leads to the block that each suspension resumes at, and that nothing else does.
+fn check_resume_blocks(
+    function: &Function,
+    cfg: &Cfg,
+    suspends: &[(BlockId, u32, BlockId)],
+    report: &mut Report<'_>,
+) {
     let cases = resume_cases(function);
     for (index, (from, state, then)) in suspends.iter().enumerate() {
-        let place = from.0 as usize;
+        let position = from.0 as usize;
         if *state == 0 || suspends[..index].iter().any(|(_, known, _)| known == state) {
-            report.add_in(place, format!("{state} is no state of its own to go on in"));
+            report.add_in(position, format!("{state} is no state of its own to go on in"));
         }
         let others = cfg.predecessors[then.0 as usize].iter().filter(|block| *block != from && block.0 != 0);
         let from_entry = successors(&function.blocks[0].end).iter().filter(|(to, _)| to == then).count();
         if others.count() > 0 || from_entry > 1 || (from.0 == 0) {
-            report.add_in(place, format!("b{} has another way in", then.0));
+            report.add_in(position, format!("b{} has another way in", then.0));
         }
         if !cases.contains(&(i64::from(*state), *then)) {
-            report.add_in(place, format!("the entry does not go on at b{} in state {state}", then.0));
+            report.add_in(position, format!("the entry does not go on at b{} in state {state}", then.0));
         }
     }
     for (state, block) in cases {
@@ -90,14 +95,14 @@ fn check_resume(function: &Function, report: &mut Report<'_>) {
     }
 }
 
-/// Nobody returns before what was asked is waited for, and no suspension waits for too much. Asks in loops are the
-/// platform's to bound, because it knows the arrays.
+/// Checks that a rule waits for its asks before it returns, and that no suspension waits for too many. The platform
+/// bounds asks in loops, because it knows the arrays.
 fn check_asks(function: &Function, cfg: &Cfg, report: &mut Report<'_>) {
     let mut in_loop = vec![false; function.blocks.len()];
     for block in cfg.loops().iter().flat_map(|found| &found.body) {
         in_loop[block.0 as usize] = true;
     }
-    // Asks that may be under way at the end of each block: whether any, and how many outside loops.
+    // Asks that may be in flight at the end of each block: whether any, and how many outside loops.
     let mut pending = vec![(false, 0_usize); function.blocks.len()];
     let mut is_settled = false;
     while !is_settled {
@@ -185,11 +190,11 @@ fn check_kept(function: &Function, cfg: &Cfg, suspends: &[(BlockId, u32, BlockId
         for id in &cfg.order {
             let index = id.0 as usize;
             let resumes = suspends.iter().any(|(_, _, then)| then == id);
-            // Who goes on after a suspension has what was kept before it, though it comes from the entry.
-            let ways = cfg.predecessors[index].iter().filter(|from| !(resumes && from.0 == 0));
+            // A resumed block has what was kept before the suspension, although it is entered from the entry.
+            let sources = cfg.predecessors[index].iter().filter(|from| !(resumes && from.0 == 0));
             let mut words =
                 if index == 0 { [0; SPILL_WORDS_MAX / 64] } else { [u64::MAX; SPILL_WORDS_MAX / 64] };
-            for from in ways {
+            for from in sources {
                 words.iter_mut().zip(&kept[from.0 as usize]).for_each(|(word, other)| *word &= other);
             }
             for inst in &function.blocks[index].insts {

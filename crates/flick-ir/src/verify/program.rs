@@ -12,7 +12,7 @@ use crate::limits::CHANNELS_MAX;
 
 /// Checks the program of a module.
 pub(super) fn check(module: &Module, errors: &mut Vec<VerifyError>) {
-    let mut report = Report { place: String::new(), errors };
+    let mut report = Report { position: String::new(), errors };
     let program = &module.program;
     report.require(program.channels.len() <= CHANNELS_MAX, || "a program has too many channels".to_owned());
     views(module, &mut report);

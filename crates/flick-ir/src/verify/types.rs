@@ -143,7 +143,7 @@ impl Checker<'_, '_> {
                 self.takes(op, &[(*cond, Bool), (*b, class)]);
                 Some(class)
             }
-            Op::Len(a) | Op::Place(a) | Op::HashBytes(a) => {
+            Op::Len(a) | Op::BytesOffset(a) | Op::HashBytes(a) => {
                 self.takes(op, &[(*a, Bytes)]);
                 Some(Number)
             }

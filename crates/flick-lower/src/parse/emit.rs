@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use flick_abi::frame::{SLOT_CURSOR, SLOT_ECHO_READY, SLOT_HEAD, SLOT_NON_QUIET, SLOT_STATE, SLOT_TOTAL};
 use flick_abi::{FaultCause, MessageFlags};
 use flick_check::hir::{Channel, FieldId, FieldKind, UnitId};
-use flick_ir::data::{BlockId, FuncKind, Op, Origin, Terminator, Type, Value};
+use flick_ir::data::{BlockId, FuncKind, Op, SourceOrigin, Terminator, Type, Value};
 
 use crate::body::{Body, Mode, SelfScope};
 use crate::builder::ConstPool;
@@ -152,7 +152,7 @@ impl Emitter<'_, '_> {
     fn exact(&mut self, field: FieldId) {
         self.body.mode = Mode::Exact { field: field.0 };
         let span = &self.info.field(field).span;
-        self.body.f.set_origin(Origin { file: span.file, offset: span.range.start });
+        self.body.f.set_origin(SourceOrigin { file: span.file, offset: span.range.start });
     }
 
     /// Ends the stage under way and starts one that can also be entered after a cut. Returns its state.

@@ -17,7 +17,7 @@ mod text;
 
 use flick_abi::frame::SLOT_STATE;
 use flick_check::hir::{Channel, Expr, FieldId, FieldKind, Item, UnitId};
-use flick_ir::data::{FuncKind, Op, Origin, Terminator, Type, Value};
+use flick_ir::data::{FuncKind, Op, SourceOrigin, Terminator, Type, Value};
 
 use crate::body::{Body, Mode, SelfScope};
 use crate::builder::ConstPool;
@@ -212,7 +212,7 @@ impl Emitter<'_, '_> {
         let field = self.info.field(id);
         self.field = id.0;
         self.body.mode = Mode::Exact { field: id.0 };
-        self.body.f.set_origin(Origin { file: field.span.file, offset: field.span.range.start });
+        self.body.f.set_origin(SourceOrigin { file: field.span.file, offset: field.span.range.start });
         match &field.kind {
             FieldKind::Int { repr, big_endian, .. } => self.int(id, *repr, *big_endian, items),
             FieldKind::Vint { .. } => self.vint(id),

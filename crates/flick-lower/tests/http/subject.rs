@@ -94,15 +94,15 @@ impl Subject {
             if total > (bytes.len() - at) as u64 {
                 return Seen::Short;
             }
-            let told = if part == 0 && asked.is_some() {
-                self.told(engine, &frame, &bytes[at..at + head])
+            let outcome = if part == 0 && asked.is_some() {
+                self.outcome(engine, &frame, &bytes[at..at + head])
             } else {
                 flags
             };
             body.extend(&bytes[at + head..at + total as usize]);
             at += total as usize;
             if !flags.has(MessageFlags::PARTS) {
-                return Seen::Whole { next: at, body, end: end(flags, told) };
+                return Seen::Whole { next: at, body, end: end(flags, outcome) };
             }
             frame.next_part();
         }
@@ -136,7 +136,7 @@ impl Subject {
     }
 
     /// What the facts of replies say; of requests nothing more than the parser's own flags.
-    fn told(&self, engine: &dyn Engine, frame: &Frame, head: &[u8]) -> MessageFlags {
+    fn outcome(&self, engine: &dyn Engine, frame: &Frame, head: &[u8]) -> MessageFlags {
         let Some(reply_flags) = self.reply_flags else { return frame.flags() };
         let mut frame = frame.clone();
         assert_eq!(engine.parse(reply_flags, &mut frame, head), ParseStep::Done, "facts are always told");
@@ -165,10 +165,10 @@ fn kept(asked: Asked) -> u64 {
     }
 }
 
-fn end(flags: MessageFlags, told: MessageFlags) -> End {
+fn end(flags: MessageFlags, outcome: MessageFlags) -> End {
     match () {
         () if flags.has(MessageFlags::TUNNEL) => End::Tunnel,
-        () if told.has(MessageFlags::MORE) => End::More,
+        () if outcome.has(MessageFlags::MORE) => End::More,
         () if flags.has(MessageFlags::LAST) => End::Last,
         () => End::Next,
     }

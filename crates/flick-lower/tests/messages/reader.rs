@@ -9,7 +9,7 @@ use flick_abi::{
 };
 use flick_check::hir::{Expr, FieldId, Item, Program, Unit};
 use flick_ir::data::Module;
-use flick_testkit::feed::{Told, feed};
+use flick_testkit::feed::{FeedOutcome, feed};
 use flick_testkit::generate::Rng;
 
 use crate::decode::{Verdict, decode};
@@ -148,7 +148,7 @@ impl Reader<'_> {
                 place()
             );
             let message = match whole.0 {
-                Told::Done(total) => &data[..total as usize],
+                FeedOutcome::Done(total) => &data[..total as usize],
                 _ => data,
             };
             let first = self.first_part(parser, message, asked);
@@ -162,7 +162,7 @@ impl Reader<'_> {
                 let is_same = cut.0 == whole.0 || self.is_late(parser, data, asked, &ends, &whole.0, &cut.0);
                 assert!(is_same, "{:?}, cut at {ends:?} {:?}; {}", whole.0, cut.0, place());
                 // Where the last part of several begins hangs on what was there.
-                if whole.0 == Told::Done(whole.1.total_bytes()) {
+                if whole.0 == FeedOutcome::Done(whole.1.total_bytes()) {
                     assert_eq!(seen(&cut.1), seen(&whole.1), "cut at {ends:?}; {}", place());
                     let again = self
                         .rule
@@ -175,7 +175,7 @@ impl Reader<'_> {
     }
 
     /// Feeds both engines.
-    fn both(&mut self, parser: FuncId, data: &[u8], asked: u64, ends: &[usize]) -> (Told, Frame) {
+    fn both(&mut self, parser: FuncId, data: &[u8], asked: u64, ends: &[usize]) -> (FeedOutcome, Frame) {
         self.parses += 1;
         let (engines, visited) = (self.engines, &mut self.visited);
         let parse = |frame: &mut Frame, have: &[u8]| {
@@ -187,7 +187,7 @@ impl Reader<'_> {
     }
 
     /// Feeds the compiled parser.
-    fn compiled(&mut self, parser: FuncId, data: &[u8], asked: u64, ends: &[usize]) -> (Told, Frame) {
+    fn compiled(&mut self, parser: FuncId, data: &[u8], asked: u64, ends: &[usize]) -> (FeedOutcome, Frame) {
         self.parses += 1;
         let engine = self.engines.compiled();
         feed(|frame: &mut Frame, have: &[u8]| engine.parse(parser, frame, have), data, asked, ends)
@@ -201,15 +201,15 @@ impl Reader<'_> {
         data: &[u8],
         asked: u64,
         ends: &[usize],
-        whole: &Told,
-        cut: &Told,
+        whole: &FeedOutcome,
+        cut: &FeedOutcome,
     ) -> bool {
-        if !matches!((whole, cut), (Told::Fault(..), Told::Starved)) {
+        if !matches!((whole, cut), (FeedOutcome::Fault(..), FeedOutcome::Starved)) {
             return false;
         }
         let more = [data, &[0; FIXED_BYTES_MAX]].concat();
         let ends = [ends, &[more.len()]].concat();
-        matches!(self.compiled(parser, &more, asked, &ends).0, Told::Fault(..))
+        matches!(self.compiled(parser, &more, asked, &ends).0, FeedOutcome::Fault(..))
     }
 
     /// The frame of a message's first part, when all of that is there.
@@ -288,16 +288,16 @@ fn kept(frame: &Frame, data: &[u8]) -> Vec<u8> {
 }
 
 /// Whether a parser says what the walk of the tree says, or what it may say instead.
-fn agree(verdict: &Verdict, told: &Told, data: &[u8]) -> bool {
-    match (verdict, told) {
-        (Verdict::Done(total), Told::Done(told)) => total == told,
-        (Verdict::UntilClose, Told::UntilClose) | (Verdict::Fault(_), Told::Fault(..)) => true,
+fn agree(verdict: &Verdict, outcome: &FeedOutcome, data: &[u8]) -> bool {
+    match (verdict, outcome) {
+        (Verdict::Done(total), FeedOutcome::Done(outcome)) => total == outcome,
+        (Verdict::UntilClose, FeedOutcome::UntilClose) | (Verdict::Fault(_), FeedOutcome::Fault(..)) => true,
         // What is wrong may be known before all of it is there, and what comes in parts is not looked ahead for.
-        (Verdict::Incomplete, Told::Starved | Told::Fault(..)) => true,
+        (Verdict::Incomplete, FeedOutcome::Starved | FeedOutcome::Fault(..)) => true,
         // Bytes at fixed places behind each other are waited for together.
-        (Verdict::Fault(at), Told::Starved) => data.len() - *at < FIXED_BYTES_MAX,
+        (Verdict::Fault(at), FeedOutcome::Starved) => data.len() - *at < FIXED_BYTES_MAX,
         // A head may be too long although each of its fields is not.
-        (Verdict::Done(_), Told::Fault(..)) => data.len() > HEAD_BYTES_MAX,
+        (Verdict::Done(_), FeedOutcome::Fault(..)) => data.len() > HEAD_BYTES_MAX,
         _ => false,
     }
 }

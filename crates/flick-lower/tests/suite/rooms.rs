@@ -49,7 +49,7 @@ fn rounds_that_build_little_all_find_room() {
 #[test]
 fn rounds_that_build_much_find_room_till_the_bound_and_what_follows_has_its_own() {
     let (rounds, last) = said(&"x".repeat(100));
-    let fit = rounds.iter().take_while(|told| !told.ends_with("no room")).count();
+    let fit = rounds.iter().take_while(|outcome| !outcome.ends_with("no room")).count();
     let built = 2 * LONGEST * fit;
     assert!(built <= CAPACITY_CHECK_BYTES_MAX, "{fit} rounds build {built} bytes");
     // What the next one might have built, with the longest text of 200 bytes, did not fit.

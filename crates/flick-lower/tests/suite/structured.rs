@@ -7,7 +7,7 @@ use flick_check::hir::{
     BinaryOp, Builtin, Channel, Check, Choice, Class, ClassId, DecodedField, Expr, ExprKind, Facts, Field,
     FieldId, FieldKind, IntRepr, Item, Keyed, List, ListEnd, Literal, Proc, Program, Span, Ty, Unit, UnitId,
 };
-use flick_testkit::feed::{Told, feed};
+use flick_testkit::feed::{FeedOutcome, feed};
 
 use crate::engines::Engines;
 use crate::hand::{block, bool_expr, compare, field, int, int_expr};
@@ -142,14 +142,14 @@ impl Subject {
     }
 
     /// What the parser says of `data`, however it is cut, and the frame of the last part.
-    pub fn told(&self, data: &[u8]) -> (Told, Frame) {
+    pub fn outcome(&self, data: &[u8]) -> (FeedOutcome, Frame) {
         let parse = |frame: &mut Frame, have: &[u8]| self.engines.parse(self.parser, frame, have);
         let whole = feed(parse, data, 0, &[data.len()]);
         let singles: Vec<usize> = (0..=data.len()).collect();
         for ends in (0..data.len()).map(|cut| vec![cut, data.len()]).chain([singles]) {
             let cut = feed(parse, data, 0, &ends);
             assert_eq!(cut.0, whole.0, "cut at {ends:?} of \"{}\"", data.escape_ascii());
-            if whole.0 == Told::Done(whole.1.total_bytes()) {
+            if whole.0 == FeedOutcome::Done(whole.1.total_bytes()) {
                 let own = FRAME_HEAD_SLOTS..;
                 assert_eq!(cut.1.slots[own.clone()], whole.1.slots[own], "cut at {ends:?}");
                 assert_eq!(cut.1.slots[SLOT_ITEMS], whole.1.slots[SLOT_ITEMS]);
@@ -160,14 +160,14 @@ impl Subject {
     }
 
     pub fn done(&self, data: &[u8]) -> Frame {
-        let (told, frame) = self.told(data);
-        assert_eq!(told, Told::Done(data.len() as u64), "\"{}\"", data.escape_ascii());
+        let (outcome, frame) = self.outcome(data);
+        assert_eq!(outcome, FeedOutcome::Done(data.len() as u64), "\"{}\"", data.escape_ascii());
         frame
     }
 
     pub fn fault(&self, data: &[u8]) -> FaultCause {
-        match self.told(data).0 {
-            Told::Fault(_, cause) => cause,
+        match self.outcome(data).0 {
+            FeedOutcome::Fault(_, cause) => cause,
             other => panic!("{other:?} of \"{}\"", data.escape_ascii()),
         }
     }
@@ -523,8 +523,8 @@ pub fn parts(subject: &Subject, data: &[u8]) -> Vec<(u64, u64)> {
         }
         step
     };
-    let (told, _) = feed(parse, data, 0, &[data.len()]);
-    assert_eq!(told, Told::Done(data.len() as u64));
+    let (outcome, _) = feed(parse, data, 0, &[data.len()]);
+    assert_eq!(outcome, FeedOutcome::Done(data.len() as u64));
     found
 }
 
@@ -548,8 +548,8 @@ fn long_data_in_the_middle_passes_and_short_data_is_waited_for() {
     let data = message(4);
     assert_eq!(slot(&subject.done(&data), 1, &data), Some(&b"xxxx"[..]));
     assert_eq!(parts(&subject, &message(9000)), [(9008, 9008)]);
-    let (told, _) = subject.told(&message(16384)[..100]);
-    assert_eq!(told, Told::Fault(1, FaultCause::TooLong), "it fits no head");
+    let (outcome, _) = subject.outcome(&message(16384)[..100]);
+    assert_eq!(outcome, FeedOutcome::Fault(1, FaultCause::TooLong), "it fits no head");
 }
 
 /// Frames until a length is reached, and a message that ends with its connection.

@@ -1,6 +1,6 @@
-//! The steps themselves: which of 64 bytes are of no name and of no value, some steps at a time, and then the walk from end to
-//! end. Both are short loops of their own: together they would not fit the machine's registers.
-//! Promises: one walk for both kinds of machine; it goes over each byte once, and acts as `Lines::pass` does.
+//! The steps themselves: which of 64 bytes are of no name and of no value, some steps at a time, and then the walk
+//! from end to end. Both are short loops of their own: together they would not fit the machine's registers.
+//! Promises: one walk for both kinds of machine; it goes over each byte once, and acts as `LineScanner::pass` does.
 
 use std::hint::black_box;
 
@@ -56,7 +56,8 @@ impl Masks {
     #[inline(always)]
     fn note(&mut self, index: usize, no_name: u64, no_value: u64, carry: u64) -> u64 {
         self.no_name[index] = no_name;
-        // Of what ends a line the first byte counts. So where lines end does not wait until it is known where they start.
+        // Of what ends a line the first byte counts. So where lines end does not wait until it is known where they
+        // start.
         self.ends[index] = no_value & !(no_value << 1 | carry);
         no_value >> (STEP_BYTES - 1)
     }
@@ -75,8 +76,8 @@ impl Masks {
     }
 }
 
-/// See `Lines::pass`; the message goes on at `from`, and there may be lines. `fill` looks at a stride from a place on; `PUSH`:
-/// lines are items.
+/// See `LineScanner::pass`; the message goes on at `from`, and there may be lines. `fill` looks at a stride from a
+/// position on; `PUSH`: lines are items.
 #[inline(always)]
 fn walk<const PUSH: bool>(
     table: &LineTable,
@@ -132,8 +133,8 @@ fn walk<const PUSH: bool>(
         let at_end = unsafe { data.as_ptr().add(end) };
         // SAFETY: as above.
         let behind = u32::from_le(unsafe { at_end.cast::<u32>().read_unaligned() });
-        let has_room = !PUSH || frame.items().len() < ITEMS_MAX;
-        if !has_room || !is_passed(table, frame, data, (start, separator, end), behind) {
+        let has_capacity = !PUSH || frame.items().len() < ITEMS_MAX;
+        if !has_capacity || !is_passed(table, frame, data, (start, separator, end), behind) {
             break;
         }
         let next = end + END_BYTES;
@@ -149,15 +150,15 @@ fn walk<const PUSH: bool>(
     start as u64 + ((left - rest) << 32)
 }
 
-/// Where the first stride begins. Where lines begin early it begins with the message, and need not wait until it is known where
-/// they do.
+/// Where the first stride begins. Where lines begin early it begins with the message, and need not wait until it is
+/// known where they do.
 #[inline(always)]
 fn start_of_strides(from: usize) -> usize {
     if from < EARLY_BYTES { black_box(0) } else { from - from % STEP_BYTES }
 }
 
-/// Whether a line is one, and all is done for it that is to be done. It has a start, a separator and the end of a value, and
-/// behind that there are `BEHIND_BYTES`.
+/// Whether a line is one, and all is done for it that is to be done. It has a start, a separator and the end of a
+/// value, and behind that there are `BEHIND_BYTES`.
 #[inline(always)]
 fn is_passed(
     table: &LineTable,
@@ -190,7 +191,7 @@ fn is_passed(
     (is_plain || second <= table.blank_most) && is_odd_passed(table, frame, data, (start, separator, end))
 }
 
-/// As [`is_passed`], of a line for which something may be to be done, or with a blank in second place behind the separator.
+/// As [`is_passed`], of a line for which something may be to be done, or with two blanks behind the separator.
 #[inline(never)]
 fn is_odd_passed(
     table: &LineTable,
@@ -239,7 +240,7 @@ impl KeyTable {
     }
 }
 
-/// See `Lines::act`. What is mostly done, to keep a value that has no blanks at its ends, is done here.
+/// See `LineScanner::act`. What is mostly done, to keep a value that has no blanks at its ends, is done here.
 #[inline(always)]
 fn act(table: &LineTable, frame: &mut Frame, data: &[u8], line: Line, does: LineDoes) -> bool {
     match does {
@@ -283,10 +284,11 @@ mod x86 {
 
     /// Bytes of one register of AVX2.
     const HALF_BYTES: usize = 32;
-    /// Of the bits of (what is of no value, byte, all high bytes are values): what is of no value, the highest bit known.
+    /// Of the bits of (what is of no value, byte, all high bytes are values): what is of no value, the highest bit
+    /// known.
     const NO_VALUE_OF: i32 = 0x74;
 
-    /// See `Lines::pass`. The machine has what the table's steps ask for.
+    /// See `LineScanner::pass`. The machine has what the table's steps ask for.
     #[target_feature(enable = "bmi1,bmi2")]
     pub(in crate::symbols::lines) fn pass(
         table: &LineTable,

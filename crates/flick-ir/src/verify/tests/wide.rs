@@ -238,9 +238,9 @@ fn orders_only_read() {
     let order = |body: &str| {
         format!(
             "{PROGRAM} fn f0 rule \"r\" {{ b0(v0: frame, v1: uint): return }}
-             fn f1 helper \"quiet\" {{ b0(v0: int): v1: int = add v0, v0 return }}
-             fn f2 helper \"loud\" {{ b0(v0: int): call f3(v0) return }}
-             fn f3 helper \"louder\" {{ b0(v0: int): host counter_add.0(v0) return }}
+             fn f1 helper \"pure\" {{ b0(v0: int): v1: int = add v0, v0 return }}
+             fn f2 helper \"effects\" {{ b0(v0: int): call f3(v0) return }}
+             fn f3 helper \"counter\" {{ b0(v0: int): host counter_add.0(v0) return }}
              fn f4 order \"o\" -> int {{ b0(v0: frame): v1: int = const 1 {body} }}"
         )
     };

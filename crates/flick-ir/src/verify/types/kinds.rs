@@ -3,7 +3,7 @@
 use crate::data::{FuncKind, Op, Terminator};
 
 /// Whether a kind of function may use an operation. Builders have neither message nor channels, parsers neither
-/// channels nor output, orders only read; whoever waits for answers is a rule itself.
+/// channels nor output, orders only read; only a rule itself waits for answers.
 pub(super) fn may_use(kind: FuncKind, op: &Op) -> bool {
     let acts = matches!(kind, FuncKind::Rule | FuncKind::Helper);
     match op {
@@ -13,7 +13,7 @@ pub(super) fn may_use(kind: FuncKind, op: &Op) -> bool {
         Op::OutMark | Op::Written { .. } | Op::EmitInt { .. } | Op::EmitBytes { .. } => {
             acts || kind == FuncKind::Builder
         }
-        Op::EmitMessage { .. } | Op::EmitMessageOf { .. } | Op::Room { .. } => acts,
+        Op::EmitMessage { .. } | Op::EmitMessageOf { .. } | Op::HasCapacity { .. } => acts,
         Op::SendOriginal { .. } | Op::SendRebuilt { .. } | Op::SendMessage { .. } | Op::Fail { .. } => acts,
         Op::StateLoad { .. } | Op::StateStore { .. } => acts,
         Op::StateLoadBytes { .. } | Op::StateStoreBytes { .. } => acts,
@@ -51,7 +51,7 @@ pub(crate) fn acts(op: &Op) -> bool {
     matches!(
         op,
         Op::OutMark
-            | Op::Room { .. }
+            | Op::HasCapacity { .. }
             | Op::Written { .. }
             | Op::EmitInt { .. }
             | Op::EmitBytes { .. }

@@ -18,7 +18,7 @@ impl Checker<'_, '_> {
         use Class::{Bytes, Chan, Message, Number, State, Word};
         match op {
             Op::OutMark | Op::ResumeState => Some(Number),
-            Op::Room { bytes } => {
+            Op::HasCapacity { bytes } => {
                 if *bytes as usize > CAPACITY_CHECK_BYTES_MAX {
                     self.add(format!("no output ever has room for {bytes} bytes"));
                 }

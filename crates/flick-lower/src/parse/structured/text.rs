@@ -161,7 +161,7 @@ impl Emitter<'_, '_> {
         let bytes = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });
         let trimmed = self.body.f.define(Type::Bytes, Op::Trim(bytes));
         let len = self.body.f.define(Type::Int, Op::Len(trimmed));
-        let first = self.body.f.define(Type::Int, Op::Place(trimmed));
+        let first = self.body.f.define(Type::Int, Op::BytesOffset(trimmed));
         let last = self.body.f.binary(Type::Int, Binary::Add, first, len);
         // Of blanks alone nothing is left, wherever that lies.
         let zero = self.body.f.int(0);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use flick_abi::{FuncId, RuleAction};
 use flick_check::Sources;
 use flick_ir::bounds::FunctionBounds;
-use flick_ir::data::{Module, Op, Origin};
+use flick_ir::data::{Module, Op, SourceOrigin};
 use serde::Serialize;
 
 /// A source line and its work.
@@ -25,7 +25,7 @@ pub struct HotLine {
 /// Finds the line with the most work.
 pub fn hottest_line(module: &Module, functions: &[FunctionBounds], sources: &Sources) -> Option<HotLine> {
     let mut spread = WorkByOrigin { module, functions, known: BTreeMap::new() };
-    let work: Vec<(Origin, u64)> =
+    let work: Vec<(SourceOrigin, u64)> =
         hottest_functions(module, functions).into_iter().flat_map(|id| spread.of(id)).collect();
     max_line(&work, sources)
 }
@@ -66,17 +66,17 @@ fn hottest_functions(module: &Module, functions: &[FunctionBounds]) -> Vec<FuncI
 struct WorkByOrigin<'a> {
     module: &'a Module,
     functions: &'a [FunctionBounds],
-    known: BTreeMap<u32, Vec<(Origin, u64)>>,
+    known: BTreeMap<u32, Vec<(SourceOrigin, u64)>>,
 }
 
 impl WorkByOrigin<'_> {
     /// Work of a function, with the work of calls moved to the called functions. The depth of calls is bounded.
-    fn of(&mut self, id: FuncId) -> Vec<(Origin, u64)> {
+    fn of(&mut self, id: FuncId) -> Vec<(SourceOrigin, u64)> {
         if let Some(known) = self.known.get(&id.0) {
             return known.clone();
         }
-        let mut sums: Vec<(Origin, u64)> = Vec::new();
-        for (origin, steps) in &self.functions[id.0 as usize].places {
+        let mut sums: Vec<(SourceOrigin, u64)> = Vec::new();
+        for (origin, steps) in &self.functions[id.0 as usize].hottest {
             let mut left = *steps;
             for callee in self.callees(id, *origin) {
                 let each = self.functions[callee.0 as usize].steps.max(1);
@@ -94,7 +94,7 @@ impl WorkByOrigin<'_> {
     }
 
     /// Functions called at an origin, the most expensive first.
-    fn callees(&self, id: FuncId, origin: Origin) -> Vec<FuncId> {
+    fn callees(&self, id: FuncId, origin: SourceOrigin) -> Vec<FuncId> {
         let insts = self.module.functions[id.0 as usize].blocks.iter().flat_map(|block| &block.insts);
         let mut callees: Vec<FuncId> = insts
             .filter(|inst| inst.origin == origin)
@@ -107,7 +107,7 @@ impl WorkByOrigin<'_> {
 }
 
 /// Sums the work by line and returns the largest sum; of equal ones the first.
-fn max_line(work: &[(Origin, u64)], sources: &Sources) -> Option<HotLine> {
+fn max_line(work: &[(SourceOrigin, u64)], sources: &Sources) -> Option<HotLine> {
     let mut lines = BTreeMap::<(u32, usize), u64>::new();
     for (origin, steps) in work {
         let (line, _) = sources.line_column(origin.file, origin.offset);

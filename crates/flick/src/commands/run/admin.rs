@@ -37,7 +37,7 @@ const OF_SHARED_THREADS: &[&str] = &["loops", "busy_ns", "cpu_throttled"];
 /// A service of the current generation.
 pub struct ObservedService {
     watch: ServiceStats,
-    graph: graph::Graph,
+    graph: graph::TaskGraph,
 }
 
 impl ObservedService {
@@ -317,8 +317,8 @@ fn dictionaries(watch: &ServiceStats) -> Vec<Dictionary> {
 }
 
 /// Converts a task graph, with counts on its edges.
-fn tasks(graph: &graph::Graph, count: impl Fn(&graph::Edge) -> Option<u64>) -> Graph {
-    let task = |task: &graph::Task| Task {
+fn tasks(graph: &graph::TaskGraph, count: impl Fn(&graph::GraphEdge) -> Option<u64>) -> Graph {
+    let task = |task: &graph::GraphTask| Task {
         role: task.kind.role().to_owned(),
         name: task.name.clone(),
         detail: task.detail.clone(),
@@ -329,7 +329,7 @@ fn tasks(graph: &graph::Graph, count: impl Fn(&graph::Edge) -> Option<u64>) -> G
         EdgeKind::Asks => "asks",
         EdgeKind::Keeps => "keeps",
     };
-    let edge = |edge: &graph::Edge| Edge {
+    let edge = |edge: &graph::GraphEdge| Edge {
         from: edge.from,
         to: edge.to,
         kind: kind(edge.kind).to_owned(),
@@ -339,7 +339,7 @@ fn tasks(graph: &graph::Graph, count: impl Fn(&graph::Edge) -> Option<u64>) -> G
 }
 
 /// Count of messages along an edge; `None` for an edge to state.
-fn counted(program: &Program, counters: &EdgeTotals, edge: &graph::Edge) -> Option<u64> {
+fn counted(program: &Program, counters: &EdgeTotals, edge: &graph::GraphEdge) -> Option<u64> {
     match (edge.kind, edge.channel) {
         (EdgeKind::Keeps, _) => None,
         (EdgeKind::Sends, None) => Some(counters.started(program, edge.start)),

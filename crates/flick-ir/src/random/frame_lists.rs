@@ -36,10 +36,10 @@ impl Body<'_> {
             let (offset, len) = self.needle();
             Op::Seek { from, offset, len, max }
         };
-        let is_place = !matches!(op, Op::Lines { .. });
-        let place = self.define(block, scope, Type::Int, op);
-        if is_place {
-            scope.cover(place);
+        let is_position = !matches!(op, Op::Lines { .. });
+        let position = self.define(block, scope, Type::Int, op);
+        if is_position {
+            scope.cover(position);
         }
     }
 
@@ -160,7 +160,7 @@ impl Body<'_> {
         (len <= BYTES_MAX).then(|| (self.found(block, op), len))
     }
 
-    /// The result of an operation that may be missing, which is why nobody else gets to see it.
+    /// The result of an operation that may be missing, so no other operation uses it.
     fn found(&mut self, block: BlockId, op: Op) -> Value {
         let found = self.value(Type::Bytes);
         self.push(block, Some(found), op);
