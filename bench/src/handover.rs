@@ -13,8 +13,8 @@ use flick_compiler::{EngineKind, Input, compile};
 use flick_ring::{Consumer, Producer, ring};
 use flick_testkit::service::client::Habit;
 use flick_testkit::service::memcached::{Cmd, opcode};
-use flick_testkit::service::server::Server;
-use flick_testkit::service::{MS, Service, ServiceConfig, Subject};
+use flick_testkit::service::server::MemcachedServer;
+use flick_testkit::service::{MS, SimService, SimServiceConfig, Subject};
 
 use crate::cli::HandoverArgs;
 use crate::machine::Machine;
@@ -101,15 +101,15 @@ fn each_ns(work: impl FnOnce() -> u64) -> f64 {
 }
 
 /// A worker of Listing 1 in the simulator, with 200 clients that have sent one byte each and are idle.
-fn idle_sessions() -> Result<Service, String> {
+fn idle_sessions() -> Result<SimService, String> {
     let path = workspace().join("examples/memcached_proxy/memcached_proxy.flick");
     let compiled = Input::file(&path).and_then(|input| compile(&input, EngineKind::Native));
     let executable = compiled.map_err(|failure| failure.to_string())?.into_first();
     let subject = Subject { program: executable.program(), engine: executable.engine };
-    let mut config = ServiceConfig::new(7, 1);
+    let mut config = SimServiceConfig::new(7, 1);
     config.limits.max_connections = SESSIONS as u32;
     config.limits.max_inflight_requests = 4096;
-    let mut service = Service::new(&config, &subject, |_, _| Some(Box::new(Server::honest())));
+    let mut service = SimService::new(&config, &subject, |_, _| Some(Box::new(MemcachedServer::honest())));
     let silent = Habit::Trickle { bytes: 1, every_ns: 3_600_000 * MS };
     for number in 0..SESSIONS as u32 {
         service.client(5 * MS, &[Cmd::request(opcode::GET, number, b"k", b"")], silent.clone());

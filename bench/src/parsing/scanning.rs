@@ -6,7 +6,8 @@ use std::hint::black_box;
 use flick_abi::frame::SLOT_SCAN;
 use flick_abi::limits::FRAME_HEAD_SLOTS;
 use flick_abi::{Engine, Frame, FuncId, ParseStep};
-use flick_codegen::{Compiled, Options, compile};
+use flick_codegen::{Compiled, Options};
+use flick_compiler::generate;
 
 use super::Row;
 
@@ -36,7 +37,7 @@ impl Scans {
              }}"
         );
         let module = flick_ir::text::parse(&text).map_err(|error| error.message)?;
-        let engine = compile(&module, &Options::default()).map_err(|error| error.to_string())?;
+        let engine = generate(&module, &Options::default()).map_err(|error| error.to_string())?;
         let run = |len: &usize| [vec![b'a'; *len], vec![b'\r'; BEHIND]].concat();
         Ok(Self { engine, runs: LENGTHS.iter().map(run).collect() })
     }

@@ -120,7 +120,7 @@ pub struct Speaker {
 impl Speaker {
     /// Compiles a module.
     pub fn new(module: Module) -> Self {
-        let compiled = flick_codegen::compile(&module, &Options::default());
+        let compiled = flick_compiler::generate(&module, &Options::default());
         let compiled =
             compiled.unwrap_or_else(|error| panic!("a well-formed module does not compile: {error}"));
         let views = module.program.channels.iter().filter_map(|channel| channel.view.as_ref());

@@ -6,7 +6,7 @@
 mod subject;
 
 use flick_testkit::generate::Rng;
-use flick_testkit::http::strict::{self, End, Trouble};
+use flick_testkit::http::strict::{self, BodyEnd, Trouble};
 use flick_testkit::http::table::{Case, replies, requests};
 use flick_testkit::http::{Asked, generate};
 use subject::{Seen, Subject};
@@ -64,13 +64,13 @@ fn verdict_of(subject: &Subject, case: &Case, asked: Option<Asked>) -> Option<St
     let seen = read(subject, asked, &case.bytes, EVERY_CUT_BYTES_MAX);
     let found = match &seen {
         Seen::Whole { end, .. } => match end {
-            End::Next => "ok",
-            End::Last if case.verdict == "close" => "close",
-            End::Last if asked.is_none() => "ok",
-            End::Last => "close",
-            End::More => "more",
-            End::Tunnel => "tunnel",
-            End::Close => "end",
+            BodyEnd::Next => "ok",
+            BodyEnd::Last if case.verdict == "close" => "close",
+            BodyEnd::Last if asked.is_none() => "ok",
+            BodyEnd::Last => "close",
+            BodyEnd::More => "more",
+            BodyEnd::Tunnel => "tunnel",
+            BodyEnd::Close => "end",
         },
         Seen::Refused(_) if asked.is_some() => "bad",
         Seen::Refused(400) => "400",
@@ -96,7 +96,7 @@ fn verdict_of(subject: &Subject, case: &Case, asked: Option<Asked>) -> Option<St
 }
 
 /// The grammar accepts what the strict reader accepts, and sees the same in it.
-fn compare(seed: u64, seen: &Seen, expected: &Result<strict::Message<'_>, Trouble>, bytes: &[u8]) {
+fn compare(seed: u64, seen: &Seen, expected: &Result<strict::HttpMessage<'_>, Trouble>, bytes: &[u8]) {
     let shown = || format!("seed {seed}: {}", bytes.escape_ascii());
     match (expected, seen) {
         (Ok(message), Seen::Whole { next, body, end }) => {

@@ -11,8 +11,8 @@ use flick_net::sim::{Actor, PeerIo, Reachability};
 use flick_runtime::HealthLimits;
 use flick_testkit::service::client::Habit;
 use flick_testkit::service::memcached::{Cmd, opcode};
-use flick_testkit::service::server::Server;
-use flick_testkit::service::{MS, Service, ServiceConfig, Subject};
+use flick_testkit::service::server::MemcachedServer;
+use flick_testkit::service::{MS, SimService, SimServiceConfig, Subject};
 
 fn hand() -> Subject {
     Subject { program: common::program(), engine: Arc::new(common::Hand) }
@@ -21,7 +21,7 @@ fn hand() -> Subject {
 /// A server that is silent while it is told to be.
 struct Moody {
     is_silent: Rc<Cell<bool>>,
-    server: Server,
+    server: MemcachedServer,
 }
 
 impl Actor for Moody {
@@ -37,15 +37,15 @@ impl Actor for Moody {
 }
 
 /// A service of four backends, the first of which is moody.
-fn service(health: HealthLimits) -> (Service, Rc<Cell<bool>>) {
-    let mut config = ServiceConfig::new(3, 4);
+fn service(health: HealthLimits) -> (SimService, Rc<Cell<bool>>) {
+    let mut config = SimServiceConfig::new(3, 4);
     config.limits.health = health;
     config.timeouts.response = Duration::from_millis(100);
     let silent = Rc::new(Cell::new(false));
     let known = Rc::clone(&silent);
-    let service = Service::new(&config, &hand(), move |index, _| {
+    let service = SimService::new(&config, &hand(), move |index, _| {
         let is_silent = if index == 0 { Rc::clone(&known) } else { Rc::default() };
-        Some(Box::new(Moody { is_silent, server: Server::honest() }))
+        Some(Box::new(Moody { is_silent, server: MemcachedServer::honest() }))
     });
     (service, silent)
 }
@@ -57,7 +57,7 @@ fn keys_of_the_first(count: usize) -> Vec<String> {
 }
 
 /// Asks so many keys of the first backend, one after the other; answered, failed, and how many milliseconds it took.
-fn ask(service: &mut Service, count: usize) -> (u32, u32, u64) {
+fn ask(service: &mut SimService, count: usize) -> (u32, u32, u64) {
     let from_ns = service.net.now_ns();
     let (mut answered, mut failed) = (0, 0);
     for (at, key) in keys_of_the_first(count).iter().enumerate() {
@@ -74,13 +74,13 @@ fn ask(service: &mut Service, count: usize) -> (u32, u32, u64) {
     (answered, failed, (service.net.now_ns() - from_ns) / MS)
 }
 
-fn pass(service: &mut Service, ms: u64) {
+fn pass(service: &mut SimService, ms: u64) {
     let until_ns = service.net.now_ns() + ms * MS;
     service.run(until_ns, |_| false).expect("no spinning");
 }
 
 /// Asks now and then until the first backend is out.
-fn ask_until_out(service: &mut Service) {
+fn ask_until_out(service: &mut SimService) {
     for _ in 0..50 {
         ask(service, 1);
         pass(service, 20);

@@ -146,7 +146,7 @@ fn take(input: &mut Vec<u8>) -> Option<Vec<u8>> {
 
 /// One turn; backends send back what they are sent.
 fn iteration(stage: &mut dyn Stage) {
-    stage.turn();
+    stage.step();
     for peer in stage.connections(0) {
         let mut asked = None;
         stage.with_input(peer, &mut |input| asked = take(input));

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use flick_testkit::scenario::stage::Simulated;
 use flick_testkit::scenario::{parse, play};
 use flick_testkit::service::Subject;
-use flick_testkit::service::storm::{self, Storm};
+use flick_testkit::service::fault_injection::{self, FaultPlan};
 
 fn subject(every_ms: Option<u64>) -> Subject {
     Subject { program: eventful::program(every_ms), engine: Arc::new(eventful::Eventful) }
@@ -150,7 +150,7 @@ fn a_reply_that_comes_late_to_a_timer_is_drained() {
 fn handlers_and_state_leave_nothing_behind_whatever_peers_do() {
     let subject = subject(None);
     for seed in flick_testkit::service::seeds(400) {
-        if let Err(what) = storm::run(seed, &Storm::everything(), &subject) {
+        if let Err(what) = fault_injection::run(seed, &FaultPlan::everything(), &subject) {
             panic!("FLICK_SEED={seed}: {what}");
         }
     }

@@ -45,7 +45,7 @@ fn requests(kind: Kind) -> Vec<u8> {
 /// Lets backends answer what they were asked until the client has the reply to its last request.
 fn serve(stage: &mut Sockets, client: PeerId) {
     for _ in 0..TURNS_MAX {
-        stage.turn();
+        stage.step();
         for peer in (0..2).flat_map(|backend| stage.connections(backend)).collect::<Vec<_>>() {
             let mut asked = None;
             stage.with_input(peer, &mut |input| asked = DeliveredTo::take(input, false).expect("a request"));

@@ -10,18 +10,18 @@ use std::time::Duration;
 
 use flick_net::sim::{Actor, PeerIo};
 use flick_testkit::service::client::Habit;
+use flick_testkit::service::fault_injection::{self, FaultPlan};
 use flick_testkit::service::memcached::{Cmd, opcode};
-use flick_testkit::service::server::Server;
-use flick_testkit::service::storm::{self, Storm};
-use flick_testkit::service::{MS, Service, ServiceConfig, Subject, seeds};
+use flick_testkit::service::server::MemcachedServer;
+use flick_testkit::service::{MS, SimService, SimServiceConfig, Subject, seeds};
 
 fn hand() -> Subject {
     Subject { program: common::program(), engine: Arc::new(common::Hand) }
 }
 
 /// Room for three backends, and three servers.
-fn config() -> ServiceConfig {
-    let mut config = ServiceConfig::new(7, 3);
+fn config() -> SimServiceConfig {
+    let mut config = SimServiceConfig::new(7, 3);
     config.limits.max_backends = 3;
     config
 }
@@ -40,7 +40,7 @@ struct Late {
     asked: Rc<RefCell<[u32; 3]>>,
     index: usize,
     input: Vec<u8>,
-    server: Server,
+    server: MemcachedServer,
 }
 
 impl Actor for Late {
@@ -57,23 +57,23 @@ impl Actor for Late {
 }
 
 /// A service, and by server how often something was sent there.
-fn service(config: &ServiceConfig, after_ns: u64) -> (Service, Rc<RefCell<[u32; 3]>>) {
+fn service(config: &SimServiceConfig, after_ns: u64) -> (SimService, Rc<RefCell<[u32; 3]>>) {
     let asked = Rc::new(RefCell::new([0; 3]));
     let known = Rc::clone(&asked);
-    let service = Service::new(config, &hand(), move |index, _| {
-        let (asked, server) = (Rc::clone(&known), Server::honest());
+    let service = SimService::new(config, &hand(), move |index, _| {
+        let (asked, server) = (Rc::clone(&known), MemcachedServer::honest());
         Some(Box::new(Late { after_ns, asked, index, input: Vec::new(), server }))
     });
     (service, asked)
 }
 
-fn publish(service: &Service, elements: &[usize]) {
+fn publish(service: &SimService, elements: &[usize]) {
     let list: Vec<_> = elements.iter().map(|at| service.backends[*at].clone().into()).collect();
     assert_eq!(service.setup.backend_sets.publish(1, &list), Ok(true));
 }
 
 /// Lets a client ask 20 keys from now on; how many were answered and how many failed.
-fn ask(service: &mut Service) -> (u32, u32) {
+fn ask(service: &mut SimService) -> (u32, u32) {
     let verdict = service.client(service.net.now_ns(), &gets(20), Habit::Plain);
     let until_ns = service.net.now_ns() + 20_000 * MS;
     service.run(until_ns, |_| verdict.borrow().is_over()).expect("no spinning");
@@ -163,9 +163,11 @@ fn one_that_comes_back_before_it_has_finished_keeps_its_connection() {
 }
 
 /// Random lists at random times; every run must hold what it promises.
-fn check(count: u64, storm: &Storm) {
+fn check(count: u64, plan: &FaultPlan) {
     for seed in seeds(count) {
-        if let Err(text) = storm::run(seed, &Storm { changes_lists: true, ..storm.clone() }, &hand()) {
+        if let Err(text) =
+            fault_injection::run(seed, &FaultPlan { changes_lists: true, ..plan.clone() }, &hand())
+        {
             panic!("FLICK_SEED={seed}: {text}");
         }
     }
@@ -173,12 +175,12 @@ fn check(count: u64, storm: &Storm) {
 
 #[test]
 fn nobody_is_failed_by_lists_that_change() {
-    check(150, &Storm::none());
-    check(150, &Storm::hostile());
+    check(150, &FaultPlan::none());
+    check(150, &FaultPlan::hostile());
 }
 
 #[test]
 fn no_reply_reaches_a_wrong_client_while_lists_change_and_backends_break() {
-    check(150, &Storm::everything());
-    check(150, &Storm::resets());
+    check(150, &FaultPlan::everything());
+    check(150, &FaultPlan::resets());
 }

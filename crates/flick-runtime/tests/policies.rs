@@ -8,8 +8,8 @@ use flick_runtime::task_counters::TaskKind;
 use flick_runtime::{Limits, TaskScheduling};
 use flick_testkit::service::client::Habit;
 use flick_testkit::service::memcached::{Cmd, opcode};
-use flick_testkit::service::server::Server;
-use flick_testkit::service::{MS, Service, ServiceConfig, Subject};
+use flick_testkit::service::server::MemcachedServer;
+use flick_testkit::service::{MS, SimService, SimServiceConfig, Subject};
 
 /// Requests of the client: more than a task handles in one run, in fewer bytes than are received at once.
 const REQUESTS: u32 = 600;
@@ -17,14 +17,14 @@ const REQUESTS: u32 = 600;
 /// Runs of the client's task, and how many of them ended before it had nothing to do, are in these ranges.
 fn check(policy: TaskScheduling, runs: std::ops::RangeInclusive<u64>, exceeded: u64) {
     let subject = Subject { program: common::program(), engine: Arc::new(common::Hand) };
-    let mut config = ServiceConfig::new(7, 1);
+    let mut config = SimServiceConfig::new(7, 1);
     config.limits = Limits {
         task_scheduling: policy,
         max_inflight_per_client: 4096,
         max_inflight_requests: 4096,
         ..config.limits
     };
-    let mut service = Service::new(&config, &subject, |_, _| Some(Box::new(Server::honest())));
+    let mut service = SimService::new(&config, &subject, |_, _| Some(Box::new(MemcachedServer::honest())));
     let requests: Vec<Cmd> =
         (0..REQUESTS).map(|number| Cmd::request(opcode::GET, number, b"k", b"")).collect();
     let verdict = service.client(5 * MS, &requests, Habit::Plain);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use flick_net::sim::{Actor, PeerIo};
 use flick_testkit::service::client::Habit;
 use flick_testkit::service::memcached::{Cmd, opcode, value_of};
-use flick_testkit::service::server::Server;
-use flick_testkit::service::{MS, Service, ServiceConfig, Subject};
+use flick_testkit::service::server::MemcachedServer;
+use flick_testkit::service::{MS, SimService, SimServiceConfig, Subject};
 
 fn hand() -> Subject {
     Subject { program: common::program(), engine: Arc::new(common::Hand) }
@@ -27,7 +27,7 @@ fn set(opaque: u32, key: &str) -> Cmd {
 /// A server whose connections first read after a while.
 struct ReadsLate {
     after_ns: u64,
-    server: Server,
+    server: MemcachedServer,
 }
 
 impl Actor for ReadsLate {
@@ -65,16 +65,16 @@ impl Actor for NeverReads {
     fn on_data(&mut self, _io: &mut PeerIo<'_>, _data: &[u8]) {}
 }
 
-fn honest(config: &ServiceConfig) -> Service {
-    Service::new(config, &hand(), |_, _| Some(Box::new(Server::honest())))
+fn honest(config: &SimServiceConfig) -> SimService {
+    SimService::new(config, &hand(), |_, _| Some(Box::new(MemcachedServer::honest())))
 }
 
 /// One client sends a value of `value_bytes` to a backend that reads after `after_ns`.
 /// Says whether it was answered by the backend, by the platform, or not at all.
 fn upload(value_bytes: usize, after_ns: u64) -> (u32, u32) {
-    let config = ServiceConfig::new(1, 1);
-    let mut service = Service::new(&config, &hand(), move |_, _| {
-        Some(Box::new(ReadsLate { after_ns, server: Server::honest() }))
+    let config = SimServiceConfig::new(1, 1);
+    let mut service = SimService::new(&config, &hand(), move |_, _| {
+        Some(Box::new(ReadsLate { after_ns, server: MemcachedServer::honest() }))
     });
     let verdict = service.client(0, &[set(1, &format!("big#{value_bytes}"))], Habit::Plain);
     service.run(10_000 * MS, |_| verdict.borrow().is_over()).expect("no spinning");
@@ -99,7 +99,7 @@ fn an_upload_to_a_backend_that_never_reads_is_answered() {
 
 #[test]
 fn a_client_that_reads_again_in_time_keeps_its_connection() {
-    let config = ServiceConfig::new(1, 1);
+    let config = SimServiceConfig::new(1, 1);
     let mut service = honest(&config);
     let gets: Vec<Cmd> = (0..60).map(|at| get(at, &format!("k{at}#16000"))).collect();
     let habit = Habit::SlowReader { every_bytes: 100_000, pause_ns: 60 * MS };
@@ -112,7 +112,7 @@ fn a_client_that_reads_again_in_time_keeps_its_connection() {
 #[test]
 fn clients_that_never_read_use_up_no_room_for_others() {
     for half_closes in [false, true] {
-        let mut config = ServiceConfig::new(1, 1);
+        let mut config = SimServiceConfig::new(1, 1);
         config.limits.max_connections = 8;
         config.timeouts.idle = Duration::from_millis(500);
         let mut service = honest(&config);
@@ -130,11 +130,11 @@ fn clients_that_never_read_use_up_no_room_for_others() {
 
 #[test]
 fn a_full_ledger_makes_clients_wait_and_nobody_spin() {
-    let mut config = ServiceConfig::new(1, 2);
+    let mut config = SimServiceConfig::new(1, 2);
     config.limits.max_inflight_requests = 1;
     config.limits.max_connections = 64;
-    let mut service = Service::new(&config, &hand(), |_, _| {
-        Some(Box::new(ReadsLate { after_ns: 1_000 * MS, server: Server::honest() }))
+    let mut service = SimService::new(&config, &hand(), |_, _| {
+        Some(Box::new(ReadsLate { after_ns: 1_000 * MS, server: MemcachedServer::honest() }))
     });
     let verdicts: Vec<_> = (0..12_u32)
         .map(|client| {
@@ -145,7 +145,7 @@ fn a_full_ledger_makes_clients_wait_and_nobody_spin() {
             service.client(u64::from(client) * MS, &requests, Habit::Plain)
         })
         .collect();
-    let all_over = |_: &Service| verdicts.iter().all(|verdict| verdict.borrow().is_over());
+    let all_over = |_: &SimService| verdicts.iter().all(|verdict| verdict.borrow().is_over());
     service.run(20_000 * MS, all_over).expect("no spinning");
     for verdict in &verdicts {
         let verdict = verdict.borrow();
@@ -157,11 +157,11 @@ fn a_full_ledger_makes_clients_wait_and_nobody_spin() {
 
 #[test]
 fn who_waits_in_line_for_longer_than_it_may_is_told_so_and_keeps_its_connection() {
-    let mut config = ServiceConfig::new(1, 2);
+    let mut config = SimServiceConfig::new(1, 2);
     config.limits.max_inflight_requests = 1024;
     config.timeouts.queue = Duration::from_millis(200);
-    let mut service = Service::new(&config, &hand(), |_, _| {
-        Some(Box::new(ReadsLate { after_ns: 1_000 * MS, server: Server::honest() }))
+    let mut service = SimService::new(&config, &hand(), |_, _| {
+        Some(Box::new(ReadsLate { after_ns: 1_000 * MS, server: MemcachedServer::honest() }))
     });
     let verdicts: Vec<_> = (0..12_u32)
         .map(|client| {
@@ -169,7 +169,7 @@ fn who_waits_in_line_for_longer_than_it_may_is_told_so_and_keeps_its_connection(
             service.client(u64::from(client) * MS, &requests, Habit::Plain)
         })
         .collect();
-    let all_over = |_: &Service| verdicts.iter().all(|verdict| verdict.borrow().is_over());
+    let all_over = |_: &SimService| verdicts.iter().all(|verdict| verdict.borrow().is_over());
     service.run(20_000 * MS, all_over).expect("no spinning");
     let (mut answered, mut early) = (0, 0);
     for verdict in &verdicts {
@@ -197,7 +197,7 @@ const SLOW_CLIENT_BUFS_MAX: u32 = 64;
 fn a_client_that_does_not_read_makes_no_memory_grow() {
     // Short enough to be gathered, and streamed ones.
     for value_bytes in [15_000, 40_000] {
-        let mut config = ServiceConfig::new(1, 2);
+        let mut config = SimServiceConfig::new(1, 2);
         config.limits.buffer_memory = 4 << 20;
         // Three quarters of the memory are large buffers of 16 KiB.
         let all = 4 * 64 * 3 / 4;

@@ -1,13 +1,14 @@
-//! Bytes given to a parser piece by piece, as a platform does.
-//! Promises: the parser is called when what it asked for is there; a message in parts is followed to its end.
+//! Feeds bytes to a parser piece by piece, as the platform does.
+//! Promises: the parser is called again when the bytes that it asked for have arrived; a message in parts is parsed to
+//! its end.
 
 use flick_abi::frame::SLOT_ASKED;
 use flick_abi::{FaultCause, Frame, MessageFlags, ParseStep};
 
-/// What a parser says of bytes that come in pieces.
+/// Result of parsing bytes that arrive in pieces.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FeedOutcome {
-    /// A message of so many bytes, over all its parts.
+    /// A message, with its bytes over all its parts.
     Done(u64),
     /// A message that ends where its peer closes.
     UntilClose,
@@ -20,8 +21,8 @@ pub enum FeedOutcome {
 /// Parts without bytes that may follow each other.
 const IDLE_PARTS_MAX: u32 = 2;
 
-/// Gives `data` to a parser, of which ever more is there: up to each of `ends`. Returns what it says and the frame of the
-/// last part. `asked` is what the request said to keep. Panics when the parser asks for what it has.
+/// Feeds `data` to a parser in pieces that end at `ends`. Returns the outcome and the frame of the last part. `asked`
+/// is what the request said to keep. Panics when the parser asks for what it has.
 pub fn feed(
     mut parse: impl FnMut(&mut Frame, &[u8]) -> ParseStep,
     data: &[u8],

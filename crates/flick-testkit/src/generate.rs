@@ -12,7 +12,7 @@ mod values;
 use std::fmt::Write as _;
 
 pub use grammar::{Grammar, grammar};
-pub use values::{Rng, Ty};
+pub use values::{Rng, ValueType};
 
 /// The grammar all generated programs speak: numbers of several widths, an enumeration, text and bytes.
 pub const GRAMMAR: &str = "\
@@ -66,8 +66,8 @@ impl Size {
 #[derive(Clone, Debug)]
 struct Callable {
     name: String,
-    params: Vec<Ty>,
-    result: Ty,
+    params: Vec<ValueType>,
+    result: ValueType,
 }
 
 /// The state of one generation.
@@ -77,21 +77,21 @@ struct Generator {
     out: String,
     indent: usize,
     /// Visible names and their types.
-    names: Vec<(String, Ty)>,
+    names: Vec<(String, ValueType)>,
     /// `local`s and their types.
-    locals: Vec<(String, Ty)>,
+    locals: Vec<(String, ValueType)>,
     /// Functions written so far.
     functions: Vec<Callable>,
     next_name: u32,
     /// Expressions that may still be nested.
     depth: u32,
-    /// Whether the text under way may touch state, send and ask.
+    /// Whether the text that is being generated may touch state, send and ask.
     effects: Effects,
-    /// Asks that the function under way may still make.
+    /// Asks that the current function may still make.
     asks_left: u32,
 }
 
-/// What the text under way may do besides computing.
+/// What the text that is being generated may do besides computing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effects {
     /// Nothing: grammars' and `update`s' rule.
@@ -163,7 +163,12 @@ impl Generator {
         self.line("proc Generated: (msg/msg client, [msg/msg] backends)");
         self.indent += 1;
         if self.size.effects {
-            for ty in [Ty::Int, Ty::Text(24), Ty::Option(Box::new(Ty::Int)), Ty::Struct] {
+            for ty in [
+                ValueType::Int,
+                ValueType::Text(24),
+                ValueType::Option(Box::new(ValueType::Int)),
+                ValueType::Struct,
+            ] {
                 let name = self.fresh("state");
                 let init = self.constant(&ty);
                 self.line(&format!("local {name}: {} := {init}", ty.spelled()));
@@ -186,7 +191,7 @@ impl Generator {
     /// A function of values; with effects it may touch state.
     fn function(&mut self) {
         let name = self.fresh("f");
-        let params: Vec<Ty> = (0..self.rng.below(4)).map(|_| self.some_type()).collect();
+        let params: Vec<ValueType> = (0..self.rng.below(4)).map(|_| self.some_type()).collect();
         let result = self.some_type();
         self.names.clear();
         let mut text = String::new();
@@ -205,7 +210,7 @@ impl Generator {
 
     /// What requests go through, and what replies do.
     fn entry(&mut self) {
-        self.names = vec![("req".to_owned(), Ty::Message)];
+        self.names = vec![("req".to_owned(), ValueType::Message)];
         self.line("");
         self.line("fun entry: (-/msg client, [msg/msg] backends, req: msg) -> ()");
         self.indent += 1;
@@ -218,12 +223,12 @@ impl Generator {
         }
         self.sends();
         self.indent -= 1;
-        self.names = vec![("reply".to_owned(), Ty::Message)];
+        self.names = vec![("reply".to_owned(), ValueType::Message)];
         self.effects = if self.size.effects { Effects::State } else { Effects::None };
         self.line("");
         self.line("fun passed: (reply: msg) -> (msg)");
         self.depth = self.size.depth;
-        self.body(&Ty::Message);
+        self.body(&ValueType::Message);
     }
 
     /// A call of each function with constants.
@@ -237,7 +242,7 @@ impl Generator {
     }
 
     /// An indented block that gives a value of this type.
-    fn body(&mut self, result: &Ty) {
+    fn body(&mut self, result: &ValueType) {
         self.indent += 1;
         let mark = self.names.len();
         self.stmts();

@@ -112,7 +112,7 @@ pub fn check_dir(dir: &Path, directive: &str, mut run: impl FnMut(&Golden) -> St
     assert!(failures.is_empty(), "{}\nrun with UPDATE=1 to accept, then read the diff", failures.join("\n"));
 }
 
-/// Drops spaces at line ends and empty lines at the end: nobody can see them in a diff.
+/// Drops spaces at line ends and empty lines at the end, which a diff does not show.
 fn trim_lines(text: &str) -> String {
     let mut out = String::new();
     for line in text.trim_end().lines() {

@@ -1,5 +1,5 @@
-//! What RFC 9110 and 9112 say of given bytes: tables of verdicts, random messages, and a reader that is strict and slow.
-//! Nothing here knows of flick: it is what flick's grammar, and what leaves a balancer, is held against.
+//! What RFC 9110 and 9112 say of given bytes: tables of verdicts, random messages, and a reader that is strict and
+//! slow. Nothing here knows of flick: it is what flick's grammar, and what leaves a balancer, is held against.
 
 pub mod generate;
 pub mod strict;

@@ -12,6 +12,6 @@ mod play;
 pub mod stage;
 
 pub use diagram::{Happening, What};
-pub use messages::Message;
+pub use messages::MessageText;
 pub use parse::{Action, Scenario, Step, Wanted, parse};
 pub use play::play;

@@ -1,16 +1,16 @@
-//! A whole service in the simulator: the platform with any engine, scripted servers behind it, checking clients before it.
-//! Start reading here; `storm.rs` makes a run with faults from one seed and says what must hold after it.
+//! A whole service in the simulator: the platform with any engine, scripted servers behind it, checking clients
+//! before it. Start reading here; `fault_injection.rs` makes a run with faults from one seed and checks it.
 //! Promises: a run depends on its seed and its program alone; a service that spins is found out.
 //! Refuses: threads and real time.
 
-pub mod ailing;
+pub mod backend_faults;
 pub mod client;
 mod conduct;
+pub mod fault_injection;
 pub mod memcached;
 pub mod merging;
 pub mod mutant;
 pub mod server;
-pub mod storm;
 pub mod traffic;
 
 use std::cell::RefCell;
@@ -31,22 +31,22 @@ use flick_runtime::{
 };
 
 use crate::scenario::stage::expect_quiet;
-use client::{Client, Habit, Verdict};
+use client::{Habit, MemcachedClient, Verdict};
 use memcached::Cmd;
 
 /// Nanoseconds of a millisecond.
 pub const MS: u64 = 1_000_000;
 
 /// Turns in a row in which nothing happens and no time is waited for: more of them is spinning.
-const IDLE_TURNS_MAX: u32 = 200;
+const IDLE_ITERATIONS_MAX: u32 = 200;
 
 /// Longest that a run in the simulator waits in one turn.
-const TURN_MS_MAX: u64 = 10;
+const ITERATION_MS_MAX: u64 = 10;
 
 /// A program and what runs it.
 #[derive(Clone)]
 pub struct Subject {
-    /// The program. Its first channel is listened on, its second dialled.
+    /// The program. It listens on its first channel and connects to backends on its second.
     pub program: Arc<Program>,
     /// Its code.
     pub engine: Arc<dyn Engine>,
@@ -54,15 +54,15 @@ pub struct Subject {
 
 /// What a service in the simulator is made of.
 #[derive(Clone)]
-pub struct ServiceConfig {
+pub struct SimServiceConfig {
     /// Seed of the network and the worker.
     pub seed: u64,
     /// The network.
     pub sim: SimConfig,
     /// How many backends.
     pub servers: usize,
-    /// By channel that is dialled: how many of them, in the order of their numbers. Empty: all are of the program's second
-    /// channel, if it has one.
+    /// Number of backends by backend channel, in the order of the channels. Empty: all are of the program's
+    /// second channel, if it has one.
     pub groups: Vec<(String, usize)>,
     /// What backends of each channel weigh; nothing: all the same.
     pub weights: Vec<u32>,
@@ -70,11 +70,11 @@ pub struct ServiceConfig {
     pub ranks: Vec<u16>,
     /// The platform's limits.
     pub limits: Limits,
-    /// The platform's time-outs.
+    /// The platform's timeouts.
     pub timeouts: Timeouts,
 }
 
-impl ServiceConfig {
+impl SimServiceConfig {
     /// A small service on a quiet network.
     pub fn new(seed: u64, servers: usize) -> Self {
         let limits = Limits {
@@ -98,7 +98,7 @@ impl ServiceConfig {
 }
 
 /// The service.
-pub struct Service {
+pub struct SimService {
     /// The network around it.
     pub net: SimNet,
     /// Its only worker.
@@ -121,10 +121,10 @@ pub struct Service {
     pub is_finished: bool,
 }
 
-impl Service {
+impl SimService {
     /// Starts the service; `server` makes each connection that it opens to the backend of that number, or refuses it.
     pub fn new(
-        config: &ServiceConfig,
+        config: &SimServiceConfig,
         subject: &Subject,
         server: impl FnMut(usize, PeerAddr) -> Option<Box<dyn Actor>> + 'static,
     ) -> Self {
@@ -147,7 +147,7 @@ impl Service {
         let state =
             State::new(&subject.program, 1, Origin::Simulated(config.seed)).expect("small dictionaries fit");
         let state = Arc::new(state);
-        // Some runs keep an access log that nobody reads.
+        // Some runs keep an access log without a reader.
         let access = AccessLog { sample: NonZeroU32::MIN, port: Arc::default() };
         let is_logged = config.seed % 8 == 1;
         let mut worker = Worker::new(
@@ -175,10 +175,10 @@ impl Service {
         Self { net, worker, setup, state, counters, backend_counters, shared, listen, backends, is_finished }
     }
 
-    /// Adds a client that dials at a time.
+    /// Adds a client that connects at a time.
     pub fn client(&self, at_ns: u64, requests: &[Cmd], habit: Habit) -> Rc<RefCell<Verdict>> {
         let verdict = Rc::new(RefCell::new(Verdict::default()));
-        let client = Client::new(requests, habit, Rc::clone(&verdict));
+        let client = MemcachedClient::new(requests, habit, Rc::clone(&verdict));
         self.net.connect(&self.listen, at_ns, Box::new(client));
         verdict
     }
@@ -187,10 +187,10 @@ impl Service {
     ///
     /// Errors: the service spins.
     pub fn run(&mut self, until_ns: u64, mut done: impl FnMut(&Self) -> bool) -> Result<(), String> {
-        self.turns(until_ns, |service| service.is_finished || done(service))
+        self.iterations(until_ns, |service| service.is_finished || done(service))
     }
 
-    /// Lets what is under way arrive after the worker has finished, as a kernel would.
+    /// Delivers what is in flight after the worker has finished, as a kernel would.
     ///
     /// Errors: something that the worker had promised to send has not been handed over.
     pub fn wind_up(&mut self, until_ns: u64, done: impl FnMut(&Self) -> bool) -> Result<(), String> {
@@ -198,23 +198,23 @@ impl Service {
         if self.net.conns_count() > audit.backend_conns + audit.sessions {
             return Err("finished although output of closed connections was still to be sent".into());
         }
-        self.turns(until_ns, done)
+        self.iterations(until_ns, done)
     }
 
     /// Runs until `done` or a moment of simulated time, whatever the worker says.
     ///
     /// Errors: the service spins.
-    pub fn turns(&mut self, until_ns: u64, mut done: impl FnMut(&Self) -> bool) -> Result<(), String> {
-        let mut idle_turns = 0;
+    pub fn iterations(&mut self, until_ns: u64, mut done: impl FnMut(&Self) -> bool) -> Result<(), String> {
+        let mut idle_iterations = 0;
         while self.net.now_ns() < until_ns && !done(self) {
             let (before, at_ns) = (self.net.trace_hash(), self.net.now_ns());
-            let left = Duration::from_nanos(until_ns - at_ns).min(Duration::from_millis(TURN_MS_MAX));
+            let left = Duration::from_nanos(until_ns - at_ns).min(Duration::from_millis(ITERATION_MS_MAX));
             let goes_on =
                 self.worker.run_once(Some(left)).map_err(|error| format!("a turn failed: {error}"))?;
             self.is_finished = !goes_on;
             let is_idle = self.net.trace_hash() == before && self.net.now_ns() < at_ns + IDLE_NS;
-            idle_turns = if is_idle { idle_turns + 1 } else { 0 };
-            if idle_turns > IDLE_TURNS_MAX {
+            idle_iterations = if is_idle { idle_iterations + 1 } else { 0 };
+            if idle_iterations > IDLE_ITERATIONS_MAX {
                 return Err(format!(
                     "the service spins at {} ns: {:?}",
                     self.net.now_ns(),
@@ -232,7 +232,7 @@ impl Service {
         totals
     }
 
-    /// What is left behind although nothing is under way.
+    /// Resources that are still in use although nothing is in flight.
     ///
     /// Errors: a list of what should not be there.
     pub fn expect_quiet(&self) -> Result<(), String> {
@@ -245,7 +245,7 @@ impl Service {
 const IDLE_NS: u64 = 5_000;
 
 pub(crate) fn setup(
-    config: &ServiceConfig,
+    config: &SimServiceConfig,
     subject: &Subject,
     listen: &Endpoint,
     backends: &[Endpoint],
@@ -257,7 +257,7 @@ pub(crate) fn setup(
 ///
 /// Errors: the peers do not fit the program's channels.
 pub(crate) fn try_setup(
-    config: &ServiceConfig,
+    config: &SimServiceConfig,
     subject: &Subject,
     listen: &Endpoint,
     backends: &[Endpoint],

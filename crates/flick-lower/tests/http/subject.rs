@@ -6,7 +6,7 @@ use flick_codegen::{Compiled, Options, compile};
 use flick_compiler::Input;
 use flick_ir::Interpreter;
 use flick_testkit::http::Asked;
-use flick_testkit::http::strict::End;
+use flick_testkit::http::strict::BodyEnd;
 
 /// Passes everything on, so that bodies stream and nothing but framing is decoded.
 const PROGRAM: &str = "use http
@@ -28,7 +28,7 @@ pub enum Seen {
         /// What is streamed: the body without its chunks.
         body: Vec<u8>,
         /// What follows.
-        end: End,
+        end: BodyEnd,
     },
     /// None, with the status that it is answered with.
     Refused(u16),
@@ -89,7 +89,7 @@ impl Subject {
             if flags.has(MessageFlags::UNTIL_CLOSE) {
                 assert_eq!(total, u64::MAX, "what has no end has no length");
                 body.extend(&bytes[at + head..]);
-                return Seen::Whole { next: bytes.len(), body, end: End::Close };
+                return Seen::Whole { next: bytes.len(), body, end: BodyEnd::Close };
             }
             if total > (bytes.len() - at) as u64 {
                 return Seen::Short;
@@ -165,11 +165,11 @@ fn kept(asked: Asked) -> u64 {
     }
 }
 
-fn end(flags: MessageFlags, outcome: MessageFlags) -> End {
+fn end(flags: MessageFlags, outcome: MessageFlags) -> BodyEnd {
     match () {
-        () if flags.has(MessageFlags::TUNNEL) => End::Tunnel,
-        () if outcome.has(MessageFlags::MORE) => End::More,
-        () if flags.has(MessageFlags::LAST) => End::Last,
-        () => End::Next,
+        () if flags.has(MessageFlags::TUNNEL) => BodyEnd::Tunnel,
+        () if outcome.has(MessageFlags::MORE) => BodyEnd::More,
+        () if flags.has(MessageFlags::LAST) => BodyEnd::Last,
+        () => BodyEnd::Next,
     }
 }

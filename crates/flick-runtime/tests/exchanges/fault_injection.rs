@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flick_net::sim::{Reachability, SimConfig, SimRng};
 use flick_runtime::Timeouts;
-use flick_testkit::service::{MS, Service, ServiceConfig, Subject, seeds};
+use flick_testkit::service::{MS, SimService, SimServiceConfig, Subject, seeds};
 
 use super::peers::{Client, Complaints, Server, Verdict};
 use super::tiny::{self, Kind};
@@ -34,7 +34,7 @@ fn one(seed: u64, kind: Kind, faults: &Faults) -> Result<(u32, u32), String> {
     let mut rng = SimRng::new(seed ^ 0x7149);
     // What several backends say to a session of its own connections comes in no order.
     let servers = if kind == Kind::Exclusive { 3 } else { 1 };
-    let mut config = ServiceConfig::new(seed, servers as usize);
+    let mut config = SimServiceConfig::new(seed, servers as usize);
     config.sim = faults.sim.clone();
     if faults.crowded {
         config.limits.buffer_memory = 1 << 20;
@@ -50,7 +50,7 @@ fn one(seed: u64, kind: Kind, faults: &Faults) -> Result<(u32, u32), String> {
     // Where nothing says which reply is whose, one that is left out is not found out.
     let misbehaving = if kind == Kind::Exclusive { faults.misbehaving_per_mille } else { 0 };
     let (context, mut count) = (Rc::clone(&complaints), 0);
-    let mut service = Service::new(&config, &subject, move |_, _| {
+    let mut service = SimService::new(&config, &subject, move |_, _| {
         count += 1;
         Some(Box::new(Server::new(seed ^ (count << 20), misbehaving, CALM_NS, &context)))
     });

@@ -7,19 +7,19 @@ mod sockets;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use flick_testkit::service::merging::{Config, End, Fate, Received, Reducer, Service};
+use flick_testkit::service::merging::{Fate, MapperEnd, MergeConfig, MergeService, Received, Reducer};
 use flick_testkit::service::seeds;
 
 use pairs::{BAD_KEY_LEN, Combine, expected, pair, subject};
 
 /// A service that puts the values of equal keys one behind the other.
-fn joining(config: &Config) -> Service {
-    Service::new(config, &subject(Combine::Join, false))
+fn joining(config: &MergeConfig) -> MergeService {
+    MergeService::new(config, &subject(Combine::Join, false))
 }
 
 /// Sorted streams, some of them empty, with keys of few letters so that many are equal.
-fn streams(service: &mut Service, count: usize) -> Vec<Vec<u8>> {
-    let one = |service: &mut Service| {
+fn streams(service: &mut MergeService, count: usize) -> Vec<Vec<u8>> {
+    let one = |service: &mut MergeService| {
         let len = service.draw(60);
         let mut keys: Vec<Vec<u8>> = (0..len).map(|_| word(service)).collect();
         keys.sort();
@@ -29,13 +29,13 @@ fn streams(service: &mut Service, count: usize) -> Vec<Vec<u8>> {
     (0..count).map(|_| one(service)).collect()
 }
 
-fn word(service: &mut Service) -> Vec<u8> {
+fn word(service: &mut MergeService) -> Vec<u8> {
     let len = service.draw(3);
     (0..len).map(|_| b'a' + service.draw(6) as u8).collect()
 }
 
 /// Lets a service have mappers that come one after the other, so that they are numbered in that order.
-fn mappers(service: &mut Service, streams: &[Vec<u8>], end: End) -> Vec<Rc<RefCell<Fate>>> {
+fn mappers(service: &mut MergeService, streams: &[Vec<u8>], end: MapperEnd) -> Vec<Rc<RefCell<Fate>>> {
     streams.iter().map(|stream| service.mapper(0, stream, end)).collect()
 }
 
@@ -57,19 +57,19 @@ fn whatever_order_bytes_arrive_in_the_result_is_that_of_sorting() {
     for seed in seeds(150) {
         println!("seed {seed}");
         let count = 1 + (seed % 9) as usize;
-        let mut config = Config::new(seed * 7 + 1, 1 + (seed % 3) as usize, count);
+        let mut config = MergeConfig::new(seed * 7 + 1, 1 + (seed % 3) as usize, count);
         config.reducer = if seed % 4 == 0 { Reducer::ReadsLate } else { Reducer::Reads };
-        let mut service = Service::new(&config, &subject(Combine::Add, false));
+        let mut service = MergeService::new(&config, &subject(Combine::Add, false));
         let streams = streams(&mut service, count);
         let streams = counts(&streams);
-        let end = if seed % 2 == 0 { End::Closes } else { End::Leaves };
+        let end = if seed % 2 == 0 { MapperEnd::Closes } else { MapperEnd::Leaves };
         let fates = mappers(&mut service, &streams, end);
         service.run(|_, totals| totals.merges_completed == 1);
         service.run_for(20);
         assert_eq!(service.jobs(), [complete(expected(&streams, Combine::Add))]);
         service.expect_quiet();
         for fate in fates {
-            assert_eq!(*fate.borrow(), Fate { closed: end == End::Closes, reset: false });
+            assert_eq!(*fate.borrow(), Fate { closed: end == MapperEnd::Closes, reset: false });
         }
     }
 }
@@ -79,10 +79,10 @@ fn equal_elements_are_combined_in_the_order_of_their_streams() {
     for seed in seeds(60) {
         println!("seed {seed}");
         let count = 1 + (seed % 8) as usize;
-        let mut service = joining(&Config::new(seed * 11 + 5, 2, count));
+        let mut service = joining(&MergeConfig::new(seed * 11 + 5, 2, count));
         let streams = streams(&mut service, count);
         for (at, stream) in streams.iter().enumerate() {
-            service.mapper(0, stream, End::Closes);
+            service.mapper(0, stream, MapperEnd::Closes);
             service.run(|_, totals| totals.connections_accepted == at as u64 + 1);
         }
         service.run(|_, totals| totals.merges_completed == 1);
@@ -93,7 +93,7 @@ fn equal_elements_are_combined_in_the_order_of_their_streams() {
 
 #[test]
 fn one_job_follows_another_and_who_comes_too_early_waits() {
-    let mut service = joining(&Config::new(3, 2, 4));
+    let mut service = joining(&MergeConfig::new(3, 2, 4));
     let mut expected_jobs = Vec::new();
     let mut all = Vec::new();
     for _ in 0..3 {
@@ -102,7 +102,7 @@ fn one_job_follows_another_and_who_comes_too_early_waits() {
         all.extend(streams);
     }
     // Which of the twelve share a job depends on who is quick; together they give what all of them give.
-    mappers(&mut service, &all, End::Closes);
+    mappers(&mut service, &all, MapperEnd::Closes);
     service.run(|_, totals| totals.merges_completed == 3);
     service.run_for(20);
     let jobs = service.jobs();
@@ -121,9 +121,9 @@ fn one_job_follows_another_and_who_comes_too_early_waits() {
 
 #[test]
 fn the_result_passes_through_the_last_rule() {
-    let config = Config::new(9, 2, 2);
-    let mut service = Service::new(&config, &subject(Combine::Join, true));
-    mappers(&mut service, &[pair(b"a", b"x"), pair(b"b", b"y")], End::Closes);
+    let config = MergeConfig::new(9, 2, 2);
+    let mut service = MergeService::new(&config, &subject(Combine::Join, true));
+    mappers(&mut service, &[pair(b"a", b"x"), pair(b"b", b"y")], MapperEnd::Closes);
     service.run(|_, totals| totals.merges_completed == 1);
     service.run_for(20);
     assert_eq!(service.jobs(), [complete([pair(b"A", b"X"), pair(b"B", b"Y")].concat())]);
@@ -135,14 +135,14 @@ fn long() -> Vec<u8> {
 }
 
 /// Runs a job of three streams, the last of which is `odd`, that must fail; and then one that must not.
-fn check_failure(what: &str, config: &Config, odd: &[u8], end: End) {
+fn check_failure(what: &str, config: &MergeConfig, odd: &[u8], end: MapperEnd) {
     for seed in seeds(12) {
         println!("{what}, seed {seed}");
         let mut config = config.clone();
         config.seed = seed * 13 + 1;
         config.workers = 1 + (seed % 2) as usize;
         let mut service = joining(&config);
-        let fates = mappers(&mut service, &[long(), long()], End::Closes);
+        let fates = mappers(&mut service, &[long(), long()], MapperEnd::Closes);
         // The odd one comes last: one that fails its job before all have come leaves who comes then to the next.
         service.run(|_, totals| totals.connections_accepted == 2);
         service.mapper(0, odd, end);
@@ -155,7 +155,7 @@ fn check_failure(what: &str, config: &Config, odd: &[u8], end: End) {
         }
         if config.reducer == Reducer::Reads {
             let streams = [pair(b"k", b"1"), pair(b"k", b"2"), pair(b"l", b"3")];
-            mappers(&mut service, &streams, End::Closes);
+            mappers(&mut service, &streams, MapperEnd::Closes);
             service.run(|_, totals| totals.merges_completed == 1);
             service.run_for(20);
             let last = service.jobs().pop().expect("a job");
@@ -167,19 +167,19 @@ fn check_failure(what: &str, config: &Config, odd: &[u8], end: End) {
 
 #[test]
 fn a_job_that_cannot_be_completed_never_looks_complete() {
-    let config = Config::new(0, 2, 3);
+    let config = MergeConfig::new(0, 2, 3);
     let truncated = &long()[..776];
-    check_failure("a stream ends inside an element", &config, truncated, End::Closes);
-    check_failure("a stream is reset", &config, &long(), End::Resets);
+    check_failure("a stream ends inside an element", &config, truncated, MapperEnd::Closes);
+    check_failure("a stream is reset", &config, &long(), MapperEnd::Resets);
     let nonsense = [&long()[..700], &[BAD_KEY_LEN, 1, 2, 3]].concat();
-    check_failure("a stream is not of the grammar", &config, &nonsense, End::Never);
+    check_failure("a stream is not of the grammar", &config, &nonsense, MapperEnd::Never);
     let disorder = [long(), pair(b"", b"late")].concat();
-    check_failure("a stream is not sorted", &config, &disorder, End::Closes);
+    check_failure("a stream is not sorted", &config, &disorder, MapperEnd::Closes);
     let many: Vec<u8> = (0..40).flat_map(|_| pair(b"same", &[b'x'; 10])).collect();
-    check_failure("two elements cannot be combined", &config, &many, End::Closes);
+    check_failure("two elements cannot be combined", &config, &many, MapperEnd::Closes);
     for reducer in [Reducer::Resets, Reducer::Refuses] {
-        let config = Config { reducer, ..config.clone() };
-        check_failure("the reducer goes away", &config, &long(), End::Closes);
+        let config = MergeConfig { reducer, ..config.clone() };
+        check_failure("the reducer goes away", &config, &long(), MapperEnd::Closes);
     }
 }
 
@@ -187,9 +187,9 @@ fn a_job_that_cannot_be_completed_never_looks_complete() {
 fn a_service_that_drains_ends_its_job_and_begins_no_other() {
     for seed in seeds(10) {
         println!("seed {seed}");
-        let mut service = joining(&Config::new(seed + 1, 2, 3));
+        let mut service = joining(&MergeConfig::new(seed + 1, 2, 3));
         let streams = counts(&streams(&mut service, 3));
-        mappers(&mut service, &streams, End::Closes);
+        mappers(&mut service, &streams, MapperEnd::Closes);
         service.run(|_, totals| totals.connections_accepted == 3);
         service.shared.drain(std::time::Duration::from_secs(60));
         service.run_out();
@@ -200,8 +200,8 @@ fn a_service_that_drains_ends_its_job_and_begins_no_other() {
 
 #[test]
 fn a_service_that_drains_gives_a_job_up_that_lacks_streams() {
-    let mut service = joining(&Config::new(1, 2, 3));
-    let fate = service.mapper(0, &long(), End::Closes);
+    let mut service = joining(&MergeConfig::new(1, 2, 3));
+    let fate = service.mapper(0, &long(), MapperEnd::Closes);
     service.run(|_, totals| totals.connections_accepted == 1);
     service.shared.drain(std::time::Duration::from_secs(60));
     service.run_out();
@@ -212,8 +212,8 @@ fn a_service_that_drains_gives_a_job_up_that_lacks_streams() {
 
 #[test]
 fn a_service_that_is_stopped_resets_its_reducer() {
-    let mut service = joining(&Config::new(1, 2, 2));
-    mappers(&mut service, &[long(), long()], End::Never);
+    let mut service = joining(&MergeConfig::new(1, 2, 2));
+    mappers(&mut service, &[long(), long()], MapperEnd::Never);
     service.run(|jobs, _| jobs.first().is_some_and(|job| !job.bytes.is_empty()));
     service.shared.stop();
     service.run_out();
@@ -223,7 +223,7 @@ fn a_service_that_is_stopped_resets_its_reducer() {
 }
 
 /// Small and large buffers and pieces that are held.
-fn held(service: &Service) -> Vec<(u32, u32, usize)> {
+fn held(service: &MergeService) -> Vec<(u32, u32, usize)> {
     let audits = service.workers.iter().map(flick_runtime::Worker::audit);
     audits.map(|audit| (audit.small_bufs, audit.large_bufs, audit.pieces)).collect()
 }
@@ -234,9 +234,9 @@ fn a5_a_mapper_that_says_little_pauses_the_others_and_memory_stays() {
     let much: Vec<u8> = (0..200_000_u32).flat_map(|n| pair(&n.to_be_bytes(), b"v")).collect();
     for seed in seeds(6) {
         println!("seed {seed}");
-        let mut service = joining(&Config::new(seed * 17 + 1, 1 + (seed % 2) as usize, 3));
-        mappers(&mut service, &[much.clone(), much.clone()], End::Closes);
-        service.mapper(0, &pair(&7_u32.to_be_bytes(), b"v"), End::Never);
+        let mut service = joining(&MergeConfig::new(seed * 17 + 1, 1 + (seed % 2) as usize, 3));
+        mappers(&mut service, &[much.clone(), much.clone()], MapperEnd::Closes);
+        service.mapper(0, &pair(&7_u32.to_be_bytes(), b"v"), MapperEnd::Never);
         service.run(|_, totals| totals.connections_accepted == 3);
         service.run_for(300);
         let (early, elements) = (held(&service), service.totals().merge_elements);

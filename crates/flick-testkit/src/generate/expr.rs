@@ -2,82 +2,86 @@
 //! Promises: an expression of text of at most `max` bytes is cut where the language could not prove it; numbers go to
 //! narrow fields through conversions only; a divisor is never zero.
 
-use super::values::Ty;
+use super::values::ValueType;
 use super::{Effects, Generator};
 
 impl Generator {
     /// A type for a parameter, result or `let`.
-    pub(super) fn some_type(&mut self) -> Ty {
+    pub(super) fn some_type(&mut self) -> ValueType {
         let plain = [
-            Ty::Int,
-            Ty::Bool,
-            Ty::Text(20),
-            Ty::Bytes(16),
-            Ty::Enum,
-            Ty::Struct,
-            Ty::Variant,
-            Ty::Time,
-            Ty::Duration,
-            Ty::Ipv4,
+            ValueType::Int,
+            ValueType::Bool,
+            ValueType::Text(20),
+            ValueType::Bytes(16),
+            ValueType::Enum,
+            ValueType::Struct,
+            ValueType::Variant,
+            ValueType::Time,
+            ValueType::Duration,
+            ValueType::Ipv4,
         ];
         match self.rng.below(14) {
-            0 => Ty::Option(Box::new(self.rng.pick(&plain).clone())),
+            0 => ValueType::Option(Box::new(self.rng.pick(&plain).clone())),
             1 => {
                 let (a, b) = (self.rng.pick(&plain).clone(), self.rng.pick(&plain).clone());
-                Ty::Pair(Box::new(a), Box::new(b))
+                ValueType::Pair(Box::new(a), Box::new(b))
             }
-            2 => Ty::List(Box::new(Ty::Int), 6),
-            3 => Ty::List(Box::new(Ty::Text(20)), 4),
-            4..=7 => Ty::Int,
+            2 => ValueType::List(Box::new(ValueType::Int), 6),
+            3 => ValueType::List(Box::new(ValueType::Text(20)), 4),
+            4..=7 => ValueType::Int,
             _ => self.rng.pick(&plain).clone(),
         }
     }
 
     /// A constant of a type: no names, no calls.
-    pub(super) fn constant(&mut self, ty: &Ty) -> String {
+    pub(super) fn constant(&mut self, ty: &ValueType) -> String {
         match ty {
-            Ty::Int => self.rng.number().to_string(),
-            Ty::Bool => ["true", "false"][self.rng.below(2) as usize].to_owned(),
-            Ty::Text(max) | Ty::Bytes(max) => {
+            ValueType::Int => self.rng.number().to_string(),
+            ValueType::Bool => ["true", "false"][self.rng.below(2) as usize].to_owned(),
+            ValueType::Text(max) | ValueType::Bytes(max) => {
                 let len = self.rng.below((*max).min(9) + 1);
                 let text: String =
                     (0..len).map(|_| *self.rng.pick(&['a', 'b', ',', ' ', 'Z', '7', '-'])).collect();
                 // A literal alone is text.
-                if matches!(ty, Ty::Bytes(_)) { format!("raw(\"{text}\")") } else { format!("\"{text}\"") }
+                if matches!(ty, ValueType::Bytes(_)) {
+                    format!("raw(\"{text}\")")
+                } else {
+                    format!("\"{text}\"")
+                }
             }
-            Ty::Enum => format!("colour.{}", self.rng.pick(&["red", "green", "blue"])),
-            Ty::Struct => {
+            ValueType::Enum => format!("colour.{}", self.rng.pick(&["red", "green", "blue"])),
+            ValueType::Struct => {
                 let (x, y) = (self.rng.number(), self.rng.number());
                 format!("point{{x = {x}, y = {y}, label = \"p\"}}")
             }
-            Ty::Variant => {
+            ValueType::Variant => {
                 self.rng.pick(&["shape.nothing", "shape.circle(3)", "shape.tagged(\"t\")"]).to_string()
             }
-            Ty::Time => "now()".to_owned(),
-            Ty::Duration => format!("{}ms", self.rng.below(5000)),
-            Ty::Ipv4 => format!("ipv4(\"10.0.{}.{}\")", self.rng.below(256), self.rng.below(256)),
-            Ty::Option(inner) => {
+            ValueType::Time => "now()".to_owned(),
+            ValueType::Duration => format!("{}ms", self.rng.below(5000)),
+            ValueType::Ipv4 => format!("ipv4(\"10.0.{}.{}\")", self.rng.below(256), self.rng.below(256)),
+            ValueType::Option(inner) => {
                 if self.rng.one_in(2) {
                     return "none".to_owned();
                 }
                 let inner = self.constant(inner);
                 format!("some({inner})")
             }
-            Ty::Pair(a, b) => {
+            ValueType::Pair(a, b) => {
                 let (a, b) = (self.constant(a), self.constant(b));
                 format!("({a}, {b})")
             }
-            Ty::List(elem, max) => {
+            ValueType::List(elem, max) => {
                 let count = 1 + self.rng.below(*max);
                 let items: Vec<String> = (0..count).map(|_| self.constant(elem)).collect();
                 format!("[{}]", items.join(", "))
             }
-            Ty::Message => "msg{kind = op.get, key = \"built\"}".to_owned(),
+            ValueType::Message => "msg{kind = op.get, key = \"built\"}".to_owned(),
         }
     }
 
     /// An expression of a type, in parentheses where it needs them.
-    pub(super) fn expr(&mut self, ty: &Ty) -> String {
+    pub(super) fn expr(&mut self, ty: &ValueType) -> String {
         if self.depth == 0 || self.rng.one_in(6) {
             return self.leaf(ty);
         }
@@ -93,7 +97,7 @@ impl Generator {
     }
 
     /// A name or constant.
-    fn leaf(&mut self, ty: &Ty) -> String {
+    fn leaf(&mut self, ty: &ValueType) -> String {
         let mut fitting: Vec<String> =
             self.names.iter().filter(|(_, known)| known == ty).map(|(name, _)| name.clone()).collect();
         if self.effects != Effects::None {
@@ -101,15 +105,15 @@ impl Generator {
             fitting.extend(locals.map(|(name, _)| name.clone()));
         }
         let message =
-            self.names.iter().find(|(_, known)| *known == Ty::Message).map(|(name, _)| name.clone());
+            self.names.iter().find(|(_, known)| *known == ValueType::Message).map(|(name, _)| name.clone());
         if let Some(message) = message {
             match ty {
-                Ty::Int => {
+                ValueType::Int => {
                     let field = self.rng.pick(&["flag", "small", "id", "deep"]);
                     fitting.push(format!("{message}.{field}"));
                 }
-                Ty::Text(max) => fitting.push(format!("{message}.key[..{max}]")),
-                Ty::Bytes(max) => fitting.push(format!("{message}.value[..{max}]")),
+                ValueType::Text(max) => fitting.push(format!("{message}.key[..{max}]")),
+                ValueType::Bytes(max) => fitting.push(format!("{message}.value[..{max}]")),
                 _ => {}
             }
         }
@@ -121,14 +125,14 @@ impl Generator {
     }
 
     /// `if` or `switch` on one line.
-    fn choice(&mut self, ty: &Ty) -> String {
-        let cond = self.expr(&Ty::Bool);
+    fn choice(&mut self, ty: &ValueType) -> String {
+        let cond = self.expr(&ValueType::Bool);
         let (a, b) = (self.expr(ty), self.expr(ty));
         format!("(if {cond}: {a} else: {b})")
     }
 
     /// A call of a function that gives this type, if there is one.
-    fn called(&mut self, ty: &Ty) -> String {
+    fn called(&mut self, ty: &ValueType) -> String {
         // A function with effects may only be called where they are allowed; those without are not told apart.
         let callable = self.effects != Effects::None;
         let fitting: Vec<_> =
@@ -142,12 +146,13 @@ impl Generator {
     }
 
     /// Something that is optional, and what to take where it is not there.
-    fn unwrapped(&mut self, ty: &Ty) -> String {
-        if matches!(ty, Ty::Message | Ty::List(..) | Ty::Option(_) | Ty::Pair(..)) {
+    fn unwrapped(&mut self, ty: &ValueType) -> String {
+        if matches!(ty, ValueType::Message | ValueType::List(..) | ValueType::Option(_) | ValueType::Pair(..))
+        {
             return self.specific(ty);
         }
         // Of what a bare `none` is none, only its surroundings could say.
-        let option = Ty::Option(Box::new(ty.clone()));
+        let option = ValueType::Option(Box::new(ty.clone()));
         let mut value = self.expr(&option);
         if value.contains("none") {
             value = self.some_constant(&option);
@@ -156,39 +161,39 @@ impl Generator {
         format!("({value} else {other})")
     }
 
-    fn specific(&mut self, ty: &Ty) -> String {
+    fn specific(&mut self, ty: &ValueType) -> String {
         match ty {
-            Ty::Int => self.int(),
-            Ty::Bool => self.truth(),
-            Ty::Text(max) => self.text(*max),
-            Ty::Bytes(max) => {
+            ValueType::Int => self.int(),
+            ValueType::Bool => self.truth(),
+            ValueType::Text(max) => self.text(*max),
+            ValueType::Bytes(max) => {
                 let (a, b) = (self.expr(ty), self.expr(ty));
                 if self.rng.one_in(3) {
-                    let text = self.expr(&Ty::Text(*max));
+                    let text = self.expr(&ValueType::Text(*max));
                     return format!("raw({text})");
                 }
                 format!("({a} + {b})[..{max}]")
             }
-            Ty::Enum | Ty::Ipv4 => self.leaf(ty),
-            Ty::Struct => self.structure(),
-            Ty::Variant => self.variant(),
-            Ty::Time => {
-                let (t, d) = (self.leaf(ty), self.expr(&Ty::Duration));
+            ValueType::Enum | ValueType::Ipv4 => self.leaf(ty),
+            ValueType::Struct => self.structure(),
+            ValueType::Variant => self.variant(),
+            ValueType::Time => {
+                let (t, d) = (self.leaf(ty), self.expr(&ValueType::Duration));
                 format!("({t} + {d})")
             }
-            Ty::Duration => self.duration(),
-            Ty::Option(inner) => self.option(inner),
-            Ty::Pair(a, b) => {
+            ValueType::Duration => self.duration(),
+            ValueType::Option(inner) => self.option(inner),
+            ValueType::Pair(a, b) => {
                 let (a, b) = (self.expr(a), self.expr(b));
                 format!("({a}, {b})")
             }
-            Ty::List(elem, max) => self.list(elem, *max),
-            Ty::Message => self.message(),
+            ValueType::List(elem, max) => self.list(elem, *max),
+            ValueType::Message => self.message(),
         }
     }
 
     fn int(&mut self) -> String {
-        let (a, b) = (self.expr(&Ty::Int), self.expr(&Ty::Int));
+        let (a, b) = (self.expr(&ValueType::Int), self.expr(&ValueType::Int));
         match self.rng.below(20) {
             0..=3 => format!("({a} {} {b})", self.rng.pick(&["+", "-", "*"])),
             4 => format!("({a} / {})", 1 + self.rng.below(9)),
@@ -200,34 +205,34 @@ impl Generator {
                 format!("{name}({a})")
             }
             9 => {
-                let text = self.expr(&Ty::Text(20));
+                let text = self.expr(&ValueType::Text(20));
                 format!("len({text})")
             }
             10 => {
-                let list = self.expr(&Ty::List(Box::new(Ty::Int), 6));
+                let list = self.expr(&ValueType::List(Box::new(ValueType::Int), 6));
                 format!("len({list})")
             }
             11 => {
-                let text = self.expr(&Ty::Text(20));
+                let text = self.expr(&ValueType::Text(20));
                 format!("(hash({text}) mod 1000)")
             }
             12 => {
-                let point = self.leaf(&Ty::Struct);
+                let point = self.leaf(&ValueType::Struct);
                 format!("({point}).{}", self.rng.pick(&["x", "y"]))
             }
             13 => self.folded(),
             14 => {
-                let d = self.expr(&Ty::Duration);
+                let d = self.expr(&ValueType::Duration);
                 format!("{}({d})", self.rng.pick(&["millis", "seconds", "nanos"]))
             }
             15 => {
-                let pair = Ty::Pair(Box::new(Ty::Int), Box::new(Ty::Bool));
+                let pair = ValueType::Pair(Box::new(ValueType::Int), Box::new(ValueType::Bool));
                 let pair = self.leaf(&pair);
                 format!("({pair}).0")
             }
             16 => self.switched(),
             17 if self.effects != Effects::None => {
-                let key = self.expr(&Ty::Text(20));
+                let key = self.expr(&ValueType::Text(20));
                 format!("(hits[{key}] else 0)")
             }
             18 if self.effects != Effects::None => "len(hits)".to_owned(),
@@ -238,63 +243,64 @@ impl Generator {
     fn folded(&mut self) -> String {
         let (x, acc) = (self.fresh("x"), self.fresh("acc"));
         let source = if self.rng.one_in(2) {
-            self.expr(&Ty::List(Box::new(Ty::Int), 6))
+            self.expr(&ValueType::List(Box::new(ValueType::Int), 6))
         } else {
             format!("0..{}", 1 + self.rng.below(8))
         };
         let init = self.rng.number();
         let mark = self.names.len();
-        self.names.push((x.clone(), Ty::Int));
-        self.names.push((acc.clone(), Ty::Int));
+        self.names.push((x.clone(), ValueType::Int));
+        self.names.push((acc.clone(), ValueType::Int));
         let before = std::mem::replace(&mut self.depth, 1);
-        let step = self.expr(&Ty::Int);
+        let step = self.expr(&ValueType::Int);
         self.depth = before;
         self.names.truncate(mark);
         format!("(fold {x} in {source}, {acc} = {init}: {acc} + {step} - {x})")
     }
 
     fn switched(&mut self) -> String {
-        let number = self.expr(&Ty::Int);
-        let (a, b) = (self.expr(&Ty::Int), self.expr(&Ty::Int));
+        let number = self.expr(&ValueType::Int);
+        let (a, b) = (self.expr(&ValueType::Int), self.expr(&ValueType::Int));
         format!("(if {number} == {}: {a} else if {number} < 0: {b} else: {number})", self.rng.below(4))
     }
 
     fn truth(&mut self) -> String {
         match self.rng.below(9) {
             0..=2 => {
-                let (a, b) = (self.expr(&Ty::Int), self.expr(&Ty::Int));
+                let (a, b) = (self.expr(&ValueType::Int), self.expr(&ValueType::Int));
                 format!("({a} {} {b})", self.rng.pick(&["<", "<=", ">", ">=", "==", "!="]))
             }
             3 => {
-                let (a, b) = (self.expr(&Ty::Text(20)), self.expr(&Ty::Text(20)));
+                let (a, b) = (self.expr(&ValueType::Text(20)), self.expr(&ValueType::Text(20)));
                 let name = self.rng.pick(&["starts_with", "ends_with", "contains", "same_text"]);
                 format!("{name}({a}, {b})")
             }
             4 => {
-                let (a, b) = (self.expr(&Ty::Text(20)), self.expr(&Ty::Text(20)));
+                let (a, b) = (self.expr(&ValueType::Text(20)), self.expr(&ValueType::Text(20)));
                 format!("({a} {} {b})", self.rng.pick(&["==", "!=", "<", ">="]))
             }
             5 => {
-                let (a, b) = (self.expr(&Ty::Bool), self.expr(&Ty::Bool));
+                let (a, b) = (self.expr(&ValueType::Bool), self.expr(&ValueType::Bool));
                 format!("({a} {} {b})", self.rng.pick(&["and", "or"]))
             }
             6 => {
-                let a = self.expr(&Ty::Bool);
+                let a = self.expr(&ValueType::Bool);
                 format!("(not ({a}))")
             }
             7 => {
-                let (a, list) = (self.expr(&Ty::Int), self.expr(&Ty::List(Box::new(Ty::Int), 6)));
+                let (a, list) =
+                    (self.expr(&ValueType::Int), self.expr(&ValueType::List(Box::new(ValueType::Int), 6)));
                 format!("({a} in {list})")
             }
             _ => {
-                let (a, b) = (self.expr(&Ty::Duration), self.expr(&Ty::Duration));
+                let (a, b) = (self.expr(&ValueType::Duration), self.expr(&ValueType::Duration));
                 format!("({a} > {b})")
             }
         }
     }
 
     fn text(&mut self, max: u32) -> String {
-        let ty = Ty::Text(max);
+        let ty = ValueType::Text(max);
         let a = self.expr(&ty);
         match self.rng.below(9) {
             0 | 1 => {
@@ -303,19 +309,19 @@ impl Generator {
             }
             2 => format!("{}({a})", self.rng.pick(&["lower", "upper", "trim"])),
             3 => {
-                let n = self.expr(&Ty::Int);
+                let n = self.expr(&ValueType::Int);
                 format!("{}({n})[..{max}]", self.rng.pick(&["str", "hex"]))
             }
             4 => {
-                let (from, to) = (self.expr(&Ty::Int), self.expr(&Ty::Int));
+                let (from, to) = (self.expr(&ValueType::Int), self.expr(&ValueType::Int));
                 format!("({a})[{from}..{to}]")
             }
             5 => {
-                let point = self.leaf(&Ty::Struct);
+                let point = self.leaf(&ValueType::Struct);
                 format!("({point}).label[..{max}]")
             }
             6 => {
-                let bytes = self.expr(&Ty::Bytes(max));
+                let bytes = self.expr(&ValueType::Bytes(max));
                 format!("text({bytes})")
             }
             _ => a,
@@ -323,12 +329,12 @@ impl Generator {
     }
 
     fn structure(&mut self) -> String {
-        let (x, label) = (self.expr(&Ty::Int), self.expr(&Ty::Text(16)));
+        let (x, label) = (self.expr(&ValueType::Int), self.expr(&ValueType::Text(16)));
         if self.rng.one_in(3) {
-            let point = self.leaf(&Ty::Struct);
+            let point = self.leaf(&ValueType::Struct);
             return format!("({point} with x = {x}, label = {label})");
         }
-        let y = self.expr(&Ty::Int);
+        let y = self.expr(&ValueType::Int);
         if self.rng.one_in(2) {
             return format!("point({x}, {y}, {label})");
         }
@@ -338,15 +344,15 @@ impl Generator {
     fn variant(&mut self) -> String {
         match self.rng.below(4) {
             0 => {
-                let n = self.expr(&Ty::Int);
+                let n = self.expr(&ValueType::Int);
                 format!("shape.circle({n})")
             }
             1 => {
-                let text = self.expr(&Ty::Text(12));
+                let text = self.expr(&ValueType::Text(12));
                 format!("shape.tagged({text})")
             }
             2 => {
-                let (a, b) = (self.expr(&Ty::Int), self.expr(&Ty::Int));
+                let (a, b) = (self.expr(&ValueType::Int), self.expr(&ValueType::Int));
                 format!("shape.box(({a}, {b}))")
             }
             _ => "shape.nothing".to_owned(),
@@ -354,44 +360,45 @@ impl Generator {
     }
 
     fn duration(&mut self) -> String {
-        let a = self.leaf(&Ty::Duration);
+        let a = self.leaf(&ValueType::Duration);
         match self.rng.below(4) {
             0 => {
-                let b = self.expr(&Ty::Duration);
+                let b = self.expr(&ValueType::Duration);
                 format!("({a} {} {b})", self.rng.pick(&["+", "-"]))
             }
             1 => {
-                let n = self.expr(&Ty::Int);
+                let n = self.expr(&ValueType::Int);
                 format!("({a} * {n})")
             }
             2 => {
-                let (a, b) = (self.leaf(&Ty::Time), self.leaf(&Ty::Time));
+                let (a, b) = (self.leaf(&ValueType::Time), self.leaf(&ValueType::Time));
                 format!("({a} - {b})")
             }
             _ => format!("({a} / {})", 1 + self.rng.below(5)),
         }
     }
 
-    fn option(&mut self, inner: &Ty) -> String {
+    fn option(&mut self, inner: &ValueType) -> String {
         match (inner, self.rng.below(4)) {
-            (Ty::Int, 0) => {
-                let text = self.expr(&Ty::Text(20));
+            (ValueType::Int, 0) => {
+                let text = self.expr(&ValueType::Text(20));
                 format!("{}({text})", self.rng.pick(&["parse_int", "parse_hex"]))
             }
-            (Ty::Int, 1) => {
-                let (list, at) = (self.expr(&Ty::List(Box::new(Ty::Int), 6)), self.expr(&Ty::Int));
+            (ValueType::Int, 1) => {
+                let (list, at) =
+                    (self.expr(&ValueType::List(Box::new(ValueType::Int), 6)), self.expr(&ValueType::Int));
                 format!("{list}[{at}]")
             }
-            (Ty::Int, 2) => {
-                let (text, part) = (self.expr(&Ty::Text(20)), self.expr(&Ty::Text(20)));
+            (ValueType::Int, 2) => {
+                let (text, part) = (self.expr(&ValueType::Text(20)), self.expr(&ValueType::Text(20)));
                 format!("find({text}, {part})")
             }
-            (Ty::Struct, 0) if self.effects != Effects::None => {
-                let (n, text) = (self.expr(&Ty::Int), self.expr(&Ty::Text(16)));
+            (ValueType::Struct, 0) if self.effects != Effects::None => {
+                let (n, text) = (self.expr(&ValueType::Int), self.expr(&ValueType::Text(16)));
                 format!("places[({n}, {text})]")
             }
-            (Ty::Variant, 0) if self.effects != Effects::None => {
-                let n = self.expr(&Ty::Int);
+            (ValueType::Variant, 0) if self.effects != Effects::None => {
+                let n = self.expr(&ValueType::Int);
                 format!("shapes[{n}]")
             }
             _ => {
@@ -401,23 +408,23 @@ impl Generator {
         }
     }
 
-    fn list(&mut self, elem: &Ty, max: u32) -> String {
+    fn list(&mut self, elem: &ValueType, max: u32) -> String {
         let mark = self.names.len();
         let x = self.fresh("x");
         match (elem, self.rng.below(4)) {
-            (Ty::Text(20), 0) => {
-                let text = self.expr(&Ty::Text(20));
+            (ValueType::Text(20), 0) => {
+                let text = self.expr(&ValueType::Text(20));
                 return format!("split({text}, \",\", {max})");
             }
             (_, 1) => {
-                let source = self.expr(&Ty::List(Box::new(elem.clone()), max));
+                let source = self.expr(&ValueType::List(Box::new(elem.clone()), max));
                 self.names.push((x.clone(), elem.clone()));
-                let cond = self.expr(&Ty::Bool);
+                let cond = self.expr(&ValueType::Bool);
                 self.names.truncate(mark);
                 return format!("(filter {x} in {source}: {cond})");
             }
             (_, 2) => {
-                self.names.push((x.clone(), Ty::Int));
+                self.names.push((x.clone(), ValueType::Int));
                 let before = std::mem::replace(&mut self.depth, 1);
                 let value = self.expr(elem);
                 self.depth = before;
@@ -432,11 +439,11 @@ impl Generator {
     }
 
     fn message(&mut self) -> String {
-        let key = self.expr(&Ty::Text(20));
-        let number = self.expr(&Ty::Int);
-        if self.names.iter().any(|(_, ty)| *ty == Ty::Message) && !self.rng.one_in(4) {
+        let key = self.expr(&ValueType::Text(20));
+        let number = self.expr(&ValueType::Int);
+        if self.names.iter().any(|(_, ty)| *ty == ValueType::Message) && !self.rng.one_in(4) {
             let message = self.leaf_message();
-            let value = self.expr(&Ty::Bytes(16));
+            let value = self.expr(&ValueType::Bytes(16));
             return match self.rng.below(3) {
                 0 => format!("({message} with key = {key})"),
                 1 => format!("({message} with small = int16({number}), value = {value})"),
@@ -449,8 +456,12 @@ impl Generator {
 
     /// A message by name.
     pub(super) fn leaf_message(&mut self) -> String {
-        let names: Vec<String> =
-            self.names.iter().filter(|(_, ty)| *ty == Ty::Message).map(|(name, _)| name.clone()).collect();
+        let names: Vec<String> = self
+            .names
+            .iter()
+            .filter(|(_, ty)| *ty == ValueType::Message)
+            .map(|(name, _)| name.clone())
+            .collect();
         self.rng.pick(&names).clone()
     }
 }

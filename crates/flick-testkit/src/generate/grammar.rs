@@ -1,5 +1,6 @@
 //! Random grammars: every construct of structured units, put together at random.
-//! Promises: the same seed gives the same text; most texts are grammars. Names of top-level fields come with them, for programs.
+//! Promises: the same seed gives the same text; most texts are grammars. Names of top-level fields come with them,
+//! for programs.
 //! Refuses: certainty that the checker takes it: what is ambiguous, or can never be, only the checker says.
 //! Source: as programs, type-directed generation (Yang et al., PLDI'11).
 
@@ -199,7 +200,7 @@ impl Writer {
             return;
         }
         let value = self.number(scope);
-        // What nobody reads is not computed, so it has no value that could be outside its type.
+        // An unused value is not computed, so it cannot be outside its type.
         let _ = writeln!(out, "  var {name} : int64 &parse = {value};\n  check self.{name} != 77777;");
         scope.numbers.push(name);
     }

@@ -1,6 +1,6 @@
 //! Statements: names for values, state, sends, asks, loops and choices with blocks.
 
-use super::values::Ty;
+use super::values::ValueType;
 use super::{Effects, Generator};
 
 impl Generator {
@@ -31,9 +31,9 @@ impl Generator {
     }
 
     /// An expression whose inferred type is exactly `ty` as far as later uses can tell.
-    fn typed(&mut self, ty: &Ty) -> String {
+    fn typed(&mut self, ty: &ValueType) -> String {
         match ty {
-            Ty::Option(_) => {
+            ValueType::Option(_) => {
                 // `none` alone says nothing about what it is none of.
                 let value = self.expr(ty);
                 if value.contains("none") { self.some_constant(ty) } else { value }
@@ -42,18 +42,18 @@ impl Generator {
         }
     }
 
-    pub(super) fn some_constant(&mut self, ty: &Ty) -> String {
-        let Ty::Option(inner) = ty else { return self.constant(ty) };
+    pub(super) fn some_constant(&mut self, ty: &ValueType) -> String {
+        let ValueType::Option(inner) = ty else { return self.constant(ty) };
         let inner = self.constant(inner);
         format!("some({inner})")
     }
 
     fn let_pair(&mut self) {
         let (a, b) = (self.fresh("a"), self.fresh("b"));
-        let (left, right) = (self.expr(&Ty::Int), self.expr(&Ty::Text(20)));
+        let (left, right) = (self.expr(&ValueType::Int), self.expr(&ValueType::Text(20)));
         self.line(&format!("let ({a}, {b}) = ({left}, {right})"));
-        self.names.push((a, Ty::Int));
-        self.names.push((b, Ty::Text(20)));
+        self.names.push((a, ValueType::Int));
+        self.names.push((b, ValueType::Text(20)));
     }
 
     fn assign(&mut self) {
@@ -66,44 +66,44 @@ impl Generator {
     }
 
     fn dictionary(&mut self) {
-        let key = self.expr(&Ty::Text(20));
-        let number = self.expr(&Ty::Int);
+        let key = self.expr(&ValueType::Text(20));
+        let number = self.expr(&ValueType::Int);
         match self.rng.below(6) {
             0 => self.line(&format!("hits[{key}] := {number}")),
             1 => {
-                let (text, point) = (self.expr(&Ty::Text(16)), self.expr(&Ty::Struct));
+                let (text, point) = (self.expr(&ValueType::Text(16)), self.expr(&ValueType::Struct));
                 self.line(&format!("places[({number}, {text})] := {point}"));
             }
             2 => {
-                let shape = self.expr(&Ty::Variant);
+                let shape = self.expr(&ValueType::Variant);
                 self.line(&format!("shapes[{number}] := {shape}"));
             }
             3 => {
                 let name = self.fresh("gone");
                 self.line(&format!("let {name} = remove(hits, {key})"));
-                self.names.push((name, Ty::Bool));
+                self.names.push((name, ValueType::Bool));
             }
             4 => {
                 let (old, new) = (self.fresh("old"), self.fresh("new"));
                 self.line(&format!("let {new} = update hits[{key}] from {old}: ({old} else 0) + 1"));
-                self.names.push((new, Ty::Int));
+                self.names.push((new, ValueType::Int));
             }
             _ => {
                 let name = self.fresh("has");
                 self.line(&format!("let {name} = {key} in hits"));
-                self.names.push((name, Ty::Bool));
+                self.names.push((name, ValueType::Bool));
             }
         }
     }
 
     fn counted(&mut self) {
-        let number = self.expr(&Ty::Int);
+        let number = self.expr(&ValueType::Int);
         match self.rng.below(4) {
             0 => self.line("count(served)"),
             1 => self.line(&format!("count(level, {number})")),
             2 => self.line(&format!("set(level, {number})")),
             _ => {
-                let text = self.expr(&Ty::Text(20));
+                let text = self.expr(&ValueType::Text(20));
                 self.line(&format!("log({text})"));
             }
         }
@@ -115,11 +115,11 @@ impl Generator {
         let source = if self.rng.one_in(2) {
             format!("0..{}", 1 + self.rng.below(5))
         } else {
-            self.expr(&Ty::List(Box::new(Ty::Int), 6))
+            self.expr(&ValueType::List(Box::new(ValueType::Int), 6))
         };
         self.line(&format!("for {x} in {source}:"));
         let mark = self.names.len();
-        self.names.push((x.clone(), Ty::Int));
+        self.names.push((x.clone(), ValueType::Int));
         self.indent += 1;
         let asks = std::mem::take(&mut self.asks_left);
         self.assign();
@@ -135,7 +135,7 @@ impl Generator {
         if self.rng.one_in(2) {
             return self.branch_on_shape();
         }
-        let cond = self.expr(&Ty::Bool);
+        let cond = self.expr(&ValueType::Bool);
         self.line(&format!("if {cond}:"));
         self.block_of_effects();
         if self.rng.one_in(2) {
@@ -145,7 +145,7 @@ impl Generator {
     }
 
     fn branch_on_shape(&mut self) {
-        let shape = self.expr(&Ty::Variant);
+        let shape = self.expr(&ValueType::Variant);
         let (r, w, h) = (self.fresh("r"), self.fresh("w"), self.fresh("h"));
         self.line(&format!("switch {shape}:"));
         self.indent += 1;
@@ -174,17 +174,17 @@ impl Generator {
     fn ask(&mut self) {
         self.asks_left -= 1;
         let (name, message) = (self.fresh("reply"), self.message_to_send());
-        let key = self.expr(&Ty::Text(20));
+        let key = self.expr(&ValueType::Text(20));
         let to = format!("backends[hash({key}) mod len(backends)]");
         match self.rng.below(4) {
             0 => {
                 self.line(&format!("let {name} = ask {to} with {message}"));
-                self.names.push((name, Ty::Message));
+                self.names.push((name, ValueType::Message));
             }
             1 => {
                 let other = self.message_to_send();
                 self.line(&format!("let {name} = ask {to} with {message} timeout 20ms else {other}"));
-                self.names.push((name, Ty::Message));
+                self.names.push((name, ValueType::Message));
             }
             2 => {
                 self.line(&format!("let {name} = ask {to} with {message} timeout 5ms else none"));
@@ -201,7 +201,7 @@ impl Generator {
                 self.line(&format!("  switch {one}:"));
                 self.line("    some found: total + found.small");
                 self.line("    none: total - 1");
-                self.names.push((sum, Ty::Int));
+                self.names.push((sum, ValueType::Int));
             }
         }
     }
@@ -209,7 +209,7 @@ impl Generator {
     fn message_to_send(&mut self) -> String {
         let mark = self.depth;
         self.depth = self.depth.min(1);
-        let message = self.expr(&Ty::Message);
+        let message = self.expr(&ValueType::Message);
         self.depth = mark;
         if message.starts_with('(') || !message.contains(' ') { message } else { format!("({message})") }
     }
@@ -217,11 +217,11 @@ impl Generator {
     /// What the entry function does in the end.
     pub(super) fn sends(&mut self) {
         let message = self.message_to_send();
-        let key = self.expr(&Ty::Text(20));
+        let key = self.expr(&ValueType::Text(20));
         match self.rng.below(5) {
             0 => self.line(&format!("{message} => client")),
             1 => {
-                let cond = self.expr(&Ty::Bool);
+                let cond = self.expr(&ValueType::Bool);
                 let other = self.message_to_send();
                 self.line(&format!("if {cond}: {message} => client"));
                 self.line(&format!("else: {other} => backends[0]"));

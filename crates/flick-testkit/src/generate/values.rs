@@ -3,7 +3,7 @@
 /// A type of generated values. Text and bytes have their bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(missing_docs, reason = "each is the type of its name")]
-pub enum Ty {
+pub enum ValueType {
     Int,
     Bool,
     Text(u32),
@@ -14,31 +14,31 @@ pub enum Ty {
     Time,
     Duration,
     Ipv4,
-    Option(Box<Ty>),
-    Pair(Box<Ty>, Box<Ty>),
+    Option(Box<ValueType>),
+    Pair(Box<ValueType>, Box<ValueType>),
     /// A list of at most that many.
-    List(Box<Ty>, u32),
+    List(Box<ValueType>, u32),
     Message,
 }
 
-impl Ty {
+impl ValueType {
     /// As a program writes it.
     pub fn spelled(&self) -> String {
         match self {
-            Ty::Int => "int".to_owned(),
-            Ty::Bool => "bool".to_owned(),
-            Ty::Text(max) => format!("string<{max}>"),
-            Ty::Bytes(max) => format!("bytes<{max}>"),
-            Ty::Enum => "colour".to_owned(),
-            Ty::Struct => "point".to_owned(),
-            Ty::Variant => "shape".to_owned(),
-            Ty::Time => "time".to_owned(),
-            Ty::Duration => "duration".to_owned(),
-            Ty::Ipv4 => "ipv4".to_owned(),
-            Ty::Option(inner) => format!("option<{}>", inner.spelled()),
-            Ty::Pair(a, b) => format!("({}, {})", a.spelled(), b.spelled()),
-            Ty::List(elem, max) => format!("[{}]<{max}>", elem.spelled()),
-            Ty::Message => "msg".to_owned(),
+            ValueType::Int => "int".to_owned(),
+            ValueType::Bool => "bool".to_owned(),
+            ValueType::Text(max) => format!("string<{max}>"),
+            ValueType::Bytes(max) => format!("bytes<{max}>"),
+            ValueType::Enum => "colour".to_owned(),
+            ValueType::Struct => "point".to_owned(),
+            ValueType::Variant => "shape".to_owned(),
+            ValueType::Time => "time".to_owned(),
+            ValueType::Duration => "duration".to_owned(),
+            ValueType::Ipv4 => "ipv4".to_owned(),
+            ValueType::Option(inner) => format!("option<{}>", inner.spelled()),
+            ValueType::Pair(a, b) => format!("({}, {})", a.spelled(), b.spelled()),
+            ValueType::List(elem, max) => format!("[{}]<{max}>", elem.spelled()),
+            ValueType::Message => "msg".to_owned(),
         }
     }
 }

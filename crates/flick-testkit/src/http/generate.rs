@@ -52,7 +52,7 @@ pub fn request(rng: &mut Rng) -> (Vec<u8>, Asked) {
     (finish(rng, out, fields, body), asked)
 }
 
-/// A reply to a request that asked this. One that lasts until its connection ends is told by `true`.
+/// A reply to a request that asked this. `true`: it lasts until its connection ends.
 pub fn reply(rng: &mut Rng, asked: Asked) -> (Vec<u8>, bool) {
     let is_1_0 = rng.one_in(8);
     let status = match rng.below(8) {

@@ -8,26 +8,26 @@ use super::Asked;
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
 /// A field's name and value without the blanks around it.
-pub type Field<'a> = (&'a [u8], &'a [u8]);
+pub type HttpField<'a> = (&'a [u8], &'a [u8]);
 
 /// A message that is there whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message<'a> {
+pub struct HttpMessage<'a> {
     /// Request line or status line.
     pub line: &'a [u8],
     /// The fields in their order.
-    pub fields: Vec<Field<'a>>,
+    pub fields: Vec<HttpField<'a>>,
     /// The body, taken out of its chunks.
     pub body: Vec<u8>,
     /// Where the next message begins.
     pub next: usize,
     /// How it ends.
-    pub end: End,
+    pub end: BodyEnd,
 }
 
 /// What follows a message on its connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum BodyEnd {
     /// The next message may follow.
     Next,
     /// Nothing: it closes.
@@ -51,7 +51,7 @@ pub enum Trouble {
 
 type Read<T> = Result<T, Trouble>;
 
-impl Message<'_> {
+impl HttpMessage<'_> {
     /// The values of all fields of this name.
     pub fn values(&self, name: &str) -> Vec<&[u8]> {
         values(&self.fields, name)
@@ -64,7 +64,7 @@ impl Message<'_> {
 }
 
 /// Reads the request at the front of `bytes`.
-pub fn request(bytes: &[u8]) -> Read<Message<'_>> {
+pub fn request(bytes: &[u8]) -> Read<HttpMessage<'_>> {
     let start = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
     let (line, at) = line(bytes, start)?;
     let mut parts = line.split(|byte| *byte == b' ');
@@ -91,11 +91,11 @@ pub fn request(bytes: &[u8]) -> Read<Message<'_>> {
         Framing::Chunked => chunked(bytes, at)?,
     };
     let is_last = !is_1_1 || has_token(&fields, "connection", "close");
-    Ok(Message { line, fields, body, next, end: if is_last { End::Last } else { End::Next } })
+    Ok(HttpMessage { line, fields, body, next, end: if is_last { BodyEnd::Last } else { BodyEnd::Next } })
 }
 
 /// Reads the reply at the front of `bytes` to a request that asked this.
-pub fn reply(bytes: &[u8], asked: Asked) -> Read<Message<'_>> {
+pub fn reply(bytes: &[u8], asked: Asked) -> Read<HttpMessage<'_>> {
     let (line, at) = line(bytes, 0)?;
     must(line.len() >= 13 && line[8] == b' ' && line[12] == b' ', "a status line")?;
     let is_1_1 = is_1_1(&line[..8])?;
@@ -109,17 +109,17 @@ pub fn reply(bytes: &[u8], asked: Asked) -> Read<Message<'_>> {
     }
     let framing = framing(&fields, is_1_1)?;
     must(framing != Framing::Chunked || is_1_1, "no chunks in HTTP/1.0")?;
-    must(status != 101 || asked == Asked::Upgrade, "no switch that nobody asked for")?;
+    must(status != 101 || asked == Asked::Upgrade, "no switch without a request for it")?;
     let connected = asked == Asked::Connect && (200..300).contains(&status);
     let is_bodyless = asked == Asked::Head || status < 200 || status == 204 || status == 304 || connected;
     let closes = has_token(&fields, "connection", "close")
         || !is_1_1 && !has_token(&fields, "connection", "keep-alive");
     let end = match () {
-        () if status == 101 || connected => End::Tunnel,
-        () if status < 200 => End::More,
-        () if framing == Framing::None && !is_bodyless => End::Close,
-        () if closes => End::Last,
-        () => End::Next,
+        () if status == 101 || connected => BodyEnd::Tunnel,
+        () if status < 200 => BodyEnd::More,
+        () if framing == Framing::None && !is_bodyless => BodyEnd::Close,
+        () if closes => BodyEnd::Last,
+        () => BodyEnd::Next,
     };
     let (body, next) = match framing {
         _ if is_bodyless => (Vec::new(), at),
@@ -127,7 +127,7 @@ pub fn reply(bytes: &[u8], asked: Asked) -> Read<Message<'_>> {
         Framing::Sized(len) => sized(bytes, at, len)?,
         Framing::Chunked => chunked(bytes, at)?,
     };
-    Ok(Message { line, fields, body, next, end })
+    Ok(HttpMessage { line, fields, body, next, end })
 }
 
 fn must(holds: bool, what: &'static str) -> Read<()> {
@@ -160,7 +160,7 @@ fn is_1_1(version: &[u8]) -> Read<bool> {
     Ok(version == b"HTTP/1.1")
 }
 
-fn fields(bytes: &[u8], start: usize) -> Read<(Vec<Field<'_>>, usize)> {
+fn fields(bytes: &[u8], start: usize) -> Read<(Vec<HttpField<'_>>, usize)> {
     let mut at = start;
     let mut fields = Vec::new();
     loop {
@@ -182,18 +182,18 @@ fn fields(bytes: &[u8], start: usize) -> Read<(Vec<Field<'_>>, usize)> {
     }
 }
 
-fn values<'a>(fields: &[Field<'a>], name: &str) -> Vec<&'a [u8]> {
+fn values<'a>(fields: &[HttpField<'a>], name: &str) -> Vec<&'a [u8]> {
     let named = fields.iter().filter(|(known, _)| known.eq_ignore_ascii_case(name.as_bytes()));
     named.map(|(_, value)| *value).collect()
 }
 
-fn once<'a>(fields: &[Field<'a>], name: &str) -> Read<Option<&'a [u8]>> {
+fn once<'a>(fields: &[HttpField<'a>], name: &str) -> Read<Option<&'a [u8]>> {
     let values = values(fields, name);
     must(values.len() <= 1, "a field that stands there once")?;
     Ok(values.first().copied())
 }
 
-fn has_token(fields: &[Field<'_>], name: &str, token: &str) -> bool {
+fn has_token(fields: &[HttpField<'_>], name: &str, token: &str) -> bool {
     values(fields, name).iter().any(|value| {
         value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
     })
@@ -206,7 +206,7 @@ enum Framing {
     Chunked,
 }
 
-fn framing(fields: &[Field<'_>], is_1_1: bool) -> Read<Framing> {
+fn framing(fields: &[HttpField<'_>], is_1_1: bool) -> Read<Framing> {
     let length = once(fields, "content-length")?;
     let coding = once(fields, "transfer-encoding")?;
     if let Some(digits) = length {
@@ -290,21 +290,21 @@ fn chunked(bytes: &[u8], mut at: usize) -> Read<(Vec<u8>, usize)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{End, Trouble, reply, request};
+    use super::{BodyEnd, Trouble, reply, request};
     use crate::http::table::{Case, replies, requests};
 
-    fn check(case: &Case, found: Result<super::Message<'_>, Trouble>) {
+    fn check(case: &Case, found: Result<super::HttpMessage<'_>, Trouble>) {
         let name = &case.name;
         let is_refusal = case.verdict == "bad" || case.verdict.parse::<u16>().is_ok();
         match found {
             Ok(message) => {
                 let end = match message.end {
-                    End::Next => "ok",
-                    End::Last if case.verdict == "close" => "close",
-                    End::Last => "ok",
-                    End::More => "more",
-                    End::Tunnel => "tunnel",
-                    End::Close => "end",
+                    BodyEnd::Next => "ok",
+                    BodyEnd::Last if case.verdict == "close" => "close",
+                    BodyEnd::Last => "ok",
+                    BodyEnd::More => "more",
+                    BodyEnd::Tunnel => "tunnel",
+                    BodyEnd::Close => "end",
                 };
                 assert_eq!((end, message.next), (case.verdict.as_str(), case.next), "{name}");
                 assert_eq!(message.body, case.body, "{name}");

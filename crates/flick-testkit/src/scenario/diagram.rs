@@ -1,6 +1,6 @@
 //! What went to and fro in a scenario, as a sequence diagram in text.
-//! Promises: one line for each thing that happened, in the order of time, with who did it; bytes that cannot be shown are
-//! escaped, long ones are cut and counted.
+//! Promises: one line for each thing that happened, in the order of time, with who did it; bytes that cannot be shown
+//! are escaped, long ones are cut and counted.
 
 use std::collections::BTreeMap;
 
@@ -109,7 +109,7 @@ fn label_of(bytes: &[u8]) -> String {
     label.chars().take(ARROW_COLUMNS - rest.len()).collect::<String>() + &rest
 }
 
-/// Bytes as they would be written in a scenario, at most so many.
+/// Bytes as they would be written in a scenario, up to a maximum.
 pub(super) fn text_of(bytes: &[u8], bytes_max: usize) -> String {
     let shown = &bytes[..bytes.len().min(bytes_max)];
     let more = bytes.len() - shown.len();

@@ -28,7 +28,7 @@ const STATUSES: &[(&str, u16)] = &[
 
 /// A message, or what is expected of one: what is `None` is chosen when it is sent, and not looked at when it arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Message {
+pub struct MessageText {
     /// Opcode.
     pub opcode: u8,
     /// Status of a reply; a request has none.
@@ -43,7 +43,7 @@ pub struct Message {
     pub cas: Option<u64>,
 }
 
-impl Message {
+impl MessageText {
     /// As a client sends it.
     pub fn request(&self, opaque: u32) -> Cmd {
         let (key, value) = (self.key.clone().unwrap_or_default(), self.value.clone().unwrap_or_default());
@@ -81,7 +81,7 @@ impl Message {
 
     /// Whether this may be the message of which only the head is there.
     pub fn begins(&self, cmd: &Cmd) -> bool {
-        Message { value: None, ..self.clone() }.is(cmd)
+        MessageText { value: None, ..self.clone() }.is(cmd)
     }
 }
 
@@ -104,14 +104,14 @@ pub(super) fn shown(cmd: &Cmd) -> String {
     text + &format!(" opaque {}", cmd.opaque)
 }
 
-pub(super) fn parse(words: &[Word]) -> Result<Message, String> {
+pub(super) fn parse(words: &[Word]) -> Result<MessageText, String> {
     let mut words = words.iter().peekable();
     let name = words.next().and_then(Word::plain).ok_or("a message is missing")?;
     let opcode = OPCODES.iter().find(|(known, _)| *known == name).map(|(_, code)| *code);
     let opcode = opcode.ok_or_else(|| {
         format!("`{name}` is no opcode of memcached; bytes of other protocols stand in double quotes")
     })?;
-    let mut message = Message { opcode, status: None, key: None, value: None, opaque: None, cas: None };
+    let mut message = MessageText { opcode, status: None, key: None, value: None, opaque: None, cas: None };
     while let Some(word) = words.next() {
         match word {
             Word::Text(text) => message.key = Some(text.clone()),
@@ -135,7 +135,7 @@ pub(super) fn parse(words: &[Word]) -> Result<Message, String> {
     Ok(message)
 }
 
-/// So many bytes that are not all the same.
+/// A pattern of `count` bytes.
 pub(super) fn bytes_of(count: usize) -> Vec<u8> {
     let mut value = value_of(format!("bytes#{count}").as_bytes());
     value.truncate(count);

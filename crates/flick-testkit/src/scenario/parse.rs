@@ -4,7 +4,7 @@
 //! # A comment. First the service, then what happens, in this order.
 //! service cache.flick               # where the folder has several programs
 //! process Text                      # where the program has several; without it, the first
-//! backends 2                        # of the first channel that is dialled; `backends NAME 2` of another, several times
+//! backends 2                        # of the first backend channel; `backends NAME 2` of another
 //! seeds 200                         # played so often, on networks that cut, delay and mix as the seed says
 //! limit max_inflight_per_client 4
 //! timeout response 50 ms
@@ -21,8 +21,8 @@
 //! expect quiet
 //! ```
 //!
-//! A line that begins with a blank continues the one before. Where a message is wanted, a text in quotes is a message too: its
-//! bytes. Several texts next to each other are one.
+//! A line that begins with a blank continues the one before. Where a message is wanted, a text in quotes is a message
+//! too: its bytes. Several texts next to each other are one.
 //!
 //! ```text
 //! client a  sends "GET / HTTP/1.1\r\n"
@@ -33,25 +33,25 @@
 
 use std::fmt;
 
-use super::messages::{self, Message};
+use super::messages::{self, MessageText};
 
 /// What a peer does or expects.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Writes a message.
-    Sends(Message),
+    Sends(MessageText),
     /// Writes the first bytes of a message and keeps the rest.
-    SendsFirst(usize, Message),
+    SendsFirst(usize, MessageText),
     /// Writes what was kept.
     SendsRest,
     /// Writes bytes.
     SendsRaw(Vec<u8>),
     /// Waits for a message, at most so long.
-    Expects(Message, u64),
+    Expects(MessageText, u64),
     /// Waits for bytes, at most so long.
     ExpectsBytes(Wanted, u64),
     /// Waits for the head of a message, at most so long; leaves it there.
-    ExpectsHead(Message, u64),
+    ExpectsHead(MessageText, u64),
     /// Nothing arrives for so long.
     ExpectsNothing(u64),
     /// The service ends the connection within so long.
@@ -81,7 +81,7 @@ pub enum Action {
 pub enum Wanted {
     /// These.
     Exactly(Vec<u8>),
-    /// So many, whatever they are.
+    /// Any N bytes.
     Count(usize),
     /// First these, then any, up to and with those.
     Between(Vec<u8>, Vec<u8>),
@@ -96,7 +96,7 @@ pub enum Step {
     Backend(usize, Action),
     /// Time passes, in milliseconds.
     Wait(u64),
-    /// Draining begins; it may take so many milliseconds.
+    /// Draining begins; it may take this many milliseconds.
     Drain(u64),
     /// A counter has a value now or soon.
     Counter(String, i64),
@@ -111,7 +111,8 @@ pub enum Step {
 pub struct Scenario {
     /// How many backends, of all channels.
     pub backends: usize,
-    /// By channel that is dialled: how many of them, in the order of their numbers. Empty: all are of the first channel.
+    /// Number of backends by backend channel, in the order of the channels. Empty: all are of the first
+    /// channel.
     pub groups: Vec<(String, usize)>,
     /// How many seeds it is played with.
     pub seeds: u64,
@@ -121,7 +122,7 @@ pub struct Scenario {
     pub process: Option<String>,
     /// Limits by name.
     pub limits: Vec<(String, u64)>,
-    /// Time-outs by name, in milliseconds.
+    /// Timeouts by name, in milliseconds.
     pub timeouts: Vec<(String, u64)>,
     /// It needs what only the simulator can do.
     pub simulator_only: bool,
@@ -403,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_line() {
+    fn mistakes_are_reported_with_their_line() {
         let said = |text: &str| parse(text).map(|_| ()).map_err(|error| error.to_string());
         assert_eq!(
             said("backends 2\nclient a dances"),

@@ -4,14 +4,14 @@
 use std::collections::BTreeMap;
 
 use super::diagram::{self, text_of};
-use super::messages::{Message, shown};
+use super::messages::{MessageText, shown};
 use super::parse::{Action, Scenario, Step, Wanted};
 use super::stage::{Command, PeerId, Reachable, Stage};
 use crate::service::memcached::Cmd;
 
-/// What a peer has said and been told, beside what the stage keeps.
+/// State of a peer, beside what the stage keeps.
 #[derive(Default)]
-struct Told {
+struct Delivered {
     /// Clients: requests whose replies have not been expected yet. Backends: requests not yet answered.
     open: Vec<Cmd>,
     unsent: Vec<u8>,
@@ -20,7 +20,7 @@ struct Told {
 struct Player<'a> {
     stage: &'a mut dyn Stage,
     clients: BTreeMap<String, PeerId>,
-    told: BTreeMap<PeerId, Told>,
+    delivered: BTreeMap<PeerId, Delivered>,
     /// By backend: the connection that its last `expects` was about.
     current: BTreeMap<usize, PeerId>,
     next_opaque: u32,
@@ -33,13 +33,13 @@ const SOON_MS: u64 = 3_000;
 
 /// Plays a scenario to its end.
 ///
-/// Errors: the line that did not come true, what was there instead, and, if the stage keeps a log, a diagram of what went
-/// to and fro before.
+/// Errors: the line that did not come true, what was there instead, and, if the stage keeps a log, a diagram of what
+/// went to and fro before.
 pub fn play(scenario: &Scenario, stage: &mut dyn Stage) -> Result<(), String> {
     let mut player = Player {
         stage,
         clients: BTreeMap::new(),
-        told: BTreeMap::new(),
+        delivered: BTreeMap::new(),
         current: BTreeMap::new(),
         next_opaque: 1000,
     };
@@ -130,7 +130,7 @@ impl Player<'_> {
             if self.stage.now_ms() >= until_ms {
                 return None;
             }
-            self.stage.turn();
+            self.stage.step();
         }
     }
 
@@ -145,10 +145,10 @@ impl Player<'_> {
                 self.next_opaque += 1;
                 let request = message.request(self.next_opaque);
                 let mut bytes = request.bytes();
-                let told = self.told.entry(peer).or_default();
-                told.open.push(request);
+                let delivered = self.delivered.entry(peer).or_default();
+                delivered.open.push(request);
                 if let Action::SendsFirst(first, _) = action {
-                    told.unsent = bytes.split_off((*first).min(bytes.len()));
+                    delivered.unsent = bytes.split_off((*first).min(bytes.len()));
                 }
                 self.stage.command(peer, Command::Write(bytes));
                 Ok(())
@@ -156,9 +156,9 @@ impl Player<'_> {
             Action::Expects(message, within_ms) => {
                 let reply = self.soon(*within_ms, |player| player.input(peer, Cmd::take));
                 let Some(reply) = reply else { return Err(self.nothing(peer)) };
-                let told = self.told.entry(peer).or_default();
+                let delivered = self.delivered.entry(peer).or_default();
                 // Quiet requests before it may have stayed without a reply.
-                let asked = told.open.iter().position(|asked| asked.opaque == reply.opaque);
+                let asked = delivered.open.iter().position(|asked| asked.opaque == reply.opaque);
                 if !message.is(&reply) {
                     return Err(format!("got {}", shown(&reply)));
                 }
@@ -167,7 +167,7 @@ impl Player<'_> {
                 };
                 let has_more =
                     !reply.key.is_empty() && reply.opcode == crate::service::memcached::opcode::STAT;
-                told.open.drain(..asked + usize::from(!has_more));
+                delivered.open.drain(..asked + usize::from(!has_more));
                 Ok(())
             }
             other => self.either(peer, other),
@@ -197,9 +197,9 @@ impl Player<'_> {
             });
             let Some((peer, request)) = found else { return Err(self.backend_lacks(index)) };
             self.current.insert(index, peer);
-            let told = self.told.entry(peer).or_default();
-            if told.open.last().is_none_or(|last| last.opaque != request.opaque) {
-                told.open.push(request);
+            let delivered = self.delivered.entry(peer).or_default();
+            if delivered.open.last().is_none_or(|last| last.opaque != request.opaque) {
+                delivered.open.push(request);
             }
             return Ok(());
         }
@@ -227,16 +227,16 @@ impl Player<'_> {
     }
 
     /// A backend answers the oldest request that it has been seen to get.
-    fn reply(&mut self, peer: PeerId, action: &Action, message: &Message) -> Result<(), String> {
-        let told = self.told.entry(peer).or_default();
-        let request = told.open.first().ok_or("it has been asked nothing on that connection")?;
+    fn reply(&mut self, peer: PeerId, action: &Action, message: &MessageText) -> Result<(), String> {
+        let delivered = self.delivered.entry(peer).or_default();
+        let request = delivered.open.first().ok_or("it has been asked nothing on that connection")?;
         let mut bytes = message.reply(request).bytes();
         let has_more = message.opcode == crate::service::memcached::opcode::STAT && message.key.is_some();
         if !has_more {
-            told.open.remove(0);
+            delivered.open.remove(0);
         }
         if let Action::SendsFirst(first, _) = action {
-            told.unsent = bytes.split_off((*first).min(bytes.len()));
+            delivered.unsent = bytes.split_off((*first).min(bytes.len()));
         }
         self.stage.command(peer, Command::Write(bytes));
         Ok(())
@@ -246,7 +246,7 @@ impl Player<'_> {
     fn either(&mut self, peer: PeerId, action: &Action) -> Result<(), String> {
         let command = match action {
             Action::SendsRest => {
-                Command::Write(std::mem::take(&mut self.told.entry(peer).or_default().unsent))
+                Command::Write(std::mem::take(&mut self.delivered.entry(peer).or_default().unsent))
             }
             Action::SendsRaw(bytes) => Command::Write(bytes.clone()),
             Action::Closes => Command::Close,
@@ -320,7 +320,7 @@ impl Wanted {
 }
 
 /// The message at the front, if it is the one that is meant; it is taken when all of it was wanted.
-fn arrived(input: &mut Vec<u8>, message: &Message, whole: bool) -> Option<Cmd> {
+fn arrived(input: &mut Vec<u8>, message: &MessageText, whole: bool) -> Option<Cmd> {
     let wire = Cmd::wire_bytes(input)?;
     let head = Cmd::head(input).filter(|_| !whole || input.len() >= wire)?;
     if !whole {

@@ -1,5 +1,5 @@
 //! Where a scenario plays: the simulator, or the sockets of this machine.
-//! Promises: peers are passive; they do what they are told between two turns of the service and keep what arrives.
+//! Promises: peers are passive; they run their actions between two iterations of the service and keep what arrives.
 
 mod simulated;
 mod sockets;
@@ -19,7 +19,7 @@ use super::{Happening, Scenario};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub usize);
 
-/// What a peer is told to do.
+/// An action of a peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
     /// Write.
@@ -48,7 +48,7 @@ pub enum Reachable {
 /// A service with its peers.
 pub trait Stage {
     /// Lets the service run for a little while.
-    fn turn(&mut self);
+    fn step(&mut self);
     /// Milliseconds since the beginning.
     fn now_ms(&self) -> u64;
     /// Connects a client.
@@ -57,7 +57,7 @@ pub trait Stage {
     fn connections(&mut self, backend: usize) -> Vec<PeerId>;
     /// Tells a peer to do something.
     fn command(&mut self, peer: PeerId, command: Command);
-    /// Shows what a peer has received and nobody has taken.
+    /// Shows what a peer has received and no step has consumed.
     fn with_input(&mut self, peer: PeerId, look: &mut dyn FnMut(&mut Vec<u8>));
     /// Whether the service has ended the peer's connection.
     fn is_closed(&mut self, peer: PeerId) -> bool;
@@ -69,7 +69,7 @@ pub trait Stage {
     fn is_finished(&self) -> bool;
     /// The counters and gauges: the program's own, then the platform's.
     fn counters(&self) -> Vec<(String, i64)>;
-    /// What is left behind although nothing is under way.
+    /// Resources that are still in use although nothing is in flight.
     ///
     /// Errors: a list of what should not be there.
     fn expect_quiet(&self) -> Result<(), String>;
@@ -106,9 +106,9 @@ fn limits(scenario: &Scenario, mut limits: Limits) -> Result<Limits, String> {
     Ok(limits)
 }
 
-/// The time-outs that a scenario asks for.
+/// The timeouts that a scenario asks for.
 ///
-/// Errors: a name that is no time-out.
+/// Errors: an unknown name of a timeout.
 fn timeouts(scenario: &Scenario) -> Result<Timeouts, String> {
     let mut timeouts = Timeouts::default();
     for (name, ms) in &scenario.timeouts {
@@ -123,7 +123,7 @@ fn timeouts(scenario: &Scenario) -> Result<Timeouts, String> {
             "idle" => &mut timeouts.idle,
             "reconnect_backoff_min" => &mut timeouts.reconnect_backoff_min,
             "reconnect_backoff_max" => &mut timeouts.reconnect_backoff_max,
-            _ => return Err(format!("there is no time-out `{name}`")),
+            _ => return Err(format!("there is no timeout `{name}`")),
         };
         *target = Duration::from_millis(*ms);
     }
@@ -137,7 +137,7 @@ fn counters(state: &State, counters: &Counters) -> Vec<(String, i64)> {
     state.counters().into_iter().map(|own| (own.name, own.value)).chain(platforms).collect()
 }
 
-/// What is left behind; a driver may keep so many large buffers to receive into.
+/// Resources that are still in use; a driver may keep up to this many large receive buffers.
 pub(crate) fn expect_quiet(audit: &WorkerAudit, open: u64, driver_bufs: u32) -> Result<(), String> {
     let WorkerAudit { sessions, requests, pieces, frames, small_bufs, large_bufs, blocked, stalled, .. } =
         *audit;

@@ -1,5 +1,5 @@
 //! A client that pipelines its requests and checks every reply: in order, its own opaque, its own tag, its own value.
-//! Promises: a reply that was meant for somebody else is found out, whichever field of it was put right on the way.
+//! Promises: detects a reply for another client, whichever of its fields the proxy has rewritten.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -38,7 +38,7 @@ pub enum Habit {
     },
     /// Writes all but this many bytes, then closes its side.
     Truncates {
-        /// So many.
+        /// The count.
         bytes: usize,
     },
     /// Writes bytes behind its requests that are not of the protocol.
@@ -129,7 +129,7 @@ impl Verdict {
 }
 
 /// The client.
-pub struct Client {
+pub struct MemcachedClient {
     conduct: Conduct,
     waiting: VecDeque<Cmd>,
     input: Vec<u8>,
@@ -137,7 +137,7 @@ pub struct Client {
     is_malformed: bool,
 }
 
-impl Client {
+impl MemcachedClient {
     /// A client with these requests.
     pub fn new(requests: &[Cmd], habit: Habit, verdict: Rc<RefCell<Verdict>>) -> Self {
         let waiting: VecDeque<Cmd> = requests.iter().cloned().collect();
@@ -152,7 +152,7 @@ impl Client {
     fn skip_silent(&mut self, reply: &Cmd) -> Result<(), String> {
         loop {
             let Some(expected) = self.waiting.front() else {
-                return Err(format!("a reply nobody asked for: {}", shown(reply)));
+                return Err(format!("an unsolicited reply: {}", shown(reply)));
             };
             if (reply.opaque, reply.opcode, reply.magic) == (expected.opaque, expected.opcode, REPLY) {
                 return Ok(());
@@ -236,7 +236,7 @@ fn shown(cmd: &Cmd) -> String {
     )
 }
 
-impl Actor for Client {
+impl Actor for MemcachedClient {
     fn on_open(&mut self, io: &mut PeerIo<'_>) {
         self.conduct.begin(io);
     }
@@ -285,7 +285,8 @@ pub fn tag(rng: &mut SimRng, client: u64, number: u64) -> u64 {
     (client + 1) << 48 | (number + 1) << 32 | rng.next_u64() >> 32
 }
 
-/// Random requests of one client, the last of which is loud. `huge_per_mille` of the keys have values too long to gather.
+/// Random requests of one client, the last of which is non-quiet. `huge_per_mille` of the keys have values too long to
+/// buffer.
 pub fn random_requests(rng: &mut SimRng, client: u64, count: u64, huge_per_mille: u32) -> Vec<Cmd> {
     let tagged = |rng: &mut SimRng, at: u64, cmd: Cmd| Cmd { cas: tag(rng, client, at), ..cmd };
     let mut requests: Vec<Cmd> = (0..count)

@@ -1,4 +1,5 @@
-//! What a checking client does on its connection whatever it speaks: writes at its pace, stops reading, vanishes, leaves.
+//! What a checking client does on its connection whatever it speaks: writes at its pace, stops reading, vanishes,
+//! leaves.
 //! Promises: no habit keeps a client for ever; every end that is its own is noted.
 
 use std::cell::RefCell;

@@ -1,6 +1,6 @@
 //! A service that merges, in the simulator: a network for each worker, mappers on any of them, the reducer on all.
-//! Promises: a run depends on its seed and its program alone; who makes no progress is found out.
-//! Refuses: threads and real time. Workers take their turns in an order that is drawn.
+//! Promises: a run depends on its seed and its program alone; a worker without progress fails the run.
+//! Refuses: threads and real time. Workers run one iteration each, in a random order.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -44,7 +44,7 @@ pub enum Reducer {
     Resets,
     /// Is not there.
     Refuses,
-    /// Any of these, connection by connection, until [`Service::calm`]; then it reads.
+    /// Any of these, connection by connection, until [`MergeService::calm`]; then it reads.
     Moody,
 }
 
@@ -82,7 +82,7 @@ impl Actor for ReducerActor {
 
 /// How a mapper ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum MapperEnd {
     /// Closes its side and waits for ours.
     Closes,
     /// Closes everything.
@@ -106,7 +106,7 @@ pub struct Fate {
 
 struct MapperActor {
     stream: Vec<u8>,
-    end: End,
+    end: MapperEnd,
     fate: Rc<RefCell<Fate>>,
 }
 
@@ -114,12 +114,12 @@ impl Actor for MapperActor {
     fn on_open(&mut self, io: &mut PeerIo<'_>) {
         io.write(&self.stream);
         match self.end {
-            End::Closes => io.shutdown_write(),
-            End::Leaves => io.close(),
+            MapperEnd::Closes => io.shutdown_write(),
+            MapperEnd::Leaves => io.close(),
             // Behind its bytes, as far as they have got.
-            End::Resets => io.timer(5 * MS, 0),
-            End::Stalls => io.timer(STALL_NS, 0),
-            End::Never => {}
+            MapperEnd::Resets => io.timer(5 * MS, 0),
+            MapperEnd::Stalls => io.timer(STALL_NS, 0),
+            MapperEnd::Never => {}
         }
     }
     fn on_data(&mut self, _: &mut PeerIo<'_>, _: &[u8]) {
@@ -139,8 +139,8 @@ impl Actor for MapperActor {
 
 /// What a run is about.
 #[derive(Clone)]
-pub struct Config {
-    /// Of networks and of the order of turns.
+pub struct MergeConfig {
+    /// Seed of the networks and of the order of iterations.
     pub seed: u64,
     /// How many workers.
     pub workers: usize,
@@ -152,7 +152,7 @@ pub struct Config {
     pub sim: SimConfig,
 }
 
-impl Config {
+impl MergeConfig {
     /// One whose network cuts and delays and whose reducers read.
     pub fn new(seed: u64, workers: usize, streams: usize) -> Self {
         Self { seed, workers, streams, reducer: Reducer::Reads, sim: SimConfig::hostile() }
@@ -160,7 +160,7 @@ impl Config {
 }
 
 /// The service.
-pub struct Service {
+pub struct MergeService {
     nets: Vec<SimNet>,
     /// Its workers.
     pub workers: Vec<Worker<SimDriver>>,
@@ -174,9 +174,9 @@ pub struct Service {
     random: u64,
 }
 
-impl Service {
+impl MergeService {
     /// Starts the service.
-    pub fn new(config: &Config, subject: &Subject) -> Self {
+    pub fn new(config: &MergeConfig, subject: &Subject) -> Self {
         let listen: Endpoint = "127.0.0.1:9000".parse().expect("an address");
         let reducer: Endpoint = "127.0.0.1:9100".parse().expect("an address");
         let platform = platform_of(config, &listen, &reducer);
@@ -241,8 +241,8 @@ impl Service {
         service
     }
 
-    /// Adds a mapper that dials some worker at a time.
-    pub fn mapper(&mut self, at_ns: u64, stream: &[u8], end: End) -> Rc<RefCell<Fate>> {
+    /// Adds a mapper that connects to some worker at a time.
+    pub fn mapper(&mut self, at_ns: u64, stream: &[u8], end: MapperEnd) -> Rc<RefCell<Fate>> {
         let fate = Rc::new(RefCell::new(Fate::default()));
         let actor = MapperActor { stream: stream.to_vec(), end, fate: Rc::clone(&fate) };
         let net = self.draw(self.nets.len() as u64) as usize;
@@ -271,7 +271,7 @@ impl Service {
     /// Runs workers, in an order that is drawn, until `done`. Panics when that takes too long.
     pub fn run(&mut self, mut done: impl FnMut(&[Received], &Totals) -> bool) {
         while !done(&self.jobs.borrow(), &self.totals()) {
-            self.turn();
+            self.step();
         }
     }
 
@@ -279,18 +279,18 @@ impl Service {
     pub fn run_for(&mut self, ms: u64) {
         let until: Vec<u64> = self.nets.iter().map(|net| net.now_ns() + ms * MS).collect();
         while self.nets.iter().zip(&until).any(|(net, until)| net.now_ns() < *until) {
-            self.turn();
+            self.step();
         }
     }
 
     /// Runs until every worker has said that it is finished.
     pub fn run_out(&mut self) {
         while self.finished.iter().any(|finished| !finished) {
-            self.turn();
+            self.step();
         }
     }
 
-    fn turn(&mut self) {
+    fn step(&mut self) {
         let index = self.draw(self.workers.len() as u64) as usize;
         assert!(self.nets[index].now_ns() < RUN_NS_MAX, "the service makes no progress: {:?}", self.totals());
         let goes_on = self.workers[index].run_once(Some(Duration::from_millis(1))).expect("a turn");
@@ -320,7 +320,7 @@ impl Service {
 }
 
 /// Small rings, so that back-pressure is the usual case.
-fn platform_of(config: &Config, listen: &Endpoint, reducer: &Endpoint) -> PlatformConfig {
+fn platform_of(config: &MergeConfig, listen: &Endpoint, reducer: &Endpoint) -> PlatformConfig {
     PlatformConfig {
         workers: config.workers,
         pin: false,

@@ -15,16 +15,16 @@ use super::Subject;
 pub enum Lie {
     /// Nothing: the checks must pass.
     None,
-    /// No reply is silent: quiet requests get answers nobody asked for.
+    /// No reply is silent: quiet requests get unsolicited replies.
     NothingIsSilent,
     /// Every reply to a quiet request is silent: errors and hits get lost.
     MuchIsSilent,
-    /// No reply is followed by another: the last statistics go to the next in line.
+    /// No reply is followed by another: the last statistics go to the next queued request.
     NothingFollows,
     /// Now and then a message is said to be a byte longer than it is.
     OneByteLonger,
     /// Quiet requests are sent as they are: what a silent server answers next is taken for their reply.
-    NothingIsLoud,
+    NothingIsNonQuiet,
     /// Nothing ends a session: `quit` goes to a shared connection.
     NothingEnds,
     /// Failures are answered with another request's opaque.
@@ -38,7 +38,7 @@ impl Lie {
         Lie::MuchIsSilent,
         Lie::NothingFollows,
         Lie::OneByteLonger,
-        Lie::NothingIsLoud,
+        Lie::NothingIsNonQuiet,
         Lie::NothingEnds,
         Lie::FailuresToAnother,
     ];
@@ -79,7 +79,7 @@ impl Engine for Liar {
         frame.slots[SLOT_FLAGS] =
             self.lie_about_flags(frame.slots[SLOT_FLAGS], Some(parser) == self.reply_flags);
         match self.lie {
-            Lie::NothingIsLoud => frame.slots[SLOT_NON_QUIET] = frame.slots[self.opcode_slot],
+            Lie::NothingIsNonQuiet => frame.slots[SLOT_NON_QUIET] = frame.slots[self.opcode_slot],
             Lie::OneByteLonger
                 if self.parsed_count.fetch_add(1, Ordering::Relaxed) % LENGTH_LIE_EVERY
                     == LENGTH_LIE_EVERY - 1 =>

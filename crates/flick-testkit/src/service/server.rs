@@ -96,7 +96,7 @@ pub type Complaints = Rc<RefCell<Vec<String>>>;
 pub type Order = Rc<RefCell<BTreeMap<u64, u64>>>;
 
 /// One connection of a server. Keys that begin with `miss` are not found.
-pub struct Server {
+pub struct MemcachedServer {
     manner: Manner,
     /// From here on it is honest.
     calm_ns: u64,
@@ -110,7 +110,7 @@ pub struct Server {
     is_silent: bool,
 }
 
-impl Server {
+impl MemcachedServer {
     /// A connection that behaves like this until `calm_ns`.
     pub fn new(manner: Manner, calm_ns: u64, complaints: Complaints) -> Self {
         let (input, late) = (Vec::new(), VecDeque::new());
@@ -201,7 +201,7 @@ impl Server {
 const READ_AGAIN: u64 = 1;
 const SEND_LATE: u64 = 2;
 
-impl Actor for Server {
+impl Actor for MemcachedServer {
     fn on_data(&mut self, io: &mut PeerIo<'_>, data: &[u8]) {
         let swallowed = self.swallow_bytes.min(data.len());
         self.swallow_bytes -= swallowed;
@@ -223,7 +223,7 @@ impl Actor for Server {
     }
 }
 
-/// What is wrong with a request, if something is: servers see each as its loud twin, values as they were sent.
+/// Returns what is wrong with a request: servers see each as its non-quiet twin, with the value that was sent.
 fn complaint_about(request: &Cmd) -> Option<String> {
     if request.is_quiet() || matches!(request.opcode, opcode::QUIT | opcode::QUITQ) {
         return Some(format!("opcode {:#04x} reached a shared connection", request.opcode));

@@ -1,12 +1,12 @@
-//! Peers of any protocol for storms: clients that pipeline and check, servers that behave as they are told to.
-//! Start reading here: a protocol says how its messages are cut, what servers answer and what a client may be told
-//! ([`Protocol`]); [`Peers`] makes of it what a storm needs.
+//! Peers of any protocol for fault-injection runs: clients that pipeline and check, servers with configured
+//! misbehaviour. Start reading here: a protocol says how its messages are cut, what servers answer and what a client
+//! may receive ([`TrafficProtocol`]); [`Peers`] makes clients and servers of it.
 //! Promises: requests carry tags from which servers make their replies, so that a reply in the wrong hands, one too
-//! many, or one that nobody gave is found out.
+//! many, or an unsolicited one is detected.
 //! Refuses: anything of the compiler's or the platform's parsers, so that one fault cannot hide on both sides.
 
 mod client;
-mod patient;
+mod faulty_server;
 mod server;
 
 pub mod frames;
@@ -25,15 +25,15 @@ use std::rc::Rc;
 
 use flick_net::sim::SimRng;
 
-use super::ailing::Ailing;
+use super::backend_faults::TimedFault;
 use super::client::{Habit, Verdict};
+use super::fault_injection::{FaultPlan, Followed, Servers, Traffic};
 use super::server::{Complaints, Manner};
-use super::storm::{Followed, Servers, Storm, Traffic};
-use super::{MS, Service, ServiceConfig};
+use super::{MS, SimService, SimServiceConfig};
 
 /// One request of a client.
 #[derive(Clone, Debug)]
-pub struct Request {
+pub struct TrafficRequest {
     /// As it is sent.
     pub bytes: Vec<u8>,
     /// The reply that an honest server's comes out as; what it means is the protocol's affair.
@@ -58,7 +58,7 @@ pub enum Owed {
 pub enum Cut {
     /// Part of a message.
     More,
-    /// A message of so many bytes.
+    /// A message of this many bytes.
     Whole(usize),
     /// No message.
     Bad(String),
@@ -94,34 +94,35 @@ pub struct Seat {
 }
 
 /// How the peers of one protocol speak.
-pub trait Protocol {
-    /// What the service needs beside what the storm says.
-    fn configure(&self, config: &mut ServiceConfig) {
+pub trait TrafficProtocol {
+    /// Settings that the service needs beside those of the plan.
+    fn configure(&self, config: &mut SimServiceConfig) {
         let _ = config;
     }
 
-    /// What one client sends. `is_last`: it is the client after the storm, whom every server must serve.
-    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request>;
+    /// What one client sends. `is_last`: it is the client after the faults, which every server must serve.
+    fn requests(&self, rng: &mut SimRng, client: u64, plan: &FaultPlan, is_last: bool)
+    -> Vec<TrafficRequest>;
 
     /// Bytes that are no request.
     fn nonsense(&self, rng: &mut SimRng) -> Vec<u8>;
 
     /// The reply to `request` at the front of `input`.
-    fn reply(&self, request: &Request, input: &[u8], has_ended: bool) -> Cut;
+    fn reply(&self, request: &TrafficRequest, input: &[u8], has_ended: bool) -> Cut;
 
     /// Who gave the reply.
     ///
     /// Errors: it is not one to this request.
-    fn judge(&self, request: &Request, reply: &[u8]) -> Result<Judged, String>;
+    fn judge(&self, request: &TrafficRequest, reply: &[u8]) -> Result<Judged, String>;
 
-    /// What a client is told that has sent nonsense, at the front of `input`.
+    /// The error response to a client that has sent nonsense, at the front of `input`.
     fn refusal(&self, input: &[u8]) -> Cut {
         let _ = input;
         Cut::Bad("nothing is refused in words".into())
     }
 
-    /// Whether a connection may end in good order behind `input`, which is not all of a reply: what is joined to one here are
-    /// several for the service, or nothing of the protocol says more.
+    /// Whether a connection may end in good order behind `input`, which is not all of a reply: what is joined to one
+    /// here are several for the service, or nothing of the protocol says more.
     fn may_end_behind(&self, input: &[u8]) -> bool {
         let _ = input;
         false
@@ -152,13 +153,13 @@ pub trait Protocol {
     }
 }
 
-/// Rules that may wait at one time in a storm.
-const ACTIVATIONS_MAX: u32 = 64;
+/// Rules that may be suspended at one time.
+const SUSPENDED_RULES_MAX: u32 = 64;
 
 /// What the peers of one run share.
 #[derive(Clone, Default)]
 struct Common {
-    /// A server has lied in a way that nobody can find out: what clients are told from now on is not judged.
+    /// A server has lied in a way that no client can detect: replies are not checked from now on.
     has_lied: Rc<Cell<bool>>,
     /// What must not be asked a second time and was asked.
     seen: Rc<RefCell<BTreeSet<String>>>,
@@ -168,33 +169,37 @@ struct Common {
 
 /// Clients and servers of a protocol.
 pub struct Peers {
-    protocol: Rc<dyn Protocol>,
+    protocol: Rc<dyn TrafficProtocol>,
     common: RefCell<Common>,
 }
 
 impl Peers {
     /// Of this protocol.
-    pub fn new(protocol: impl Protocol + 'static) -> Self {
+    pub fn new(protocol: impl TrafficProtocol + 'static) -> Self {
         Self { protocol: Rc::new(protocol), common: RefCell::default() }
     }
 
     /// How they speak.
-    pub(super) fn protocol(&self) -> &Rc<dyn Protocol> {
+    pub(super) fn protocol(&self) -> &Rc<dyn TrafficProtocol> {
         &self.protocol
     }
 
-    /// Servers that ail for a while, each as it is told.
-    pub(super) fn patients(&self, ailments: Vec<(usize, Ailing)>, complaints: &Complaints) -> Servers {
+    /// Servers that are faulty for a while, each with its own fault.
+    pub(super) fn faulty_servers(
+        &self,
+        faults: Vec<(usize, TimedFault)>,
+        complaints: &Complaints,
+    ) -> Servers {
         self.common.replace(Common::default());
         let (protocol, common) = (Rc::clone(&self.protocol), self.common.borrow().clone());
         let complaints = Rc::clone(complaints);
         Box::new(move |index, _| {
             let (protocol, common) = (Rc::clone(&protocol), common.clone());
             let healthy =
-                server::Server::new(protocol, common, index, Manner::Honest, Rc::clone(&complaints));
-            let ailing = ailments.iter().find(|(server, _)| *server == index);
-            let ailing = ailing.map(|(_, ailing)| ailing.clone());
-            Some(Box::new(patient::Patient::new(healthy, ailing)))
+                server::TrafficServer::new(protocol, common, index, Manner::Honest, Rc::clone(&complaints));
+            let timed_fault = faults.iter().find(|(server, _)| *server == index);
+            let timed_fault = timed_fault.map(|(_, timed_fault)| timed_fault.clone());
+            Some(Box::new(faulty_server::FaultyServer::new(healthy, timed_fault)))
         })
     }
 
@@ -203,36 +208,41 @@ impl Peers {
         self.common.borrow().asked.borrow().clone()
     }
 
-    /// Lets a client dial that sends these and behaves.
-    pub(super) fn dial(
+    /// Connects a client that sends these and behaves.
+    pub(super) fn connect(
         &self,
-        service: &Service,
+        service: &SimService,
         at_ns: u64,
-        requests: Vec<Request>,
+        requests: Vec<TrafficRequest>,
         habit: Habit,
     ) -> Rc<RefCell<Verdict>> {
         let verdict = Rc::new(RefCell::new(Verdict::default()));
         let common = self.common.borrow().clone();
-        let client =
-            client::Client::new(Rc::clone(&self.protocol), common, requests, habit, Rc::clone(&verdict));
+        let client = client::TrafficClient::new(
+            Rc::clone(&self.protocol),
+            common,
+            requests,
+            habit,
+            Rc::clone(&verdict),
+        );
         service.net.connect(&service.listen, at_ns, Box::new(client));
         verdict
     }
 }
 
 impl Traffic for Peers {
-    fn configure(&self, config: &mut ServiceConfig) {
+    fn configure(&self, config: &mut SimServiceConfig) {
         // The tables of what waits are laid out when a service starts, and every seed starts one.
-        config.limits.max_suspended_rules = ACTIVATIONS_MAX;
+        config.limits.max_suspended_rules = SUSPENDED_RULES_MAX;
         self.protocol.configure(config);
     }
 
-    fn servers(&self, seed: u64, storm: &Storm, complaints: &Complaints) -> Servers {
+    fn servers(&self, seed: u64, plan: &FaultPlan, complaints: &Complaints) -> Servers {
         // The first thing of a run.
         self.common.replace(Common::default());
         let (protocol, common) = (Rc::clone(&self.protocol), self.common.borrow().clone());
         let mut rng = SimRng::new(seed ^ 0x5e7e);
-        let (per_mille, lies) = (storm.manners_per_mille, storm.lies);
+        let (per_mille, lies) = (plan.manners_per_mille, plan.lies);
         let complaints = Rc::clone(complaints);
         Box::new(move |index, _| {
             let manner = if rng.chance(per_mille) { Manner::random(&mut rng) } else { Manner::Honest };
@@ -240,28 +250,28 @@ impl Traffic for Peers {
                 matches!(manner, Manner::Twice { .. } | Manner::Skips { .. } | Manner::WrongNumber { .. });
             let manner = if is_lie && !lies { Manner::Honest } else { manner };
             let (protocol, complaints) = (Rc::clone(&protocol), Rc::clone(&complaints));
-            Some(Box::new(server::Server::new(protocol, common.clone(), index, manner, complaints)))
+            Some(Box::new(server::TrafficServer::new(protocol, common.clone(), index, manner, complaints)))
         })
     }
 
-    fn client(&self, rng: &mut SimRng, storm: &Storm, client: u64, service: &Service) -> Followed {
-        let requests = self.protocol.requests(rng, client, storm, false);
-        let habit = match storm.habits {
+    fn client(&self, rng: &mut SimRng, plan: &FaultPlan, client: u64, service: &SimService) -> Followed {
+        let requests = self.protocol.requests(rng, client, plan, false);
+        let habit = match plan.habits {
             true => Habit::random_with(rng, |rng| self.protocol.nonsense(rng)),
             false => Habit::Plain,
         };
-        let verdict = self.dial(service, rng.between(0, 10 * MS), requests, habit.clone());
+        let verdict = self.connect(service, rng.between(0, 10 * MS), requests, habit.clone());
         (habit, verdict)
     }
 
-    fn last_client(&self, rng: &mut SimRng, storm: &Storm, service: &Service) -> Rc<RefCell<Verdict>> {
-        let requests = self.protocol.requests(rng, storm.clients, storm, true);
+    fn last_client(&self, rng: &mut SimRng, plan: &FaultPlan, service: &SimService) -> Rc<RefCell<Verdict>> {
+        let requests = self.protocol.requests(rng, plan.clients, plan, true);
         self.common.borrow().has_lied.set(false);
-        self.dial(service, service.net.now_ns(), requests, Habit::Plain)
+        self.connect(service, service.net.now_ns(), requests, Habit::Plain)
     }
 }
 
-/// A length for a value: mostly short, sometimes a buffer full, now and then too long to gather.
+/// A length for a value: mostly short, sometimes a buffer full, now and then too long to buffer.
 pub fn random_len(rng: &mut SimRng, huge_per_mille: u32) -> usize {
     if rng.chance(huge_per_mille) {
         return rng.between(17_000, 60_000) as usize;
@@ -297,7 +307,11 @@ fn shown(bytes: &[u8]) -> String {
 }
 
 /// Judges a reply that must be as an honest server's, byte for byte, or one of the platform's failures.
-fn exact(request: &Request, reply: &[u8], is_failure: impl Fn(&[u8]) -> bool) -> Result<Judged, String> {
+fn exact(
+    request: &TrafficRequest,
+    reply: &[u8],
+    is_failure: impl Fn(&[u8]) -> bool,
+) -> Result<Judged, String> {
     if reply == request.reply {
         return Ok(Judged::Served);
     }

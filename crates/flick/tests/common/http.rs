@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use flick_testkit::http::Asked;
-use flick_testkit::http::strict::{self, End, Message, Trouble};
+use flick_testkit::http::strict::{self, BodyEnd, HttpMessage, Trouble};
 
 use super::client::connect;
 
@@ -128,7 +128,7 @@ pub fn reply(stream: &mut impl Read) -> io::Result<(u16, Vec<u8>)> {
     let (mut bytes, mut piece) = (Vec::new(), [0; 16 * 1024]);
     loop {
         match strict::reply(&bytes, Asked::Get) {
-            Ok(message) if message.end != End::Close => {
+            Ok(message) if message.end != BodyEnd::Close => {
                 assert_eq!(message.next, bytes.len(), "bytes behind the response");
                 return Ok((status_of(&message), message.body));
             }
@@ -149,6 +149,6 @@ pub fn reply(stream: &mut impl Read) -> io::Result<(u16, Vec<u8>)> {
 }
 
 /// Status of a response.
-pub fn status_of(message: &Message<'_>) -> u16 {
+pub fn status_of(message: &HttpMessage<'_>) -> u16 {
     String::from_utf8_lossy(&message.line[9..12]).parse().unwrap_or(0)
 }

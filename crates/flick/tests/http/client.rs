@@ -2,7 +2,7 @@
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use flick_testkit::http::Asked;
-use flick_testkit::http::strict::{self, End, Message, Trouble};
+use flick_testkit::http::strict::{self, BodyEnd, HttpMessage, Trouble};
 
 pub use crate::common::http::exchange_bytes as exchange;
 use crate::common::http::status_of;
@@ -25,7 +25,7 @@ pub fn expected(bytes: &[u8]) -> (Vec<(String, Asked)>, Option<bool>) {
         match strict::request(rest) {
             Ok(message) => {
                 asked.push((super::origin::asked(&message), asked_of(&message)));
-                if message.end == End::Last {
+                if message.end == BodyEnd::Last {
                     return (asked, Some(false));
                 }
                 rest = &rest[message.next..];
@@ -36,7 +36,7 @@ pub fn expected(bytes: &[u8]) -> (Vec<(String, Asked)>, Option<bool>) {
     }
 }
 
-fn asked_of(message: &Message<'_>) -> Asked {
+fn asked_of(message: &HttpMessage<'_>) -> Asked {
     match message.line {
         line if line.starts_with(b"HEAD ") => Asked::Head,
         line if line.starts_with(b"CONNECT ") => Asked::Connect,
@@ -54,7 +54,7 @@ pub fn replies(bytes: &[u8], asked: &[Asked]) -> Received {
         let Ok(message) = strict::reply(rest, current) else { break };
         replies.push((status_of(&message), message.body.clone()));
         rest = &rest[message.next..];
-        if message.end != End::More {
+        if message.end != BodyEnd::More {
             current = asked.next().copied().unwrap_or(Asked::Get);
         }
     }

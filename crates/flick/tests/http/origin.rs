@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use flick_testkit::http::strict::{self, Message, Trouble};
+use flick_testkit::http::strict::{self, HttpMessage, Trouble};
 
 use crate::common::wait::WAIT_MAX;
 
@@ -70,13 +70,13 @@ impl Origin {
 }
 
 /// `METHOD target` of a request.
-pub fn asked(message: &Message<'_>) -> String {
+pub fn asked(message: &HttpMessage<'_>) -> String {
     let line = String::from_utf8_lossy(message.line);
     line.rsplit_once(' ').map_or(String::new(), |(asked, _)| asked.to_owned())
 }
 
 /// A field that concerns one connection only, in a message that asks for no upgrade.
-fn hop_by_hop<'m>(message: &Message<'m>) -> Option<&'m [u8]> {
+fn hop_by_hop<'m>(message: &HttpMessage<'m>) -> Option<&'m [u8]> {
     if message.has_token("connection", "upgrade") {
         return None;
     }
@@ -114,7 +114,7 @@ fn serve(mut stream: TcpStream, record: &Record) {
     }
 }
 
-fn answer(message: &Message<'_>) -> Vec<u8> {
+fn answer(message: &HttpMessage<'_>) -> Vec<u8> {
     let asked = asked(message);
     let status = if asked.starts_with("CONNECT ") { "405 Not Here" } else { "200 OK" };
     let mut reply = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", asked.len()).into_bytes();

@@ -42,7 +42,7 @@ fn requests(round: u32) -> Vec<Cmd> {
 /// Lets backends answer what they were asked until the client has the reply to its noop.
 fn serve(stage: &mut Sockets, client: PeerId, backends: usize) {
     for _ in 0..ITERATIONS_MAX {
-        stage.turn();
+        stage.step();
         for peer in (0..backends).flat_map(|backend| stage.connections(backend)).collect::<Vec<_>>() {
             let mut asked = None;
             stage.with_input(peer, &mut |input| asked = Cmd::take(input));

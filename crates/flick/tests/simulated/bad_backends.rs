@@ -1,16 +1,16 @@
 //! Backends that are killed, refuse, stall, are slow, half open, forget, talk nonsense or break off, one by one and
-//! together, for every protocol of the library. What must hold is said in `flick_testkit::service::ailing`.
+//! together, for every protocol of the library. What must hold is said in `flick_testkit::service::backend_faults`.
 
-use flick_testkit::service::ailing::{Ailment, Case, Report};
+use flick_testkit::service::backend_faults::{BackendFault, FaultCase, Report};
 use flick_testkit::service::traffic::frames::Frames;
-use flick_testkit::service::traffic::http::{Http, Kind};
+use flick_testkit::service::traffic::http::{Http, HttpKind};
 use flick_testkit::service::traffic::lines::Lines;
 use flick_testkit::service::traffic::memcached_binary::MemcachedBinary;
 use flick_testkit::service::traffic::memcached_text::{self, MemcachedText};
 use flick_testkit::service::traffic::mqtt::Mqtt;
 use flick_testkit::service::traffic::resp::Resp;
 use flick_testkit::service::traffic::stomp::Stomp;
-use flick_testkit::service::traffic::{Peers, Protocol};
+use flick_testkit::service::traffic::{Peers, TrafficProtocol};
 use flick_testkit::service::{Subject, seeds};
 
 use super::subject;
@@ -31,28 +31,28 @@ fun pass: (-/M client, [-/M] servers, m: M) -> ()
 ";
 
 /// Ailments of several at once; what is left of the three is well.
-const TOGETHER: [&[(usize, Ailment)]; 5] = [
-    &[(0, Ailment::Killed), (1, Ailment::Killed)],
-    &[(0, Ailment::Stalls), (1, Ailment::Garbage)],
-    &[(1, Ailment::Unreachable), (2, Ailment::HangsUp)],
-    &[(0, Ailment::Slow), (1, Ailment::CutsReplies), (2, Ailment::Refuses)],
-    &[(0, Ailment::HalfCloses), (1, Ailment::Forgets), (2, Ailment::Stalls)],
+const TOGETHER: [&[(usize, BackendFault)]; 5] = [
+    &[(0, BackendFault::Killed), (1, BackendFault::Killed)],
+    &[(0, BackendFault::Stalls), (1, BackendFault::Garbage)],
+    &[(1, BackendFault::Unreachable), (2, BackendFault::ClosesOnRequest)],
+    &[(0, BackendFault::Slow), (1, BackendFault::CutsReplies), (2, BackendFault::Refuses)],
+    &[(0, BackendFault::HalfCloses), (1, BackendFault::Forgets), (2, BackendFault::Stalls)],
 ];
 
-/// Plays every ailment of one backend with clients of one request, and several together with clients that send a few,
+/// Plays every fault of one backend with clients of one request, and several together with clients that send a few,
 /// one behind the other.
 fn check(
     name: &str,
     (native, interpreted): &(Subject, Subject),
     streams: bool,
-    protocol: impl Protocol + 'static,
+    protocol: impl TrafficProtocol + 'static,
 ) {
     let peers = Peers::new(protocol);
-    let alone = Ailment::ALL.iter().enumerate().map(|(at, ailment)| vec![(at % SERVERS, *ailment)]);
-    let alone: Vec<Vec<(usize, Ailment)>> = alone.collect();
-    let together: Vec<Vec<(usize, Ailment)>> = TOGETHER.iter().map(|ailments| ailments.to_vec()).collect();
+    let alone = BackendFault::ALL.iter().enumerate().map(|(at, fault)| vec![(at % SERVERS, *fault)]);
+    let alone: Vec<Vec<(usize, BackendFault)>> = alone.collect();
+    let together: Vec<Vec<(usize, BackendFault)>> = TOGETHER.iter().map(|faults| faults.to_vec()).collect();
     for (seed, requests, all) in seeds(SEEDS).flat_map(|seed| [(seed, 1, &alone), (seed, 6, &together)]) {
-        let case = |subject| Case {
+        let case = |subject| FaultCase {
             subject,
             peers: &peers,
             servers: SERVERS,
@@ -69,15 +69,15 @@ fn check(
             );
         }
         let mut sum = Report::default();
-        for ailments in all {
-            let run = format!("FLICK_SEED={seed} {name}, up to {requests} requests, {ailments:?}");
+        for faults in all {
+            let run = format!("FLICK_SEED={seed} {name}, up to {requests} requests, {faults:?}");
             let report =
-                case(native).play(seed, ailments, &bound).unwrap_or_else(|what| panic!("{run}: {what}"));
-            if ailments.len() > 1 {
-                let other = case(interpreted).play(seed, ailments, &bound);
+                case(native).play(seed, faults, &bound).unwrap_or_else(|what| panic!("{run}: {what}"));
+            if faults.len() > 1 {
+                let other = case(interpreted).play(seed, faults, &bound);
                 assert_eq!(Ok(report), other, "{run}: the engines differ");
             }
-            println!("| {name} | {requests} | {ailments:?} | {:.1} ms |", report.worst_ns as f64 / 1e6);
+            println!("| {name} | {requests} | {faults:?} | {:.1} ms |", report.worst_ns as f64 / 1e6);
             sum.answered += report.answered;
             sum.failed += report.failed;
             sum.cut += report.cut;
@@ -97,13 +97,13 @@ fn gateway(library: &str, message: &str) -> (Subject, Subject) {
 
 #[test]
 fn bad_backends_http() {
-    check("http", &subject::example("http_balancer/by_url.flick"), true, Http(Kind::Balancer));
+    check("http", &subject::example("http_balancer/by_url.flick"), true, Http(HttpKind::Balancer));
 }
 
 #[test]
 fn bad_backends_memcached_text() {
     let subject = subject::example("memcached_text_proxy/memcached_text_proxy.flick");
-    check("memcached_text", &subject, false, MemcachedText(memcached_text::Kind::Sharded));
+    check("memcached_text", &subject, false, MemcachedText(memcached_text::MemcachedTextKind::Sharded));
 }
 
 #[test]

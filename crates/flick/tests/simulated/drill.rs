@@ -1,8 +1,8 @@
 //! The drill: bugs are planted, and the checks must find them. Bugs that cannot be planted from outside the platform
 //! are in the table of `docs/internals/simulation.md`.
 
+use flick_testkit::service::fault_injection::{self, FaultPlan};
 use flick_testkit::service::mutant::{Lie, lying};
-use flick_testkit::service::storm::{self, Storm};
 
 use super::subject;
 
@@ -15,8 +15,8 @@ fn found(lie: Lie) -> Option<(u64, String)> {
     (0..SEEDS_MAX).find_map(|seed| {
         let liar = lying(&honest, lie);
         let run = || {
-            let storms = [Storm::hostile(), Storm::resets(), Storm::everything()];
-            storms.iter().find_map(|storm| storm::run(seed, storm, &liar).err())
+            let plans = [FaultPlan::hostile(), FaultPlan::resets(), FaultPlan::everything()];
+            plans.iter().find_map(|plan| fault_injection::run(seed, plan, &liar).err())
         };
         // An assertion of the platform's own is as good a find as a client's complaint.
         match std::panic::catch_unwind(std::panic::AssertUnwindSafe(run)) {

@@ -1,12 +1,12 @@
-//! The services of `examples`, each through storms of faults from seeds, between peers of its own protocol that check
-//! every reply. What must hold is said in `flick_testkit::service::storm`, how the peers speak in `service::traffic`.
+//! The services of `examples`, each under injected faults from seeds, between peers of its own protocol that check
+//! every reply. The checks are in `flick_testkit::service::fault_injection`, the peers in `service::traffic`.
 //!
 //! A run plays 100 seeds of each; `cargo xtask faults --seeds 10000` plays as many. Every tenth is played by both
 //! engines, which must make the same run of it.
 
+use flick_testkit::service::fault_injection::{self, FaultPlan, Outcome, Traffic};
 use flick_testkit::service::seeds;
-use flick_testkit::service::storm::{self, Outcome, Storm, Traffic};
-use flick_testkit::service::traffic::http::{Http, Kind};
+use flick_testkit::service::traffic::http::{Http, HttpKind};
 use flick_testkit::service::traffic::memcached_text::{self, MemcachedText};
 use flick_testkit::service::traffic::mqtt::Mqtt;
 use flick_testkit::service::traffic::resp::Resp;
@@ -22,15 +22,22 @@ const SEEDS: u64 = 100;
 const BOTH_EVERY: u64 = 10;
 
 /// The faults of a seed: only split and delayed bytes; resets; all faults; and lies that clients cannot detect.
-fn storm_of(seed: u64, servers: usize) -> Storm {
-    let quiet = Storm { servers, habits: false, lies: false, keeps_order: false, ..Storm::hostile() };
-    let everything = Storm { servers, lies: false, keeps_order: false, ..Storm::everything() };
+fn plan_of(seed: u64, servers: usize) -> FaultPlan {
+    let quiet = FaultPlan { servers, habits: false, lies: false, keeps_order: false, ..FaultPlan::hostile() };
+    let everything = FaultPlan { servers, lies: false, keeps_order: false, ..FaultPlan::everything() };
     match seed % 8 {
         0 => quiet,
-        1 | 2 => Storm { servers, lies: false, keeps_order: false, ..Storm::resets() },
-        3 => Storm { drains: true, ..everything },
-        4 => Storm { lies: true, ..everything },
-        5 => Storm { servers, lies: false, keeps_order: false, requests: 12, clients: 8, ..Storm::crowded() },
+        1 | 2 => FaultPlan { servers, lies: false, keeps_order: false, ..FaultPlan::resets() },
+        3 => FaultPlan { drains: true, ..everything },
+        4 => FaultPlan { lies: true, ..everything },
+        5 => FaultPlan {
+            servers,
+            lies: false,
+            keeps_order: false,
+            requests: 12,
+            clients: 8,
+            ..FaultPlan::crowded()
+        },
         _ => everything,
     }
 }
@@ -45,9 +52,9 @@ fn check_with(program: &str, servers: usize, buffer_memory: u64, traffic: &dyn T
     let (native, interpreted) = subject::example(program);
     let mut sum = Outcome::default();
     for seed in seeds(SEEDS) {
-        let storm = storm_of(seed, servers);
-        let storm = Storm { buffer_memory: storm.buffer_memory.max(buffer_memory), ..storm };
-        let run = |subject| storm::run_with(seed, &storm, subject, traffic);
+        let plan = plan_of(seed, servers);
+        let plan = FaultPlan { buffer_memory: plan.buffer_memory.max(buffer_memory), ..plan };
+        let run = |subject| fault_injection::run_with(seed, &plan, subject, traffic);
         let outcome = run(&native).unwrap_or_else(|what| panic!("FLICK_SEED={seed} {program}: {what}"));
         if seed.is_multiple_of(BOTH_EVERY) {
             assert_eq!(Ok(outcome), run(&interpreted), "FLICK_SEED={seed} {program}: the engines differ");
@@ -60,94 +67,94 @@ fn check_with(program: &str, servers: usize, buffer_memory: u64, traffic: &dyn T
     sum
 }
 
-fn http(program: &str, servers: usize, kind: Kind) {
+fn http(program: &str, servers: usize, kind: HttpKind) {
     let outcome = check(program, servers, &Peers::new(Http(kind)));
     assert!(outcome.answered > 0, "the test does something");
 }
 
 #[test]
 fn http_balancer_round_robin() {
-    http("http_balancer/round_robin.flick", 3, Kind::Balancer);
+    http("http_balancer/round_robin.flick", 3, HttpKind::Balancer);
 }
 
 #[test]
 fn http_balancer_by_url() {
-    http("http_balancer/by_url.flick", 3, Kind::Balancer);
+    http("http_balancer/by_url.flick", 3, HttpKind::Balancer);
 }
 
 #[test]
 fn http_balancer_by_address() {
-    http("http_balancer/by_address.flick", 3, Kind::Balancer);
+    http("http_balancer/by_address.flick", 3, HttpKind::Balancer);
 }
 
 #[test]
 fn http_balancer_least_loaded() {
-    http("http_balancer/least_loaded.flick", 3, Kind::Balancer);
+    http("http_balancer/least_loaded.flick", 3, HttpKind::Balancer);
 }
 
 #[test]
 fn http_balancer_sticky() {
-    http("http_balancer/sticky.flick", 3, Kind::Balancer);
+    http("http_balancer/sticky.flick", 3, HttpKind::Balancer);
 }
 
 #[test]
 fn http_balancer_two_choices() {
-    http("http_balancer/two_choices.flick", 3, Kind::Balancer);
+    http("http_balancer/two_choices.flick", 3, HttpKind::Balancer);
 }
 
 #[test]
 fn http_overload_retry() {
-    http("http_overload_retry/http_overload_retry.flick", 3, Kind::Balancer);
+    http("http_overload_retry/http_overload_retry.flick", 3, HttpKind::Balancer);
 }
 
 #[test]
 fn http_cache() {
-    http("http_cache/http_cache.flick", 3, Kind::Cache);
+    http("http_cache/http_cache.flick", 3, HttpKind::Cache);
 }
 
 #[test]
 fn http_filter() {
-    http("http_filter/http_filter.flick", 3, Kind::Filter);
+    http("http_filter/http_filter.flick", 3, HttpKind::Filter);
 }
 
 #[test]
 fn http_rate_limiter() {
-    http("http_rate_limiter/http_rate_limiter.flick", 3, Kind::Limiter);
+    http("http_rate_limiter/http_rate_limiter.flick", 3, HttpKind::Limiter);
 }
 
 #[test]
 fn http_router() {
-    http("http_router/http_router.flick", 5, Kind::Router);
+    http("http_router/http_router.flick", 5, HttpKind::Router);
 }
 
 #[test]
 fn http_static() {
-    http("http_static/http_static.flick", 0, Kind::Static);
+    http("http_static/http_static.flick", 0, HttpKind::Static);
 }
 
 #[test]
 fn http_statistics() {
-    http("http_statistics/http_statistics.flick", 3, Kind::Statistics);
+    http("http_statistics/http_statistics.flick", 3, HttpKind::Statistics);
 }
 
-fn memcached(program: &str, kind: memcached_text::Kind) {
+fn memcached(program: &str, kind: memcached_text::MemcachedTextKind) {
     let outcome = check(program, 3, &Peers::new(MemcachedText(kind)));
     assert!(outcome.answered > 0, "the test does something");
 }
 
 #[test]
 fn memcached_text_proxy() {
-    memcached("memcached_text_proxy/memcached_text_proxy.flick", memcached_text::Kind::Sharded);
+    memcached("memcached_text_proxy/memcached_text_proxy.flick", memcached_text::MemcachedTextKind::Sharded);
 }
 
 #[test]
 fn memcached_cache() {
-    memcached("memcached_cache/memcached_cache.flick", memcached_text::Kind::Cached);
+    memcached("memcached_cache/memcached_cache.flick", memcached_text::MemcachedTextKind::Cached);
 }
 
 #[test]
 fn memcached_failover() {
-    memcached("memcached_failover/memcached_failover.flick", memcached_text::Kind::Copies);
+    memcached("memcached_failover/memcached_failover.flick", memcached_text::MemcachedTextKind::Copies);
 }
 
 #[test]
@@ -173,7 +180,8 @@ fn tcp_relay() {
 fn drain_waits_for_the_last_bytes_of_a_relay() {
     const SEED: u64 = 1443;
     let (native, _) = subject::example("tcp_relay/tcp_relay.flick");
-    let outcome = storm::run_with(SEED, &storm_of(SEED, 1), &native, &Peers::new(lines::Lines::any()));
+    let outcome =
+        fault_injection::run_with(SEED, &plan_of(SEED, 1), &native, &Peers::new(lines::Lines::any()));
     assert!(outcome.is_ok(), "seed {SEED}: {outcome:?}");
 }
 
@@ -181,7 +189,8 @@ fn drain_waits_for_the_last_bytes_of_a_relay() {
 fn retry_does_not_reuse_the_id_of_a_closing_connection() {
     const SEED: u64 = 95;
     let (native, _) = subject::example("http_balancer/round_robin.flick");
-    let outcome = storm::run_with(SEED, &storm_of(SEED, 3), &native, &Peers::new(Http(Kind::Balancer)));
+    let outcome =
+        fault_injection::run_with(SEED, &plan_of(SEED, 3), &native, &Peers::new(Http(HttpKind::Balancer)));
     assert!(outcome.is_ok(), "seed {SEED}: {outcome:?}");
 }
 
@@ -206,7 +215,7 @@ fn stomp_gateway() {
 fn cache_does_not_store_a_value_of_another_key() {
     const SEED: u64 = 5716;
     let (native, _) = subject::example("memcached_cache/memcached_cache.flick");
-    let peers = Peers::new(MemcachedText(memcached_text::Kind::Cached));
-    let outcome = storm::run_with(SEED, &storm_of(SEED, 3), &native, &peers);
+    let peers = Peers::new(MemcachedText(memcached_text::MemcachedTextKind::Cached));
+    let outcome = fault_injection::run_with(SEED, &plan_of(SEED, 3), &native, &peers);
     assert!(outcome.is_ok(), "seed {SEED}: {outcome:?}");
 }

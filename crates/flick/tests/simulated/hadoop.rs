@@ -1,4 +1,4 @@
-//! Listing 3 through storms of faults from seeds: mappers that break off, stall, lie about their order or send
+//! Listing 3 under injected faults from seeds: mappers that break off, stall, lie about their order or send
 //! nonsense, reducers that go away, and networks that cut and reset. What must hold: a complete result is that of some
 //! streams, all of them whole, none of them twice; a mapper that saw success is in one; every connection ends;
 //! when the faults are over, a job goes through.
@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use flick_net::sim::{SimConfig, SimRng};
-use flick_testkit::service::merging::{Config, End, Fate, Received, Reducer, Service};
+use flick_testkit::service::merging::{Fate, MapperEnd, MergeConfig, MergeService, Received, Reducer};
 use flick_testkit::service::{MS, Subject, seeds};
 
 use super::pairs::{pair, take_pair};
@@ -86,28 +86,28 @@ fn words(rng: &mut SimRng, number: usize) -> Counts {
     words
 }
 
-fn mapper(service: &mut Service, rng: &mut SimRng, number: usize, at_ns: u64, flaw: Flaw) -> Mapper {
+fn mapper(service: &mut MergeService, rng: &mut SimRng, number: usize, at_ns: u64, flaw: Flaw) -> Mapper {
     let words = words(rng, number);
     let mut bytes: Vec<u8> =
         words.iter().flat_map(|(word, count)| pair(word.as_bytes(), count.to_string().as_bytes())).collect();
     let end = match flaw {
-        Flaw::None if rng.chance(500) => End::Leaves,
-        Flaw::None => End::Closes,
+        Flaw::None if rng.chance(500) => MapperEnd::Leaves,
+        Flaw::None => MapperEnd::Closes,
         Flaw::BreaksOff => {
             // Inside the last pair at the latest: a cut between two pairs cannot be detected.
             let last = pair(format!("{MARK}{number:04}").as_bytes(), b"1").len() as u64;
             bytes.truncate(bytes.len() - rng.between(1, last - 1) as usize);
-            End::Closes
+            MapperEnd::Closes
         }
-        Flaw::Resets => End::Resets,
-        Flaw::Stalls => End::Stalls,
+        Flaw::Resets => MapperEnd::Resets,
+        Flaw::Stalls => MapperEnd::Stalls,
         Flaw::Disorder => {
             bytes.extend(pair(b"Z", b"1"));
-            End::Closes
+            MapperEnd::Closes
         }
         Flaw::Nonsense => {
             bytes.extend([0x87; 9]);
-            End::Closes
+            MapperEnd::Closes
         }
     };
     let fate = service.mapper(at_ns, &bytes, end);
@@ -141,7 +141,7 @@ fn streams_of(job: &Received, mappers: &[Mapper]) -> Result<BTreeSet<usize>, Str
 fn play(seed: u64, subject: &Subject) -> Result<Vec<Received>, String> {
     let mut rng = SimRng::new(seed ^ 0x4ad0);
     let streams = rng.between(1, 6) as usize;
-    let mut config = Config::new(seed * 3 + 1, rng.between(1, 3) as usize, streams);
+    let mut config = MergeConfig::new(seed * 3 + 1, rng.between(1, 3) as usize, streams);
     let (flaws_per_mille, resets_per_mille) = match seed % 4 {
         0 => (0, 0),
         1 => (0, 100),
@@ -149,7 +149,7 @@ fn play(seed: u64, subject: &Subject) -> Result<Vec<Received>, String> {
     };
     config.sim = SimConfig { reset_per_mille: resets_per_mille, ..SimConfig::hostile() };
     config.reducer = if seed.is_multiple_of(4) { Reducer::ReadsLate } else { Reducer::Moody };
-    let mut service = Service::new(&config, subject);
+    let mut service = MergeService::new(&config, subject);
     let count = streams * rng.between(1, 4) as usize + rng.between(0, 2) as usize;
     let mut mappers = Vec::new();
     for number in 0..count {

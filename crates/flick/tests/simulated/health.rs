@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use flick_net::sim::{Actor, PeerIo, Reachability};
 use flick_runtime::HealthLimits;
-use flick_testkit::service::{MS, Service, ServiceConfig, Subject};
+use flick_testkit::service::{MS, SimService, SimServiceConfig, Subject};
 
 use super::subject;
 
@@ -86,7 +86,7 @@ fn service(
     (weights, seconds): (&[u32], u64),
     health: &HealthLimits,
     fails: fn(usize, u64) -> bool,
-) -> (Service, Rc<RefCell<Observed>>) {
+) -> (SimService, Rc<RefCell<Observed>>) {
     ranked(subject, (weights, &[], seconds), health, fails)
 }
 
@@ -96,14 +96,14 @@ fn ranked(
     (weights, ranks, seconds): (&[u32], &[u16], u64),
     health: &HealthLimits,
     fails: fn(usize, u64) -> bool,
-) -> (Service, Rc<RefCell<Observed>>) {
-    let mut config = ServiceConfig::new(5, weights.len());
+) -> (SimService, Rc<RefCell<Observed>>) {
+    let mut config = SimServiceConfig::new(5, weights.len());
     config.ranks = ranks.to_vec();
     config.weights = weights.to_vec();
     config.limits.health = health.clone();
     let observed = Rc::new(RefCell::new(Observed::default()));
     let own = Rc::clone(&observed);
-    let service = Service::new(&config, subject, move |server, _| {
+    let service = SimService::new(&config, subject, move |server, _| {
         Some(Box::new(Origin { server, observed: Rc::clone(&own), fails, seen: Vec::new() }))
     });
     for client in 0..seconds * CLIENTS_PER_S {
@@ -113,12 +113,12 @@ fn ranked(
     (service, observed)
 }
 
-fn pass(service: &mut Service, until_ns: u64) {
+fn pass(service: &mut SimService, until_ns: u64) {
     service.run(until_ns, |_| false).expect("the simulation ends");
 }
 
 /// Plays with both engines, which must make the same run.
-fn check(policy: &str, play: impl Fn(&Subject) -> Service) {
+fn check(policy: &str, play: impl Fn(&Subject) -> SimService) {
     let (native, interpreted) = subject::example(&format!("http_balancer/{policy}.flick"));
     let hashes = [native, interpreted].map(|subject| play(&subject).net.trace_hash());
     assert_eq!(hashes[0], hashes[1], "{policy}: the engines differ");

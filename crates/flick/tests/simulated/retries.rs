@@ -1,9 +1,9 @@
 //! Retries on another backend: where the program balances without a key and the grammar allows retries, clients do not
 //! notice that a backend dies; a POST is never repeated; retries stay within their budget.
 
-use flick_testkit::service::ailing::{Ailment, Case, Report};
+use flick_testkit::service::backend_faults::{BackendFault, FaultCase, Report};
 use flick_testkit::service::traffic::Peers;
-use flick_testkit::service::traffic::http::{Http, Kind};
+use flick_testkit::service::traffic::http::{Http, HttpKind};
 use flick_testkit::service::{Subject, seeds};
 
 use super::subject;
@@ -24,12 +24,12 @@ fn may_fail(said: &[u8]) -> bool {
 fn play(
     subjects: &(Subject, Subject),
     (outlier_consecutive_failures, seed): (u32, u64),
-    ailments: &[(usize, Ailment)],
+    faults: &[(usize, BackendFault)],
     may_fail: fn(&[u8]) -> bool,
 ) -> Report {
-    let peers = Peers::new(Http(Kind::Balancer));
+    let peers = Peers::new(Http(HttpKind::Balancer));
     let one = |subject| {
-        let case = Case {
+        let case = FaultCase {
             subject,
             peers: &peers,
             servers: SERVERS,
@@ -37,13 +37,13 @@ fn play(
             outlier_consecutive_failures,
             streams: true,
         };
-        case.survive(seed, ailments, may_fail)
-            .unwrap_or_else(|what| panic!("FLICK_SEED={seed} {ailments:?}: {what}"))
+        case.survive(seed, faults, may_fail)
+            .unwrap_or_else(|what| panic!("FLICK_SEED={seed} {faults:?}: {what}"))
     };
     let report = one(&subjects.0);
-    assert_eq!(report, one(&subjects.1), "FLICK_SEED={seed} {ailments:?}: the engines differ");
+    assert_eq!(report, one(&subjects.1), "FLICK_SEED={seed} {faults:?}: the engines differ");
     println!(
-        "{ailments:?}: {} answered, {} failed, {} sent again",
+        "{faults:?}: {} answered, {} failed, {} sent again",
         report.answered, report.failed, report.retried
     );
     report
@@ -51,13 +51,18 @@ fn play(
 
 #[test]
 fn no_get_fails_when_one_of_three_backends_dies() {
-    let ailments =
-        [Ailment::Killed, Ailment::Refuses, Ailment::HalfCloses, Ailment::Forgets, Ailment::HangsUp];
+    let faults = [
+        BackendFault::Killed,
+        BackendFault::Refuses,
+        BackendFault::HalfCloses,
+        BackendFault::Forgets,
+        BackendFault::ClosesOnRequest,
+    ];
     for policy in ["round_robin", "least_loaded", "two_choices"] {
         let subjects = subject::example(&format!("http_balancer/{policy}.flick"));
-        for (seed, ailment) in seeds(2).flat_map(|seed| ailments.map(|ailment| (seed, ailment))) {
-            let report = play(&subjects, (3, seed), &[(1, ailment)], may_fail);
-            assert!(report.denied == 0, "{policy}, {ailment:?}: the budget is enough: {report:?}");
+        for (seed, fault) in seeds(2).flat_map(|seed| faults.map(|fault| (seed, fault))) {
+            let report = play(&subjects, (3, seed), &[(1, fault)], may_fail);
+            assert!(report.denied == 0, "{policy}, {fault:?}: the budget is enough: {report:?}");
         }
     }
 }
@@ -66,7 +71,8 @@ fn no_get_fails_when_one_of_three_backends_dies() {
 fn no_get_fails_when_two_of_three_backends_die() {
     let subjects = subject::example("http_balancer/round_robin.flick");
     for seed in seeds(2) {
-        let report = play(&subjects, (3, seed), &[(0, Ailment::Killed), (2, Ailment::Refuses)], may_fail);
+        let report =
+            play(&subjects, (3, seed), &[(0, BackendFault::Killed), (2, BackendFault::Refuses)], may_fail);
         assert!(report.retried > 0, "the test does something");
     }
 }
@@ -74,7 +80,7 @@ fn no_get_fails_when_two_of_three_backends_die() {
 #[test]
 fn retries_stay_within_their_budget() {
     let subjects = subject::example("http_balancer/round_robin.flick");
-    let all = [0, 1, 2].map(|server| (server, Ailment::HangsUp));
+    let all = [0, 1, 2].map(|server| (server, BackendFault::ClosesOnRequest));
     for seed in seeds(2) {
         let report = play(&subjects, (0, seed), &all, |_| true);
         // The fault lasts less than a second, which may overlap two seconds of the budget.
@@ -87,7 +93,7 @@ fn retries_stay_within_their_budget() {
 fn keyed_requests_are_not_retried() {
     let subjects = subject::example("http_balancer/by_url.flick");
     for seed in seeds(1) {
-        let report = play(&subjects, (0, seed), &[(1, Ailment::HangsUp)], |_| true);
+        let report = play(&subjects, (0, seed), &[(1, BackendFault::ClosesOnRequest)], |_| true);
         assert!(report.failed > 0 && report.denied == 0, "{report:?}");
     }
 }

@@ -1,13 +1,13 @@
 //! Services for the constructs of the language (`tests/services`): each is one program, compiled as a user's would be,
 //! and scenarios that say what it must do, played on every stage. Those whose clients the checking clients understand
-//! also go through storms of faults from seeds.
+//! also run under injected faults from seeds.
 
 use std::path::{Path, PathBuf};
 
 use flick_net::IoKind;
 use flick_testkit::scenario::stage::{Simulated, Sockets};
 use flick_testkit::scenario::{Scenario, parse, play};
-use flick_testkit::service::storm::{self, Storm};
+use flick_testkit::service::fault_injection::{self, FaultPlan};
 use flick_testkit::service::{Subject, seeds};
 
 use super::subject;
@@ -16,7 +16,7 @@ use super::subject;
 const SERVICES_MIN: usize = 6;
 
 /// A service and its scenarios by name.
-struct Service {
+struct SimService {
     name: String,
     native: Subject,
     interpreted: Subject,
@@ -38,7 +38,7 @@ fn read(path: &Path) -> String {
     std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-fn service(folder: &Path) -> Service {
+fn service(folder: &Path) -> SimService {
     let name = name_of(folder);
     let program = folder.join(format!("{name}.flick"));
     let (native, interpreted) = subject::both_of(&name_of(&program), &read(&program));
@@ -49,18 +49,18 @@ fn service(folder: &Path) -> Service {
     });
     let scenarios: Vec<_> = scenarios.collect();
     assert!(!scenarios.is_empty(), "{name} has scenarios");
-    Service { name, native, interpreted, scenarios }
+    SimService { name, native, interpreted, scenarios }
 }
 
-fn services() -> Vec<Service> {
+fn services() -> Vec<SimService> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/services");
-    let services: Vec<Service> = files(&folder).iter().map(|path| service(path)).collect();
+    let services: Vec<SimService> = files(&folder).iter().map(|path| service(path)).collect();
     assert!(services.len() >= SERVICES_MIN, "only {} services", services.len());
     services
 }
 
 /// Plays every scenario of every service; reports all that fail.
-fn check(mut play_one: impl FnMut(&Service, &Scenario) -> Result<(), String>) {
+fn check(mut play_one: impl FnMut(&SimService, &Scenario) -> Result<(), String>) {
     let services = services();
     let each = services.iter().flat_map(|service| service.scenarios.iter().map(move |one| (service, one)));
     let failed: Vec<String> = each
@@ -104,20 +104,20 @@ fn scenarios_of_services_pass_on_io_uring() {
 }
 
 /// The services that pass on what backends say: their clients are owed what they asked for.
-const IN_STORMS: [&str; 2] = ["failover", "retry"];
+const IN_FAULT_INJECTION: [&str; 2] = ["failover", "retry"];
 
 #[test]
 fn services_that_ask_pass_fault_injection() {
-    for service in services().iter().filter(|service| IN_STORMS.contains(&&*service.name)) {
+    for service in services().iter().filter(|service| IN_FAULT_INJECTION.contains(&&*service.name)) {
         let servers = if service.native.program.channels[1].is_array { 4 } else { 1 };
-        for storm in [Storm::resets(), Storm::everything()] {
-            let storm = Storm { servers, keeps_order: false, ..storm };
+        for plan in [FaultPlan::resets(), FaultPlan::everything()] {
+            let plan = FaultPlan { servers, keeps_order: false, ..plan };
             for seed in seeds(300) {
-                let native = storm::run(seed, &storm, &service.native);
+                let native = fault_injection::run(seed, &plan, &service.native);
                 let native =
                     native.unwrap_or_else(|what| panic!("FLICK_SEED={seed} {}: {what}", service.name));
                 if seed % 10 == 0 {
-                    let interpreted = storm::run(seed, &storm, &service.interpreted);
+                    let interpreted = fault_injection::run(seed, &plan, &service.interpreted);
                     assert_eq!(Ok(native), interpreted, "FLICK_SEED={seed} {}", service.name);
                 }
             }

@@ -9,9 +9,9 @@ use flick_net::sim::{Actor, PeerIo, Reachability, SimConfig};
 
 use super::{Command, PeerId, Reachable, Stage, limits, timeouts};
 use crate::scenario::{Happening, Scenario, What};
-use crate::service::{MS, Service, ServiceConfig, Subject, try_setup};
+use crate::service::{MS, SimService, SimServiceConfig, Subject, try_setup};
 
-/// How often a peer looks for what it is told to do.
+/// How often a peer looks for its next action.
 const LOOK_NS: u64 = 100_000;
 
 #[derive(Default)]
@@ -96,7 +96,7 @@ impl Actor for Puppet {
 
 /// The simulator as a stage.
 pub struct Simulated {
-    service: Service,
+    service: SimService,
     peers: Peers,
     log: Log,
 }
@@ -131,7 +131,7 @@ impl Simulated {
     ///
     /// Errors: it asks for limits that do not exist.
     pub fn with_seed(scenario: &Scenario, subject: &Subject, seed: u64) -> Result<Self, String> {
-        let mut config = ServiceConfig::new(seed, scenario.backends);
+        let mut config = SimServiceConfig::new(seed, scenario.backends);
         config.groups = scenario.groups.clone();
         config.sim = network(seed);
         config.limits = limits(scenario, config.limits)?;
@@ -142,7 +142,7 @@ impl Simulated {
         let peers = Peers::default();
         let log = Log::default();
         let (made, written) = (Rc::clone(&peers), Rc::clone(&log));
-        let service = Service::new(&config, subject, move |backend, _| {
+        let service = SimService::new(&config, subject, move |backend, _| {
             Some(Box::new(Puppet::new(&made, &written, Some(backend))))
         });
         Ok(Self { service, peers, log })
@@ -154,9 +154,9 @@ impl Simulated {
 }
 
 impl Stage for Simulated {
-    fn turn(&mut self) {
+    fn step(&mut self) {
         let until_ns = self.service.net.now_ns() + MS / 2;
-        self.service.turns(until_ns, |_| false).expect("a scenario does not make the service spin");
+        self.service.iterations(until_ns, |_| false).expect("a scenario does not make the service spin");
     }
 
     fn now_ms(&self) -> u64 {

@@ -17,13 +17,13 @@ use flick_runtime::{Counters, Shared, Worker, WorkerAudit, WorkerConfig};
 
 use super::{Command, PeerId, Reachable, Stage, expect_quiet, limits, timeouts};
 use crate::scenario::{Scenario, play};
-use crate::service::{ServiceConfig, Subject, setup};
+use crate::service::{SimServiceConfig, Subject, setup};
 
 /// Large buffers that an io_uring driver keeps to receive into.
 const URING_BUFS: u32 = flick_net::limits::PROVIDED_BUFS_MAX as u32 + 1;
 /// Longest that one turn of the worker waits, so that the peers get their turn.
-const TURN: Duration = Duration::from_millis(1);
-/// With so long between two turns the machine has kept service and peers from running: time-outs may have come true that should not.
+const STEP: Duration = Duration::from_millis(1);
+/// Pause between two iterations after which a run counts as held up by the machine: timeouts may have expired early.
 const HELD_UP: Duration = Duration::from_millis(20);
 /// How often a scenario is played that fails while it is held up.
 const TRIES_MAX: usize = 8;
@@ -54,7 +54,7 @@ impl Peer {
         }
     }
 
-    fn turn(&mut self) {
+    fn step(&mut self) {
         while self.write_some() {
             let Some(command) = self.commands.pop_front() else { break };
             let Some(stream) = &self.stream else { break };
@@ -90,14 +90,14 @@ impl Peer {
     }
 
     fn read_some(&mut self) {
-        let mut room = vec![0; READ_BYTES];
+        let mut spare = vec![0; READ_BYTES];
         while let Some(stream) = &mut self.stream
             && !self.is_paused
             && !self.is_closed
         {
-            match stream.read(&mut room) {
+            match stream.read(&mut spare) {
                 Ok(0) => self.is_closed = true,
-                Ok(count) => self.input.extend(&room[..count]),
+                Ok(count) => self.input.extend(&spare[..count]),
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return,
                 Err(_) => self.is_closed = true,
             }
@@ -125,8 +125,8 @@ pub struct Sockets {
 }
 
 impl Sockets {
-    /// Plays a scenario, and plays it anew where it fails and was held up: its time-outs are those of the real clock, and a
-    /// machine with much else to do is none of the service's faults. `false`: this machine does not grant that kernel interface.
+    /// Plays a scenario, and plays it again if it fails and was held up: its timeouts are those of the real clock,
+    /// and a busy machine is no fault of the service. `false`: this machine does not grant that kernel interface.
     ///
     /// Errors: as of [`play`], or the scenario asks for limits that do not exist.
     pub fn play(scenario: &Scenario, subject: &Subject, io: IoKind) -> Result<bool, String> {
@@ -140,7 +140,7 @@ impl Sockets {
             match came_true {
                 Ok(()) => return Ok(true),
                 Err(what) if longest > HELD_UP && tries < TRIES_MAX => {
-                    eprintln!("held up for {longest:?}, played anew: {what}");
+                    eprintln!("held up for {longest:?}, played again: {what}");
                 }
                 Err(what) => return Err(what),
             }
@@ -161,7 +161,7 @@ impl Sockets {
     ///
     /// Errors: the scenario asks for limits that do not exist.
     pub fn new(scenario: &Scenario, subject: &Subject, io: IoKind) -> Result<Option<Self>, String> {
-        let mut config = ServiceConfig::new(1, scenario.backends);
+        let mut config = SimServiceConfig::new(1, scenario.backends);
         config.groups = scenario.groups.clone();
         config.limits = limits(scenario, config.limits)?;
         config.timeouts = timeouts(scenario)?;
@@ -194,7 +194,7 @@ impl Sockets {
             workers: 1,
             index: 0,
             hub: None,
-            // Of every request, and nobody reads it: what it does when its ring is full is seen, too.
+            // A log of every request that no thread reads: this also tests what happens when its ring is full.
             access: Some(AccessLog { sample: NonZeroU32::MIN, port: Arc::default() }.sink("stage", 0)),
             seed: 1,
             time_slices: true,
@@ -233,12 +233,12 @@ fn listening(at: SocketAddr) -> (SocketAddr, Option<TcpListener>) {
 }
 
 impl Stage for Sockets {
-    fn turn(&mut self) {
+    fn step(&mut self) {
         let last = std::mem::replace(&mut self.turned, Instant::now());
         self.longest = self.longest.max(self.turned - last);
         if let Some(worker) = &mut self.worker {
             let before = (self.gauge)();
-            let goes_on = worker.run_once(Some(TURN)).expect("the kernel does not fail us");
+            let goes_on = worker.run_once(Some(STEP)).expect("the kernel does not fail us");
             self.gauged += (self.gauge)() - before;
             self.last_audit = worker.audit();
             if !goes_on {
@@ -251,7 +251,7 @@ impl Stage for Sockets {
                 self.peers.push(Peer::new(stream, Some(index)));
             }
         }
-        self.peers.iter_mut().for_each(Peer::turn);
+        self.peers.iter_mut().for_each(Peer::step);
     }
 
     fn now_ms(&self) -> u64 {

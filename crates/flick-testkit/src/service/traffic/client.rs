@@ -1,5 +1,6 @@
-//! A client of any protocol that pipelines its requests and checks every reply: in order, its own, no more than it asked.
-//! Promises: whatever it is told too much or wrongly is found out, unless a server has lied before (`Common::has_lied`).
+//! A client of any protocol that pipelines its requests and checks every reply: in order, its own, no more than it
+//! asked.
+//! Promises: detects every unsolicited or wrong reply, unless a server has lied before (`Common::has_lied`).
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -7,28 +8,28 @@ use std::rc::Rc;
 
 use flick_net::sim::{Actor, PeerIo};
 
-use super::{Common, Cut, Judged, Owed, Protocol, Request, shown};
+use super::{Common, Cut, Judged, Owed, TrafficProtocol, TrafficRequest, shown};
 use crate::service::client::{Habit, Verdict};
 use crate::service::conduct::Conduct;
 
-pub(super) struct Client {
-    protocol: Rc<dyn Protocol>,
+pub(super) struct TrafficClient {
+    protocol: Rc<dyn TrafficProtocol>,
     common: Common,
     conduct: Conduct,
-    waiting: VecDeque<Request>,
+    waiting: VecDeque<TrafficRequest>,
     input: Vec<u8>,
     verdict: Rc<RefCell<Verdict>>,
-    /// It has sent what is no request, and may be told so.
+    /// It has sent what is no request, and may get an error response.
     is_malformed: bool,
-    /// It has been told, and listens no more.
+    /// It has got the error response, and ignores the rest.
     is_refused: bool,
 }
 
-impl Client {
+impl TrafficClient {
     pub(super) fn new(
-        protocol: Rc<dyn Protocol>,
+        protocol: Rc<dyn TrafficProtocol>,
         common: Common,
-        requests: Vec<Request>,
+        requests: Vec<TrafficRequest>,
         habit: Habit,
         verdict: Rc<RefCell<Verdict>>,
     ) -> Self {
@@ -38,7 +39,7 @@ impl Client {
             Habit::Truncates { .. } => true,
             _ => false,
         };
-        let waiting: VecDeque<Request> =
+        let waiting: VecDeque<TrafficRequest> =
             requests.into_iter().filter(|request| request.owed == Owed::Reply).collect();
         verdict.borrow_mut().waiting = waiting.len();
         Self {
@@ -58,13 +59,13 @@ impl Client {
         while !self.input.is_empty() && !self.is_refused {
             let cut = match self.waiting.front() {
                 Some(request) => self.protocol.reply(request, &self.input, has_ended),
-                None => Cut::Bad("a reply nobody asked for".into()),
+                None => Cut::Bad("an unsolicited reply".into()),
             };
             let judged = match (&cut, self.waiting.front()) {
                 (Cut::More, _) => return Ok(()),
                 (Cut::Whole(len), Some(request)) => self.protocol.judge(request, &self.input[..*len]),
                 (Cut::Bad(what), _) => Err(format!("{what}: {}", shown(&self.input))),
-                (Cut::Whole(_), None) => Err("a reply nobody asked for".into()),
+                (Cut::Whole(_), None) => Err("an unsolicited reply".into()),
             };
             let mut verdict = self.verdict.borrow_mut();
             let refusal =
@@ -74,8 +75,9 @@ impl Client {
                 Ok(Judged::Failed) => {
                     verdict.failed += 1;
                     if let (Some(request), Cut::Whole(len)) = (self.waiting.front(), &cut) {
-                        let told = || format!("{} by {}", shown(&request.bytes), shown(&self.input[..*len]));
-                        verdict.first_failed.get_or_insert_with(told);
+                        let delivered =
+                            || format!("{} by {}", shown(&request.bytes), shown(&self.input[..*len]));
+                        verdict.first_failed.get_or_insert_with(delivered);
                     }
                 }
                 Err(_) if refusal == Cut::More => return Ok(()),
@@ -122,7 +124,7 @@ impl Client {
     }
 }
 
-impl Actor for Client {
+impl Actor for TrafficClient {
     fn on_open(&mut self, io: &mut PeerIo<'_>) {
         self.conduct.begin(io);
         // Who is owed nothing has all of it.

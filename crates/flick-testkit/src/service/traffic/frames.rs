@@ -1,11 +1,11 @@
-//! Frames of a length and so many bytes, through what passes frames on: lines in frames.
+//! Frames of a length and that many bytes, through a proxy of frames: lines in frames.
 //! Promises: those of [`super::lines::Lines`].
 
 use flick_net::sim::SimRng;
 
 use super::lines::Lines;
-use super::{Answer, Cut, Judged, Protocol, Request, Seat};
-use crate::service::storm::Storm;
+use super::{Answer, Cut, Judged, Seat, TrafficProtocol, TrafficRequest};
+use crate::service::fault_injection::FaultPlan;
 
 /// Frames with a length of 16 bits, the most significant byte first.
 #[derive(Clone, Copy, Debug)]
@@ -26,25 +26,35 @@ fn cut(input: &[u8]) -> Cut {
     if input.len() < len { Cut::More } else { Cut::Whole(len) }
 }
 
-impl Protocol for Frames {
+impl TrafficProtocol for Frames {
     fn may_wait_for_ever(&self) -> bool {
         true
     }
 
-    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request> {
-        let framed = |line: Request| Request { bytes: frame(&line.bytes), reply: frame(&line.reply), ..line };
-        Lines::any().requests(rng, client, storm, is_last).into_iter().map(framed).collect()
+    fn requests(
+        &self,
+        rng: &mut SimRng,
+        client: u64,
+        plan: &FaultPlan,
+        is_last: bool,
+    ) -> Vec<TrafficRequest> {
+        let framed = |line: TrafficRequest| TrafficRequest {
+            bytes: frame(&line.bytes),
+            reply: frame(&line.reply),
+            ..line
+        };
+        Lines::any().requests(rng, client, plan, is_last).into_iter().map(framed).collect()
     }
 
     fn nonsense(&self, rng: &mut SimRng) -> Vec<u8> {
         Lines::any().nonsense(rng)
     }
 
-    fn reply(&self, _request: &Request, input: &[u8], _has_ended: bool) -> Cut {
+    fn reply(&self, _request: &TrafficRequest, input: &[u8], _has_ended: bool) -> Cut {
         cut(input)
     }
 
-    fn judge(&self, request: &Request, reply: &[u8]) -> Result<Judged, String> {
+    fn judge(&self, request: &TrafficRequest, reply: &[u8]) -> Result<Judged, String> {
         Lines::any().judge(request, reply)
     }
 

@@ -1,18 +1,19 @@
-//! HTTP for storms: requests whose path says what the reply is to be, of every framing there is, both edge_counters.
+//! HTTP for fault-injection runs: requests whose path says what the reply is to be, of every framing there is, in
+//! both directions.
 //! Promises: both sides read strictly (`http::strict`); a body's bytes tell whose it is, whole or in chunks.
 //! Refuses: tunnels; those have tests of their own.
 
 use flick_net::sim::SimRng;
 
-use super::{Answer, Cut, Judged, Owed, Protocol, Request, Seat, fill, random_len, shown};
+use super::{Answer, Cut, Judged, Owed, Seat, TrafficProtocol, TrafficRequest, fill, random_len, shown};
 use crate::http::Asked;
-use crate::http::strict::{self, End, Message, Trouble};
-use crate::service::ServiceConfig;
-use crate::service::storm::Storm;
+use crate::http::strict::{self, BodyEnd, HttpMessage, Trouble};
+use crate::service::SimServiceConfig;
+use crate::service::fault_injection::FaultPlan;
 
 /// What a service does with requests beside passing them on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum HttpKind {
     /// Nothing.
     Balancer,
     /// It may answer what several ask for from memory.
@@ -31,16 +32,16 @@ pub enum Kind {
 
 /// The peers of an HTTP service.
 #[derive(Clone, Copy, Debug)]
-pub struct Http(pub Kind);
+pub struct Http(pub HttpKind);
 
 /// How a reply is framed.
 const FORMS: [&str; 7] = ["sized", "sized", "chunked", "empty", "same", "interim", "close"];
-/// What [`Http::requests`] keeps in `Request::kind` of a request with this method.
+/// What [`Http::requests`] keeps in `TrafficRequest::kind` of a request with this method.
 const HEAD: u32 = 1;
 /// One that a reply of any status may answer early, as it has a long body.
 const LONG: u32 = 2;
-/// Longest body in chunks of a service that gathers them.
-const GATHERED_BYTES_MAX: usize = 12_000;
+/// Longest body in chunks of a service that buffers them.
+const BUFFERED_BYTES_MAX: usize = 12_000;
 /// Bodies of more bytes than this are answered early by servers that do so.
 const EARLY_BYTES: usize = 15_000;
 /// Status of an early answer.
@@ -80,23 +81,23 @@ fn chunked(body: &[u8]) -> Vec<u8> {
 }
 
 /// Asked for with HEAD or not: how a reply to it is framed.
-fn asked(request: &Request) -> Asked {
+fn asked(request: &TrafficRequest) -> Asked {
     if request.kind & HEAD == HEAD { Asked::Head } else { Asked::Get }
 }
 
 /// The final reply at the front of some bytes, and where it begins.
-fn final_reply(request: &Request, input: &[u8]) -> Result<(usize, usize, End), Trouble> {
+fn final_reply(request: &TrafficRequest, input: &[u8]) -> Result<(usize, usize, BodyEnd), Trouble> {
     let mut at = 0;
     loop {
         let message = strict::reply(&input[at..], asked(request))?;
-        if message.end != End::More {
+        if message.end != BodyEnd::More {
             return Ok((at, at + message.next, message.end));
         }
         at += message.next;
     }
 }
 
-fn first<'a>(message: &'a Message<'_>, name: &str) -> &'a [u8] {
+fn first<'a>(message: &'a HttpMessage<'_>, name: &str) -> &'a [u8] {
     message.values(name).first().copied().unwrap_or_default()
 }
 
@@ -104,18 +105,18 @@ impl Http {
     /// What the service says itself; `None`: it goes to a server.
     fn local(self, method: &str, path: &str, is_chunked: bool) -> Option<&'static str> {
         match self.0 {
-            Kind::Filter if !matches!(method, "GET" | "HEAD" | "POST" | "PUT") => Some("405"),
-            Kind::Filter if is_chunked => Some("411"),
-            Kind::Filter if path.starts_with("/admin") => Some("403"),
-            Kind::Static if !matches!(method, "GET" | "HEAD") => Some("405"),
-            Kind::Static if path != "/" => Some("404"),
-            Kind::Static => Some("200"),
-            Kind::Statistics if path == "/flick-stats" => Some("200"),
+            HttpKind::Filter if !matches!(method, "GET" | "HEAD" | "POST" | "PUT") => Some("405"),
+            HttpKind::Filter if is_chunked => Some("411"),
+            HttpKind::Filter if path.starts_with("/admin") => Some("403"),
+            HttpKind::Static if !matches!(method, "GET" | "HEAD") => Some("405"),
+            HttpKind::Static if path != "/" => Some("404"),
+            HttpKind::Static => Some("200"),
+            HttpKind::Statistics if path == "/flick-stats" => Some("200"),
             _ => None,
         }
     }
 
-    fn one(self, rng: &mut SimRng, client: u64, at: u64, huge_per_mille: u32) -> Request {
+    fn one(self, rng: &mut SimRng, client: u64, at: u64, huge_per_mille: u32) -> TrafficRequest {
         let method =
             ["GET", "GET", "GET", "HEAD", "POST", "POST", "PUT", "DELETE"][rng.between(0, 7) as usize];
         let has_body = matches!(method, "POST" | "PUT");
@@ -124,25 +125,26 @@ impl Http {
         let upload = if has_body { random_len(rng, huge_per_mille) } else { 0 };
         // Only the last reply of a connection may end with it.
         let form = FORMS[rng.between(0, FORMS.len() as u64 - 2) as usize];
-        // Whose program takes all bytes of replies, has those in chunks gathered whole.
-        let len = if self.0 == Kind::Cache && form == "chunked" { len.min(GATHERED_BYTES_MAX) } else { len };
+        // A program that reads whole replies has chunked ones buffered.
+        let len =
+            if self.0 == HttpKind::Cache && form == "chunked" { len.min(BUFFERED_BYTES_MAX) } else { len };
         let folder = match (self.0, rng.between(0, 5)) {
-            (Kind::Router, 0 | 1) => "static",
-            (Kind::Filter, 0) => "admin",
+            (HttpKind::Router, 0 | 1) => "static",
+            (HttpKind::Filter, 0) => "admin",
             _ => "t",
         };
         let target = match (self.0, method, rng.between(0, 3)) {
-            (Kind::Cache, "GET", 0) => {
+            (HttpKind::Cache, "GET", 0) => {
                 let which = rng.between(0, 3);
                 format!("/shared/{which}.sized.{}.0", which * which * 900)
             }
-            (Kind::Static, _, 0 | 1) => "/".into(),
-            (Kind::Statistics, _, 0) => "/flick-stats".into(),
+            (HttpKind::Static, _, 0 | 1) => "/".into(),
+            (HttpKind::Statistics, _, 0) => "/flick-stats".into(),
             _ => format!("/{folder}/{client}-{at}.{form}.{len}.{upload}"),
         };
         let upload = if target.matches('.').count() == 3 { upload } else { 0 };
         let host =
-            if self.0 == Kind::Router && rng.chance(300) { "api.example.org" } else { "a.example.org" };
+            if self.0 == HttpKind::Router && rng.chance(300) { "api.example.org" } else { "a.example.org" };
         let mut bytes = format!("{method} {target} HTTP/1.1\r\nHost: {host}\r\nX-Tag: {target}\r\n");
         let body = fill(&target, upload);
         if is_chunked {
@@ -158,11 +160,11 @@ impl Http {
             None => target,
         };
         let kind = if method == "HEAD" { HEAD } else { 0 } + if upload > EARLY_BYTES { LONG } else { 0 };
-        Request { bytes, reply: reply.into_bytes(), kind, owed: Owed::Reply }
+        TrafficRequest { bytes, reply: reply.into_bytes(), kind, owed: Owed::Reply }
     }
 
     /// Makes the last request end its connection in one of the edge_counters there are.
-    fn ending(rng: &mut SimRng, request: &mut Request) {
+    fn ending(rng: &mut SimRng, request: &mut TrafficRequest) {
         let with = |bytes: &[u8], old: &str, new: &str| {
             let text = String::from_utf8_lossy(bytes).into_owned();
             text.replacen(old, new, 1).into_bytes()
@@ -176,7 +178,7 @@ impl Http {
         }
     }
 
-    fn check_reply(self, request: &Request, reply: &Message<'_>) -> Result<Judged, String> {
+    fn check_reply(self, request: &TrafficRequest, reply: &HttpMessage<'_>) -> Result<Judged, String> {
         let expected = String::from_utf8_lossy(&request.reply).into_owned();
         let status = std::str::from_utf8(&reply.line[9..12]).unwrap_or("000");
         let tag = String::from_utf8_lossy(first(reply, "x-tag")).into_owned();
@@ -187,14 +189,14 @@ impl Http {
             return match status {
                 _ if is_own => Ok(Judged::Served),
                 "502" | "503" | "504" if reply.body.is_empty() => Ok(Judged::Failed),
-                "429" if self.0 == Kind::Limiter => Ok(Judged::Served),
-                _ => wrong("nobody's reply"),
+                "429" if self.0 == HttpKind::Limiter => Ok(Judged::Served),
+                _ => wrong("a reply to no request"),
             };
         }
         if tag != expected {
             return wrong("another's reply");
         }
-        if self.0 == Kind::Router && !reply.values("server").is_empty() {
+        if self.0 == HttpKind::Router && !reply.values("server").is_empty() {
             return wrong("a field that should have been taken out");
         }
         if status == EARLY && request.kind & LONG == LONG {
@@ -208,24 +210,30 @@ impl Http {
         };
         let body = if request.kind & HEAD == HEAD { Vec::new() } else { fill(&tag, must_len) };
         if status != must_status || reply.body != body {
-            return wrong(&format!("not as it was sent, {} bytes of {}", reply.body.len(), body.len()));
+            return wrong(&format!("changed, {} bytes of {}", reply.body.len(), body.len()));
         }
         Ok(Judged::Served)
     }
 }
 
-impl Protocol for Http {
-    fn configure(&self, config: &mut ServiceConfig) {
-        if self.0 == Kind::Router {
+impl TrafficProtocol for Http {
+    fn configure(&self, config: &mut SimServiceConfig) {
+        if self.0 == HttpKind::Router {
             let groups = [("files", 2), ("api", 1), ("app", 1), ("canary", 1)];
             config.groups = groups.map(|(name, count)| (name.to_owned(), count)).to_vec();
         }
     }
 
-    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request> {
-        let count = if is_last { 6 * storm.servers as u64 + 1 } else { rng.between(1, storm.requests) };
-        let mut requests: Vec<Request> =
-            (0..count).map(|at| self.one(rng, client, at, storm.huge_per_mille)).collect();
+    fn requests(
+        &self,
+        rng: &mut SimRng,
+        client: u64,
+        plan: &FaultPlan,
+        is_last: bool,
+    ) -> Vec<TrafficRequest> {
+        let count = if is_last { 6 * plan.servers as u64 + 1 } else { rng.between(1, plan.requests) };
+        let mut requests: Vec<TrafficRequest> =
+            (0..count).map(|at| self.one(rng, client, at, plan.huge_per_mille)).collect();
         if let Some(last) = requests.last_mut() {
             Self::ending(rng, last);
         }
@@ -246,16 +254,16 @@ impl Protocol for Http {
         }
     }
 
-    fn reply(&self, request: &Request, input: &[u8], has_ended: bool) -> Cut {
+    fn reply(&self, request: &TrafficRequest, input: &[u8], has_ended: bool) -> Cut {
         match final_reply(request, input) {
-            Ok((_, _, End::Close)) if !has_ended => Cut::More,
+            Ok((_, _, BodyEnd::Close)) if !has_ended => Cut::More,
             Ok((_, next, _)) => Cut::Whole(next),
             Err(Trouble::Short) => Cut::More,
             Err(Trouble::Bad(what)) => Cut::Bad(what.into()),
         }
     }
 
-    fn judge(&self, request: &Request, reply: &[u8]) -> Result<Judged, String> {
+    fn judge(&self, request: &TrafficRequest, reply: &[u8]) -> Result<Judged, String> {
         let read =
             final_reply(request, reply).and_then(|(at, ..)| strict::reply(&reply[at..], asked(request)));
         self.check_reply(request, &read.map_err(|trouble| format!("{trouble:?}"))?)
@@ -288,7 +296,7 @@ impl Protocol for Http {
         if message.body != fill(&tag, path.upload) {
             return Err(format!("{} bytes of {} as the body", message.body.len(), path.upload));
         }
-        if self.0 == Kind::Router {
+        if self.0 == HttpKind::Router {
             let is_api = first(&message, "host") == b"api.internal";
             let group = if tag.starts_with("/static/") {
                 0..2
@@ -303,7 +311,7 @@ impl Protocol for Http {
             }
         }
         let body = fill(&tag, path.len);
-        let closes = message.end == End::Last;
+        let closes = message.end == BodyEnd::Last;
         let last = if closes { "Connection: close\r\n" } else { "" };
         let head = format!("X-Tag: {tag}\r\nServer: s{}\r\n{last}", seat.server);
         let sized = format!("HTTP/1.1 200 OK\r\n{head}Content-Length: {}\r\n\r\n", body.len());

@@ -4,8 +4,10 @@
 
 use flick_net::sim::SimRng;
 
-use super::{Answer, Cut, Judged, Owed, Protocol, Request, Seat, exact, fill, line, random_len};
-use crate::service::storm::Storm;
+use super::{
+    Answer, Cut, Judged, Owed, Seat, TrafficProtocol, TrafficRequest, exact, fill, line, random_len,
+};
+use crate::service::fault_injection::FaultPlan;
 
 /// Lines that are answered by lines, through anything that passes on bytes.
 #[derive(Clone, Copy, Debug)]
@@ -38,21 +40,27 @@ pub(super) fn follow(seat: &mut Seat, text: &str) -> Result<(), String> {
     Ok(())
 }
 
-impl Protocol for Lines {
+impl TrafficProtocol for Lines {
     fn may_wait_for_ever(&self) -> bool {
         true
     }
 
-    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
+    fn requests(
+        &self,
+        rng: &mut SimRng,
+        client: u64,
+        plan: &FaultPlan,
+        _is_last: bool,
+    ) -> Vec<TrafficRequest> {
         let one = |rng: &mut SimRng, at: u64| {
             let name = format!("{client}-{at}");
-            let mut some = || random_len(rng, storm.huge_per_mille).min(self.len_max);
+            let mut some = || random_len(rng, plan.huge_per_mille).min(self.len_max);
             let (len, back) = (some(), some());
             let bytes = [format!("{name} {back} ").as_bytes(), &fill(&name, len), b"\n"].concat();
             let reply = [format!("re {name} ").as_bytes(), &fill(&name, back), b"\n"].concat();
-            Request { bytes, reply, kind: 0, owed: Owed::Reply }
+            TrafficRequest { bytes, reply, kind: 0, owed: Owed::Reply }
         };
-        (0..rng.between(1, storm.requests)).map(|at| one(rng, at)).collect()
+        (0..rng.between(1, plan.requests)).map(|at| one(rng, at)).collect()
     }
 
     fn nonsense(&self, _rng: &mut SimRng) -> Vec<u8> {
@@ -60,11 +68,11 @@ impl Protocol for Lines {
         Vec::new()
     }
 
-    fn reply(&self, _request: &Request, input: &[u8], _has_ended: bool) -> Cut {
+    fn reply(&self, _request: &TrafficRequest, input: &[u8], _has_ended: bool) -> Cut {
         line(input).map_or(Cut::More, |(_, len)| Cut::Whole(len))
     }
 
-    fn judge(&self, request: &Request, reply: &[u8]) -> Result<Judged, String> {
+    fn judge(&self, request: &TrafficRequest, reply: &[u8]) -> Result<Judged, String> {
         exact(request, reply, |_| false)
     }
 
@@ -109,15 +117,21 @@ fn packet(name: &str, len: usize) -> Vec<u8> {
     [&1_700_000_000_u32.to_le_bytes()[..], &5_u32.to_le_bytes(), &kept, &kept, &data].concat()
 }
 
-impl Protocol for Captures {
+impl TrafficProtocol for Captures {
     fn may_wait_for_ever(&self) -> bool {
         true
     }
 
-    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
-        let silence = |bytes: Vec<u8>| Request { bytes, reply: vec![], kind: 0, owed: Owed::Silence };
-        let packets: Vec<Request> = (0..rng.between(1, storm.requests))
-            .map(|at| silence(packet(&format!("{client}-{at}"), random_len(rng, storm.huge_per_mille))))
+    fn requests(
+        &self,
+        rng: &mut SimRng,
+        client: u64,
+        plan: &FaultPlan,
+        _is_last: bool,
+    ) -> Vec<TrafficRequest> {
+        let silence = |bytes: Vec<u8>| TrafficRequest { bytes, reply: vec![], kind: 0, owed: Owed::Silence };
+        let packets: Vec<TrafficRequest> = (0..rng.between(1, plan.requests))
+            .map(|at| silence(packet(&format!("{client}-{at}"), random_len(rng, plan.huge_per_mille))))
             .collect();
         [vec![silence(FILE_HEADER.to_vec())], packets].concat()
     }
@@ -130,11 +144,11 @@ impl Protocol for Captures {
         }
     }
 
-    fn reply(&self, _request: &Request, _input: &[u8], _has_ended: bool) -> Cut {
+    fn reply(&self, _request: &TrafficRequest, _input: &[u8], _has_ended: bool) -> Cut {
         Cut::Bad("nothing comes back".into())
     }
 
-    fn judge(&self, _request: &Request, _reply: &[u8]) -> Result<Judged, String> {
+    fn judge(&self, _request: &TrafficRequest, _reply: &[u8]) -> Result<Judged, String> {
         Err("nothing comes back".into())
     }
 

@@ -4,10 +4,10 @@
 
 use flick_net::sim::SimRng;
 
-use super::{Answer, Cut, Judged, Owed, Protocol, Request, Seat, random_len, shown};
+use super::{Answer, Cut, Judged, Owed, Seat, TrafficProtocol, TrafficRequest, random_len, shown};
+use crate::service::fault_injection::FaultPlan;
 use crate::service::memcached::{Cmd, REQUEST, opcode, status, value_of};
 use crate::service::server;
-use crate::service::storm::Storm;
 
 /// The peers of a proxy of the memcached binary protocol.
 #[derive(Clone, Copy, Debug)]
@@ -24,12 +24,18 @@ fn read(bytes: &[u8]) -> Result<Cmd, String> {
     Cmd::head(bytes).ok_or_else(|| format!("no message: {}", shown(bytes)))
 }
 
-impl Protocol for MemcachedBinary {
-    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request> {
-        let count = if is_last { 8 * storm.servers as u64 } else { rng.between(1, storm.requests) };
+impl TrafficProtocol for MemcachedBinary {
+    fn requests(
+        &self,
+        rng: &mut SimRng,
+        client: u64,
+        plan: &FaultPlan,
+        is_last: bool,
+    ) -> Vec<TrafficRequest> {
+        let count = if is_last { 8 * plan.servers as u64 } else { rng.between(1, plan.requests) };
         let one = |rng: &mut SimRng, at: u64| {
             let kind = [opcode::GET, opcode::GET, opcode::SET, opcode::DELETE][rng.between(0, 3) as usize];
-            let key = format!("key-{client}-{at}#{}", random_len(rng, storm.huge_per_mille));
+            let key = format!("key-{client}-{at}#{}", random_len(rng, plan.huge_per_mille));
             let value = if kind == opcode::SET { value_of(key.as_bytes()) } else { Vec::new() };
             let opaque = rng.next_u64() as u32;
             let request = Cmd {
@@ -37,7 +43,7 @@ impl Protocol for MemcachedBinary {
                 ..Cmd::request(kind, opaque, key.as_bytes(), &value)
             };
             let reply = server::answer(&request).iter().flat_map(Cmd::bytes).collect();
-            Request { bytes: request.bytes(), reply, kind: u32::from(kind), owed: Owed::Reply }
+            TrafficRequest { bytes: request.bytes(), reply, kind: u32::from(kind), owed: Owed::Reply }
         };
         (0..count).map(|at| one(rng, at)).collect()
     }
@@ -46,17 +52,17 @@ impl Protocol for MemcachedBinary {
         b"GET / HTTP/1.0\r\n\r\n".to_vec()
     }
 
-    fn reply(&self, _request: &Request, input: &[u8], _has_ended: bool) -> Cut {
+    fn reply(&self, _request: &TrafficRequest, input: &[u8], _has_ended: bool) -> Cut {
         cut(input)
     }
 
-    fn judge(&self, request: &Request, reply: &[u8]) -> Result<Judged, String> {
+    fn judge(&self, request: &TrafficRequest, reply: &[u8]) -> Result<Judged, String> {
         if reply == request.reply {
             return Ok(Judged::Served);
         }
-        let (asked, told) = (read(&request.bytes)?, read(reply)?);
-        let is_own = told.opaque == asked.opaque && told.opcode == asked.opcode;
-        let is_failure = matches!(told.status, status::UNAVAILABLE | status::BUSY);
+        let (asked, delivered) = (read(&request.bytes)?, read(reply)?);
+        let is_own = delivered.opaque == asked.opaque && delivered.opcode == asked.opcode;
+        let is_failure = matches!(delivered.status, status::UNAVAILABLE | status::BUSY);
         match is_own && is_failure {
             true => Ok(Judged::Failed),
             false => Err(format!("{} answered by {}", shown(&request.bytes), shown(reply))),

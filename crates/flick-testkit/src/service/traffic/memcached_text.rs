@@ -1,16 +1,18 @@
-//! The memcached text protocol for storms: what servers answer follows from the keys, so every reply tells whose it is
-//! as far as the protocol lets it.
+//! The memcached text protocol for fault-injection runs: what servers answer follows from the keys, so every reply
+//! tells whose it is as far as the protocol lets it.
 //! Promises: a value tells its key; numbers and meta replies are made of the key, too.
 
 use flick_net::sim::SimRng;
 
-use super::{Answer, Cut, Judged, Owed, Protocol, Request, Seat, exact, fill, line, line_of, random_len};
-use crate::service::storm::Storm;
+use super::{
+    Answer, Cut, Judged, Owed, Seat, TrafficProtocol, TrafficRequest, exact, fill, line, line_of, random_len,
+};
+use crate::service::fault_injection::FaultPlan;
 
 /// What the service does with commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// One server for each key; several keys are gathered.
+pub enum MemcachedTextKind {
+    /// One server for each key; a request for several keys is split.
     Sharded,
     /// One server for each key, and a cache before it.
     Cached,
@@ -20,7 +22,7 @@ pub enum Kind {
 
 /// The peers of a proxy of the memcached text protocol.
 #[derive(Clone, Copy, Debug)]
-pub struct MemcachedText(pub Kind);
+pub struct MemcachedText(pub MemcachedTextKind);
 
 /// What ends with END.
 const SEVERAL: u32 = 1;
@@ -108,7 +110,7 @@ pub(super) fn is_failure(reply: &[u8]) -> bool {
 impl MemcachedText {
     fn key(self, rng: &mut SimRng, name: &str, huge_per_mille: u32) -> String {
         let len = random_len(rng, huge_per_mille);
-        let len = if self.0 == Kind::Sharded { len } else { len.min(ASKED_BYTES_MAX) };
+        let len = if self.0 == MemcachedTextKind::Sharded { len } else { len.min(ASKED_BYTES_MAX) };
         match rng.between(0, 7) {
             0 => format!("{MISS}-{name}"),
             1 => format!("zero-{name}#0"),
@@ -116,20 +118,20 @@ impl MemcachedText {
         }
     }
 
-    fn one(self, rng: &mut SimRng, name: &str, huge_per_mille: u32) -> Request {
+    fn one(self, rng: &mut SimRng, name: &str, huge_per_mille: u32) -> TrafficRequest {
         let key = self.key(rng, name, huge_per_mille);
         let silent = if rng.chance(200) { " noreply" } else { "" };
         let end = if rng.chance(100) { "\n" } else { "\r\n" };
         let spaces = if rng.chance(100) { "   " } else { " " };
-        let shared = if self.0 == Kind::Cached {
+        let shared = if self.0 == MemcachedTextKind::Cached {
             format!("key-shared-{}#100", rng.between(0, 3))
         } else {
             key.clone()
         };
         let text = match rng.between(0, 13) {
             0 | 1 => format!("get {shared}"),
-            2 if self.0 == Kind::Sharded => {
-                // Small ones: what is gathered is asked for.
+            2 if self.0 == MemcachedTextKind::Sharded => {
+                // Small values: the program buffers what it asks for.
                 let keys: Vec<String> = (0..rng.between(2, 6))
                     .map(|at| format!("key-{name}-{at}#{}", rng.between(0, 900)))
                     .collect();
@@ -140,9 +142,9 @@ impl MemcachedText {
             8 => format!("delete {key}{silent}"),
             9 => format!("incr {key} 1{silent}"),
             10 => format!("touch {key} 100"),
-            11 if self.0 == Kind::Sharded => format!("mg {key} v k"),
+            11 if self.0 == MemcachedTextKind::Sharded => format!("mg {key} v k"),
             11 => format!("md {key}"),
-            12 if self.0 == Kind::Sharded => "verbosity 1".into(),
+            12 if self.0 == MemcachedTextKind::Sharded => "verbosity 1".into(),
             12 => "add miss-it 77 0 3".into(),
             _ => "version".into(),
         };
@@ -156,17 +158,23 @@ impl MemcachedText {
         }
         let is_silent = text.ends_with("noreply");
         let owed = if is_silent { Owed::Silence } else { Owed::Reply };
-        Request { bytes, reply, kind: u32::from(words[0] == "get"), owed }
+        TrafficRequest { bytes, reply, kind: u32::from(words[0] == "get"), owed }
     }
 }
 
-impl Protocol for MemcachedText {
-    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request> {
-        let count = if is_last { 8 * storm.servers as u64 } else { rng.between(1, storm.requests) };
-        let mut requests: Vec<Request> =
-            (0..count).map(|at| self.one(rng, &format!("{client}-{at}"), storm.huge_per_mille)).collect();
+impl TrafficProtocol for MemcachedText {
+    fn requests(
+        &self,
+        rng: &mut SimRng,
+        client: u64,
+        plan: &FaultPlan,
+        is_last: bool,
+    ) -> Vec<TrafficRequest> {
+        let count = if is_last { 8 * plan.servers as u64 } else { rng.between(1, plan.requests) };
+        let mut requests: Vec<TrafficRequest> =
+            (0..count).map(|at| self.one(rng, &format!("{client}-{at}"), plan.huge_per_mille)).collect();
         if rng.chance(100) {
-            requests.push(Request {
+            requests.push(TrafficRequest {
                 bytes: b"quit\r\n".to_vec(),
                 reply: vec![],
                 kind: 0,
@@ -185,19 +193,19 @@ impl Protocol for MemcachedText {
         }
     }
 
-    fn reply(&self, request: &Request, input: &[u8], _has_ended: bool) -> Cut {
+    fn reply(&self, request: &TrafficRequest, input: &[u8], _has_ended: bool) -> Cut {
         reply_cut(request.kind & SEVERAL == SEVERAL, input)
     }
 
-    fn judge(&self, request: &Request, reply: &[u8]) -> Result<Judged, String> {
+    fn judge(&self, request: &TrafficRequest, reply: &[u8]) -> Result<Judged, String> {
         let judged = exact(request, reply, is_failure);
-        // What is gathered from several servers leaves out the values of those that do not answer.
-        let is_gathered = request.kind & SEVERAL == SEVERAL && self.0 == Kind::Sharded;
+        // A merged reply omits the values of servers that do not answer.
+        let is_buffered = request.kind & SEVERAL == SEVERAL && self.0 == MemcachedTextKind::Sharded;
         let is_early =
             reply == TOO_LARGE && request.bytes.starts_with(b"set ") && request.bytes.len() > EARLY_BYTES;
         match judged {
             Err(_) if is_early => Ok(Judged::Served),
-            Err(_) if is_gathered && is_part_of(reply, &request.reply) => Ok(Judged::Failed),
+            Err(_) if is_buffered && is_part_of(reply, &request.reply) => Ok(Judged::Failed),
             other => other,
         }
     }

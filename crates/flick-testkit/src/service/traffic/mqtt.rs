@@ -1,12 +1,13 @@
-//! MQTT for storms: clients that connect, publish, subscribe and ask whether anybody is there; brokers that answer and
+//! MQTT for fault-injection runs: clients that connect, publish, subscribe and ping; brokers that answer and
 //! send on.
-//! Promises: what a broker sends to a client tells which client and which packet it answers; `$` topics reach nobody.
+//! Promises: what a broker sends to a client tells which client and which packet it answers; `$` topics reach no
+//! client.
 
 use flick_net::sim::SimRng;
 
 use super::lines::follow;
-use super::{Answer, Cut, Judged, Owed, Protocol, Request, Seat, exact, fill, random_len};
-use crate::service::storm::Storm;
+use super::{Answer, Cut, Judged, Owed, Seat, TrafficProtocol, TrafficRequest, exact, fill, random_len};
+use crate::service::fault_injection::FaultPlan;
 
 /// The peers of a door before brokers.
 #[derive(Clone, Copy, Debug)]
@@ -65,15 +66,21 @@ fn replies(kind: u32) -> usize {
     if kind == u32::from(PUBLISH_QOS_1) { 2 } else { 1 }
 }
 
-impl Protocol for Mqtt {
+impl TrafficProtocol for Mqtt {
     fn may_wait_for_ever(&self) -> bool {
         true
     }
 
-    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
+    fn requests(
+        &self,
+        rng: &mut SimRng,
+        client: u64,
+        plan: &FaultPlan,
+        _is_last: bool,
+    ) -> Vec<TrafficRequest> {
         let name = |at: u64| format!("{client}-{at}");
         let hello = [&text("MQTT")[..], &[4, 2, 0, 60], &text(&name(0))].concat();
-        let first = Request {
+        let first = TrafficRequest {
             bytes: packet(CONNECT, &hello),
             reply: packet(CONNACK, &[0, 0]),
             kind: u32::from(CONNECT),
@@ -81,7 +88,7 @@ impl Protocol for Mqtt {
         };
         let one = |rng: &mut SimRng, at: u64| {
             let (name, id) = (name(at), (at as u16).to_be_bytes());
-            let len = random_len(rng, storm.huge_per_mille);
+            let len = random_len(rng, plan.huge_per_mille);
             let payload = [format!("{name} ").as_bytes(), &fill(&name, len)].concat();
             let (kind, body, reply) = match rng.between(0, 5) {
                 0 => (PINGREQ, vec![], packet(PINGRESP, &[])),
@@ -95,14 +102,14 @@ impl Protocol for Mqtt {
                     (PUBLISH_QOS_1, body, [packet(PUBACK, &id), sent_on(&name, len)].concat())
                 }
             };
-            Request { bytes: packet(kind, &body), reply, kind: u32::from(kind), owed: Owed::Reply }
+            TrafficRequest { bytes: packet(kind, &body), reply, kind: u32::from(kind), owed: Owed::Reply }
         };
         let mut requests = vec![first];
         let mut at = 1;
-        for _ in 0..rng.between(1, storm.requests) {
+        for _ in 0..rng.between(1, plan.requests) {
             if rng.chance(150) {
-                let bytes = packet(PUBLISH, &[text("$SYS/x"), b"for nobody".to_vec()].concat());
-                requests.push(Request { bytes, reply: vec![], kind: 0, owed: Owed::Silence });
+                let bytes = packet(PUBLISH, &[text("$SYS/x"), b"for no one".to_vec()].concat());
+                requests.push(TrafficRequest { bytes, reply: vec![], kind: 0, owed: Owed::Silence });
                 continue;
             }
             let request = one(rng, at);
@@ -121,7 +128,7 @@ impl Protocol for Mqtt {
         }
     }
 
-    fn reply(&self, request: &Request, input: &[u8], _has_ended: bool) -> Cut {
+    fn reply(&self, request: &TrafficRequest, input: &[u8], _has_ended: bool) -> Cut {
         let mut at = 0;
         for _ in 0..replies(request.kind) {
             match cut(&input[at..]) {
@@ -132,7 +139,7 @@ impl Protocol for Mqtt {
         Cut::Whole(at)
     }
 
-    fn judge(&self, request: &Request, reply: &[u8]) -> Result<Judged, String> {
+    fn judge(&self, request: &TrafficRequest, reply: &[u8]) -> Result<Judged, String> {
         exact(request, reply, |_| false)
     }
 

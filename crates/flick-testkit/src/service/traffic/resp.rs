@@ -1,10 +1,13 @@
-//! Redis's protocol for storms: commands of one key and of several, replies of every shape, made of the keys they answer.
+//! Redis's protocol for fault-injection runs: commands of one key and of several, replies of every shape, made of the
+//! keys they answer.
 //! Promises: a reply tells its key wherever the command lets it.
 
 use flick_net::sim::SimRng;
 
-use super::{Answer, Cut, Judged, Owed, Protocol, Request, Seat, exact, fill, line, line_of, random_len};
-use crate::service::storm::Storm;
+use super::{
+    Answer, Cut, Judged, Owed, Seat, TrafficProtocol, TrafficRequest, exact, fill, line, line_of, random_len,
+};
+use crate::service::fault_injection::FaultPlan;
 
 /// The peers of a proxy that shards Redis.
 #[derive(Clone, Copy, Debug)]
@@ -12,8 +15,8 @@ pub struct Resp;
 
 /// Keys that begin with this are not there.
 const MISS: &str = "miss";
-/// Longest of the values that are gathered.
-const GATHERED_BYTES_MAX: u64 = 900;
+/// Longest of the values that the program buffers.
+const BUFFERED_BYTES_MAX: u64 = 900;
 /// Values of more bytes than this are refused early by servers that do so.
 const EARLY_BYTES: usize = 15_000;
 /// In these words.
@@ -110,20 +113,20 @@ fn words(input: &[u8]) -> Result<(Vec<Vec<u8>>, usize), Cut> {
     if input.len() < at { Err(Cut::More) } else { Ok((words, at)) }
 }
 
-fn one(rng: &mut SimRng, name: &str, huge_per_mille: u32) -> Request {
+fn one(rng: &mut SimRng, name: &str, huge_per_mille: u32) -> TrafficRequest {
     let len = random_len(rng, huge_per_mille);
     let key = if rng.chance(150) { format!("{MISS}-{name}") } else { format!("key-{name}#{len}") };
     let several: Vec<String> = (0..rng.between(1, 6))
         .map(|at| match rng.chance(200) {
             true => format!("{MISS}-{name}-{at}"),
-            false => format!("key-{name}-{at}#{}", rng.between(0, GATHERED_BYTES_MAX)),
+            false => format!("key-{name}-{at}#{}", rng.between(0, BUFFERED_BYTES_MAX)),
         })
         .collect();
     let set = format!("{name}#{}", len.min(12_000));
     let filled = fill(&set, len_of(&set));
     let text: Vec<String> = match rng.between(0, 12) {
         0..=2 => vec!["GET".into(), key],
-        // What is longer than may be gathered is refused, as the service's rule may ask.
+        // A value longer than the program may buffer is refused.
         3 | 4 => vec!["SET".into(), set],
         5 => vec!["INCR".into(), key],
         6 => [vec!["DEL".into()], several].concat(),
@@ -141,17 +144,23 @@ fn one(rng: &mut SimRng, name: &str, huge_per_mille: u32) -> Request {
         parts.push(&filled);
     }
     let reply = honest(&words).unwrap_or_default();
-    Request { bytes: command(&parts), reply, kind: 0, owed: Owed::Reply }
+    TrafficRequest { bytes: command(&parts), reply, kind: 0, owed: Owed::Reply }
 }
 
-impl Protocol for Resp {
-    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, is_last: bool) -> Vec<Request> {
-        let count = if is_last { 8 * storm.servers as u64 } else { rng.between(1, storm.requests) };
-        let mut requests: Vec<Request> =
-            (0..count).map(|at| one(rng, &format!("{client}-{at}"), storm.huge_per_mille)).collect();
+impl TrafficProtocol for Resp {
+    fn requests(
+        &self,
+        rng: &mut SimRng,
+        client: u64,
+        plan: &FaultPlan,
+        is_last: bool,
+    ) -> Vec<TrafficRequest> {
+        let count = if is_last { 8 * plan.servers as u64 } else { rng.between(1, plan.requests) };
+        let mut requests: Vec<TrafficRequest> =
+            (0..count).map(|at| one(rng, &format!("{client}-{at}"), plan.huge_per_mille)).collect();
         if rng.chance(100) {
             let reply = b"+OK\r\n".to_vec();
-            requests.push(Request { bytes: command(&[b"QUIT"]), reply, kind: 0, owed: Owed::Reply });
+            requests.push(TrafficRequest { bytes: command(&[b"QUIT"]), reply, kind: 0, owed: Owed::Reply });
         }
         requests
     }
@@ -165,11 +174,11 @@ impl Protocol for Resp {
         }
     }
 
-    fn reply(&self, _request: &Request, input: &[u8], _has_ended: bool) -> Cut {
+    fn reply(&self, _request: &TrafficRequest, input: &[u8], _has_ended: bool) -> Cut {
         value_cut(input, DEPTH_MAX)
     }
 
-    fn judge(&self, request: &Request, reply: &[u8]) -> Result<Judged, String> {
+    fn judge(&self, request: &TrafficRequest, reply: &[u8]) -> Result<Judged, String> {
         let is_large = request.bytes.len() > EARLY_BYTES && request.bytes.starts_with(b"*3\r\n$3\r\nSET");
         if reply == TOO_LARGE && is_large {
             return Ok(Judged::Served);

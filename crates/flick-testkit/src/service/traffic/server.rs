@@ -1,5 +1,5 @@
 //! A scripted server of any protocol: honest until its manner shows.
-//! Promises: a lie that nobody can find out is noted before it is told (`Common::has_lied`); what reaches it and must
+//! Promises: a lie that no client can detect is noted before it is sent (`Common::has_lied`); what reaches it and must
 //! not is a complaint.
 
 use std::collections::VecDeque;
@@ -7,12 +7,12 @@ use std::rc::Rc;
 
 use flick_net::sim::{Actor, PeerIo};
 
-use super::{Answer, Common, Cut, Protocol, Seat, shown};
+use super::{Answer, Common, Cut, Seat, TrafficProtocol, shown};
+use crate::service::fault_injection::CALM_NS;
 use crate::service::server::{Complaints, Manner};
-use crate::service::storm::CALM_NS;
 
-pub(super) struct Server {
-    protocol: Rc<dyn Protocol>,
+pub(super) struct TrafficServer {
+    protocol: Rc<dyn TrafficProtocol>,
     common: Common,
     seat: Seat,
     manner: Manner,
@@ -30,9 +30,9 @@ pub(super) struct Server {
 const READ_AGAIN: u64 = 1;
 const SEND_LATE: u64 = 2;
 
-impl Server {
+impl TrafficServer {
     pub(super) fn new(
-        protocol: Rc<dyn Protocol>,
+        protocol: Rc<dyn TrafficProtocol>,
         common: Common,
         server: usize,
         manner: Manner,
@@ -53,7 +53,7 @@ impl Server {
         }
     }
 
-    pub(super) fn protocol(&self) -> &dyn Protocol {
+    pub(super) fn protocol(&self) -> &dyn TrafficProtocol {
         &*self.protocol
     }
 
@@ -63,7 +63,7 @@ impl Server {
     }
 
     fn complain(&self, what: &str) {
-        // What nobody can find out may make clients' requests look strange, too: a retry, for one.
+        // An undetectable lie may also make clients' requests look strange: a retry, for one.
         if !self.common.has_lied.get() {
             self.complaints.borrow_mut().push(format!("server {}: {what}", self.seat.server));
         }
@@ -171,7 +171,7 @@ impl Server {
     }
 }
 
-impl Actor for Server {
+impl Actor for TrafficServer {
     fn on_data(&mut self, io: &mut PeerIo<'_>, data: &[u8]) {
         let swallowed = self.swallow_bytes.min(data.len());
         self.swallow_bytes -= swallowed;

@@ -1,11 +1,12 @@
-//! STOMP for storms: frames with and without a length, heart-beats between them, receipts from the server.
+//! STOMP for fault-injection runs: frames with and without a length, heart-beats between them, receipts from the
+//! server.
 //! Promises: a receipt and a message tell which frame they answer.
 
 use flick_net::sim::SimRng;
 
 use super::lines::follow;
-use super::{Answer, Cut, Judged, Owed, Protocol, Request, Seat, exact, fill, random_len};
-use crate::service::storm::Storm;
+use super::{Answer, Cut, Judged, Owed, Seat, TrafficProtocol, TrafficRequest, exact, fill, random_len};
+use crate::service::fault_injection::FaultPlan;
 
 /// The peers of a door before servers.
 #[derive(Clone, Copy, Debug)]
@@ -44,27 +45,33 @@ fn header<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }
 
-impl Protocol for Stomp {
+impl TrafficProtocol for Stomp {
     fn may_wait_for_ever(&self) -> bool {
         true
     }
 
-    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
+    fn requests(
+        &self,
+        rng: &mut SimRng,
+        client: u64,
+        plan: &FaultPlan,
+        _is_last: bool,
+    ) -> Vec<TrafficRequest> {
         let name = |at: u64| format!("{client}-{at}");
         let host = format!("{}.example.org", rng.between(0, 99));
         let bytes = frame("CONNECT", &[("host", &host), ("x", &name(0))], b"", false);
         let reply = frame("CONNECTED", &[("version", "1.2"), ("for", &name(0))], b"", false);
-        let mut requests = vec![Request { bytes, reply, kind: 0, owed: Owed::Reply }];
-        for at in 1..=rng.between(1, storm.requests) {
+        let mut requests = vec![TrafficRequest { bytes, reply, kind: 0, owed: Owed::Reply }];
+        for at in 1..=rng.between(1, plan.requests) {
             let (name, is_sized) = (name(at), rng.chance(600));
-            let len = random_len(rng, storm.huge_per_mille);
+            let len = random_len(rng, plan.huge_per_mille);
             // Without a length a frame has 8 KiB at most.
             let len = if is_sized { len } else { len.min(3_000) };
             let bytes = frame("SEND", &[("destination", "/q"), ("x", &name)], &fill(&name, len), is_sized);
             let beats = ["", "", "\n", "\r\n", "\n\n"][rng.between(0, 4) as usize];
             let bytes = [beats.as_bytes(), &bytes].concat();
             let reply = frame("MESSAGE", &[("for", &name)], &fill(&name, len), is_sized);
-            requests.push(Request { bytes, reply, kind: 0, owed: Owed::Reply });
+            requests.push(TrafficRequest { bytes, reply, kind: 0, owed: Owed::Reply });
         }
         requests
     }
@@ -77,14 +84,14 @@ impl Protocol for Stomp {
         }
     }
 
-    fn reply(&self, _request: &Request, input: &[u8], _has_ended: bool) -> Cut {
+    fn reply(&self, _request: &TrafficRequest, input: &[u8], _has_ended: bool) -> Cut {
         match read(input) {
             Ok((.., len)) => Cut::Whole(len),
             Err(cut) => cut,
         }
     }
 
-    fn judge(&self, request: &Request, reply: &[u8]) -> Result<Judged, String> {
+    fn judge(&self, request: &TrafficRequest, reply: &[u8]) -> Result<Judged, String> {
         exact(request, reply, |_| false)
     }
 

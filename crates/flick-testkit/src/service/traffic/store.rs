@@ -1,4 +1,4 @@
-//! Clients of a key-value server: each has keys of its own, so what it is told follows from what it has said.
+//! Clients of a key-value server: each has keys of its own, so its replies follow from its own requests.
 //! Promises: every reply must be as a model of the store has it, byte for byte.
 //! Refuses: servers behind it; there are none.
 
@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use flick_net::sim::SimRng;
 
 use super::memcached_text::reply_cut;
-use super::{Answer, Cut, Judged, Owed, Protocol, Request, Seat, exact, fill, line_of};
-use crate::service::storm::Storm;
+use super::{Answer, Cut, Judged, Owed, Seat, TrafficProtocol, TrafficRequest, exact, fill, line_of};
+use crate::service::fault_injection::FaultPlan;
 
 /// The clients of a key-value server with memcached's text protocol.
 #[derive(Clone, Copy, Debug)]
@@ -62,11 +62,17 @@ fn model(items: &mut BTreeMap<String, Vec<u8>>, words: &[&str], data: &[u8]) -> 
     b"STORED\r\n".to_vec()
 }
 
-impl Protocol for Store {
-    fn requests(&self, rng: &mut SimRng, client: u64, storm: &Storm, _is_last: bool) -> Vec<Request> {
+impl TrafficProtocol for Store {
+    fn requests(
+        &self,
+        rng: &mut SimRng,
+        client: u64,
+        plan: &FaultPlan,
+        _is_last: bool,
+    ) -> Vec<TrafficRequest> {
         let mut items = BTreeMap::new();
         let mut requests = Vec::new();
-        for at in 0..rng.between(1, 2 * storm.requests) {
+        for at in 0..rng.between(1, 2 * plan.requests) {
             let key = format!("key-{client}-{}", rng.between(0, KEYS));
             let number = rng.chance(400);
             let len = if rng.chance(30) { rng.between(1, VALUE_BYTES_MAX) } else { rng.between(0, 100) };
@@ -92,7 +98,7 @@ impl Protocol for Store {
                 bytes.extend([&data[..], b"\r\n"].concat());
             }
             let owed = if is_silent { Owed::Silence } else { Owed::Reply };
-            requests.push(Request { bytes, reply, kind, owed });
+            requests.push(TrafficRequest { bytes, reply, kind, owed });
         }
         requests
     }
@@ -105,11 +111,11 @@ impl Protocol for Store {
         }
     }
 
-    fn reply(&self, request: &Request, input: &[u8], _has_ended: bool) -> Cut {
+    fn reply(&self, request: &TrafficRequest, input: &[u8], _has_ended: bool) -> Cut {
         reply_cut(request.kind == 1, input)
     }
 
-    fn judge(&self, request: &Request, reply: &[u8]) -> Result<Judged, String> {
+    fn judge(&self, request: &TrafficRequest, reply: &[u8]) -> Result<Judged, String> {
         exact(request, reply, |reply| reply == b"SERVER_ERROR too busy\r\n")
     }
 
@@ -118,10 +124,10 @@ impl Protocol for Store {
     }
 
     fn asked(&self, _seat: &Seat, _input: &[u8]) -> Cut {
-        Cut::Bad("nobody is behind the store".into())
+        Cut::Bad("the store has no backend".into())
     }
 
     fn answer(&self, _seat: &mut Seat, _request: &[u8]) -> Result<Answer, String> {
-        Err("nobody is behind the store".into())
+        Err("the store has no backend".into())
     }
 }

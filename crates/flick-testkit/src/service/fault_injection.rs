@@ -1,8 +1,8 @@
-//! One run with faults, all from one seed, and what must hold after it.
-//! Promises: whatever happens on the way, every client is answered, told, or closed within a bounded time; nobody gets
-//! what another asked for; when all clients have gone, nothing is left behind; when the faults are over, the service
-//! is whole again.
-//! Who asks and who answers is a [`Traffic`]: the memcached binary protocol's peers here, any protocol's in `traffic.rs`.
+//! One run under injected faults, all derived from one seed, and the checks after it.
+//! Promises: every client gets its reply, an error response or the end of its connection within a bounded time; no
+//! client gets a reply to another's request; when all clients have disconnected, no resource is in use; when the
+//! faults are over, every backend serves again. A [`Traffic`] is the clients and servers of a run: those of the
+//! memcached binary protocol here, of any protocol in `traffic.rs`.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -14,12 +14,12 @@ use flick_runtime::{BackendAddress, TaskScheduling, Timeouts};
 
 use super::client::{Habit, Verdict, random_requests, tag};
 use super::memcached::{Cmd, opcode, value_of};
-use super::server::{Complaints, Manner, Order, Server};
-use super::{MS, Service, ServiceConfig, Subject};
+use super::server::{Complaints, Manner, MemcachedServer, Order};
+use super::{MS, SimService, SimServiceConfig, Subject};
 
-/// What a run is made of.
+/// The faults and the size of a run.
 #[derive(Clone, Debug)]
-pub struct Storm {
+pub struct FaultPlan {
     /// The network.
     pub sim: SimConfig,
     /// How many backends.
@@ -28,9 +28,9 @@ pub struct Storm {
     pub clients: u64,
     /// How many requests each sends, besides the last.
     pub requests: u64,
-    /// How many, of 1000 keys, have values too long to gather.
+    /// How many, of 1000 keys, have values too long to buffer.
     pub huge_per_mille: u32,
-    /// Kill servers, refuse dials, let all bytes to and from one vanish for a while.
+    /// Kills servers, refuses connections, and drops all packets of a server for a while.
     pub breaks_servers: bool,
     /// How many, of 1000 connections to servers, are served dishonestly.
     pub manners_per_mille: u32,
@@ -44,11 +44,11 @@ pub struct Storm {
     pub buffer_memory: u64,
     /// The program sends each client's requests on in their order: rules that ask first may not.
     pub keeps_order: bool,
-    /// Dishonest servers also tell what nobody can find out: they leave replies out, give them twice, or another's.
+    /// Misbehaving servers also do what no client can detect: they omit replies, repeat them, or send another's.
     pub lies: bool,
 }
 
-impl Storm {
+impl FaultPlan {
     /// Clients and servers without faults on a quiet network.
     pub fn none() -> Self {
         Self {
@@ -97,13 +97,13 @@ impl Storm {
         }
     }
 
-    /// Whether nothing in it gives a reason to fail anybody.
+    /// Returns whether the plan has no fault that could fail a request.
     pub fn is_lossless(&self) -> bool {
         self.sim.reset_per_mille == 0 && !self.breaks_servers && self.manners_per_mille == 0
     }
 }
 
-/// What a run came to.
+/// Counts of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Replies that servers gave.
@@ -120,10 +120,10 @@ pub struct Outcome {
 pub const CALM_NS: u64 = 60 * MS;
 /// How long draining may take.
 const DRAIN: Duration = Duration::from_millis(5_000);
-/// Longest a run may take from the end of the faults, in simulated time: the reply time-out for each of a client's
+/// Longest a run may take from the end of the faults, in simulated time: the reply timeout for each of a client's
 /// large requests in a row, and the pauses of clients that stop reading.
 const REST_NS: u64 = 20_000 * MS;
-/// Time for connections to come up again: the connect time-out, and the longest pause before a dial.
+/// Time for connections to come up again: the connect timeout, and the longest reconnect backoff.
 const RECOVERY_NS: u64 = 1_500 * MS;
 
 /// A client's habit, and what became of it.
@@ -132,28 +132,28 @@ pub type Followed = (Habit, Rc<RefCell<Verdict>>);
 /// Makes the connection of the server of that number.
 pub type Servers = Box<dyn FnMut(usize, PeerAddr) -> Option<Box<dyn Actor>>>;
 
-/// Who asks a service, and who answers it.
+/// The clients and servers of a service.
 pub trait Traffic {
-    /// What the service needs beside what the storm says.
-    fn configure(&self, config: &mut ServiceConfig) {
+    /// Settings that the service needs beside those of the plan.
+    fn configure(&self, config: &mut SimServiceConfig) {
         let _ = config;
     }
 
     /// The servers of one run.
-    fn servers(&self, seed: u64, storm: &Storm, complaints: &Complaints) -> Servers;
+    fn servers(&self, seed: u64, plan: &FaultPlan, complaints: &Complaints) -> Servers;
 
-    /// Lets client number `client` dial.
-    fn client(&self, rng: &mut SimRng, storm: &Storm, client: u64, service: &Service) -> Followed;
+    /// Connects client number `client`.
+    fn client(&self, rng: &mut SimRng, plan: &FaultPlan, client: u64, service: &SimService) -> Followed;
 
-    /// Lets one more client dial, after the faults, whom every backend must serve.
-    fn last_client(&self, rng: &mut SimRng, storm: &Storm, service: &Service) -> Rc<RefCell<Verdict>>;
+    /// Connects one more client after the faults, which every backend must serve.
+    fn last_client(&self, rng: &mut SimRng, plan: &FaultPlan, service: &SimService) -> Rc<RefCell<Verdict>>;
 }
 
 /// Runs one seed with peers of the memcached binary protocol.
 ///
 /// Errors: what did not hold. The seed gives the same run again.
-pub fn run(seed: u64, storm: &Storm, subject: &Subject) -> Result<Outcome, String> {
-    run_with(seed, storm, subject, &Memcached)
+pub fn run(seed: u64, plan: &FaultPlan, subject: &Subject) -> Result<Outcome, String> {
+    run_with(seed, plan, subject, &Memcached)
 }
 
 /// Runs one seed with any peers.
@@ -161,14 +161,14 @@ pub fn run(seed: u64, storm: &Storm, subject: &Subject) -> Result<Outcome, Strin
 /// Errors: what did not hold. The seed gives the same run again.
 pub fn run_with(
     seed: u64,
-    storm: &Storm,
+    plan: &FaultPlan,
     subject: &Subject,
     traffic: &dyn Traffic,
 ) -> Result<Outcome, String> {
     let mut rng = SimRng::new(seed ^ 0xf11c);
-    let mut config = ServiceConfig::new(seed, storm.servers);
-    config.sim = storm.sim.clone();
-    config.limits.buffer_memory = storm.buffer_memory;
+    let mut config = SimServiceConfig::new(seed, plan.servers);
+    config.sim = plan.sim.clone();
+    config.limits.buffer_memory = plan.buffer_memory;
     // Whatever the policy, the same must hold.
     config.limits.task_scheduling = match seed % 4 {
         0 => TaskScheduling::RunToCompletion,
@@ -180,22 +180,22 @@ pub fn run_with(
         response: Duration::from_millis(200),
         ..Timeouts::default()
     };
-    if storm.changes_lists {
-        config.limits.max_backends = storm.servers as u32;
+    if plan.changes_lists {
+        config.limits.max_backends = plan.servers as u32;
     }
     traffic.configure(&mut config);
     let complaints = Complaints::default();
-    let mut service = Service::new(&config, subject, traffic.servers(seed, storm, &complaints));
-    if storm.breaks_servers && storm.servers > 0 {
+    let mut service = SimService::new(&config, subject, traffic.servers(seed, plan, &complaints));
+    if plan.breaks_servers && plan.servers > 0 {
         break_servers(&mut rng, &service);
     }
-    let drain_ns = if storm.drains { Some(rng.between(0, 40 * MS)) } else { None };
+    let drain_ns = if plan.drains { Some(rng.between(0, 40 * MS)) } else { None };
     let verdicts: Vec<Followed> =
-        (0..storm.clients).map(|client| traffic.client(&mut rng, storm, client, &service)).collect();
-    if storm.changes_lists {
+        (0..plan.clients).map(|client| traffic.client(&mut rng, plan, client, &service)).collect();
+    if plan.changes_lists {
         change_lists(&mut rng, &mut service)?;
     }
-    let all_over = |_: &Service| verdicts.iter().all(|(_, verdict)| verdict.borrow().is_over());
+    let all_over = |_: &SimService| verdicts.iter().all(|(_, verdict)| verdict.borrow().is_over());
     match drain_ns {
         Some(drain_ns) => {
             service.run(drain_ns, |_| false)?;
@@ -212,11 +212,11 @@ pub fn run_with(
         return Err(complaint.clone());
     }
     let mut outcome =
-        tally(storm, drain_ns, &verdicts).map_err(|what| format!("{what}; {:?}", service.totals()))?;
+        tally(plan, drain_ns, &verdicts).map_err(|what| format!("{what}; {:?}", service.totals()))?;
     if drain_ns.is_none() {
         settle(&mut service)?;
-        if storm.sim.reset_per_mille == 0 {
-            recover(&mut service, storm, traffic)?;
+        if plan.sim.reset_per_mille == 0 {
+            recover(&mut service, plan, traffic)?;
             if let Some(complaint) = complaints.borrow().first() {
                 return Err(complaint.clone());
             }
@@ -227,7 +227,7 @@ pub fn run_with(
 }
 
 /// Gives the program's channel of backends other lists, and all of them in the end.
-fn change_lists(rng: &mut SimRng, service: &mut Service) -> Result<(), String> {
+fn change_lists(rng: &mut SimRng, service: &mut SimService) -> Result<(), String> {
     let all: Vec<BackendAddress> = service.backends.iter().cloned().map(BackendAddress::from).collect();
     let mut at_ns = 0;
     for _ in 0..rng.between(2, 12) {
@@ -245,7 +245,7 @@ fn change_lists(rng: &mut SimRng, service: &mut Service) -> Result<(), String> {
     service.setup.backend_sets.publish(1, &all).map(|_| ())
 }
 
-fn break_servers(rng: &mut SimRng, service: &Service) {
+fn break_servers(rng: &mut SimRng, service: &SimService) {
     let count = service.backends.len() as u64;
     let any = |rng: &mut SimRng| service.backends[rng.between(0, count - 1) as usize].clone();
     for _ in 0..rng.between(1, 4) {
@@ -260,16 +260,21 @@ fn break_servers(rng: &mut SimRng, service: &Service) {
     }
 }
 
-fn set_reachability_for_a_while(rng: &mut SimRng, service: &Service, server: &Endpoint, reach: Reachability) {
+fn set_reachability_for_a_while(
+    rng: &mut SimRng,
+    service: &SimService,
+    server: &Endpoint,
+    reach: Reachability,
+) {
     let from_ns = rng.between(0, 20 * MS);
     service.net.set_reachability_at(from_ns, server, reach);
     service.net.set_reachability_at(rng.between(from_ns, CALM_NS), server, Reachability::Up);
-    // Somebody else may have made it unreachable meanwhile: in the end all are up.
+    // Another fault may have made it unreachable meanwhile: in the end all are up.
     service.net.set_reachability_at(CALM_NS, server, Reachability::Up);
 }
 
-/// What became of the clients.
-fn tally(storm: &Storm, drain_ns: Option<u64>, verdicts: &[Followed]) -> Result<Outcome, String> {
+/// Checks and counts the results of the clients.
+fn tally(plan: &FaultPlan, drain_ns: Option<u64>, verdicts: &[Followed]) -> Result<Outcome, String> {
     let mut outcome = Outcome::default();
     for (client, (habit, verdict)) in verdicts.iter().enumerate() {
         let verdict = verdict.borrow();
@@ -280,7 +285,7 @@ fn tally(storm: &Storm, drain_ns: Option<u64>, verdicts: &[Followed]) -> Result<
             return Err(format!("client {client} ({habit:?}) waits for ever: {verdict:?}"));
         }
         let is_served = verdict.finished && verdict.failed == 0;
-        if storm.is_lossless() && drain_ns.is_none() && habit.is_owed_everything() && !is_served {
+        if plan.is_lossless() && drain_ns.is_none() && habit.is_owed_everything() && !is_served {
             return Err(format!("client {client} ({habit:?}) was failed without a fault: {verdict:?}"));
         }
         outcome.answered += u64::from(verdict.answered);
@@ -290,17 +295,17 @@ fn tally(storm: &Storm, drain_ns: Option<u64>, verdicts: &[Followed]) -> Result<
     Ok(outcome)
 }
 
-/// All clients have gone: the books must balance after a while.
-fn settle(service: &mut Service) -> Result<(), String> {
+/// Checks that no resource is in use a while after all clients have disconnected.
+fn settle(service: &mut SimService) -> Result<(), String> {
     let until_ns = service.net.now_ns().max(CALM_NS) + RECOVERY_NS;
     service.run(until_ns, |_| false)?;
     service.expect_quiet()
 }
 
 /// The faults are over: one more client must be served by every backend without a failure.
-fn recover(service: &mut Service, storm: &Storm, traffic: &dyn Traffic) -> Result<(), String> {
+fn recover(service: &mut SimService, plan: &FaultPlan, traffic: &dyn Traffic) -> Result<(), String> {
     let from_ns = service.net.now_ns();
-    let verdict = traffic.last_client(&mut SimRng::new(from_ns), storm, service);
+    let verdict = traffic.last_client(&mut SimRng::new(from_ns), plan, service);
     service.run(from_ns + RECOVERY_NS, |_| verdict.borrow().is_over())?;
     let verdict = verdict.borrow();
     if !verdict.finished || verdict.failed > 0 || verdict.wrong.is_some() {
@@ -313,16 +318,16 @@ fn recover(service: &mut Service, storm: &Storm, traffic: &dyn Traffic) -> Resul
 struct Memcached;
 
 impl Traffic for Memcached {
-    fn servers(&self, seed: u64, storm: &Storm, complaints: &Complaints) -> Servers {
+    fn servers(&self, seed: u64, plan: &FaultPlan, complaints: &Complaints) -> Servers {
         let mut rng = SimRng::new(seed ^ 0x5e7e);
-        let per_mille = storm.manners_per_mille;
+        let per_mille = plan.manners_per_mille;
         let complaints = Rc::clone(complaints);
         // After a fault, what was sent before may arrive behind what was sent later, on another connection.
-        let orders: Option<Vec<Order>> = (storm.is_lossless() && storm.keeps_order)
-            .then(|| (0..storm.servers).map(|_| Order::default()).collect());
+        let orders: Option<Vec<Order>> = (plan.is_lossless() && plan.keeps_order)
+            .then(|| (0..plan.servers).map(|_| Order::default()).collect());
         Box::new(move |index, _| {
             let manner = if rng.chance(per_mille) { Manner::random(&mut rng) } else { Manner::Honest };
-            let server = Server::new(manner, CALM_NS, Rc::clone(&complaints));
+            let server = MemcachedServer::new(manner, CALM_NS, Rc::clone(&complaints));
             Some(Box::new(match &orders {
                 Some(orders) => server.minding(Rc::clone(&orders[index])),
                 None => server,
@@ -330,25 +335,25 @@ impl Traffic for Memcached {
         })
     }
 
-    fn client(&self, rng: &mut SimRng, storm: &Storm, client: u64, service: &Service) -> Followed {
-        let requests = random_requests(rng, client, storm.requests, storm.huge_per_mille);
-        let habit = if storm.habits { Habit::random(rng) } else { Habit::Plain };
+    fn client(&self, rng: &mut SimRng, plan: &FaultPlan, client: u64, service: &SimService) -> Followed {
+        let requests = random_requests(rng, client, plan.requests, plan.huge_per_mille);
+        let habit = if plan.habits { Habit::random(rng) } else { Habit::Plain };
         let verdict = service.client(rng.between(0, 10 * MS), &requests, habit.clone());
         (habit, verdict)
     }
 
-    fn last_client(&self, rng: &mut SimRng, storm: &Storm, service: &Service) -> Rc<RefCell<Verdict>> {
-        let gets = (0..8 * storm.servers as u32).map(|at| {
+    fn last_client(&self, rng: &mut SimRng, plan: &FaultPlan, service: &SimService) -> Rc<RefCell<Verdict>> {
+        let gets = (0..8 * plan.servers as u32).map(|at| {
             let key = format!("after-{at}");
             Cmd {
-                cas: tag(rng, storm.clients, u64::from(at)),
+                cas: tag(rng, plan.clients, u64::from(at)),
                 ..Cmd::request(opcode::GET, at, key.as_bytes(), b"")
             }
         });
         let mut requests: Vec<Cmd> = gets.collect();
         let huge = format!("after-huge#{}", 40_000);
         let set = Cmd::request(opcode::SET, 77, huge.as_bytes(), &value_of(huge.as_bytes()));
-        requests.push(Cmd { cas: tag(rng, storm.clients, requests.len() as u64), ..set });
+        requests.push(Cmd { cas: tag(rng, plan.clients, requests.len() as u64), ..set });
         service.client(service.net.now_ns(), &requests, Habit::Plain)
     }
 }

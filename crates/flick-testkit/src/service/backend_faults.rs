@@ -1,8 +1,9 @@
-//! Backends that ail for a while, of any protocol: who suffers, how long, and what they are told.
-//! Promises: only requests bound for a backend that ails may fail, and at most as many of them; each is over within the time that its
-//! ailment explains, in the protocol's words where it has any; all others are served as if nothing had happened, also while it
-//! lasts; when it is over, so is the damage.
-//! Refuses: chance: clients come one after the other, a first run without ailments says where their requests go.
+//! Runs in which some backends are faulty for a while, of any protocol: which requests fail, how long they take, and
+//! what clients receive.
+//! Promises: only requests bound for a faulty backend may fail, and at most as many of them; each is over within the
+//! time that the fault explains, with the protocol's error response if it has one; all others are served as without
+//! faults, also while the fault lasts; after it every request is served again.
+//! Refuses: chance. Clients connect one after the other; a first run without faults shows where their requests go.
 
 use std::cell::RefCell;
 use std::ops::Range;
@@ -13,91 +14,91 @@ use flick_net::sim::{Reachability, SimRng};
 use flick_runtime::Timeouts;
 
 use super::client::{Habit, Verdict};
+use super::fault_injection::FaultPlan;
 use super::server::Complaints;
-use super::storm::Storm;
-use super::traffic::{Owed, Peers, Request};
-use super::{MS, Service, ServiceConfig, Subject};
+use super::traffic::{Owed, Peers, TrafficRequest};
+use super::{MS, SimService, SimServiceConfig, Subject};
 
-/// What ails a backend.
+/// A fault of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ailment {
+pub enum BackendFault {
     /// Its process is killed: connections are reset, new ones refused.
     Killed,
     /// It has shut down: connections are closed, new ones refused.
     Refuses,
-    /// It closes a connection when it is asked something.
-    HangsUp,
-    /// It is stopped: connections are taken, nothing is read. It reads on when it is over.
+    /// It closes a connection when a request arrives.
+    ClosesOnRequest,
+    /// It is stopped: connections are accepted, nothing is read. It continues to read when the fault is over.
     Stalls,
-    /// Nothing comes through to it, and nobody is told.
+    /// All packets to and from it are dropped silently.
     Unreachable,
-    /// It is slow, but not as slow as to be given up.
+    /// It is slow, but faster than the timeout.
     Slow,
-    /// It closes its side of each connection, and listens.
+    /// It closes its side of each connection, and still accepts.
     HalfCloses,
-    /// It was started anew without a word: connections that were open are reset when something comes on them.
+    /// It was restarted: connections that were open are reset when something arrives on them.
     Forgets,
-    /// It answers with what is not of the protocol.
+    /// It answers with bytes that are not of the protocol.
     Garbage,
     /// Its replies break off in the middle.
     CutsReplies,
 }
 
-impl Ailment {
+impl BackendFault {
     /// All there are.
-    pub const ALL: [Ailment; 10] = [
-        Ailment::Killed,
-        Ailment::Refuses,
-        Ailment::HangsUp,
-        Ailment::Stalls,
-        Ailment::Unreachable,
-        Ailment::Slow,
-        Ailment::HalfCloses,
-        Ailment::Forgets,
-        Ailment::Garbage,
-        Ailment::CutsReplies,
+    pub const ALL: [BackendFault; 10] = [
+        BackendFault::Killed,
+        BackendFault::Refuses,
+        BackendFault::ClosesOnRequest,
+        BackendFault::Stalls,
+        BackendFault::Unreachable,
+        BackendFault::Slow,
+        BackendFault::HalfCloses,
+        BackendFault::Forgets,
+        BackendFault::Garbage,
+        BackendFault::CutsReplies,
     ];
 
     /// Longest that a request bound for it may take.
     fn bears_ns(self) -> u64 {
         match self {
-            Ailment::Stalls | Ailment::Unreachable => REPLY_NS + LATE_NS,
-            Ailment::Slow => SLOW_NS + PROMPT_NS,
+            BackendFault::Stalls | BackendFault::Unreachable => REPLY_NS + LATE_NS,
+            BackendFault::Slow => SLOW_NS + PROMPT_NS,
             _ => PROMPT_NS,
         }
     }
 }
 
-/// What ails a backend, and when.
+/// A fault and the time that it lasts.
 #[derive(Clone, Debug)]
-pub struct Ailing {
+pub struct TimedFault {
     /// What.
-    pub ailment: Ailment,
+    pub fault: BackendFault,
     /// From when to when.
     pub while_ns: Range<u64>,
 }
 
-/// A service, and what ails its backends.
-pub struct Case<'a> {
+/// A service and the peers of a run.
+pub struct FaultCase<'a> {
     /// The service.
     pub subject: &'a Subject,
-    /// Who speaks to it.
+    /// The peers on both sides.
     pub peers: &'a Peers,
     /// How many backends.
     pub servers: usize,
     /// How many requests each client sends, one behind the other, at most.
     pub requests: u64,
-    /// Requests that must fail in a row before a backend is out; 0: never.
+    /// Consecutive failures before a backend is ejected; 0: never.
     pub outlier_consecutive_failures: u32,
-    /// What the program passes on before it has all of it, so that nothing can be said in its place.
+    /// The program streams replies, so that no error response can replace one.
     pub streams: bool,
 }
 
 /// For each client, the backends that its requests go to, one entry for each.
 pub type Bound = Vec<Vec<usize>>;
 
-/// Which backends ail, and how.
-pub type Ailments = [(usize, Ailment)];
+/// Which backends are faulty, and how.
+pub type BackendFaults = [(usize, BackendFault)];
 
 /// What became of the clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,7 +113,7 @@ pub struct Report {
     pub retried: u64,
     /// Requests not sent again because too many had been.
     pub denied: u64,
-    /// Longest time of a client with requests for a backend that ailed.
+    /// Longest time of a client with requests for a faulty backend.
     pub worst_ns: u64,
     /// Fingerprint of everything that happened.
     pub trace_hash: u64,
@@ -126,19 +127,19 @@ impl Report {
     }
 }
 
-/// Answers of a slow backend are so late.
+/// Delay of the answers of a slow backend.
 pub const SLOW_NS: u64 = 50 * MS;
-/// Time-out of replies.
+/// Timeout of replies.
 const REPLY_NS: u64 = 200 * MS;
-/// How long after its time-out a request may be over at the latest.
+/// How long after its timeout a request is over at the latest.
 const LATE_NS: u64 = 50 * MS;
-/// How long it takes at most to fail a request whose backend is seen to be gone, or to serve one that nothing ails.
+/// Maximum time to fail a request whose backend is known to be gone, or to serve one of a healthy backend.
 const PROMPT_NS: u64 = 20 * MS;
-/// Ailments begin.
+/// Faults begin.
 const FROM_NS: u64 = 100 * MS;
 /// They are over.
 const TO_NS: u64 = 400 * MS;
-/// What comes so long after that is served: the pause before a dial, and a dial that began before.
+/// From here on every request is served: the reconnect backoff and a connect that began before are over.
 const RECOVERED_NS: u64 = TO_NS + 500 * MS;
 /// One client after another.
 const EVERY_NS: u64 = 10 * MS;
@@ -157,25 +158,25 @@ struct Followed {
     verdict: Rc<RefCell<Verdict>>,
 }
 
-impl Case<'_> {
-    /// Plays it; `bound` says where requests go without ailments.
+impl FaultCase<'_> {
+    /// Plays it; `bound` says where requests go without faults.
     ///
     /// Errors: what did not hold.
-    pub fn play(&self, seed: u64, ailments: &Ailments, bound: &Bound) -> Result<Report, String> {
-        self.run(seed, ailments, |client, at, report| self.judge(client, (ailments, &bound[at]), report))
+    pub fn play(&self, seed: u64, faults: &BackendFaults, bound: &Bound) -> Result<Report, String> {
+        self.run(seed, faults, |client, at, report| self.judge(client, (faults, &bound[at]), report))
     }
 
-    /// Plays it where the program may send a request to any backend: none of which `may_fail` does not say so fails, or is
-    /// late.
+    /// Plays it where the program may send a request to any backend: only requests for which `may_fail` holds may
+    /// fail or be late.
     ///
     /// Errors: what did not hold.
     pub fn survive(
         &self,
         seed: u64,
-        ailments: &Ailments,
+        faults: &BackendFaults,
         may_fail: impl Fn(&[u8]) -> bool,
     ) -> Result<Report, String> {
-        self.run(seed, ailments, |client, _, report| {
+        self.run(seed, faults, |client, _, report| {
             let verdict = client.verdict.borrow();
             report.count(&verdict);
             if let Some(wrong) = &verdict.wrong {
@@ -189,22 +190,22 @@ impl Case<'_> {
         })
     }
 
-    /// Lets the clients come while backends ail, and asks `judge` of each.
+    /// Runs the clients while backends are faulty, and calls `judge` for each.
     fn run(
         &self,
         seed: u64,
-        ailments: &Ailments,
+        faults: &BackendFaults,
         judge: impl Fn(&Followed, usize, &mut Report) -> Result<(), String>,
     ) -> Result<Report, String> {
-        let (mut service, complaints) = self.service(seed, ailments);
-        for (server, ailment) in ailments {
+        let (mut service, complaints) = self.service(seed, faults);
+        for (server, fault) in faults {
             let endpoint = &service.backends[*server];
-            let reach = match ailment {
-                Ailment::Killed | Ailment::Refuses => Reachability::Refuse,
-                Ailment::Unreachable => Reachability::BlackHole,
+            let reach = match fault {
+                BackendFault::Killed | BackendFault::Refuses => Reachability::Refuse,
+                BackendFault::Unreachable => Reachability::BlackHole,
                 _ => continue,
             };
-            if *ailment == Ailment::Killed {
+            if *fault == BackendFault::Killed {
                 service.net.kill_at(FROM_NS, endpoint);
             }
             service.net.set_reachability_at(FROM_NS, endpoint, reach);
@@ -229,8 +230,8 @@ impl Case<'_> {
         Ok(report)
     }
 
-    fn service(&self, seed: u64, ailments: &Ailments) -> (Service, Complaints) {
-        let mut config = ServiceConfig::new(seed, self.servers);
+    fn service(&self, seed: u64, faults: &BackendFaults) -> (SimService, Complaints) {
+        let mut config = SimServiceConfig::new(seed, self.servers);
         config.limits.max_suspended_rules = 1024;
         config.limits.max_connections = 1024;
         config.limits.health.outlier_consecutive_failures = self.outlier_consecutive_failures;
@@ -241,33 +242,38 @@ impl Case<'_> {
             ..Timeouts::default()
         };
         self.peers.protocol().configure(&mut config);
-        let ailing = |(server, ailment): &(usize, Ailment)| {
-            (*server, Ailing { ailment: *ailment, while_ns: FROM_NS..TO_NS })
+        let timed = |(server, fault): &(usize, BackendFault)| {
+            (*server, TimedFault { fault: *fault, while_ns: FROM_NS..TO_NS })
         };
         let complaints = Complaints::default();
-        let servers = self.peers.patients(ailments.iter().map(ailing).collect(), &complaints);
-        (Service::new(&config, self.subject, servers), complaints)
+        let servers = self.peers.faulty_servers(faults.iter().map(timed).collect(), &complaints);
+        (SimService::new(&config, self.subject, servers), complaints)
     }
 
     /// One client after another.
-    fn clients(&self, seed: u64, every_ns: u64, service: &Service) -> Vec<Followed> {
-        let storm =
-            Storm { requests: self.requests, servers: self.servers, huge_per_mille: 0, ..Storm::none() };
-        let dial = |client: u64| {
+    fn clients(&self, seed: u64, every_ns: u64, service: &SimService) -> Vec<Followed> {
+        let plan = FaultPlan {
+            requests: self.requests,
+            servers: self.servers,
+            huge_per_mille: 0,
+            ..FaultPlan::none()
+        };
+        let connect = |client: u64| {
             let mut rng = SimRng::new(seed << 16 | client);
-            let requests: Vec<Request> = self.peers.protocol().requests(&mut rng, client, &storm, false);
+            let requests: Vec<TrafficRequest> =
+                self.peers.protocol().requests(&mut rng, client, &plan, false);
             let owed = requests.iter().filter(|request| request.owed == Owed::Reply).count();
             let said = requests.iter().flat_map(|request| request.bytes.clone()).collect();
             let (sent, from_ns) = (requests.len(), (1 + client) * every_ns);
-            let verdict = self.peers.dial(service, from_ns, requests, Habit::Plain);
+            let verdict = self.peers.connect(service, from_ns, requests, Habit::Plain);
             Followed { from_ns, owed, sent, said, verdict }
         };
-        (0..CLIENTS).map(dial).collect()
+        (0..CLIENTS).map(connect).collect()
     }
 
-    /// Where requests go without ailments, each client alone.
+    /// Where requests go without faults, each client alone.
     ///
-    /// Errors: not even then is all well.
+    /// Errors: a request failed without faults.
     pub fn bound(&self, seed: u64) -> Result<Bound, String> {
         let (mut service, _) = self.service(seed, &[]);
         let clients = self.clients(seed, ALONE_NS, &service);
@@ -278,7 +284,7 @@ impl Case<'_> {
         }
         for (at, client) in clients.iter().enumerate() {
             self.judge(client, (&[], &[]), &mut Report::default())
-                .map_err(|what| format!("without ailments, client {at}: {what}; {:?}", client.verdict))?;
+                .map_err(|what| format!("without faults, client {at}: {what}; {:?}", client.verdict))?;
         }
         Ok(bound)
     }
@@ -286,7 +292,7 @@ impl Case<'_> {
     fn judge(
         &self,
         client: &Followed,
-        (ailments, calls): (&Ailments, &[usize]),
+        (faults, calls): (&BackendFaults, &[usize]),
         report: &mut Report,
     ) -> Result<(), String> {
         let verdict = client.verdict.borrow();
@@ -297,20 +303,21 @@ impl Case<'_> {
         let is_cut = !verdict.finished;
         let took_ns =
             if is_cut { verdict.closed_ns } else { verdict.finished_ns }.saturating_sub(client.from_ns);
-        let ailing = |server: &&usize| ailments.iter().any(|(other, _)| other == *server);
-        let suffers = calls.iter().filter(ailing).count();
+        let is_faulty = |server: &&usize| faults.iter().any(|(other, _)| other == *server);
+        let suffers = calls.iter().filter(is_faulty).count();
         if suffers == 0 || client.from_ns + PROMPT_NS < FROM_NS || client.from_ns > RECOVERED_NS {
             return match verdict.finished && verdict.failed == 0 && took_ns <= PROMPT_NS {
                 true => Ok(()),
-                false => Err(format!("it had nothing to do with what ails, and took {took_ns} ns")),
+                false => Err(format!("no fault concerned it, and it took {took_ns} ns")),
             };
         }
         report.worst_ns = report.worst_ns.max(took_ns);
-        let own = ailments.iter().filter(|(server, _)| calls.contains(server)).map(|(_, own)| *own);
+        let own = faults.iter().filter(|(server, _)| calls.contains(server)).map(|(_, own)| *own);
         let is_relay = self.peers.protocol().may_wait_for_ever();
         // Nothing says how long the backend of a relay may take.
-        let waits = |own: Ailment| is_relay && matches!(own, Ailment::Stalls | Ailment::Unreachable);
-        let bears_ns: u64 = own.clone().map(Ailment::bears_ns).max().unwrap_or_default();
+        let waits =
+            |own: BackendFault| is_relay && matches!(own, BackendFault::Stalls | BackendFault::Unreachable);
+        let bears_ns: u64 = own.clone().map(BackendFault::bears_ns).max().unwrap_or_default();
         let bears_ns = if own.clone().any(waits) {
             bears_ns.max((TO_NS + PROMPT_NS).saturating_sub(client.from_ns))
         } else {
@@ -319,15 +326,15 @@ impl Case<'_> {
         if !verdict.is_over() || took_ns > bears_ns {
             return Err(format!("over after {took_ns} ns, not {bears_ns}"));
         }
-        let may_be_cut = is_relay || self.streams && own.clone().any(|own| own == Ailment::CutsReplies);
+        let may_be_cut = is_relay || self.streams && own.clone().any(|own| own == BackendFault::CutsReplies);
         if is_cut && !may_be_cut {
-            return Err("it has not been told".into());
+            return Err("it got no error response".into());
         }
-        if own.clone().all(|own| own == Ailment::Slow) && (verdict.failed > 0 || is_cut) {
+        if own.clone().all(|own| own == BackendFault::Slow) && (verdict.failed > 0 || is_cut) {
             return Err("its backends were only slow".into());
         }
         if verdict.failed as usize > suffers {
-            return Err(format!("{suffers} of its requests were bound for what ails"));
+            return Err(format!("{suffers} of its requests were bound for faulty backends"));
         }
         if !is_cut && (verdict.answered + verdict.failed) as usize != client.owed {
             return Err(format!("{} replies are owed to it", client.owed));
@@ -336,10 +343,10 @@ impl Case<'_> {
     }
 }
 
-/// Until all clients have gone, and the books can be looked at.
-fn run(service: &mut Service, clients: &[Followed]) -> Result<(), String> {
+/// Runs until all clients have disconnected and a reply timeout has passed.
+fn run(service: &mut SimService, clients: &[Followed]) -> Result<(), String> {
     let last_ns = clients.iter().map(|client| client.from_ns).max().unwrap_or_default();
-    let all_over = |service: &Service| {
+    let all_over = |service: &SimService| {
         service.net.now_ns() > last_ns && clients.iter().all(|client| client.verdict.borrow().is_over())
     };
     service.run(last_ns + 20 * REPLY_NS, all_over)?;
