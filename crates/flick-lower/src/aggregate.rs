@@ -27,7 +27,7 @@ impl Body<'_> {
         Val::Variant { tag, cases }
     }
 
-    /// `p with x = 1`: the values are computed from the record as it was.
+    /// `p with x = 1`: the values are computed from the unchanged record.
     pub fn struct_with(&mut self, record: &Expr, fields: &[(u32, Expr)]) -> Val {
         let mut parts = self.expr(record).group();
         let vals: Vec<(u32, Val)> = fields.iter().map(|(field, expr)| (*field, self.expr(expr))).collect();

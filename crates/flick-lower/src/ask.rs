@@ -1,6 +1,6 @@
 //! `ask` and `ask all`: requests whose replies the same activation goes on with.
-//! Promises: asks are numbered in the order of the text; behind the suspension each is a message or a reason. What lives
-//! across it is plain SSA here; the spill pass keeps it.
+//! Promises: asks are numbered in the order of the text; behind the suspension each is a message or a reason. What
+//! lives across it is plain SSA here; the spill pass keeps it.
 //! Refuses: asks in helpers, loops and merges; the checker does. Functions that ask are lowered in place.
 
 use flick_abi::limits::ASKS_MAX;
@@ -26,7 +26,7 @@ impl Body<'_> {
         let record = self.expr(message).record();
         let timeout = self.timeout(timeout);
         self.at(&message.span);
-        self.for_each_shape(&record, |body, parcel| body.ask_with(parcel, chan, timeout));
+        self.for_each_shape(&record, |body, out_message| body.ask_with(out_message, chan, timeout));
         self.suspend();
         let index = self.f.int(0);
         let answer = self.f.define(Type::Int, Op::Answer { index });
@@ -65,14 +65,14 @@ impl Body<'_> {
                 let timeout = self.timeout(timeout);
                 let run = self.run_of_channels(chan, ASKS_MAX as u32);
                 self.at(&message.span);
-                self.for_each_shape(&record, |body, parcel| {
+                self.for_each_shape(&record, |body, out_message| {
                     body.repeat(&run, Vec::new(), |body, element, _, _| {
-                        body.ask_with(parcel, element.chan(), timeout);
+                        body.ask_with(out_message, element.chan(), timeout);
                         Vec::new()
                     });
                 });
                 self.suspend();
-                self.gather(&run, unit, elem)
+                self.merge_elements(&run, unit, elem)
             }
             AskAll::Each(pairs) => {
                 let sides: Vec<(Value, Record)> = pairs
@@ -81,9 +81,12 @@ impl Body<'_> {
                     .collect();
                 let timeout = self.timeout(timeout);
                 for (chan, record) in &sides {
-                    self.for_each_shape(record, |body, parcel| body.ask_with(parcel, *chan, timeout));
+                    self.for_each_shape(record, |body, out_message| {
+                        body.ask_with(out_message, *chan, timeout)
+                    });
                 }
-                let unit = replies_of(&pairs.first().expect("the checker refuses to ask nobody").0.ty);
+                let unit =
+                    replies_of(&pairs.first().expect("the checker refuses an ask without a channel").0.ty);
                 self.suspend();
                 let answers: Vec<Val> = (0..pairs.len())
                     .map(|index| {
@@ -102,17 +105,19 @@ impl Body<'_> {
                     let chan = body.block(&over.channel).chan();
                     let record = body.block(&over.message).record();
                     body.at(&over.message().span);
-                    body.for_each_shape(&record, |body, parcel| body.ask_with(parcel, chan, timeout));
+                    body.for_each_shape(&record, |body, out_message| {
+                        body.ask_with(out_message, chan, timeout)
+                    });
                     Vec::new()
                 });
                 self.suspend();
-                self.gather(&run, replies_of(&over.channel().ty), elem)
+                self.merge_elements(&run, replies_of(&over.channel().ty), elem)
             }
         }
     }
 
     /// The answers to asks of an array as a list.
-    fn gather(&mut self, run: &Run, unit: UnitId, elem: &Ty) -> Val {
+    fn merge_elements(&mut self, run: &Run, unit: UnitId, elem: &Ty) -> Val {
         let memory = self.list_new(run.count, elem, run.trips_max);
         self.repeat(run, Vec::new(), |body, _, index, _| {
             let answer = body.answer(index, unit);
@@ -152,8 +157,8 @@ impl Body<'_> {
     }
 }
 
-/// Rounds of a repetition that asks. Those of `ASKS_MAX` rounds are taken to go through an array, whose length is not known
-/// before the start; what goes through a list or a range is counted round by round.
+/// Rounds of a repetition that asks. Those of `ASKS_MAX` rounds are taken to go through an array, whose length is not
+/// known before the start; what goes through a list or a range is counted round by round.
 fn rounds_of(over: &AskOver) -> u32 {
     match over.source {
         LoopSource::Channels(_) => ASKS_MAX as u32,

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::interval::Interval;
 use crate::part::Part;
 use crate::ready::Ready;
-use crate::unit::Key;
+use crate::unit::SlotKey;
 use crate::value::{Num, Shape, Val};
 
 /// How arithmetic behaves.
@@ -36,7 +36,7 @@ pub enum SelfScope {
     /// Nothing: program text.
     None,
     /// A message being parsed: what has been decoded so far.
-    Parsing(BTreeMap<Key, Val>),
+    Parsing(BTreeMap<SlotKey, Val>),
     /// A message parsed before; its fields are in the frame.
     Frame,
     /// A message about to be sent.
@@ -152,7 +152,7 @@ impl<'p> Body<'p> {
     }
 
     /// Reads a field or a length that a parser of `unit` left in the frame.
-    pub fn get_key(&mut self, unit: UnitId, key: Key) -> Val {
+    pub fn get_key(&mut self, unit: UnitId, key: SlotKey) -> Val {
         let info = self.cx.unit(unit);
         let slot = info.slot(key);
         let ty = info.key_type(key);
@@ -167,10 +167,10 @@ impl<'p> Body<'p> {
         match scope {
             SelfScope::None => panic!("the checker allows `self` only in grammars"),
             SelfScope::Parsing(known) => known
-                .get(&Key::Field(field))
+                .get(&SlotKey::Field(field))
                 .unwrap_or_else(|| panic!("field {} is decoded before it is used", field.0))
                 .clone(),
-            SelfScope::Frame => self.get_key(unit, Key::Field(field)),
+            SelfScope::Frame => self.get_key(unit, SlotKey::Field(field)),
             SelfScope::Shape(shape) => {
                 let shape = shape.clone();
                 self.shape_field(&shape, field)
@@ -188,10 +188,10 @@ impl<'p> Body<'p> {
                 self.shape_len_of(&shape, field)
             }
             SelfScope::Parsing(known) => {
-                let key = self.cx.unit(unit).canonical(Key::Length(field));
+                let key = self.cx.unit(unit).canonical(SlotKey::Length(field));
                 known.get(&key).expect("a length is computed before it is used").clone()
             }
-            _ => self.get_key(unit, Key::Length(field)),
+            _ => self.get_key(unit, SlotKey::Length(field)),
         }
     }
 

@@ -149,8 +149,8 @@ impl Body<'_> {
             (None, None) => panic!("the checker refuses a `switch` without arms"),
         };
         let target = |number: usize| {
-            let place = arms.iter().position(|(numbers, ..)| numbers.contains(&(number as u32)));
-            place.map_or(default, |place| blocks[place])
+            let position = arms.iter().position(|(numbers, ..)| numbers.contains(&(number as u32)));
+            position.map_or(default, |position| blocks[position])
         };
         let cases = match value {
             Val::Option { present, value } => {
@@ -192,8 +192,8 @@ impl Body<'_> {
         self.join(vec![(there, value), otherwise])
     }
 
-    /// Something computed from bytes. Of `option else "constant"` it is computed on either way, so that what comes of the
-    /// constant is known here.
+    /// Something computed from bytes. Of `option else "constant"` it is computed on either way, so that what comes of
+    /// the constant is known here.
     pub fn of_each_way(
         &mut self,
         bytes: &Expr,

@@ -197,7 +197,7 @@ impl FunctionBuilder {
         self.define(Type::Message, Op::AsMessage(number))
     }
 
-    /// 1 or 0 for a truth value.
+    /// 1 or 0 for a boolean.
     pub fn bool_to_int(&mut self, value: Value) -> Value {
         let (a, b) = (self.int(1), self.int(0));
         self.define(Type::Int, Op::Select { cond: value, a, b })

@@ -1,5 +1,5 @@
 //! Calls of the program's own functions.
-//! Promises: a call is a call where every message passed is the one under way as it arrived; where a message is another
+//! Promises: a call is a call where every message passed is the current one, unchanged; where a message is another
 //! one, was changed or built, or is returned, and where the function asks, the callee's text is lowered in place, so
 //! that updates stay static and only rules suspend. A value of several words goes in side by side and comes back in
 //! memory that the callee has made.
@@ -24,8 +24,8 @@ impl Body<'_> {
             Val::Record(record) => record.is_original() && self.frame.is_some(),
             _ => true,
         };
-        if self.cx.is_in_place(id) || !vals.iter().all(passes_by_frame) {
-            return self.lower_in_place(fun, vals);
+        if self.cx.is_inlined(id) || !vals.iter().all(passes_by_frame) {
+            return self.lower_inlined(fun, vals);
         }
         let mut words = Vec::new();
         for (local, val) in fun.locals.iter().zip(&vals) {
@@ -54,7 +54,7 @@ impl Body<'_> {
         self.arrived(&carrier, &mut words.into_iter())
     }
 
-    fn lower_in_place(&mut self, fun: &Fun, args: Vec<Val>) -> Val {
+    fn lower_inlined(&mut self, fun: &Fun, args: Vec<Val>) -> Val {
         let mut locals: Vec<Option<Val>> = args.into_iter().map(Some).collect();
         locals.resize(fun.locals.len(), None);
         let caller = std::mem::replace(&mut self.locals, locals);

@@ -25,7 +25,7 @@ pub enum Carrier {
     Num(Type, Interval),
     /// An integer in two words, in exact arithmetic.
     Wide(Interval),
-    /// A truth value.
+    /// A boolean.
     Bool,
     /// Bytes, or a list.
     Bytes,
@@ -102,7 +102,7 @@ impl Carrier {
 impl Body<'_> {
     /// A carrier for just these values, which have one type.
     pub fn carrier_of(&self, vals: &[&Val]) -> Carrier {
-        let first = *vals.first().expect("somebody brings a value");
+        let first = *vals.first().expect("one path brings a value");
         match first {
             Val::Nothing => Carrier::Nothing,
             Val::Bool(_) => Carrier::Bool,
@@ -141,7 +141,7 @@ impl Body<'_> {
 
     fn carrier_of_nums(&self, vals: &[&Val]) -> Carrier {
         let ranges = vals.iter().map(|val| val.num().range);
-        let range = ranges.reduce(Interval::hull).expect("somebody brings a value");
+        let range = ranges.reduce(Interval::hull).expect("one path brings a value");
         match self.mode {
             _ if range.within(Interval::INT) => Carrier::Num(Type::Int, range),
             _ if range.within(Interval::UINT) => Carrier::Num(Type::Uint, range),
@@ -193,9 +193,10 @@ impl Body<'_> {
     /// The words of a message as a layout wants them.
     fn record_words(&mut self, record: &Record, layout: &Layout, words: &mut Vec<Value>) {
         if layout.len() > 1 {
-            let place = |kind: ShapeKind| layout.keys().position(|&other| other == kind).unwrap_or(0) as i64;
-            let places: Vec<i64> = record.shapes.iter().map(|shape| place(shape.kind)).collect();
-            let constants: Vec<Value> = places.iter().map(|&place| self.f.int(place)).collect();
+            let position =
+                |kind: ShapeKind| layout.keys().position(|&other| other == kind).unwrap_or(0) as i64;
+            let positions: Vec<i64> = record.shapes.iter().map(|shape| position(shape.kind)).collect();
+            let constants: Vec<Value> = positions.iter().map(|&position| self.f.int(position)).collect();
             let selector =
                 if constants.is_empty() { self.f.int(0) } else { self.select_shape(record, &constants) };
             words.push(selector);

@@ -1,7 +1,7 @@
 //! Structured messages that leave with changes, or whole as their bytes.
-//! Promises: what no change touches leaves as it came, and is cut as it would be without; a number keeps its digits where it
-//! keeps its value; a changed key stands once, at the end of its list. A field that the message does not have
-//! stays away.
+//! Promises: what no change touches leaves as it came, and is cut as it would be without; a number keeps its digits
+//! where it keeps its value; a changed key stands once, at the end of its list. A field that the message does not
+//! have stays away.
 //! Refuses: values that cannot be written (`guard.rs`): then nothing is.
 //! Source: RELIABILITY P3, P9.
 
@@ -16,16 +16,16 @@ use crate::body::Body;
 use crate::carrier::Carrier;
 use crate::interval::Interval;
 use crate::part::Part;
-use crate::serialise::{Parcel, affected_fields};
-use crate::unit::Key;
+use crate::serialise::{OutMessage, affected_fields};
+use crate::unit::SlotKey;
 use crate::value::{Num, Record, Shape, ShapeKind, Val};
 
 /// Makes a message and hands it over.
-type Makes<'m, B> = dyn FnMut(&mut B, &mut dyn FnMut(&mut B, Parcel)) + 'm;
+type Makes<'m, B> = dyn FnMut(&mut B, &mut dyn FnMut(&mut B, OutMessage)) + 'm;
 
 impl Body<'_> {
     /// Makes a structured message ready that was changed or built, and hands it over: on one of several ways, perhaps.
-    pub fn make_structured(&mut self, shape: &Shape, hand_over: &mut dyn FnMut(&mut Self, Parcel)) {
+    pub fn make_structured(&mut self, shape: &Shape, hand_over: &mut dyn FnMut(&mut Self, OutMessage)) {
         let Some(wire) = shape.overrides.get(&Part::Wire).map(Val::bytes) else {
             return self.make_guarded(shape, hand_over);
         };
@@ -33,7 +33,7 @@ impl Body<'_> {
             return self.hand_over_wire(wire, hand_over);
         }
         let is_missing = self.f.define(Type::Bool, Op::IsMissing(wire));
-        self.two_ways(
+        self.hand_over_either(
             is_missing,
             hand_over,
             |body, hand_over| body.make_guarded(shape, hand_over),
@@ -41,19 +41,19 @@ impl Body<'_> {
         );
     }
 
-    fn hand_over_wire(&mut self, value: Value, hand_over: &mut dyn FnMut(&mut Self, Parcel)) {
+    fn hand_over_wire(&mut self, value: Value, hand_over: &mut dyn FnMut(&mut Self, OutMessage)) {
         let mark = self.f.define(Type::Int, Op::OutMark);
         self.f.effect(Op::EmitBytes { value });
-        hand_over(self, Parcel::Rebuilt { mark, tail_from: None, tail_of: None });
+        hand_over(self, OutMessage::Rebuilt { mark, tail_from: None, tail_of: None });
     }
 
     /// Goes one way where `cond` holds, else the other, and goes on behind both.
-    fn two_ways(
+    fn hand_over_either(
         &mut self,
         cond: Value,
-        hand_over: &mut dyn FnMut(&mut Self, Parcel),
-        then: impl FnOnce(&mut Self, &mut dyn FnMut(&mut Self, Parcel)),
-        otherwise: impl FnOnce(&mut Self, &mut dyn FnMut(&mut Self, Parcel)),
+        hand_over: &mut dyn FnMut(&mut Self, OutMessage),
+        then: impl FnOnce(&mut Self, &mut dyn FnMut(&mut Self, OutMessage)),
+        otherwise: impl FnOnce(&mut Self, &mut dyn FnMut(&mut Self, OutMessage)),
     ) {
         let (one, other, next) = (self.f.new_block(&[]), self.f.new_block(&[]), self.f.new_block(&[]));
         self.f.branch_to(cond, one, other);
@@ -66,12 +66,12 @@ impl Body<'_> {
         self.f.go_on_in(next);
     }
 
-    fn make_guarded(&mut self, shape: &Shape, hand_over: &mut dyn FnMut(&mut Self, Parcel)) {
+    fn make_guarded(&mut self, shape: &Shape, hand_over: &mut dyn FnMut(&mut Self, OutMessage)) {
         // What arrived was too long for what is added to it; what else does not fit is our program's doing.
         let is_as_it_came = shape.kind != ShapeKind::Built && shape.message.is_none();
         let crowded = if is_as_it_came { FailureReason::TooLong } else { FailureReason::Unavailable };
-        let (room, guard) = (self.room_of(shape), self.guard_of(shape));
-        self.make_where(room, crowded, hand_over, &mut |body, hand_over| {
+        let (capacity, guard) = (self.capacity_for(shape), self.guard_of(shape));
+        self.make_where(capacity, crowded, hand_over, &mut |body, hand_over| {
             body.make_where(guard, FailureReason::Unavailable, hand_over, &mut |body, hand_over| {
                 body.make_written(shape, hand_over);
             });
@@ -83,19 +83,21 @@ impl Body<'_> {
         &mut self,
         cond: Option<Value>,
         reason: FailureReason,
-        hand_over: &mut dyn FnMut(&mut Self, Parcel),
+        hand_over: &mut dyn FnMut(&mut Self, OutMessage),
         make: &mut Makes<'_, Self>,
     ) {
         let Some(cond) = cond else { return make(self, hand_over) };
-        self.two_ways(cond, hand_over, make, |body, hand_over| hand_over(body, Parcel::Unwritable(reason)));
+        self.hand_over_either(cond, hand_over, make, |body, hand_over| {
+            hand_over(body, OutMessage::Unwritable(reason))
+        });
     }
 
-    fn make_written(&mut self, shape: &Shape, hand_over: &mut dyn FnMut(&mut Self, Parcel)) {
+    fn make_written(&mut self, shape: &Shape, hand_over: &mut dyn FnMut(&mut Self, OutMessage)) {
         self.ready = self.make_ready_of(shape);
         let mark = self.f.define(Type::Int, Op::OutMark);
         if shape.kind == ShapeKind::Built {
             self.write_items(shape, self.cx.unit(shape.unit).unit.body.as_deref().unwrap_or_default());
-            return hand_over(self, Parcel::Rebuilt { mark, tail_from: None, tail_of: None });
+            return hand_over(self, OutMessage::Rebuilt { mark, tail_from: None, tail_of: None });
         }
         let info = self.cx.unit(shape.unit);
         let mut changed = self.changed_on_wire(shape);
@@ -115,7 +117,7 @@ impl Body<'_> {
             return self.hand_over_body(shape, mark, copied, field, hand_over);
         }
         let is_there = self.stands_there(shape, field);
-        self.two_ways(
+        self.hand_over_either(
             is_there,
             hand_over,
             |body, hand_over| body.hand_over_body(shape, mark, copied, field, hand_over),
@@ -129,11 +131,11 @@ impl Body<'_> {
         shape: &Shape,
         mark: Value,
         copied: Value,
-        hand_over: &mut dyn FnMut(&mut Self, Parcel),
+        hand_over: &mut dyn FnMut(&mut Self, OutMessage),
     ) {
         let head = self.head_slot(shape, SLOT_HEAD);
         self.emit_range(shape, copied, head);
-        hand_over(self, Parcel::Rebuilt { mark, tail_from: Some(head), tail_of: shape.message });
+        hand_over(self, OutMessage::Rebuilt { mark, tail_from: Some(head), tail_of: shape.message });
     }
 
     /// Writes the last field in place of what the original has.
@@ -143,12 +145,12 @@ impl Body<'_> {
         mark: Value,
         copied: Value,
         field: FieldId,
-        hand_over: &mut dyn FnMut(&mut Self, Parcel),
+        hand_over: &mut dyn FnMut(&mut Self, OutMessage),
     ) {
-        let start = self.received(shape, Key::Start(field)).num().value();
+        let start = self.received(shape, SlotKey::Start(field)).num().value();
         self.emit_range(shape, copied, start);
         self.write_value(shape, field);
-        hand_over(self, Parcel::Rebuilt { mark, tail_from: None, tail_of: None });
+        hand_over(self, OutMessage::Rebuilt { mark, tail_from: None, tail_of: None });
     }
 
     /// A slot of the platform's own of the message that a shape is of.
@@ -209,13 +211,13 @@ impl Body<'_> {
 
     fn replace_field(&mut self, shape: &Shape, copied: Value, field: FieldId) -> Value {
         let info = self.cx.unit(shape.unit);
-        let start = self.received(shape, Key::Start(field)).num().value();
-        let end = self.received(shape, Key::End(field)).num().value();
+        let start = self.received(shape, SlotKey::Start(field)).num().value();
+        let end = self.received(shape, SlotKey::End(field)).num().value();
         self.emit_range(shape, copied, start);
         let kind = &info.field(field).kind;
         match (kind, shape.overrides.get(&Part::Field(field)).cloned()) {
             (FieldKind::Number { .. } | FieldKind::Varint { .. } | FieldKind::Vint { .. }, _) => {
-                let was = self.received(shape, Key::Field(field)).num().value();
+                let was = self.received(shape, SlotKey::Field(field)).num().value();
                 let is = self.ready_field(shape, field).num().value();
                 let is_same = self.f.binary(Type::Bool, Binary::Eq, was, is);
                 self.either(
@@ -256,8 +258,8 @@ impl Body<'_> {
         self.f.go_on_in(next);
     }
 
-    /// Copies a keyed list without the elements of keys that do not stay, and writes those that are set behind it. The items
-    /// of the list are key and element by turns, of all keys that the program changes.
+    /// Copies a keyed list without the elements of keys that do not stay, and writes those that are set behind it.
+    /// The items of the list are key and element by turns, of all keys that the program changes.
     fn rewrite_keyed(&mut self, shape: &Shape, list: FieldId, start: Value, end: Value) {
         let keys = self.ready.keys(list);
         let (replaced, run) = (keys.replaced, keys.arrived.expect("a list is rewritten where keys change"));
@@ -295,9 +297,9 @@ impl Body<'_> {
             return self.unless_missing(whole);
         }
         let mark = self.f.define(Type::Int, Op::OutMark);
-        self.make_structured(shape, &mut |body, parcel| {
+        self.make_structured(shape, &mut |body, out_message| {
             // What stands behind the head is there too: who asks for the bytes of a message gets it whole.
-            if let Parcel::Rebuilt { tail_from: Some(tail), .. } = parcel {
+            if let OutMessage::Rebuilt { tail_from: Some(tail), .. } = out_message {
                 let end = body.head_slot(shape, SLOT_TOTAL);
                 body.emit_range(shape, tail, end);
             }

@@ -1,4 +1,4 @@
-//! Conditions: truth values that decide where to go on, and so need not exist.
+//! Conditions: booleans that decide a branch, and so need no value.
 //! Promises: `and` and `or` skip what cannot change the outcome where that costs more than to evaluate it; parts that
 //! cost next to nothing are evaluated together, first, and tested once. Where a part has effects, all keep their order.
 
@@ -44,8 +44,8 @@ impl Body<'_> {
         }
     }
 
-    /// The cheap parts in one test, then the dear ones one after the other: what is said with flags is mostly whether the
-    /// dear ones matter at all.
+    /// The cheap parts in one test, then the dear ones one after the other: what is said with flags is mostly whether
+    /// the dear ones matter at all.
     fn branch_on_parts(&mut self, op: BinaryOp, cond: &Expr, then: BlockId, otherwise: BlockId) {
         let mut all = Vec::new();
         parts(op, cond, &mut all);
@@ -103,12 +103,12 @@ impl Body<'_> {
         all.unwrap_or_else(|| panic!("a condition has parts"))
     }
 
-    /// Compares two truth values.
+    /// Compares two booleans.
     pub fn compare_bools(&mut self, op: BinaryOp, a: Value, b: Value) -> Value {
         let op = match op {
             BinaryOp::Eq => Binary::Eq,
             BinaryOp::Ne => Binary::Ne,
-            _ => panic!("the checker orders no truth values"),
+            _ => panic!("the checker orders no booleans"),
         };
         self.f.binary(Type::Bool, op, a, b)
     }
@@ -149,7 +149,7 @@ fn is_membership(arms: &[(Vec<Expr>, Block)], default: &Block) -> bool {
         && !arms.is_empty()
 }
 
-/// The truth value that a block is, if it is just that.
+/// The boolean that a block is, if it is just that.
 fn literal(block: &Block) -> Option<bool> {
     match block.value.as_ref().map(|value| &value.kind) {
         Some(ExprKind::Bool(value)) if block.stmts.is_empty() => Some(*value),

@@ -9,11 +9,11 @@ use flick_ir::data::Type;
 
 use crate::carrier::{Carrier, Layout};
 use crate::layout::{items, state_words};
-use crate::limits::IN_PLACE_PARTS_MAX;
+use crate::limits::INLINED_PARTS_MAX;
 use crate::parse::plan::Role;
 use crate::parse::{kept_keys, seen_by};
 use crate::part::Part;
-use crate::unit::{Key, UnitInfo};
+use crate::unit::{SlotKey, UnitInfo};
 use crate::value::ShapeKind;
 use crate::walk::{keys_of, walk_program};
 
@@ -28,7 +28,7 @@ pub struct Context<'p> {
     /// Some activation has more messages than the one that started it.
     has_others: bool,
     /// First word of each `local` in a session's state.
-    state_places: Vec<u32>,
+    state_words_before: Vec<u32>,
     /// Words of a session's state.
     pub state_words: u32,
 }
@@ -38,7 +38,7 @@ pub struct Context<'p> {
 struct FunInfo {
     asks: bool,
     has_effects: bool,
-    in_place: bool,
+    inlined: bool,
     /// Expressions in it, those lowered in place counted again.
     parts: usize,
 }
@@ -64,7 +64,7 @@ struct Analysed<'p> {
     uses: Vec<UnitUse>,
     has_others: bool,
     /// What has a slot, by unit.
-    keys: Vec<BTreeSet<Key>>,
+    keys: Vec<BTreeSet<SlotKey>>,
 }
 
 impl<'p> Analysed<'p> {
@@ -84,8 +84,8 @@ impl<'p> Analysed<'p> {
         Self { units, uses, has_others, keys }
     }
 
-    fn keys(program: &Program, info: &UnitInfo<'_>) -> BTreeSet<Key> {
-        let mut keys: BTreeSet<_> = info.echo().into_iter().map(Key::Field).collect();
+    fn keys(program: &Program, info: &UnitInfo<'_>) -> BTreeSet<SlotKey> {
+        let mut keys: BTreeSet<_> = info.echo().into_iter().map(SlotKey::Field).collect();
         for (_, build) in &info.unit.facts.on {
             keys.extend(keys_of(build));
         }
@@ -138,14 +138,21 @@ impl<'p> Context<'p> {
         for (info, keys) in units.iter_mut().zip(&keys) {
             info.assign_slots(keys);
         }
-        let mut state_places = Vec::new();
+        let mut state_words_before = Vec::new();
         let mut words = 0;
         for state in &program.session_locals {
-            state_places.push(words);
+            state_words_before.push(words);
             words += items(program, &state.ty).iter().map(state_words).sum::<u32>();
         }
-        let mut cx =
-            Self { program, units, funs: Vec::new(), uses, has_others, state_places, state_words: words };
+        let mut cx = Self {
+            program,
+            units,
+            funs: Vec::new(),
+            uses,
+            has_others,
+            state_words_before,
+            state_words: words,
+        };
         for fun in &program.funs {
             let info = cx.fun_info(fun);
             cx.funs.push(info);
@@ -164,13 +171,13 @@ impl<'p> Context<'p> {
     }
 
     /// The first word of a `local`.
-    pub fn state_place(&self, state: SessionLocalId) -> u32 {
-        self.state_places[state.0 as usize]
+    pub fn state_word(&self, state: SessionLocalId) -> u32 {
+        self.state_words_before[state.0 as usize]
     }
 
     /// Whether calls of a function are always lowered in place.
-    pub fn is_in_place(&self, fun: flick_check::hir::FunId) -> bool {
-        self.funs[fun.0 as usize].in_place
+    pub fn is_inlined(&self, fun: flick_check::hir::FunId) -> bool {
+        self.funs[fun.0 as usize].inlined
     }
 
     /// Whether evaluating an expression can be noticed by anybody but the one who uses its value.
@@ -277,7 +284,7 @@ impl<'p> Context<'p> {
             if let ExprKind::Call(callee, _) = &expr.kind {
                 let callee = self.funs[callee.0 as usize];
                 info.asks |= callee.asks;
-                if callee.in_place {
+                if callee.inlined {
                     info.parts = info.parts.saturating_add(callee.parts);
                 }
             }
@@ -287,7 +294,7 @@ impl<'p> Context<'p> {
         let has_message = self.holds_message(&fun.result)
             || params.iter().any(|local| !matches!(local.ty, Ty::Record(_)) && self.holds_message(&local.ty));
         let is_aggregate = !has_message && self.word_types(&fun.result).len() > 1;
-        info.in_place = info.asks || has_message || is_aggregate && info.parts <= IN_PLACE_PARTS_MAX;
+        info.inlined = info.asks || has_message || is_aggregate && info.parts <= INLINED_PARTS_MAX;
         info
     }
 }

@@ -1,6 +1,6 @@
 //! Dictionaries and counters: keys and values as bytes, and calls of the platform.
-//! Promises: equal keys are equal bytes; an `update` is tried at most `UPDATE_ATTEMPTS_MAX` times, the last time with the
-//! entry to itself.
+//! Promises: equal keys are equal bytes; an `update` is tried at most `UPDATE_ATTEMPTS_MAX` times, the last time with
+//! the entry to itself.
 //! Refuses: other effects in the body of an `update`; the checker does.
 
 use flick_abi::HostCall;

@@ -1,6 +1,6 @@
 //! Which bytes a request may begin with, so that the first byte of a connection tells which grammar it speaks.
-//! Promises: no request of the grammar begins with a byte outside the set. Only what the grammar pins counts: a literal,
-//! or an integer of one byte that `%request`, `&requires` or a `check` bounds.
+//! Promises: no request of the grammar begins with a byte outside the set. Only what the grammar pins counts: a
+//! literal, or an integer of one byte that `%request`, `&requires` or a `check` bounds.
 //! Refuses: to look into text. A word that could be anything makes no set, nor does one of letters only: grammars of
 //! words share their first bytes too easily for a choice to mean anything.
 

@@ -1,7 +1,7 @@
 //! Whether what a program computed can be written at all.
-//! Promises: bytes that their field cannot hold are never written: those outside its class, those in which what ends it
-//! stands, too few, and numbers of too many digits. A message of such a value is not sent, unless the field stays away; nor is
-//! one whose list has no room for a key that is set.
+//! Promises: bytes that their field cannot hold are never written: those outside its class, those in which what ends
+//! it stands, too few, and numbers of too many digits. A message of such a value is not sent, unless the field stays
+//! away; nor is one whose list has no room for a key that is set.
 //! Refuses: constants; the checker does.
 //! Source: RELIABILITY P9.
 
@@ -34,9 +34,9 @@ impl Body<'_> {
         all
     }
 
-    /// Whether all keys that are set have room in their lists, where a grammar says how many elements those have; `None`: they
-    /// have. A key that is there is replaced, and takes no more room than before.
-    pub fn room_of(&mut self, shape: &Shape) -> Option<Value> {
+    /// Whether all keys that are set have room in their lists, where a grammar says how many elements those have;
+    /// `None`: they have. A key that is there is replaced, and takes no more room than before.
+    pub fn capacity_for(&mut self, shape: &Shape) -> Option<Value> {
         let info = self.cx.unit(shape.unit);
         let parts = info.affected_parts(shape.overrides.keys().copied());
         let lists: BTreeSet<FieldId> = parts
@@ -48,14 +48,15 @@ impl Body<'_> {
             .collect();
         let mut all = None;
         for list in lists {
-            let room = info.list(list).and_then(|own| own.max).map(|max| self.room_in(shape, list, max));
-            let room = room.map(|room| self.unless_absent(shape, list, room));
-            all = self.both(all, room);
+            let capacity =
+                info.list(list).and_then(|own| own.max).map(|max| self.capacity_in(shape, list, max));
+            let capacity = capacity.map(|capacity| self.unless_absent(shape, list, capacity));
+            all = self.both(all, capacity);
         }
         all
     }
 
-    fn room_in(&mut self, shape: &Shape, list: FieldId, max: u32) -> Value {
+    fn capacity_in(&mut self, shape: &Shape, list: FieldId, max: u32) -> Value {
         let mut count = self.elements_of(shape, list);
         for (key, is_set, _) in self.ready_keys(shape, list).set {
             let known = self.key_in_list(shape, list, key);
@@ -71,14 +72,14 @@ impl Body<'_> {
     /// A field that the original does not have stays away, so its value need not be one that could be written.
     fn unless_absent(&mut self, shape: &Shape, field: FieldId, guard: Value) -> Value {
         let info = self.cx.unit(shape.unit);
-        let place = match info.field(field).kind {
+        let position = match info.field(field).kind {
             FieldKind::Bits { of, .. } => of,
             _ => field,
         };
-        if shape.kind == ShapeKind::Built || info.is_always_there(place) {
+        if shape.kind == ShapeKind::Built || info.is_always_there(position) {
             return guard;
         }
-        let is_there = self.stands_there(shape, place);
+        let is_there = self.stands_there(shape, position);
         let is_absent = self.f.define(Type::Bool, Op::Not(is_there));
         self.f.binary(Type::Bool, Binary::Or, is_absent, guard)
     }
@@ -137,7 +138,7 @@ impl Body<'_> {
         Some(self.f.binary(Type::Bool, Binary::Or, is_missing, holds))
     }
 
-    /// What a number will be, with what is known of it before it is taken to fit its field; `None`: it is as it was.
+    /// What a number will be, with what is known of it before it is taken to fit its field; `None`: it is unchanged.
     fn unfitted_number(&mut self, shape: &Shape, field: FieldId) -> Option<Num> {
         let info = self.cx.unit(shape.unit);
         if let Some(formula) = info.formula(field) {

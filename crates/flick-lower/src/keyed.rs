@@ -12,7 +12,7 @@ use crate::carrier::Carrier;
 use crate::interval::Interval;
 use crate::part::{KEY_KEPT, KEY_REMOVED, KEY_SET, Part};
 use crate::repeat::Run;
-use crate::unit::Key;
+use crate::unit::SlotKey;
 use crate::value::{Num, Record, Shape, ShapeKind, Val};
 use crate::walk::keys_of;
 
@@ -30,7 +30,7 @@ impl Body<'_> {
             FieldKind::TextVar { parse, .. } => Some(self.self_expr(shape, parse)),
             FieldKind::Flag { parse, any: Some((list, key)) } => {
                 let affected = info.affected_parts(shape.overrides.keys().copied());
-                let is_touched = info.is_touched(&[Key::At(*list, *key)], &affected);
+                let is_touched = info.is_touched(&[SlotKey::At(*list, *key)], &affected);
                 (is_touched || !is_received).then(|| self.self_expr(shape, parse))
             }
             FieldKind::List(list) => {
@@ -49,7 +49,7 @@ impl Body<'_> {
             FieldKind::Text { .. } | FieldKind::Bytes { .. } | FieldKind::ToClose { .. } => match given {
                 Some(given) => Some(Val::Bytes(self.unless_missing(given.bytes()))),
                 None if is_received && !info.is_always_there(field) => {
-                    let received = self.received(shape, Key::Field(field)).bytes();
+                    let received = self.received(shape, SlotKey::Field(field)).bytes();
                     Some(Val::Bytes(self.unless_missing(received)))
                 }
                 None => None,
@@ -67,7 +67,7 @@ impl Body<'_> {
                 let val = match (shape.overrides.get(&Part::Field(field)), shape.kind) {
                     (Some(val), _) => val.clone(),
                     (None, ShapeKind::Built) => Val::Bytes(body.missing()),
-                    (None, _) => body.received(shape, Key::Field(field)),
+                    (None, _) => body.received(shape, SlotKey::Field(field)),
                 };
                 match val {
                     Val::Bytes(word) => body.option_of(word),
@@ -85,7 +85,7 @@ impl Body<'_> {
 
     /// The items of a list of a message that arrived.
     pub fn items_of(&mut self, shape: &Shape, list: FieldId, count_max: u32) -> Value {
-        let word = self.received(shape, Key::Field(list)).num().value();
+        let word = self.received(shape, SlotKey::Field(list)).num().value();
         let (from, count) = self.item_range(word);
         let count_max = count_max.min(ITEMS_MAX as u32);
         self.f.define(Type::Bytes, Op::Items { message: shape.message, from, count, count_max })
@@ -129,7 +129,7 @@ impl Body<'_> {
         }
         let received = match shape.kind {
             ShapeKind::Built => self.f.int(0),
-            _ => self.received(shape, Key::Length(list)).num().value(),
+            _ => self.received(shape, SlotKey::Length(list)).num().value(),
         };
         let Some(given) = given else { return received };
         let given = given.bytes();
@@ -154,7 +154,7 @@ impl Body<'_> {
         self.of_each_shape(record, |body| body.absent(ty), |body, shape| body.shape_key(shape, list, key))
     }
 
-    /// `self.list["key"]`: the value of the occurrence under way, or the first one.
+    /// `self.list["key"]`: the value of the current occurrence, or the first one.
     pub fn self_key(&mut self, list: FieldId, key: u32) -> Val {
         if let Some((own, value)) = self.occurrence
             && own == (list, key)
@@ -166,7 +166,7 @@ impl Body<'_> {
         match scope {
             SelfScope::None => panic!("the checker allows `self` only in grammars"),
             SelfScope::Parsing(_) | SelfScope::Frame => {
-                let first = self.get_key(unit, Key::At(list, key)).bytes();
+                let first = self.get_key(unit, SlotKey::At(list, key)).bytes();
                 self.option_of(first)
             }
             SelfScope::Shape(shape) => {
@@ -212,13 +212,13 @@ impl Body<'_> {
             (Some(given), ShapeKind::Built) => self.find_key(shape, list, key, given.bytes()),
             (Some(given), _) => {
                 let given = given.bytes();
-                let received = self.received(shape, Key::At(list, key)).bytes();
+                let received = self.received(shape, SlotKey::At(list, key)).bytes();
                 let found = self.find_key(shape, list, key, given);
                 let is_missing = self.f.define(Type::Bool, Op::IsMissing(given));
                 self.select(is_missing, received, found)
             }
             (None, ShapeKind::Built) => self.missing(),
-            (None, _) => self.received(shape, Key::At(list, key)).bytes(),
+            (None, _) => self.received(shape, SlotKey::At(list, key)).bytes(),
         }
     }
 
@@ -229,8 +229,8 @@ impl Body<'_> {
         Some((state, value))
     }
 
-    /// Whether a key follows from what this shape changes or gives, and what it says then: a number that is to be written
-    /// in digits, or bytes.
+    /// Whether a key follows from what this shape changes or gives, and what it says then: a number that is to be
+    /// written in digits, or bytes.
     pub fn followed_key(&mut self, shape: &Shape, list: FieldId, key: u32) -> Option<(Value, Val)> {
         let info = self.cx.unit(shape.unit);
         let (_, keyed) = info.keyed(list);
@@ -269,7 +269,7 @@ impl Body<'_> {
 
     /// Whether a field stands in a message that arrived.
     pub fn stands_there(&mut self, shape: &Shape, field: FieldId) -> Value {
-        let start = self.received(shape, Key::Start(field)).num().value();
+        let start = self.received(shape, SlotKey::Start(field)).num().value();
         let zero = self.f.int(0);
         self.f.binary(Type::Bool, Binary::LeS, zero, start)
     }
@@ -373,14 +373,14 @@ impl Body<'_> {
                 self.empty_part(shape.unit, part)
             }
             Part::Field(field) => {
-                let val = self.received(shape, Key::Field(field));
+                let val = self.received(shape, SlotKey::Field(field));
                 self.fit_to_field(shape.unit, field, val)
             }
             _ => self.empty_part(shape.unit, part),
         }
     }
 
-    /// The word of a part that nobody gave a value.
+    /// The word of a part without a value.
     pub fn empty_part(&mut self, unit: UnitId, part: Part) -> Val {
         let info = self.cx.unit(unit);
         match part {

@@ -8,9 +8,9 @@ use flick_check::hir::{Dict, Program, Ty};
 /// What carries a part of a stored value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredPart {
-    /// A number or truth value.
+    /// A number or boolean.
     Word {
-        /// It is a truth value.
+        /// It is a boolean.
         is_bool: bool,
         /// It is an unsigned word.
         unsigned: bool,

@@ -18,7 +18,7 @@ use crate::builder::ConstPool;
 use crate::context::Context;
 use crate::parse::plan::Role;
 use crate::parse::structured::Way;
-use crate::unit::{Key, UnitInfo};
+use crate::unit::{SlotKey, UnitInfo};
 
 /// A parser and what it found out about its messages.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ pub fn seen_by(program: &Program, channel: &Channel, role: Role) -> (UnitId, Cha
 }
 
 /// What a parser keeps in the frame.
-pub fn kept_keys(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<Key> {
+pub fn kept_keys(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<SlotKey> {
     match &info.unit.body {
         Some(body) => structured::needs::Needs::new(info, body, role, channel).kept,
         None => plan::plan(info, role, channel).stored(info, role),

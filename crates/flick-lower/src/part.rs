@@ -9,7 +9,7 @@ use flick_check::hir::{Choice, Expr, ExprKind, FieldId, FieldKind, Item, Keyed, 
 use flick_ir::data::{Type, Value};
 
 use crate::interval::Interval;
-use crate::unit::{Key, UnitInfo};
+use crate::unit::{SlotKey, UnitInfo};
 use crate::value::{Num, Val};
 use crate::walk::keys_of;
 
@@ -26,7 +26,7 @@ pub enum Part {
     Wire,
 }
 
-/// A key is as it was.
+/// A key is unchanged.
 pub const KEY_KEPT: i64 = 0;
 /// A key has the value of [`Part::Key`], once.
 pub const KEY_SET: i64 = 1;
@@ -48,7 +48,7 @@ impl<'p> UnitInfo<'p> {
     pub fn part_type(&self, part: Part) -> Type {
         match part {
             Part::Field(field) if self.list(field).is_some() => Type::Bytes,
-            Part::Field(field) => self.key_type(Key::Field(field)),
+            Part::Field(field) => self.key_type(SlotKey::Field(field)),
             Part::Key(..) | Part::Wire => Type::Bytes,
             Part::KeyState(..) => Type::Int,
         }
@@ -57,7 +57,7 @@ impl<'p> UnitInfo<'p> {
     /// A part's word as a value.
     pub fn part_val(&self, part: Part, value: Value) -> Val {
         match part {
-            Part::Field(field) if self.list(field).is_none() => self.key_val(Key::Field(field), value),
+            Part::Field(field) if self.list(field).is_none() => self.key_val(SlotKey::Field(field), value),
             Part::Field(_) | Part::Key(..) | Part::Wire => Val::Bytes(value),
             Part::KeyState(..) => {
                 Val::Num(Num::one(value, Interval::new(i128::from(KEY_KEPT), i128::from(KEY_REMOVED))))
@@ -130,19 +130,19 @@ impl<'p> UnitInfo<'p> {
             return self.note_updates(&fields.collect());
         }
         let affected = self.affected_parts(changed.iter().copied());
-        let mut needs: BTreeSet<Key> = BTreeSet::new();
+        let mut needs: BTreeSet<SlotKey> = BTreeSet::new();
         for part in &affected {
             match *part {
                 Part::Field(field) => self.note_field(field, changed.contains(part), &mut needs),
                 Part::Key(list, key) => {
                     let (own, keyed) = self.keyed(list);
-                    needs.extend([Key::Start(list), Key::End(list), Key::Field(list)]);
+                    needs.extend([SlotKey::Start(list), SlotKey::End(list), SlotKey::Field(list)]);
                     if own.max.is_some() {
-                        needs.extend([Key::Length(list), Key::At(list, key)]);
+                        needs.extend([SlotKey::Length(list), SlotKey::At(list, key)]);
                     }
                     for (_, text) in keyed.follows.iter().filter(|(number, _)| *number == key) {
                         for source in keys_of(text) {
-                            needs.extend([Key::Start(source.id()), Key::End(source.id())]);
+                            needs.extend([SlotKey::Start(source.id()), SlotKey::End(source.id())]);
                             self.note_read(source, &mut needs);
                         }
                     }
@@ -164,17 +164,17 @@ impl<'p> UnitInfo<'p> {
     }
 
     /// What replacing a field needs: where it stands and, for a number, what it was.
-    fn note_field(&self, field: FieldId, is_direct: bool, needs: &mut BTreeSet<Key>) {
+    fn note_field(&self, field: FieldId, is_direct: bool, needs: &mut BTreeSet<SlotKey>) {
         let kind = &self.field(field).kind;
         if kind.is_on_wire() {
-            needs.extend([Key::Start(field), Key::End(field)]);
+            needs.extend([SlotKey::Start(field), SlotKey::End(field)]);
         }
         // Where ways meet on which it was changed and not, its word is carried.
         let is_carried = is_direct && !matches!(kind, FieldKind::ToClose { .. } | FieldKind::List(_));
         let is_number =
             kind.number_range().is_some() || matches!(kind, FieldKind::Int { .. } | FieldKind::Vint { .. });
         if is_number || is_carried {
-            needs.insert(Key::Field(field));
+            needs.insert(SlotKey::Field(field));
         }
         // All bits of an integer are written again.
         let of = |kind: &FieldKind| match kind {
@@ -183,17 +183,19 @@ impl<'p> UnitInfo<'p> {
         };
         if let Some(whole) = of(kind) {
             needs.extend(
-                self.fields().filter(|(_, bits)| of(&bits.kind) == Some(whole)).map(|(id, _)| Key::Field(id)),
+                self.fields()
+                    .filter(|(_, bits)| of(&bits.kind) == Some(whole))
+                    .map(|(id, _)| SlotKey::Field(id)),
             );
         }
     }
 
     /// What reading a key in a formula needs: the key, and what it follows from in its turn.
-    fn note_read(&self, key: Key, needs: &mut BTreeSet<Key>) {
+    fn note_read(&self, key: SlotKey, needs: &mut BTreeSet<SlotKey>) {
         if !needs.insert(key) {
             return;
         }
-        if let Key::Field(field) = key {
+        if let SlotKey::Field(field) = key {
             for inner in self.formula(field).map_or(Vec::new(), |formula| formula.keys()) {
                 self.note_read(inner, needs);
             }
@@ -201,7 +203,7 @@ impl<'p> UnitInfo<'p> {
     }
 
     /// Whether something that reads these keys is touched by a change of `affected`.
-    pub fn is_touched(&self, keys: &[Key], affected: &BTreeSet<Part>) -> bool {
+    pub fn is_touched(&self, keys: &[SlotKey], affected: &BTreeSet<Part>) -> bool {
         reads_any(keys, affected)
     }
 
@@ -216,8 +218,8 @@ impl<'p> UnitInfo<'p> {
         self.unit.body.as_ref().is_none_or(|body| body.iter().any(|item| is_field(item, field)))
     }
 
-    /// Fields that are not given but follow from those that are: where a choice goes by a field and just one of its arms
-    /// is given, the field is what leads there.
+    /// Fields that are not given but follow from those that are: where a choice goes by a field and just one of its
+    /// arms is given, the field is what leads there.
     pub fn implied(&self, given: &BTreeSet<FieldId>) -> Vec<(FieldId, &'p Expr)> {
         let mut found = Vec::new();
         let mut open: Vec<&'p Item> = self.unit.body.iter().flatten().collect();
@@ -262,9 +264,9 @@ fn is_field(item: &Item, field: FieldId) -> bool {
     matches!(item, Item::Field(known) if *known == field)
 }
 
-fn reads_any(keys: &[Key], affected: &BTreeSet<Part>) -> bool {
+fn reads_any(keys: &[SlotKey], affected: &BTreeSet<Part>) -> bool {
     keys.iter().any(|key| match *key {
-        Key::At(list, number) => {
+        SlotKey::At(list, number) => {
             affected.contains(&Part::Key(list, number)) || affected.contains(&Part::Field(list))
         }
         other => affected.contains(&Part::Field(other.id())),

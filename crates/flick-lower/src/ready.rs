@@ -30,7 +30,8 @@ pub struct Ready {
 pub struct Keys {
     /// Keys that do not stay where they stand, each with whether it is so.
     pub replaced: Vec<(u32, Value)>,
-    /// Keys that are written at the list's end where a condition holds, with what they say: bytes, or a number in digits.
+    /// Keys that are written at the list's end where a condition holds, with what they say: bytes, or a number in
+    /// digits.
     pub set: Vec<(u32, Value, Val)>,
     /// Keys and elements that arrived, of all keys that the program changes.
     pub arrived: Option<Run>,

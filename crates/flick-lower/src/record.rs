@@ -11,7 +11,7 @@ use flick_ir::data::{Binary, Op, Type, Value};
 use crate::body::{Body, Mode, SelfScope};
 use crate::interval::Interval;
 use crate::part::Part;
-use crate::unit::{Formula, Key};
+use crate::unit::{Formula, SlotKey};
 use crate::value::{Num, Record, Shape, ShapeKind, Val, Word};
 
 impl Body<'_> {
@@ -91,12 +91,12 @@ impl Body<'_> {
         match (shape.overrides.get(&Part::Field(field)), shape.kind) {
             (Some(val), _) => val.clone(),
             (None, ShapeKind::Built) => self.empty_field(shape.unit, field),
-            (None, _) => self.received(shape, Key::Field(field)),
+            (None, _) => self.received(shape, SlotKey::Field(field)),
         }
     }
 
     /// A field or length of the message that a shape is of, as it arrived.
-    pub fn received(&mut self, shape: &Shape, key: Key) -> Val {
+    pub fn received(&mut self, shape: &Shape, key: SlotKey) -> Val {
         let Some(message) = shape.message else { return self.get_key(shape.unit, key) };
         let info = self.cx.unit(shape.unit);
         let op = Op::MessageGet { message, slot: info.slot(key) };
@@ -116,11 +116,11 @@ impl Body<'_> {
         }
         match shape.kind {
             ShapeKind::Built => Val::Num(self.constant(0)),
-            _ => self.received(shape, Key::Length(field)),
+            _ => self.received(shape, SlotKey::Length(field)),
         }
     }
 
-    /// What a field is that nobody gave a value: what the grammar says, 0 or empty.
+    /// The value of a field that is not set: what the grammar says, 0 or empty.
     pub fn empty_field(&mut self, unit: UnitId, field: FieldId) -> Val {
         let ty = self.cx.unit(unit).part_type(Part::Field(field));
         match ty {
@@ -134,7 +134,7 @@ impl Body<'_> {
         }
     }
 
-    /// `message with field = value, ...`: the values are computed from the message as it was.
+    /// `message with field = value, ...`: the values are computed from the unchanged message.
     pub fn lower_with(&mut self, record: &Expr, fields: &[(FieldId, Expr)]) -> Val {
         let record = self.expr(record).record();
         let changes = self.field_values(record.unit, fields);
@@ -144,24 +144,24 @@ impl Body<'_> {
     /// The message with these parts replaced.
     pub fn changed(&mut self, record: &Record, changes: &BTreeMap<Part, Val>) -> Val {
         let mut shapes: Vec<Shape> = Vec::new();
-        let mut places: Vec<usize> = Vec::new();
+        let mut positions: Vec<usize> = Vec::new();
         for (index, mut shape) in record.shapes.iter().cloned().enumerate() {
             shape.overrides.extend(changes.iter().map(|(part, val)| (*part, val.clone())));
             shape.kind = shape.kind.changed();
             // As it arrived and changed before have become the same kind: one shape is enough, with either's values.
             match shapes.iter().position(|known| known.kind == shape.kind) {
-                Some(place) => {
-                    shapes[place] = self.merge_shapes(record, &shape, &shapes[place].clone(), index);
-                    places.push(place);
+                Some(position) => {
+                    shapes[position] = self.merge_shapes(record, &shape, &shapes[position].clone(), index);
+                    positions.push(position);
                 }
                 None => {
-                    places.push(shapes.len());
+                    positions.push(shapes.len());
                     shapes.push(shape);
                 }
             }
         }
         let selector = (shapes.len() > 1).then(|| {
-            let words: Vec<Value> = places.iter().map(|&place| self.f.int(place as i64)).collect();
+            let words: Vec<Value> = positions.iter().map(|&position| self.f.int(position as i64)).collect();
             self.select_shape(record, &words)
         });
         Val::Record(Record { unit: record.unit, selector, shapes })

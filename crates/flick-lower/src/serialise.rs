@@ -12,12 +12,12 @@ use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 
 use crate::body::Body;
 use crate::part::Part;
-use crate::unit::Key;
+use crate::unit::SlotKey;
 use crate::value::{Record, Shape, ShapeKind, Val};
 
 /// A message ready to leave, any number of times until something else is written.
 #[derive(Clone, Copy, Debug)]
-pub enum Parcel {
+pub enum OutMessage {
     /// As it arrived: the message that started the activation, or another.
     Whole(Option<Value>),
     /// Nothing: the message cannot be written, and why its request fails then.
@@ -36,12 +36,12 @@ pub enum Parcel {
 impl Body<'_> {
     /// Sends a message to a channel.
     pub fn send(&mut self, record: &Record, chan: Value) {
-        self.for_each_shape(record, |body, parcel| {
-            let op = match parcel {
-                Parcel::Unwritable(reason) => Op::Fail { reason: body.f.int(reason as i64) },
-                Parcel::Whole(None) => Op::SendOriginal { chan },
-                Parcel::Whole(Some(message)) => Op::SendMessage { chan, message },
-                Parcel::Rebuilt { mark, tail_from, tail_of } => {
+        self.for_each_shape(record, |body, out_message| {
+            let op = match out_message {
+                OutMessage::Unwritable(reason) => Op::Fail { reason: body.f.int(reason as i64) },
+                OutMessage::Whole(None) => Op::SendOriginal { chan },
+                OutMessage::Whole(Some(message)) => Op::SendMessage { chan, message },
+                OutMessage::Rebuilt { mark, tail_from, tail_of } => {
                     Op::SendRebuilt { chan, mark, tail_from, tail_of }
                 }
             };
@@ -50,18 +50,18 @@ impl Body<'_> {
     }
 
     /// Asks a channel with what was made ready.
-    pub fn ask_with(&mut self, parcel: Parcel, chan: Value, timeout_ns: Value) {
-        let op = match parcel {
-            Parcel::Unwritable(_) => {
+    pub fn ask_with(&mut self, out_message: OutMessage, chan: Value, timeout_ns: Value) {
+        let op = match out_message {
+            OutMessage::Unwritable(_) => {
                 // An element that no array has: the answer is that it is unavailable.
                 let index = self.f.int(-1);
                 let chan = self.f.define(Type::Chan, Op::ChanElem { chan, index });
                 let mark = self.f.define(Type::Int, Op::OutMark);
                 Op::AskRebuilt { chan, mark, tail_from: None, tail_of: None, timeout_ns }
             }
-            Parcel::Whole(None) => Op::AskOriginal { chan, timeout_ns },
-            Parcel::Whole(Some(message)) => Op::AskMessage { chan, message, timeout_ns },
-            Parcel::Rebuilt { mark, tail_from, tail_of } => {
+            OutMessage::Whole(None) => Op::AskOriginal { chan, timeout_ns },
+            OutMessage::Whole(Some(message)) => Op::AskMessage { chan, message, timeout_ns },
+            OutMessage::Rebuilt { mark, tail_from, tail_of } => {
                 Op::AskRebuilt { chan, mark, tail_from, tail_of, timeout_ns }
             }
         };
@@ -69,7 +69,7 @@ impl Body<'_> {
     }
 
     /// Makes each shape that a message may have ready, and runs `hand_over` where the message has that shape.
-    pub fn for_each_shape(&mut self, record: &Record, mut hand_over: impl FnMut(&mut Self, Parcel)) {
+    pub fn for_each_shape(&mut self, record: &Record, mut hand_over: impl FnMut(&mut Self, OutMessage)) {
         let Some(selector) = record.selector else {
             for shape in &record.shapes {
                 self.make_ready(shape, &mut hand_over);
@@ -89,9 +89,9 @@ impl Body<'_> {
         self.join(ends);
     }
 
-    fn make_ready(&mut self, shape: &Shape, hand_over: &mut dyn FnMut(&mut Self, Parcel)) {
+    fn make_ready(&mut self, shape: &Shape, hand_over: &mut dyn FnMut(&mut Self, OutMessage)) {
         if shape.kind.is_unchanged() {
-            return hand_over(self, Parcel::Whole(shape.message));
+            return hand_over(self, OutMessage::Whole(shape.message));
         }
         if self.cx.unit(shape.unit).unit.body.is_some() {
             return self.make_structured(shape, hand_over);
@@ -104,7 +104,7 @@ impl Body<'_> {
             self.emit_changed(shape)
         };
         let tail_of = tail_from.and(shape.message);
-        hand_over(self, Parcel::Rebuilt { mark, tail_from, tail_of });
+        hand_over(self, OutMessage::Rebuilt { mark, tail_from, tail_of });
     }
 
     /// Writes all fields of a message that was built.
@@ -125,24 +125,24 @@ impl Body<'_> {
         let on_wire = |id: &FieldId| !matches!(info.field(*id).kind, FieldKind::Var { .. });
         let last_of_unit = info.fields().map(|(id, _)| id).rfind(on_wire);
         let last_affected = affected_fields(&affected).filter(on_wire).last();
-        let mut place = Place { at: None, fixed: 0 };
-        let mut copied = place;
+        let mut offset = MessageOffset { at: None, fixed: 0 };
+        let mut copied = offset;
         for (field, _) in info.fields().take_while(|(id, _)| last_affected.is_some_and(|last| *id <= last)) {
-            let behind = self.behind_original(shape, field, place);
+            let behind = self.behind_original(shape, field, offset);
             if affected.contains(&Part::Field(field)) && on_wire(&field) {
-                self.emit_message(shape, copied, place);
+                self.emit_message(shape, copied, offset);
                 match info.field(field).kind {
-                    FieldKind::Vint { .. } => self.replace_vint(shape, field, place, behind),
+                    FieldKind::Vint { .. } => self.replace_vint(shape, field, offset, behind),
                     _ => self.emit_field(shape, field),
                 }
                 copied = behind;
             }
-            place = behind;
+            offset = behind;
         }
         if last_affected == last_of_unit {
             return None;
         }
-        let start = self.place_value(copied);
+        let start = self.offset_value(copied);
         let slot = SLOT_HEAD as u16;
         let head = match shape.message {
             None => Op::FrameGet { slot },
@@ -153,9 +153,10 @@ impl Body<'_> {
         Some(head)
     }
 
-    /// Writes a vint between two places of the original: one that keeps its value keeps its form, which need not be the shortest.
-    fn replace_vint(&mut self, shape: &Shape, field: FieldId, start: Place, end: Place) {
-        let was = self.received(shape, Key::Field(field)).num().value();
+    /// Writes a vint between two places of the original: one that keeps its value keeps its form, which need not be
+    /// the shortest.
+    fn replace_vint(&mut self, shape: &Shape, field: FieldId, start: MessageOffset, end: MessageOffset) {
+        let was = self.received(shape, SlotKey::Field(field)).num().value();
         let is = self.shape_field(shape, field).num().value();
         let is_same = self.f.binary(Type::Bool, Binary::Eq, was, is);
         self.either(
@@ -165,11 +166,11 @@ impl Body<'_> {
         );
     }
 
-    fn emit_message(&mut self, shape: &Shape, from: Place, to: Place) {
+    fn emit_message(&mut self, shape: &Shape, from: MessageOffset, to: MessageOffset) {
         if from == to {
             return;
         }
-        let (start, end) = (self.place_value(from), self.place_value(to));
+        let (start, end) = (self.offset_value(from), self.offset_value(to));
         self.emit_range(shape, start, end);
     }
 
@@ -210,27 +211,27 @@ impl Body<'_> {
     }
 
     /// The place behind a field of the original message.
-    fn behind_original(&mut self, shape: &Shape, field: FieldId, place: Place) -> Place {
+    fn behind_original(&mut self, shape: &Shape, field: FieldId, offset: MessageOffset) -> MessageOffset {
         let info = self.cx.unit(shape.unit);
         match &info.field(field).kind {
             FieldKind::Int { repr, .. } => {
-                Place { at: place.at, fixed: place.fixed + i64::from(repr.width_bytes) }
+                MessageOffset { at: offset.at, fixed: offset.fixed + i64::from(repr.width_bytes) }
             }
-            FieldKind::Var { .. } => place,
+            FieldKind::Var { .. } => offset,
             FieldKind::Bytes { .. } | FieldKind::Vint { .. } => {
-                let length = self.received(shape, Key::Length(field)).num().value();
-                let at = match place.at {
+                let length = self.received(shape, SlotKey::Length(field)).num().value();
+                let at = match offset.at {
                     None => length,
                     Some(at) => self.f.binary(Type::Int, Binary::Add, at, length),
                 };
-                Place { at: Some(at), fixed: place.fixed }
+                MessageOffset { at: Some(at), fixed: offset.fixed }
             }
             _ => panic!("fields of structured units know their places"),
         }
     }
 
-    fn place_value(&mut self, place: Place) -> Value {
-        match (place.at, place.fixed) {
+    fn offset_value(&mut self, offset: MessageOffset) -> Value {
+        match (offset.at, offset.fixed) {
             (None, fixed) => self.f.int(fixed),
             (Some(at), 0) => at,
             (Some(at), fixed) => {
@@ -243,7 +244,7 @@ impl Body<'_> {
 
 /// An offset in the original message: lengths of fields without a fixed width so far, and a constant.
 #[derive(Clone, Copy, Debug, PartialEq)]
-struct Place {
+struct MessageOffset {
     at: Option<Value>,
     fixed: i64,
 }

@@ -1,6 +1,6 @@
-//! What lives with a session: `local`s as words of its state.
-//! Promises: a value is read as it was written; bytes are copied both ways, so later writes change nothing that was
-//! read before.
+//! Lowers `local`s, which live as long as their session, to words of its state.
+//! Promises: a read returns the value that was written; bytes are copied in and out, so later writes change nothing
+//! that was read before.
 //! Refuses: messages, lists and channels; the checker does.
 
 use flick_check::hir::SessionLocalId;
@@ -14,11 +14,11 @@ impl Body<'_> {
     /// Reads a `local`.
     pub fn load_state(&mut self, state: SessionLocalId) -> Val {
         let ty = &self.cx.program.session_locals[state.0 as usize].ty;
-        let mut place = self.cx.state_place(state);
+        let mut position = self.cx.state_word(state);
         let mut words = Vec::new();
         for item in items(self.cx.program, ty) {
-            words.push(self.load_item(&item, place));
-            place += state_words(&item);
+            words.push(self.load_item(&item, position));
+            position += state_words(&item);
         }
         let carrier = self.cx.carrier(ty);
         self.arrived(&carrier, &mut words.into_iter())
@@ -43,12 +43,12 @@ impl Body<'_> {
     /// `name := value`.
     pub fn store_state(&mut self, state: SessionLocalId, val: &Val) {
         let ty = &self.cx.program.session_locals[state.0 as usize].ty;
-        let mut place = self.cx.state_place(state);
+        let mut position = self.cx.state_word(state);
         let carrier = self.cx.carrier(ty);
         let words = self.words(&carrier, val);
         for (item, value) in items(self.cx.program, ty).iter().zip(words) {
-            self.store_item(item, place, value);
-            place += state_words(item);
+            self.store_item(item, position, value);
+            position += state_words(item);
         }
     }
 

@@ -1,5 +1,5 @@
 //! What lowering knows of a grammar: which fields depend on which, what they may be, where they are kept.
-//! Promises: a key's slot is the same in every parser of the unit; nothing that nobody needs has one.
+//! Promises: a key's slot is the same in every parser of the unit; unused values have none.
 //! Refuses: more needed fields than a frame has slots; `crowded` counts them before.
 //! Source: FLICK §4.2 (only the fields a program uses, and what they depend on).
 
@@ -22,15 +22,15 @@ use crate::walk::keys_of;
 
 /// Something of a message that a parser finds out and later code uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Key {
+pub enum SlotKey {
     /// The value of a field or variable.
     Field(FieldId),
     /// The length of a bytes field or variable-length integer as it arrived, in bytes.
     Length(FieldId),
     /// The first byte of a variable-length integer, signed. Only parsers know it.
     Lead(FieldId),
-    /// Structured units: where the bytes of a field start in the message, kept for fields that the program changes. Of a
-    /// text: its value; of a number: its digits; of a list: its first element. -1 where the field is not there.
+    /// Structured units: where the bytes of a field start in the message, kept for fields that the program changes.
+    /// Of a text: its value; of a number: its digits; of a list: its first element. -1 where the field is not there.
     Start(FieldId),
     /// Where they end; the delimiter behind a text or list is not among them. -1 where the field is not there.
     End(FieldId),
@@ -38,13 +38,14 @@ pub enum Key {
     At(FieldId, u32),
     /// A further value of the key whose values name what is cut; missing where there is none.
     Further(FieldId, u32),
-    /// A list under way: elements or bytes left, or elements that are open. Only parsers know it.
+    /// A list that is being parsed: elements or bytes left, or elements that are open. Only parsers know it.
     Rest(FieldId),
-    /// A list under way: elements so far. Only parsers know it.
+    /// A list that is being parsed: elements so far. Only parsers know it.
     Seen(FieldId),
-    /// A list under way: where the element starts. Only parsers know it.
+    /// A list that is being parsed: where the element starts. Only parsers know it.
     Element(FieldId),
-    /// A keyed list under way: number of the element's key, from 1; 0: none that matters. Only parsers know it.
+    /// A keyed list that is being parsed: number of the element's key, from 1; 0: none that matters. Only parsers
+    /// know it.
     Which(FieldId),
 }
 
@@ -57,11 +58,11 @@ pub struct UnitInfo<'p> {
     pub unit: &'p Unit,
     /// What each integer, variable or length may be; lengths within the field's bound.
     ranges: Vec<Interval>,
-    slots: BTreeMap<Key, u16>,
+    slots: BTreeMap<SlotKey, u16>,
     /// Slots behind those of the platform in use.
     own_slots: usize,
     /// What a changed message needs of the original, over all changes in the program.
-    pub update_needs: BTreeSet<Key>,
+    pub update_needs: BTreeSet<SlotKey>,
     /// What the program does with keys and lists of a structured unit.
     pub uses: Uses,
 }
@@ -102,7 +103,7 @@ impl<'p> UnitInfo<'p> {
                 }
                 FieldKind::Flag { .. } => Interval::new(0, 1),
                 FieldKind::ToClose { .. } => Interval::new(0, MESSAGE_BYTES_MAX),
-                // The word of a list: see `Key::Field`.
+                // The word of a list: see `SlotKey::Field`.
                 FieldKind::List(_) => Interval::new(0, i128::from(i64::MAX)),
                 FieldKind::Number { .. }
                 | FieldKind::Varint { .. }
@@ -124,7 +125,7 @@ impl<'p> UnitInfo<'p> {
         self.unit.fields.iter().enumerate().map(|(index, field)| (FieldId(index as u32), field))
     }
 
-    /// Why a bound of a field is exceeded, for whoever refuses the message.
+    /// Why a bound of a field is exceeded, for the error response.
     pub fn too_long(&self, field: FieldId) -> FaultCause {
         self.field(field).too_long
     }
@@ -135,21 +136,21 @@ impl<'p> UnitInfo<'p> {
     }
 
     /// The key under which something is really kept: a length that is just another field is that field.
-    pub fn canonical(&self, key: Key) -> Key {
+    pub fn canonical(&self, key: SlotKey) -> SlotKey {
         // In a structured unit a field may be absent while what its length follows from is there.
-        if let Key::Length(field) = key
+        if let SlotKey::Length(field) = key
             && self.unit.body.is_none()
             && let FieldKind::Bytes { length: Expr { kind: ExprKind::SelfField(source), .. }, .. } =
                 &self.field(field).kind
         {
-            return Key::Field(*source);
+            return SlotKey::Field(*source);
         }
         key
     }
 
     /// Gives each of `keys` a slot, in order of the wire.
-    pub fn assign_slots(&mut self, keys: &BTreeSet<Key>) {
-        let asked: Vec<Key> = keys.iter().copied().filter(|key| self.is_asked(*key)).collect();
+    pub fn assign_slots(&mut self, keys: &BTreeSet<SlotKey>) {
+        let asked: Vec<SlotKey> = keys.iter().copied().filter(|key| self.is_asked(*key)).collect();
         self.slots.extend(asked.into_iter().map(|key| (key, SLOT_ASKED as u16)));
         for key in self.in_slots(keys) {
             let slot = FRAME_HEAD_SLOTS + self.own_slots;
@@ -160,30 +161,30 @@ impl<'p> UnitInfo<'p> {
     }
 
     /// Of `keys`, those that take a slot of their own.
-    pub fn in_slots(&self, keys: &BTreeSet<Key>) -> BTreeSet<Key> {
+    pub fn in_slots(&self, keys: &BTreeSet<SlotKey>) -> BTreeSet<SlotKey> {
         keys.iter().map(|&key| self.canonical(key)).filter(|key| !self.is_asked(*key)).collect()
     }
 
     /// Whether the platform keeps it: what a request said for its reply.
-    fn is_asked(&self, key: Key) -> bool {
-        matches!(key, Key::Field(field) if matches!(self.field(field).kind, FieldKind::Kept))
+    fn is_asked(&self, key: SlotKey) -> bool {
+        matches!(key, SlotKey::Field(field) if matches!(self.field(field).kind, FieldKind::Kept))
     }
 
-    /// The slot of a key that somebody needs.
-    pub fn slot(&self, key: Key) -> u16 {
+    /// The slot of a key that is used.
+    pub fn slot(&self, key: SlotKey) -> u16 {
         let key = self.canonical(key);
         *self.slots.get(&key).unwrap_or_else(|| panic!("{key:?} of `{}` has a slot", self.unit.name))
     }
 
     /// The type of a key's word.
-    pub fn key_type(&self, key: Key) -> Type {
+    pub fn key_type(&self, key: SlotKey) -> Type {
         match key {
-            Key::At(..) | Key::Further(..) => Type::Bytes,
-            Key::Lead(_) | Key::Start(_) | Key::End(_) | Key::Rest(_) => Type::Int,
-            Key::Seen(_) | Key::Element(_) | Key::Which(_) => Type::Int,
-            Key::Length(_) if self.canonical(key) == key => Type::Int,
-            Key::Length(_) => self.key_type(self.canonical(key)),
-            Key::Field(field) => match &self.field(field).kind {
+            SlotKey::At(..) | SlotKey::Further(..) => Type::Bytes,
+            SlotKey::Lead(_) | SlotKey::Start(_) | SlotKey::End(_) | SlotKey::Rest(_) => Type::Int,
+            SlotKey::Seen(_) | SlotKey::Element(_) | SlotKey::Which(_) => Type::Int,
+            SlotKey::Length(_) if self.canonical(key) == key => Type::Int,
+            SlotKey::Length(_) => self.key_type(self.canonical(key)),
+            SlotKey::Field(field) => match &self.field(field).kind {
                 FieldKind::Int { enumeration: Some(_), .. } | FieldKind::Vint { .. } => Type::Int,
                 FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => word_of_repr(*repr),
                 FieldKind::Bytes { .. }
@@ -207,16 +208,16 @@ impl<'p> UnitInfo<'p> {
     }
 
     /// A key's word as a value.
-    pub fn key_val(&self, key: Key, value: Value) -> Val {
+    pub fn key_val(&self, key: SlotKey, value: Value) -> Val {
         match (key, self.key_type(key)) {
             (_, Type::Bytes) => Val::Bytes(value),
             (_, Type::Bool) => Val::Bool(value),
-            (Key::Field(field), Type::Int) if !self.range(field).within(Interval::INT) => {
+            (SlotKey::Field(field), Type::Int) if !self.range(field).within(Interval::INT) => {
                 Val::Num(Num::one(value, Interval::INT))
             }
-            (Key::Length(field), _) => Val::Num(Num::one(value, self.length_range(field))),
-            (Key::Field(field), _) => Val::Num(Num::one(value, self.range(field))),
-            (Key::Lead(_), _) => Val::Num(Num::one(value, vint::LEAD)),
+            (SlotKey::Length(field), _) => Val::Num(Num::one(value, self.length_range(field))),
+            (SlotKey::Field(field), _) => Val::Num(Num::one(value, self.range(field))),
+            (SlotKey::Lead(_), _) => Val::Num(Num::one(value, vint::LEAD)),
             _ => Val::Num(Num::one(value, Interval::INT)),
         }
     }
@@ -247,7 +248,7 @@ impl<'p> UnitInfo<'p> {
         let FieldKind::Int { repr, big_endian, .. } = self.field(field).kind else {
             panic!("facts of `{}` name integers", self.unit.name)
         };
-        let slot = self.slot(Key::Field(field));
+        let slot = self.slot(SlotKey::Field(field));
         WireField { offset, width_bytes: repr.width_bytes, big_endian, slot }
     }
 
@@ -320,26 +321,26 @@ impl<'p> UnitInfo<'p> {
             return;
         }
         let affected = self.affected(changed.iter().copied());
-        let mut needs: BTreeSet<Key> = BTreeSet::new();
+        let mut needs: BTreeSet<SlotKey> = BTreeSet::new();
         let mut open: Vec<FieldId> = affected.iter().copied().collect();
         while let Some(field) = open.pop() {
             for key in self.formula(field).map_or(Vec::new(), |formula| formula.keys()) {
-                if needs.insert(key) && matches!(key, Key::Field(_)) {
+                if needs.insert(key) && matches!(key, SlotKey::Field(_)) {
                     open.push(key.id());
                 }
             }
         }
         if self.unit.body.is_some() {
             let on_wire = affected.iter().filter(|id| self.field(**id).kind.is_on_wire());
-            needs.extend(on_wire.flat_map(|&id| [Key::Start(id), Key::End(id)]));
+            needs.extend(on_wire.flat_map(|&id| [SlotKey::Start(id), SlotKey::End(id)]));
             self.update_needs.append(&mut needs);
             return;
         }
         let on_wire = |id: &&FieldId| !matches!(self.field(**id).kind, FieldKind::Var { .. });
         if let Some(last) = affected.iter().rev().find(on_wire) {
-            needs.extend(affected.iter().filter(on_wire).map(|&id| Key::Field(id)));
+            needs.extend(affected.iter().filter(on_wire).map(|&id| SlotKey::Field(id)));
             let measured = self.fields().map(|(id, _)| id).filter(|id| self.has_length(*id));
-            needs.extend(measured.filter(|id| id <= last).map(Key::Length));
+            needs.extend(measured.filter(|id| id <= last).map(SlotKey::Length));
         }
         self.update_needs = needs;
     }
@@ -385,21 +386,26 @@ pub enum Formula<'p> {
 
 impl Formula<'_> {
     /// What it reads.
-    pub fn keys(&self) -> Vec<Key> {
+    pub fn keys(&self) -> Vec<SlotKey> {
         match self {
-            Formula::LengthOf(field) => vec![Key::Length(*field)],
+            Formula::LengthOf(field) => vec![SlotKey::Length(*field)],
             Formula::Expr(expr) => keys_of(expr),
         }
     }
 }
 
-impl Key {
+impl SlotKey {
     /// The field that the key is of.
     pub fn id(self) -> FieldId {
         match self {
-            Key::Field(field) | Key::Length(field) | Key::Lead(field) => field,
-            Key::Start(field) | Key::End(field) | Key::At(field, _) | Key::Further(field, _) => field,
-            Key::Rest(field) | Key::Seen(field) | Key::Element(field) | Key::Which(field) => field,
+            SlotKey::Field(field) | SlotKey::Length(field) | SlotKey::Lead(field) => field,
+            SlotKey::Start(field)
+            | SlotKey::End(field)
+            | SlotKey::At(field, _)
+            | SlotKey::Further(field, _) => field,
+            SlotKey::Rest(field) | SlotKey::Seen(field) | SlotKey::Element(field) | SlotKey::Which(field) => {
+                field
+            }
         }
     }
 }

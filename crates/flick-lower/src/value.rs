@@ -17,7 +17,7 @@ use crate::part::Part;
 pub enum Val {
     /// An integer, a member of an enumeration, a time, a duration or an IPv4 address.
     Num(Num),
-    /// A truth value.
+    /// A boolean.
     Bool(Value),
     /// Bytes, text, an IPv6 address, an endpoint, or the memory of a list (its type says of what).
     Bytes(Value),
@@ -96,9 +96,9 @@ pub struct Shape {
 /// Where unchanged fields of a message come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ShapeKind {
-    /// The message under way as it arrived.
+    /// The current message as it arrived.
     Original,
-    /// The message under way, with changes.
+    /// The current message, with changes.
     Changed,
     /// Nowhere: they are zero or empty.
     Built,
@@ -138,11 +138,11 @@ impl Val {
         }
     }
 
-    /// The truth value. Panics on anything else.
+    /// The boolean. Panics on anything else.
     pub fn bool(&self) -> Value {
         match self {
             Val::Bool(value) => *value,
-            other => panic!("the checker found a truth value here, lowering made {other:?}"),
+            other => panic!("the checker found a boolean here, lowering made {other:?}"),
         }
     }
 
@@ -162,7 +162,7 @@ impl Val {
         }
     }
 
-    /// The one word of a number, truth value or bytes. Panics on anything else.
+    /// The one word of a number, boolean or bytes. Panics on anything else.
     pub fn word(&self) -> Value {
         match self {
             Val::Num(num) => num.value(),
@@ -214,7 +214,7 @@ impl Num {
 }
 
 impl Record {
-    /// The message under way, unchanged.
+    /// The current message, unchanged.
     pub fn original(unit: UnitId) -> Self {
         let shape = Shape { kind: ShapeKind::Original, unit, message: None, overrides: BTreeMap::new() };
         Self { unit, selector: None, shapes: vec![shape] }
@@ -232,7 +232,7 @@ impl Record {
         Self { unit, selector: None, shapes: Vec::new() }
     }
 
-    /// Whether it is certainly the message under way, unchanged.
+    /// Whether it is certainly the current message, unchanged.
     pub fn is_original(&self) -> bool {
         matches!(self.shapes.as_slice(), [Shape { kind: ShapeKind::Original, .. }])
     }

@@ -3,7 +3,7 @@
 use flick_check::hir::{BinaryOp, Block, Expr, ExprKind, Program, Stmt};
 use flick_check::walk::{self, Child};
 
-use crate::unit::Key;
+use crate::unit::SlotKey;
 
 /// Calls `visit` on every expression of a program's code, grammars left out.
 pub fn walk_program<'e>(program: &'e Program, visit: &mut dyn FnMut(&'e Expr)) {
@@ -29,12 +29,12 @@ pub fn conjuncts(expr: &Expr) -> Vec<&Expr> {
 }
 
 /// What an expression of a grammar reads of `self`. `$$` is not among it.
-pub fn keys_of(expr: &Expr) -> Vec<Key> {
+pub fn keys_of(expr: &Expr) -> Vec<SlotKey> {
     let mut keys = Vec::new();
     walk::expr(expr, &mut |inner| match inner.kind {
-        ExprKind::SelfField(field) => keys.push(Key::Field(field)),
-        ExprKind::LenOf(field) => keys.push(Key::Length(field)),
-        ExprKind::SelfKey(list, key) => keys.push(Key::At(list, key)),
+        ExprKind::SelfField(field) => keys.push(SlotKey::Field(field)),
+        ExprKind::LenOf(field) => keys.push(SlotKey::Length(field)),
+        ExprKind::SelfKey(list, key) => keys.push(SlotKey::At(list, key)),
         _ => {}
     });
     keys

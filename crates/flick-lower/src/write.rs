@@ -1,6 +1,6 @@
 //! Writes what structured units are made of: items in the order of the wire.
-//! Promises: literals and numbers are written as the grammar says; of a choice the arm that was given, or that its value
-//! leads to; what is written can be read back as what was given (`guard.rs` sees to values that cannot).
+//! Promises: literals and numbers are written as the grammar says; of a choice the arm that was given, or that its
+//! value leads to; what is written can be read back as what was given (`guard.rs` sees to values that cannot).
 //! Refuses: elements of lists in which lists or choices would have to be given: a program gives one text for each.
 
 use flick_check::hir::{Choice, Expr, FieldId, FieldKind, Item, List, ListEnd, Literal, UnitId};
@@ -10,7 +10,7 @@ use crate::body::Body;
 use crate::carrier::Carrier;
 use crate::interval::Interval;
 use crate::part::{Part, any_field};
-use crate::unit::{Formula, Key};
+use crate::unit::{Formula, SlotKey};
 use crate::value::{Num, Shape, ShapeKind, Val};
 use crate::walk::keys_of;
 
@@ -131,8 +131,8 @@ impl Body<'_> {
         let mut all: Option<Value> = None;
         for (id, shift) in bits {
             let value = self.ready_field(shape, id).num().value();
-            let place = self.f.int(1_i64.wrapping_shl(u32::from(shift)));
-            let moved = self.f.binary(Type::Int, Binary::Mul, value, place);
+            let position = self.f.int(1_i64.wrapping_shl(u32::from(shift)));
+            let moved = self.f.binary(Type::Int, Binary::Mul, value, position);
             all = Some(match all {
                 None => moved,
                 Some(others) => self.f.binary(Type::Int, Binary::Add, others, moved),
@@ -292,12 +292,12 @@ impl Body<'_> {
         let keys = keys_of(expr);
         !keys.is_empty()
             && keys.iter().all(|key| match *key {
-                Key::Field(field) => match info.formula(field) {
+                SlotKey::Field(field) => match info.formula(field) {
                     Some(Formula::Expr(formula)) => self.is_decided(shape, formula),
                     Some(Formula::LengthOf(of)) => shape.overrides.contains_key(&Part::Field(of)),
                     None => shape.overrides.contains_key(&Part::Field(field)),
                 },
-                Key::Length(field) => shape.overrides.contains_key(&Part::Field(field)),
+                SlotKey::Length(field) => shape.overrides.contains_key(&Part::Field(field)),
                 _ => false,
             })
     }

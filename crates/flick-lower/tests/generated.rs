@@ -1,7 +1,7 @@
-//! Generated programs, compiled and interpreted, on random messages: the same to the bit, and within their certificates.
-//! Followed through whole activations: asks are answered with replies or failures, state and dictionaries live on from
-//! one message to the next.
-//! `FLICK_TEST_CASES` asks for more programs, `FLICK_SEED` for others, `FLICK_TEST_RUNS` for more messages of each.
+//! Generated programs, compiled and interpreted, on random messages: the same to the bit, and within their
+//! certificates. Followed through whole activations: asks are answered with replies or failures, state and
+//! dictionaries live on from one message to the next. `FLICK_TEST_CASES` asks for more programs, `FLICK_SEED` for
+//! others, `FLICK_TEST_RUNS` for more messages of each.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -1,6 +1,5 @@
-//! `stdlib/http.flick` against what RFC 9110 and 9112 say: tables of verdicts, and random messages beside a strict reader,
-//! on both engines, whole and cut.
-//! `FLICK_TEST_CASES` asks for more random messages, `FLICK_SEED` for others.
+//! `stdlib/http.flick` against what RFC 9110 and 9112 say: tables of verdicts, and random messages beside a strict
+//! reader, on both engines, whole and cut. `FLICK_TEST_CASES` asks for more random messages, `FLICK_SEED` for others.
 
 #[path = "http/subject.rs"]
 mod subject;

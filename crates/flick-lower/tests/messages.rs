@@ -1,8 +1,8 @@
-//! Messages of every grammar: made from seeds, cut at every byte and at random, read by both engines and by a walk of the
-//! grammar's tree that shares nothing with the compiler; fields replaced by themselves give the same bytes.
-//! Promises: same verdict, same length, same frames and same output however the bytes were cut (P1, P2); every step asks for
-//! more than it has (P4).
-//! `FLICK_TEST_CASES` asks for another number of messages of each grammar, `FLICK_SEED` for one message. A million of each:
+//! Messages of every grammar: made from seeds, cut at every byte and at random, read by both engines and by a walk of
+//! the grammar's tree that shares nothing with the compiler; fields replaced by themselves give the same bytes.
+//! Promises: same verdict, same length, same frames and same output however the bytes were cut (P1, P2); every step
+//! asks for more than it has (P4). `FLICK_TEST_CASES` asks for another number of messages of each grammar,
+//! `FLICK_SEED` for one message. A million of each:
 //! `FLICK_TEST_CASES=1000000 cargo test --profile long -p flick-lower --test messages -- --nocapture --test-threads=1`.
 
 #[path = "suite/engines.rs"]
@@ -35,13 +35,13 @@ use report::Report;
 
 /// Messages of each grammar.
 const CASES: u64 = 300;
-/// At least this share of what is made must be of the grammar, in percent, or the test tests refusals only. Most of what
-/// the grammar of HTTP has is there to refuse.
+/// At least this share of what is made must be of the grammar, in percent, or the test tests refusals only. Most of
+/// what the grammar of HTTP has is there to refuse.
 const GOOD_PERCENT_MIN: u64 = 4;
 /// What a request may have said to keep is below this.
 const ASKED_MAX: u32 = 16;
 
-/// Of messages that both directions have, one in so many is sent in the second one too.
+/// Of messages of both directions, one in this many is sent in the second one too.
 const SAME_ONE_IN: u64 = 4;
 
 /// Whether one message is looked for.
@@ -58,7 +58,8 @@ fn seeds() -> std::ops::Range<u64> {
     }
 }
 
-/// Makes messages of each grammar that the programs receive on the same channel and checks them, as they are and spoiled.
+/// Makes messages of each grammar that the programs receive on the same channel and checks them, as they are and
+/// spoiled.
 fn check(name: &str, programs: &[String], files: &[(&str, &str)]) {
     let programs: Vec<_> = programs.iter().map(|text| reader::Spoken::new(text, files)).collect();
     for channel in 0..programs[0].channels() {
@@ -137,7 +138,7 @@ fn bits_lists_trees_and_what_streams() {
 }
 
 #[test]
-fn a_number_that_may_have_a_minus_has_no_digit_in_its_place() {
+fn a_minus_sign_without_digits_is_no_number() {
     let grammar = "type msg = unit { %order = in_order; n : decimal<3> &signed; \";\"; };";
     let spoken = reader::Spoken::new(&relay("signed", ["msg", "msg"]), &[("signed", grammar)]);
     let mut reader = spoken.reader(0).expect("messages arrive on the first channel");

@@ -56,7 +56,7 @@ fn check(name: &str, grammar: &str, made: &str, is_right: impl Fn(&[u8], &[u8], 
     let (mut good, mut all) = (0, 0);
     for seed in seeds() {
         let message = generator.message(&mut Rng::new(seed), 0);
-        let place = format!("FLICK_SEED={seed} {made}, \"{}\"", message.escape_ascii());
+        let context = format!("FLICK_SEED={seed} {made}, \"{}\"", message.escape_ascii());
         let (verdict, _) =
             decode(&program, unit, &message, 0).unwrap_or_else(|unknown| panic!("{unknown:?}"));
         all += 1;
@@ -66,19 +66,19 @@ fn check(name: &str, grammar: &str, made: &str, is_right: impl Fn(&[u8], &[u8], 
         good += 1;
         let mut session = Session::new(&engines, 1);
         let effects = session.receive("client", &message, &mut |_, _| panic!("nothing is asked"));
-        assert_eq!((effects.failure, effects.sends.len()), (None, 1), "{place}");
+        assert_eq!((effects.failure, effects.sends.len()), (None, 1), "{context}");
         let sent = &effects.sends[0].2;
         let (verdict, _) = decode(&program, unit, sent, 0).unwrap_or_else(|unknown| panic!("{unknown:?}"));
-        assert_eq!(verdict, Verdict::Done(sent.len() as u64), "\"{}\" from {place}", sent.escape_ascii());
-        is_right(&message, sent, &place);
+        assert_eq!(verdict, Verdict::Done(sent.len() as u64), "\"{}\" from {context}", sent.escape_ascii());
+        is_right(&message, sent, &context);
     }
     let percent = good * 100 / all;
     assert!(all < 100 || percent >= GOOD_PERCENT_MIN, "{name}: only {percent} % are messages");
 }
 
 /// What left is the message to the byte.
-fn same_bytes(message: &[u8], sent: &[u8], place: &str) {
-    assert_eq!(sent.escape_ascii().to_string(), message.escape_ascii().to_string(), "{place}");
+fn same_bytes(message: &[u8], sent: &[u8], context: &str) {
+    assert_eq!(sent.escape_ascii().to_string(), message.escape_ascii().to_string(), "{context}");
 }
 
 #[test]
@@ -105,10 +105,10 @@ fn messages_built_from_all_fields_read_the_same() {
     let made = "let put = msg{verb = m.verb, count = m.count, data = m.data}\n  \
         let get = msg{verb = m.verb, count = m.count, key = m.key}\n  \
         let built = if m.verb == \"put\": put else: get\n  built";
-    let again = |message: &[u8], sent: &[u8], place: &str| {
+    let again = |message: &[u8], sent: &[u8], context: &str| {
         let front = |bytes: &[u8]| bytes.split(|byte| *byte == b' ').next().map(<[u8]>::to_vec);
-        assert_eq!(front(message), front(sent), "{place}");
-        assert!(sent.len() <= message.len() + 1, "{place}");
+        assert_eq!(front(message), front(sent), "{context}");
+        assert!(sent.len() <= message.len() + 1, "{context}");
     };
     check("calc", CALC, made, again);
 }

@@ -5,6 +5,8 @@
 mod accepted;
 #[path = "suite/asks.rs"]
 mod asks;
+#[path = "suite/capacity_checks.rs"]
+mod capacity_checks;
 #[path = "suite/corners.rs"]
 mod corners;
 #[path = "suite/counts.rs"]
@@ -37,8 +39,6 @@ mod model;
 mod platform;
 #[path = "suite/random.rs"]
 mod random;
-#[path = "suite/rooms.rs"]
-mod rooms;
 #[path = "suite/rules.rs"]
 mod rules;
 #[path = "suite/session.rs"]

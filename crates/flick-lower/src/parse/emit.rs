@@ -19,7 +19,7 @@ use crate::interval::Interval;
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::parse::Parser;
 use crate::parse::plan::{Plan, PlanStep, Role, field_checks, plan, role_checks};
-use crate::unit::{Key, UnitInfo};
+use crate::unit::{SlotKey, UnitInfo};
 use crate::value::{Num, Val};
 use crate::vint;
 use crate::walk::keys_of;
@@ -51,7 +51,7 @@ pub fn lower_parser(
         role,
         channel,
         stored,
-        cursor: Place::Fixed(0),
+        cursor: ByteOffset::Fixed(0),
         segment: FieldId(0),
         resumes: Vec::new(),
         head_bytes_max: 0,
@@ -65,27 +65,27 @@ pub fn lower_parser(
 
 /// A place in the message, in bytes from its start.
 #[derive(Clone, Copy, Debug)]
-enum Place {
+enum ByteOffset {
     /// The same in every message.
     Fixed(u32),
     /// Computed.
     At(Num),
 }
 
-impl Place {
+impl ByteOffset {
     /// The computed part, for instructions that take a base and an offset.
     fn base(self) -> Option<Value> {
         match self {
-            Place::Fixed(_) => None,
-            Place::At(num) => Some(num.value()),
+            ByteOffset::Fixed(_) => None,
+            ByteOffset::At(num) => Some(num.value()),
         }
     }
 
     /// The constant part.
     fn offset(self) -> u32 {
         match self {
-            Place::Fixed(offset) => offset,
-            Place::At(_) => 0,
+            ByteOffset::Fixed(offset) => offset,
+            ByteOffset::At(_) => 0,
         }
     }
 }
@@ -96,10 +96,10 @@ struct Emitter<'a, 'p> {
     plan: &'a Plan,
     role: Role,
     channel: &'a Channel,
-    stored: BTreeSet<Key>,
-    /// Where the segment under way starts in the message.
-    cursor: Place,
-    /// The first field of the segment under way.
+    stored: BTreeSet<SlotKey>,
+    /// Where the current segment starts in the message.
+    cursor: ByteOffset,
+    /// The first field of the current segment.
     segment: FieldId,
     /// Blocks that go on after a cut, by state from 1.
     resumes: Vec<BlockId>,
@@ -155,13 +155,13 @@ impl Emitter<'_, '_> {
         self.body.f.set_origin(SourceOrigin { file: span.file, offset: span.range.start });
     }
 
-    /// Ends the stage under way and starts one that can also be entered after a cut. Returns its state.
+    /// Ends the current stage and starts one that can also be entered after a cut. Returns its state.
     fn stage(&mut self, index: usize) -> u32 {
         if index == 0 {
             return 0;
         }
-        let live: Vec<Key> = self.plan.live_after(self.info, self.role, index).into_iter().collect();
-        let live: Vec<(Key, Val)> =
+        let live: Vec<SlotKey> = self.plan.live_after(self.info, self.role, index).into_iter().collect();
+        let live: Vec<(SlotKey, Val)> =
             live.into_iter().filter_map(|key| Some((key, self.known().get(&key)?.clone()))).collect();
         let cursor = self.cursor.base();
         let types: Vec<Type> = cursor
@@ -180,11 +180,11 @@ impl Emitter<'_, '_> {
 
         self.body.f.go_on_in(stage);
         let mut params = self.body.f.params(stage).to_vec().into_iter();
-        if let Place::At(cursor) = self.cursor {
+        if let ByteOffset::At(cursor) = self.cursor {
             let param = params.next().expect("the cursor is the first parameter");
-            self.cursor = Place::At(Num::one(param, cursor.range));
+            self.cursor = ByteOffset::At(Num::one(param, cursor.range));
         }
-        // Whoever enters through the state slot has passed the same checks, so the ranges still hold.
+        // A parser that enters through the state slot has passed the same checks, so the ranges still hold.
         let known =
             live.into_iter().zip(params).map(|((key, val), param)| (key, same_range(&val, param))).collect();
         *self.known_mut() = known;
@@ -192,7 +192,7 @@ impl Emitter<'_, '_> {
     }
 
     /// The way into `stage` through the state slot.
-    fn resume_block(&mut self, stage: BlockId, has_cursor: bool, live: &[(Key, Val)]) {
+    fn resume_block(&mut self, stage: BlockId, has_cursor: bool, live: &[(SlotKey, Val)]) {
         let resume = self.body.f.new_block(&[]);
         self.body.f.go_on_in(resume);
         let mut args = Vec::new();
@@ -219,7 +219,7 @@ impl Emitter<'_, '_> {
             panic!("the plan loads integers only")
         };
         self.exact(field);
-        let key = Key::Field(field);
+        let key = SlotKey::Field(field);
         let op = Op::Load {
             base: self.cursor.base(),
             offset: offset + self.cursor.offset(),
@@ -242,30 +242,30 @@ impl Emitter<'_, '_> {
             signed: true,
         };
         let lead = self.body.f.define(Type::Int, op);
-        self.found(Key::Lead(field), Val::Num(Num::one(lead, vint::LEAD)));
+        self.found(SlotKey::Lead(field), Val::Num(Num::one(lead, vint::LEAD)));
         let length = self.body.vint_length(lead);
-        self.found(Key::Length(field), Val::Num(length));
+        self.found(SlotKey::Length(field), Val::Num(length));
     }
 
     fn vint(&mut self, index: usize, field: FieldId, offset: u32) {
         let bytes = self.take_bytes(index, field, offset);
-        let [lead, length] = [Key::Lead(field), Key::Length(field)].map(|key| {
+        let [lead, length] = [SlotKey::Lead(field), SlotKey::Length(field)].map(|key| {
             self.known().get(&key).expect("the first byte of a number is read first").num().value()
         });
         let value = self.body.vint_value(lead, length, bytes);
-        self.found(Key::Field(field), Val::Num(value));
+        self.found(SlotKey::Field(field), Val::Num(value));
     }
 
     fn role_check(&mut self, index: usize) {
         let check = role_checks(self.info, self.role)[index];
-        let last = keys_of(check).into_iter().map(Key::id).max().unwrap_or(FieldId(0));
+        let last = keys_of(check).into_iter().map(SlotKey::id).max().unwrap_or(FieldId(0));
         self.exact(last);
         self.body.expect_expr(check, last.0, FaultCause::Malformed);
     }
 
     fn requires(&mut self, field: FieldId, check: usize) {
         self.exact(field);
-        self.body.dollar = self.known().get(&Key::Field(field)).cloned();
+        self.body.dollar = self.known().get(&SlotKey::Field(field)).cloned();
         self.body.expect_expr(field_checks(self.info, field)[check], field.0, FaultCause::Malformed);
         self.body.dollar = None;
     }
@@ -278,7 +278,7 @@ impl Emitter<'_, '_> {
         let value = self.body.expr(parse).num();
         let value = self.body.check_range(value, self.info.range(field), field.0, FaultCause::Arithmetic);
         let value = self.body.narrow(value);
-        self.found(Key::Field(field), Val::Num(value));
+        self.found(SlotKey::Field(field), Val::Num(value));
     }
 
     fn length(&mut self, field: FieldId) {
@@ -301,15 +301,15 @@ impl Emitter<'_, '_> {
             }
         };
         let value = self.body.narrow(value);
-        match self.info.canonical(Key::Length(field)) {
-            key @ Key::Length(_) => self.found(key, Val::Num(value)),
+        match self.info.canonical(SlotKey::Length(field)) {
+            key @ SlotKey::Length(_) => self.found(key, Val::Num(value)),
             alias => _ = self.known_mut().insert(alias, Val::Num(value)),
         }
     }
 
     fn take(&mut self, index: usize, field: FieldId, offset: u32) {
         let value = self.take_bytes(index, field, offset);
-        self.found(Key::Field(field), Val::Bytes(value));
+        self.found(SlotKey::Field(field), Val::Bytes(value));
     }
 
     /// Waits for all bytes of a field and moves behind it.
@@ -318,7 +318,7 @@ impl Emitter<'_, '_> {
         let state = self.stage(index);
         let start = self.cursor;
         self.cursor = self.behind(start, field);
-        let (start, end) = (self.place_num(start).value(), self.place_num(self.cursor).value());
+        let (start, end) = (self.offset_num(start).value(), self.offset_num(self.cursor).value());
         self.need(Some(end), 0, state);
         let value = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });
         self.segment = FieldId(field.0 + 1);
@@ -349,49 +349,50 @@ impl Emitter<'_, '_> {
             }
         }
         let total = self.advance(at, fixed, last);
-        let total = self.place_num(total);
+        let total = self.offset_num(total);
         let allowed = Interval::new(1, MESSAGE_BYTES_MAX);
         let total = self.body.check_range(total, allowed, last.0, FaultCause::Arithmetic);
         self.body.set_slot(SLOT_TOTAL as u16, total.value());
-        // A head that ended before the segment under way starts ends at its start.
-        let head = if self.plan.head_end.is_none() { Place::Fixed(0) } else { head.unwrap_or(self.cursor) };
-        let head = self.place_num(head);
+        // A head that ended before the current segment starts ends at its start.
+        let head =
+            if self.plan.head_end.is_none() { ByteOffset::Fixed(0) } else { head.unwrap_or(self.cursor) };
+        let head = self.offset_num(head);
         self.head_bytes_max = head.range.hi as u64;
         self.body.set_slot(SLOT_HEAD as u16, head.value());
     }
 
     /// `at + bytes`.
-    fn advance(&mut self, at: Place, bytes: u32, field: FieldId) -> Place {
+    fn advance(&mut self, at: ByteOffset, bytes: u32, field: FieldId) -> ByteOffset {
         match at {
-            Place::Fixed(offset) => Place::Fixed(offset + bytes),
-            Place::At(num) if bytes == 0 => Place::At(num),
-            Place::At(num) => {
+            ByteOffset::Fixed(offset) => ByteOffset::Fixed(offset + bytes),
+            ByteOffset::At(num) if bytes == 0 => ByteOffset::At(num),
+            ByteOffset::At(num) => {
                 let bytes = self.body.constant(i128::from(bytes));
-                Place::At(self.sum(num, bytes, field))
+                ByteOffset::At(self.sum(num, bytes, field))
             }
         }
     }
 
     /// The end of a field without a fixed width that starts at `start`.
-    fn behind(&mut self, start: Place, field: FieldId) -> Place {
-        let key = self.info.canonical(Key::Length(field));
+    fn behind(&mut self, start: ByteOffset, field: FieldId) -> ByteOffset {
+        let key = self.info.canonical(SlotKey::Length(field));
         let length = self.known().get(&key).expect("the plan measures bytes first").num();
         let is_constant = length.range.lo == length.range.hi;
         let fixed_end = i128::from(start.offset()) + length.range.lo;
         match (start, u32::try_from(fixed_end)) {
-            (Place::Fixed(_), Ok(end)) if is_constant => Place::Fixed(end),
-            (Place::Fixed(0), _) => Place::At(length),
+            (ByteOffset::Fixed(_), Ok(end)) if is_constant => ByteOffset::Fixed(end),
+            (ByteOffset::Fixed(0), _) => ByteOffset::At(length),
             (start, _) => {
-                let start = self.place_num(start);
-                Place::At(self.sum(start, length, field))
+                let start = self.offset_num(start);
+                ByteOffset::At(self.sum(start, length, field))
             }
         }
     }
 
-    fn place_num(&mut self, place: Place) -> Num {
-        match place {
-            Place::Fixed(offset) => self.body.constant(i128::from(offset)),
-            Place::At(num) => num,
+    fn offset_num(&mut self, offset: ByteOffset) -> Num {
+        match offset {
+            ByteOffset::Fixed(offset) => self.body.constant(i128::from(offset)),
+            ByteOffset::At(num) => num,
         }
     }
 
@@ -402,21 +403,21 @@ impl Emitter<'_, '_> {
         self.body.check_range(sum, allowed, field.0, FaultCause::Arithmetic)
     }
 
-    fn found(&mut self, key: Key, val: Val) {
+    fn found(&mut self, key: SlotKey, val: Val) {
         if self.stored.contains(&key) {
             self.body.set_slot(self.info.slot(key), word(&val));
         }
         self.known_mut().insert(key, val);
     }
 
-    fn known(&self) -> &BTreeMap<Key, Val> {
+    fn known(&self) -> &BTreeMap<SlotKey, Val> {
         match &self.body.scope.1 {
             SelfScope::Parsing(known) => known,
             other => panic!("a parser's self is what it has parsed, not {other:?}"),
         }
     }
 
-    fn known_mut(&mut self) -> &mut BTreeMap<Key, Val> {
+    fn known_mut(&mut self) -> &mut BTreeMap<SlotKey, Val> {
         match &mut self.body.scope.1 {
             SelfScope::Parsing(known) => known,
             other => panic!("a parser's self is what it has parsed, not {other:?}"),

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use flick_check::hir::{Channel, Expr, ExprKind, FieldId, FieldKind};
 use flick_check::walk;
 
-use crate::unit::{Key, UnitInfo};
+use crate::unit::{SlotKey, UnitInfo};
 use crate::walk::{conjuncts, keys_of};
 
 /// Who sends the messages.
@@ -49,7 +49,7 @@ pub enum PlanStep {
     Requires(FieldId, usize),
     /// Sets the message's flags.
     Flags,
-    /// Sets what to write into the loud field.
+    /// Sets what to write into the non-quiet field.
     Loud,
     /// Sets the lengths of message and head.
     Totals,
@@ -74,7 +74,7 @@ pub enum PlanStep {
         /// Where it starts, from the cursor, in bytes.
         offset: u32,
     },
-    /// A bytes field that nobody reads, before one that somebody does. The cursor moves behind it.
+    /// An unread bytes field before one that is read. The cursor moves behind it.
     Skip {
         /// Which.
         field: FieldId,
@@ -89,7 +89,7 @@ pub struct Plan {
     /// In order.
     pub steps: Vec<PlanStep>,
     /// What must be in the frame when the parser is done.
-    pub persistent: BTreeSet<Key>,
+    pub persistent: BTreeSet<SlotKey>,
     /// The last field that must lie in the head.
     pub head_end: Option<FieldId>,
 }
@@ -109,15 +109,15 @@ pub fn field_checks<'p>(info: &UnitInfo<'p>, field: FieldId) -> Vec<&'p Expr> {
 }
 
 /// What code behind the parser finds in the frame: the view, what the platform keeps, what updates need.
-pub fn persistent_keys(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<Key> {
+pub fn persistent_keys(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<SlotKey> {
     let facts = &info.unit.facts;
-    let mut keys: BTreeSet<Key> = channel.view.iter().map(|known| Key::Field(known.field)).collect();
+    let mut keys: BTreeSet<SlotKey> = channel.view.iter().map(|known| SlotKey::Field(known.field)).collect();
     keys.extend(&info.update_needs);
     match role {
-        Role::Request => keys.extend(info.echo().into_iter().map(Key::Field)),
+        Role::Request => keys.extend(info.echo().into_iter().map(SlotKey::Field)),
         Role::Reply => {
             let loud = facts.loud.iter().map(|(field, _)| *field);
-            keys.extend(facts.correlate.into_iter().chain(loud).map(Key::Field));
+            keys.extend(facts.correlate.into_iter().chain(loud).map(SlotKey::Field));
             keys.extend(facts.silent.iter().chain(&facts.more).flat_map(keys_of));
         }
     }
@@ -127,7 +127,7 @@ pub fn persistent_keys(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BT
 /// The fields that are decoded or computed.
 fn needed(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<FieldId> {
     let facts = &info.unit.facts;
-    let mut open: Vec<Key> = persistent_keys(info, role, channel).into_iter().collect();
+    let mut open: Vec<SlotKey> = persistent_keys(info, role, channel).into_iter().collect();
     open.extend(role_checks(info, role).into_iter().flat_map(keys_of));
     if role == Role::Request {
         let loud = facts.loud.iter().map(|(_, expr)| expr);
@@ -135,8 +135,8 @@ fn needed(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<FieldI
     }
     for (id, field) in info.fields() {
         match field.kind {
-            FieldKind::Bytes { .. } => open.push(Key::Length(id)),
-            FieldKind::Vint { .. } => open.push(Key::Field(id)),
+            FieldKind::Bytes { .. } => open.push(SlotKey::Length(id)),
+            FieldKind::Vint { .. } => open.push(SlotKey::Field(id)),
             _ => {}
         }
         for check in field_checks(info, id) {
@@ -147,15 +147,15 @@ fn needed(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<FieldI
     let mut lengths = BTreeSet::new();
     while let Some(key) = open.pop() {
         match key {
-            Key::Field(id) if needed.insert(id) => match &info.field(id).kind {
+            SlotKey::Field(id) if needed.insert(id) => match &info.field(id).kind {
                 FieldKind::Var { parse, .. } => open.extend(keys_of(parse)),
-                FieldKind::Bytes { .. } => open.push(Key::Length(id)),
+                FieldKind::Bytes { .. } => open.push(SlotKey::Length(id)),
                 FieldKind::Int { .. } | FieldKind::Vint { .. } => {}
                 _ => panic!("the checker makes no field of a structured unit yet"),
             },
-            Key::Length(id) if lengths.insert(id) => match &info.field(id).kind {
+            SlotKey::Length(id) if lengths.insert(id) => match &info.field(id).kind {
                 FieldKind::Bytes { length, .. } => open.extend(keys_of(length)),
-                FieldKind::Vint { .. } => open.push(Key::Field(id)),
+                FieldKind::Vint { .. } => open.push(SlotKey::Field(id)),
                 _ => panic!("the checker allows the length of bytes only"),
             },
             _ => {}
@@ -165,15 +165,15 @@ fn needed(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<FieldI
 }
 
 /// What a `&requires` of `field` reads, itself included where it says `$$`.
-fn check_keys(field: FieldId, check: &Expr) -> Vec<Key> {
+fn check_keys(field: FieldId, check: &Expr) -> Vec<SlotKey> {
     let mut keys = keys_of(check);
     walk::expr(check, &mut |inner| {
         if matches!(inner.kind, ExprKind::Dollar) {
-            keys.push(Key::Field(field));
+            keys.push(SlotKey::Field(field));
         }
     });
     if keys.is_empty() {
-        keys.push(Key::Field(field));
+        keys.push(SlotKey::Field(field));
     }
     keys
 }
@@ -225,11 +225,15 @@ pub fn plan(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> Plan {
 }
 
 /// Steps that wait for what they read, in the order in which they run when several are ready.
-fn waiting_steps(info: &UnitInfo<'_>, role: Role, needed: &BTreeSet<FieldId>) -> Vec<(PlanStep, Vec<Key>)> {
+fn waiting_steps(
+    info: &UnitInfo<'_>,
+    role: Role,
+    needed: &BTreeSet<FieldId>,
+) -> Vec<(PlanStep, Vec<SlotKey>)> {
     let facts = &info.unit.facts;
     let mut waiting = Vec::new();
     if role == Role::Request && !info.echo().is_empty() {
-        waiting.push((PlanStep::EchoReady, info.echo().into_iter().map(Key::Field).collect()));
+        waiting.push((PlanStep::EchoReady, info.echo().into_iter().map(SlotKey::Field).collect()));
     }
     for (index, check) in role_checks(info, role).into_iter().enumerate() {
         waiting.push((PlanStep::RoleCheck(index), keys_of(check)));
@@ -242,9 +246,9 @@ fn waiting_steps(info: &UnitInfo<'_>, role: Role, needed: &BTreeSet<FieldId>) ->
             }
             FieldKind::Bytes { length, .. } => {
                 waiting.push((PlanStep::Length(id), keys_of(length)));
-                lengths.push(Key::Length(id));
+                lengths.push(SlotKey::Length(id));
             }
-            FieldKind::Vint { .. } => lengths.push(Key::Length(id)),
+            FieldKind::Vint { .. } => lengths.push(SlotKey::Length(id)),
             _ => {}
         }
         for (index, check) in field_checks(info, id).into_iter().enumerate() {
@@ -266,14 +270,14 @@ fn waiting_steps(info: &UnitInfo<'_>, role: Role, needed: &BTreeSet<FieldId>) ->
 struct Planner<'a, 'p> {
     info: &'a UnitInfo<'p>,
     steps: Vec<PlanStep>,
-    known: BTreeSet<Key>,
-    waiting: Vec<(PlanStep, Vec<Key>)>,
-    /// Integers of the segment under way: field, offset, width.
+    known: BTreeSet<SlotKey>,
+    waiting: Vec<(PlanStep, Vec<SlotKey>)>,
+    /// Integers of the current segment: field, offset, width.
     loads: Vec<(FieldId, u32, u32)>,
 }
 
 impl Planner<'_, '_> {
-    /// Decodes the integers of the segment under way: first those up to the first check, then the others.
+    /// Decodes the integers of the current segment: first those up to the first check, then the others.
     fn flush(&mut self) {
         let prefix = (1..self.loads.len()).find(|&len| self.check_is_ready_after(len));
         if let Some(len) = prefix {
@@ -290,14 +294,15 @@ impl Planner<'_, '_> {
         }
         for (field, offset, _) in std::mem::take(&mut self.loads) {
             self.steps.push(PlanStep::Load { field, offset });
-            self.known.insert(Key::Field(field));
+            self.known.insert(SlotKey::Field(field));
         }
         self.run_ready();
     }
 
     /// Whether the first `len` integers of the segment suffice for a check that has not run.
     fn check_is_ready_after(&self, len: usize) -> bool {
-        let loaded: BTreeSet<Key> = self.loads[..len].iter().map(|(field, ..)| Key::Field(*field)).collect();
+        let loaded: BTreeSet<SlotKey> =
+            self.loads[..len].iter().map(|(field, ..)| SlotKey::Field(*field)).collect();
         self.waiting.iter().any(|(step, reads)| {
             matches!(step, PlanStep::RoleCheck(_) | PlanStep::Requires(..))
                 && reads.iter().all(|key| self.known.contains(key) || loaded.contains(key))
@@ -308,15 +313,15 @@ impl Planner<'_, '_> {
         while let Some(index) = self.waiting.iter().position(|(_, reads)| self.all_known(reads)) {
             let (step, _) = self.waiting.remove(index);
             match step {
-                PlanStep::Var(field) => _ = self.known.insert(Key::Field(field)),
-                PlanStep::Length(field) => _ = self.known.insert(Key::Length(field)),
+                PlanStep::Var(field) => _ = self.known.insert(SlotKey::Field(field)),
+                PlanStep::Length(field) => _ = self.known.insert(SlotKey::Length(field)),
                 _ => {}
             }
             self.steps.push(step);
         }
     }
 
-    fn all_known(&self, reads: &[Key]) -> bool {
+    fn all_known(&self, reads: &[SlotKey]) -> bool {
         reads.iter().all(|key| self.known.contains(key))
     }
 
@@ -324,16 +329,19 @@ impl Planner<'_, '_> {
         self.steps.push(PlanStep::Need { bytes: offset + 1 });
         self.steps.push(PlanStep::VintLead { field, offset });
         self.steps.push(PlanStep::Vint { field, offset });
-        self.known.extend([Key::Length(field), Key::Field(field)]);
+        self.known.extend([SlotKey::Length(field), SlotKey::Field(field)]);
         self.run_ready();
     }
 
     fn bytes(&mut self, field: FieldId, offset: u32, is_read: bool) {
         let name = &self.info.unit.name;
-        assert!(self.known.contains(&Key::Length(field)), "a length in `{name}` depends on earlier fields");
+        assert!(
+            self.known.contains(&SlotKey::Length(field)),
+            "a length in `{name}` depends on earlier fields"
+        );
         if is_read {
             self.steps.push(PlanStep::Take { field, offset });
-            self.known.insert(Key::Field(field));
+            self.known.insert(SlotKey::Field(field));
             self.run_ready();
         } else {
             self.steps.push(PlanStep::Skip { field, offset });
@@ -343,7 +351,7 @@ impl Planner<'_, '_> {
 
 impl Plan {
     /// What must be written to the frame as soon as it is known: what stays, and what is read behind a cut.
-    pub fn stored(&self, info: &UnitInfo<'_>, role: Role) -> BTreeSet<Key> {
+    pub fn stored(&self, info: &UnitInfo<'_>, role: Role) -> BTreeSet<SlotKey> {
         let mut stored = self.persistent.clone();
         let mut found = BTreeSet::new();
         for (index, step) in self.steps.iter().enumerate() {
@@ -356,7 +364,7 @@ impl Plan {
     }
 
     /// What the steps after `index` read that was found out before, by canonical key.
-    pub fn live_after(&self, info: &UnitInfo<'_>, role: Role, index: usize) -> BTreeSet<Key> {
+    pub fn live_after(&self, info: &UnitInfo<'_>, role: Role, index: usize) -> BTreeSet<SlotKey> {
         let mut live = BTreeSet::new();
         for step in self.steps[index..].iter().rev() {
             for key in step.defines() {
@@ -369,26 +377,26 @@ impl Plan {
 }
 
 impl PlanStep {
-    fn defines(&self) -> Vec<Key> {
+    fn defines(&self) -> Vec<SlotKey> {
         match self {
             PlanStep::Load { field, .. }
             | PlanStep::Var(field)
             | PlanStep::Take { field, .. }
-            | PlanStep::Vint { field, .. } => vec![Key::Field(*field)],
-            PlanStep::Length(field) => vec![Key::Length(*field)],
-            PlanStep::VintLead { field, .. } => vec![Key::Lead(*field), Key::Length(*field)],
+            | PlanStep::Vint { field, .. } => vec![SlotKey::Field(*field)],
+            PlanStep::Length(field) => vec![SlotKey::Length(*field)],
+            PlanStep::VintLead { field, .. } => vec![SlotKey::Lead(*field), SlotKey::Length(*field)],
             _ => Vec::new(),
         }
     }
 
-    fn reads(&self, info: &UnitInfo<'_>, role: Role) -> Vec<Key> {
+    fn reads(&self, info: &UnitInfo<'_>, role: Role) -> Vec<SlotKey> {
         let facts = &info.unit.facts;
         match self {
             PlanStep::Need { .. }
             | PlanStep::Load { .. }
             | PlanStep::EchoReady
             | PlanStep::VintLead { .. } => Vec::new(),
-            PlanStep::Vint { field, .. } => vec![Key::Lead(*field), Key::Length(*field)],
+            PlanStep::Vint { field, .. } => vec![SlotKey::Lead(*field), SlotKey::Length(*field)],
             PlanStep::RoleCheck(index) => keys_of(role_checks(info, role)[*index]),
             PlanStep::Var(field) => match &info.field(*field).kind {
                 FieldKind::Var { parse, .. } => keys_of(parse),
@@ -401,10 +409,13 @@ impl PlanStep {
             PlanStep::Requires(field, index) => check_keys(*field, field_checks(info, *field)[*index]),
             PlanStep::Flags => facts.ends.iter().chain(&facts.mute).flat_map(keys_of).collect(),
             PlanStep::Loud => facts.loud.iter().flat_map(|(_, expr)| keys_of(expr)).collect(),
-            PlanStep::Totals => {
-                info.fields().map(|(id, _)| id).filter(|id| info.has_length(*id)).map(Key::Length).collect()
-            }
-            PlanStep::Take { field, .. } | PlanStep::Skip { field, .. } => vec![Key::Length(*field)],
+            PlanStep::Totals => info
+                .fields()
+                .map(|(id, _)| id)
+                .filter(|id| info.has_length(*id))
+                .map(SlotKey::Length)
+                .collect(),
+            PlanStep::Take { field, .. } | PlanStep::Skip { field, .. } => vec![SlotKey::Length(*field)],
         }
     }
 }

@@ -25,12 +25,12 @@ use crate::context::Context;
 use crate::interval::Interval;
 use crate::parse::Parser;
 use crate::parse::plan::Role;
-use crate::unit::{Key, UnitInfo};
+use crate::unit::{SlotKey, UnitInfo};
 use crate::value::{Num, Val};
 use ending::Fact;
 use needs::Needs;
-use stage::{Scope, Spot};
-use text::{Text, Trail};
+use stage::{Cursor, Scope};
+use text::{ByteRun, Text};
 
 /// What a parser is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,20 +76,20 @@ pub fn lower_structured(
         len,
         role,
         parts,
-        at: Spot::START,
+        at: Cursor::START,
         kept_cursor: None,
         at_hand: None,
         is_at_start: true,
         is_over: false,
         index: 0,
         field: 0,
-        trail: None,
+        byte_run: None,
         bits_of: None,
         scopes: vec![Scope::default()],
         lists: Vec::new(),
         states: 0,
         pending,
-        is_told: false,
+        facts_done: false,
         has_parts: false,
         head_bytes_max: 0,
         longest,
@@ -120,31 +120,31 @@ struct Emitter<'a, 'p> {
     /// A message may be given in parts.
     parts: bool,
     /// Where the message has been understood to.
-    at: Spot,
+    at: Cursor,
     /// The place that the cursor's slot holds, on whatever way this is come to.
     kept_cursor: Option<(Value, u32)>,
     /// The value of a keyed list's element, where nothing is waited for between it and the element's end.
     at_hand: Option<(FieldId, Value)>,
     /// Nothing has been done yet: state 0 goes on here.
     is_at_start: bool,
-    /// The way under way has ended.
+    /// The current path has ended.
     is_over: bool,
-    /// Index of the item under way in the order of the text.
+    /// Index of the current item in the order of the text.
     index: usize,
     /// The field that faults are reported of.
     field: u32,
-    /// What the way under way has passed over in one piece.
-    trail: Option<Trail>,
+    /// What the current path has skipped in one piece.
+    byte_run: Option<ByteRun>,
     /// The integer that bits are of.
     bits_of: Option<(FieldId, Value)>,
     scopes: Vec<Scope>,
-    /// Lists under way, inner ones last.
+    /// Lists that are being parsed, inner ones last.
     lists: Vec<FieldId>,
     states: u32,
-    /// Facts that have not been evaluated on the way under way.
+    /// Facts that have not been evaluated on the current path.
     pending: Vec<Fact>,
-    /// All facts have been evaluated on the way under way.
-    is_told: bool,
+    /// All facts have been evaluated on the current path.
+    facts_done: bool,
     /// Some part may have ended before the message does.
     has_parts: bool,
     head_bytes_max: u64,
@@ -167,7 +167,7 @@ impl Emitter<'_, '_> {
                 return;
             }
             needs::each_field(self.info, std::slice::from_ref(item), &mut |id| known.push(id));
-            if !self.is_told {
+            if !self.facts_done {
                 self.tell_known(&known);
             }
         }
@@ -196,7 +196,7 @@ impl Emitter<'_, '_> {
             Item::Literal(_) => true,
             Item::Check(_) | Item::Switch(_) => false,
         };
-        self.trail = self.trail.filter(|_| goes_on);
+        self.byte_run = self.byte_run.filter(|_| goes_on);
         match item {
             Item::Field(id) => self.field(*id, items, ahead, behind),
             Item::Literal(literal) => self.literal(literal, items),
@@ -205,7 +205,7 @@ impl Emitter<'_, '_> {
             }
             Item::Switch(choice) => self.choice(choice, behind),
         }
-        self.trail = self.trail.filter(|_| goes_on);
+        self.byte_run = self.byte_run.filter(|_| goes_on);
     }
 
     fn field(&mut self, id: FieldId, items: &[Item], ahead: &[Item], behind: bool) {
@@ -237,9 +237,9 @@ impl Emitter<'_, '_> {
             // It is set where its list begins.
             FieldKind::Var { sum: Some(_), .. } => {}
             FieldKind::Flag { parse, any } => {
-                if any.is_none() && self.needs.has(Key::Field(id)) {
+                if any.is_none() && self.needs.has(SlotKey::Field(id)) {
                     let value = self.body.expr(parse).bool();
-                    self.keep(Key::Field(id), value);
+                    self.keep(SlotKey::Field(id), value);
                 }
             }
             FieldKind::TextVar { .. } | FieldKind::Kept => {}
@@ -250,19 +250,19 @@ impl Emitter<'_, '_> {
 
     /// A variable: computed where it stands, if anybody reads it.
     fn var(&mut self, id: FieldId, parse: &Expr) {
-        if !self.needs.has(Key::Field(id)) {
+        if !self.needs.has(SlotKey::Field(id)) {
             return;
         }
         let num = self.number_of(parse);
         let range = self.info.range(id);
         let num = self.body.check_range(num, range, id.0, self.info.field(id).cause);
         let num = self.body.narrow(num);
-        let value = self.body.as_kind(num.value(), self.info.key_type(Key::Field(id)));
-        self.keep(Key::Field(id), value);
+        let value = self.body.as_kind(num.value(), self.info.key_type(SlotKey::Field(id)));
+        self.keep(SlotKey::Field(id), value);
         self.requires(id, Val::Num(Num::one(value, num.range)));
     }
 
-    /// A number; a truth value is 1 or 0.
+    /// A number; a boolean is 1 or 0.
     fn number_of(&mut self, expr: &Expr) -> Num {
         match self.body.expr(expr) {
             Val::Bool(value) => Num::one(self.body.f.bool_to_int(value), Interval::new(0, 1)),

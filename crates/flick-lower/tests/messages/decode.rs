@@ -1,5 +1,5 @@
-//! A message read by walking its grammar's tree: the meaning of grammars in its plainest form, to hold generated parsers
-//! against.
+//! A message read by walking its grammar's tree: the meaning of grammars in its plainest form, to hold generated
+//! parsers against.
 //! Promises: reads from the first byte to the last, one item after the other, and stops at the first that is wrong.
 
 use flick_check::hir::{Expr, FieldId, FieldKind, IntRepr, Item, Keyed, List, ListEnd, Program, Unit};
@@ -9,7 +9,7 @@ use crate::env::{Env, Unknown, V};
 /// What bytes are to a grammar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// A message of so many bytes stands at their front.
+    /// A message of this many bytes is at their front.
     Done(u64),
     /// A message that ends where its peer closes stands there.
     UntilClose,

@@ -10,7 +10,7 @@ use flick_check::hir::{BinaryOp, Block, Builtin, Expr, ExprKind, FieldId, FieldK
 pub enum V {
     /// A number, a member of an enumeration.
     Int(i128),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// Bytes or text.
     Bytes(Vec<u8>),
@@ -24,9 +24,9 @@ impl V {
         if let V::Int(value) = self { *value } else { panic!("{self:?} is no number") }
     }
 
-    /// The truth value.
+    /// The boolean.
     pub fn bool(&self) -> bool {
-        if let V::Bool(value) = self { *value } else { panic!("{self:?} is no truth value") }
+        if let V::Bool(value) = self { *value } else { panic!("{self:?} is no boolean") }
     }
 
     /// The bytes; none where an option is none.

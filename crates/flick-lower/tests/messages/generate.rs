@@ -1,6 +1,6 @@
 //! Messages of a grammar from a seed: a walk of its tree that writes where the reader reads.
-//! Promises: the same seed gives the same bytes; most of what is written is of the grammar, because lengths, choices and checks
-//! say which values are worth trying.
+//! Promises: the same seed gives the same bytes; most of what is written is of the grammar, because lengths, choices
+//! and checks say which values are worth trying.
 //! Refuses: certainty. What a message is, the reader says.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const TEXT_BYTES_MAX: u32 = 12;
 const ELEMENTS_MAX: u32 = 5;
 /// Elements after which a list that will not end is given up.
 const ELEMENTS_GIVEN_UP: usize = 40;
-/// One message in so many has something at its bound.
+/// One message in this many has something at its bound.
 const EXTREME_ONE_IN: u32 = 40;
 /// Bounds above this are not tried.
 const EXTREME_MAX: u32 = 9000;
@@ -27,7 +27,7 @@ const EXTREME_MAX: u32 = 9000;
 const ATTEMPTS_MAX: u32 = 6;
 /// Attempts at one that the platform wants too.
 const WANTED_ATTEMPTS_MAX: u32 = 30;
-/// One message in so many is the first attempt, whatever it is.
+/// One message in this many is the first attempt, whatever it is.
 const FIRST_ONE_IN: u32 = 6;
 
 /// What a value should be like.

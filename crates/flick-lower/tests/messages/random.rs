@@ -1,7 +1,7 @@
-//! Random grammars, each with random messages: read by both engines, in pieces, beside the walk of the grammar's tree, and
-//! written again. What one construct does to another stands in nobody's grammar.
-//! `FLICK_TEST_GRAMMARS` asks for another number of grammars, `FLICK_GRAMMAR` for one, `FLICK_TEST_CASES` for another number of
-//! messages of each.
+//! Random grammars, each with random messages: read by both engines, in pieces, beside the walk of the grammar's
+//! tree, and written again. What one construct does to another is in no hand-written grammar. `FLICK_TEST_GRAMMARS`
+//! asks for another number of grammars, `FLICK_GRAMMAR` for one, `FLICK_TEST_CASES` for another number of messages of
+//! each.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -139,20 +139,20 @@ impl Reader<'_> {
         }
         for index in 0..self.parsers.len() {
             let parser = self.parsers[index];
-            let place = || format!("{}, parser {index}, of \"{}\"", what(), data.escape_ascii());
+            let context = || format!("{}, parser {index}, of \"{}\"", what(), data.escape_ascii());
             let whole = self.both(parser, data, asked, &[data.len()]);
             assert!(
                 agree(&verdict, &whole.0, data),
                 "the tree says {verdict:?}, the parser {:?}; {}",
                 whole.0,
-                place()
+                context()
             );
             let message = match whole.0 {
                 FeedOutcome::Done(total) => &data[..total as usize],
                 _ => data,
             };
             let first = self.first_part(parser, message, asked);
-            let sent = first.as_ref().and_then(|frame| self.written(frame, message, &place));
+            let sent = first.as_ref().and_then(|frame| self.written(frame, message, &context));
             for (nth, ends) in cuts(data.len(), rng).into_iter().enumerate() {
                 let cut = if nth == 0 {
                     self.both(parser, data, asked, &ends)
@@ -160,14 +160,14 @@ impl Reader<'_> {
                     self.compiled(parser, data, asked, &ends)
                 };
                 let is_same = cut.0 == whole.0 || self.is_late(parser, data, asked, &ends, &whole.0, &cut.0);
-                assert!(is_same, "{:?}, cut at {ends:?} {:?}; {}", whole.0, cut.0, place());
-                // Where the last part of several begins hangs on what was there.
+                assert!(is_same, "{:?}, cut at {ends:?} {:?}; {}", whole.0, cut.0, context());
+                // Where the last of several parts begins depends on the cuts.
                 if whole.0 == FeedOutcome::Done(whole.1.total_bytes()) {
-                    assert_eq!(seen(&cut.1), seen(&whole.1), "cut at {ends:?}; {}", place());
+                    assert_eq!(seen(&cut.1), seen(&whole.1), "cut at {ends:?}; {}", context());
                     let again = self
                         .rule
                         .and_then(|rule| self.output.run(self.engines.compiled(), rule, &cut.1, message));
-                    assert_eq!(again, sent, "what is written of it, cut at {ends:?}; {}", place());
+                    assert_eq!(again, sent, "what is written of it, cut at {ends:?}; {}", context());
                 }
             }
         }
@@ -193,8 +193,8 @@ impl Reader<'_> {
         feed(|frame: &mut Frame, have: &[u8]| engine.parse(parser, frame, have), data, asked, ends)
     }
 
-    /// Whether a fault that is known when all is there is known a little later in pieces: a parser that waits for what the
-    /// shortest message still has is not called for less.
+    /// Whether a fault that is known when all is there is known a little later in pieces: a parser that waits for
+    /// what the shortest message still has is not called for less.
     fn is_late(
         &mut self,
         parser: FuncId,
@@ -222,20 +222,20 @@ impl Reader<'_> {
     }
 
     /// What the rule makes of a message: the same bytes, but for what is never passed on.
-    fn written(&mut self, frame: &Frame, data: &[u8], place: &dyn Fn() -> String) -> Option<Vec<u8>> {
+    fn written(&mut self, frame: &Frame, data: &[u8], context: &dyn Fn() -> String) -> Option<Vec<u8>> {
         let rule = self.rule?;
         let sent = self.output.run(self.engines.compiled(), rule, frame, data);
         let interpreted = self.output.run(self.engines.interpreter(), rule, frame, data);
-        assert_eq!(interpreted, sent, "the engines write different bytes; {}", place());
+        assert_eq!(interpreted, sent, "the engines write different bytes; {}", context());
         // `wire(m)` has no bytes of a message that is not all in its head.
         if !self.is_wired || frame.head_bytes() == frame.total_bytes() {
             let text = |bytes: &[u8]| bytes.escape_ascii().to_string();
             let expected = kept(frame, data);
             if self.is_built {
-                self.reads_as(sent.as_deref().unwrap_or_default(), data, place);
+                self.reads_as(sent.as_deref().unwrap_or_default(), data, context);
             } else {
                 let sent = sent.as_deref().map(text);
-                assert_eq!(sent, Some(text(&expected)), "fields replaced by themselves; {}", place());
+                assert_eq!(sent, Some(text(&expected)), "fields replaced by themselves; {}", context());
             }
         }
         sent
@@ -244,7 +244,7 @@ impl Reader<'_> {
 
 impl Reader<'_> {
     /// A message that was built of all fields of another reads as that.
-    fn reads_as(&self, built: &[u8], data: &[u8], place: &dyn Fn() -> String) {
+    fn reads_as(&self, built: &[u8], data: &[u8], context: &dyn Fn() -> String) {
         let read = |bytes: &[u8]| {
             let (verdict, env) = decode(self.program, self.unit, bytes, 0).expect("the walk knew all before");
             assert_eq!(
@@ -252,12 +252,12 @@ impl Reader<'_> {
                 Verdict::Done(bytes.len() as u64),
                 "built \"{}\"; {}",
                 bytes.escape_ascii(),
-                place()
+                context()
             );
             let named = |field: &FieldId| self.unit.fields[field.0 as usize].name.is_some();
             env.values.into_iter().filter(|(field, _)| named(field)).collect::<Vec<_>>()
         };
-        assert_eq!(read(built), read(data), "a message built of all fields; {}", place());
+        assert_eq!(read(built), read(data), "a message built of all fields; {}", context());
     }
 }
 
@@ -302,22 +302,23 @@ fn agree(verdict: &Verdict, outcome: &FeedOutcome, data: &[u8]) -> bool {
     }
 }
 
-/// Ways to cut: at every byte once if that is not too often, byte by byte, and at random. The first is one of the last kind.
+/// Lists of cuts: at every byte once if that is not too often, byte by byte, and at random. The first is one of the
+/// last kind.
 fn cuts(len: usize, rng: &mut Rng) -> Vec<Vec<usize>> {
-    let mut ways: Vec<Vec<usize>> = Vec::new();
+    let mut all_ends: Vec<Vec<usize>> = Vec::new();
     for _ in 0..CUTS_IN_MANY {
         let mut ends: Vec<usize> = (0..rng.below(6)).map(|_| rng.below(len as u32 + 1) as usize).collect();
         ends.sort_unstable();
         ends.push(len);
-        ways.push(ends);
+        all_ends.push(ends);
     }
     if len <= EVERY_CUT_BYTES_MAX {
-        ways.extend((0..len).map(|at| vec![at, len]));
-        ways.push((0..=len).collect());
+        all_ends.extend((0..len).map(|at| vec![at, len]));
+        all_ends.push((0..=len).collect());
     } else {
-        ways.extend((0..CUTS_OF_LONG).map(|_| vec![rng.below(len as u32) as usize, len]));
+        all_ends.extend((0..CUTS_OF_LONG).map(|_| vec![rng.below(len as u32) as usize, len]));
     }
-    ways
+    all_ends
 }
 
 /// Where rules write, used again and again.

@@ -1,4 +1,5 @@
-//! What a run over many messages tells: how far it is, how many were of the grammar, and what of the parsers nobody reached.
+//! What a run over many messages tells: how far it is, how many were of the grammar, and which blocks of the parsers
+//! were not reached.
 
 use std::time::{Duration, Instant};
 

@@ -1,5 +1,5 @@
-//! Corners of parsers that neither the grammars of the library nor random ones come to, from trees written by hand: whole
-//! and cut at every byte.
+//! Corners of parsers that neither the grammars of the library nor random ones come to, from trees written by hand:
+//! whole and cut at every byte.
 
 use flick_abi::frame::{SLOT_ASKED, SLOT_NON_QUIET};
 use flick_abi::limits::FRAME_HEAD_SLOTS;
@@ -102,7 +102,7 @@ fn elements_pass_one_by_one_where_each_field_fits_a_part() {
 }
 
 #[test]
-fn a_fact_that_was_told_before_long_data_passed_is_not_asked_again_behind_it() {
+fn a_fact_known_before_long_data_is_not_evaluated_again_after_it() {
     let fields = vec![
         named("kind", number(10, 1)),
         named("verb", run(WORD, 1, 8)),
@@ -253,7 +253,7 @@ fn data_and_lines(value: FieldKind) -> Vec<Field> {
 }
 
 #[test]
-fn lines_that_nobody_looks_into_hold_no_data_up_in_front_of_them() {
+fn unread_lines_do_not_delay_the_data_before_them() {
     let fields = data_and_lines(until(Some(LINE), b"\r\n", 20));
     let body = vec![item(0), literal(b"\n"), item(1), item(2)];
     let subject = Subject::new(&program(fields, body, Facts::default(), &[0, 2]), "parse_request");
@@ -325,7 +325,7 @@ fn lines_may_end_in_three_bytes() {
 }
 
 #[test]
-fn a_head_has_room_for_an_integer_of_variable_length() {
+fn a_head_fits_an_integer_of_variable_length() {
     let fields = vec![named("n", FieldKind::Vint { derived: None })];
     let subject = Subject::new(&program(fields, vec![item(0)], Facts::default(), &[0]), "parse_request");
     let frame = subject.done(&[0x8e, 0x01, 0x2c]);
@@ -346,7 +346,7 @@ fn a_number_that_replies_are_found_by_lies_behind_the_literals_in_front_of_it() 
 }
 
 #[test]
-fn what_is_kept_and_what_is_said_out_loud_follow_from_requests() {
+fn kept_values_and_non_quiet_twins_follow_from_requests() {
     let fields = vec![int_field("id", repr(1), None), int_field("quiet", repr(1), None)];
     let facts = Facts {
         keep: Some(field(0)),
@@ -363,7 +363,7 @@ fn what_is_kept_and_what_is_said_out_loud_follow_from_requests() {
 }
 
 #[test]
-fn a_head_has_room_for_a_text_whose_own_bound_is_longer_than_a_short_head() {
+fn a_head_fits_a_text_whose_bound_is_longer_than_a_short_head() {
     let line = named("line", until(Some(LINE), b"\r\n", 20_000));
     let subject = Subject::new(&program(vec![line], vec![item(0)], Facts::default(), &[0]), "parse_request");
     let data = [&[b'x'; 20_000][..], b"\r\n"].concat();

@@ -61,7 +61,7 @@ impl Engines {
         self.parse_visited(parser, frame, data, &mut |_, _, _| {})
     }
 
-    /// As `parse`; `visitor` is told what the interpreter goes through.
+    /// As `parse`; `visitor` is called for each block that the interpreter enters.
     pub fn parse_visited(
         &self,
         parser: FuncId,

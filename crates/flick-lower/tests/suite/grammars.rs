@@ -213,7 +213,7 @@ fn dump_of(unit: &Unit, fields: &[Value], view: &[u32]) -> Vec<u8> {
                 bytes.extend((value.len() as u32).to_be_bytes());
                 bytes.extend(value);
             }
-            Value::Bool(_) => panic!("no field is a truth value"),
+            Value::Bool(_) => panic!("no field is a boolean"),
         }
     }
     bytes
@@ -236,7 +236,7 @@ fn parsers_agree_with_the_model_on_random_grammars() {
         let unit = unit(&mut random);
         let is_streamed =
             |id: u32| matches!(unit.fields[id as usize].kind, FieldKind::Bytes { streamed: true, .. });
-        // A variable that nobody reads is not computed, so its range refuses nothing: here all of them are read.
+        // An unread variable is not computed, so its range refuses nothing: here all of them are read.
         let is_var = |id: u32| matches!(unit.fields[id as usize].kind, FieldKind::Var { .. });
         let view: Vec<u32> = (0..unit.fields.len() as u32)
             .filter(|id| random.once_in(2) && !is_streamed(*id) || is_var(*id))

@@ -111,7 +111,7 @@ fun entry: (-/msg client, [msg/msg] backends, req: msg) -> ()
 }
 
 #[test]
-fn an_update_is_tried_again_until_nobody_was_faster() {
+fn an_update_is_retried_until_it_commits() {
     let text = "global hits: dict<string<200>, int> max 10 entries
 
 fun entry: (-/msg client, [msg/msg] backends, req: msg) -> ()

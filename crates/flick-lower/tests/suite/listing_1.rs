@@ -21,7 +21,7 @@ fn nonsense_is_refused_at_its_first_byte() {
         assert_eq!(step, ParseStep::Fault { field: 0, cause: FaultCause::Malformed });
         let (step, frame) = engines.parse_whole(parser, b"GET / HTTP/1.0\r\n\r\n");
         assert_eq!(step, ParseStep::Fault { field: 0, cause: FaultCause::Malformed });
-        assert_eq!(frame.slots[SLOT_ECHO_READY], 0, "nobody knows what to echo yet");
+        assert_eq!(frame.slots[SLOT_ECHO_READY], 0, "the echo field is not known yet");
     }
 }
 
@@ -88,7 +88,7 @@ fn keys_decide_where_requests_go() {
 }
 
 #[test]
-fn flags_and_loud_twins_are_those_of_the_protocol() {
+fn flags_and_non_quiet_twins_are_those_of_the_protocol() {
     let engines = engines();
     let parser = engines.find("parse_request.client");
     for opcode in 0..=255 {
@@ -100,7 +100,7 @@ fn flags_and_loud_twins_are_those_of_the_protocol() {
             _ => 0,
         };
         assert_eq!(frame.flags().0, flags, "flags of opcode {opcode:#x}");
-        let loud = match opcode {
+        let twin = match opcode {
             0x09 | 0x0d => opcode - 9 + if opcode == 0x0d { 8 } else { 0 },
             0x11..=0x16 => opcode - 0x10,
             0x18 => 0x08,
@@ -109,7 +109,7 @@ fn flags_and_loud_twins_are_those_of_the_protocol() {
             0x32 | 0x34 | 0x36 | 0x38 | 0x3a | 0x3c => opcode - 1,
             _ => opcode,
         };
-        assert_eq!(frame.slots[SLOT_NON_QUIET], u64::from(loud), "loud twin of opcode {opcode:#x}");
+        assert_eq!(frame.slots[SLOT_NON_QUIET], u64::from(twin), "non-quiet twin of opcode {opcode:#x}");
     }
 }
 

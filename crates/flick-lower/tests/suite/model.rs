@@ -8,7 +8,7 @@ use flick_check::hir::{BinaryOp, Expr, ExprKind, FieldId, FieldKind, IntRepr, Ty
 pub enum Value {
     /// An integer.
     Int(i128),
-    /// A truth value.
+    /// A boolean.
     Bool(bool),
     /// Bytes.
     Bytes(Vec<u8>),

@@ -21,7 +21,7 @@ pub struct Effects {
     pub built: u64,
 }
 
-/// Answers an ask: channel, element, bytes, time-out.
+/// Answers an ask: channel, element, bytes, timeout.
 pub type Answerer<'a> = dyn FnMut(&Sent, i64) -> Result<Vec<u8>, FailureReason> + 'a;
 
 /// One engine's session.

@@ -366,8 +366,8 @@ fn a_body_in_chunks_comes_in_parts_unless_it_is_asked_for_whole() {
     );
 }
 
-/// A tree of tagged values by prefix, a list that fills a length, one that is counted; bits, integers of variable length,
-/// fields that may be there.
+/// A tree of tagged values by prefix, a list that fills a length, one that is counted; bits, integers of variable
+/// length, fields that may be there.
 fn binary(view: &[u32]) -> Program {
     let byte = || FieldKind::Int {
         repr: IntRepr { width_bytes: 1, signed: false },
@@ -576,7 +576,7 @@ pub fn streams(end: ListEnd) -> Program {
 }
 
 #[test]
-fn lists_that_nobody_reads_pass_element_by_element() {
+fn unread_lists_pass_element_by_element() {
     let subject = Subject::new(&streams(ListEnd::Bytes(field(0))), "parse_reply");
     subject.done(b"0\n");
     assert_eq!(parts(&subject, b"9\n0:1:a2:bc"), [(2, 2), (2, 2), (3, 3), (4, 4)]);

@@ -1,5 +1,5 @@
 //! Random programs that change, build and send messages, against a model that does the same to plain structs.
-//! RELIABILITY P2 and P3: what was changed reads back as it was meant, what was not is the same to the byte.
+//! RELIABILITY P2 and P3: what was changed reads back as intended, what was not is the same to the byte.
 
 use flick_check::hir::{
     BinaryOp, Block, Builtin, ChannelId, Expr, ExprKind, FieldId, FieldKind, Fun, FunId, Local, LocalId,
@@ -323,7 +323,7 @@ fn field(message: &Message, id: u32) -> Value {
         10 => Value::Text(message.extras.clone()),
         11 => Value::Text(message.key.clone()),
         12 => Value::Text(message.value.clone()),
-        other => panic!("nobody reads field {other}"),
+        other => panic!("field {other} is unread"),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Structured messages that programs read, change, build and send: what was changed reads back as it was meant, what was
+//! Structured messages that programs read, change, build and send: what was changed reads back as intended, what was
 //! not is the same to the byte, and what cannot be read back is never written. RELIABILITY P2, P3, P9.
 
 use flick_abi::FailureReason;
@@ -71,7 +71,7 @@ fn what_changes_nothing_leaves_all_but_the_cuts() {
 }
 
 #[test]
-fn fields_are_replaced_in_place() {
+fn fields_are_replaced_at_their_offset() {
     let with = |head: &str| format!("{head}host: a\r\nx: 1\r\nX: 2\r\nlength: 3\r\nlast:v\r\n\r\nabc");
     check(&step("m with code = 9 => server"), PUT, &with("put 9 00A\r\n"));
     check(&step("m with size = 255 => server"), PUT, &with("put 200 ff\r\n"));
@@ -79,7 +79,7 @@ fn fields_are_replaced_in_place() {
 }
 
 #[test]
-fn what_follows_from_a_body_is_written_anew() {
+fn values_that_follow_from_a_body_are_rewritten() {
     let expected = "put 200 00A\r\nhost: a\r\nx: 1\r\nX: 2\r\nlast:v\r\nlength: 5\r\n\r\nhello";
     check(&step("m with body = raw(\"hello\") => server"), PUT, expected);
     // A field that the message does not have stays away, and so does what would follow from it.
@@ -422,7 +422,7 @@ fn replies_to_asks_are_read_and_changed_too() {
     assert_eq!(String::from_utf8_lossy(&effects.sends[0].2), "bye 1 1\r\nx: 9h\r\n\r\nwhy\n");
 }
 
-/// RELIABILITY P9: who asks with what cannot be written is told that nobody can be asked.
+/// RELIABILITY P9: an ask with an unwritable message fails as unavailable.
 #[test]
 fn p9_asks_with_what_cannot_be_written_fail() {
     let rule = "fun step: (note/note server, -/note client, m: note) -> ()\n  \
@@ -491,9 +491,9 @@ fn exchange(request: &str, reply: &str, messages: [&str; 2]) -> [Effects; 2] {
     );
     let engines = Engines::new(lower_with(&text, &[]));
     let mut session = Session::new(&engines, 1);
-    let mut nobody = |_: &_, _| panic!("nothing is asked");
+    let mut no_answer = |_: &_, _| panic!("nothing is asked");
     [("client", messages[0]), ("server", messages[1])]
-        .map(|(channel, message)| session.receive(channel, message.as_bytes(), &mut nobody))
+        .map(|(channel, message)| session.receive(channel, message.as_bytes(), &mut no_answer))
 }
 
 fn check_exchange(request: &str, reply: &str, messages: [&str; 2], expected: [&str; 2]) {

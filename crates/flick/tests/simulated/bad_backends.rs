@@ -30,7 +30,7 @@ fun pass: (-/M client, [-/M] servers, m: M) -> ()
   m => servers[hash(port(peer(client))) mod len(servers)]
 ";
 
-/// Ailments of several at once; what is left of the three is well.
+/// Faults of several backends at once; the rest of the three are healthy.
 const TOGETHER: [&[(usize, BackendFault)]; 5] = [
     &[(0, BackendFault::Killed), (1, BackendFault::Killed)],
     &[(0, BackendFault::Stalls), (1, BackendFault::Garbage)],

@@ -1,5 +1,5 @@
 //! Choices: the first bytes decide which row of items follows.
-//! Promises: fields of arms that are not taken are zero, empty or missing, so whoever reads them needs not know which
+//! Promises: fields of arms that are not taken are zero, empty or missing, so code that reads them need not know which
 //! arm was.
 
 use std::collections::BTreeSet;
@@ -9,15 +9,15 @@ use flick_ir::data::{BlockId, Op, Type};
 
 use super::Emitter;
 use super::needs::each_field;
-use super::stage::Spot;
+use super::stage::Cursor;
 use crate::body::Mode;
-use crate::unit::Key;
+use crate::unit::SlotKey;
 
 /// How a way through an arm ended.
 struct End {
     block: BlockId,
-    spot: Spot,
-    is_told: bool,
+    cursor: Cursor,
+    facts_done: bool,
 }
 
 impl Emitter<'_, '_> {
@@ -41,21 +41,21 @@ impl Emitter<'_, '_> {
         let rows = choice.arms.iter().map(|(_, items)| items).chain(&choice.otherwise);
         let rows: Vec<&[Item]> = rows.map(Vec::as_slice).collect();
         let all = self.fields_of(&rows.concat());
-        let (start, pending, is_told) = (self.at, self.pending.clone(), self.is_told);
+        let (start, pending, facts_done) = (self.at, self.pending.clone(), self.facts_done);
         let kept_cursor = self.kept_cursor;
         let mut ends = Vec::new();
         for (items, block) in rows.into_iter().zip(blocks.into_iter().chain([default])) {
             self.body.f.go_on_in(block);
-            (self.at, self.is_told, self.is_over) = (start, is_told, false);
+            (self.at, self.facts_done, self.is_over) = (start, facts_done, false);
             self.kept_cursor = kept_cursor;
             self.pending.clone_from(&pending);
             let own = self.fields_of(items);
             all.difference(&own).for_each(|id| self.keep_absent(*id));
             // What another arm has passed over is not behind this one.
-            self.trail = None;
+            self.byte_run = None;
             self.items(items, behind);
             if !self.is_over {
-                ends.push(End { block: self.body.f.current(), spot: self.at, is_told: self.is_told });
+                ends.push(End { block: self.body.f.current(), cursor: self.at, facts_done: self.facts_done });
             }
         }
         self.pending = pending;
@@ -64,20 +64,20 @@ impl Emitter<'_, '_> {
 
     /// Where facts have been evaluated on one way, they are on all.
     fn join_arms(&mut self, mut ends: Vec<End>) {
-        let any_told = ends.iter().any(|end| end.is_told);
-        for end in ends.iter_mut().filter(|end| any_told && !end.is_told) {
+        let any_facts_done = ends.iter().any(|end| end.facts_done);
+        for end in ends.iter_mut().filter(|end| any_facts_done && !end.facts_done) {
             self.body.f.go_on_in(end.block);
-            (self.at, self.is_told) = (end.spot, false);
+            (self.at, self.facts_done) = (end.cursor, false);
             let pending = self.pending.clone();
             self.tell();
             self.pending = pending;
             end.block = self.body.f.current();
         }
-        (self.is_told, self.kept_cursor) = (any_told, None);
-        if any_told {
+        (self.facts_done, self.kept_cursor) = (any_facts_done, None);
+        if any_facts_done {
             self.pending.clear();
         }
-        self.join(ends.into_iter().map(|end| (end.block, end.spot)).collect());
+        self.join(ends.into_iter().map(|end| (end.block, end.cursor)).collect());
     }
 
     /// The fields of a row, elements of lists left out: they mean something only inside.
@@ -89,13 +89,13 @@ impl Emitter<'_, '_> {
 
     /// Keeps that a field is not there.
     fn keep_absent(&mut self, id: FieldId) {
-        let keys: Vec<Key> = self.needs.kept.iter().copied().filter(|key| key.id() == id).collect();
+        let keys: Vec<SlotKey> = self.needs.kept.iter().copied().filter(|key| key.id() == id).collect();
         for key in keys {
             let word = match key {
-                Key::At(..) | Key::Further(..) => -1,
-                Key::Start(_) | Key::End(_) => -1,
-                Key::Field(_) if self.needs.is_optional(id) => -1,
-                Key::Field(_) | Key::Length(_) => 0,
+                SlotKey::At(..) | SlotKey::Further(..) => -1,
+                SlotKey::Start(_) | SlotKey::End(_) => -1,
+                SlotKey::Field(_) if self.needs.is_optional(id) => -1,
+                SlotKey::Field(_) | SlotKey::Length(_) => 0,
                 _ => continue,
             };
             let ty = self.info.key_type(key);
@@ -114,9 +114,9 @@ impl Emitter<'_, '_> {
         let sums = self.needs.sums.iter().filter(|(_, own)| *own == list).map(|(var, _)| *var);
         let flags = self.needs.flags.iter().filter(|(_, own, _)| *own == list).map(|(flag, ..)| *flag);
         for id in sums.chain(flags).collect::<Vec<_>>() {
-            let ty = self.info.key_type(Key::Field(id));
+            let ty = self.info.key_type(SlotKey::Field(id));
             let nothing = self.body.f.define(ty, Op::Const(0));
-            self.keep(Key::Field(id), nothing);
+            self.keep(SlotKey::Field(id), nothing);
         }
     }
 }

@@ -10,12 +10,12 @@ use flick_ir::data::{Binary, Op, Terminator, Type, Value};
 use super::Emitter;
 use super::list::{is_long, is_of_unit};
 use super::sizes::Sizes;
-use super::stage::Spot;
+use super::stage::Cursor;
 use crate::body::Mode;
 use crate::interval::Interval;
 use crate::limits::{MESSAGE_BYTES_MAX, PART_BYTES_MAX};
 use crate::parse::plan::{Role, role_checks};
-use crate::unit::{Key, UnitInfo};
+use crate::unit::{SlotKey, UnitInfo};
 use crate::value::Num;
 use crate::walk::keys_of;
 
@@ -33,9 +33,9 @@ enum What {
     EchoReady,
     /// A part of `%request` or `%reply` must hold.
     RoleCheck(usize),
-    /// What to write into the loud field.
+    /// What to write into the non-quiet field.
     Loud,
-    /// What the reader of the reply is told.
+    /// What the parser of the reply gets.
     Keep,
     /// The message's flags.
     Flags,
@@ -66,7 +66,7 @@ fn flags<'p>(info: &UnitInfo<'p>, role: Role) -> Vec<(Option<&'p Expr>, u64)> {
 pub fn facts(info: &UnitInfo<'_>, role: Role) -> Vec<Fact> {
     let facts = &info.unit.facts;
     let ids = |exprs: &mut dyn Iterator<Item = &Expr>| -> Vec<FieldId> {
-        exprs.flat_map(keys_of).map(Key::id).collect()
+        exprs.flat_map(keys_of).map(SlotKey::id).collect()
     };
     let mut found = Vec::new();
     if role == Role::Request {
@@ -109,10 +109,10 @@ impl Emitter<'_, '_> {
 
     /// Evaluates all facts that have not been yet.
     pub fn tell(&mut self) {
-        if self.is_told {
+        if self.facts_done {
             return;
         }
-        self.is_told = true;
+        self.facts_done = true;
         let pending = std::mem::take(&mut self.pending);
         self.tell_all(pending);
     }
@@ -163,17 +163,17 @@ impl Emitter<'_, '_> {
         self.reach();
         let is_tail = self.is_in_tail();
         let is_optional = self.needs.is_optional(id);
-        let is_wanted = self.needs.has(Key::Field(id)) || !self.info.field(id).requires.is_empty();
+        let is_wanted = self.needs.has(SlotKey::Field(id)) || !self.info.field(id).requires.is_empty();
         let is_taken = is_wanted && !is_optional;
         let state = if is_taken || is_optional { Some(self.stage()) } else { None };
         let len = self.length(id, length, max_bytes);
-        let start = self.place(self.at);
+        let start = self.position(self.at);
         let end = self.body.f.binary(Type::Int, Binary::Add, start, len.value());
-        self.keep(Key::Length(id), len.value());
-        self.keep(Key::Start(id), start);
-        self.keep(Key::End(id), end);
+        self.keep(SlotKey::Length(id), len.value());
+        self.keep(SlotKey::Start(id), start);
+        self.keep(SlotKey::End(id), end);
         let from = self.at;
-        let to = Spot::at(end, from.most.saturating_add(len.range.hi as u64));
+        let to = Cursor::at(end, from.most.saturating_add(len.range.hi as u64));
         if let Some(state) = state.filter(|_| is_taken) {
             self.at = to;
             self.wait(0, state);
@@ -210,14 +210,14 @@ impl Emitter<'_, '_> {
     fn optional_bytes(
         &mut self,
         id: FieldId,
-        (from, to, len): (Spot, Spot, Num),
+        (from, to, len): (Cursor, Cursor, Num),
         (state, max): (u32, u32),
         is_tail: bool,
         behind: bool,
     ) {
         let longest = self.body.f.int(i64::from(max));
         let is_short = self.body.f.binary(Type::Bool, Binary::LeS, len.value(), longest);
-        let end = self.place(to);
+        let end = self.position(to);
         let head = self.body.f.int(self.longest as i64);
         let fits = self.body.f.binary(Type::Bool, Binary::LeS, end, head);
         let is_there = self.body.f.binary(Type::Bool, Binary::And, is_short, fits);
@@ -227,37 +227,37 @@ impl Emitter<'_, '_> {
         self.body.f.go_on_in(absent);
         self.kept_cursor = None;
         let missing = self.body.f.define(Type::Bytes, Op::Const(-1));
-        self.keep(Key::Field(id), missing);
-        let (pending, is_told) = (self.pending.clone(), self.is_told);
+        self.keep(SlotKey::Field(id), missing);
+        let (pending, facts_done) = (self.pending.clone(), self.facts_done);
         self.at = from;
         self.pass(id, (from, to, len), is_tail, behind);
         let mut ends = Vec::new();
         if !self.is_over {
             ends.push((self.body.f.current(), self.at));
         }
-        let has_told = self.is_told && !self.is_over;
-        (self.pending, self.is_told, self.is_over) = (pending, is_told, false);
+        let has_facts_done = self.facts_done && !self.is_over;
+        (self.pending, self.facts_done, self.is_over) = (pending, facts_done, false);
 
         self.body.f.go_on_in(there);
         self.kept_cursor = None;
-        self.at = Spot { most: self.longest, ..to };
+        self.at = Cursor { most: self.longest, ..to };
         self.wait(0, state);
-        let (start, end) = (self.place(from), self.place(to));
+        let (start, end) = (self.position(from), self.position(to));
         let value = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });
-        self.keep(Key::Field(id), value);
-        if has_told {
+        self.keep(SlotKey::Field(id), value);
+        if has_facts_done {
             self.tell();
         }
         ends.push((self.body.f.current(), self.at));
         self.join(ends);
     }
 
-    /// Bytes that nobody looks at.
-    fn pass(&mut self, id: FieldId, (from, to, len): (Spot, Spot, Num), is_tail: bool, behind: bool) {
+    /// Bytes that are not read.
+    fn pass(&mut self, id: FieldId, (from, to, len): (Cursor, Cursor, Num), is_tail: bool, behind: bool) {
         self.is_at_start = false;
         if is_tail && !behind {
             self.tell();
-            let (head, total) = (self.place(from), self.place(to));
+            let (head, total) = (self.position(from), self.position(to));
             self.end(head, total, len.range.lo > 0);
             return;
         }
@@ -276,7 +276,7 @@ impl Emitter<'_, '_> {
         self.tell();
         self.body.f.branch_to(is_short, short, long);
         self.body.f.go_on_in(short);
-        self.at = Spot { most: from.most + PART_BYTES_MAX as u64, ..to };
+        self.at = Cursor { most: from.most + PART_BYTES_MAX as u64, ..to };
         self.limit(0);
         let mut ends = vec![(self.body.f.current(), self.at)];
         self.body.f.go_on_in(long);
@@ -286,23 +286,23 @@ impl Emitter<'_, '_> {
         self.join(ends);
     }
 
-    /// Ends a part here; `to`: bytes up to there belong to it, though they are not looked at. Goes on at the start of the
-    /// next one.
-    pub fn part(&mut self, to: Option<Spot>) {
+    /// Ends a part here; `to`: bytes up to there belong to it, though they are not looked at. Goes on at the start of
+    /// the next one.
+    pub fn part(&mut self, to: Option<Cursor>) {
         self.reach();
         self.tell();
-        let head = self.place(self.at);
+        let head = self.position(self.at);
         self.limit(0);
-        let total = to.map_or(head, |to| self.place(to));
+        let total = to.map_or(head, |to| self.position(to));
         self.body.set_slot(SLOT_HEAD as u16, head);
         self.body.set_slot(SLOT_TOTAL as u16, total);
         self.add_flag(MessageFlags::PARTS as i64);
         for id in self.lists.clone() {
             let FieldKind::List(list) = &self.info.field(id).kind else { continue };
             if let ListEnd::Bytes(_) = list.end {
-                let end = self.get_key(Key::Rest(id));
+                let end = self.get_key(SlotKey::Rest(id));
                 let end = self.body.f.binary(Type::Int, Binary::Sub, end, total);
-                self.keep(Key::Rest(id), end);
+                self.keep(SlotKey::Rest(id), end);
             }
         }
         (self.has_parts, self.is_at_start) = (true, false);
@@ -310,7 +310,7 @@ impl Emitter<'_, '_> {
         self.body.f.end(Terminator::Done);
         self.body.f.go_on_in(next);
         self.add_flag(-(MessageFlags::PARTS as i64));
-        (self.at, self.kept_cursor) = (Spot::START, None);
+        (self.at, self.kept_cursor) = (Cursor::START, None);
     }
 
     fn add_flag(&mut self, flag: i64) {
@@ -325,7 +325,7 @@ impl Emitter<'_, '_> {
         self.tell();
         self.add_flag(MessageFlags::UNTIL_CLOSE as i64);
         self.limit(0);
-        let head = self.place(self.at);
+        let head = self.position(self.at);
         let total = self.body.f.int(-1);
         self.body.set_slot(SLOT_HEAD as u16, head);
         self.body.set_slot(SLOT_TOTAL as u16, total);
@@ -338,7 +338,7 @@ impl Emitter<'_, '_> {
         self.reach();
         self.tell();
         self.limit(0);
-        let here = self.place(self.at);
+        let here = self.position(self.at);
         let items = self.info.unit.body.as_deref().unwrap_or_default();
         self.end(here, here, Sizes::of(self.info, items).least > 0);
     }

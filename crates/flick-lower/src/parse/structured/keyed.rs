@@ -1,5 +1,5 @@
-//! Lists that are looked into by key: which keys matter is known before a byte is read, so each element's key is told
-//! apart by its length and a few words.
+//! Lists that are looked into by key: which keys matter is known before a byte is read, so each element's key is
+//! compared apart by its length and a few words.
 //! Promises: of each key the first value is kept, whatever else is there; flags are or-ed over all occurrences; what is
 //! cut is cut before anything is forwarded.
 
@@ -12,27 +12,27 @@ use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 
 use super::Emitter;
 use super::needs::FURTHER_MAX;
-use super::stage::Spot;
-use crate::unit::Key;
+use super::stage::Cursor;
+use crate::unit::SlotKey;
 
 impl Emitter<'_, '_> {
     /// Before the first element.
     pub fn begin_keys(&mut self, id: FieldId, keyed: &Keyed) {
         let missing = self.body.f.define(Type::Bytes, Op::Const(-1));
         for key in 0..keyed.keys.len() as u32 {
-            self.keep(Key::At(id, key), missing);
+            self.keep(SlotKey::At(id, key), missing);
         }
         // They mean something behind a first value, wherever that is found.
         for number in (0..FURTHER_MAX).filter(|_| keyed.cut_listed.is_some()) {
-            self.keep(Key::Further(id, number), missing);
+            self.keep(SlotKey::Further(id, number), missing);
         }
         let no = self.body.f.bool(false);
         for (flag, ..) in self.needs.flags.clone().into_iter().filter(|(_, list, _)| *list == id) {
-            self.keep(Key::Field(flag), no);
+            self.keep(SlotKey::Field(flag), no);
         }
         if keyed.keep_cut.is_some() {
             let cuts = self.get(SLOT_CUTS);
-            self.keep(Key::Rest(id), cuts);
+            self.keep(SlotKey::Rest(id), cuts);
         }
     }
 
@@ -57,17 +57,17 @@ impl Emitter<'_, '_> {
     pub fn keys_that_matter(&self, id: FieldId, keyed: &Keyed) -> BTreeSet<u32> {
         let flags = self.needs.flags.iter().filter(|(_, list, _)| *list == id).map(|(.., key)| *key);
         let changed = self.info.uses.changed_keys.iter().filter(|(list, _)| *list == id);
-        let kept = (0..keyed.keys.len() as u32).filter(|key| self.needs.has(Key::At(id, *key)));
+        let kept = (0..keyed.keys.len() as u32).filter(|key| self.needs.has(SlotKey::At(id, *key)));
         let own = keyed.once.iter().chain(&keyed.cut).chain(&keyed.cut_listed).copied();
         own.chain(flags).chain(changed.map(|(_, key)| *key)).chain(kept).collect()
     }
 
-    /// A text has been found: if it is the key of the list under way, says which.
+    /// A text has been found: if it is the key of the current list, says which.
     pub fn key_found(&mut self, field: FieldId, (start, end): (Value, Value)) {
         let Some(&id) = self.lists.last() else { return };
         let FieldKind::List(list) = &self.info.field(id).kind else { return };
         let Some(keyed) = list.keyed.as_ref().filter(|keyed| keyed.key == field) else { return };
-        if !self.needs.has(Key::Which(id)) {
+        if !self.needs.has(SlotKey::Which(id)) {
             return;
         }
         let mut by_len: BTreeMap<usize, Vec<u32>> = BTreeMap::new();
@@ -90,7 +90,7 @@ impl Emitter<'_, '_> {
         self.body.f.jump(known, vec![none]);
         self.body.f.go_on_in(known);
         let which = self.body.f.params(known)[0];
-        self.keep(Key::Which(id), which);
+        self.keep(SlotKey::Which(id), which);
         self.at = behind;
     }
 
@@ -103,7 +103,7 @@ impl Emitter<'_, '_> {
         known: BlockId,
         other: BlockId,
     ) {
-        self.at = Spot::at(start, 0);
+        self.at = Cursor::at(start, 0);
         // They are there, which only the length that was compared says: this never waits.
         let state = self.states;
         self.wait(len, state);
@@ -119,7 +119,7 @@ impl Emitter<'_, '_> {
                 is_asked && self.is_element_at_key(*id)
             };
             if let Some(id) = self.lists.last().copied().filter(is_there) {
-                self.keep(Key::Element(id), start);
+                self.keep(SlotKey::Element(id), start);
             }
             let number = self.body.f.int(i64::from(*key) + 1);
             self.body.f.jump(known, vec![number]);
@@ -136,16 +136,16 @@ impl Emitter<'_, '_> {
         }
         // What is cut or copied around must be there.
         self.need(0);
-        let which = self.get_key(Key::Which(id));
+        let which = self.get_key(SlotKey::Which(id));
         let behind = self.body.f.new_block(&[]);
         let cases: Vec<(i64, BlockId)> =
             keys.iter().map(|key| (i64::from(*key) + 1, self.body.f.new_block(&[]))).collect();
         self.body.f.end(Terminator::Switch { value: which, cases: cases.clone(), default: behind });
-        let place = self.at;
+        let position = self.at;
         for (key, (_, block)) in keys.into_iter().zip(cases) {
             self.body.f.go_on_in(block);
             self.occurrence(id, keyed, key);
-            self.at = place;
+            self.at = position;
             self.body.f.jump(behind, Vec::new());
         }
         self.body.f.go_on_in(behind);
@@ -153,10 +153,10 @@ impl Emitter<'_, '_> {
 
     /// One occurrence of a key.
     fn occurrence(&mut self, id: FieldId, keyed: &Keyed, key: u32) {
-        if self.needs.has(Key::Field(keyed.value)) {
+        if self.needs.has(SlotKey::Field(keyed.value)) {
             let mut value = match self.at_hand {
                 Some((field, value)) if field == keyed.value => value,
-                _ => self.get_key(Key::Field(keyed.value)),
+                _ => self.get_key(SlotKey::Field(keyed.value)),
             };
             if let FieldKind::Text { trim: true, .. } = self.info.field(keyed.value).kind {
                 value = self.body.f.define(Type::Bytes, Op::Trim(value));
@@ -168,23 +168,23 @@ impl Emitter<'_, '_> {
         if !keyed.cut.contains(&key) && !is_changed {
             return;
         }
-        let (start, end) = (self.get_key(Key::Element(id)), self.place(self.at));
+        let (start, end) = (self.get_key(SlotKey::Element(id)), self.position(self.at));
         if is_changed {
-            // The name, then all of it: whoever leaves it out looks for the one and copies around the other.
-            let name = self.get_key(Key::Field(keyed.key));
+            // The name, then all of it: a message without it is copied around the element.
+            let name = self.get_key(SlotKey::Field(keyed.key));
             self.push_item(id, name);
             let element = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });
             self.push_item(id, element);
         }
         if keyed.cut.contains(&key) {
-            let has_room = self.body.f.define(Type::Bool, Op::Cut { start, end });
-            self.body.expect(has_room, id.0, FaultCause::TooLong);
+            let has_capacity = self.body.f.define(Type::Bool, Op::Cut { start, end });
+            self.body.expect(has_capacity, id.0, FaultCause::TooLong);
         }
     }
 
     /// Keeps the first value of a key; refuses a second one where there may be but one.
     fn keep_first(&mut self, id: FieldId, keyed: &Keyed, key: u32, value: Value) {
-        let own = Key::At(id, key);
+        let own = SlotKey::At(id, key);
         if !self.needs.has(own) {
             return;
         }
@@ -202,7 +202,7 @@ impl Emitter<'_, '_> {
     }
 
     /// Keeps a value in the first place of its key, or in the first free one of the further places.
-    fn keep_one_of_several(&mut self, id: FieldId, own: Key, is_first: Value, value: Value) {
+    fn keep_one_of_several(&mut self, id: FieldId, own: SlotKey, is_first: Value, value: Value) {
         let [first, further, behind] = [(); 3].map(|()| self.body.f.new_block(&[]));
         self.body.f.branch_to(is_first, first, further);
         self.body.f.go_on_in(first);
@@ -216,18 +216,18 @@ impl Emitter<'_, '_> {
 
     /// Keeps a value that is not the first in the first free place.
     fn keep_further(&mut self, id: FieldId, value: Value) {
-        let mut to_place = self.body.f.bool(true);
+        let mut to_position = self.body.f.bool(true);
         for number in 0..FURTHER_MAX {
-            let own = Key::Further(id, number);
+            let own = SlotKey::Further(id, number);
             let known = self.get_key(own);
             let is_free = self.body.f.define(Type::Bool, Op::IsMissing(known));
-            let cond = self.body.f.binary(Type::Bool, Binary::And, to_place, is_free);
+            let cond = self.body.f.binary(Type::Bool, Binary::And, to_position, is_free);
             let kept = self.body.f.define(Type::Bytes, Op::Select { cond, a: value, b: known });
             self.keep(own, kept);
             let taken = self.body.f.define(Type::Bool, Op::Not(is_free));
-            to_place = self.body.f.binary(Type::Bool, Binary::And, to_place, taken);
+            to_position = self.body.f.binary(Type::Bool, Binary::And, to_position, taken);
         }
-        let is_kept = self.body.f.define(Type::Bool, Op::Not(to_place));
+        let is_kept = self.body.f.define(Type::Bool, Op::Not(to_position));
         self.body.expect(is_kept, id.0, FaultCause::TooLong);
     }
 
@@ -241,9 +241,9 @@ impl Emitter<'_, '_> {
             self.body.occurrence = Some(((id, key), value));
             let holds = self.body.expr(parse).bool();
             self.body.occurrence = None;
-            let known = self.get_key(Key::Field(flag));
+            let known = self.get_key(SlotKey::Field(flag));
             let either = self.body.f.binary(Type::Bool, Binary::Or, known, holds);
-            self.keep(Key::Field(flag), either);
+            self.keep(SlotKey::Field(flag), either);
         }
     }
 
@@ -257,20 +257,20 @@ impl Emitter<'_, '_> {
             let (keeps, cuts) = (self.body.f.new_block(&[]), self.body.f.new_block(&[]));
             self.body.branch_on(keep, keeps, cuts);
             self.body.f.go_on_in(keeps);
-            let before = self.get_key(Key::Rest(id));
+            let before = self.get_key(SlotKey::Rest(id));
             self.body.set_slot(SLOT_CUTS as u16, before);
             self.body.f.jump(over, Vec::new());
             self.body.f.go_on_in(cuts);
         }
         if let Some(listed) = keyed.cut_listed {
-            let others = (0..FURTHER_MAX).map(|number| Key::Further(id, number));
-            let end = self.get_key(Key::End(id));
+            let others = (0..FURTHER_MAX).map(|number| SlotKey::Further(id, number));
+            let end = self.get_key(SlotKey::End(id));
             // The list has been read, so this never waits.
             let (here, state) = (self.at, self.states);
-            self.at = Spot::at(end, 0);
+            self.at = Cursor::at(end, 0);
             self.wait(0, state);
             self.at = here;
-            for names in [Key::At(id, listed)].into_iter().chain(others) {
+            for names in [SlotKey::At(id, listed)].into_iter().chain(others) {
                 self.cut_listed(id, (keyed, names), end, over);
             }
         }
@@ -279,7 +279,7 @@ impl Emitter<'_, '_> {
     }
 
     /// Cuts what a value names; without a value all is done, since the places are taken in order.
-    fn cut_listed(&mut self, id: FieldId, (keyed, names): (&Keyed, Key), end: Value, over: BlockId) {
+    fn cut_listed(&mut self, id: FieldId, (keyed, names): (&Keyed, SlotKey), end: Value, over: BlockId) {
         let names = self.get_key(names);
         let is_missing = self.body.f.define(Type::Bool, Op::IsMissing(names));
         let there = self.body.f.new_block(&[]);
@@ -295,9 +295,9 @@ impl Emitter<'_, '_> {
             self.body.f.branch_to(is_cut, listed, next);
             self.body.f.go_on_in(next);
         }
-        let start = self.get_key(Key::Start(id));
-        let has_room = self.body.f.define(Type::Bool, Op::CutListed { names, start, end });
-        self.body.expect(has_room, id.0, FaultCause::TooLong);
+        let start = self.get_key(SlotKey::Start(id));
+        let has_capacity = self.body.f.define(Type::Bool, Op::CutListed { names, start, end });
+        self.body.expect(has_capacity, id.0, FaultCause::TooLong);
         self.body.f.jump(listed, Vec::new());
         self.body.f.go_on_in(listed);
     }

@@ -1,7 +1,8 @@
-//! Keyed lists whose elements are lines, `name: value` with an end: one operation passes over them, many at a time, and does
-//! for those whose names matter what is simply done: it keeps a value, or cuts the line. The others go through the list's loop.
-//! Promises: a line that is passed over is one that the loop would have found good and done the same with; wherever that is
-//! not certain, or the line is not all there, the loop looks at it.
+//! Keyed lists whose elements are lines, `name: value` with an end: one operation passes over them, many at a time,
+//! and does for those whose names matter what is simply done: it keeps a value, or cuts the line. The others go
+//! through the list's loop.
+//! Promises: a line that is passed over is one that the loop would have found good and done the same with; wherever
+//! that is not certain, or the line is not all there, the loop looks at it.
 
 use flick_abi::frame::SLOT_SCAN;
 use flick_check::hir::{BinaryOp, Builtin, Expr, ExprKind, FieldId, FieldKind, Item, Keyed, List, ListEnd};
@@ -9,7 +10,7 @@ use flick_ir::data::{Binary, LineDoes, LineForm, LineKey, Op, Type, Value};
 use flick_ir::limits::LINE_END_BYTES_MAX;
 
 use super::Emitter;
-use crate::unit::Key;
+use crate::unit::SlotKey;
 
 /// The place is the lower half of what `Op::Lines` gives, how many there were the upper one.
 const COUNT_UNIT: i64 = 1 << 32;
@@ -26,16 +27,16 @@ struct Part<'a> {
 }
 
 impl<'a> Emitter<'a, '_> {
-    /// Passes over the lines of a list for which little is to be done, where an element begins at `place` and `seen` have
-    /// been.
+    /// Passes over the lines of a list for which little is to be done, where an element begins at `position` and
+    /// `seen` have been.
     pub fn pass_lines(
         &mut self,
         id: FieldId,
         list: &List,
-        place: Value,
+        position: Value,
         seen: Option<Value>,
     ) -> (Value, Option<Value>) {
-        let Some(form) = self.line_form(id, list) else { return (place, seen) };
+        let Some(form) = self.line_form(id, list) else { return (position, seen) };
         let left = match (seen, list.max) {
             (Some(seen), Some(max)) => {
                 let max = self.body.f.int(i64::from(max));
@@ -43,30 +44,29 @@ impl<'a> Emitter<'a, '_> {
             }
             _ => self.body.f.int(LINES_MAX),
         };
-        let passed = self.body.f.define(Type::Int, Op::Lines { from: place, left, form: Box::new(form) });
+        let passed = self.body.f.define(Type::Int, Op::Lines { from: position, left, form: Box::new(form) });
         let low = self.body.f.int(COUNT_UNIT - 1);
-        let place = self.body.f.binary(Type::Int, Binary::BitAnd, passed, low);
+        let position = self.body.f.binary(Type::Int, Binary::BitAnd, passed, low);
         let seen = seen.map(|seen| {
             let unit = self.body.f.int(COUNT_UNIT);
             let count = self.body.f.binary(Type::Int, Binary::DivU, passed, unit);
             self.body.f.binary(Type::Int, Binary::Add, seen, count)
         });
-        (place, seen)
+        (position, seen)
     }
 
-    /// Behind the last line: what only the loop leaves behind of the last line that it looked at says nothing of the message,
-    /// and hangs on where the message was cut.
+    /// Clears the values of the last line that the loop looked at: they depend on where the message was cut.
     pub fn forget_line(&mut self, id: FieldId, list: &List) {
         if self.line_form(id, list).is_none() {
             return;
         }
         let zero = self.body.f.int(0);
         self.body.set_slot(SLOT_SCAN as u16, zero);
-        self.keep(Key::Element(id), zero);
+        self.keep(SlotKey::Element(id), zero);
         if let Some(keyed) = &list.keyed {
-            self.keep(Key::Which(id), zero);
+            self.keep(SlotKey::Which(id), zero);
             let missing = self.body.f.define(Type::Bytes, Op::Const(-1));
-            self.keep(Key::Field(keyed.key), missing);
+            self.keep(SlotKey::Field(keyed.key), missing);
         }
     }
 
@@ -136,10 +136,10 @@ impl<'a> Emitter<'a, '_> {
         let max = self.needs.view_max(id).map_or(*max_bytes, |max| max.min(*max_bytes));
         let set = self.body.cx.program.classes[class.0 as usize].set;
         let part = Part { id, set, until: until.as_deref(), min: *min_bytes, max };
-        let is_kept = self.needs.kept.iter().any(|key| key.id() == id && *key != Key::Field(id));
+        let is_kept = self.needs.kept.iter().any(|key| key.id() == id && *key != SlotKey::Field(id));
         // A value that is read for its key alone is at hand and has no slot of its own; the name's is forgotten.
         let is_at_hand = part.until.is_some() && !self.needs.read.contains(&id);
-        let is_free = !self.needs.has(Key::Field(id)) || is_at_hand || Some(id) == key;
+        let is_free = !self.needs.has(SlotKey::Field(id)) || is_at_hand || Some(id) == key;
         (field.requires.is_empty() && !is_kept && is_free).then_some(part)
     }
 
@@ -158,12 +158,12 @@ impl<'a> Emitter<'a, '_> {
     fn line_does(&self, id: FieldId, keyed: &Keyed, key: u32) -> LineDoes {
         let is_changed = self.info.uses.changed_keys.contains(&(id, key));
         let (own, cut, is_listed) =
-            (Key::At(id, key), keyed.cut.contains(&key), keyed.cut_listed == Some(key));
+            (SlotKey::At(id, key), keyed.cut.contains(&key), keyed.cut_listed == Some(key));
         let flags: Vec<FieldId> = self.flags_of_key(id, key).collect();
         if is_changed || !flags.iter().all(|flag| self.is_flag_of_tokens(*flag)) {
             return LineDoes::Stop;
         }
-        match self.needs.has(own) && self.needs.has(Key::Field(keyed.value)) {
+        match self.needs.has(own) && self.needs.has(SlotKey::Field(keyed.value)) {
             // What further ones come to is the loop's.
             true => {
                 let once = keyed.once.contains(&key) || is_listed || !flags.is_empty();
@@ -213,8 +213,8 @@ impl<'a> Emitter<'a, '_> {
         matches!(&self.info.field(flag).kind, FieldKind::Flag { parse, .. } if asks_for_tokens(parse))
     }
 
-    /// Behind the last line: flags of the first values that the operation has kept. Whoever was looked at by the loop has
-    /// raised them before, which makes no difference.
+    /// Behind the last line: flags of the first values that the operation has kept. A line that the loop has looked
+    /// at has raised them before, which makes no difference.
     pub fn flags_of_first(&mut self, id: FieldId, list: &List) {
         let (Some(form), Some(keyed)) = (self.line_form(id, list), &list.keyed) else { return };
         let kept: Vec<u16> = form
@@ -226,7 +226,7 @@ impl<'a> Emitter<'a, '_> {
             })
             .collect();
         for key in self.keys_that_matter(id, keyed) {
-            let own = Key::At(id, key);
+            let own = SlotKey::At(id, key);
             let is_kept = self.needs.has(own) && kept.contains(&self.info.slot(own));
             if !is_kept || self.flags_of_key(id, key).next().is_none() {
                 continue;

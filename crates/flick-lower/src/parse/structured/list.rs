@@ -10,11 +10,11 @@ use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 
 use super::Emitter;
 use super::sizes::Sizes;
-use super::stage::{Scope, Spot};
+use super::stage::{Cursor, Scope};
 use crate::body::Mode;
 use crate::interval::Interval;
 use crate::limits::{MESSAGE_BYTES_MAX, PART_BYTES_MAX};
-use crate::unit::{Key, UnitInfo};
+use crate::unit::{SlotKey, UnitInfo};
 use crate::value::Val;
 
 /// Most elements of a list that are counted: a list that is longer than that only streams.
@@ -22,7 +22,7 @@ const ELEMENTS_MAX: i128 = 1 << 32;
 /// The upper half of a list's word counts its items.
 const COUNT_UNIT: i64 = 1 << 32;
 
-/// A list under way.
+/// A list that is being parsed.
 struct Loop<'l> {
     id: FieldId,
     list: &'l List,
@@ -34,7 +34,7 @@ struct Loop<'l> {
     /// Each element ends a part of its own.
     ends_parts: bool,
     /// Where the list is over.
-    exits: Vec<(BlockId, Spot)>,
+    exits: Vec<(BlockId, Cursor)>,
 }
 
 impl Emitter<'_, '_> {
@@ -47,21 +47,21 @@ impl Emitter<'_, '_> {
         self.reach();
         self.is_at_start = false;
         self.begin(id, list);
-        let is_counted = self.needs.has(Key::Seen(id)) || self.needs.has(Key::Length(id));
+        let is_counted = self.needs.has(SlotKey::Seen(id)) || self.needs.has(SlotKey::Length(id));
         let trips = self.trips_max(list, streams);
         let head = self.body.f.new_loop(&[Type::Int, Type::Int, Type::Int], trips);
-        let (place, zero) = (self.place(self.at), self.body.f.int(0));
-        let (place, seen) = if streams {
-            (place, zero)
+        let (position, zero) = (self.position(self.at), self.body.f.int(0));
+        let (position, seen) = if streams {
+            (position, zero)
         } else {
-            let (place, passed) = self.pass_lines(id, list, place, is_counted.then_some(zero));
-            (place, passed.unwrap_or(zero))
+            let (position, passed) = self.pass_lines(id, list, position, is_counted.then_some(zero));
+            (position, passed.unwrap_or(zero))
         };
-        self.body.f.jump(head, vec![place, zero, seen]);
+        self.body.f.jump(head, vec![position, zero, seen]);
         self.scopes.push(Scope::default());
 
         self.body.f.go_on_in(head);
-        let &[place, state, seen] = self.body.f.params(head) else {
+        let &[position, state, seen] = self.body.f.params(head) else {
             panic!("a list's head has three values")
         };
         let (element, inside) = (self.body.f.new_block(&[]), self.body.f.new_block(&[]));
@@ -70,7 +70,7 @@ impl Emitter<'_, '_> {
         self.body.f.branch_to(is_new, element, inside);
         self.body.f.go_on_in(element);
         self.kept_cursor = None;
-        self.at = Spot::there(place, self.most_in(list, self.at.most, streams));
+        self.at = Cursor::there(position, self.most_in(list, self.at.most, streams));
         let ends_parts = streams && !streams_in(self.info, &list.body);
         let seen = is_counted.then_some(seen);
         let mut own = Loop { id, list, head, seen, streams, ends_parts, exits: Vec::new() };
@@ -119,8 +119,8 @@ impl Emitter<'_, '_> {
     /// Before the first element.
     fn begin(&mut self, id: FieldId, list: &List) {
         let cause = self.info.field(id).cause;
-        let place = self.place(self.at);
-        self.keep(Key::Start(id), place);
+        let position = self.position(self.at);
+        self.keep(SlotKey::Start(id), position);
         match &list.end {
             ListEnd::Count(count) => {
                 let all = Interval::new(0, ELEMENTS_MAX);
@@ -133,27 +133,27 @@ impl Emitter<'_, '_> {
                     }
                     None => value,
                 };
-                self.keep(Key::Rest(id), value.value());
+                self.keep(SlotKey::Rest(id), value.value());
             }
             ListEnd::Bytes(bytes) => {
                 let all = Interval::new(0, MESSAGE_BYTES_MAX);
                 let bytes = self.exact_number(bytes, id, all, cause);
-                let end = self.body.f.binary(Type::Int, Binary::Add, place, bytes.value());
-                self.keep(Key::Rest(id), end);
+                let end = self.body.f.binary(Type::Int, Binary::Add, position, bytes.value());
+                self.keep(SlotKey::Rest(id), end);
             }
             ListEnd::Children(_) => {
                 let one = self.body.f.int(1);
-                self.keep(Key::Rest(id), one);
+                self.keep(SlotKey::Rest(id), one);
             }
             ListEnd::Until(_) | ListEnd::Last(_) => {}
         }
         if self.needs.read_lists.contains(&id) || self.is_changed(id) {
             let first = self.get(SLOT_ITEMS);
-            self.keep(Key::Field(id), first);
+            self.keep(SlotKey::Field(id), first);
         }
         let zero = self.body.f.int(0);
         for (var, _) in self.needs.sums.clone().into_iter().filter(|(_, list)| *list == id) {
-            self.keep(Key::Field(var), zero);
+            self.keep(SlotKey::Field(var), zero);
         }
         if let Some(keyed) = &list.keyed {
             self.begin_keys(id, keyed);
@@ -164,7 +164,7 @@ impl Emitter<'_, '_> {
     fn element(&mut self, own: &mut Loop<'_>) {
         let (id, list) = (own.id, own.list);
         if let Some(seen) = own.seen {
-            self.keep(Key::Seen(id), seen);
+            self.keep(SlotKey::Seen(id), seen);
         }
         self.is_there_more(own);
         if let (Some(seen), Some(max), false) = (own.seen, list.max, matches!(list.end, ListEnd::Count(_))) {
@@ -174,8 +174,8 @@ impl Emitter<'_, '_> {
         }
         // Where only a key that matters asks for it, it is kept when the key is known to be one.
         if !self.is_element_at_key(id) {
-            let place = self.place(self.at);
-            self.keep(Key::Element(id), place);
+            let position = self.position(self.at);
+            self.keep(SlotKey::Element(id), position);
         }
         self.items(&list.body, true);
         if self.is_over {
@@ -195,12 +195,12 @@ impl Emitter<'_, '_> {
 
     /// Leaves the loop where what is left says so.
     fn leave_if_over(&mut self, own: &mut Loop<'_>) {
-        let rest = self.get_key(Key::Rest(own.id));
+        let rest = self.get_key(SlotKey::Rest(own.id));
         let more = if let ListEnd::Bytes(_) = own.list.end {
-            let place = self.place(self.at);
-            let fits = self.body.f.binary(Type::Bool, Binary::LeS, place, rest);
+            let position = self.position(self.at);
+            let fits = self.body.f.binary(Type::Bool, Binary::LeS, position, rest);
             self.body.expect(fits, own.id.0, self.info.field(own.id).cause);
-            self.body.f.binary(Type::Bool, Binary::LtS, place, rest)
+            self.body.f.binary(Type::Bool, Binary::LtS, position, rest)
         } else {
             let zero = self.body.f.int(0);
             self.body.f.binary(Type::Bool, Binary::LtS, zero, rest)
@@ -213,9 +213,9 @@ impl Emitter<'_, '_> {
     /// Leaves the loop where the delimiter stands in place of an element.
     fn is_delimiter_here(&mut self, own: &mut Loop<'_>, until: &[u8]) {
         let least = Sizes::of(self.info, &own.list.body).least;
-        if self.needs.has(Key::End(own.id)) {
-            let end = self.place(self.at);
-            self.keep(Key::End(own.id), end);
+        if self.needs.has(SlotKey::End(own.id)) {
+            let end = self.position(self.at);
+            self.keep(SlotKey::End(own.id), end);
         }
         // Nothing is waited for that may not come: an element may be shorter than the delimiter.
         let (first, rest) = until.split_at(until.len().min(least as usize).max(1));
@@ -276,24 +276,24 @@ impl Emitter<'_, '_> {
             if !matches!(list.end, ListEnd::Until(_) | ListEnd::Last(_)) {
                 self.leave_if_over(own);
             }
-            self.keep(Key::Seen(id), seen);
+            self.keep(SlotKey::Seen(id), seen);
             self.part(None);
         }
         self.limit(0);
-        let (place, zero) = (self.place(self.at), self.body.f.int(0));
+        let (position, zero) = (self.position(self.at), self.body.f.int(0));
         // Where a part has ended the next call knows how many there were from the slot alone.
-        let seen = match (own.ends_parts, self.needs.has(Key::Seen(id))) {
+        let seen = match (own.ends_parts, self.needs.has(SlotKey::Seen(id))) {
             (false, _) => seen,
-            (true, true) => self.get_key(Key::Seen(id)),
+            (true, true) => self.get_key(SlotKey::Seen(id)),
             (true, false) => zero,
         };
-        let (place, seen) = if own.streams {
-            (place, seen)
+        let (position, seen) = if own.streams {
+            (position, seen)
         } else {
-            let (place, passed) = self.pass_lines(id, list, place, own.seen.map(|_| seen));
-            (place, passed.unwrap_or(seen))
+            let (position, passed) = self.pass_lines(id, list, position, own.seen.map(|_| seen));
+            (position, passed.unwrap_or(seen))
         };
-        self.body.f.jump(own.head, vec![place, zero, seen]);
+        self.body.f.jump(own.head, vec![position, zero, seen]);
     }
 
     /// What an element tells of where its list ends.
@@ -301,21 +301,21 @@ impl Emitter<'_, '_> {
         let (id, list) = (own.id, own.list);
         match &list.end {
             ListEnd::Count(_) => {
-                let (rest, one) = (self.get_key(Key::Rest(id)), self.body.f.int(1));
+                let (rest, one) = (self.get_key(SlotKey::Rest(id)), self.body.f.int(1));
                 let rest = self.body.f.binary(Type::Int, Binary::Sub, rest, one);
-                self.keep(Key::Rest(id), rest);
+                self.keep(SlotKey::Rest(id), rest);
             }
             ListEnd::Children(children) => {
                 let cause = self.info.field(id).cause;
                 let opens = self.exact_number(children, id, Interval::new(0, ELEMENTS_MAX), cause);
-                let rest = self.get_key(Key::Rest(id));
+                let rest = self.get_key(SlotKey::Rest(id));
                 let one = self.body.f.int(1);
                 let rest = self.body.f.binary(Type::Int, Binary::Sub, rest, one);
                 let rest = self.body.f.binary(Type::Int, Binary::Add, rest, opens.value());
                 let most = self.body.f.int(ELEMENTS_MAX as i64);
                 let fits = self.body.f.binary(Type::Bool, Binary::LeS, rest, most);
                 self.body.expect(fits, id.0, FaultCause::TooLong);
-                self.keep(Key::Rest(id), rest);
+                self.keep(SlotKey::Rest(id), rest);
             }
             ListEnd::Last(last) => {
                 let (over, more) = (self.body.f.new_block(&[]), self.body.f.new_block(&[]));
@@ -327,14 +327,14 @@ impl Emitter<'_, '_> {
         }
     }
 
-    /// Behind an element of a list that streams, when nothing of the next one is there: what was read of this one ends a
-    /// part, so that nobody waits for it until the next one comes. So where parts end may hang on the split; what they
-    /// say does not.
+    /// Behind an element of a list that streams, when nothing of the next one is there: what was read of this one
+    /// ends a part, so that no client waits for it until the next one comes. So where parts end may depend on the
+    /// split; what they say does not.
     fn pass_on_what_is_there(&mut self, own: &Loop<'_>) {
         self.tell();
-        let (place, zero) = (self.place(self.at), self.body.f.int(0));
-        let is_all = self.body.f.binary(Type::Bool, Binary::LeS, self.len, place);
-        let is_some = self.body.f.binary(Type::Bool, Binary::LtS, zero, place);
+        let (position, zero) = (self.position(self.at), self.body.f.int(0));
+        let is_all = self.body.f.binary(Type::Bool, Binary::LeS, self.len, position);
+        let is_some = self.body.f.binary(Type::Bool, Binary::LtS, zero, position);
         let ends = self.body.f.binary(Type::Bool, Binary::And, is_all, is_some);
         let (ends, goes_on) = self.fork(ends);
         self.body.f.go_on_in(ends);
@@ -342,16 +342,16 @@ impl Emitter<'_, '_> {
         if let Some(seen) = own.seen {
             let one = self.body.f.int(1);
             let seen = self.body.f.binary(Type::Int, Binary::Add, seen, one);
-            self.keep(Key::Seen(own.id), seen);
+            self.keep(SlotKey::Seen(own.id), seen);
         }
         self.part(None);
-        let seen = if self.needs.has(Key::Seen(own.id)) {
-            self.get_key(Key::Seen(own.id))
+        let seen = if self.needs.has(SlotKey::Seen(own.id)) {
+            self.get_key(SlotKey::Seen(own.id))
         } else {
             self.body.f.int(0)
         };
-        let (place, zero) = (self.place(self.at), self.body.f.int(0));
-        self.body.f.jump(own.head, vec![place, zero, seen]);
+        let (position, zero) = (self.position(self.at), self.body.f.int(0));
+        self.body.f.jump(own.head, vec![position, zero, seen]);
         self.body.f.go_on_in(goes_on);
         (self.at, self.kept_cursor) = (here, None);
     }
@@ -362,22 +362,22 @@ impl Emitter<'_, '_> {
         let FieldKind::Var { parse, .. } = &field.kind else { panic!("sums are variables") };
         self.body.mode = Mode::Exact { field: var.0 };
         let more = self.number_of(parse);
-        let word = self.get_key(Key::Field(var));
-        let known = self.info.key_val(Key::Field(var), word).num();
+        let word = self.get_key(SlotKey::Field(var));
+        let known = self.info.key_val(SlotKey::Field(var), word).num();
         let sum = self.body.exact_sum(known, more);
         let sum = self.body.check_range(sum, self.info.range(var), var.0, self.info.too_long(var));
         let sum = self.body.narrow(sum);
-        self.keep(Key::Field(var), sum.value());
+        self.keep(SlotKey::Field(var), sum.value());
         self.requires(var, Val::Num(sum));
     }
 
     /// Keeps an element for the program.
     fn push_element(&mut self, id: FieldId, list: &List) {
         let value = match list.element {
-            Some(element) => self.get_key(Key::Field(element)),
+            Some(element) => self.get_key(SlotKey::Field(element)),
             None => {
                 self.need(0);
-                let (start, end) = (self.get_key(Key::Element(id)), self.place(self.at));
+                let (start, end) = (self.get_key(SlotKey::Element(id)), self.position(self.at));
                 self.body.f.define(Type::Bytes, Op::MessageBytes { start, end })
             }
         };
@@ -397,7 +397,7 @@ impl Emitter<'_, '_> {
         let scope = self.scopes.pop().expect("a list has a scope");
         self.body.f.go_on_in(inside);
         let Some((_, default)) = scope.cases.first().copied() else {
-            // Nothing in it waits: then nobody comes back.
+            // Nothing in it waits, so it is never resumed.
             let never = self.body.fault_block(id.0, FaultCause::Malformed);
             return self.body.f.jump(never, Vec::new());
         };
@@ -408,7 +408,7 @@ impl Emitter<'_, '_> {
         let enter = self.body.f.new_block(&[]);
         self.body.f.go_on_in(enter);
         let (zero, state) = (self.body.f.int(0), self.get(SLOT_STATE));
-        let seen = if self.needs.has(Key::Seen(id)) { self.get_key(Key::Seen(id)) } else { zero };
+        let seen = if self.needs.has(SlotKey::Seen(id)) { self.get_key(SlotKey::Seen(id)) } else { zero };
         self.body.f.jump(head, vec![zero, state, seen]);
         let around = self.scopes.last_mut().expect("the function is a scope");
         around.cases.extend(states.into_iter().map(|state| (state, enter)));
@@ -418,22 +418,22 @@ impl Emitter<'_, '_> {
     fn end_of_list(&mut self, id: FieldId, list: &List, seen: Option<Value>) {
         self.flags_of_first(id, list);
         self.forget_line(id, list);
-        if !matches!(list.end, ListEnd::Until(_)) && self.needs.has(Key::End(id)) {
-            let end = self.place(self.at);
-            self.keep(Key::End(id), end);
+        if !matches!(list.end, ListEnd::Until(_)) && self.needs.has(SlotKey::End(id)) {
+            let end = self.position(self.at);
+            self.keep(SlotKey::End(id), end);
         }
-        if let (true, Some(seen)) = (self.needs.has(Key::Length(id)), seen) {
-            self.keep(Key::Length(id), seen);
+        if let (true, Some(seen)) = (self.needs.has(SlotKey::Length(id)), seen) {
+            self.keep(SlotKey::Length(id), seen);
         }
-        if self.needs.has(Key::Field(id)) {
-            let (first, all) = (self.get_key(Key::Field(id)), self.get(SLOT_ITEMS));
+        if self.needs.has(SlotKey::Field(id)) {
+            let (first, all) = (self.get_key(SlotKey::Field(id)), self.get(SLOT_ITEMS));
             let count = self.body.f.binary(Type::Int, Binary::Sub, all, first);
             let unit = self.body.f.int(COUNT_UNIT);
             let count = self.body.f.binary(Type::Int, Binary::Mul, count, unit);
             let word = self.body.f.binary(Type::Int, Binary::Add, first, count);
-            self.keep(Key::Field(id), word);
+            self.keep(SlotKey::Field(id), word);
         }
-        // Of a list of the unit itself this is a fact: it may hang on what stands behind the list.
+        // Of a list of the unit itself this is a fact: it may depend on what follows the list.
         if let Some(keyed) = list.keyed.as_ref().filter(|_| !is_of_unit(self.info, id)) {
             self.cut_rest(id, keyed);
         }

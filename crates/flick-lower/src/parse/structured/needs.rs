@@ -1,6 +1,6 @@
 //! What a parser of a structured unit must keep, and from where on nothing of the message is looked at.
 //! Promises: a key is kept only if the channel's view, a fact for the role, an update or the framing itself reads it.
-//! Source: FLICK §4.2 (fields nobody reads are never decoded).
+//! Source: FLICK §4.2 (unread fields are never decoded).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use flick_check::hir::{
 use flick_check::walk;
 
 use crate::parse::plan::{Role, role_checks};
-use crate::unit::{Key, UnitInfo};
+use crate::unit::{SlotKey, UnitInfo};
 use crate::walk::keys_of;
 
 /// Further values of a key that names what is cut, besides the first.
@@ -20,8 +20,8 @@ pub const FURTHER_MAX: u32 = 3;
 #[derive(Debug)]
 pub struct Needs {
     /// Keys that have slots.
-    pub kept: BTreeSet<Key>,
-    /// Fields that an expression, the view or code behind the parser reads: not only whoever looks up a key.
+    pub kept: BTreeSet<SlotKey>,
+    /// Fields that an expression, the view or code behind the parser reads, besides lookups by key.
     pub read: BTreeSet<FieldId>,
     /// Lists whose elements become items.
     pub read_lists: BTreeSet<FieldId>,
@@ -31,7 +31,7 @@ pub struct Needs {
     pub flags: Vec<(FieldId, FieldId, u32)>,
     /// Variables that are kept and summed over elements: variable, list.
     pub sums: Vec<(FieldId, FieldId)>,
-    /// Index of the first item, in the order of the text, behind all that somebody behind the parser reads.
+    /// Index of the first item, in the order of the text, behind all that rules and the platform read.
     pub tail: usize,
 }
 
@@ -43,30 +43,30 @@ impl Needs {
         let read_lists: BTreeSet<FieldId> =
             view.keys().copied().filter(|id| is_read_list(info, *id)).collect();
         let mut outside = outside_keys(info, role, &view, &read_lists);
-        outside.extend(channel.keys.iter().map(|(list, key)| Key::At(*list, *key)));
+        outside.extend(channel.keys.iter().map(|(list, key)| SlotKey::At(*list, *key)));
         let mut finder = Finder { info, kept: BTreeSet::new(), open: Vec::new(), read: BTreeSet::new() };
         finder.read.extend(outside.iter().map(|key| key.id()));
         finder.open.extend(&outside);
         finder.items(body, &read_lists);
         finder.close();
         let optional = |id: &FieldId| view.get(id).is_some_and(|field| field.optional);
-        let mut places = Places { info, last: BTreeMap::new(), count: 0 };
-        places.items(body);
+        let mut last_uses = LastUses { info, last: BTreeMap::new(), count: 0 };
+        last_uses.items(body);
         let last = outside
             .iter()
-            .filter(|key| !matches!(key, Key::Field(id) if optional(id)))
-            .filter_map(|key| places.last.get(&key.id()))
+            .filter(|key| !matches!(key, SlotKey::Field(id) if optional(id)))
+            .filter_map(|key| last_uses.last.get(&key.id()))
             .max();
         let tail = last.map_or(0, |index| index + 1);
         let mut flags = flags_of(info, body);
-        flags.retain(|(flag, ..)| finder.kept.contains(&Key::Field(*flag)));
+        flags.retain(|(flag, ..)| finder.kept.contains(&SlotKey::Field(*flag)));
         let mut sums = sums_of(info, body);
-        sums.retain(|(var, _)| finder.kept.contains(&Key::Field(*var)));
+        sums.retain(|(var, _)| finder.kept.contains(&SlotKey::Field(*var)));
         Self { kept: finder.kept, read: finder.read, read_lists, view, flags, sums, tail }
     }
 
     /// Whether a key has a slot.
-    pub fn has(&self, key: Key) -> bool {
+    pub fn has(&self, key: SlotKey) -> bool {
         self.kept.contains(&key)
     }
 
@@ -95,32 +95,32 @@ fn outside_keys(
     role: Role,
     view: &BTreeMap<FieldId, DecodedField>,
     read_lists: &BTreeSet<FieldId>,
-) -> BTreeSet<Key> {
+) -> BTreeSet<SlotKey> {
     let facts = &info.unit.facts;
-    let mut keys: BTreeSet<Key> = info.update_needs.clone();
+    let mut keys: BTreeSet<SlotKey> = info.update_needs.clone();
     for id in view.keys() {
         match &info.field(*id).kind {
             FieldKind::TextVar { parse, .. } => keys.extend(text_var_keys(info, parse)),
             FieldKind::List(_) if !read_lists.contains(id) => {}
-            _ => _ = keys.insert(Key::Field(*id)),
+            _ => _ = keys.insert(SlotKey::Field(*id)),
         }
     }
-    keys.extend(info.uses.read_keys.iter().map(|(list, key)| Key::At(*list, *key)));
+    keys.extend(info.uses.read_keys.iter().map(|(list, key)| SlotKey::At(*list, *key)));
     for (list, _) in &info.uses.changed_keys {
-        keys.extend([Key::Field(*list), Key::Start(*list), Key::End(*list)]);
+        keys.extend([SlotKey::Field(*list), SlotKey::Start(*list), SlotKey::End(*list)]);
     }
     keys.extend(role_checks(info, role).into_iter().flat_map(keys_of));
     let mut exprs: Vec<&Expr> = facts.last.iter().collect();
     match role {
         Role::Request => {
-            keys.extend(info.echo().into_iter().map(Key::Field));
+            keys.extend(info.echo().into_iter().map(SlotKey::Field));
             exprs.extend(facts.ends.iter().chain(&facts.mute).chain(&facts.keep));
             exprs.extend(facts.retry.iter().chain(&facts.whole));
             exprs.extend(facts.loud.iter().map(|(_, expr)| expr));
         }
         Role::Reply => {
             let loud = facts.loud.iter().map(|(field, _)| *field);
-            keys.extend(facts.correlate.into_iter().chain(loud).map(Key::Field));
+            keys.extend(facts.correlate.into_iter().chain(loud).map(SlotKey::Field));
             exprs.extend(facts.silent.iter().chain(&facts.more).chain(&facts.tunnel));
         }
     }
@@ -129,14 +129,14 @@ fn outside_keys(
 }
 
 /// What a text variable is computed from; other text variables in it are followed.
-fn text_var_keys(info: &UnitInfo<'_>, parse: &Expr) -> Vec<Key> {
+fn text_var_keys(info: &UnitInfo<'_>, parse: &Expr) -> Vec<SlotKey> {
     keys_of(parse).into_iter().flat_map(|key| text_keys(info, key)).collect()
 }
 
 /// A key, or what stands for it where it is a text variable, which no parser computes.
-fn text_keys(info: &UnitInfo<'_>, key: Key) -> Vec<Key> {
+fn text_keys(info: &UnitInfo<'_>, key: SlotKey) -> Vec<SlotKey> {
     match key {
-        Key::Field(id) | Key::Length(id) => match &info.field(id).kind {
+        SlotKey::Field(id) | SlotKey::Length(id) => match &info.field(id).kind {
             FieldKind::TextVar { parse, .. } => text_var_keys(info, parse),
             _ => vec![key],
         },
@@ -186,13 +186,13 @@ pub fn each_field(info: &UnitInfo<'_>, items: &[Item], visit: &mut dyn FnMut(Fie
 }
 
 /// Where each field stands, as an index in the order of the text; of a list where it has ended.
-struct Places<'a, 'p> {
+struct LastUses<'a, 'p> {
     info: &'a UnitInfo<'p>,
     last: BTreeMap<FieldId, usize>,
     count: usize,
 }
 
-impl Places<'_, '_> {
+impl LastUses<'_, '_> {
     fn items(&mut self, items: &[Item]) {
         for item in items {
             let own = self.count;
@@ -201,7 +201,7 @@ impl Places<'_, '_> {
                 Item::Field(id) => {
                     if let FieldKind::List(list) = &self.info.field(*id).kind {
                         self.items(&list.body);
-                        // Behind all of it: whoever reads elements needs the last one whole.
+                        // Behind all of it: code that reads elements needs the last one whole.
                         self.last.insert(*id, self.count);
                     } else {
                         self.last.insert(*id, own);
@@ -219,8 +219,8 @@ impl Places<'_, '_> {
 
 struct Finder<'a, 'p> {
     info: &'a UnitInfo<'p>,
-    kept: BTreeSet<Key>,
-    open: Vec<Key>,
+    kept: BTreeSet<SlotKey>,
+    open: Vec<SlotKey>,
     /// Fields that expressions read, and elements of lists that are read.
     read: BTreeSet<FieldId>,
 }
@@ -254,7 +254,7 @@ impl Finder<'_, '_> {
             self.expr(check);
             walk::expr(check, &mut |inner| {
                 if matches!(inner.kind, ExprKind::Dollar) {
-                    self.open.push(Key::Field(id));
+                    self.open.push(SlotKey::Field(id));
                 }
             });
         }
@@ -274,20 +274,20 @@ impl Finder<'_, '_> {
             ListEnd::Last(last) => self.expr(last),
             ListEnd::Count(expr) | ListEnd::Bytes(expr) | ListEnd::Children(expr) => {
                 self.expr(expr);
-                self.open.push(Key::Rest(id));
+                self.open.push(SlotKey::Rest(id));
             }
         }
         if list.max.is_some() && !matches!(list.end, ListEnd::Count(_)) {
-            self.open.push(Key::Seen(id));
+            self.open.push(SlotKey::Seen(id));
         }
         if is_read {
-            self.open.push(Key::Field(id));
+            self.open.push(SlotKey::Field(id));
             match list.element {
                 Some(element) => {
                     self.read.insert(element);
-                    self.open.push(Key::Field(element));
+                    self.open.push(SlotKey::Field(element));
                 }
-                None => self.open.push(Key::Element(id)),
+                None => self.open.push(SlotKey::Element(id)),
             }
         }
         if let Some(keyed) = &list.keyed {
@@ -296,22 +296,22 @@ impl Finder<'_, '_> {
     }
 
     fn keyed(&mut self, id: FieldId, list: &List, keyed: &Keyed) {
-        self.open.extend(keyed.once.iter().map(|key| Key::At(id, *key)));
+        self.open.extend(keyed.once.iter().map(|key| SlotKey::At(id, *key)));
         if let Some(listed) = keyed.cut_listed {
-            self.open.extend([Key::At(id, listed), Key::Start(id), Key::End(id)]);
-            self.open.extend((0..FURTHER_MAX).map(|number| Key::Further(id, number)));
+            self.open.extend([SlotKey::At(id, listed), SlotKey::Start(id), SlotKey::End(id)]);
+            self.open.extend((0..FURTHER_MAX).map(|number| SlotKey::Further(id, number)));
         }
         let changes = self.info.uses.changed_keys.iter().any(|(changed, _)| *changed == id);
         if !keyed.cut.is_empty() || changes {
-            self.open.extend([Key::Which(id), Key::Element(id)]);
+            self.open.extend([SlotKey::Which(id), SlotKey::Element(id)]);
         }
         if changes {
-            self.open.push(Key::Field(keyed.key));
+            self.open.push(SlotKey::Field(keyed.key));
         }
         if let Some(keep) = &keyed.keep_cut {
             assert!(matches!(list.end, ListEnd::Until(_) | ListEnd::Last(_)), "cuts are counted in `Rest`");
             self.expr(keep);
-            self.open.push(Key::Rest(id));
+            self.open.push(SlotKey::Rest(id));
         }
     }
 
@@ -322,16 +322,16 @@ impl Finder<'_, '_> {
                 continue;
             }
             match key {
-                Key::Field(id) => self.value(id),
-                Key::Length(id) if matches!(self.info.field(id).kind, FieldKind::List(_)) => {
-                    self.open.push(Key::Seen(id));
+                SlotKey::Field(id) => self.value(id),
+                SlotKey::Length(id) if matches!(self.info.field(id).kind, FieldKind::List(_)) => {
+                    self.open.push(SlotKey::Seen(id));
                 }
-                Key::At(list, _) => {
+                SlotKey::At(list, _) => {
                     let FieldKind::List(own) = &self.info.field(list).kind else {
                         panic!("only lists are looked into by key")
                     };
                     let keyed = own.keyed.as_ref().expect("only keyed lists are looked into by key");
-                    self.open.extend([Key::Field(keyed.value), Key::Which(list)]);
+                    self.open.extend([SlotKey::Field(keyed.value), SlotKey::Which(list)]);
                 }
                 _ => {}
             }
@@ -342,18 +342,18 @@ impl Finder<'_, '_> {
         match &self.info.field(id).kind {
             FieldKind::Var { parse, .. } | FieldKind::Flag { parse, any: None } => self.expr(parse),
             FieldKind::Flag { parse, any: Some((list, key)) } => {
-                let own = Key::At(*list, *key);
+                let own = SlotKey::At(*list, *key);
                 self.open.extend(keys_of(parse).into_iter().filter(|key| *key != own));
                 // The value of each occurrence, whether or not the first is kept.
-                self.open.push(Key::Which(*list));
+                self.open.push(SlotKey::Which(*list));
                 if let FieldKind::List(list) = &self.info.field(*list).kind
                     && let Some(keyed) = &list.keyed
                 {
-                    self.open.push(Key::Field(keyed.value));
+                    self.open.push(SlotKey::Field(keyed.value));
                 }
             }
             FieldKind::TextVar { parse, .. } => {
-                self.kept.remove(&Key::Field(id));
+                self.kept.remove(&SlotKey::Field(id));
                 self.open.extend(text_var_keys(self.info, parse));
             }
             _ => {}

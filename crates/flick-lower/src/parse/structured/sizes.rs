@@ -124,8 +124,8 @@ pub fn fixed_ahead(info: &UnitInfo<'_>, items: &[Item]) -> u32 {
     bytes
 }
 
-/// As [`fixed_ahead`], of the first item alone: behind a search, what ends it is looked at before anything else is waited
-/// for.
+/// As [`fixed_ahead`], of the first item alone: behind a search, what ends it is looked at before anything else is
+/// waited for.
 pub fn first_ahead(info: &UnitInfo<'_>, items: &[Item]) -> u32 {
     fixed_ahead(info, items.get(..1).unwrap_or_default())
 }

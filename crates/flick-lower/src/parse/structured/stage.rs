@@ -9,13 +9,13 @@ use flick_abi::limits::{BIG_HEAD_BYTES_MAX, HEAD_BYTES_MAX};
 use flick_check::hir::{Field, FieldId, FieldKind};
 use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 
-use super::text::Trail;
+use super::text::ByteRun;
 use super::{Emitter, Needs};
-use crate::unit::{Key, UnitInfo};
+use crate::unit::{SlotKey, UnitInfo};
 
 /// A place in the message and what is known of it.
 #[derive(Clone, Copy, Debug)]
-pub struct Spot {
+pub struct Cursor {
     /// What `fixed` counts from; `None`: the start of the message (or part).
     pub base: Option<Value>,
     /// Bytes behind it.
@@ -28,7 +28,7 @@ pub struct Spot {
     pub is_there: bool,
 }
 
-impl Spot {
+impl Cursor {
     /// The start of a message or part.
     pub const START: Self = Self { base: None, fixed: 0, most: 0, covered: Some(0), is_there: true };
 
@@ -69,8 +69,8 @@ pub fn longest_head(info: &UnitInfo<'_>, needs: &Needs) -> u64 {
 
 impl Emitter<'_, '_> {
     /// The place as a value.
-    pub fn place(&mut self, spot: Spot) -> Value {
-        match (spot.base, spot.fixed) {
+    pub fn position(&mut self, cursor: Cursor) -> Value {
+        match (cursor.base, cursor.fixed) {
             (None, fixed) => self.body.f.int(i64::from(fixed)),
             (Some(base), 0) => base,
             (Some(base), fixed) => {
@@ -88,9 +88,9 @@ impl Emitter<'_, '_> {
         self.states
     }
 
-    /// Ends the stage under way and starts one at the same place that can also be entered from outside.
+    /// Ends the current stage and starts one at the same place that can also be entered from outside.
     pub fn stage(&mut self) -> u32 {
-        self.trail = None;
+        self.byte_run = None;
         if self.is_at_start {
             self.is_at_start = false;
             return 0;
@@ -98,23 +98,23 @@ impl Emitter<'_, '_> {
         let here = self.at;
         let params: &[Type] = if here.base.is_some() { &[Type::Int] } else { &[] };
         let stage = self.body.f.new_block(params);
-        let place = here.base.map(|_| self.place(here));
-        if let Some(place) = place {
-            self.keep_cursor(place);
+        let position = here.base.map(|_| self.position(here));
+        if let Some(position) = position {
+            self.keep_cursor(position);
         }
-        self.body.f.jump(stage, place.into_iter().collect());
+        self.body.f.jump(stage, position.into_iter().collect());
 
         let resume = self.body.f.new_block(&[]);
         self.body.f.go_on_in(resume);
-        let place = here.base.map(|_| self.get(SLOT_CURSOR));
-        self.body.f.jump(stage, place.into_iter().collect());
+        let position = here.base.map(|_| self.get(SLOT_CURSOR));
+        self.body.f.jump(stage, position.into_iter().collect());
         let state = self.new_state(resume);
 
         self.body.f.go_on_in(stage);
         if here.base.is_some() {
             let is_there = here.is_there;
             self.kept_cursor = Some((self.body.f.params(stage)[0], 0));
-            self.at = Spot { is_there, ..Spot::at(self.body.f.params(stage)[0], here.most) };
+            self.at = Cursor { is_there, ..Cursor::at(self.body.f.params(stage)[0], here.most) };
         } else {
             self.at.covered = Some(0);
         }
@@ -125,45 +125,45 @@ impl Emitter<'_, '_> {
     /// and the state.
     pub fn search_stage(&mut self) -> (Value, Value, u32) {
         self.reach();
-        self.trail = None;
-        let (start, from, _, state) = self.trail_stage(None, false);
+        self.byte_run = None;
+        let (start, from, _, state) = self.run_stage(None, false);
         (start, from, state)
     }
 
-    /// As [`Self::search_stage`], of a place that has been reached; also gives where the trail starts. `is_early`: what is
-    /// searched starts there.
-    pub fn trail_stage(&mut self, trail: Option<&Trail>, is_early: bool) -> (Value, Value, Value, u32) {
+    /// As [`Self::search_stage`], of a place that has been reached; also gives where the trail starts. `is_early`:
+    /// what is searched starts there.
+    pub fn run_stage(&mut self, byte_run: Option<&ByteRun>, is_early: bool) -> (Value, Value, Value, u32) {
         self.is_at_start = false;
         let here = self.at;
         let stage = self.body.f.new_block(&[Type::Int; 3]);
-        let place = self.place(here);
-        self.keep_cursor(place);
-        let trail_start = trail.map_or(place, |trail| trail.start);
-        let from = if is_early { trail_start } else { place };
-        self.body.f.jump(stage, vec![place, from, trail_start]);
+        let position = self.position(here);
+        self.keep_cursor(position);
+        let run_start = byte_run.map_or(position, |byte_run| byte_run.start);
+        let from = if is_early { run_start } else { position };
+        self.body.f.jump(stage, vec![position, from, run_start]);
 
         let resume = self.body.f.new_block(&[]);
         self.body.f.go_on_in(resume);
         let (start, from) = (self.get(SLOT_CURSOR), self.get(SLOT_SCAN));
-        // It is inside the message anyway; said here, nobody has to ask where it is searched from.
+        // It is inside the message anyway; a fact here saves the check where it is searched from.
         let len = self.body.f.params(BlockId(0))[1];
         let from = self.body.f.binary(Type::Int, Binary::MinU, from, len);
         self.body.f.jump(stage, vec![start, from, start]);
         let state = self.new_state(resume);
 
         self.body.f.go_on_in(stage);
-        let &[start, from, trail_start] = self.body.f.params(stage) else {
+        let &[start, from, run_start] = self.body.f.params(stage) else {
             panic!("a search has a start and where it goes on")
         };
         self.kept_cursor = Some((start, 0));
-        self.at = Spot::there(start, here.most);
-        (start, from, trail_start, state)
+        self.at = Cursor::there(start, here.most);
+        (start, from, run_start, state)
     }
 
-    /// Writes the cursor's slot, unless it holds the place under way already.
-    fn keep_cursor(&mut self, place: Value) {
+    /// Writes the cursor's slot, unless it holds the current position already.
+    fn keep_cursor(&mut self, position: Value) {
         if self.at.base.is_none() || self.kept_cursor != self.at.base.map(|base| (base, self.at.fixed)) {
-            self.body.set_slot(SLOT_CURSOR as u16, place);
+            self.body.set_slot(SLOT_CURSOR as u16, position);
         }
     }
 
@@ -198,9 +198,9 @@ impl Emitter<'_, '_> {
         let longest = self.longest;
         if self.at.most.saturating_add(bytes) > longest {
             assert!(bytes <= longest, "one wait of `{}` fits a head", self.info.unit.name);
-            let place = self.place(self.at);
+            let position = self.position(self.at);
             let allowed = self.body.f.int((longest - bytes) as i64);
-            let fits = self.body.f.binary(Type::Bool, Binary::LeS, place, allowed);
+            let fits = self.body.f.binary(Type::Bool, Binary::LeS, position, allowed);
             self.body.expect(fits, self.field, FaultCause::TooLong);
             self.at.most = longest - bytes;
         }
@@ -222,44 +222,44 @@ impl Emitter<'_, '_> {
     }
 
     /// Reads the slot of a key.
-    pub fn get_key(&mut self, key: Key) -> Value {
+    pub fn get_key(&mut self, key: SlotKey) -> Value {
         let (slot, ty) = (self.info.slot(key), self.info.key_type(key));
         self.body.f.define(ty, Op::FrameGet { slot })
     }
 
     /// Writes a key's slot, if it has one.
-    pub fn keep(&mut self, key: Key, value: Value) {
+    pub fn keep(&mut self, key: SlotKey, value: Value) {
         if self.needs.has(key) {
             self.body.set_slot(self.info.slot(key), value);
         }
     }
 
     /// Joins ways at a new block; each is a block that has not ended, and its place.
-    pub fn join(&mut self, ends: Vec<(BlockId, Spot)>) {
+    pub fn join(&mut self, ends: Vec<(BlockId, Cursor)>) {
         self.is_over = ends.is_empty();
-        if let [(block, spot)] = ends[..] {
+        if let [(block, cursor)] = ends[..] {
             self.body.f.go_on_in(block);
-            self.at = spot;
+            self.at = cursor;
             return;
         }
         self.kept_cursor = None;
-        let Some(most) = ends.iter().map(|(_, spot)| spot.most).max() else { return };
-        let all_at = |spot: Spot| (spot.base, spot.fixed);
+        let Some(most) = ends.iter().map(|(_, cursor)| cursor.most).max() else { return };
+        let all_at = |cursor: Cursor| (cursor.base, cursor.fixed);
         let same = ends.windows(2).all(|pair| all_at(pair[0].1) == all_at(pair[1].1));
         let params: &[Type] = if same { &[] } else { &[Type::Int] };
         let join = self.body.f.new_block(params);
-        let covered = ends.iter().map(|(_, spot)| spot.covered).min().flatten();
-        let is_there = ends.iter().all(|(_, spot)| spot.is_there);
+        let covered = ends.iter().map(|(_, cursor)| cursor.covered).min().flatten();
+        let is_there = ends.iter().all(|(_, cursor)| cursor.is_there);
         let first = ends[0].1;
-        for (block, spot) in ends {
+        for (block, cursor) in ends {
             self.body.f.go_on_in(block);
-            let args = if same { Vec::new() } else { vec![self.place(spot)] };
+            let args = if same { Vec::new() } else { vec![self.position(cursor)] };
             self.body.f.jump(join, args);
         }
         self.body.f.go_on_in(join);
         self.at = match self.body.f.params(join) {
-            [] => Spot { most, covered, is_there, ..first },
-            [place, ..] => Spot { is_there, ..Spot::at(*place, most) },
+            [] => Cursor { most, covered, is_there, ..first },
+            [position, ..] => Cursor { is_there, ..Cursor::at(*position, most) },
         };
     }
 }

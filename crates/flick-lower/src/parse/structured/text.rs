@@ -7,15 +7,15 @@ use flick_abi::frame::SLOT_SCAN;
 use flick_check::hir::{ClassId, Expr, FieldId, FieldKind, IntRepr, Item, Literal};
 use flick_ir::data::{Binary, BlockId, Op, Type, Value};
 
-use super::stage::Spot;
+use super::stage::Cursor;
 use super::{Emitter, sizes};
 use crate::interval::Interval;
-use crate::unit::Key;
+use crate::unit::SlotKey;
 use crate::value::{Num, Val};
 
 /// What has been passed over since a place, in one piece.
 #[derive(Clone, Copy, Debug)]
-pub struct Trail {
+pub struct ByteRun {
     /// The place.
     pub start: Value,
     /// Every byte since is of it.
@@ -74,7 +74,7 @@ impl Emitter<'_, '_> {
                 self.text_found(id, text, span);
                 let cause = self.info.field(id).cause;
                 self.expect_bytes(until, false, cause);
-                self.trail = None;
+                self.byte_run = None;
             }
             (set, Some(until)) => {
                 let (start, end) = self.seek(id, until, text.max_bytes);
@@ -96,21 +96,22 @@ impl Emitter<'_, '_> {
     fn run(&mut self, id: FieldId, set: [u64; 4], max: u32, ahead: u32) -> (Value, Value) {
         let class = self.body.consts.class(set);
         self.reach();
-        let trail = self.trail.take();
+        let byte_run = self.byte_run.take();
         // Where what stands in front is of the class too, it is searched from there: then the end does not wait for the
         // start to be found.
-        let is_early = trail.is_some_and(|trail| (0..4).all(|word| trail.set[word] & !set[word] == 0));
-        let (start, from, trail_start, state) = self.trail_stage(trail.as_ref(), is_early);
+        let is_early =
+            byte_run.is_some_and(|byte_run| (0..4).all(|word| byte_run.set[word] & !set[word] == 0));
+        let (start, from, run_start, state) = self.run_stage(byte_run.as_ref(), is_early);
         let mut reach = max.saturating_add(1);
-        let mut behind = Trail { start: trail_start, set, most: max };
-        if let Some(trail) = trail {
-            reach = if is_early { reach.saturating_add(trail.most) } else { reach };
-            behind.set = std::array::from_fn(|word| trail.set[word] | set[word]);
-            behind.most = behind.most.saturating_add(trail.most);
+        let mut behind = ByteRun { start: run_start, set, most: max };
+        if let Some(byte_run) = byte_run {
+            reach = if is_early { reach.saturating_add(byte_run.most) } else { reach };
+            behind.set = std::array::from_fn(|word| byte_run.set[word] | set[word]);
+            behind.most = behind.most.saturating_add(byte_run.most);
         }
         let end = self.body.f.define(Type::Int, Op::ScanRun { from, class, max: reach });
         self.searched(id, (start, end), max, ahead, state);
-        self.trail = Some(behind);
+        self.byte_run = Some(behind);
         (start, end)
     }
 
@@ -121,7 +122,7 @@ impl Emitter<'_, '_> {
         };
         let (start, from, state) = self.search_stage();
         let end = self.body.f.define(Type::Int, Op::Seek { from, offset, len, max });
-        // Where it may still begin it is not all there, so whoever has waited has found it.
+        // Where it may still begin it is not complete, so after the wait it has been found.
         self.searched(id, (start, end), max, needle.len() as u32, state);
         (start, end)
     }
@@ -132,7 +133,7 @@ impl Emitter<'_, '_> {
         let longest = self.body.f.int(i64::from(max));
         let fits = self.body.f.binary(Type::Bool, Binary::LeS, len, longest);
         self.body.expect(fits, id.0, self.info.too_long(id));
-        self.at = Spot::at(end, self.at.most + u64::from(max));
+        self.at = Cursor::at(end, self.at.most + u64::from(max));
         self.body.set_slot(SLOT_SCAN as u16, end);
         self.wait(ahead, state);
     }
@@ -150,8 +151,8 @@ impl Emitter<'_, '_> {
         self.key_found(id, span);
     }
 
-    /// The value without the blanks at its end, if anybody asks for it; a value that is only looked up by key is trimmed
-    /// when its key is known to matter (`keyed.rs`).
+    /// The value without the blanks at its end, if anybody asks for it; a value that is only looked up by key is
+    /// trimmed when its key is known to matter (`keyed.rs`).
     fn trimmed(&mut self, id: FieldId, (start, end): (Value, Value)) -> (Value, Value) {
         let is_asked = self.needs.kept.iter().any(|key| key.id() == id);
         let only_by_key = !self.needs.read.contains(&id);
@@ -168,7 +169,7 @@ impl Emitter<'_, '_> {
         let some = self.body.f.binary(Type::Bool, Binary::LtS, zero, len);
         let last = self.body.select(some, last, start);
         let behind = self.at;
-        self.at = Spot::at(last, 0);
+        self.at = Cursor::at(last, 0);
         let state = self.states;
         self.wait(0, state);
         self.at = behind;
@@ -178,13 +179,13 @@ impl Emitter<'_, '_> {
     /// The bytes of a field are there: keeps what is needed of them, and checks them.
     pub fn bytes_found(&mut self, id: FieldId, (start, end): (Value, Value), max_bytes: Option<u32>) {
         let field = self.info.field(id);
-        if self.needs.has(Key::Length(id)) {
+        if self.needs.has(SlotKey::Length(id)) {
             let len = self.body.f.binary(Type::Int, Binary::Sub, end, start);
-            self.keep(Key::Length(id), len);
+            self.keep(SlotKey::Length(id), len);
         }
-        self.keep(Key::Start(id), start);
-        self.keep(Key::End(id), end);
-        if !self.needs.has(Key::Field(id)) && field.requires.is_empty() {
+        self.keep(SlotKey::Start(id), start);
+        self.keep(SlotKey::End(id), end);
+        if !self.needs.has(SlotKey::Field(id)) && field.requires.is_empty() {
             return;
         }
         let value = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });
@@ -196,10 +197,10 @@ impl Emitter<'_, '_> {
                 let longest = self.body.f.int(i64::from(max));
                 let cond = self.body.f.binary(Type::Bool, Binary::LeS, len, longest);
                 let kept = self.body.f.define(Type::Bytes, Op::Select { cond, a: value, b: missing });
-                self.keep(Key::Field(id), kept);
+                self.keep(SlotKey::Field(id), kept);
             }
             _ if self.is_at_hand(id) => self.at_hand = Some((id, value)),
-            _ => self.keep(Key::Field(id), value),
+            _ => self.keep(SlotKey::Field(id), value),
         }
         self.requires(id, Val::Bytes(value));
     }
@@ -219,13 +220,13 @@ impl Emitter<'_, '_> {
 
     /// A number has been read: keeps it and checks it.
     pub fn number_found(&mut self, id: FieldId, num: Num) {
-        self.keep(Key::Field(id), num.value());
+        self.keep(SlotKey::Field(id), num.value());
         self.requires(id, Val::Num(num));
     }
 
     /// Whether the value of a field is looked at.
     fn is_wanted(&self, id: FieldId) -> bool {
-        self.needs.has(Key::Field(id)) || !self.info.field(id).requires.is_empty()
+        self.needs.has(SlotKey::Field(id)) || !self.info.field(id).requires.is_empty()
     }
 
     /// A number in digits.
@@ -245,16 +246,16 @@ impl Emitter<'_, '_> {
         // A number of too many digits is none, rather than a text that is too long.
         let fits = self.body.f.binary(Type::Bool, Binary::LeS, len, longest);
         self.body.expect(fits, id.0, cause);
-        self.at = Spot::at(end, self.at.most + u64::from(max));
+        self.at = Cursor::at(end, self.at.most + u64::from(max));
         self.body.set_slot(SLOT_SCAN as u16, end);
         self.wait(ahead, state);
         let zero = self.body.f.int(0);
         let some = self.body.f.binary(Type::Bool, Binary::LtS, zero, len);
         self.body.expect(some, id.0, cause);
-        self.keep(Key::Start(id), start);
-        self.keep(Key::End(id), end);
-        if self.needs.has(Key::Length(id)) {
-            self.keep(Key::Length(id), len);
+        self.keep(SlotKey::Start(id), start);
+        self.keep(SlotKey::End(id), end);
+        if self.needs.has(SlotKey::Length(id)) {
+            self.keep(SlotKey::Length(id), len);
         }
         if signed || self.is_wanted(id) {
             let bytes = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });
@@ -280,7 +281,7 @@ impl Emitter<'_, '_> {
             self.body.expect(is_int, id.0, self.info.field(id).cause);
             let value = self.body.f.define(Type::Int, Op::ParseInt { bytes, base });
             let cause = self.info.field(id).cause;
-            // Where no `-` takes its place, there is not one digit more.
+            // Without a `-` there is one digit less.
             let (zero, minus) = (self.body.f.int(0), self.body.f.int(i64::from(MINUS)));
             let first = self.body.f.define(Type::Int, Op::ByteAt { bytes, index: zero });
             let has_minus = self.body.f.binary(Type::Bool, Binary::Eq, first, minus);
@@ -290,7 +291,7 @@ impl Emitter<'_, '_> {
             self.body.expect(fits, id.0, cause);
             return self.body.check_range(Num::one(value, Interval::INT), range, id.0, cause);
         }
-        let ty = self.info.key_type(Key::Field(id));
+        let ty = self.info.key_type(SlotKey::Field(id));
         if base == 16 || digits_max < DECIMAL_DIGITS_MAX {
             let value = self.body.f.define(Type::Int, Op::ParseInt { bytes, base });
             return Num::one(self.body.as_kind(value, ty), range);
@@ -323,13 +324,13 @@ impl Emitter<'_, '_> {
 
     /// Keeps where a field of fixed width lies, from here on.
     fn keep_span(&mut self, id: FieldId, width: u32) {
-        if self.needs.has(Key::Start(id)) {
-            let start = self.place(self.at);
-            self.keep(Key::Start(id), start);
+        if self.needs.has(SlotKey::Start(id)) {
+            let start = self.position(self.at);
+            self.keep(SlotKey::Start(id), start);
         }
-        if self.needs.has(Key::End(id)) {
-            let end = self.place(self.at.advanced(width));
-            self.keep(Key::End(id), end);
+        if self.needs.has(SlotKey::End(id)) {
+            let end = self.position(self.at.advanced(width));
+            self.keep(SlotKey::End(id), end);
         }
     }
 
@@ -357,7 +358,7 @@ impl Emitter<'_, '_> {
             self.at = self.at.advanced(width);
             return;
         }
-        let key = Key::Field(id);
+        let key = SlotKey::Field(id);
         let value = self.load(0, repr, big_endian);
         let value = self.body.as_kind(value, self.info.key_type(key));
         self.bits_of = Some((id, value));
@@ -383,7 +384,7 @@ impl Emitter<'_, '_> {
             let mask = self.body.f.define(Type::Uint, Op::Const((1_i64 << width) - 1));
             value = self.body.f.binary(Type::Uint, Binary::BitAnd, value, mask);
         }
-        let value = self.body.as_kind(value, self.info.key_type(Key::Field(id)));
+        let value = self.body.as_kind(value, self.info.key_type(SlotKey::Field(id)));
         self.number_found(id, Num::one(value, self.info.range(id)));
     }
 
@@ -398,17 +399,17 @@ impl Emitter<'_, '_> {
         let longest = self.body.f.int(i64::from(max) - 1);
         let fits = self.body.f.binary(Type::Bool, Binary::LeS, len, longest);
         self.body.expect(fits, id.0, cause);
-        self.at = Spot::at(last, self.at.most + u64::from(max) - 1);
+        self.at = Cursor::at(last, self.at.most + u64::from(max) - 1);
         self.body.set_slot(SLOT_SCAN as u16, last);
         self.wait(1, state);
         self.at = self.at.advanced(1);
-        self.keep(Key::Start(id), start);
-        if self.needs.has(Key::End(id)) {
-            let end = self.place(self.at);
-            self.keep(Key::End(id), end);
+        self.keep(SlotKey::Start(id), start);
+        if self.needs.has(SlotKey::End(id)) {
+            let end = self.position(self.at);
+            self.keep(SlotKey::End(id), end);
         }
         if self.is_wanted(id) {
-            let end = self.place(self.at);
+            let end = self.position(self.at);
             let bytes = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });
             let value = self.varint_value(bytes, len, bytes_max);
             self.number_found(id, Num::one(value, self.info.range(id)));
@@ -439,36 +440,36 @@ impl Emitter<'_, '_> {
         let start = self.at;
         let lead = self.load(0, IntRepr { width_bytes: 1, signed: true }, true);
         let length = self.body.vint_length(lead);
-        let first = self.place(start);
+        let first = self.position(start);
         let end = self.body.f.binary(Type::Int, Binary::Add, first, length.value());
-        self.at = Spot::at(end, start.most + 9);
+        self.at = Cursor::at(end, start.most + 9);
         self.wait(0, state);
         let bytes = self.body.f.define(Type::Bytes, Op::MessageBytes { start: first, end });
         let num = self.body.vint_value(lead, length.value(), bytes);
-        self.keep(Key::Start(id), first);
-        self.keep(Key::End(id), end);
-        self.keep(Key::Length(id), length.value());
+        self.keep(SlotKey::Start(id), first);
+        self.keep(SlotKey::End(id), end);
+        self.keep(SlotKey::Length(id), length.value());
         self.number_found(id, num);
     }
 
     /// Bytes that must be there; `items` starts with them.
     pub fn literal(&mut self, literal: &Literal, items: &[Item]) {
         if literal.optional {
-            self.trail = None;
+            self.byte_run = None;
             self.optional_literal(literal);
-            self.trail = None;
+            self.byte_run = None;
             return;
         }
         self.need(sizes::fixed_ahead(self.info, items));
         let start = self.at;
         self.expect_bytes(&literal.bytes, literal.nocase, literal.cause);
-        if let Some(trail) = &mut self.trail {
+        if let Some(byte_run) = &mut self.byte_run {
             for byte in
                 literal.bytes.iter().flat_map(|b| [b.to_ascii_lowercase(), b.to_ascii_uppercase(), *b])
             {
-                trail.set[usize::from(byte >> 6)] |= 1 << (byte & 63);
+                byte_run.set[usize::from(byte >> 6)] |= 1 << (byte & 63);
             }
-            trail.most = trail.most.saturating_add(literal.bytes.len() as u32);
+            byte_run.most = byte_run.most.saturating_add(literal.bytes.len() as u32);
         }
         if literal.cut {
             self.cut(start);
@@ -543,7 +544,7 @@ impl Emitter<'_, '_> {
             self.body.f.go_on_in(there);
         }
         let covered = self.at.covered;
-        self.at = Spot { covered, ..behind.advanced(literal.bytes.len() as u32) };
+        self.at = Cursor { covered, ..behind.advanced(literal.bytes.len() as u32) };
         if literal.cut {
             self.cut(behind);
         }
@@ -552,10 +553,10 @@ impl Emitter<'_, '_> {
     }
 
     /// What lies between `start` and here, which is there, is not passed on.
-    fn cut(&mut self, start: Spot) {
-        let (start, end) = (self.place(start), self.place(self.at));
-        let has_room = self.body.f.define(Type::Bool, Op::Cut { start, end });
-        self.body.expect(has_room, self.field, FaultCause::TooLong);
+    fn cut(&mut self, start: Cursor) {
+        let (start, end) = (self.position(start), self.position(self.at));
+        let has_capacity = self.body.f.define(Type::Bool, Op::Cut { start, end });
+        self.body.expect(has_capacity, self.field, FaultCause::TooLong);
     }
 
     fn is_byte(&mut self, found: Value, byte: u8, nocase: bool) -> Value {

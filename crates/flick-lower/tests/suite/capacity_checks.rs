@@ -39,7 +39,7 @@ fn said(text: &str) -> (Vec<String>, String) {
 }
 
 #[test]
-fn rounds_that_build_little_all_find_room() {
+fn iterations_that_build_little_all_have_capacity() {
     let (rounds, last) = said("x");
     let expected: Vec<String> = (0..ROUNDS).map(|n| format!("client: {n} 2048")).collect();
     assert_eq!(rounds, expected);
@@ -47,7 +47,7 @@ fn rounds_that_build_little_all_find_room() {
 }
 
 #[test]
-fn rounds_that_build_much_find_room_till_the_bound_and_what_follows_has_its_own() {
+fn iterations_that_build_much_have_capacity_up_to_the_bound() {
     let (rounds, last) = said(&"x".repeat(100));
     let fit = rounds.iter().take_while(|outcome| !outcome.ends_with("no room")).count();
     let built = 2 * LONGEST * fit;
