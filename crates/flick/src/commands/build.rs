@@ -17,11 +17,11 @@ use crate::report;
 enum Emit {
     /// The program as IR, in its text form
     Ir,
-    /// The code generator's input
+    /// Input of the code generator (Cranelift IR)
     Clif,
-    /// Instructions of this machine
+    /// Disassembled machine code
     Asm,
-    /// The task graph, as a picture (SVG) and as DOT
+    /// The task graph as SVG and DOT
     Graph,
 }
 
@@ -30,13 +30,13 @@ enum Emit {
 pub struct Build {
     /// The program
     file: PathBuf,
-    /// What to write
+    /// What to print
     #[arg(long, value_name = "WHAT")]
     emit: Emit,
     /// Which process of the program [default: the first]
     #[arg(long, value_name = "NAME")]
     process: Option<String>,
-    /// Where to; a directory for `graph` [default: stdout, for `graph` the current directory]
+    /// Output file; a directory for `graph` [default: stdout, for `graph` the current directory]
     #[arg(short, long, value_name = "PATH")]
     output: Option<PathBuf>,
 }

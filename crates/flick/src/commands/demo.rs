@@ -25,32 +25,32 @@ use stores::{Kind, Stores};
 
 /// The program of the demonstration: the paper's first listing.
 const PROGRAM: &str = include_str!("../../../../examples/memcached_proxy/memcached_proxy.flick");
-/// Where it would lie.
+/// Its path in the repository.
 const PROGRAM_PATH: &str = "examples/memcached_proxy/memcached_proxy.flick";
 /// Backends behind the proxy.
 const STORES: usize = 4;
-/// How long clients may take to leave at the end.
+/// Longest graceful shutdown at the end.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Which stores stand behind the proxy.
+/// The backends of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Backends {
-    /// Stores of this process
+    /// Stores in this process
     Embedded,
-    /// memcached, as installed on this machine
+    /// The installed memcached
     Memcached,
 }
 
 /// Shows a memcached proxy at work.
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// How long
+    /// Duration in seconds
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
-    /// A line each second instead of a picture, for logs and CI
+    /// Print one line per second instead of the terminal interface
     #[arg(long)]
     plain: bool,
-    /// Which stores stand behind the proxy
+    /// Backends of the proxy
     #[arg(long, value_name = "KIND", default_value = "embedded")]
     backends: Backends,
     /// Worker threads of the proxy
@@ -61,25 +61,25 @@ pub struct Demo {
     connections: u16,
 }
 
-/// What a view watches.
+/// The running demonstration, as a view shows it.
 pub struct Scene<'a> {
     /// The proxy.
     pub platform: &'a Platform,
     /// The load.
     pub run: &'a LoadRun,
-    /// Signals that end the show.
+    /// Signals that end it.
     pub signals: &'a std::sync::mpsc::Receiver<i32>,
-    /// How long the show takes.
+    /// Its duration.
     #[cfg_attr(not(feature = "tui"), expect(dead_code, reason = "only the terminal interface shows it"))]
     pub length: Duration,
-    /// What stands behind the proxy.
+    /// The kind of backends.
     pub backends: &'static str,
     /// Clients.
     pub connections: usize,
 }
 
 impl Demo {
-    /// Starts everything, shows it, and sums up.
+    /// Starts the backends, the proxy and the load, shows them, and prints the totals.
     pub fn run(self) -> Outcome {
         let signals = supervise::signals()?;
         let kind = match self.backends {
@@ -145,7 +145,7 @@ impl Demo {
     }
 }
 
-/// The last line, and whether it is good news.
+/// Prints the last line. Fails if a reply was wrong or missing.
 fn verdict(report: &LoadReport) -> Outcome {
     if let Some(wrong) = &report.first_wrong {
         anstream::eprintln!("the first wrong reply: {wrong}");
