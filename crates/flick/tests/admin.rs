@@ -24,12 +24,7 @@ use openmetrics::Metrics;
 /// Sends a text and reads until the response ends with `end`.
 fn ask(stream: &mut TcpStream, text: &str, end: &str) {
     stream.write_all(text.as_bytes()).expect("the service reads");
-    let mut reply = Vec::new();
-    while !reply.ends_with(end.as_bytes()) {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).expect("the response is complete");
-        reply.push(byte[0]);
-    }
+    client::read_until(stream, end.as_bytes());
 }
 
 /// Requests OpenMetrics.

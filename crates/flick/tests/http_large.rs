@@ -7,7 +7,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::thread::JoinHandle;
 
-use common::client::connect;
+use common::client::{connect, read_until};
 use common::process::resident_kib;
 use common::service::Service;
 
@@ -49,13 +49,7 @@ fn balancer(backend: SocketAddr) -> Service {
 
 /// Reads up to and with the empty line behind a head.
 fn head(stream: &mut TcpStream) -> String {
-    let mut head = Vec::new();
-    let mut byte = [0];
-    while !head.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte).expect("a head comes");
-        head.push(byte[0]);
-    }
-    String::from_utf8(head).expect("the head is ASCII")
+    String::from_utf8(read_until(stream, b"\r\n\r\n")).expect("the head is ASCII")
 }
 
 /// Writes a body of `len` bytes whose content depends on the position.

@@ -2,10 +2,9 @@
 
 mod common;
 
-use std::io::{Read, Write};
-
 use common::client::connect;
-use common::service::{Service, read_all};
+use common::http::exchange;
+use common::service::Service;
 use common::{Scratch, run};
 
 /// A cache with a dictionary that is kept, so that files are written in the sandbox.
@@ -22,11 +21,8 @@ fun answer: (req: request) -> (response)
 "#;
 
 fn check_serves(service: &Service) {
-    let mut stream = connect(service.address);
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the service reads");
-    let mut status = [0; 15];
-    stream.read_exact(&mut status).expect("an answer comes");
-    assert_eq!(&status, b"HTTP/1.1 200 OK");
+    let (status, _) = exchange(&mut connect(service.address), "/").expect("a response");
+    assert_eq!(status, 200);
 }
 
 /// A value in `/proc/PID/task/*/status`, for every thread. A thread of the admin endpoint may exit meanwhile.
@@ -43,11 +39,8 @@ fn of_all_threads(process: u32, line: &str) -> Vec<String> {
 
 /// The state at the admin endpoint.
 fn state_of(service: &Service) -> String {
-    let mut stream = connect(service.admin());
-    stream
-        .write_all(b"GET /api/state HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        .expect("it reads");
-    String::from_utf8_lossy(&read_all(stream)).into_owned()
+    let (_, body) = exchange(&mut connect(service.admin()), "/api/state").expect("a response");
+    String::from_utf8(body).expect("JSON is text")
 }
 
 fn kept(scratch: &Scratch, extra: &[&str]) -> Service {

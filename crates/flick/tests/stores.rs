@@ -9,7 +9,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
-use common::client::connect;
+use common::client::{connect, read_until};
 use common::peers::{Memcached, Redis, addresses, output};
 use common::service::{Service, read_all};
 use common::{captured, wait};
@@ -224,13 +224,7 @@ fn oversized_multi_get_ends_with_an_error_after_complete_values() {
 
 /// A line of what a server sends, byte by byte: what follows it stays where it is.
 fn line(client: &mut TcpStream) -> String {
-    let mut line = Vec::new();
-    while !line.ends_with(b"\n") {
-        let mut byte = [0];
-        client.read_exact(&mut byte).expect("a line follows");
-        line.push(byte[0]);
-    }
-    String::from_utf8(line).expect("lines are text")
+    String::from_utf8(read_until(client, b"\n")).expect("lines are text")
 }
 
 #[test]

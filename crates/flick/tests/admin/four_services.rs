@@ -11,7 +11,7 @@ use flick_load::binary::{Opcode, Status};
 
 use super::common::peers::{Memcached, free_address};
 use super::common::service::{Service, read_all};
-use super::common::{Scratch, client, root, run, wait};
+use super::common::{Scratch, client, http, root, run, wait};
 use super::openmetrics::Metrics;
 use super::{OPEN_METRICS, get, metrics};
 
@@ -78,8 +78,8 @@ impl FourServices {
         for round in 0..rounds {
             let reply = client::ask(&mut proxy, Opcode::Set, round, b"key", b"value");
             assert!(reply.is(Status::NoError), "{reply:?}");
-            page.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("the page reads");
-            until(&mut page, b"Hello from flick\n");
+            let (_, body) = http::exchange(&mut page, "/").expect("the page responds");
+            assert_eq!(body, b"Hello from flick\n");
         }
     }
 }
@@ -89,17 +89,6 @@ fn of(seen: &Metrics, name: &str, service: &str) -> f64 {
     let is_its =
         |labels: &[(String, String)]| labels.iter().any(|label| label.0 == "service" && label.1 == service);
     seen.samples(name).filter(|sample| is_its(&sample.labels)).map(|sample| sample.value).sum()
-}
-
-/// Reads up to these bytes.
-fn until(stream: &mut impl Read, end: &[u8]) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    while !bytes.ends_with(end) {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).unwrap_or_else(|error| panic!("{error} behind {bytes:?}"));
-        bytes.push(byte[0]);
-    }
-    bytes
 }
 
 #[test]
@@ -186,7 +175,7 @@ fn service_without_free_buffers_takes_none_of_the_others() {
     let mut first = client::connect(four.at[3]);
     let value = "x".repeat(500_000);
     first.write_all(format!("set big 0 0 500000\r\n{value}\r\n").as_bytes()).expect("the store reads");
-    until(&mut first, b"STORED\r\n");
+    client::read_until(&mut first, b"STORED\r\n");
     // Together they request a hundred times the memory, and read nothing.
     let greedy: Vec<TcpStream> = (0..32)
         .map(|_| {
@@ -233,7 +222,7 @@ fn metrics_of_each_service_by_unix_socket_and_token() {
     four.check_others(10);
     let mut store = client::connect(four.at[3]);
     store.write_all(b"get x\r\n").expect("the store reads");
-    until(&mut store, b"END\r\n");
+    client::read_until(&mut store, b"END\r\n");
     let read = |fields: &str| {
         get(
             UnixStream::connect(&socket).expect("the admin endpoint listens"),

@@ -44,6 +44,18 @@ pub fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
+/// Reads up to and with these bytes, and nothing behind them. Panics when the connection ends first.
+pub fn read_until(stream: &mut impl Read, end: &[u8]) -> Vec<u8> {
+    let (mut bytes, mut byte) = (Vec::new(), [0]);
+    while !bytes.ends_with(end) {
+        stream
+            .read_exact(&mut byte)
+            .unwrap_or_else(|error| panic!("{error} behind {:?}", String::from_utf8_lossy(&bytes)));
+        bytes.push(byte[0]);
+    }
+    bytes
+}
+
 /// Reads one reply. Panics when the connection ends first.
 pub fn reply(stream: &mut impl Read) -> Reply {
     let mut header = [0; HEADER_BYTES];

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::mpsc::{self, Receiver, Sender};
 
-use super::common::wait;
+use super::common::{client, wait};
 use super::load::{get, reply};
 use super::{Changing, balancer, connect};
 
@@ -188,11 +188,7 @@ fn suspended_rule_ends_in_its_generation() {
 fn open_tunnel(stream: &mut TcpStream) {
     let upgrade = "GET /tunnel HTTP/1.1\r\nHost: here\r\nConnection: upgrade\r\nUpgrade: echo\r\n\r\n";
     stream.write_all(upgrade.as_bytes()).expect("the service reads");
-    let (mut head, mut byte) = (Vec::new(), [0]);
-    while !head.ends_with(b"\r\n\r\n") {
-        stream.read_exact(&mut byte).expect("the switch comes");
-        head.push(byte[0]);
-    }
+    let head = client::read_until(stream, b"\r\n\r\n");
     assert!(head.starts_with(b"HTTP/1.1 101 "), "{}", String::from_utf8_lossy(&head));
     check_tunnel(stream);
 }
