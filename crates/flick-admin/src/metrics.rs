@@ -10,7 +10,7 @@ mod platform;
 
 use std::collections::BTreeMap;
 
-use crate::state::{Counter, Dictionary, Reloads, Service, State, TaskRuns, Times, TunableNanos};
+use crate::state::{CounterValue, DictionaryStats, Reloads, Service, State, TaskRuns, Times, TunableNanos};
 pub use exposition::Format;
 use exposition::{Exposition, Kind, seconds};
 pub use platform::counter_names;
@@ -179,7 +179,7 @@ fn edges(out: &mut Exposition, services: &[Service]) {
 }
 
 fn dictionaries(out: &mut Exposition, services: &[Service]) {
-    type Read = fn(&Dictionary) -> u64;
+    type Read = fn(&DictionaryStats) -> u64;
     let families: [(&str, Kind, &str, &str, Read); 8] = [
         ("entries", Kind::Gauge, "", "Entries in the dictionary.", |dict| dict.entries),
         ("entries_max", Kind::Gauge, "", "Maximum number of entries.", |dict| dict.entries_max),
@@ -207,7 +207,7 @@ fn dictionaries(out: &mut Exposition, services: &[Service]) {
 
 /// Counters and gauges of programs, by their own names.
 fn programs(out: &mut Exposition, services: &[Service]) {
-    let mut families: BTreeMap<(String, Kind), Vec<(&str, &Counter)>> = BTreeMap::new();
+    let mut families: BTreeMap<(String, Kind), Vec<(&str, &CounterValue)>> = BTreeMap::new();
     for service in services {
         for counter in &service.program {
             let kind = Kind::of(counter.is_gauge);

@@ -1,6 +1,7 @@
 //! The state of a process at one moment, as `/api/state` returns it to the admin page and `flick top`.
 //! Promises: counters only grow; a reader computes rates from two states.
 
+pub use flick_stats::{BackendStats, CounterValue, DictionaryStats, TaskRuns, Times};
 use serde::{Deserialize, Serialize};
 
 /// The state of a process.
@@ -112,17 +113,17 @@ pub struct Service {
     /// Maximum number of client connections.
     pub max_connections: u64,
     /// Platform counters, over all workers.
-    pub counters: Vec<Counter>,
+    pub counters: Vec<CounterValue>,
     /// Request durations, over all workers.
     pub times: Times,
     /// Its workers.
     pub workers: Vec<Worker>,
     /// Its backends.
-    pub backends: Vec<Backend>,
+    pub backends: Vec<BackendStats>,
     /// The program's counters and gauges.
-    pub program: Vec<Counter>,
+    pub program: Vec<CounterValue>,
     /// The program's dictionaries.
-    pub dictionaries: Vec<Dictionary>,
+    pub dictionaries: Vec<DictionaryStats>,
     /// Its task graph.
     pub graph: Graph,
     /// Settings that can be changed while it runs.
@@ -143,19 +144,6 @@ pub struct TunableNanos {
     pub overload_queue_delay_ns: u64,
 }
 
-/// A counter or gauge.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Counter {
-    /// Its name.
-    pub name: String,
-    /// Its description.
-    pub help: String,
-    /// Whether it is a gauge.
-    pub is_gauge: bool,
-    /// Its value.
-    pub value: i64,
-}
-
 /// A worker of a service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Worker {
@@ -169,141 +157,6 @@ pub struct Worker {
     /// Task runs by kind.
     #[serde(default)]
     pub tasks: Vec<TaskRuns>,
-}
-
-/// Task runs of one kind on one worker.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct TaskRuns {
-    /// The kind of task.
-    pub kind: String,
-    /// Number of runs.
-    pub runs: u64,
-    /// Total duration, estimated from samples.
-    pub busy_ns: u64,
-    /// Runs that ended with their time slice.
-    pub slices_exceeded: u64,
-    /// Tasks taken from another worker.
-    pub stolen: u64,
-}
-
-/// A histogram of durations.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Times {
-    /// Sum of all durations.
-    pub sum_ns: u64,
-    /// Non-empty buckets in ascending order: longest duration in nanoseconds, and count.
-    pub buckets: Vec<(u64, u64)>,
-}
-
-impl Times {
-    /// Number of durations.
-    pub fn count(&self) -> u64 {
-        self.buckets.iter().map(|(_, count)| count).sum()
-    }
-
-    /// Adds the durations of another histogram.
-    pub fn merge(&mut self, other: &Times) {
-        self.sum_ns += other.sum_ns;
-        for (end, count) in &other.buckets {
-            match self.buckets.binary_search_by_key(end, |(own, _)| *own) {
-                Ok(at) => self.buckets[at].1 += count,
-                Err(at) => self.buckets.insert(at, (*end, *count)),
-            }
-        }
-    }
-
-    /// The durations since `before`.
-    pub fn since(&self, before: &Times) -> Times {
-        let earlier =
-            |end: u64| before.buckets.iter().find(|(at, _)| *at == end).map_or(0, |(_, count)| *count);
-        let buckets = self.buckets.iter().map(|(end, count)| (*end, count.saturating_sub(earlier(*end))));
-        Times {
-            sum_ns: self.sum_ns.saturating_sub(before.sum_ns),
-            buckets: buckets.filter(|(_, count)| *count > 0).collect(),
-        }
-    }
-
-    /// The quantile `share`, 0 to 1; `None` if the histogram is empty.
-    pub fn quantile_ns(&self, share: f64) -> Option<u64> {
-        let wanted = (self.count() as f64 * share).ceil().max(1.0) as u64;
-        let mut seen = 0;
-        self.buckets.iter().find_map(|(end, count)| {
-            seen += count;
-            (seen >= wanted).then_some(*end)
-        })
-    }
-}
-
-/// A backend.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Backend {
-    /// Its channel.
-    pub channel: String,
-    /// Its index in the channel's array.
-    pub element: u64,
-    /// Its address.
-    pub address: String,
-    /// Whether it was removed from its list and is draining.
-    pub is_draining: bool,
-    /// Workers that have ejected it: too many requests have failed, or its health checks fail.
-    pub workers_ejected: u64,
-    /// Workers whose health checks of it fail, whether they have ejected it or not.
-    pub workers_failing: u64,
-    /// Ejections because of failed requests.
-    pub ejections: u64,
-    /// Failed health checks.
-    pub health_check_failures: u64,
-    /// Requests rejected because it had `max_requests_per_backend` in flight.
-    pub rejected: u64,
-    /// Requests sent to it.
-    pub requests: u64,
-    /// Requests for it that flick answered with an error.
-    pub failures: u64,
-    /// Workers that are connected to it.
-    pub workers_connected: u64,
-    /// Whether workers connect to it without a client; if not, `workers_connected` has no meaning.
-    pub is_monitored: bool,
-    /// Durations from request to response.
-    pub times: Times,
-}
-
-impl Backend {
-    /// Merges the state of the same address: its counters are added, its gauges are the larger ones.
-    pub fn merge(&mut self, other: &Backend) {
-        self.is_draining &= other.is_draining;
-        self.workers_ejected = self.workers_ejected.max(other.workers_ejected);
-        self.workers_failing = self.workers_failing.max(other.workers_failing);
-        self.workers_connected = self.workers_connected.max(other.workers_connected);
-        self.ejections += other.ejections;
-        self.health_check_failures += other.health_check_failures;
-        self.rejected += other.rejected;
-        self.requests += other.requests;
-        self.failures += other.failures;
-        self.times.merge(&other.times);
-    }
-}
-
-/// A dictionary.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Dictionary {
-    /// Its name.
-    pub name: String,
-    /// Number of entries.
-    pub entries: u64,
-    /// Maximum number of entries.
-    pub entries_max: u64,
-    /// Allocated memory.
-    pub bytes: u64,
-    /// Lookups that found an entry.
-    pub hits: u64,
-    /// Lookups that found none.
-    pub misses: u64,
-    /// Entries removed for new ones.
-    pub evictions: u64,
-    /// Entries removed because they expired.
-    pub expirations: u64,
-    /// Writes rejected because the dictionary was full.
-    pub refusals: u64,
 }
 
 /// A task graph.

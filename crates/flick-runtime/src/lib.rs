@@ -40,8 +40,8 @@ pub use observe::access_log::{self, AccessLog};
 pub use observe::counters::{BackendCounters, Counters, Totals};
 pub use observe::{edge_counters, latency, session_list, task_counters};
 pub use platform::{
-    BackendSetHandle, BackendTotals, ExitReport, Handoff, Platform, RunningService, ServiceConfig,
-    ServiceStats, StatsSnapshot, WorkerTotals, memory, open_files, own_files,
+    BackendSetHandle, ExitReport, Handoff, Platform, RunningService, ServiceConfig, ServiceStats,
+    StatsSnapshot, WorkerTotals, memory, open_files, own_files,
 };
 pub use rules::host::WorkerHost;
 pub use setup::{Setup, StartError};

@@ -13,7 +13,7 @@ mod stats;
 
 pub use handoff::Handoff;
 pub use service::{BackendSetHandle, RunningService, ServiceConfig};
-pub use stats::{BackendTotals, ServiceStats, StatsSnapshot, WorkerTotals};
+pub use stats::{ServiceStats, StatsSnapshot, WorkerTotals};
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};

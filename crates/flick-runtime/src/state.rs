@@ -13,6 +13,7 @@ use std::time::SystemTime;
 use earlier::Earlier;
 use flick_abi::Program;
 use flick_dict::{DictConfig, DictError, Dictionary, Seed};
+use flick_stats::{CounterValue, DictionaryStats};
 
 use crate::observe::counters::Counter;
 
@@ -72,40 +73,6 @@ struct WorkerState {
 pub(crate) struct DictUse {
     pub(crate) hits: Counter,
     pub(crate) misses: Counter,
-}
-
-/// A counter or gauge at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CounterReport {
-    /// Its name.
-    pub name: String,
-    /// It is a gauge.
-    pub is_gauge: bool,
-    /// Over all workers.
-    pub value: i64,
-}
-
-/// A dictionary at one moment.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DictReport {
-    /// Its name.
-    pub name: String,
-    /// Entries.
-    pub entries: u64,
-    /// Entries at most.
-    pub entries_max: u64,
-    /// Bytes of memory, whatever is in it.
-    pub bytes: u64,
-    /// Reads that found something.
-    pub hits: u64,
-    /// Reads that did not.
-    pub misses: u64,
-    /// Entries forgotten to make room.
-    pub evictions: u64,
-    /// Entries whose time was over.
-    pub expirations: u64,
-    /// Writes refused for want of room.
-    pub refusals: u64,
 }
 
 /// Bytes that the dictionaries of a program take; saturates.
@@ -229,9 +196,10 @@ impl State {
     }
 
     /// All counters and gauges now, in the order of the program.
-    pub fn counters(&self) -> Vec<CounterReport> {
-        let report = |(index, (name, is_gauge)): (usize, &(String, bool))| CounterReport {
+    pub fn counters(&self) -> Vec<CounterValue> {
+        let report = |(index, (name, is_gauge)): (usize, &(String, bool))| CounterValue {
             name: name.clone(),
+            help: String::new(),
             is_gauge: *is_gauge,
             value: self.counter_get(index as u32),
         };
@@ -239,14 +207,14 @@ impl State {
     }
 
     /// All dictionaries now, in the order of the program.
-    pub fn dict_reports(&self) -> Vec<DictReport> {
+    pub fn dict_reports(&self) -> Vec<DictionaryStats> {
         let report = |(index, dict): (usize, &Dict)| {
             let counts = dict.dictionary.counts();
             let sum = |read: fn(&DictUse) -> u64| -> u64 {
                 let own: u64 = self.workers.iter().map(|worker| read(&worker.dicts[index])).sum();
                 own + self.earlier.dict_use(index, read)
             };
-            DictReport {
+            DictionaryStats {
                 name: dict.shape.name.clone(),
                 entries: dict.dictionary.len(),
                 entries_max: dict.shape.entries_max,

@@ -27,8 +27,12 @@ const EDGES: &[(&str, &[&str])] = &[
     ("flick-ring", &[]),
     ("flick-alloc-counter", &[]),
     // It knows what there is to see, not who has it.
-    ("flick-admin", &[]),
-    ("flick-runtime", &["flick-abi", "flick-buffers", "flick-dict", "flick-net", "flick-ring"]),
+    ("flick-admin", &["flick-stats"]),
+    (
+        "flick-runtime",
+        &["flick-abi", "flick-buffers", "flick-dict", "flick-net", "flick-ring", "flick-stats"],
+    ),
+    ("flick-stats", &[]),
     ("flick-discovery", &["flick-abi", "flick-net", "flick-runtime"]),
     ("flick-load", &[]),
     // Its simulated service drives the platform from outside, as a program's peers do; it knows nothing of the

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::exposition::{Exposition, Kind, Label};
-use crate::state::{Backend, Service};
+use crate::state::{BackendStats, Service};
 
 /// A metric family: name, help, and value.
-type Family = (&'static str, &'static str, fn(&Backend) -> u64);
+type Family = (&'static str, &'static str, fn(&BackendStats) -> u64);
 
 const COUNTERS: [Family; 5] = [
     ("flick_backend_requests", "Requests sent to the backend.", |backend| backend.requests),
@@ -51,7 +51,7 @@ const GAUGES: [Family; 3] = [
 /// Writes the metrics of all backends. An address that a channel has several times, or that is also draining, is one
 /// series.
 pub(super) fn write(out: &mut Exposition, services: &[Service]) {
-    let mut merged: BTreeMap<[&str; 3], Backend> = BTreeMap::new();
+    let mut merged: BTreeMap<[&str; 3], BackendStats> = BTreeMap::new();
     for service in services {
         for backend in &service.backends {
             let key = [service.name.as_str(), &backend.channel, &backend.address];
@@ -62,7 +62,7 @@ pub(super) fn write(out: &mut Exposition, services: &[Service]) {
         let labels: [Label<'_>; 3] = [("service", service), ("channel", channel), ("backend", address)];
         (labels, backend)
     });
-    let each: Vec<([Label<'_>; 3], &Backend)> = with_labels.collect();
+    let each: Vec<([Label<'_>; 3], &BackendStats)> = with_labels.collect();
     for (name, help, read) in COUNTERS {
         out.family(name, Kind::Counter, "", help);
         each.iter().for_each(|(labels, backend)| out.sample(labels, read(backend)));

@@ -1,6 +1,8 @@
 //! What a worker counts of its tasks, by kind.
 //! Promises: one writer, as for all counters.
 
+use flick_stats::TaskRuns;
+
 use crate::observe::counters::Counter;
 
 /// Kinds of tasks.
@@ -48,33 +50,15 @@ impl Tasks {
     }
 }
 
-/// The same at one moment, of one worker or of several.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct TaskTotals {
-    /// Times that a task ran.
-    pub runs: u64,
-    /// How long, as seen in one turn of a few.
-    pub busy_ns: u64,
-    /// Times that a task had more to do when its time slice was over.
-    pub slices_exceeded: u64,
-    /// Tasks that a worker took over from another.
-    pub stolen: u64,
-}
-
-impl TaskTotals {
-    /// Adds what others have counted.
-    pub fn merge(&mut self, other: &TaskTotals) {
-        self.runs = self.runs.wrapping_add(other.runs);
-        self.busy_ns = self.busy_ns.wrapping_add(other.busy_ns);
-        self.slices_exceeded = self.slices_exceeded.wrapping_add(other.slices_exceeded);
-        self.stolen = self.stolen.wrapping_add(other.stolen);
-    }
-
-    /// Adds those of one worker.
-    pub fn absorb(&mut self, counters: &TaskCounters) {
-        self.runs = self.runs.wrapping_add(counters.runs.get());
-        self.busy_ns = self.busy_ns.wrapping_add(counters.busy_ns.get());
-        self.slices_exceeded = self.slices_exceeded.wrapping_add(counters.slices_exceeded.get());
-        self.stolen = self.stolen.wrapping_add(counters.stolen.get());
+impl TaskCounters {
+    /// Their values now, of the kind with this name.
+    pub fn totals(&self, kind: &str) -> TaskRuns {
+        TaskRuns {
+            kind: kind.to_owned(),
+            runs: self.runs.get(),
+            busy_ns: self.busy_ns.get(),
+            slices_exceeded: self.slices_exceeded.get(),
+            stolen: self.stolen.get(),
+        }
     }
 }

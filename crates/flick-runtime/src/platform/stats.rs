@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use flick_abi::Program;
 use flick_net::{Endpoint, Waker};
+use flick_stats::{BackendStats, TaskRuns, Times};
 
 use crate::backend_set::Slot;
 use crate::limits::SESSION_LIST_MS;
 use crate::observe::counters::{BackendCounters, Counters, Totals};
 use crate::observe::edge_counters::{self, EdgeCounters, EdgeTotals};
-use crate::observe::latency::LatencyTotals;
 use crate::observe::session_list::{self, SessionInfo};
-use crate::observe::task_counters::{KINDS, TaskTotals};
+use crate::observe::task_counters::KINDS;
 use crate::setup::Setup;
 use crate::shared::Shared;
 use crate::state::State;
@@ -41,50 +41,17 @@ pub struct ServiceStats {
     pub(crate) wakers: Vec<Waker>,
 }
 
-/// Counters of one backend over all workers.
-#[derive(Clone, Debug)]
-pub struct BackendTotals {
-    /// Name of its channel.
-    pub channel: String,
-    /// Its number in the channel's array.
-    pub element: u64,
-    /// It has left the list, and what is under way on it finishes.
-    pub is_draining: bool,
-    /// Where it is.
-    pub endpoint: Endpoint,
-    /// Requests sent to it.
-    pub requests: u64,
-    /// Requests for it that the platform answered itself.
-    pub failures: u64,
-    /// Workers whose shared connection to it is up.
-    pub up: u64,
-    /// Workers that send it nothing: too many requests have failed, or its checks do.
-    pub unhealthy: u64,
-    /// Workers whose checks of it fail, whether it is out for that or not.
-    pub health_checks_failing: u64,
-    /// Times that a worker put it out because too many requests in a row had failed.
-    pub ejections: u64,
-    /// Checks that failed.
-    pub health_check_failures: u64,
-    /// Requests that were not sent because it had as many as it may.
-    pub shed: u64,
-    /// The platform knows how it is without a client: false where each session dials its own.
-    pub is_monitored: bool,
-    /// How long it took.
-    pub times: LatencyTotals,
-}
-
 /// What one worker has counted.
 #[derive(Clone, Debug)]
 pub struct WorkerTotals {
     /// Its counters.
     pub totals: Totals,
     /// How long its requests took.
-    pub times: LatencyTotals,
+    pub times: Times,
     /// How long its tasks ran at a time, in one turn of a few.
-    pub slices: LatencyTotals,
+    pub slices: Times,
     /// Its tasks, in the order of `KINDS`.
-    pub tasks: [TaskTotals; KINDS.len()],
+    pub tasks: Vec<TaskRuns>,
 }
 
 /// All counters at one moment.
@@ -93,11 +60,11 @@ pub struct StatsSnapshot {
     /// Of the platform.
     pub totals: Totals,
     /// How long requests took, from the first byte's turn to the reply.
-    pub times: LatencyTotals,
+    pub times: Times,
     /// By worker.
     pub workers: Vec<WorkerTotals>,
     /// By backend.
-    pub backends: Vec<BackendTotals>,
+    pub backends: Vec<BackendStats>,
     /// The settings that may be changed while a service runs; of one service only.
     pub tunables: Option<TunableValues>,
     /// By edge of the task graph; of one service only.
@@ -168,12 +135,12 @@ impl ServiceStats {
 
     /// The counters now.
     pub fn snapshot(&self) -> StatsSnapshot {
-        let (mut totals, mut times) = (Totals::default(), LatencyTotals::default());
+        let (mut totals, mut times) = (Totals::default(), Times::default());
         let program = &self.setup.program;
         let mut edge_counters = EdgeTotals::new(edge_counters::names(program), program);
         for worker in &self.workers {
             totals.absorb(&worker.counters);
-            times.absorb(&worker.counters.times);
+            times.merge(&worker.counters.times.totals());
             edge_counters.absorb(&worker.edge_counters);
         }
         StatsSnapshot {
@@ -196,9 +163,9 @@ impl ServiceStats {
         empty.into_iter().map(|channel| self.setup.program.channels[channel].name.as_str()).collect()
     }
 
-    fn backends(&self) -> Vec<BackendTotals> {
+    fn backends(&self) -> Vec<BackendStats> {
         let backend_set = self.setup.backend_sets.latest();
-        let mut backends: Vec<BackendTotals> = backend_set
+        let mut backends: Vec<BackendStats> = backend_set
             .slots()
             .iter()
             .enumerate()
@@ -211,42 +178,28 @@ impl ServiceStats {
         backends
     }
 
-    fn backend(&self, index: usize, slot: &Slot) -> Option<BackendTotals> {
+    fn backend(&self, index: usize, slot: &Slot) -> Option<BackendStats> {
         let counters = || self.workers.iter().map(|worker| &worker.backend_counters[index]);
         let is_tracked = counters().any(|counters| counters.tracked.get() > 0);
         let endpoint = slot.endpoint.as_ref().filter(|_| slot.element.is_some() || is_tracked)?;
-        let mut times = LatencyTotals::default();
-        counters().for_each(|counters| times.absorb(&counters.times));
-        Some(BackendTotals {
+        let mut times = Times::default();
+        counters().for_each(|counters| times.merge(&counters.times.totals()));
+        Some(BackendStats {
             channel: self.setup.program.channels[self.setup.slots[index]].name.clone(),
             element: slot.element.unwrap_or_default(),
             is_draining: slot.element.is_none(),
-            endpoint: endpoint.clone(),
+            address: endpoint.to_string(),
             requests: counters().map(|counters| counters.requests.get()).sum(),
             failures: counters().map(|counters| counters.failures.get()).sum(),
-            up: counters().map(|counters| counters.up.get()).sum(),
-            unhealthy: counters().map(|counters| counters.unhealthy.get()).sum(),
-            health_checks_failing: counters()
-                .map(|counters| u64::from(counters.health.get().fails_checks))
-                .sum(),
+            workers_connected: counters().map(|counters| counters.up.get()).sum(),
+            workers_ejected: counters().map(|counters| counters.unhealthy.get()).sum(),
+            workers_failing: counters().map(|counters| u64::from(counters.health.get().fails_checks)).sum(),
             ejections: counters().map(|counters| counters.ejections.get()).sum(),
             health_check_failures: counters().map(|counters| counters.health_check_failures.get()).sum(),
-            shed: counters().map(|counters| counters.shed.get()).sum(),
+            rejected: counters().map(|counters| counters.shed.get()).sum(),
             is_monitored: !self.setup.is_relay,
             times,
         })
-    }
-}
-
-impl BackendTotals {
-    /// What it has counted; what it is now is not added.
-    fn add_earlier(&mut self, earlier: &BackendTotals) {
-        self.requests += earlier.requests;
-        self.failures += earlier.failures;
-        self.ejections += earlier.ejections;
-        self.health_check_failures += earlier.health_check_failures;
-        self.shed += earlier.shed;
-        self.times.merge(&earlier.times);
     }
 }
 
@@ -269,24 +222,24 @@ impl StatsSnapshot {
         }
         for other in &earlier.backends {
             let is_same =
-                |own: &&mut BackendTotals| other.channel == own.channel && other.endpoint == own.endpoint;
+                |own: &&mut BackendStats| other.channel == own.channel && other.address == own.address;
             // An address may stand in a list more than once; what it has counted is counted once.
             let mut same: Vec<_> = self.backends.iter_mut().filter(is_same).collect();
             let at = same.iter().position(|own| own.element == other.element).unwrap_or_default();
             if let Some(own) = same.get_mut(at) {
-                own.add_earlier(other);
+                own.add_counters(other);
             }
         }
     }
 
     /// Of several services together.
     pub(crate) fn of(watches: &[ServiceStats]) -> Self {
-        let (mut totals, mut times) = (Totals::default(), LatencyTotals::default());
+        let (mut totals, mut times) = (Totals::default(), Times::default());
         let (mut workers, mut backends) = (Vec::new(), Vec::new());
         for watch in watches {
             for worker in &watch.workers {
                 totals.absorb(&worker.counters);
-                times.absorb(&worker.counters.times);
+                times.merge(&worker.counters.times.totals());
             }
             let own = watch.snapshot();
             workers.extend(own.workers);
@@ -298,44 +251,43 @@ impl StatsSnapshot {
 
 impl WorkerStats {
     fn totals(&self) -> WorkerTotals {
-        let (mut totals, mut times, mut slices) =
-            (Totals::default(), LatencyTotals::default(), LatencyTotals::default());
+        let mut totals = Totals::default();
         totals.absorb(&self.counters);
-        times.absorb(&self.counters.times);
-        slices.absorb(&self.counters.slices);
-        let mut tasks = [TaskTotals::default(); KINDS.len()];
-        for (totals, (kind, _)) in tasks.iter_mut().zip(KINDS) {
-            totals.absorb(self.counters.tasks.of(kind));
+        let tasks = KINDS.iter().map(|(kind, name)| self.counters.tasks.of(*kind).totals(name)).collect();
+        WorkerTotals {
+            totals,
+            times: self.counters.times.totals(),
+            slices: self.counters.slices.totals(),
+            tasks,
         }
-        WorkerTotals { totals, times, slices, tasks }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BackendTotals, LatencyTotals, StatsSnapshot, Totals};
+    use super::{BackendStats, StatsSnapshot, Times, Totals};
 
-    fn backend(element: u64, at: &str, counted: u64) -> BackendTotals {
-        BackendTotals {
+    fn backend(element: u64, at: &str, counted: u64) -> BackendStats {
+        BackendStats {
             channel: "backends".to_owned(),
             element,
             is_draining: false,
-            endpoint: at.parse().expect("an endpoint"),
+            address: at.to_owned(),
             requests: counted,
             failures: counted,
-            up: 1,
-            unhealthy: 0,
-            health_checks_failing: 0,
+            workers_connected: 1,
+            workers_ejected: 0,
+            workers_failing: 0,
             ejections: counted,
             health_check_failures: counted,
-            shed: counted,
+            rejected: counted,
             is_monitored: true,
-            times: LatencyTotals::default(),
+            times: Times::default(),
         }
     }
 
-    fn snapshot(backends: Vec<BackendTotals>) -> StatsSnapshot {
-        let (totals, times) = (Totals::default(), LatencyTotals::default());
+    fn snapshot(backends: Vec<BackendStats>) -> StatsSnapshot {
+        let (totals, times) = (Totals::default(), Times::default());
         StatsSnapshot { totals, times, workers: Vec::new(), backends, tunables: None, edge_counters: None }
     }
 
@@ -346,7 +298,14 @@ mod tests {
         let before = [backend(0, one, 10), backend(1, one, 20), backend(5, two, 40), backend(6, three, 80)];
         now.add_earlier(&snapshot(before.to_vec()));
         let counted = now.backends.iter().map(|of| {
-            let of = [of.requests, of.failures, of.ejections, of.health_check_failures, of.shed, of.up];
+            let of = [
+                of.requests,
+                of.failures,
+                of.ejections,
+                of.health_check_failures,
+                of.rejected,
+                of.workers_connected,
+            ];
             assert!(of[..5].iter().all(|count| *count == of[0]) && of[5] == 1, "{of:?}");
             of[0]
         });

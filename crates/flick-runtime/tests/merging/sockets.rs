@@ -138,7 +138,7 @@ fn both_workers_do_their_part_of_a_merge_of_sixteen_streams() {
         let [first, second] = taken[..] else { panic!("two workers: {taken:?}") };
         assert!(first.abs_diff(second) * 10 < first + second, "{io:?}: {taken:?} elements, as good as even");
         for worker in &workers {
-            let merges = worker.tasks[TaskKind::Merge as usize];
+            let merges = &worker.tasks[TaskKind::Merge as usize];
             assert!(merges.runs > 0, "{io:?}: {merges:?}");
         }
         platform.stop();

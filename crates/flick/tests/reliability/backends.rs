@@ -82,7 +82,7 @@ fn m2_early_reply_reaches_only_its_client() {
         });
         let totals = proxy.totals();
         assert_eq!((totals.protocol_errors_backend, totals.errors_unavailable), (0, 0));
-        assert_eq!(proxy.metrics().backends[0].up, 1, "the shared connection was not touched");
+        assert_eq!(proxy.metrics().backends[0].workers_connected, 1, "the shared connection was not touched");
     }
 }
 

@@ -107,7 +107,7 @@ impl Proxy {
     /// Waits until every worker's connection to `backend` is up, or down.
     pub fn until_backend(&self, backend: usize, up: u64) {
         let what = format!("backend {backend} to have {up} connections");
-        wait::until(&what, || (self.metrics().backends[backend].up == up).then_some(()));
+        wait::until(&what, || (self.metrics().backends[backend].workers_connected == up).then_some(()));
     }
 }
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 use flick_abi::Program;
 use flick_admin::limits::TOKEN_BYTES_MAX;
 use flick_admin::state::{
-    Backend, Counter, Dictionary, Edge, Graph, Service, Session, Task, TaskRuns, Times, TunableNanos, Worker,
+    BackendStats, CounterValue, Edge, Graph, Service, Session, Task, TunableNanos, Worker,
 };
 use flick_admin::{Address, Config, Server};
 use flick_ir::data::Module;
@@ -21,7 +21,7 @@ use flick_net::PeerAddr;
 use flick_runtime::edge_counters::EdgeTotals;
 use flick_runtime::session_list::SessionInfo;
 use flick_runtime::tunables::{TunableChanges, TunableValues};
-use flick_runtime::{BackendTotals, ServiceStats, StatsSnapshot, Totals};
+use flick_runtime::{ServiceStats, StatsSnapshot, Totals};
 use tracing::{info, warn};
 
 use super::observed_state::ObservedState;
@@ -67,15 +67,15 @@ impl ObservedService {
         let snapshot = self.watch.snapshot();
         let workers = snapshot.workers.len() as u64;
         let listed = || snapshot.backends.iter().filter(|backend| !backend.is_draining);
-        let all = |channel: &str, predicate: &dyn Fn(&BackendTotals) -> bool| {
+        let all = |channel: &str, predicate: &dyn Fn(&BackendStats) -> bool| {
             listed().filter(|backend| backend.channel == channel).all(predicate)
         };
-        for BackendTotals { channel, .. } in listed() {
-            if all(channel, &|backend| backend.is_monitored && backend.up == 0) {
+        for BackendStats { channel, .. } in listed() {
+            if all(channel, &|backend| backend.is_monitored && backend.workers_connected == 0) {
                 return Err(format!("{}: no backend of `{channel}` is up", self.watch.name()));
             }
             if all(channel, &|backend| {
-                backend.unhealthy >= workers || backend.is_monitored && backend.up == 0
+                backend.workers_ejected >= workers || backend.is_monitored && backend.workers_connected == 0
             }) {
                 let name = self.watch.name();
                 return Err(format!("{name}: every backend of `{channel}` is ejected or down"));
@@ -98,11 +98,11 @@ impl ObservedService {
             io: watch.io().to_owned(),
             max_connections: watch.max_connections().into(),
             counters: counters(&snapshot.totals, is_alone),
-            times: times(&snapshot.times),
+            times: snapshot.times.clone(),
             workers: snapshot.workers.iter().map(|each| worker(each, is_alone)).collect(),
-            backends: snapshot.backends.iter().map(backend).collect(),
-            program: program(watch),
-            dictionaries: dictionaries(watch),
+            backends: snapshot.backends.clone(),
+            program: watch.state().counters(),
+            dictionaries: watch.state().dict_reports(),
             tunables: tunables(&watch.tunables().get()),
             graph: tasks(&self.graph, |edge| {
                 counted(watch.program(), snapshot.edge_counters.as_ref()?, edge)
@@ -184,10 +184,10 @@ fn is_counted(name: &str, is_alone: bool) -> bool {
     !is_alone || !OF_SHARED_THREADS.contains(&name)
 }
 
-fn counters(totals: &Totals, is_alone: bool) -> Vec<Counter> {
+fn counters(totals: &Totals, is_alone: bool) -> Vec<CounterValue> {
     let each = totals.entries().into_iter().zip(Totals::meanings());
     let each = each.filter(|((name, _), _)| is_counted(name, is_alone));
-    each.map(|((name, value), (_, help))| Counter {
+    each.map(|((name, value), (_, help))| CounterValue {
         name: name.to_owned(),
         help: (*help).to_owned(),
         is_gauge: GAUGES.contains(&name),
@@ -196,45 +196,14 @@ fn counters(totals: &Totals, is_alone: bool) -> Vec<Counter> {
     .collect()
 }
 
-fn times(times: &flick_runtime::latency::LatencyTotals) -> Times {
-    Times { sum_ns: times.sum_ns(), buckets: times.filled().collect() }
-}
-
 fn worker(worker: &flick_runtime::WorkerTotals, is_alone: bool) -> Worker {
     let values = worker.totals.entries().into_iter().filter(|(name, _)| is_counted(name, is_alone));
     let values = values.map(|(_, value)| value as i64);
-    let tasks =
-        worker.tasks.iter().zip(flick_runtime::task_counters::KINDS).map(|(totals, (_, kind))| TaskRuns {
-            kind: kind.to_owned(),
-            runs: totals.runs,
-            busy_ns: totals.busy_ns,
-            slices_exceeded: totals.slices_exceeded,
-            stolen: totals.stolen,
-        });
     Worker {
         values: values.collect(),
-        times: times(&worker.times),
-        slices: times(&worker.slices),
-        tasks: tasks.collect(),
-    }
-}
-
-fn backend(backend: &flick_runtime::BackendTotals) -> Backend {
-    Backend {
-        channel: backend.channel.clone(),
-        element: backend.element,
-        address: backend.endpoint.to_string(),
-        requests: backend.requests,
-        failures: backend.failures,
-        workers_connected: backend.up,
-        is_draining: backend.is_draining,
-        workers_ejected: backend.unhealthy,
-        workers_failing: backend.health_checks_failing,
-        ejections: backend.ejections,
-        health_check_failures: backend.health_check_failures,
-        rejected: backend.shed,
-        is_monitored: backend.is_monitored,
-        times: times(&backend.times),
+        times: worker.times.clone(),
+        slices: worker.slices.clone(),
+        tasks: worker.tasks.clone(),
     }
 }
 
@@ -287,33 +256,6 @@ pub fn session(service: &str, listed: &SessionInfo) -> Session {
         bytes_in: listed.bytes_in,
         bytes_out: listed.bytes_out,
     }
-}
-
-fn program(watch: &ServiceStats) -> Vec<Counter> {
-    let each = watch.state().counters().into_iter();
-    each.map(|counter| Counter {
-        name: counter.name,
-        help: String::new(),
-        is_gauge: counter.is_gauge,
-        value: counter.value,
-    })
-    .collect()
-}
-
-fn dictionaries(watch: &ServiceStats) -> Vec<Dictionary> {
-    let each = watch.state().dict_reports().into_iter();
-    each.map(|dict| Dictionary {
-        name: dict.name,
-        entries: dict.entries,
-        entries_max: dict.entries_max,
-        bytes: dict.bytes,
-        hits: dict.hits,
-        misses: dict.misses,
-        evictions: dict.evictions,
-        expirations: dict.expirations,
-        refusals: dict.refusals,
-    })
-    .collect()
 }
 
 /// Converts a task graph, with counts on its edges.

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use flick_admin::State;
-use flick_admin::state::{Backend, Service, TaskRuns, Times};
+use flick_admin::state::{BackendStats, Service, TaskRuns, Times};
 
 /// The tables at one moment.
 pub struct Figures {
@@ -164,8 +164,8 @@ fn tasks(pairs: &[Pair<'_>]) -> FigureTable {
 }
 
 fn backends(pairs: &[Pair<'_>]) -> FigureTable {
-    let row = |pair: &Pair<'_>, backend: &Backend| {
-        let same = |old: &&Backend| old.channel == backend.channel && old.address == backend.address;
+    let row = |pair: &Pair<'_>, backend: &BackendStats| {
+        let same = |old: &&BackendStats| old.channel == backend.channel && old.address == backend.address;
         let before = pair.before.and_then(|before| before.backends.iter().find(same));
         let [median, p99] = latencies(&backend.times, before.map(|before| &before.times));
         let workers = pair.now.workers.len();
@@ -263,20 +263,21 @@ fn duration(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use flick_admin::state::{Backend, Counter, Process, Service, State, Times, Worker};
+    use flick_admin::state::{BackendStats, CounterValue, Process, Service, State, Times, Worker};
 
     use super::Figures;
 
     fn state(uptime_ms: u64, requests: i64, buckets: &[(u64, u64)]) -> State {
         let times = Times { sum_ns: 0, buckets: buckets.to_vec() };
-        let counter = Counter { name: "requests".to_owned(), value: requests, ..Counter::default() };
-        let backend = Backend {
+        let counter =
+            CounterValue { name: "requests".to_owned(), value: requests, ..CounterValue::default() };
+        let backend = BackendStats {
             channel: "backends".to_owned(),
             address: "127.0.0.1:1".to_owned(),
             requests: requests as u64,
             is_monitored: true,
             times: times.clone(),
-            ..Backend::default()
+            ..BackendStats::default()
         };
         let service = Service {
             name: "Proxy".to_owned(),
