@@ -26,7 +26,7 @@ pub fn fmt_check() -> Outcome {
 /// they share their builds.
 pub fn lint() -> Outcome {
     clippy(&["--workspace", "--all-targets"])?;
-    clippy(&["--package", "flick", "--bins", "--no-default-features"])
+    clippy(&["--workspace", "--all-targets", "--no-default-features"])
 }
 
 fn clippy(selection: &[&str]) -> Outcome {

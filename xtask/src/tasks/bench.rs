@@ -10,10 +10,11 @@ const FIGURES: &[&str] = &["http-balancer", "static-server", "memcached-proxy", 
 /// One connection and several, a second each.
 const SHORT: &[&str] = &["--connections", "1,30", "--seconds", "1", "--warmup-seconds", "0", "--rounds", "1"];
 
-/// Runs them with the tests' builds of flick and of the benchmarks.
+/// Runs them with the tests' builds of flick and of the benchmarks: for all targets of the workspace, cargo chooses the
+/// features that it has chosen for the tests, and builds nothing twice.
 pub fn run() -> Outcome {
     packages::ensure()?;
-    run::run(run::cargo(&["build", "--profile", "ci", "--package", "flick", "--package", "bench"]))?;
+    run::run(run::cargo(&["build", "--profile", "ci", "--workspace", "--all-targets"]))?;
     let [bench, flick] = ["bench", "flick"].map(|name| run::target().join("ci").join(name));
     for figure in FIGURES {
         let mut command = run::command(&bench.to_string_lossy(), &[figure]);

@@ -30,8 +30,20 @@ fn tool() -> Result<String, String> {
     let directory = tools.to_str().ok_or("the workspace's path is not UTF-8")?;
     if !built.is_file() {
         let version = format!("cargo-deny@{VERSION}");
-        let args = ["install", "--locked", "--quiet", "--no-default-features", "--root", directory, &version];
-        run::run(run::cargo(&args)).map_err(|failure| {
+        // It reads a few hundred manifests: compiling it with optimisations takes longer than it saves.
+        let args = [
+            "install",
+            "--debug",
+            "--locked",
+            "--quiet",
+            "--no-default-features",
+            "--root",
+            directory,
+            &version,
+        ];
+        let mut cargo = run::cargo(&args);
+        cargo.env("CARGO_PROFILE_DEV_DEBUG", "none");
+        run::run(cargo).map_err(|failure| {
             format!("{failure}\ncargo-deny is needed: `cargo install --locked cargo-deny`, or a crates.io that answers")
         })?;
     }
