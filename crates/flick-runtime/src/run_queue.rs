@@ -10,7 +10,7 @@ use crate::slab::Key;
 pub(crate) enum Task {
     Session(Key),
     BackendConn(u32),
-    /// An activation that waited: its asks are answered, or its turn has come.
+    /// A suspended rule that can go on: all its asks are answered, or it has yielded.
     SuspendedRule(Key),
     /// A task of a merge.
     Merge(u32),
@@ -34,20 +34,90 @@ pub(crate) enum Flow {
     Stop,
 }
 
-/// Component of the worker. Tasks that can run, and why clients that wait for capacity are looked at again.
+/// Tasks that can run, and whether the worker looks at clients that wait for capacity again.
+///
+/// Component of the worker.
 pub(crate) struct RunQueue {
-    pub(crate) queue: VecDeque<Task>,
+    queue: VecDeque<Task>,
     /// Capacity was freed: blocked sessions and stalled backend connections are looked at again.
-    pub(crate) unblock: bool,
+    capacity_freed: bool,
     /// A message waits for a huge buffer.
-    pub(crate) wants_huge: bool,
-    /// Huge buffers that requests leave to replies.
-    pub(crate) huge_reserve: u32,
+    needs_huge: bool,
+    huge_reserve: u32,
 }
 
 impl RunQueue {
-    /// Capacity for `tasks_max` tasks.
+    /// An empty queue for `tasks_max` tasks. Requests leave `huge_reserve` huge buffers to replies.
     pub(crate) fn new(tasks_max: usize, huge_reserve: u32) -> Self {
-        Self { queue: VecDeque::with_capacity(tasks_max), unblock: false, wants_huge: false, huge_reserve }
+        Self {
+            queue: VecDeque::with_capacity(tasks_max),
+            capacity_freed: false,
+            needs_huge: false,
+            huge_reserve,
+        }
+    }
+
+    /// Appends a task. The caller has checked that it is not in the queue.
+    #[inline]
+    pub(crate) fn push(&mut self, task: Task) {
+        self.queue.push_back(task);
+    }
+
+    /// Removes the oldest task.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Task> {
+        self.queue.pop_front()
+    }
+
+    /// Tasks in the queue.
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether no task can run.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    /// Whether the worker has nothing to do: no task can run and no capacity was freed.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.is_empty() && !self.capacity_freed
+    }
+
+    /// Whether `run_tasks` has something to look at.
+    pub(crate) fn needs_round(&self) -> bool {
+        self.capacity_freed || self.needs_huge || !self.queue.is_empty()
+    }
+
+    /// Notes that something was freed for which blocked sessions or stalled backend connections may wait.
+    #[inline]
+    pub(crate) fn free_capacity(&mut self) {
+        self.capacity_freed = true;
+    }
+
+    /// Whether capacity was freed since the last call.
+    pub(crate) fn take_freed_capacity(&mut self) -> bool {
+        std::mem::replace(&mut self.capacity_freed, false)
+    }
+
+    /// Notes that a message waits for a huge buffer.
+    pub(crate) fn need_huge(&mut self) {
+        self.needs_huge = true;
+    }
+
+    /// Whether a message waits for a huge buffer.
+    pub(crate) fn needs_huge(&self) -> bool {
+        self.needs_huge
+    }
+
+    /// Notes that a huge buffer is free: those that wait for one are looked at again.
+    pub(crate) fn free_huge(&mut self) {
+        (self.needs_huge, self.capacity_freed) = (false, true);
+    }
+
+    /// Huge buffers that requests leave to replies.
+    #[inline]
+    pub(crate) fn huge_reserve(&self) -> u32 {
+        self.huge_reserve
     }
 }

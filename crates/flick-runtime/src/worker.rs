@@ -248,7 +248,7 @@ impl<D: Driver> Worker<D> {
             self.run_merge_tasks();
         }
         self.clock.shedder.mark(
-            self.tasks.queue.len(),
+            self.tasks.len(),
             self.io.driver.queue_delay(),
             self.io.driver.now_ns(),
         );
@@ -298,8 +298,7 @@ impl<D: Driver> Worker<D> {
     /// No task is runnable.
     fn is_idle(&self) -> bool {
         let is_called = self.merging.as_ref().is_some_and(|merging| merging.is_called());
-        self.tasks.queue.is_empty()
-            && !self.tasks.unblock
+        self.tasks.is_idle()
             && !is_called
             && self.downstream.to_reset.is_empty()
     }
@@ -343,12 +342,12 @@ impl<D: Driver> Worker<D> {
             DriverEvent::Failed { conn, fault: _ } => self.conn_failed(conn),
             DriverEvent::Drained { conn } => match self.role(conn) {
                 Role::Client(key) => {
-                    self.tasks.unblock = true;
+                    self.tasks.free_capacity();
                     if self.downstream.sessions.get(key).is_some_and(|session| session.wait == Wait::Client) {
                         self.enqueue_session(key);
                     }
                 }
-                Role::BackendConn { .. } => self.tasks.unblock = true,
+                Role::BackendConn { .. } => self.tasks.free_capacity(),
                 Role::Sink => self.sink_drained(),
                 Role::Stream(_) | Role::Check(_) | Role::Waiting | Role::Nobody => {}
             },

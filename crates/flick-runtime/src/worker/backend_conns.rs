@@ -78,7 +78,7 @@ impl<D: Driver> Worker<D> {
             self.observe.backend_counters[backend].up.add(1);
         }
         self.show_health(backend);
-        self.tasks.unblock = true;
+        self.tasks.free_capacity();
     }
 
     /// Ends a connection from our side; every request on it is answered with `reason`, or by the handler of `event`.
@@ -181,7 +181,7 @@ impl<D: Driver> Worker<D> {
         if let Some(incident) = incident.filter(|_| !handled && matters) {
             self.notify_of_backend(incident);
         }
-        self.tasks.unblock = true;
+        self.tasks.free_capacity();
     }
 
     /// Answers every request of a lost connection. New ones cannot join meanwhile: the link is down. Whether handlers

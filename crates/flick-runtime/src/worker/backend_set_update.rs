@@ -45,7 +45,7 @@ impl<D: Driver> Worker<D> {
             }
         }
         (0..self.ctx.setup().program.channels.len()).for_each(|channel| self.weigh_checks(channel));
-        self.tasks.unblock = true;
+        self.tasks.free_capacity();
     }
 
     /// A new backend in a free slot.
@@ -147,6 +147,6 @@ impl<D: Driver> Worker<D> {
         }
         self.upstream.draining -= 1;
         self.observe.backend_counters[at].tracked.sub(1);
-        self.tasks.unblock = true;
+        self.tasks.free_capacity();
     }
 }

@@ -83,7 +83,7 @@ impl<D: Driver> Worker<D> {
         state.is_idle = true;
         self.upstream.backends[state.backend as usize].idle.push(backend_conn);
         self.note_due(now_ns + DEDICATED_CONN_IDLE_MS * MS);
-        self.tasks.unblock = true;
+        self.tasks.free_capacity();
     }
 
     /// When a connection that rests is closed.

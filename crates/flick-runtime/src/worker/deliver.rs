@@ -233,7 +233,7 @@ impl<D: Driver> Worker<D> {
         }
         let resume = session.wait == Wait::Replies;
         if !self.downstream.blocked.is_empty() || self.upstream.stalled_count > 0 {
-            self.tasks.unblock = true;
+            self.tasks.free_capacity();
         }
         let closing = session.phase == Phase::Closing && session.requests.is_empty();
         // What becomes of a body that is still being sent is decided anew.
@@ -349,7 +349,7 @@ impl<D: Driver> Worker<D> {
         self.downstream.deadlines.clear(key.index);
         self.observe.counters.connections_open.sub(1);
         self.release_session_slot(session.conn);
-        self.tasks.unblock = true;
+        self.tasks.free_capacity();
         self.notify_of_client(&session, abort && session.phase == Phase::Lingering);
         self.break_dedicated(session.upload, FailureReason::Unavailable);
         if let Some(tunnel) = session.tunnel {

@@ -27,7 +27,7 @@ impl<D: Driver> Worker<D> {
         };
         self.observe.counters.rules_suspended.add(1);
         self.observe.edge_counters.started(start, 1);
-        self.tasks.queue.push_back(Task::SuspendedRule(key));
+        self.tasks.push(Task::SuspendedRule(key));
         Some(key)
     }
 

@@ -94,7 +94,7 @@ impl<D: Driver> Worker<D> {
                 health.is_ejected = false;
                 self.is_back(at);
                 self.show_health(at);
-                self.tasks.unblock = true;
+                self.tasks.free_capacity();
             }
             let check = &self.upstream.backends[at].health.check;
             if every_ns > 0 && check.due_ns <= now_ns {
@@ -175,7 +175,7 @@ impl<D: Driver> Worker<D> {
                 tracing::warn!(service, worker, %address, "backend fails its checks");
             }
             self.weigh_checks(self.upstream.backends[at].channel);
-            self.tasks.unblock = true;
+            self.tasks.free_capacity();
         }
         self.note_due(due_ns);
     }

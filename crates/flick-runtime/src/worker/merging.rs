@@ -84,7 +84,7 @@ impl<D: Driver> Worker<D> {
 
     fn enqueue_merge(&mut self, merging: &mut Merging, task: u32) {
         if !std::mem::replace(&mut merging.queued[task as usize], true) {
-            self.tasks.queue.push_back(Task::Merge(task));
+            self.tasks.push(Task::Merge(task));
         }
     }
 

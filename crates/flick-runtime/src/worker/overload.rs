@@ -54,7 +54,7 @@ impl<D: Driver> Worker<D> {
 
     /// A session whose message needs a huge buffer, when there is none.
     pub(super) fn wait_for_buffer(&mut self, key: Key) -> Flow {
-        self.tasks.wants_huge = true;
+        self.tasks.need_huge();
         self.wait_in_line(key)
     }
 

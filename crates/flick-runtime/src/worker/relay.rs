@@ -124,7 +124,7 @@ impl<D: Driver> Worker<D> {
         let next = match begins && session.inbox.is_empty() {
             true => self.next_of_nothing(look.parser, &mut scratch.frame),
             false => {
-                let tools = &mut ParseContext { huge_reserve: self.tasks.huge_reserve, ..tools!(self) };
+                let tools = &mut ParseContext { huge_reserve: self.tasks.huge_reserve(), ..tools!(self) };
                 session.inbox.next(tools, look, &mut scratch.frame)
             }
         };
@@ -145,7 +145,7 @@ impl<D: Driver> Worker<D> {
                 Flow::Stop
             }
             NextMessage::Waits => {
-                self.tasks.wants_huge = true;
+                self.tasks.need_huge();
                 self.wait_for(key, Wait::Shared)
             }
         };

@@ -190,7 +190,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn wait_for_huge(&mut self, backend_conn: u32) -> Flow {
         let state = &mut self.upstream.conns[backend_conn];
         state.wants_huge = true;
-        self.tasks.wants_huge = true;
+        self.tasks.need_huge();
         if !std::mem::replace(&mut state.is_listed, true) {
             self.upstream.stalled.push(backend_conn);
         }
@@ -521,10 +521,10 @@ impl<D: Driver> Worker<D> {
         } else if exclusive {
             self.give_back(backend_conn);
         } else if dedicated {
-            self.tasks.unblock = true;
+            self.tasks.free_capacity();
         }
         if !self.downstream.blocked.is_empty() {
-            self.tasks.unblock = true;
+            self.tasks.free_capacity();
         }
     }
 

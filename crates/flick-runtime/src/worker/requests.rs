@@ -197,7 +197,7 @@ impl<D: Driver> Worker<D> {
         let parser = self.ctx.setup().view(session.channel).parse_request;
         let look = ParseSpec { parser, asked: 0, wants };
         let mut scratch = self.rules.scratch.take().expect("activations never nest");
-        let tools = &mut ParseContext { huge_reserve: self.tasks.huge_reserve, ..tools!(self) };
+        let tools = &mut ParseContext { huge_reserve: self.tasks.huge_reserve(), ..tools!(self) };
         let next = session.inbox.next(tools, look, &mut scratch.frame);
         let flow = match next {
             NextMessage::Whole(message) => self.whole_request(key, &mut scratch, message, sheds),

@@ -22,7 +22,7 @@ impl<D: Driver> Worker<D> {
             && !session.queued
         {
             session.queued = true;
-            self.tasks.queue.push_back(Task::Session(key));
+            self.tasks.push(Task::Session(key));
         }
     }
 
@@ -30,19 +30,18 @@ impl<D: Driver> Worker<D> {
         let state = &mut self.upstream.conns[backend_conn];
         if !state.queued {
             state.queued = true;
-            self.tasks.queue.push_back(Task::BackendConn(backend_conn));
+            self.tasks.push(Task::BackendConn(backend_conn));
         }
     }
 
     /// Runs each task that is in the queue now once; what they make runnable runs too, for a few rounds more.
     pub(super) fn run_tasks(&mut self) {
         let (mut rounds_left, mut ran) = (self.clock.pace.rounds_max, 0_u32);
-        let mut sampled = if self.tasks.queue.is_empty() { None } else { self.clock.pace.sample() };
-        while (self.tasks.unblock || self.tasks.wants_huge || !self.tasks.queue.is_empty()) && rounds_left > 0
-        {
+        let mut sampled = if self.tasks.is_empty() { None } else { self.clock.pace.sample() };
+        while self.tasks.needs_round() && rounds_left > 0 {
             rounds_left -= 1;
-            for _ in 0..self.tasks.queue.len() {
-                let Some(task) = self.tasks.queue.pop_front() else { break };
+            for _ in 0..self.tasks.len() {
+                let Some(task) = self.tasks.pop() else { break };
                 self.run_task(task, &mut sampled);
                 self.note_taken();
                 ran += 1;
@@ -52,11 +51,10 @@ impl<D: Driver> Worker<D> {
                     return;
                 }
             }
-            if self.tasks.wants_huge && self.io.pool.free_count(BufClass::Huge) > 0 {
-                (self.tasks.wants_huge, self.tasks.unblock) = (false, true);
+            if self.tasks.needs_huge() && self.io.pool.free_count(BufClass::Huge) > 0 {
+                self.tasks.free_huge();
             }
-            if self.tasks.unblock {
-                self.tasks.unblock = false;
+            if self.tasks.take_freed_capacity() {
                 self.resume_waiting();
             }
         }

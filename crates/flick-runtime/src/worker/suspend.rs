@@ -156,7 +156,7 @@ impl<D: Driver> Worker<D> {
         (suspended.rule, suspended.resume, suspended.next) = (paused.rule, paused.resume, paused.next);
         self.rules.suspended.suspend(key, &scratch.out[..scratch.out_len], &scratch.spills, asks);
         if asks == 0 {
-            self.tasks.queue.push_back(Task::SuspendedRule(key));
+            self.tasks.push(Task::SuspendedRule(key));
         }
         self.observe.counters.asks.add(asks as u64);
         self.load_frame(key, scratch);
@@ -358,7 +358,7 @@ impl<D: Driver> Worker<D> {
             self.inflight.table.get_mut(request).begun = true;
             let reply = self.to_keep(&seen);
             if self.rules.suspended.answer(suspended, ask, &scratch.frame, reply) {
-                self.tasks.queue.push_back(Task::SuspendedRule(suspended));
+                self.tasks.push(Task::SuspendedRule(suspended));
             }
             if last {
                 self.reply_was_last(backend_conn, request);
@@ -380,7 +380,7 @@ impl<D: Driver> Worker<D> {
     /// An ask gets no reply.
     pub(super) fn ask_failed(&mut self, suspended: Key, ask: u8, reason: FailureReason) {
         if self.rules.suspended.fail(suspended, ask, reason) {
-            self.tasks.queue.push_back(Task::SuspendedRule(suspended));
+            self.tasks.push(Task::SuspendedRule(suspended));
         }
     }
 
@@ -429,7 +429,7 @@ impl<D: Driver> Worker<D> {
             self.rules.timers[timer].is_running = false;
         }
         if !self.downstream.blocked.is_empty() {
-            self.tasks.unblock = true;
+            self.tasks.free_capacity();
         }
         Some(suspended)
     }

@@ -25,7 +25,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn wait_time(&self) -> Option<Duration> {
         let left_ns = self.clock.due.due_ns.map(|due| due.saturating_sub(self.io.driver.now_ns()));
         let wait = left_ns.map(|left| Duration::from_nanos(left).min(Duration::from_millis(TICK_MAX_MS)));
-        if self.tasks.wants_huge {
+        if self.tasks.needs_huge() {
             let tick = Duration::from_millis(HUGE_TICK_MS);
             return Some(wait.map_or(tick, |wait| wait.min(tick)));
         }
@@ -266,7 +266,7 @@ impl<D: Driver> Worker<D> {
         let is_done = self.downstream.sessions.len() == 0
             && self.listeners.waiting.is_empty()
             && !self.io.driver.is_draining_listeners()
-            && self.tasks.queue.is_empty()
+            && self.tasks.is_empty()
             && self.merge_is_finished();
         let is_over = (is_done && !self.io.driver.is_flushing())
             || self.io.driver.now_ns().saturating_sub(since_ns) >= overdue_ns;

@@ -407,7 +407,7 @@ impl<D: Driver> Worker<D> {
             return false;
         }
         self.expect_nothing_yet(backend_conn, request);
-        self.tasks.unblock = true;
+        self.tasks.free_capacity();
         true
     }
 
