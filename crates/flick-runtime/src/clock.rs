@@ -1,92 +1,289 @@
 //! Time of a worker: what is due, how long tasks run, and how long it waits.
+//! Not here: which connection or client is due; each component knows its own deadlines.
 
 use std::time::{Duration, Instant};
+
+use flick_net::{QueueDelay, monotonic_ns};
 
 use crate::config::TaskScheduling;
 use crate::limits::{
     CLOCK_EVERY_MESSAGES, CLOCK_STEPS, COMPLETION_MESSAGES_MAX, MERGE_STEP_ELEMENTS, ROBIN_ROUNDS_MAX,
-    RUN_ROUNDS_MAX, SAMPLE_EVERY_ITERATIONS, TASK_MESSAGES_MAX,
+    RUN_ROUNDS_MAX, SAMPLE_EVERY_ITERATIONS, SECOND_LOOK_MS, STOOD_STILL_MS, TASK_MESSAGES_MAX,
 };
-use crate::overload::batch_delay::BatchDelay;
+use crate::overload::batch_delay::{Arrivals, BatchDelay};
 use crate::overload::detector::OverloadDetector;
 use crate::setup::Setup;
 
-/// Component of the worker. What is due, time slices, batch delay, busy poll and the overload detector.
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+
+/// The next deadline, time slices, batch delay, busy poll and the overload detector.
+///
+/// Component of the worker.
 pub(crate) struct Clock {
-    pub(crate) due: NextDue,
-    /// How long a task may run.
-    pub(crate) pace: Pace,
-    pub(crate) batch_delay: BatchDelay,
-    pub(crate) shedder: OverloadDetector,
-    pub(crate) busy_poll: BusyPoll,
+    due: NextDue,
+    slices: TimeSlices,
+    batch_delay: BatchDelay,
+    overload: OverloadDetector,
+    busy_poll: BusyPoll,
     /// The worker may sleep for more events: its thread is its own, and time is real.
-    pub(crate) may_wait: bool,
+    may_wait: bool,
     /// Version of the tunables in force.
-    pub(crate) tunables_version: u64,
-    /// Where several services share the thread: when this iteration should end.
-    pub(crate) iteration_end: Option<Instant>,
+    tunables_version: u64,
+    /// Where several services share the thread: when this iteration ends.
+    iteration_end: Option<Instant>,
+}
+
+/// Polling before sleeping.
+#[derive(Debug, Default)]
+struct BusyPoll {
+    /// How long the worker polls before it sleeps. Zero: it sleeps at once.
+    max_ns: u64,
+    /// Time spent polling since the start.
+    spent_ns: u64,
+}
+
+/// When the worker looks at its deadlines next.
+#[derive(Debug)]
+struct NextDue {
+    /// The earliest deadline.
+    due_ns: Option<u64>,
+    /// When the worker looked last.
+    looked_ns: u64,
+    /// The worker was stopped: nothing is overdue before that time.
+    grace_until_ns: Option<u64>,
+}
+
+/// How long tasks run.
+struct TimeSlices {
+    policy: TaskScheduling,
+    /// Messages of one run.
+    messages_max: u32,
+    /// Time of one run.
+    slice: Option<Duration>,
+    /// Messages between two looks at the clock.
+    clock_every: u32,
+    /// Rounds through the run queue in one iteration.
+    rounds_max: u32,
+    /// The real clock may be read; off in the simulator.
+    has_clock: bool,
+    /// Iterations until the next one whose tasks are timed.
+    sample_in: u32,
 }
 
 impl Clock {
     /// Time slices as `setup` says. `has_clock`: measured with the real clock; off in the simulator.
     pub(crate) fn new(setup: &Setup, has_clock: bool) -> Self {
         Self {
-            due: NextDue::default(),
-            pace: Pace::new(setup, has_clock),
+            // What is due from the start is not late.
+            due: NextDue { due_ns: Some(0), looked_ns: 0, grace_until_ns: Some(0) },
+            slices: TimeSlices::new(setup, has_clock),
             batch_delay: BatchDelay::new(Duration::ZERO),
-            shedder: OverloadDetector::new(Duration::ZERO),
+            overload: OverloadDetector::new(Duration::ZERO),
             busy_poll: BusyPoll::default(),
             may_wait: has_clock,
             tunables_version: u64::MAX,
             iteration_end: None,
         }
     }
-}
 
-/// Polling before sleeping.
-#[derive(Debug, Default)]
-pub(crate) struct BusyPoll {
-    /// How long it polls before it sleeps; zero: it sleeps at once.
-    pub max_ns: u64,
-    /// Time spent so, in all.
-    pub spent_ns: u64,
-}
+    /// Takes over tunables that have changed.
+    pub(crate) fn read_tunables(&mut self, setup: &Setup) {
+        let Some(values) = setup.tunables.changed_since(&mut self.tunables_version) else { return };
+        // The more has arrived, the more a merge has to do at once: it waits for nothing.
+        let batches = self.may_wait && setup.merge.is_none();
+        // Shedding needs an error response, and messages that are requests.
+        let sheds = setup.sheds_in_words() && !setup.is_relay;
+        self.busy_poll.max_ns = if self.may_wait { values.busy_poll.as_nanos() as u64 } else { 0 };
+        self.batch_delay.set_max(if batches { values.batch_delay_max } else { Duration::ZERO });
+        self.overload.set_target(if sheds { values.overload_queue_delay } else { Duration::ZERO });
+        self.slices.slice = self.slices.slice.map(|_| values.time_slice);
+    }
 
-/// When a worker looks at what is due.
-#[derive(Debug)]
-pub(crate) struct NextDue {
-    /// Something may be due then.
-    pub(crate) due_ns: Option<u64>,
-    /// When it last looked.
-    pub(crate) looked_ns: u64,
-    /// Until when nothing is called late, as the worker stood still.
-    pub(crate) second_look_ns: Option<u64>,
-}
+    /// The worker shares its thread from now on: it never sleeps or polls by itself.
+    pub(crate) fn share_thread(&mut self) {
+        self.may_wait = false;
+    }
 
-impl Default for NextDue {
-    fn default() -> Self {
-        // What is due from the start is not late.
-        Self { due_ns: Some(0), looked_ns: 0, second_look_ns: Some(0) }
+    /// Ends the tasks of this iteration after `length`.
+    pub(crate) fn limit_iteration(&mut self, length: Duration) {
+        self.iteration_end = Some(Instant::now() + length);
+    }
+
+    /// The present time: of the real clock where it may be read, else `driver_ns`.
+    #[inline]
+    pub(crate) fn now_ns(&self, driver_ns: u64) -> u64 {
+        if self.slices.has_clock { monotonic_ns() } else { driver_ns }
+    }
+
+    /// The earliest deadline.
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        self.due.due_ns
+    }
+
+    /// Notes a deadline. A deadline that is cancelled stays noted; the look that finds nothing is cheap.
+    #[inline]
+    pub(crate) fn note_due(&mut self, at_ns: u64) {
+        self.due.due_ns = Some(self.due.due_ns.map_or(at_ns, |due| due.min(at_ns)));
+    }
+
+    /// Whether deadlines have passed: then the worker acts on all that have and calls [`Self::set_next_due`]. Not while
+    /// the worker, after it was stopped, gives its peers a moment to catch up.
+    pub(crate) fn is_due(&mut self, now_ns: u64) -> bool {
+        match self.due.due_ns.filter(|due_ns| *due_ns <= now_ns) {
+            Some(due_ns) => !self.is_in_grace(due_ns, now_ns),
+            None => {
+                self.due.looked_ns = now_ns;
+                false
+            }
+        }
+    }
+
+    /// Sets the earliest deadline after the worker has acted on those that had passed at `now_ns`.
+    pub(crate) fn set_next_due(&mut self, now_ns: u64, next_ns: Option<u64>) {
+        (self.due.looked_ns, self.due.due_ns) = (now_ns, next_ns);
+    }
+
+    /// When the worker looked at its deadlines last.
+    pub(crate) fn looked_ns(&self) -> u64 {
+        self.due.looked_ns
+    }
+
+    /// Whether a deadline is so late that the worker must have been stopped: with its machine, or by the kernel. What
+    /// arrived meanwhile may come with the next poll only, so the worker waits a moment, once.
+    fn is_in_grace(&mut self, due_ns: u64, now_ns: u64) -> bool {
+        let until_ns = match self.due.grace_until_ns {
+            Some(until_ns) => until_ns,
+            None if now_ns - due_ns < STOOD_STILL_MS * MS => return false,
+            None => now_ns + SECOND_LOOK_MS * MS,
+        };
+        let waits = now_ns < until_ns;
+        self.due.grace_until_ns = waits.then_some(until_ns);
+        if waits {
+            self.due.due_ns = Some(until_ns);
+        }
+        waits
+    }
+
+    /// How long the worker polls before it sleeps; zero where it does not.
+    pub(crate) fn busy_poll_max_ns(&self) -> u64 {
+        self.busy_poll.max_ns
+    }
+
+    /// Notes time that the worker spent polling.
+    pub(crate) fn note_busy_poll(&mut self, spent_ns: u64) {
+        self.busy_poll.spent_ns += spent_ns;
+    }
+
+    /// Time that the worker has spent polling since its start.
+    pub(crate) fn busy_polled_ns(&self) -> u64 {
+        self.busy_poll.spent_ns
+    }
+
+    /// How long to wait for more before what `arrived` is handled.
+    pub(crate) fn batch_wait(&self, arrived: Arrivals) -> Option<Duration> {
+        self.batch_delay.wait(arrived)
+    }
+
+    /// Notes what arrived in this iteration.
+    pub(crate) fn note_arrivals(&mut self, arrived: Arrivals, now_ns: u64) {
+        self.batch_delay.note(arrived, now_ns);
+    }
+
+    /// Notes how many tasks are queued, and how long ready connections wait for the driver.
+    pub(crate) fn note_queue(&mut self, queued: usize, driver: QueueDelay, now_ns: u64) {
+        self.overload.mark(queued, driver, now_ns);
+    }
+
+    /// Notes that a task has run: its queueing delay is measured now and then.
+    pub(crate) fn note_task(&mut self, driver_ns: u64) {
+        if self.overload.pass() {
+            let now_ns = self.now_ns(driver_ns);
+            self.overload.reach(now_ns);
+        }
+    }
+
+    /// Whether overload is looked for at all.
+    pub(crate) fn may_shed(&self) -> bool {
+        self.overload.is_on()
+    }
+
+    /// Whether the queueing delay says that the next request is shed.
+    pub(crate) fn sheds_next(&mut self) -> bool {
+        self.overload.sheds()
+    }
+
+    /// Rounds through the run queue in one iteration.
+    pub(crate) fn rounds_max(&self) -> u32 {
+        self.slices.rounds_max
+    }
+
+    /// Messages that a task handles in one run.
+    pub(crate) fn messages_max(&self) -> u32 {
+        self.slices.messages_max
+    }
+
+    /// Elements that a task of a merge handles in a step.
+    pub(crate) fn merge_elements(&self) -> u32 {
+        if self.slices.policy == TaskScheduling::RoundRobin { 1 } else { MERGE_STEP_ELEMENTS }
+    }
+
+    /// Whether a task that uses up its slice is counted: with round robin each one does.
+    pub(crate) fn counts_slices(&self) -> bool {
+        self.slices.policy != TaskScheduling::RoundRobin
+    }
+
+    /// When a run begins, where the clock is read after each message. Elsewhere it is first read after a few: most
+    /// runs end before that.
+    #[inline]
+    pub(crate) fn begin_run(&self) -> Option<Instant> {
+        (self.slices.clock_every == 1 && self.slices.slice.is_some()).then(Instant::now)
+    }
+
+    /// Whether a task that has handled `messages` must let others run. `begun`: when its run began, or about then. A
+    /// thread that services share has iterations of limited length, whatever the policy.
+    #[inline]
+    pub(crate) fn run_is_over(&self, messages: u32, begun: &mut Option<Instant>) -> bool {
+        messages.is_multiple_of(self.slices.clock_every) && self.is_late(begun)
+    }
+
+    fn is_late(&self, begun: &mut Option<Instant>) -> bool {
+        if self.slices.slice.is_none() && self.iteration_end.is_none() {
+            return false;
+        }
+        let now = Instant::now();
+        let begun = *begun.get_or_insert(now);
+        self.slices.slice.is_some_and(|slice| now.duration_since(begun) > slice)
+            || self.iteration_end.is_some_and(|end| now >= end)
+    }
+
+    /// Whether the iteration of a thread that services share is over.
+    #[inline]
+    pub(crate) fn iteration_is_over(&self) -> bool {
+        self.iteration_end.is_some_and(|end| Instant::now() >= end)
+    }
+
+    /// Whether it is later than `at_ns` by the real clock.
+    pub(crate) fn is_past(&self, at_ns: u64) -> bool {
+        self.slices.has_clock && monotonic_ns() > at_ns
+    }
+
+    /// When this iteration began, if its tasks are timed.
+    pub(crate) fn sample(&mut self) -> Option<Instant> {
+        if !self.slices.has_clock {
+            return None;
+        }
+        self.slices.sample_in -= 1;
+        if self.slices.sample_in > 0 {
+            return None;
+        }
+        self.slices.sample_in = SAMPLE_EVERY_ITERATIONS;
+        Some(Instant::now())
     }
 }
 
-/// How long tasks run.
-pub(crate) struct Pace {
-    pub(crate) policy: TaskScheduling,
-    /// Messages of one run.
-    pub(crate) messages_max: u32,
-    /// Time of one run; looked at every so many messages.
-    pub(crate) slice: Option<Duration>,
-    pub(crate) clock_every: u32,
-    pub(crate) rounds_max: u32,
-    pub(crate) has_clock: bool,
-    /// Turns until the next one whose tasks are timed.
-    pub(crate) sample_in: u32,
-}
-
-impl Pace {
-    /// As the limits of the service say. `has_clock`: by the real clock.
-    pub(crate) fn new(setup: &Setup, has_clock: bool) -> Self {
+impl TimeSlices {
+    fn new(setup: &Setup, has_clock: bool) -> Self {
         let limits = &setup.limits;
         let (messages_max, rounds_max) = match limits.task_scheduling {
             TaskScheduling::Cooperative => (TASK_MESSAGES_MAX, RUN_ROUNDS_MAX),
@@ -94,43 +291,23 @@ impl Pace {
             TaskScheduling::RoundRobin => (1, ROBIN_ROUNDS_MAX),
         };
         let has_slice = has_clock && limits.task_scheduling == TaskScheduling::Cooperative;
-        let is_dear = setup.program.bounds.steps_per_message_max >= CLOCK_STEPS;
+        let is_costly = setup.program.bounds.steps_per_message_max >= CLOCK_STEPS;
         Self {
             policy: limits.task_scheduling,
             messages_max,
             slice: has_slice.then_some(setup.tunables.get().time_slice),
-            clock_every: if is_dear { 1 } else { CLOCK_EVERY_MESSAGES },
+            clock_every: if is_costly { 1 } else { CLOCK_EVERY_MESSAGES },
             rounds_max,
             has_clock,
             sample_in: SAMPLE_EVERY_ITERATIONS,
         }
     }
+}
 
-    /// How long a task may run from now on, where that is bounded.
-    pub(crate) fn set_slice(&mut self, slice: Duration) {
-        self.slice = self.slice.map(|_| slice);
-    }
-
-    /// The real clock may be looked at.
-    pub(crate) fn has_clock(&self) -> bool {
-        self.has_clock
-    }
-
-    /// Elements of a step of a merge, which stand for a message.
-    pub(crate) fn elements(&self) -> u32 {
-        if self.policy == TaskScheduling::RoundRobin { 1 } else { MERGE_STEP_ELEMENTS }
-    }
-
-    /// When this turn began, if its tasks are timed.
-    pub(crate) fn sample(&mut self) -> Option<Instant> {
-        if !self.has_clock {
-            return None;
-        }
-        self.sample_in -= 1;
-        if self.sample_in > 0 {
-            return None;
-        }
-        self.sample_in = SAMPLE_EVERY_ITERATIONS;
-        Some(Instant::now())
+#[cfg(test)]
+impl Clock {
+    /// Lets the worker sleep although its driver is simulated.
+    pub(crate) fn allow_waiting(&mut self) {
+        self.may_wait = true;
     }
 }

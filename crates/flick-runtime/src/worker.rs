@@ -45,7 +45,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flick_buffers::{HUGE_BYTES, LARGE_BYTES, PoolConfig, SMALL_BYTES};
-use flick_net::{Driver, DriverEvent, Handle, ListenerId, monotonic_ns};
+use flick_net::{Driver, DriverEvent, Handle, ListenerId};
 
 use crate::clock::Clock;
 use crate::context::Context;
@@ -54,15 +54,14 @@ use crate::downstream::session::Wait;
 use crate::inflight::retry_budget::RetryBudget;
 use crate::inflight::{Inflight, InflightTable};
 use crate::io::{Io, Role};
-use crate::limits::{ANSWERED_MAX, BACKLOG_LOW_BYTES, SESSION_BACKLOG_BYTES_MAX};
+use crate::limits::{BACKLOG_LOW_BYTES, SESSION_BACKLOG_BYTES_MAX};
 use crate::listener::Listeners;
 use crate::merge::Hub;
 use crate::observe::Observe;
-use crate::observe::access_log::{AccessLogSink, AccessRecorder};
+use crate::observe::access_log::AccessLogSink;
 use crate::observe::counters::{BackendCounters, Counters};
 use crate::observe::edge_counters::EdgeCounters;
-use crate::observe::heartbeat::{Heartbeat, HeartbeatReader};
-use crate::observe::latency::LatencyHistogram;
+use crate::observe::heartbeat::HeartbeatReader;
 use crate::overload::batch_delay::Arrivals;
 use crate::rules::host::WorkerHost;
 use crate::rules::locals::Locals;
@@ -157,14 +156,7 @@ impl<D: Driver> Worker<D> {
             },
             merging: Merging::new(&setup, hub, index),
             clock: Clock::new(&setup, time_slices),
-            observe: Observe {
-                counters,
-                backend_counters,
-                edge_counters,
-                access: access.map(|sink| Box::new(AccessRecorder::new(sink))),
-                heartbeat: Heartbeat::default(),
-                answered: Vec::with_capacity(ANSWERED_MAX),
-            },
+            observe: Observe::new(counters, backend_counters, edge_counters, access),
             tasks: RunQueue::new(
                 connected + max_suspended_rules + merge_tasks,
                 huge_reserve(&setup, buffers.huge_count),
@@ -193,7 +185,7 @@ impl<D: Driver> Worker<D> {
 
     /// For who watches whether it still turns.
     pub(crate) fn reader(&self) -> HeartbeatReader {
-        self.observe.heartbeat.reader()
+        self.observe.heartbeat_reader()
     }
 
     /// Dials every backend.
@@ -212,8 +204,8 @@ impl<D: Driver> Worker<D> {
 
     /// One turn; waits at most `wait_max` for something to happen. `false`: the worker is finished.
     pub fn run_once(&mut self, wait_max: Option<Duration>) -> std::io::Result<bool> {
-        self.observe.heartbeat.beat();
-        self.read_tunables();
+        self.observe.beat();
+        self.clock.read_tunables(self.ctx.setup());
         if self.ctx.setup().backend_sets.version() != self.upstream.backend_set.version() {
             self.upstream.backend_set = self.ctx.setup().backend_sets.latest();
             self.apply_backend_sets();
@@ -230,7 +222,7 @@ impl<D: Driver> Worker<D> {
         // Handled before any wait: a connection that has just come up must be received from before its peer may end it.
         self.reset_broken_sessions();
         self.handle_all(&mut events, &mut arrived);
-        if let Some(wait) = self.clock.batch_delay.wait(arrived) {
+        if let Some(wait) = self.clock.batch_wait(arrived) {
             std::thread::sleep(wait);
             self.io.driver.poll(&self.io.pool, Some(Duration::ZERO), &mut events)?;
             self.handle_all(&mut events, &mut arrived);
@@ -241,51 +233,27 @@ impl<D: Driver> Worker<D> {
             self.take_over();
             self.answer_session_list();
         }
-        self.clock.batch_delay.note(arrived, self.io.driver.now_ns());
+        self.clock.note_arrivals(arrived, self.io.driver.now_ns());
         self.rules.host.set_now(self.io.driver.now_ns());
         self.run_timers();
         if self.merging.is_some() {
             self.run_merge_tasks();
         }
-        self.clock.shedder.mark(
-            self.tasks.len(),
-            self.io.driver.queue_delay(),
-            self.io.driver.now_ns(),
-        );
+        self.clock.note_queue(self.tasks.len(), self.io.driver.queue_delay(), self.io.driver.now_ns());
         self.run_tasks();
         self.release_fills();
-        let logs = self.observe.access.as_ref().is_some_and(|recorder| recorder.is_due());
-        if !self.observe.answered.is_empty() || logs {
-            // What was answered goes out at the beginning of the next turn; the driver's clock shows the beginning of this.
-            let reads_clock = self.clock.pace.has_clock() && !cfg!(feature = "uncounted");
-            let now_ns = if reads_clock { monotonic_ns() } else { self.io.driver.now_ns() };
-            Self::note_answered(&self.observe.counters.times, &mut self.observe.answered, now_ns);
-            self.log_iteration(now_ns);
+        if self.observe.has_answered() {
+            // Replies are sent at the beginning of the next iteration; the driver's clock shows the beginning of this one.
+            let driver_ns = self.io.driver.now_ns();
+            let now_ns = if cfg!(feature = "uncounted") { driver_ns } else { self.clock.now_ns(driver_ns) };
+            let backends = &self.upstream.backends;
+            self.observe.flush_answered(now_ns, |at| &backends[at as usize].endpoint);
         }
         let is_over = self.ctx.shared().must_stop() || self.drained();
         if is_over {
             self.abandon_merge();
         }
         Ok(!is_over)
-    }
-
-    /// Takes over tunables that have changed.
-    fn read_tunables(&mut self) {
-        let setup = self.ctx.setup();
-        let Some(values) = setup.tunables.changed_since(&mut self.clock.tunables_version) else { return };
-        // A merge has all the more to do the more has arrived; it waits for nothing.
-        let batches = self.clock.may_wait && setup.merge.is_none();
-        // Shedding needs an error response, and messages that are requests.
-        let sheds = setup.sheds_in_words() && !setup.is_relay;
-        self.clock.busy_poll.max_ns =
-            if self.clock.may_wait { values.busy_poll.as_nanos() as u64 } else { 0 };
-        self.clock.batch_delay.set_max(if batches { values.batch_delay_max } else { Duration::ZERO });
-        self.clock.shedder.set_target(if sheds { values.overload_queue_delay } else { Duration::ZERO });
-        self.clock.pace.set_slice(values.time_slice);
-    }
-
-    fn note_answered(times: &LatencyHistogram, answered: &mut Vec<u64>, now_ns: u64) {
-        answered.drain(..).for_each(|taken_ns| times.note(now_ns.saturating_sub(taken_ns)));
     }
 
     fn handle_all(&mut self, events: &mut Vec<DriverEvent>, arrived: &mut Arrivals) {
@@ -298,9 +266,7 @@ impl<D: Driver> Worker<D> {
     /// No task is runnable.
     fn is_idle(&self) -> bool {
         let is_called = self.merging.as_ref().is_some_and(|merging| merging.is_called());
-        self.tasks.is_idle()
-            && !is_called
-            && self.downstream.to_reset.is_empty()
+        self.tasks.is_idle() && !is_called && self.downstream.to_reset.is_empty()
     }
 
     fn handle(&mut self, event: DriverEvent) {

@@ -50,7 +50,7 @@ impl<D: Driver> Worker<D> {
             Err(client) => {
                 // It ends, or has enough: the client is ours again when all events are handled.
                 let stays = self.listeners.intake.as_ref().is_some_and(|own| own.leave(client).is_ok());
-                self.observe.counters.connections_rejected.add(u64::from(!stays));
+                self.observe.counters().connections_rejected.add(u64::from(!stays));
                 None
             }
         }
@@ -66,7 +66,7 @@ impl<D: Driver> Worker<D> {
                 self.refuse(conn);
             }
         } else if self.address_is_full(conn) {
-            self.observe.counters.connections_over_ip_limit.add(1);
+            self.observe.counters().connections_over_ip_limit.add(1);
             self.reject_client(conn);
         } else if !self.listeners.waiting.is_empty() {
             self.keep_waiting(conn);
@@ -76,7 +76,7 @@ impl<D: Driver> Worker<D> {
                 Entry::Early(at_ns) => self.keep_waiting_until(conn, at_ns),
                 Entry::Full if pauses => self.keep_waiting(conn),
                 Entry::Full => {
-                    self.observe.counters.connections_rejected.add(1);
+                    self.observe.counters().connections_rejected.add(1);
                     self.reject_client(conn);
                 }
             }
@@ -109,11 +109,11 @@ impl<D: Driver> Worker<D> {
             .is_some_and(|connection_limits| !connection_limits.take(peer, most))
         {
             self.ctx.shared().give_session();
-            self.observe.counters.connections_over_ip_limit.add(1);
+            self.observe.counters().connections_over_ip_limit.add(1);
             self.reject_client(conn);
             return Entry::Settled;
         }
-        self.observe.counters.connections_accepted.add(1);
+        self.observe.counters().connections_accepted.add(1);
         self.open_session(conn);
         Entry::Settled
     }
@@ -124,7 +124,7 @@ impl<D: Driver> Worker<D> {
         if let Some(connection_limits) = self.ctx.shared().connection_limits() {
             connection_limits.take(self.io.peers[conn.index as usize], u32::MAX);
         }
-        self.observe.counters.connections_migrated_in.add(1);
+        self.observe.counters().connections_migrated_in.add(1);
         self.open_session(conn);
     }
 
@@ -146,7 +146,7 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn refuse(&mut self, conn: Handle) {
-        self.observe.counters.connections_rejected.add(1);
+        self.observe.counters().connections_rejected.add(1);
         self.io.driver.abort(conn);
     }
 
@@ -177,7 +177,7 @@ impl<D: Driver> Worker<D> {
         self.io.roles[conn.index as usize] = Role::Waiting;
         self.listeners.waiting.push_back(conn);
         if !self.listeners.accept_paused {
-            self.observe.counters.accept_rate_limited.add(1);
+            self.observe.counters().accept_rate_limited.add(1);
             self.stop_listening();
         }
         self.accept_again_at(at_ns);
@@ -195,7 +195,7 @@ impl<D: Driver> Worker<D> {
             self.refuse(conn);
             return;
         };
-        self.observe.counters.connections_open.add(1);
+        self.observe.counters().connections_open.add(1);
         self.io.roles[conn.index as usize] = Role::Client(key);
         self.arm_idle(key);
         if let Some(session) = self.downstream.sessions.get_mut(key) {
@@ -215,7 +215,7 @@ impl<D: Driver> Worker<D> {
             errno,
             "accepting failed; paused"
         );
-        self.observe.counters.accept_pauses.add(1);
+        self.observe.counters().accept_pauses.add(1);
         self.listeners.accept_paused = true;
         self.accept_again();
     }
@@ -233,7 +233,7 @@ impl<D: Driver> Worker<D> {
         if self.listeners.accept_paused {
             return;
         }
-        self.observe.counters.accept_pauses.add(1);
+        self.observe.counters().accept_pauses.add(1);
         self.stop_listening();
         self.accept_again();
     }
@@ -260,7 +260,7 @@ impl<D: Driver> Worker<D> {
             match self.admit(conn) {
                 Entry::Settled => continue,
                 Entry::Full if !pauses => {
-                    self.observe.counters.connections_rejected.add(1);
+                    self.observe.counters().connections_rejected.add(1);
                     self.reject_client(conn);
                     continue;
                 }

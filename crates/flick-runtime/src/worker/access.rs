@@ -12,14 +12,12 @@ use crate::slab::Key;
 impl<D: Driver> Worker<D> {
     /// What was looked at of a session's messages is done with: what is opened now is not a request that was read.
     pub(super) fn log_looked(&mut self) {
-        if let Some(recorder) = &mut self.observe.access {
-            recorder.look_away();
-        }
+        self.observe.look_away();
     }
 
     /// A request of this session has been opened: the access log may choose it.
     pub(super) fn log_opened(&mut self, key: Key, request: RequestId) {
-        let Some(recorder) = &mut self.observe.access else { return };
+        let Some(recorder) = self.observe.recorder() else { return };
         if !recorder.chooses() {
             return;
         }
@@ -27,12 +25,12 @@ impl<D: Driver> Worker<D> {
         let client = self.io.peers[session.conn.index as usize];
         let entry = self.inflight.table.get_mut(request);
         entry.logged = recorder.open(client, entry.taken_ns);
-        self.observe.counters.access_log_dropped.add(u64::from(entry.logged.is_none()));
+        self.observe.counters().access_log_dropped.add(u64::from(entry.logged.is_none()));
     }
 
     /// A backend was sent something of what is waited for.
     pub(super) fn log_sent(&mut self, waiter: Waiter, entry: Option<RequestId>, backend: u32) {
-        let Some(recorder) = &mut self.observe.access else { return };
+        let Some(recorder) = self.observe.recorder() else { return };
         let request = match waiter {
             Waiter::Ask { suspended, .. } => {
                 self.rules.suspended.get(suspended).and_then(|known| known.request)
@@ -47,7 +45,7 @@ impl<D: Driver> Worker<D> {
 
     /// So many bytes of the body that a session is sending have come.
     pub(super) fn log_body(&mut self, key: Key, bytes: u32) {
-        let Some(recorder) = &mut self.observe.access else { return };
+        let Some(recorder) = self.observe.recorder() else { return };
         let Some(request) = self.downstream.sessions.get(key).and_then(|session| session.requests.back())
         else {
             return;
@@ -60,7 +58,7 @@ impl<D: Driver> Worker<D> {
 
     /// So many bytes go to the client of a request.
     pub(super) fn log_reply(&mut self, logged: Option<Key>, front: &[u8], bytes: u64) {
-        let entry = self.observe.access.as_mut().zip(logged).and_then(|(recorder, key)| recorder.entry(key));
+        let entry = self.observe.recorder().zip(logged).and_then(|(recorder, key)| recorder.entry(key));
         if let Some(entry) = entry {
             entry.note_reply(front);
             entry.bytes_out += bytes;
@@ -69,7 +67,7 @@ impl<D: Driver> Worker<D> {
 
     /// Who answers a request.
     pub(super) fn log_outcome(&mut self, request: RequestId, outcome: AnsweredBy) {
-        let Some(recorder) = &mut self.observe.access else { return };
+        let Some(recorder) = self.observe.recorder() else { return };
         let logged = self.inflight.table.get(request).logged;
         if let Some(entry) = logged.and_then(|key| recorder.entry(key)) {
             entry.outcome = outcome;
@@ -79,18 +77,10 @@ impl<D: Driver> Worker<D> {
     /// The client of a request has gone before it was answered.
     pub(super) fn log_gone(&mut self, request: RequestId) {
         self.log_outcome(request, AnsweredBy::Gone);
-        if let Some(recorder) = &mut self.observe.access
+        if let Some(recorder) = self.observe.recorder()
             && let Some(key) = self.inflight.table.get_mut(request).logged.take()
         {
             recorder.end(key);
-        }
-    }
-
-    /// Hands over what was answered in this turn.
-    pub(super) fn log_iteration(&mut self, now_ns: u64) {
-        let (Some(recorder), backends) = (&mut self.observe.access, &self.upstream.backends) else { return };
-        if recorder.is_due() {
-            recorder.write(&self.observe.counters, now_ns, |at| &backends[at as usize].endpoint);
         }
     }
 }

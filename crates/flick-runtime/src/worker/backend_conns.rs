@@ -61,7 +61,7 @@ impl<D: Driver> Worker<D> {
         state.state = BackendConnState::Up;
         state.receiving = true;
         self.io.driver.receive(conn, true);
-        self.observe.counters.backend_connections_opened.add(1);
+        self.observe.counters().backend_connections_opened.add(1);
         let (backend, dedicated) = (state.backend as usize, state.dedicated);
         if self.ctx.setup().is_relay {
             let now_ns = self.io.driver.now_ns();
@@ -75,7 +75,7 @@ impl<D: Driver> Worker<D> {
             self.pool_connected(backend_conn);
         } else if !dedicated {
             self.upstream.backends[backend].failures = 0;
-            self.observe.backend_counters[backend].up.add(1);
+            self.observe.backend(backend).up.add(1);
         }
         self.show_health(backend);
         self.tasks.free_capacity();
@@ -136,7 +136,7 @@ impl<D: Driver> Worker<D> {
             self.drop_rest(body);
         }
         self.unstall(backend_conn);
-        self.observe.counters.backend_connections_closed.add(1);
+        self.observe.counters().backend_connections_closed.add(1);
         let state = &self.upstream.conns[backend_conn];
         let (backend, dedicated) = (state.backend as usize, state.dedicated);
         let exclusive = self.upstream.backends[backend].exclusive;
@@ -157,7 +157,7 @@ impl<D: Driver> Worker<D> {
             self.pool_lost(backend_conn, was == BackendConnState::Connecting && event.is_some());
         } else if !dedicated {
             if was == BackendConnState::Up {
-                self.observe.backend_counters[backend].up.sub(1);
+                self.observe.backend(backend).up.sub(1);
             }
             self.schedule_reconnect(backend_conn);
         }
@@ -204,7 +204,7 @@ impl<D: Driver> Worker<D> {
             let Some(request) = self.inflight.table.pop_backend_conn(requests, &mut self.io.pieces) else {
                 break;
             };
-            self.observe.backend_counters[backend].failures.add(1);
+            self.observe.backend(backend).failures.add(1);
             if incident.is_some() && reason != FailureReason::Overload {
                 self.note_failure(backend);
             }

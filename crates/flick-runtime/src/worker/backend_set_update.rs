@@ -60,9 +60,9 @@ impl<D: Driver> Worker<D> {
         };
         backend.health.check.due_ns = now_ns;
         self.note_due(now_ns);
-        self.observe.backend_counters[at].clear();
-        self.observe.backend_counters[at].tracked.add(1);
-        self.observe.backend_counters[at].health.show(&self.upstream.backends[at]);
+        self.observe.backend(at).clear();
+        self.observe.backend(at).tracked.add(1);
+        self.observe.backend(at).health.show(&self.upstream.backends[at]);
         self.connect_ahead(at);
     }
 
@@ -143,10 +143,10 @@ impl<D: Driver> Worker<D> {
     fn is_seen_off(&mut self, at: usize) {
         self.upstream.backends[at].life = BackendLife::Free;
         if std::mem::take(&mut self.upstream.backends[at].is_up) {
-            self.observe.backend_counters[at].up.sub(1);
+            self.observe.backend(at).up.sub(1);
         }
         self.upstream.draining -= 1;
-        self.observe.backend_counters[at].tracked.sub(1);
+        self.observe.backend(at).tracked.sub(1);
         self.tasks.free_capacity();
     }
 }

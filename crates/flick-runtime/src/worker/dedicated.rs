@@ -102,7 +102,7 @@ impl<D: Driver> Worker<D> {
             self.log_backend(backend_conn, |context| {
                 warn_of!(context, "backend sent more than it was asked for")
             });
-            self.observe.counters.protocol_errors_backend.add(1);
+            self.observe.counters().protocol_errors_backend.add(1);
         }
         let state = &self.upstream.conns[backend_conn];
         //= RFC 9112 section 6.3
@@ -140,7 +140,7 @@ impl<D: Driver> Worker<D> {
             && self.upstream.conns[probe].state == BackendConnState::Down
         {
             if std::mem::take(&mut self.upstream.backends[at].is_up) {
-                self.observe.backend_counters[at].up.sub(1);
+                self.observe.backend(at).up.sub(1);
             }
             self.schedule_reconnect(probe);
         }
@@ -151,7 +151,7 @@ impl<D: Driver> Worker<D> {
         let at = self.upstream.conns[backend_conn].backend as usize;
         self.upstream.backends[at].failures = 0;
         if !std::mem::replace(&mut self.upstream.backends[at].is_up, true) {
-            self.observe.backend_counters[at].up.add(1);
+            self.observe.backend(at).up.add(1);
         }
         let state = &self.upstream.conns[backend_conn];
         if self.upstream.backends[at].is_relay {

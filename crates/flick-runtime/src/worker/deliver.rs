@@ -12,7 +12,7 @@ use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::session::{Phase, Upload, Wait};
 use crate::inflight::{ReplyTarget, RequestId, RequestQueue};
 use crate::limits::{
-    ANSWERED_MAX, FLUSH_TICK_MS, LINGER_MS, PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX,
+    FLUSH_TICK_MS, LINGER_MS, PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX,
 };
 use crate::observe::access_log::AnsweredBy;
 use crate::slab::Key;
@@ -34,7 +34,7 @@ impl<D: Driver> Worker<D> {
         if let Some(session) = session.and_then(|key| self.downstream.sessions.get_mut(key)) {
             self.inflight.table.push_session(&mut session.requests, request);
         }
-        if let Some(key) = session.filter(|_| self.observe.access.is_some()) {
+        if let Some(key) = session.filter(|_| self.observe.has_access_log()) {
             self.log_opened(key, request);
         }
         Some(request)
@@ -59,9 +59,9 @@ impl<D: Driver> Worker<D> {
         let Some(key) = entry.session else { return };
         self.log_outcome(request, AnsweredBy::Platform(reason));
         match reason {
-            FailureReason::Unavailable => self.observe.counters.errors_unavailable.add(1),
-            FailureReason::Timeout => self.observe.counters.errors_timeout.add(1),
-            FailureReason::Overload => self.observe.counters.errors_overload.add(1),
+            FailureReason::Unavailable => self.observe.counters().errors_unavailable.add(1),
+            FailureReason::Timeout => self.observe.counters().errors_timeout.add(1),
+            FailureReason::Overload => self.observe.counters().errors_overload.add(1),
             // The answer says that it is the last, also where a rule has found it, which had all of the request.
             FailureReason::TooLong => {
                 if let Some(session) = self.downstream.sessions.get_mut(key) {
@@ -97,7 +97,7 @@ impl<D: Driver> Worker<D> {
         let len = self.ctx.setup().engine.build(builder, &frame, &mut text);
         let front = &text[..len];
         if self.is_failure_silent(request, front) {
-            self.observe.counters.replies_suppressed.add(1);
+            self.observe.counters().replies_suppressed.add(1);
             return true;
         }
         self.deliver_message(request, &Outgoing { front, cuts: None, rest: None }, [None, None]);
@@ -122,7 +122,7 @@ impl<D: Driver> Worker<D> {
 
     /// Writes one reply to a request's client, or holds it until the client's earlier requests are answered.
     pub(super) fn deliver_message(&mut self, request: RequestId, message: &Outgoing<'_>, patches: Patches) {
-        self.observe.counters.replies.add(1);
+        self.observe.counters().replies.add(1);
         self.deliver_bytes(request, message, patches);
     }
 
@@ -159,7 +159,7 @@ impl<D: Driver> Worker<D> {
             self.log_reply(logged, message.front, sent);
         }
         if !(capacity && buffered) {
-            self.observe.counters.exhausted.add(1);
+            self.observe.counters().exhausted.add(1);
             self.end_session(key, true);
         }
     }
@@ -179,7 +179,7 @@ impl<D: Driver> Worker<D> {
         }
         session.held_bytes += u64::from(piece.len());
         if !self.io.pieces.push(&mut self.inflight.table.get_mut(request).held, piece) {
-            self.observe.counters.exhausted.add(1);
+            self.observe.counters().exhausted.add(1);
             self.end_session(key, true);
         }
     }
@@ -218,17 +218,7 @@ impl<D: Driver> Worker<D> {
             if !entry.done {
                 break;
             }
-            self.observe.answered.push(entry.taken_ns);
-            if let Some((recorder, key)) = self.observe.access.as_mut().zip(entry.logged.take()) {
-                recorder.end(key);
-            }
-            if self.observe.answered.len() == ANSWERED_MAX {
-                Self::note_answered(
-                    &self.observe.counters.times,
-                    &mut self.observe.answered,
-                    self.io.driver.now_ns(),
-                );
-            }
+            self.observe.note_answered(entry.taken_ns, entry.logged.take(), self.io.driver.now_ns());
             self.inflight.table.pop_session(&mut session.requests, &mut self.io.pieces);
         }
         let resume = session.wait == Wait::Replies;
@@ -274,7 +264,7 @@ impl<D: Driver> Worker<D> {
         if is_out && (eof || is_over) {
             self.end_session(key, true);
         } else if is_over {
-            self.observe.counters.slow_clients_dropped.add(1);
+            self.observe.counters().slow_clients_dropped.add(1);
             let conn = session.conn;
             self.io.driver.abort(conn);
             self.end_session(key, false);
@@ -339,7 +329,7 @@ impl<D: Driver> Worker<D> {
         }
         let Some(mut session) = self.downstream.sessions.remove(key) else { return };
         if session.inbox.in_message() {
-            self.observe.counters.truncated.add(1);
+            self.observe.counters().truncated.add(1);
         }
         if let Some(backend) = session.wants.take() {
             self.upstream.backends[backend as usize].pending -= 1;
@@ -347,7 +337,7 @@ impl<D: Driver> Worker<D> {
         session.inbox.clear(&mut self.io.pieces, &mut self.io.frames);
         self.drop_requests(session.requests);
         self.downstream.deadlines.clear(key.index);
-        self.observe.counters.connections_open.sub(1);
+        self.observe.counters().connections_open.sub(1);
         self.release_session_slot(session.conn);
         self.tasks.free_capacity();
         self.notify_of_client(&session, abort && session.phase == Phase::Lingering);

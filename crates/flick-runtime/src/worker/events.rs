@@ -22,11 +22,11 @@ impl<D: Driver> Worker<D> {
             if let Some(state) = state {
                 self.rules.locals.give(state);
             }
-            self.observe.counters.events_dropped.add(1);
+            self.observe.counters().events_dropped.add(1);
             return None;
         };
-        self.observe.counters.rules_suspended.add(1);
-        self.observe.edge_counters.started(start, 1);
+        self.observe.counters().rules_suspended.add(1);
+        self.observe.edges().started(start, 1);
         self.tasks.push(Task::SuspendedRule(key));
         Some(key)
     }
@@ -81,7 +81,7 @@ impl<D: Driver> Worker<D> {
             return;
         };
         if self.rules.suspended.is_full() {
-            self.observe.counters.events_dropped.add(1);
+            self.observe.counters().events_dropped.add(1);
             return;
         }
         let (element, state) = (backend.element, Some(self.rules.locals.take()));
@@ -151,7 +151,7 @@ impl<D: Driver> Worker<D> {
             let missed = (now_ns - every.due_ns) / every.interval_ns + 1;
             every.due_ns = every.due_ns.saturating_add(missed.saturating_mul(every.interval_ns));
             if self.rules.suspended.is_full() || std::mem::replace(&mut every.is_running, true) {
-                self.observe.counters.events_dropped.add(1);
+                self.observe.counters().events_dropped.add(1);
                 continue;
             }
             let (rule, start, state) = (every.rule, every.start, Some(self.rules.locals.take()));

@@ -60,7 +60,7 @@ impl<D: Driver> Worker<D> {
         let for_ms = (until_ns - now_ns) / 1_000_000;
         let (service, worker) = (self.ctx.service(), self.ctx.index());
         tracing::warn!(service, worker, address = %backend.endpoint, for_ms, "backend gets no requests: too many have failed");
-        self.observe.backend_counters[at].ejections.add(1);
+        self.observe.backend(at).ejections.add(1);
         self.note_due(until_ns);
         self.show_health(at);
     }
@@ -159,7 +159,7 @@ impl<D: Driver> Worker<D> {
         let health = &mut self.upstream.backends[at].health;
         health.check.due_ns = due_ns;
         if !is_good {
-            self.observe.backend_counters[at].health_check_failures.add(1);
+            self.observe.backend(at).health_check_failures.add(1);
         }
         let is_news = is_good == health.fails_checks;
         health.check.against = if is_news { health.check.against + 1 } else { 0 };
@@ -206,7 +206,7 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn show_health(&mut self, at: usize) {
-        let counters = &self.observe.backend_counters[at];
+        let counters = self.observe.backend(at);
         counters.unhealthy.clear();
         counters.unhealthy.add(u64::from(self.upstream.backends[at].health.is_out()));
         counters.health.show(&self.upstream.backends[at]);
@@ -236,7 +236,7 @@ impl<D: Driver> Worker<D> {
                 self.note_due(until_ns);
             }
             self.upstream.backends[at].failures = u32::from(is_down);
-            self.observe.backend_counters[at].health.show(&self.upstream.backends[at]);
+            self.observe.backend(at).health.show(&self.upstream.backends[at]);
             self.weigh_checks(self.upstream.backends[at].channel);
         }
     }
@@ -247,7 +247,7 @@ impl<D: Driver> Worker<D> {
         let at = backend as usize;
         let sheds = most > 0 && self.upstream.backends[at].load(&self.upstream.conns) >= i64::from(most);
         if sheds {
-            self.observe.backend_counters[at].shed.add(1);
+            self.observe.backend(at).shed.add(1);
         }
         sheds
     }
@@ -258,7 +258,7 @@ impl<D: Driver> Worker<D> {
         let Some(at) = backend.map(|backend| backend as usize).filter(|_| most > 0) else { return false };
         let is_crowded = self.upstream.backends[at].pending >= most && self.inflight.table.can_answer();
         if is_crowded {
-            self.observe.backend_counters[at].shed.add(1);
+            self.observe.backend(at).shed.add(1);
         }
         is_crowded
     }

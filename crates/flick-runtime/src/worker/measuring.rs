@@ -23,7 +23,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn task_runs(&self) -> u64 {
-        self.observe.counters.tasks.of(crate::observe::task_counters::TaskKind::Client).runs.get()
+        self.observe.counters().tasks.of(crate::observe::task_counters::TaskKind::Client).runs.get()
     }
 
     /// Gives the session of every client back to the pool and takes it from there again, as for a client that has just been
@@ -42,7 +42,7 @@ impl<D: Driver> Worker<D> {
                 };
                 self.rules.locals.give(session.state);
                 self.downstream.deadlines.clear(index as u32);
-                self.observe.counters.connections_open.sub(1);
+                self.observe.counters().connections_open.sub(1);
                 self.release_session_slot(session.conn);
                 self.accepted(session.conn);
                 count += 1;

@@ -120,7 +120,7 @@ impl<D: Driver> Worker<D> {
         let stage = self.with_merging(|worker, merging| {
             let hub = Arc::clone(&merging.hub);
             if worker.listeners.draining_since_ns.is_some() && hub.drain() {
-                worker.observe.counters.merges_failed.add(1);
+                worker.observe.counters().merges_failed.add(1);
             }
             hub.take_calls(merging.index, |task| worker.enqueue_merge(merging, task));
             let stage = hub.new_stage(&mut merging.seen);
@@ -159,7 +159,7 @@ impl<D: Driver> Worker<D> {
             let Some(mut feeder) = slot.take() else { continue };
             end(self, feeder.conn);
             self.io.pieces.clear(&mut feeder.pieces);
-            self.observe.counters.connections_open.sub(1);
+            self.observe.counters().connections_open.sub(1);
             leaves.push(feeder.leaf);
         }
         let root = merging.sink.take().map(|sink| {
@@ -189,7 +189,7 @@ impl<D: Driver> Worker<D> {
     fn fail_merge(&mut self, merging: &mut Merging) {
         merging.is_running = false;
         if merging.hub.end(JobEnd::Failed) {
-            self.observe.counters.merges_failed.add(1);
+            self.observe.counters().merges_failed.add(1);
         }
     }
 
@@ -228,15 +228,15 @@ impl<D: Driver> Worker<D> {
             scratch,
             host: &mut self.rules.host.view(&()),
         };
-        let rest = node.run(&mut code, &mut |task| hub.call(task), self.clock.pace.elements());
+        let rest = node.run(&mut code, &mut |task| hub.call(task), self.clock.merge_elements());
         let taken = node.taken();
-        self.observe.counters.merge_elements.add(taken[0] + taken[1]);
+        self.observe.counters().merge_elements.add(taken[0] + taken[1]);
         let of_streams = |side: &usize| hub.tree.stream_of(node.place(*side).0).is_some();
         let start = StartId::channel(setup.merge.source);
         self.observe
-            .edge_counters
+            .edges()
             .started(start, [0, 1].into_iter().filter(of_streams).map(|side| taken[side]).sum());
-        self.observe.edge_counters.sent(start, setup.sink_channel as u32, scratch.finished());
+        self.observe.edges().sent(start, setup.sink_channel as u32, scratch.finished());
         match rest {
             Ok(NodeState::Tired) => Flow::Go,
             Ok(NodeState::Waiting) => Flow::Stop,
@@ -247,10 +247,10 @@ impl<D: Driver> Worker<D> {
                     None => tracing::warn!(task, offset, ?fault, "a merge failed"),
                 }
                 match fault {
-                    MergeFault::Truncated => self.observe.counters.truncated.add(1),
+                    MergeFault::Truncated => self.observe.counters().truncated.add(1),
                     MergeFault::Combine | MergeFault::Finish => {}
                     MergeFault::Malformed { .. } | MergeFault::TooLong { .. } | MergeFault::Disorder => {
-                        self.observe.counters.protocol_errors_client.add(1);
+                        self.observe.counters().protocol_errors_client.add(1);
                     }
                 }
                 self.fail_merge(merging);

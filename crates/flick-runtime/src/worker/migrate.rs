@@ -70,8 +70,8 @@ impl<D: Driver> Worker<D> {
             let Some(session) = self.downstream.sessions.remove(key) else { return };
             self.rules.locals.give(session.state);
             self.downstream.deadlines.clear(key.index);
-            self.observe.counters.connections_open.sub(1);
-            self.observe.counters.connections_migrated_out.add(1);
+            self.observe.counters().connections_open.sub(1);
+            self.observe.counters().connections_migrated_out.add(1);
             if let Some(connection_limits) = self.ctx.shared().connection_limits() {
                 // Its place among the sessions goes with it.
                 connection_limits.give(self.io.peers[conn.index as usize]);
@@ -115,13 +115,13 @@ impl<D: Driver> Worker<D> {
         if client.is_counted {
             self.ctx.shared().give_session();
         }
-        self.observe.counters.connections_rejected.add(1);
+        self.observe.counters().connections_rejected.add(1);
     }
 
     /// Takes in the clients that another worker has left for us.
     pub(super) fn take_over(&mut self) {
         let Some(intake) = self.listeners.intake.clone() else { return };
-        self.observe.counters.tasks.of(TaskKind::Client).stolen.add(u64::from(intake.take_scavenged()));
+        self.observe.counters().tasks.of(TaskKind::Client).stolen.add(u64::from(intake.take_scavenged()));
         while let Some(client) = intake.take() {
             if self.ctx.shared().is_replaced() {
                 self.pass_on(client);
@@ -142,7 +142,7 @@ impl<D: Driver> Worker<D> {
                     if is_counted {
                         self.ctx.shared().give_session();
                     }
-                    self.observe.counters.connections_rejected.add(1);
+                    self.observe.counters().connections_rejected.add(1);
                 }
             }
         }

@@ -4,7 +4,7 @@
 
 use flick_abi::{FailureReason, Frame, MessageFlags};
 use flick_buffers::{BufClass, Slice};
-use flick_net::{Driver, monotonic_ns};
+use flick_net::Driver;
 
 use super::Worker;
 use crate::downstream::deadlines::DeadlineKind;
@@ -15,18 +15,10 @@ use crate::run_queue::Flow;
 use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
-    /// Tells the shedder that a task was taken from the queue. Simulated tasks take no time.
-    pub(super) fn note_taken(&mut self) {
-        if self.clock.shedder.pass() {
-            let now_ns = if self.clock.pace.has_clock() { monotonic_ns() } else { self.io.driver.now_ns() };
-            self.clock.shedder.reach(now_ns);
-        }
-    }
-
     /// Whether the next request is told that there is too much to do.
     pub(super) fn sheds_next(&mut self) -> bool {
-        self.clock.shedder.is_on()
-            && (self.clock.shedder.sheds() || self.buffers_are_few(SCARCE_SHARE))
+        self.clock.may_shed()
+            && (self.clock.sheds_next() || self.buffers_are_few(SCARCE_SHARE))
             && self.inflight.table.can_answer()
     }
 
@@ -61,7 +53,7 @@ impl<D: Driver> Worker<D> {
     /// A message of a session has been taken: if it was served, the next one has its own time in line.
     pub(super) fn message_taken(&mut self, key: Key, shed_before: u64) {
         self.leave_line(key);
-        if self.observe.counters.requests_shed.get() == shed_before
+        if self.observe.counters().requests_shed.get() == shed_before
             && let Some(session) = self.downstream.sessions.get_mut(key)
         {
             session.is_late = false;
@@ -81,8 +73,8 @@ impl<D: Driver> Worker<D> {
         let flags = scratch.frame.flags();
         self.consume(key, bytes);
         self.note_last(key, flags);
-        self.observe.counters.requests.add(1);
-        self.observe.counters.requests_shed.add(1);
+        self.observe.counters().requests.add(1);
+        self.observe.counters().requests_shed.add(1);
         if !flags.has(MessageFlags::ONE_WAY) {
             self.fail_new_request(key, &scratch.frame, FailureReason::Overload);
         }
@@ -91,16 +83,14 @@ impl<D: Driver> Worker<D> {
 
     /// The same for one whose body goes on behind its head.
     pub(super) fn shed_large(&mut self, key: Key, scratch: &mut Scratch, head: &Slice) -> Flow {
-        self.observe.counters.requests_shed.add(1);
+        self.observe.counters().requests_shed.add(1);
         self.answer_large(key, scratch, head, Some(FailureReason::Overload))
     }
 
     /// The same for one that cannot even be read for want of a buffer: what follows it cannot be found either.
     pub(super) fn shed_unread(&mut self, key: Key, frame: &Frame) -> Flow {
-        self.observe.counters.requests_shed.add(1);
-        if let Some(recorder) = &mut self.observe.access {
-            recorder.look(&[], 0);
-        }
+        self.observe.counters().requests_shed.add(1);
+        self.observe.look(&[], 0);
         if self.ctx.setup().protocol().echo.is_empty() {
             self.fail_new_request(key, frame, FailureReason::Overload);
             self.stop_reading(key);

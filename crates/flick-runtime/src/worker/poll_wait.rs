@@ -21,7 +21,7 @@ impl<D: Driver> Worker<D> {
         {
             balance.is_idle(Some(self.io.driver.now_ns()));
         }
-        let left = if is_idle && self.clock.busy_poll.max_ns > 0 {
+        let left = if is_idle && self.clock.busy_poll_max_ns() > 0 {
             self.busy_poll(wait, events)?
         } else {
             Some(wait)
@@ -31,10 +31,8 @@ impl<D: Driver> Worker<D> {
         }
         if let Some(balance) = &mut self.listeners.balance {
             balance.is_idle(None);
-            balance.iteration(
-                self.io.driver.now_ns(),
-                self.io.driver.waited_ns() + self.clock.busy_poll.spent_ns,
-            );
+            balance
+                .iteration(self.io.driver.now_ns(), self.io.driver.waited_ns() + self.clock.busy_polled_ns());
         }
         Ok(())
     }
@@ -46,19 +44,19 @@ impl<D: Driver> Worker<D> {
         events: &mut Vec<DriverEvent>,
     ) -> std::io::Result<Option<Option<Duration>>> {
         let begun_ns = monotonic_ns();
-        let most_ns = wait.map_or(self.clock.busy_poll.max_ns, |wait| {
-            self.clock.busy_poll.max_ns.min(wait.as_nanos() as u64)
+        let most_ns = wait.map_or(self.clock.busy_poll_max_ns(), |wait| {
+            self.clock.busy_poll_max_ns().min(wait.as_nanos() as u64)
         });
         // Each look takes its time, so the clock bounds how many there are.
         loop {
             self.io.driver.poll(&self.io.pool, Some(Duration::ZERO), events)?;
             let passed_ns = monotonic_ns().saturating_sub(begun_ns);
             if !events.is_empty() {
-                self.clock.busy_poll.spent_ns += passed_ns;
+                self.clock.note_busy_poll(passed_ns);
                 return Ok(None);
             }
             if passed_ns >= most_ns {
-                self.clock.busy_poll.spent_ns += passed_ns;
+                self.clock.note_busy_poll(passed_ns);
                 return Ok(Some(wait.map(|wait| wait.saturating_sub(Duration::from_nanos(passed_ns)))));
             }
         }

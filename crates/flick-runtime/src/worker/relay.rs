@@ -65,7 +65,7 @@ impl<D: Driver> Worker<D> {
         if session.inbox.in_message() || in_body {
             // The session is counted as truncated where it ends, if part of a message is kept.
             if in_body {
-                self.observe.counters.truncated.add(1);
+                self.observe.counters().truncated.add(1);
             }
             session.is_broken = true;
             self.end_session(key, true);
@@ -135,12 +135,12 @@ impl<D: Driver> Worker<D> {
             NextMessage::TooLong => panic!("a parser asks for a longer head than its bound"),
             NextMessage::Fault { field, cause, .. } => {
                 tracing::debug!(field, why = cause.text(), "client sent what is not of the grammar");
-                self.observe.counters.protocol_errors_client.add(1);
+                self.observe.counters().protocol_errors_client.add(1);
                 self.relay_failed(key, cause.reason());
                 Flow::Stop
             }
             NextMessage::NoBuffers => {
-                self.observe.counters.exhausted.add(1);
+                self.observe.counters().exhausted.add(1);
                 self.end_session(key, true);
                 Flow::Stop
             }
@@ -175,13 +175,13 @@ impl<D: Driver> Worker<D> {
         let (channel, is_buffered) = (session.channel, session.inbox.in_message());
         let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
         assert!(paused.is_none(), "a rule of a private session waits for nobody");
-        self.observe.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
+        self.observe.edges().ran(StartId::channel(channel), scratch.sends.as_slice());
         let head = if whole || is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let message = seen.sub(0..head);
         if head > 0 {
             self.consume(key, head);
         }
-        self.observe.counters.requests.add(1);
+        self.observe.counters().requests.add(1);
         let mut body = (!whole).then(|| self.body_behind(&scratch.frame, head));
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
@@ -236,7 +236,7 @@ impl<D: Driver> Worker<D> {
             return Ok(None);
         }
         let backend_conn = self.relay_conn(key, send).ok_or(FailureReason::Unavailable)?;
-        self.observe.backend_counters[self.upstream.conns[backend_conn].backend as usize].requests.add(1);
+        self.observe.backend(self.upstream.conns[backend_conn].backend as usize).requests.add(1);
         let written = self.write_to_backend_conn(
             backend_conn,
             &outgoing(scratch, send.body, Some(message)),
@@ -244,7 +244,7 @@ impl<D: Driver> Worker<D> {
             None,
         );
         if !written {
-            self.observe.counters.exhausted.add(1);
+            self.observe.counters().exhausted.add(1);
             return Err(FailureReason::Overload);
         }
         let is_full = self.upstream.conns[backend_conn]
@@ -259,7 +259,7 @@ impl<D: Driver> Worker<D> {
     /// Writes to a client, in no other order than this.
     fn relay_answer(&mut self, key: Key, message: &Outgoing<'_>) {
         let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        self.observe.counters.replies.add(1);
+        self.observe.counters().replies.add(1);
         if session.fill.is_none() {
             self.downstream.filled.push(key);
         }
@@ -275,7 +275,7 @@ impl<D: Driver> Worker<D> {
             emit(rest.clone());
         }
         if !written {
-            self.observe.counters.exhausted.add(1);
+            self.observe.counters().exhausted.add(1);
             self.end_session(key, true);
         }
     }
@@ -295,7 +295,7 @@ impl<D: Driver> Worker<D> {
         }
         let backend = self.backend_of(send)?;
         let Some(backend_conn) = self.borrow_exclusive(backend) else {
-            self.observe.backend_counters[backend as usize].failures.add(1);
+            self.observe.backend(backend as usize).failures.add(1);
             return None;
         };
         let state = &mut self.upstream.conns[backend_conn];
@@ -312,14 +312,14 @@ impl<D: Driver> Worker<D> {
     /// A session cannot go on: its client is told in the grammar's words, if it has any, and the connection ends.
     fn relay_failed(&mut self, key: Key, reason: FailureReason) {
         match reason {
-            FailureReason::Unavailable => self.observe.counters.errors_unavailable.add(1),
-            FailureReason::Timeout => self.observe.counters.errors_timeout.add(1),
-            FailureReason::Overload => self.observe.counters.errors_overload.add(1),
+            FailureReason::Unavailable => self.observe.counters().errors_unavailable.add(1),
+            FailureReason::Timeout => self.observe.counters().errors_timeout.add(1),
+            FailureReason::Overload => self.observe.counters().errors_overload.add(1),
             FailureReason::Malformed
             | FailureReason::TooLong
             | FailureReason::Unsupported
             | FailureReason::NameTooLong => {
-                self.observe.counters.errors_malformed.add(1);
+                self.observe.counters().errors_malformed.add(1);
             }
             FailureReason::Farewell => {}
         }
@@ -425,7 +425,7 @@ impl<D: Driver> Worker<D> {
                 self.log_backend(backend_conn, |context| {
                     warn_of!(context, field, why, "backend sent what is not of the grammar")
                 });
-                self.observe.counters.protocol_errors_backend.add(1);
+                self.observe.counters().protocol_errors_backend.add(1);
                 self.fail_backend_conn(
                     backend_conn,
                     FailureReason::Unavailable,
@@ -434,7 +434,7 @@ impl<D: Driver> Worker<D> {
                 Flow::Stop
             }
             NextMessage::NoBuffers => {
-                self.observe.counters.exhausted.add(1);
+                self.observe.counters().exhausted.add(1);
                 self.end_session(key, true);
                 Flow::Stop
             }
@@ -456,7 +456,7 @@ impl<D: Driver> Worker<D> {
     ) -> Flow {
         let paused = self.run_rules_of(key, scratch, &Start { channel, element, message: seen.bytes() });
         assert!(paused.is_none(), "a rule of a reply waits for nobody");
-        self.observe.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
+        self.observe.edges().ran(StartId::channel(channel), scratch.sends.as_slice());
         let is_buffered = self.upstream.conns[backend_conn].inbox.in_message();
         let head = if whole || is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let message = seen.sub(0..head);
@@ -515,7 +515,7 @@ impl<D: Driver> Worker<D> {
             Piece::Over => Flow::Go,
             Piece::Nothing => Flow::Stop,
             Piece::Fault { .. } => {
-                self.observe.counters.protocol_errors_backend.add(1);
+                self.observe.counters().protocol_errors_backend.add(1);
                 self.fail_backend_conn(
                     backend_conn,
                     FailureReason::Unavailable,
@@ -524,7 +524,7 @@ impl<D: Driver> Worker<D> {
                 Flow::Stop
             }
             Piece::NoBuffers => {
-                self.observe.counters.exhausted.add(1);
+                self.observe.counters().exhausted.add(1);
                 self.end_session(key, true);
                 Flow::Stop
             }
@@ -576,7 +576,7 @@ impl<D: Driver> Worker<D> {
         let in_body = state.relay_body.is_some_and(|(body, _)| !body.is_until_close());
         if state.inbox.in_message() || in_body || state.conn.is_none() {
             if state.inbox.in_message() || in_body {
-                self.observe.counters.truncated.add(1);
+                self.observe.counters().truncated.add(1);
             }
             self.fail_backend_conn(backend_conn, FailureReason::Unavailable, Some(flick_abi::Event::Broken));
             return;

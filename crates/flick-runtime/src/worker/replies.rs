@@ -45,7 +45,7 @@ impl<D: Driver> Worker<D> {
             self.io.pieces.clear(&mut self.inflight.table.get_mut(request).resend);
         }
         if !state.inbox.push(&mut self.io.pieces, data) {
-            self.observe.counters.exhausted.add(1);
+            self.observe.counters().exhausted.add(1);
             self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Overload, Some(Event::Broken));
             return;
         }
@@ -87,7 +87,7 @@ impl<D: Driver> Worker<D> {
                 return;
             }
             if state.inbox.in_message() || state.download.is_some() {
-                self.observe.counters.truncated.add(1);
+                self.observe.counters().truncated.add(1);
                 event = Event::Broken;
             }
             self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Unavailable, Some(event));
@@ -163,7 +163,7 @@ impl<D: Driver> Worker<D> {
                 self.backend_fault(backend_conn)
             }
             NextMessage::NoBuffers => {
-                self.observe.counters.exhausted.add(1);
+                self.observe.counters().exhausted.add(1);
                 self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Overload, Some(Event::Broken));
                 Flow::Stop
             }
@@ -176,7 +176,7 @@ impl<D: Driver> Worker<D> {
     /// Ends a connection whose client has gone.
     fn end_abandoned(&mut self, backend_conn: u32) -> Flow {
         let state = &self.upstream.conns[backend_conn];
-        self.observe.counters.late_replies.add(u64::from(!state.requests.is_empty()));
+        self.observe.counters().late_replies.add(u64::from(!state.requests.is_empty()));
         if state.is_last && state.requests.is_empty() {
             self.retire_backend_conn(backend_conn);
         } else {
@@ -204,7 +204,7 @@ impl<D: Driver> Worker<D> {
         let front =
             state.requests.front().map(|request| (request, self.inflight.table.get(request).reply_target));
         if !state.inbox.ungather(&mut tools!(self)) {
-            self.observe.counters.exhausted.add(1);
+            self.observe.counters().exhausted.add(1);
             self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Overload, Some(Event::Broken));
             return Flow::Stop;
         }
@@ -223,7 +223,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn backend_fault(&mut self, backend_conn: u32) -> Flow {
-        self.observe.counters.protocol_errors_backend.add(1);
+        self.observe.counters().protocol_errors_backend.add(1);
         self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Unavailable, Some(Event::Malformed));
         Flow::Stop
     }
@@ -285,7 +285,7 @@ impl<D: Driver> Worker<D> {
         let head = if is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let body = self.body_behind(&scratch.frame, head);
         self.consume_reply(backend_conn, head);
-        self.observe.counters.streamed.add(1);
+        self.observe.counters().streamed.add(1);
         let passed = is_delivered && !silent && self.pass_reply(to, scratch, &seen.sub(0..head));
         if self.upstream.conns[backend_conn].epoch != epoch {
             self.drop_body(body);
@@ -299,9 +299,9 @@ impl<D: Driver> Worker<D> {
     /// Counts a reply that its client does not get. `begun`: it follows the first reply to a question of a rule.
     fn count_reply(&mut self, request: RequestId, is_delivered: bool, begun: bool, silent: bool) {
         if !is_delivered {
-            self.observe.counters.late_replies.add(u64::from(!begun));
+            self.observe.counters().late_replies.add(u64::from(!begun));
         } else if silent {
-            self.observe.counters.replies_suppressed.add(1);
+            self.observe.counters().replies_suppressed.add(1);
             self.log_outcome(request, AnsweredBy::Backend);
         }
     }
@@ -374,7 +374,7 @@ impl<D: Driver> Worker<D> {
         let paused =
             self.run_rules_of(session, scratch, &Start { channel, element, message: message.bytes() });
         assert!(paused.is_none(), "a rule of a reply waits for nobody");
-        self.observe.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
+        self.observe.edges().ran(StartId::channel(channel), scratch.sends.as_slice());
         let (patches, listened) = (reply_patches(self.ctx.setup(), &echo), self.ctx.setup().listened);
         let (mut follows, mut answered) = (false, false);
         for at in 0..scratch.sends.as_slice().len() {
@@ -386,7 +386,7 @@ impl<D: Driver> Worker<D> {
                 Verdict::DeliveredTo => {}
                 Verdict::DeliveredAndLast => self.upstream.conns[backend_conn].is_last = true,
                 Verdict::Silent => {
-                    self.observe.counters.replies_suppressed.add(1);
+                    self.observe.counters().replies_suppressed.add(1);
                     continue;
                 }
                 Verdict::Wrong => {
@@ -451,7 +451,7 @@ impl<D: Driver> Worker<D> {
                 self.backend_fault(backend_conn)
             }
             Piece::NoBuffers => {
-                self.observe.counters.exhausted.add(1);
+                self.observe.counters().exhausted.add(1);
                 self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Overload, Some(Event::Broken));
                 Flow::Stop
             }
@@ -500,7 +500,7 @@ impl<D: Driver> Worker<D> {
         let entry = self.inflight.table.get(request);
         let (session, sent_ns) = (entry.session, entry.sent_ns);
         let now_ns = self.io.driver.now_ns();
-        self.observe.backend_counters[state.backend as usize].times.note(now_ns.saturating_sub(sent_ns));
+        self.observe.backend(state.backend as usize).times.note(now_ns.saturating_sub(sent_ns));
         self.upstream.backends[state.backend as usize].health.note_answer(now_ns);
         state.idle_since_ns = now_ns;
         state.exchanges = state.exchanges.saturating_add(1);
@@ -565,7 +565,7 @@ impl<D: Driver> Worker<D> {
     /// The client that holds up a connection has had its time. Many of them in a row must not cost the others the
     /// sum of their times, so the next one has less.
     pub(super) fn drop_slow_client(&mut self, backend_conn: u32, key: crate::slab::Key) {
-        self.observe.counters.slow_clients_dropped.add(1);
+        self.observe.counters().slow_clients_dropped.add(1);
         let state = &mut self.upstream.conns[backend_conn];
         state.dropped_ns = self.io.driver.now_ns();
         state.impatience = (state.impatience + 1).min(IMPATIENCE_SHIFT_MAX);

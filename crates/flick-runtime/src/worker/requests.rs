@@ -29,7 +29,7 @@ impl<D: Driver> Worker<D> {
         }
         session.bytes_in += u64::from(data.len());
         if !session.inbox.push(&mut self.io.pieces, data) {
-            self.observe.counters.exhausted.add(1);
+            self.observe.counters().exhausted.add(1);
             self.end_session(key, true);
             return;
         }
@@ -111,7 +111,7 @@ impl<D: Driver> Worker<D> {
         let is_in_line = session.wait == Wait::Shared;
         let (phase, over) = (session.phase, session.eof && !waiting && session.phase == Phase::Open);
         if over && mid_message {
-            self.observe.counters.truncated.add(1);
+            self.observe.counters().truncated.add(1);
             // Who reads the answer to a request that it has broken off is told, where it can be, that it was its own doing.
             let alone = self.ctx.setup().protocol().exclusive;
             let reason = if alone { FailureReason::Malformed } else { FailureReason::Unavailable };
@@ -185,7 +185,7 @@ impl<D: Driver> Worker<D> {
             return self.wait_for(key, Wait::Client);
         }
         let is_late = session.is_late && self.inflight.table.can_answer();
-        let (mut sheds, shed_before) = (false, self.observe.counters.requests_shed.get());
+        let (mut sheds, shed_before) = (false, self.observe.counters().requests_shed.get());
         if !session.inbox.is_empty() && !self.has_capacity_before(key) {
             if !is_late {
                 return self.wait_in_line(key);
@@ -216,7 +216,7 @@ impl<D: Driver> Worker<D> {
             }
             NextMessage::TooLong => panic!("a parser asks for a longer head than its bound"),
             NextMessage::NoBuffers => {
-                self.observe.counters.exhausted.add(1);
+                self.observe.counters().exhausted.add(1);
                 self.end_session(key, true);
                 Flow::Stop
             }
@@ -245,13 +245,11 @@ impl<D: Driver> Worker<D> {
         let Some(channel) = self.downstream.sessions.get(key).map(|session| session.channel) else {
             return Flow::Stop;
         };
-        if let Some(recorder) = &mut self.observe.access {
-            recorder.look(message.bytes(), message.len());
-        }
+        self.observe.look(message.bytes(), message.len());
         let flags = scratch.frame.flags();
         if flags.has(MessageFlags::ENDS) {
             self.consume(key, message.len());
-            self.observe.counters.requests.add(1);
+            self.observe.counters().requests.add(1);
             self.farewell(key, scratch, flags);
             return Flow::Stop;
         }
@@ -271,12 +269,12 @@ impl<D: Driver> Worker<D> {
         }
         self.consume(key, message.len());
         self.note_last(key, flags);
-        self.observe.counters.requests.add(1);
+        self.observe.counters().requests.add(1);
         if let Some(paused) = paused {
             self.suspend_request((key, channel), scratch, paused, &message);
             return Flow::Go;
         }
-        self.observe.edge_counters.ran(StartId::channel(channel), scratch.sends.as_slice());
+        self.observe.edges().ran(StartId::channel(channel), scratch.sends.as_slice());
         let mut answered = flags.has(MessageFlags::ONE_WAY);
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
@@ -403,12 +401,10 @@ impl<D: Driver> Worker<D> {
 
     /// What a client sent is not of the grammar: answered for that reason, if it can be, and nothing more is read.
     pub(super) fn request_fault(&mut self, key: Key, scratch: &mut Scratch, answer: Option<FailureReason>) {
-        self.observe.counters.protocol_errors_client.add(1);
-        if let Some(recorder) = &mut self.observe.access {
-            recorder.look(&[], 0);
-        }
+        self.observe.counters().protocol_errors_client.add(1);
+        self.observe.look(&[], 0);
         if answer.is_some() {
-            self.observe.counters.errors_malformed.add(1);
+            self.observe.counters().errors_malformed.add(1);
         }
         if !self.handle_malformed(key, &scratch.frame, answer)
             && let Some(reason) = answer
@@ -429,10 +425,8 @@ impl<D: Driver> Worker<D> {
             return;
         }
         let frame = frame.clone();
-        if let Some(recorder) = &mut self.observe.access {
-            recorder.look(bytes, bytes.len() as u32);
-        }
-        self.observe.counters.requests.add(1);
+        self.observe.look(bytes, bytes.len() as u32);
+        self.observe.counters().requests.add(1);
         self.fail_new_request(key, &frame, reason);
         self.log_looked();
     }
@@ -440,7 +434,7 @@ impl<D: Driver> Worker<D> {
     /// Counts a request to which a rule adds more than its grammar has room for, as one that is too long by itself.
     pub(super) fn note_too_long(&mut self, reason: FailureReason) {
         if reason == FailureReason::TooLong {
-            self.observe.counters.errors_malformed.add(1);
+            self.observe.counters().errors_malformed.add(1);
         }
     }
 

@@ -90,10 +90,10 @@ impl<D: Driver> Worker<D> {
         };
         if !self.inflight.retry_budget.take(
             self.io.driver.now_ns(),
-            self.observe.counters.requests.get(),
+            self.observe.counters().requests.get(),
             limits,
         ) {
-            self.observe.counters.retries_denied.add(1);
+            self.observe.counters().retries_denied.add(1);
             return;
         }
         let Some(fresh) = self.borrow_exclusive(target) else { return };
@@ -109,8 +109,8 @@ impl<D: Driver> Worker<D> {
         let entry = self.inflight.table.get_mut(request);
         (entry.resend, entry.dedicated_conn, entry.sent_ns) = (kept, Some(fresh), now_ns);
         self.inflight.table.push_backend_conn(&mut self.upstream.conns[fresh].requests, request);
-        self.observe.backend_counters[target as usize].requests.add(1);
-        self.observe.backend_counters[failed as usize].failures.add(1);
+        self.observe.backend(target as usize).requests.add(1);
+        self.observe.backend(failed as usize).failures.add(1);
         self.note_failure(failed as usize);
         self.log_sent(Waiter::InFlight(request), Some(request), target);
         self.send_kept(fresh, request);
@@ -155,6 +155,6 @@ impl<D: Driver> Worker<D> {
             self.io.driver.send(conn, piece);
         }
         self.expect_reply(backend_conn, request);
-        self.observe.counters.requests_retried.add(1);
+        self.observe.counters().requests_retried.add(1);
     }
 }

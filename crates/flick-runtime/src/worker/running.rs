@@ -7,10 +7,9 @@
 use std::time::Instant;
 
 use flick_buffers::BufClass;
-use flick_net::{Driver, monotonic_ns};
+use flick_net::Driver;
 
 use super::Worker;
-use crate::config::TaskScheduling;
 use crate::limits::{CLOCK_EVERY_TASKS, RUN_NS_MAX, SAMPLE_EVERY_ITERATIONS};
 use crate::observe::task_counters::TaskKind;
 use crate::run_queue::{Flow, Task};
@@ -36,17 +35,17 @@ impl<D: Driver> Worker<D> {
 
     /// Runs each task that is in the queue now once; what they make runnable runs too, for a few rounds more.
     pub(super) fn run_tasks(&mut self) {
-        let (mut rounds_left, mut ran) = (self.clock.pace.rounds_max, 0_u32);
-        let mut sampled = if self.tasks.is_empty() { None } else { self.clock.pace.sample() };
+        let (mut rounds_left, mut ran) = (self.clock.rounds_max(), 0_u32);
+        let mut sampled = if self.tasks.is_empty() { None } else { self.clock.sample() };
         while self.tasks.needs_round() && rounds_left > 0 {
             rounds_left -= 1;
             for _ in 0..self.tasks.len() {
                 let Some(task) = self.tasks.pop() else { break };
                 self.run_task(task, &mut sampled);
-                self.note_taken();
+                self.clock.note_task(self.io.driver.now_ns());
                 ran += 1;
-                let is_over = self.clock.iteration_end.is_some_and(|end| Instant::now() >= end)
-                    || (ran % CLOCK_EVERY_TASKS == 0 && self.has_run_long());
+                let is_over =
+                    self.clock.iteration_is_over() || (ran % CLOCK_EVERY_TASKS == 0 && self.has_run_long());
                 if is_over {
                     return;
                 }
@@ -62,7 +61,7 @@ impl<D: Driver> Worker<D> {
 
     /// What tasks have left to send has waited long enough, though others are still in the queue.
     fn has_run_long(&self) -> bool {
-        self.clock.pace.has_clock && monotonic_ns() > self.io.driver.now_ns() + RUN_NS_MAX
+        self.clock.is_past(self.io.driver.now_ns() + RUN_NS_MAX)
     }
 
     /// Runs a task. `sampled`: when the one before it ended, where they are timed.
@@ -73,44 +72,30 @@ impl<D: Driver> Worker<D> {
             Task::SuspendedRule(key) => self.run_suspended_rule(key),
             Task::Merge(task) => self.run_merge(task),
         }
-        let counters = self.observe.counters.tasks.of(task.kind());
+        let counters = self.observe.counters().tasks.of(task.kind());
         counters.runs.add(1);
         if let Some(before) = sampled {
             let now = Instant::now();
             let took_ns = now.duration_since(std::mem::replace(before, now)).as_nanos() as u64;
             counters.busy_ns.add(took_ns * u64::from(SAMPLE_EVERY_ITERATIONS));
-            self.observe.counters.slices.note(took_ns);
+            self.observe.counters().slices.note(took_ns);
         }
-    }
-
-    /// Whether a task that has run since about `begun` must let others run. On a thread that services share, a turn that
-    /// is over is so whatever the policy.
-    fn is_late(&self, begun: &mut Option<Instant>) -> bool {
-        if self.clock.pace.slice.is_none() && self.clock.iteration_end.is_none() {
-            return false;
-        }
-        let now = Instant::now();
-        let begun = *begun.get_or_insert(now);
-        self.clock.pace.slice.is_some_and(|slice| now.duration_since(begun) > slice)
-            || self.clock.iteration_end.is_some_and(|end| now >= end)
     }
 
     /// Runs a task's steps until it stops or its turn is over; says whether it stopped by itself.
     pub(super) fn run_steps(&mut self, kind: TaskKind, mut step: impl FnMut(&mut Self) -> Flow) -> bool {
-        // Where messages are cheap the clock is first read behind a few of them: most runs end before that.
-        let mut begun =
-            (self.clock.pace.clock_every == 1 && self.clock.pace.slice.is_some()).then(Instant::now);
-        for count in 1..=self.clock.pace.messages_max {
+        let mut begun = self.clock.begin_run();
+        for count in 1..=self.clock.messages_max() {
             if step(self) == Flow::Stop {
                 return true;
             }
-            if count % self.clock.pace.clock_every == 0 && self.is_late(&mut begun) {
+            if self.clock.run_is_over(count, &mut begun) {
                 break;
             }
         }
-        if self.clock.pace.policy != TaskScheduling::RoundRobin {
-            self.observe.counters.slices_exceeded.add(1);
-            self.observe.counters.tasks.of(kind).slices_exceeded.add(1);
+        if self.clock.counts_slices() {
+            self.observe.counters().slices_exceeded.add(1);
+            self.observe.counters().tasks.of(kind).slices_exceeded.add(1);
         }
         false
     }

@@ -259,12 +259,12 @@ fn check_pause_of_client(polls_between: usize) {
 #[test]
 fn a_tunable_takes_effect_in_the_next_iteration() {
     let mut worker = worker(Script::default(), &Arc::new(Shared::new(1, None)));
-    worker.clock.may_wait = true;
+    worker.clock.allow_waiting();
     iteration(&mut worker);
-    assert_eq!(worker.clock.busy_poll.max_ns, 0, "the default is to sleep at once");
+    assert_eq!(worker.clock.busy_poll_max_ns(), 0, "the default is to sleep at once");
     let changes = TunableChanges { busy_poll: Some(Duration::from_micros(3)), ..Default::default() };
     worker.ctx.setup().tunables.set(&changes).expect("3 us are in range");
-    assert_eq!(worker.clock.busy_poll.max_ns, 0, "an iteration has one value");
+    assert_eq!(worker.clock.busy_poll_max_ns(), 0, "an iteration has one value");
     iteration(&mut worker);
-    assert_eq!(worker.clock.busy_poll.max_ns, 3_000);
+    assert_eq!(worker.clock.busy_poll_max_ns(), 3_000);
 }

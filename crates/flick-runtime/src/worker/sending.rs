@@ -98,7 +98,7 @@ impl<D: Driver> Worker<D> {
         // Of a private service only sessions reach backends.
         let backend = self.backend_of(send).filter(|_| !self.ctx.setup().is_relay).ok_or(Unsent::Nowhere)?;
         if !self.shared_conn_is_usable(backend) {
-            self.observe.backend_counters[backend as usize].failures.add(1);
+            self.observe.backend(backend as usize).failures.add(1);
             return Err(Unsent::Down(backend));
         }
         if self.sheds(backend) {
@@ -148,10 +148,10 @@ impl<D: Driver> Worker<D> {
             self.inflight.table.push_backend_conn(&mut self.upstream.conns[backend_conn].requests, request);
             self.log_sent(waiter, Some(request), backend);
         }
-        self.observe.backend_counters[backend as usize].requests.add(1);
+        self.observe.backend(backend as usize).requests.add(1);
         if !self.write_to_backend_conn(backend_conn, &outgoing(scratch, send.body, message), patches, resend)
         {
-            self.observe.counters.exhausted.add(1);
+            self.observe.counters().exhausted.add(1);
             self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
         } else if self.upstream.conns[backend_conn].requests.is_empty() {
             self.give_back_unused(backend_conn, exclusive);

@@ -40,7 +40,7 @@ impl<D: Driver> Worker<D> {
         self.inflight.table.get_mut(request).kept = scratch.frame.slots[SLOT_ASKED];
         let one_way = scratch.frame.flags().has(MessageFlags::ONE_WAY);
         let start = StartId::channel(channel);
-        self.observe.edge_counters.started(start, 1);
+        self.observe.edges().started(start, 1);
         let suspended = SuspendedRule {
             session: Some(session),
             request: Some(request),
@@ -53,7 +53,7 @@ impl<D: Driver> Worker<D> {
             self.fail_request(request, FailureReason::Overload);
             return;
         };
-        self.observe.counters.rules_suspended.add(1);
+        self.observe.counters().rules_suspended.add(1);
         self.inflight.table.get_mut(request).reply_target = ReplyTarget::Answerer(key);
         scratch.has_frame = true;
         self.carry_out(key, scratch);
@@ -158,7 +158,7 @@ impl<D: Driver> Worker<D> {
         if asks == 0 {
             self.tasks.push(Task::SuspendedRule(key));
         }
-        self.observe.counters.asks.add(asks as u64);
+        self.observe.counters().asks.add(asks as u64);
         self.load_frame(key, scratch);
         for at in 0..asks {
             if let Err(unsent) = self.send_ask(key, scratch, at as u8) {
@@ -171,7 +171,7 @@ impl<D: Driver> Worker<D> {
         let ask = scratch.asks.as_slice()[usize::from(at)];
         let Some(suspended) = self.rules.suspended.get(key) else { return Ok(()) };
         let (message, session) = (suspended.message.clone(), suspended.session);
-        self.observe.edge_counters.asked(suspended.start, ask.send.channel);
+        self.observe.edges().asked(suspended.start, ask.send.channel);
         self.name_message(key, scratch, ask.send.body);
         let deadline_ns = match u64::try_from(ask.timeout_ns) {
             Ok(timeout_ns) if timeout_ns > 0 => self.io.driver.now_ns().saturating_add(timeout_ns),
@@ -232,7 +232,7 @@ impl<D: Driver> Worker<D> {
             let send = scratch.sends.as_slice()[at];
             let Some(suspended) = self.rules.suspended.get(key) else { return };
             let (message, request) = (suspended.message.clone(), suspended.request);
-            self.observe.edge_counters.carried(suspended.start, &[send]);
+            self.observe.edges().carried(suspended.start, &[send]);
             self.name_message(key, scratch, send.body);
             let is_for_client = send.channel as usize == self.ctx.setup().listened;
             if !is_for_client || request.is_none() || scratch.named.is_none() {
@@ -261,14 +261,14 @@ impl<D: Driver> Worker<D> {
                 verdict = Verdict::Silent;
             }
             if verdict == Verdict::Wrong {
-                self.observe.counters.sends_dropped.add(1);
+                self.observe.counters().sends_dropped.add(1);
                 return;
             }
             if let Some(suspended) = self.rules.suspended.get_mut(key) {
                 suspended.is_answered = true;
             }
             if verdict == Verdict::Silent {
-                self.observe.counters.replies_suppressed.add(1);
+                self.observe.counters().replies_suppressed.add(1);
                 return;
             }
             self.inflight.table.get_mut(request).begun = true;
@@ -280,7 +280,7 @@ impl<D: Driver> Worker<D> {
         } else if let Some(session) = session.filter(|_| forwards) {
             self.answer_directly(session, scratch, send, message);
         } else {
-            self.observe.counters.sends_dropped.add(1);
+            self.observe.counters().sends_dropped.add(1);
         }
     }
 
@@ -309,7 +309,7 @@ impl<D: Driver> Worker<D> {
         match (sent, request) {
             (Ok(()), _) => {}
             (Err(unsent), Some(request)) => self.fail_unsent(request, unsent),
-            (Err(_), None) => self.observe.counters.sends_dropped.add(1),
+            (Err(_), None) => self.observe.counters().sends_dropped.add(1),
         }
         if let Some(session) = session {
             self.note_clog(session, send);
@@ -369,7 +369,7 @@ impl<D: Driver> Worker<D> {
         let head = if is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let body = self.body_behind(&scratch.frame, head);
         self.consume_reply(backend_conn, head);
-        self.observe.counters.streamed.add(1);
+        self.observe.counters().streamed.add(1);
         self.ask_failed(suspended, ask, FailureReason::Overload);
         self.upstream.conns[backend_conn].download =
             Some(Download { request, body, last, is_delivered: false });
@@ -388,7 +388,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn run_ask_timers(&mut self, now_ns: u64) {
         while let Some(key) = self.rules.suspended.expired(now_ns) {
             while let Some((ask, request)) = self.rules.suspended.open_ask(key, Some(now_ns)) {
-                self.observe.counters.ask_timeouts.add(1);
+                self.observe.counters().ask_timeouts.add(1);
                 self.inflight.table.get_mut(request).reply_target = ReplyTarget::Nothing;
                 self.abandon_exchange(request);
                 self.ask_failed(key, ask, FailureReason::Timeout);
@@ -416,7 +416,7 @@ impl<D: Driver> Worker<D> {
             self.rules.suspended.fail(key, ask, FailureReason::Unavailable);
         }
         if self.end_rule(key).is_some() {
-            self.observe.counters.rules_cancelled.add(1);
+            self.observe.counters().rules_cancelled.add(1);
         }
     }
 
@@ -448,7 +448,7 @@ impl<D: Driver> Worker<D> {
         match verdict {
             Verdict::DeliveredTo | Verdict::DeliveredAndLast => {}
             Verdict::Silent => {
-                self.observe.counters.replies_suppressed.add(1);
+                self.observe.counters().replies_suppressed.add(1);
                 self.finish_request(request);
                 return;
             }

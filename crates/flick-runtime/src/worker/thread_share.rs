@@ -4,7 +4,7 @@
 //! Refuses: gathering, whose wait would be everybody's.
 
 use std::os::fd::OwnedFd;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use flick_net::{AnyDriver, Driver, PeerAddr};
 
@@ -14,7 +14,8 @@ use crate::limits::CPU_WEIGHT_MAX;
 impl Worker<AnyDriver> {
     /// Prepares it to share its thread. Of the services of one program, one `sweeps` what they share.
     pub(crate) fn share_thread(&mut self, sweeps: bool) {
-        (self.listeners.balance, self.clock.may_wait) = (None, false);
+        self.listeners.balance = None;
+        self.clock.share_thread();
         if !sweeps {
             self.rules.sweep_due_ns = None;
         }
@@ -54,7 +55,7 @@ impl Worker<AnyDriver> {
         flushes: bool,
     ) -> std::io::Result<bool> {
         self.io.driver.limit_poll(events_max, sent_bytes_max);
-        self.clock.iteration_end = Some(Instant::now() + length);
+        self.clock.limit_iteration(length);
         let goes_on = self.run_once(Some(Duration::ZERO))?;
         if flushes {
             self.io.driver.flush()?;
@@ -70,24 +71,24 @@ impl Worker<AnyDriver> {
                 self.accepted(conn);
             }
             // There is no place to keep it in: it is refused whatever happens with others who come too early.
-            Err(_) => self.observe.counters.connections_rejected.add(1),
+            Err(_) => self.observe.counters().connections_rejected.add(1),
         }
     }
 
     /// Counts a turn and how long it took.
     pub(crate) fn note_iteration(&self, busy_ns: u64) {
-        self.observe.counters.loops.add(1);
-        self.observe.counters.busy_ns.add(busy_ns);
+        self.observe.counters().loops.add(1);
+        self.observe.counters().busy_ns.add(busy_ns);
     }
 
     /// Counts a wait for its share of the processor.
     pub(crate) fn note_wait(&self) {
-        self.observe.counters.cpu_throttled.add(1);
+        self.observe.counters().cpu_throttled.add(1);
     }
 
     /// Counts who came to an address of several services and said nothing, or nothing that any of them knows.
     pub(crate) fn note_strangers(&self, silent: u64, unknown: u64) {
-        self.observe.counters.first_byte_timeouts.add(silent);
-        self.observe.counters.protocol_errors_client.add(unknown);
+        self.observe.counters().first_byte_timeouts.add(silent);
+        self.observe.counters().protocol_errors_client.add(unknown);
     }
 }

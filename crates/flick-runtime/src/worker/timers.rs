@@ -9,10 +9,7 @@ use super::Worker;
 use super::health::warn_of;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::session::Phase;
-use crate::limits::{
-    DRAIN_QUIET_MS, HUGE_TICK_MS, LEAVE_TICK_MS, LINGER_MS, SECOND_LOOK_MS, STOOD_STILL_MS, SWEEP_TICK_MS,
-    TICK_MAX_MS,
-};
+use crate::limits::{DRAIN_QUIET_MS, HUGE_TICK_MS, LEAVE_TICK_MS, LINGER_MS, SWEEP_TICK_MS, TICK_MAX_MS};
 use crate::upstream::backend::{Backend, BackendConn, BackendConnState};
 
 /// Nanoseconds of a millisecond.
@@ -23,7 +20,7 @@ const DRAIN_TICK_MS: u64 = 10;
 impl<D: Driver> Worker<D> {
     /// How long the next wait may last; `None`: until something happens.
     pub(super) fn wait_time(&self) -> Option<Duration> {
-        let left_ns = self.clock.due.due_ns.map(|due| due.saturating_sub(self.io.driver.now_ns()));
+        let left_ns = self.clock.due_ns().map(|due| due.saturating_sub(self.io.driver.now_ns()));
         let wait = left_ns.map(|left| Duration::from_nanos(left).min(Duration::from_millis(TICK_MAX_MS)));
         if self.tasks.needs_huge() {
             let tick = Duration::from_millis(HUGE_TICK_MS);
@@ -40,10 +37,10 @@ impl<D: Driver> Worker<D> {
         wait
     }
 
-    /// Something is due then: it may be sooner than all else. Nothing is ever noted as no longer due; a look that
-    /// finds nothing is cheap.
+    /// Notes a deadline: the worker wakes then at the latest.
+    #[inline]
     pub(super) fn note_due(&mut self, at_ns: u64) {
-        self.clock.due.due_ns = Some(self.clock.due.due_ns.map_or(at_ns, |due| due.min(at_ns)));
+        self.clock.note_due(at_ns);
     }
 
     /// Sets a session's deadline.
@@ -73,33 +70,13 @@ impl<D: Driver> Worker<D> {
 
     pub(super) fn run_timers(&mut self) {
         let now_ns = self.io.driver.now_ns();
-        let due_ns = self.clock.due.due_ns.filter(|due_ns| *due_ns <= now_ns);
-        if !due_ns.is_some_and(|due_ns| self.has_second_look(due_ns, now_ns)) {
-            if due_ns.is_some() {
-                self.run_due(now_ns);
-            }
-            self.clock.due.looked_ns = now_ns;
+        if self.clock.is_due(now_ns) {
+            self.run_due(now_ns);
         }
         if self.upstream.draining > 0 {
             self.see_off(now_ns);
         }
         self.run_drain(now_ns);
-    }
-
-    /// Whether a time is found to be over so late that the worker must have stood still: the machine was stopped, or the kernel had its
-    /// memory locked. What has come meanwhile need not be there in the first turn behind that, so there is a second look, once.
-    fn has_second_look(&mut self, due_ns: u64, now_ns: u64) -> bool {
-        let until_ns = match self.clock.due.second_look_ns {
-            Some(until_ns) => until_ns,
-            None if now_ns - due_ns < STOOD_STILL_MS * MS => return false,
-            None => now_ns + SECOND_LOOK_MS * MS,
-        };
-        let waits = now_ns < until_ns;
-        self.clock.due.second_look_ns = waits.then_some(until_ns);
-        if waits {
-            self.clock.due.due_ns = Some(until_ns);
-        }
-        waits
     }
 
     /// Acts on everything whose time is over, and notes what is due next.
@@ -134,7 +111,8 @@ impl<D: Driver> Worker<D> {
         let sessions = self.downstream.deadlines.next_ns().into_iter().chain(self.listeners.accept_again_ns);
         let others =
             self.merge_due_ns().into_iter().chain(self.rules.sweep_due_ns).chain(self.health_due_ns());
-        self.clock.due.due_ns = backend_conns.chain(sessions).chain(timers).chain(others).min();
+        let next_ns = backend_conns.chain(sessions).chain(timers).chain(others).min();
+        self.clock.set_next_due(now_ns, next_ns);
     }
 
     fn backend_conn_due(&mut self, backend_conn: u32) {
@@ -165,7 +143,7 @@ impl<D: Driver> Worker<D> {
     fn has_just_received(&self, backend_conn: u32) -> bool {
         let backend_conn = &self.upstream.conns[backend_conn];
         backend_conn.queued
-            && self.backend_conn_due_ns(backend_conn).is_some_and(|due_ns| due_ns > self.clock.due.looked_ns)
+            && self.backend_conn_due_ns(backend_conn).is_some_and(|due_ns| due_ns > self.clock.looked_ns())
     }
 
     /// Forgets a part of what has expired, now and then.
@@ -181,7 +159,7 @@ impl<D: Driver> Worker<D> {
         let Some(key) = self.downstream.sessions.key_at(slot as usize) else { return };
         match kind {
             DeadlineKind::Message => {
-                self.observe.counters.client_request_timeouts.add(1);
+                self.observe.counters().client_request_timeouts.add(1);
                 self.end_session(key, true);
             }
             DeadlineKind::Linger | DeadlineKind::Flush => self.linger_on(key),

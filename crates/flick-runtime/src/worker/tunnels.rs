@@ -28,7 +28,7 @@ impl<D: Driver> Worker<D> {
         session.tunnel = Some(Tunnel { backend_conn, epoch, client_is_over: false, backend_is_over: false });
         session.is_last = false;
         self.upstream.conns[backend_conn].tunnel = Some(key);
-        self.observe.counters.tunnels.add(1);
+        self.observe.counters().tunnels.add(1);
         self.tunnel_moves(key);
         self.enqueue_session(key);
         self.enqueue_backend_conn(backend_conn);

@@ -56,9 +56,7 @@ impl<D: Driver> Worker<D> {
         // A gathered head is consumed as it lies; otherwise exactly the head, and the rest by reference later.
         let head = if is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let is_late = session.is_late && self.inflight.table.can_answer();
-        if let Some(recorder) = &mut self.observe.access {
-            recorder.look(seen.bytes(), head);
-        }
+        self.observe.look(seen.bytes(), head);
         if sheds || self.sheds_next() {
             return self.shed_large(key, scratch, &seen.sub(0..head));
         }
@@ -71,7 +69,7 @@ impl<D: Driver> Worker<D> {
         let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
         let start = StartId::channel(channel);
         if paused.is_some() {
-            self.observe.edge_counters.started(start, 1);
+            self.observe.edges().started(start, 1);
             // It would be kept as long as its rule waits, and is too long to be kept.
             return self.answer_large(key, scratch, &seen.sub(0..head), Some(FailureReason::Overload));
         }
@@ -79,14 +77,14 @@ impl<D: Driver> Worker<D> {
             Course::Waits(backend) => self.wait_for_conn(key, Some(backend)),
             Course::Sheds => self.shed_large(key, scratch, &seen.sub(0..head)),
             Course::Answers(reason) => {
-                self.observe.edge_counters.ran(start, scratch.sends.as_slice());
+                self.observe.edges().ran(start, scratch.sends.as_slice());
                 self.answer_large(key, scratch, &seen.sub(0..head), reason)
             }
             Course::Sends(send, backend_conn) => {
-                self.observe.edge_counters.ran(start, scratch.sends.as_slice());
+                self.observe.edges().ran(start, scratch.sends.as_slice());
                 // A body is streamed to one backend only.
                 let others = scratch.sends.as_slice().len() - 1;
-                self.observe.counters.sends_dropped.add(others as u64);
+                self.observe.counters().sends_dropped.add(others as u64);
                 self.begin_upload(key, scratch, &send, backend_conn, seen.sub(0..head));
                 Flow::Go
             }
@@ -115,7 +113,7 @@ impl<D: Driver> Worker<D> {
             let sheds = is_late || self.is_crowded(Some(backend));
             return if sheds { Course::Sheds } else { Course::Waits(backend) };
         }
-        self.observe.backend_counters[backend as usize].failures.add(1);
+        self.observe.backend(backend as usize).failures.add(1);
         Course::Answers(Some(FailureReason::Unavailable))
     }
 
@@ -134,9 +132,9 @@ impl<D: Driver> Worker<D> {
         let kept = if examined { &scratch.other } else { &scratch.frame }.slots[SLOT_ASKED];
         let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return };
         let body = self.body_behind(&scratch.frame, head.len());
-        self.observe.counters.requests.add(1);
-        self.observe.counters.streamed.add(1);
-        self.observe.backend_counters[self.upstream.conns[backend_conn].backend as usize].requests.add(1);
+        self.observe.counters().requests.add(1);
+        self.observe.counters().streamed.add(1);
+        self.observe.backend(self.upstream.conns[backend_conn].backend as usize).requests.add(1);
         let state = &mut self.upstream.conns[backend_conn];
         let entry = self.inflight.table.get_mut(request);
         entry.number = number & super::sending::number_mask(&self.ctx.setup().protocol_of(channel).correlate);
@@ -173,7 +171,7 @@ impl<D: Driver> Worker<D> {
             self.upload_sent(backend_conn);
         }
         if !written {
-            self.observe.counters.exhausted.add(1);
+            self.observe.counters().exhausted.add(1);
             self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
         }
     }
@@ -187,7 +185,7 @@ impl<D: Driver> Worker<D> {
         head: &Slice,
         reason: Option<FailureReason>,
     ) -> Flow {
-        self.observe.counters.requests.add(1);
+        self.observe.counters().requests.add(1);
         let body = self.body_behind(&scratch.frame, head.len());
         self.consume(key, head.len());
         self.note_last(key, scratch.frame.flags());
@@ -203,7 +201,7 @@ impl<D: Driver> Worker<D> {
                     if send.channel as usize == self.ctx.setup().listened {
                         self.answer_directly(key, scratch, &send, Some(head));
                     } else {
-                        self.observe.counters.sends_dropped.add(1);
+                        self.observe.counters().sends_dropped.add(1);
                     }
                 }
             }
@@ -274,7 +272,7 @@ impl<D: Driver> Worker<D> {
             Piece::Head(head) => {
                 let message = Outgoing { front: head.bytes(), cuts: Some(&scratch.frame), rest: None };
                 if !self.write_to_backend_conn(backend_conn, &message, [None, None], None) {
-                    self.observe.counters.exhausted.add(1);
+                    self.observe.counters().exhausted.add(1);
                     self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
                 }
                 Flow::Go
@@ -287,7 +285,7 @@ impl<D: Driver> Worker<D> {
                 Flow::Stop
             }
             Piece::NoBuffers => {
-                self.observe.counters.exhausted.add(1);
+                self.observe.counters().exhausted.add(1);
                 self.end_session(key, true);
                 Flow::Stop
             }
@@ -323,8 +321,8 @@ impl<D: Driver> Worker<D> {
     /// The body of a request turns out not to be of the grammar: the request is abandoned, and its client told so if
     /// nothing of a reply has gone to it.
     fn body_fault(&mut self, key: Key, cause: FaultCause) {
-        self.observe.counters.protocol_errors_client.add(1);
-        self.observe.counters.errors_malformed.add(1);
+        self.observe.counters().protocol_errors_client.add(1);
+        self.observe.counters().errors_malformed.add(1);
         let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         let upload = std::mem::replace(&mut session.upload, Upload::None);
         session.is_last = true;
@@ -371,7 +369,7 @@ impl<D: Driver> Worker<D> {
                 Flow::Stop
             }
             Piece::NoBuffers => {
-                self.observe.counters.exhausted.add(1);
+                self.observe.counters().exhausted.add(1);
                 self.end_session(key, true);
                 Flow::Stop
             }

@@ -35,8 +35,8 @@ impl<D: Driver> Worker<D> {
             let Some(leaf) = merging.hub.join(merging.index) else { return false };
             let stream = leaf.stream;
             tracing::debug!(stream, "a stream begins");
-            worker.observe.counters.connections_accepted.add(1);
-            worker.observe.counters.connections_open.add(1);
+            worker.observe.counters().connections_accepted.add(1);
+            worker.observe.counters().connections_open.add(1);
             worker.io.roles[conn.index as usize] = Role::Stream(stream);
             merging.feeders[stream as usize] = Some(Feeder {
                 conn: Some(conn),
@@ -56,7 +56,7 @@ impl<D: Driver> Worker<D> {
         self.with_merging(|worker, merging| {
             let Some(feeder) = merging.feeders[stream as usize].as_mut() else { return };
             if !worker.io.pieces.push(&mut feeder.pieces, data) {
-                worker.observe.counters.exhausted.add(1);
+                worker.observe.counters().exhausted.add(1);
                 worker.fail_merge(merging);
                 return;
             }
@@ -82,7 +82,7 @@ impl<D: Driver> Worker<D> {
             feeder.conn = None;
             if !feeder.eof {
                 tracing::warn!(stream, "a stream was reset: a merge failed");
-                worker.observe.counters.truncated.add(1);
+                worker.observe.counters().truncated.add(1);
                 worker.fail_merge(merging);
             }
         });

@@ -44,7 +44,7 @@ impl<D: Driver> Worker<D> {
             worker.io.roles[conn.index as usize] = Role::Sink;
             merging.sink = Some(Sink { conn: Some(conn), ring, state: State::Up, acknowledged: false });
             worker.io.driver.receive(conn, true);
-            worker.observe.counters.backend_connections_opened.add(1);
+            worker.observe.counters().backend_connections_opened.add(1);
             let task = merging.hub.tree.sink();
             worker.enqueue_merge(merging, task);
             Some(())
@@ -61,7 +61,7 @@ impl<D: Driver> Worker<D> {
             if let Some(conn) = sink.conn {
                 worker.io.driver.receive(conn, true);
             }
-            worker.observe.counters.backend_connections_opened.add(1);
+            worker.observe.counters().backend_connections_opened.add(1);
             let task = merging.hub.tree.sink();
             worker.enqueue_merge(merging, task);
         });
@@ -93,7 +93,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn sink_left(&mut self, conn: Option<Handle>) {
-        self.observe.counters.backend_connections_closed.add(1);
+        self.observe.counters().backend_connections_closed.add(1);
         if let Some(conn) = conn {
             self.io.driver.close(conn);
         }
@@ -102,7 +102,7 @@ impl<D: Driver> Worker<D> {
     /// The reducer cannot be reached, or has gone away.
     pub(in crate::worker) fn sink_failed(&mut self) {
         self.with_merging(|worker, merging| {
-            worker.observe.counters.backend_connections_closed.add(1);
+            worker.observe.counters().backend_connections_closed.add(1);
             let Some(mut sink) = merging.sink.take() else { return };
             sink.conn = None;
             // One that waited for a job and got none of it may be followed by another.
@@ -122,7 +122,7 @@ impl<D: Driver> Worker<D> {
             return Flow::Stop;
         }
         let Some(buf) = self.io.pool.alloc(BufClass::Large) else {
-            self.observe.counters.exhausted.add(1);
+            self.observe.counters().exhausted.add(1);
             self.fail_merge(merging);
             return Flow::Stop;
         };
@@ -203,7 +203,7 @@ impl<D: Driver> Worker<D> {
         match sink.state {
             State::Connecting { deadline_ns } if deadline_ns <= now_ns => {
                 tracing::warn!("the reducer does not answer: a merge failed");
-                self.observe.counters.backend_connections_closed.add(1);
+                self.observe.counters().backend_connections_closed.add(1);
                 self.fail_merge(merging);
             }
             State::Connecting { .. } | State::Up => {}
@@ -213,7 +213,7 @@ impl<D: Driver> Worker<D> {
                 if is_out && (sink.acknowledged || give_up_ns.is_some_and(|due| due <= now_ns)) {
                     merging.is_running = false;
                     if merging.hub.end(JobEnd::Complete) {
-                        self.observe.counters.merges_completed.add(1);
+                        self.observe.counters().merges_completed.add(1);
                     }
                     return;
                 }
