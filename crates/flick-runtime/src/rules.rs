@@ -7,20 +7,152 @@ pub(crate) mod scratch;
 pub(crate) mod suspended;
 pub(crate) mod timer_heap;
 
+use flick_abi::FuncId;
+
 use self::host::WorkerHost;
-use self::locals::Locals;
+use self::locals::{Locals, StateId};
 use self::program_timers::ProgramTimer;
 use self::scratch::Scratch;
 use self::suspended::SuspendedRules;
+use crate::limits::SWEEP_TICK_MS;
+use crate::observe::edge_counters::StartId;
 
-/// Component of the worker. Suspended rules, the state of sessions, timers of the program, and its host.
+/// Nanoseconds of a millisecond.
+const MS: u64 = 1_000_000;
+
+/// Suspended rules, the state of sessions, timers of the program, and its host.
+///
+/// Component of the worker.
 pub(crate) struct Rules {
-    pub(crate) suspended: SuspendedRules,
-    pub(crate) locals: Locals,
-    pub(crate) host: WorkerHost,
+    suspended: SuspendedRules,
+    locals: Locals,
+    host: WorkerHost,
     /// Absent while a rule runs.
-    pub(crate) scratch: Option<Box<Scratch>>,
-    pub(crate) timers: Vec<ProgramTimer>,
+    scratch: Option<Box<Scratch>>,
+    timers: Vec<ProgramTimer>,
     /// When to remove expired entries of dictionaries; the first worker does.
-    pub(crate) sweep_due_ns: Option<u64>,
+    sweep_due_ns: Option<u64>,
+}
+
+/// What a rule needs while it runs, borrowed apart.
+pub(crate) struct RuleParts<'a> {
+    pub(crate) suspended: &'a SuspendedRules,
+    pub(crate) locals: &'a mut Locals,
+    pub(crate) host: &'a mut WorkerHost,
+}
+
+impl Rules {
+    /// No rule is suspended; `sweeps`: this worker removes expired entries of dictionaries.
+    pub(crate) fn new(
+        suspended: SuspendedRules,
+        locals: Locals,
+        host: WorkerHost,
+        timers: Vec<ProgramTimer>,
+        sweeps: bool,
+    ) -> Self {
+        let sweep_due_ns = sweeps.then_some(0);
+        Self { suspended, locals, host, scratch: Some(Box::default()), timers, sweep_due_ns }
+    }
+
+    /// The table of suspended rules.
+    #[inline]
+    pub(crate) fn suspended(&self) -> &SuspendedRules {
+        &self.suspended
+    }
+
+    /// The table of suspended rules.
+    #[inline]
+    pub(crate) fn suspended_mut(&mut self) -> &mut SuspendedRules {
+        &mut self.suspended
+    }
+
+    /// The states of sessions and rules.
+    #[inline]
+    pub(crate) fn locals(&self) -> &Locals {
+        &self.locals
+    }
+
+    /// The states of sessions and rules.
+    #[inline]
+    pub(crate) fn locals_mut(&mut self) -> &mut Locals {
+        &mut self.locals
+    }
+
+    /// What the program's code calls.
+    #[inline]
+    pub(crate) fn host_mut(&mut self) -> &mut WorkerHost {
+        &mut self.host
+    }
+
+    /// What a rule needs while it runs.
+    #[inline]
+    pub(crate) fn parts(&mut self) -> RuleParts<'_> {
+        RuleParts { suspended: &self.suspended, locals: &mut self.locals, host: &mut self.host }
+    }
+
+    /// Lends the memory that a rule works in, until [`Self::return_scratch`].
+    #[inline]
+    pub(crate) fn take_scratch(&mut self) -> Box<Scratch> {
+        self.scratch.take().expect("activations never nest")
+    }
+
+    /// Takes back what [`Self::take_scratch`] gave.
+    #[inline]
+    pub(crate) fn return_scratch(&mut self, scratch: Box<Scratch>) {
+        self.scratch = Some(scratch);
+    }
+
+    /// Timers of the program.
+    pub(crate) fn timer_count(&self) -> usize {
+        self.timers.len()
+    }
+
+    /// Whether a timer is due; if so, moves it past `now_ns` by whole intervals.
+    pub(crate) fn timer_fires(&mut self, at: usize, now_ns: u64) -> bool {
+        let timer = &mut self.timers[at];
+        if timer.due_ns > now_ns {
+            return false;
+        }
+        let missed = (now_ns - timer.due_ns) / timer.interval_ns + 1;
+        timer.due_ns = timer.due_ns.saturating_add(missed.saturating_mul(timer.interval_ns));
+        true
+    }
+
+    /// Begins a run of a timer, with a state of its own. `None`: its last run is not over, or no rule can be added.
+    pub(crate) fn begin_timer(&mut self, at: usize) -> Option<(FuncId, StartId, StateId)> {
+        let timer = &mut self.timers[at];
+        if self.suspended.is_full() || std::mem::replace(&mut timer.is_running, true) {
+            return None;
+        }
+        Some((timer.rule, timer.start, self.locals.take()))
+    }
+
+    /// Ends the run of a timer.
+    pub(crate) fn end_timer(&mut self, at: usize) {
+        self.timers[at].is_running = false;
+    }
+
+    /// Stops the timers of the program: they run in the successor.
+    pub(crate) fn stop_timers(&mut self) {
+        self.timers.iter_mut().for_each(|timer| timer.due_ns = u64::MAX);
+    }
+
+    /// When a timer, the timeout of an ask or the sweep of the dictionaries is due next.
+    pub(crate) fn next_due_ns(&self) -> Option<u64> {
+        let timers = self.timers.iter().map(|timer| timer.due_ns);
+        timers.chain(self.suspended.next_ns()).chain(self.sweep_due_ns).min()
+    }
+
+    /// Removes some of the expired entries of dictionaries, if it is time.
+    pub(crate) fn sweep(&mut self, now_ns: u64) {
+        if self.sweep_due_ns.is_some_and(|due_ns| due_ns <= now_ns) {
+            self.host.sweep();
+            self.sweep_due_ns = Some(now_ns + SWEEP_TICK_MS * MS);
+        }
+    }
+
+    /// Leaves the sweep of the dictionaries to another worker.
+    pub(crate) fn never_sweep(&mut self) {
+        self.sweep_due_ns = None;
+    }
 }

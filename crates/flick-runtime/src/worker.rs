@@ -136,14 +136,13 @@ impl<D: Driver> Worker<D> {
         let balance = ConnectionBalancer::new(shared.loads(), index);
         let balance = balance.filter(|_| time_slices && setup.merge.is_none());
         Self {
-            rules: Rules {
-                suspended: SuspendedRules::new(max_suspended_rules, needs.shape),
-                locals: Locals::new(max_connections + max_suspended_rules, needs.state_words),
-                host: WorkerHost::new(state, Arc::clone(upstream.backend_set.load_balancer()), index),
-                scratch: Some(Box::default()),
-                timers: program_timers::timers(&setup.program, index, driver.now_ns()),
-                sweep_due_ns: (index == 0 && !setup.program.dicts.is_empty()).then_some(0),
-            },
+            rules: Rules::new(
+                SuspendedRules::new(max_suspended_rules, needs.shape),
+                Locals::new(max_connections + max_suspended_rules, needs.state_words),
+                WorkerHost::new(state, Arc::clone(upstream.backend_set.load_balancer()), index),
+                program_timers::timers(&setup.program, index, driver.now_ns()),
+                index == 0 && !setup.program.dicts.is_empty(),
+            ),
             io: Io::new(driver, buffers, conns_max, connected),
             listeners: Listeners::new(conns_max, shared.intake(index), balance),
             downstream: Downstream::new(max_connections),
@@ -234,7 +233,7 @@ impl<D: Driver> Worker<D> {
             self.answer_session_list();
         }
         self.clock.note_arrivals(arrived, self.io.driver.now_ns());
-        self.rules.host.set_now(self.io.driver.now_ns());
+        self.rules.host_mut().set_now(self.io.driver.now_ns());
         self.run_timers();
         if self.merging.is_some() {
             self.run_merge_tasks();

@@ -186,11 +186,11 @@ impl<D: Driver> Worker<D> {
     /// Begins a session, for which a place has been taken.
     pub(super) fn open_session(&mut self, conn: Handle) {
         let now_ns = self.io.driver.now_ns();
-        let state = self.rules.locals.take();
+        let state = self.rules.locals_mut().take();
         let Some(key) =
             self.downstream.sessions.insert(Session::new(conn, self.ctx.setup().listened, state, now_ns))
         else {
-            self.rules.locals.give(state);
+            self.rules.locals_mut().give(state);
             self.release_session_slot(conn);
             self.refuse(conn);
             return;

@@ -33,7 +33,7 @@ impl<D: Driver> Worker<D> {
         let Some(recorder) = self.observe.recorder() else { return };
         let request = match waiter {
             Waiter::Ask { suspended, .. } => {
-                self.rules.suspended.get(suspended).and_then(|known| known.request)
+                self.rules.suspended().get(suspended).and_then(|known| known.request)
             }
             Waiter::Nobody | Waiter::Session(_) | Waiter::InFlight(_) => entry,
         };

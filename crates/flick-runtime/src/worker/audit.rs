@@ -50,8 +50,8 @@ impl<D: Driver> Worker<D> {
             large_bufs: self.io.pool.live_count(BufClass::Large),
             huge_bufs: self.io.pool.live_count(BufClass::Huge),
             blocked: self.downstream.blocked.len() + self.listeners.waiting.len(),
-            suspended_rules: self.rules.suspended.len(),
-            states: self.rules.locals.len(),
+            suspended_rules: self.rules.suspended().len(),
+            states: self.rules.locals().len(),
             stalled: self.upstream.stalled_count as usize,
             backend_conns: self
                 .upstream

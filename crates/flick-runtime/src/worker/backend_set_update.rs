@@ -16,7 +16,7 @@ impl<D: Driver> Worker<D> {
     /// Makes of all slots what the lists say.
     pub(super) fn apply_backend_sets(&mut self) {
         let backend_set = Arc::clone(&self.upstream.backend_set);
-        self.rules.host.set_balancer(Arc::clone(backend_set.load_balancer()));
+        self.rules.host_mut().set_balancer(Arc::clone(backend_set.load_balancer()));
         for (at, slot) in backend_set.slots().iter().enumerate() {
             let backend = &mut self.upstream.backends[at];
             match (backend.life, slot.element, &slot.endpoint) {

@@ -18,9 +18,9 @@ impl<D: Driver> Worker<D> {
     /// Starts an activation that is nobody's answer; says whether there was room.
     fn suspend_rule(&mut self, suspended: SuspendedRule, frame: &Frame) -> Option<Key> {
         let (state, start) = (suspended.state, suspended.start);
-        let Some(key) = self.rules.suspended.insert(suspended, frame) else {
+        let Some(key) = self.rules.suspended_mut().insert(suspended, frame) else {
             if let Some(state) = state {
-                self.rules.locals.give(state);
+                self.rules.locals_mut().give(state);
             }
             self.observe.counters().events_dropped.add(1);
             return None;
@@ -80,11 +80,11 @@ impl<D: Driver> Worker<D> {
         let Some((rule, start)) = self.ctx.setup().needs.handler(incident.event, backend.channel) else {
             return;
         };
-        if self.rules.suspended.is_full() {
+        if self.rules.suspended().is_full() {
             self.observe.counters().events_dropped.add(1);
             return;
         }
-        let (element, state) = (backend.element, Some(self.rules.locals.take()));
+        let (element, state) = (backend.element, Some(self.rules.locals_mut().take()));
         let suspended = SuspendedRule { element, state, ..SuspendedRule::new(rule, start) };
         self.suspend_rule(suspended, &Frame::new());
     }
@@ -137,27 +137,24 @@ impl<D: Driver> Worker<D> {
                     SuspendedRule { state: Some(session.state), ..SuspendedRule::new(rule, start) };
                 self.suspend_rule(suspended, &Frame::new());
             }
-            None => self.rules.locals.give(session.state),
+            None => self.rules.locals_mut().give(session.state),
         }
     }
 
     /// Starts the timers that are due. One whose last activation is not over is left out this time.
     pub(super) fn run_every(&mut self, now_ns: u64) {
-        for at in 0..self.rules.timers.len() {
-            let every = &mut self.rules.timers[at];
-            if every.due_ns > now_ns {
+        for at in 0..self.rules.timer_count() {
+            if !self.rules.timer_fires(at, now_ns) {
                 continue;
             }
-            let missed = (now_ns - every.due_ns) / every.interval_ns + 1;
-            every.due_ns = every.due_ns.saturating_add(missed.saturating_mul(every.interval_ns));
-            if self.rules.suspended.is_full() || std::mem::replace(&mut every.is_running, true) {
+            let Some((rule, start, state)) = self.rules.begin_timer(at) else {
                 self.observe.counters().events_dropped.add(1);
                 continue;
-            }
-            let (rule, start, state) = (every.rule, every.start, Some(self.rules.locals.take()));
-            let suspended = SuspendedRule { state, timer: Some(at), ..SuspendedRule::new(rule, start) };
+            };
+            let suspended =
+                SuspendedRule { state: Some(state), timer: Some(at), ..SuspendedRule::new(rule, start) };
             if self.suspend_rule(suspended, &Frame::new()).is_none() {
-                self.rules.timers[at].is_running = false;
+                self.rules.end_timer(at);
             }
         }
     }

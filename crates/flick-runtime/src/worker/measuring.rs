@@ -40,7 +40,7 @@ impl<D: Driver> Worker<D> {
                 else {
                     continue;
                 };
-                self.rules.locals.give(session.state);
+                self.rules.locals_mut().give(session.state);
                 self.downstream.deadlines.clear(index as u32);
                 self.observe.counters().connections_open.sub(1);
                 self.release_session_slot(session.conn);

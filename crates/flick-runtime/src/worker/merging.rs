@@ -226,7 +226,7 @@ impl<D: Driver> Worker<D> {
             parser: *parser,
             channel_lens: self.upstream.backend_set.lens(),
             scratch,
-            host: &mut self.rules.host.view(&()),
+            host: &mut self.rules.host_mut().view(&()),
         };
         let rest = node.run(&mut code, &mut |task| hub.call(task), self.clock.merge_elements());
         let taken = node.taken();

@@ -20,7 +20,7 @@ impl<D: Driver> Worker<D> {
         for listener in std::mem::take(&mut self.listeners.ids) {
             self.io.driver.drain_listener(listener);
         }
-        self.rules.timers.iter_mut().for_each(|every| every.due_ns = u64::MAX);
+        self.rules.stop_timers();
     }
 
     /// Hands over who can go now. Who could but for requests under way is not read from any more, so that its next request
@@ -47,7 +47,7 @@ impl<D: Driver> Worker<D> {
             if let Some(session) = self.downstream.sessions.get_mut(key) {
                 session.is_migrating = true;
             }
-            if !is_owed && !self.rules.suspended.has_any_of(key) {
+            if !is_owed && !self.rules.suspended().has_any_of(key) {
                 self.let_go(key, conn);
             }
         }
@@ -62,13 +62,13 @@ impl<D: Driver> Worker<D> {
             && session.upload == Upload::None
             && session.tunnel.is_none()
             && !self.ctx.setup().is_relay
-            && self.rules.locals.is_untouched(session.state)
+            && self.rules.locals().is_untouched(session.state)
     }
 
     fn let_go(&mut self, key: Key, conn: Handle) {
         if self.give_away(conn, true) {
             let Some(session) = self.downstream.sessions.remove(key) else { return };
-            self.rules.locals.give(session.state);
+            self.rules.locals_mut().give(session.state);
             self.downstream.deadlines.clear(key.index);
             self.observe.counters().connections_open.sub(1);
             self.observe.counters().connections_migrated_out.add(1);

@@ -119,7 +119,7 @@ impl<D: Driver> Worker<D> {
             asked: 0,
             wants: Completeness::All,
         };
-        let mut scratch = self.rules.scratch.take().expect("activations never nest");
+        let mut scratch = self.rules.take_scratch();
         let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
         let next = match begins && session.inbox.is_empty() {
             true => self.next_of_nothing(look.parser, &mut scratch.frame),
@@ -149,7 +149,7 @@ impl<D: Driver> Worker<D> {
                 self.wait_for(key, Wait::Shared)
             }
         };
-        self.rules.scratch = Some(scratch);
+        self.rules.return_scratch(scratch);
         flow
     }
 
@@ -407,7 +407,7 @@ impl<D: Driver> Worker<D> {
             return Flow::Stop;
         };
         let look = ParseSpec { parser: view.parse_reply, asked: 0, wants: Completeness::All };
-        let mut scratch = self.rules.scratch.take().expect("activations never nest");
+        let mut scratch = self.rules.take_scratch();
         let next = match begins && state.inbox.is_empty() {
             true => self.next_of_nothing(look.parser, &mut scratch.frame),
             false => state.inbox.next(&mut tools!(self), look, &mut scratch.frame),
@@ -440,7 +440,7 @@ impl<D: Driver> Worker<D> {
             }
             NextMessage::Waits => self.wait_for_huge(backend_conn),
         };
-        self.rules.scratch = Some(scratch);
+        self.rules.return_scratch(scratch);
         flow
     }
 
@@ -493,7 +493,7 @@ impl<D: Driver> Worker<D> {
         let Some((mut body, is_delivered)) = state.relay_body else { return Flow::Go };
         let parser =
             self.ctx.setup().view(self.upstream.backends[state.backend as usize].channel).parse_reply;
-        let mut scratch = self.rules.scratch.take().expect("activations never nest");
+        let mut scratch = self.rules.take_scratch();
         let (tools, frame) = (&mut tools!(self), &mut scratch.frame);
         let piece = next_piece(&mut state.inbox, tools, &mut self.io.bodies, frame, &mut body, parser);
         state.relay_body = (!body.is_over()).then_some((body, is_delivered));
@@ -529,7 +529,7 @@ impl<D: Driver> Worker<D> {
                 Flow::Stop
             }
         };
-        self.rules.scratch = Some(scratch);
+        self.rules.return_scratch(scratch);
         if flow == Flow::Go && body.is_over() {
             self.sender_is_done(key, backend_conn);
         }

@@ -148,7 +148,7 @@ impl<D: Driver> Worker<D> {
         let asked = entry.map_or(0, |entry| entry.kept);
         let wants = if exclusive && !state.buffers_reply { Completeness::Head } else { Completeness::All };
         let look = ParseSpec { parser, asked, wants };
-        let mut scratch = self.rules.scratch.take().expect("activations never nest");
+        let mut scratch = self.rules.take_scratch();
         let next = state.inbox.next(&mut tools!(self), look, &mut scratch.frame);
         let flow = match next {
             NextMessage::Whole(message) => self.reply(backend_conn, channel, &mut scratch, message, true),
@@ -169,7 +169,7 @@ impl<D: Driver> Worker<D> {
             }
             NextMessage::Waits => self.wait_for_huge(backend_conn),
         };
-        self.rules.scratch = Some(scratch);
+        self.rules.return_scratch(scratch);
         flow
     }
 
@@ -418,7 +418,7 @@ impl<D: Driver> Worker<D> {
         let epoch = state.epoch;
         let channel = self.upstream.backends[state.backend as usize].channel;
         let parser = self.ctx.setup().view(channel).parse_reply;
-        let mut scratch = self.rules.scratch.take().expect("activations never nest");
+        let mut scratch = self.rules.take_scratch();
         let (tools, frame) = (&mut tools!(self), &mut scratch.frame);
         let piece = next_piece(&mut state.inbox, tools, &mut self.io.bodies, frame, &mut body, parser);
         let (is_nothing, uploading) = (matches!(piece, Piece::Nothing), state.uploading);
@@ -456,7 +456,7 @@ impl<D: Driver> Worker<D> {
                 Flow::Stop
             }
         };
-        self.rules.scratch = Some(scratch);
+        self.rules.return_scratch(scratch);
         if self.upstream.conns[backend_conn].epoch != epoch {
             // Its client has been given up, and the connection with it.
             return Flow::Stop;

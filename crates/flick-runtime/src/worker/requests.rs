@@ -17,6 +17,7 @@ use crate::limits::{
 };
 use crate::observe::edge_counters::StartId;
 use crate::observe::task_counters::TaskKind;
+use crate::rules::RuleParts;
 use crate::rules::scratch::Scratch;
 use crate::run_queue::Flow;
 use crate::slab::Key;
@@ -196,7 +197,7 @@ impl<D: Driver> Worker<D> {
         let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
         let parser = self.ctx.setup().view(session.channel).parse_request;
         let look = ParseSpec { parser, asked: 0, wants };
-        let mut scratch = self.rules.scratch.take().expect("activations never nest");
+        let mut scratch = self.rules.take_scratch();
         let tools = &mut ParseContext { huge_reserve: self.tasks.huge_reserve(), ..tools!(self) };
         let next = session.inbox.next(tools, look, &mut scratch.frame);
         let flow = match next {
@@ -223,7 +224,7 @@ impl<D: Driver> Worker<D> {
             NextMessage::Waits if is_late => self.shed_unread(key, &scratch.frame),
             NextMessage::Waits => self.wait_for_buffer(key),
         };
-        self.rules.scratch = Some(scratch);
+        self.rules.return_scratch(scratch);
         self.log_looked();
         if flow == Flow::Go {
             self.message_taken(key, shed_before);
@@ -257,7 +258,7 @@ impl<D: Driver> Worker<D> {
             return self.shed_request(key, scratch, message.len());
         }
         let start = Start { channel, element: 0, message: message.bytes() };
-        self.rules.host.take_picked();
+        self.rules.host_mut().take_picked();
         let paused = self.run_rules_of(key, scratch, &start);
         let has_effects = self.ctx.setup().needs.has_effects;
         if !has_effects && let Err(wants) = self.has_capacity(scratch.sends.as_slice()) {
@@ -331,11 +332,12 @@ impl<D: Driver> Worker<D> {
             now_ns: self.io.driver.now_ns(),
             client,
         };
-        let mut host = self.rules.host.view(&around);
+        let RuleParts { locals, host, .. } = self.rules.parts();
+        let mut host = host.view(&around);
         Self::run_rules(
             (setup, self.upstream.backend_set.lens()),
             scratch,
-            self.rules.locals.words_mut(state),
+            locals.words_mut(state),
             &mut host,
             start,
         )
@@ -350,7 +352,7 @@ impl<D: Driver> Worker<D> {
             return self.inflight.table.capacity() > 0;
         }
         if self.inflight.table.capacity() < needs.entries_per_message
-            || (needs.asks && self.rules.suspended.is_full())
+            || (needs.asks && self.rules.suspended().is_full())
         {
             return false;
         }

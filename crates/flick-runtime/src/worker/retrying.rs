@@ -118,7 +118,7 @@ impl<D: Driver> Worker<D> {
 
     /// How the backend of a request was picked, if another will do as well.
     pub(super) fn picked_freely(&mut self, send: &Send, waiter: Waiter) -> Option<(u32, Policy)> {
-        let picked = self.rules.host.take_picked()?;
+        let picked = self.rules.host_mut().take_picked()?;
         let is_it = (picked.channel, picked.element) == (send.channel, send.element);
         let numbered = self.ctx.setup().protocol_of(send.channel as usize).correlate.is_some();
         let is_free =
@@ -140,7 +140,7 @@ impl<D: Driver> Worker<D> {
             client: None,
         };
         let others = Others { all, but };
-        let element = self.rules.host.pick_again(policy, channel, &others);
+        let element = self.rules.host_mut().pick_again(policy, channel, &others);
         let is_alive = others.is_alive(channel, element);
         self.upstream.backend_set.slot_of(channel, element).filter(|_| is_alive)
     }

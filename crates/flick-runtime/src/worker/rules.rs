@@ -11,6 +11,7 @@ use flick_net::Driver;
 use super::Worker;
 use super::backend_view::BackendView;
 use crate::limits::FEW_MESSAGES;
+use crate::rules::RuleParts;
 use crate::rules::locals::StateId;
 use crate::rules::scratch::Scratch;
 use crate::setup::Setup;
@@ -89,7 +90,7 @@ impl<D: Driver> Worker<D> {
 
     /// Runs the rule of an activation that waits, from its start or from where it suspended itself.
     pub(super) fn run_rule_of(&mut self, scratch: &mut Scratch, key: Key, state: StateId) -> RuleOutcome {
-        let few = self.rules.suspended.get(key).is_none_or(|suspended| suspended.replies() <= FEW_MESSAGES);
+        let few = self.rules.suspended().get(key).is_none_or(|suspended| suspended.replies() <= FEW_MESSAGES);
         if few {
             self.run_rule_with::<FEW_MESSAGES>(scratch, key, state)
         } else {
@@ -104,10 +105,11 @@ impl<D: Driver> Worker<D> {
         key: Key,
         state: StateId,
     ) -> RuleOutcome {
-        let Some(suspended) = self.rules.suspended.get(key) else { return RuleOutcome::Finished };
+        let RuleParts { suspended: table, locals, host } = self.rules.parts();
+        let Some(suspended) = table.get(key) else { return RuleOutcome::Finished };
         let (rule, resume, element) = (suspended.rule, suspended.resume, suspended.element);
         let mut messages = [Message { frame: &EMPTY, bytes: &[] }; MOST];
-        let count = self.rules.suspended.messages(key, &mut messages);
+        let count = table.messages(key, &mut messages);
         scratch.sends.clear();
         scratch.asks.clear();
         let session = suspended.session.and_then(|session| self.downstream.sessions.get(session));
@@ -123,7 +125,7 @@ impl<D: Driver> Worker<D> {
             client,
         };
         let mut call = RuleCall {
-            frame: self.rules.suspended.frame(key),
+            frame: table.frame(key),
             message: suspended.message.as_ref().map_or(&[], Slice::bytes),
             others: &messages[..count],
             source_element: element,
@@ -132,12 +134,12 @@ impl<D: Driver> Worker<D> {
             out_len: scratch.out_len,
             sends: &mut scratch.sends,
             asks: &mut scratch.asks,
-            answers: self.rules.suspended.answers(key),
+            answers: table.answers(key),
             spills: &mut scratch.spills,
             resume,
-            state: self.rules.locals.words_mut(state),
+            state: locals.words_mut(state),
             failure: None,
-            host: &mut self.rules.host.view(&around),
+            host: &mut host.view(&around),
         };
         let outcome = self.ctx.setup().engine.run(rule, &mut call);
         let (out_len, failure) = (call.out_len, call.failure);
@@ -148,7 +150,7 @@ impl<D: Driver> Worker<D> {
 
     /// Gives a state its first values, if it has none yet.
     pub(super) fn first_values(&mut self, scratch: &mut Scratch, state: StateId) {
-        if !self.rules.locals.is_first_use(state) {
+        if !self.rules.locals_mut().is_first_use(state) {
             return;
         }
         let Some(rule) = self.ctx.setup().program.init_state else { return };
@@ -164,6 +166,7 @@ impl<D: Driver> Worker<D> {
         };
         scratch.sends.clear();
         scratch.asks.clear();
+        let RuleParts { locals, host, .. } = self.rules.parts();
         let mut call = RuleCall {
             frame: &EMPTY,
             message: &[],
@@ -177,9 +180,9 @@ impl<D: Driver> Worker<D> {
             answers: &[],
             spills: &mut scratch.spills,
             resume: 0,
-            state: self.rules.locals.words_mut(state),
+            state: locals.words_mut(state),
             failure: None,
-            host: &mut self.rules.host.view(&around),
+            host: &mut host.view(&around),
         };
         let outcome = self.ctx.setup().engine.run(rule, &mut call);
         assert!(outcome == RuleOutcome::Finished, "first values wait for nobody");

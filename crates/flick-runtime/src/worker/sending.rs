@@ -193,7 +193,7 @@ impl<D: Driver> Worker<D> {
                 let echo = self.echo_for(channel, frame);
                 let request = self.open_request(None, echo, u64::MAX).ok_or(Unsent::Full)?;
                 self.inflight.table.get_mut(request).reply_target = ReplyTarget::Ask { suspended, ask };
-                self.rules.suspended.wait_for(suspended, ask, request, deadline_ns);
+                self.rules.suspended_mut().wait_for(suspended, ask, request, deadline_ns);
                 Ok(request)
             }
         }

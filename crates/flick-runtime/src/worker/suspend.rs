@@ -49,7 +49,7 @@ impl<D: Driver> Worker<D> {
             message: Some(self.to_keep(message)),
             ..SuspendedRule::new(paused.rule, start)
         };
-        let Some(key) = self.rules.suspended.insert(suspended, &scratch.frame) else {
+        let Some(key) = self.rules.suspended_mut().insert(suspended, &scratch.frame) else {
             self.fail_request(request, FailureReason::Overload);
             return;
         };
@@ -77,18 +77,18 @@ impl<D: Driver> Worker<D> {
 
     /// The turn of an activation has come.
     pub(super) fn run_suspended_rule(&mut self, key: Key) {
-        let mut scratch = self.rules.scratch.take().expect("activations never nest");
+        let mut scratch = self.rules.take_scratch();
         if let Some(state) = self.state_of(key) {
             self.first_values(&mut scratch, state);
             self.go_on(key, &mut scratch, state);
             scratch.named = None;
         }
-        self.rules.scratch = Some(scratch);
+        self.rules.return_scratch(scratch);
     }
 
     /// The state that an activation works on; `None` when it is over because its client has gone.
     fn state_of(&mut self, key: Key) -> Option<StateId> {
-        let suspended = self.rules.suspended.get(key)?;
+        let suspended = self.rules.suspended().get(key)?;
         let state = match suspended.session {
             Some(session) => self.downstream.sessions.get(session).map(|session| session.state),
             None => suspended.state,
@@ -101,12 +101,12 @@ impl<D: Driver> Worker<D> {
 
     /// Runs an activation until it suspends itself or is over, and the rules behind it.
     fn go_on(&mut self, key: Key, scratch: &mut Scratch, state: StateId) {
-        scratch.out_len = self.rules.suspended.restore(key, &mut scratch.out, &mut scratch.spills);
+        scratch.out_len = self.rules.suspended().restore(key, &mut scratch.out, &mut scratch.spills);
         scratch.has_frame = false;
         for _ in 0..=self.ctx.setup().program.rules.len() {
             let outcome = self.run_rule_of(scratch, key, state);
             self.carry_out(key, scratch);
-            let Some(suspended) = self.rules.suspended.get_mut(key) else { return };
+            let Some(suspended) = self.rules.suspended_mut().get_mut(key) else { return };
             if let RuleOutcome::Suspended(resume) = outcome {
                 let paused = Paused { rule: suspended.rule, resume, next: suspended.next };
                 self.suspend(key, scratch, paused);
@@ -126,9 +126,9 @@ impl<D: Driver> Worker<D> {
     /// Makes an activation ready for the next rule of its channel that runs, carrying out those before it that only
     /// pass the message on. Whether there is one.
     fn next_rule(&mut self, key: Key, scratch: &mut Scratch) -> bool {
-        self.rules.suspended.start_anew(key);
+        self.rules.suspended_mut().start_anew(key);
         scratch.out_len = 0;
-        while let Some(suspended) = self.rules.suspended.get_mut(key)
+        while let Some(suspended) = self.rules.suspended_mut().get_mut(key)
             && let Some((channel, at)) = suspended.next.take()
         {
             let actions = &self.ctx.setup().actions[channel];
@@ -152,9 +152,9 @@ impl<D: Driver> Worker<D> {
     /// Keeps a suspended activation and sends what it asks.
     fn suspend(&mut self, key: Key, scratch: &mut Scratch, paused: Paused) {
         let asks = scratch.asks.as_slice().len();
-        let Some(suspended) = self.rules.suspended.get_mut(key) else { return };
+        let Some(suspended) = self.rules.suspended_mut().get_mut(key) else { return };
         (suspended.rule, suspended.resume, suspended.next) = (paused.rule, paused.resume, paused.next);
-        self.rules.suspended.suspend(key, &scratch.out[..scratch.out_len], &scratch.spills, asks);
+        self.rules.suspended_mut().suspend(key, &scratch.out[..scratch.out_len], &scratch.spills, asks);
         if asks == 0 {
             self.tasks.push(Task::SuspendedRule(key));
         }
@@ -169,7 +169,7 @@ impl<D: Driver> Worker<D> {
 
     fn send_ask(&mut self, key: Key, scratch: &mut Scratch, at: u8) -> Result<(), Unsent> {
         let ask = scratch.asks.as_slice()[usize::from(at)];
-        let Some(suspended) = self.rules.suspended.get(key) else { return Ok(()) };
+        let Some(suspended) = self.rules.suspended().get(key) else { return Ok(()) };
         let (message, session) = (suspended.message.clone(), suspended.session);
         self.observe.edges().asked(suspended.start, ask.send.channel);
         self.name_message(key, scratch, ask.send.body);
@@ -195,7 +195,7 @@ impl<D: Driver> Worker<D> {
     /// passes a reply on does without.
     fn load_frame(&self, key: Key, scratch: &mut Scratch) {
         if !std::mem::replace(&mut scratch.has_frame, true) {
-            scratch.frame.copy_from(self.rules.suspended.frame(key));
+            scratch.frame.copy_from(self.rules.suspended().frame(key));
         }
     }
 
@@ -209,8 +209,8 @@ impl<D: Driver> Worker<D> {
         };
         scratch.named = None;
         if number > 0 {
-            scratch.named = self.rules.suspended.reply(key, usize::from(number)).cloned();
-            scratch.named_frame.copy_cuts(self.rules.suspended.reply_frame(key, usize::from(number)));
+            scratch.named = self.rules.suspended().reply(key, usize::from(number)).cloned();
+            scratch.named_frame.copy_cuts(self.rules.suspended().reply_frame(key, usize::from(number)));
         }
     }
 
@@ -230,7 +230,7 @@ impl<D: Driver> Worker<D> {
     fn carry_out(&mut self, key: Key, scratch: &mut Scratch) {
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
-            let Some(suspended) = self.rules.suspended.get(key) else { return };
+            let Some(suspended) = self.rules.suspended().get(key) else { return };
             let (message, request) = (suspended.message.clone(), suspended.request);
             self.observe.edges().carried(suspended.start, &[send]);
             self.name_message(key, scratch, send.body);
@@ -251,7 +251,7 @@ impl<D: Driver> Worker<D> {
     /// A message of an activation for its client: part of the reply to its request while that waits for it, a reply of its own
     /// behind the others when the request has been sent on.
     fn send_to_client(&mut self, key: Key, scratch: &mut Scratch, send: &Send, message: Option<&Slice>) {
-        let Some(suspended) = self.rules.suspended.get(key) else { return };
+        let Some(suspended) = self.rules.suspended().get(key) else { return };
         let (request, session, forwards) = (suspended.request, suspended.session, suspended.forwards);
         if let Some(request) = request {
             let entry = self.inflight.table.get(request);
@@ -264,7 +264,7 @@ impl<D: Driver> Worker<D> {
                 self.observe.counters().sends_dropped.add(1);
                 return;
             }
-            if let Some(suspended) = self.rules.suspended.get_mut(key) {
+            if let Some(suspended) = self.rules.suspended_mut().get_mut(key) {
                 suspended.is_answered = true;
             }
             if verdict == Verdict::Silent {
@@ -289,12 +289,12 @@ impl<D: Driver> Worker<D> {
         let (SendBody::Message(number) | SendBody::Rebuilt { tail_of: number, .. }) = body else {
             return false;
         };
-        number > 0 && self.rules.suspended.reply_flags(key, usize::from(number)).has(MessageFlags::SILENT)
+        number > 0 && self.rules.suspended().reply_flags(key, usize::from(number)).has(MessageFlags::SILENT)
     }
 
     /// A message of an activation for a backend: its client's request sent on, the first time, or a copy.
     fn send_to_backend(&mut self, key: Key, scratch: &mut Scratch, send: &Send, message: Option<&Slice>) {
-        let Some(suspended) = self.rules.suspended.get_mut(key) else { return };
+        let Some(suspended) = self.rules.suspended_mut().get_mut(key) else { return };
         let session = suspended.session;
         let may_forward = suspended.forwards && !suspended.is_answered && suspended.reason.is_some();
         let request = suspended.request.filter(|_| may_forward);
@@ -357,7 +357,7 @@ impl<D: Driver> Worker<D> {
             self.consume_reply(backend_conn, seen.len());
             self.inflight.table.get_mut(request).begun = true;
             let reply = self.to_keep(&seen);
-            if self.rules.suspended.answer(suspended, ask, &scratch.frame, reply) {
+            if self.rules.suspended_mut().answer(suspended, ask, &scratch.frame, reply) {
                 self.tasks.push(Task::SuspendedRule(suspended));
             }
             if last {
@@ -379,21 +379,21 @@ impl<D: Driver> Worker<D> {
 
     /// An ask gets no reply.
     pub(super) fn ask_failed(&mut self, suspended: Key, ask: u8, reason: FailureReason) {
-        if self.rules.suspended.fail(suspended, ask, reason) {
+        if self.rules.suspended_mut().fail(suspended, ask, reason) {
             self.tasks.push(Task::SuspendedRule(suspended));
         }
     }
 
     /// Gives up the asks whose time is over. Their entries stay until their replies have been drained.
     pub(super) fn run_ask_timers(&mut self, now_ns: u64) {
-        while let Some(key) = self.rules.suspended.expired(now_ns) {
-            while let Some((ask, request)) = self.rules.suspended.open_ask(key, Some(now_ns)) {
+        while let Some(key) = self.rules.suspended().expired(now_ns) {
+            while let Some((ask, request)) = self.rules.suspended().open_ask(key, Some(now_ns)) {
                 self.observe.counters().ask_timeouts.add(1);
                 self.inflight.table.get_mut(request).reply_target = ReplyTarget::Nothing;
                 self.abandon_exchange(request);
                 self.ask_failed(key, ask, FailureReason::Timeout);
             }
-            self.rules.suspended.set_alarm(key);
+            self.rules.suspended_mut().set_alarm(key);
         }
     }
 
@@ -410,10 +410,10 @@ impl<D: Driver> Worker<D> {
 
     /// The client of an activation has gone: it does not go on, and its asks are drained.
     pub(super) fn cancel(&mut self, key: Key) {
-        while let Some((ask, request)) = self.rules.suspended.open_ask(key, None) {
+        while let Some((ask, request)) = self.rules.suspended().open_ask(key, None) {
             self.inflight.table.get_mut(request).reply_target = ReplyTarget::Nothing;
             self.abandon_exchange(request);
-            self.rules.suspended.fail(key, ask, FailureReason::Unavailable);
+            self.rules.suspended_mut().fail(key, ask, FailureReason::Unavailable);
         }
         if self.end_rule(key).is_some() {
             self.observe.counters().rules_cancelled.add(1);
@@ -421,12 +421,12 @@ impl<D: Driver> Worker<D> {
     }
 
     fn end_rule(&mut self, key: Key) -> Option<SuspendedRule> {
-        let suspended = self.rules.suspended.remove(key)?;
+        let suspended = self.rules.suspended_mut().remove(key)?;
         if let Some(state) = suspended.state {
-            self.rules.locals.give(state);
+            self.rules.locals_mut().give(state);
         }
         if let Some(timer) = suspended.timer {
-            self.rules.timers[timer].is_running = false;
+            self.rules.end_timer(timer);
         }
         if !self.downstream.blocked.is_empty() {
             self.tasks.free_capacity();

@@ -17,7 +17,7 @@ impl Worker<AnyDriver> {
         self.listeners.balance = None;
         self.clock.share_thread();
         if !sweeps {
-            self.rules.sweep_due_ns = None;
+            self.rules.never_sweep();
         }
     }
 

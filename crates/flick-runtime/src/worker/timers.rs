@@ -9,7 +9,7 @@ use super::Worker;
 use super::health::warn_of;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::session::Phase;
-use crate::limits::{DRAIN_QUIET_MS, HUGE_TICK_MS, LEAVE_TICK_MS, LINGER_MS, SWEEP_TICK_MS, TICK_MAX_MS};
+use crate::limits::{DRAIN_QUIET_MS, HUGE_TICK_MS, LEAVE_TICK_MS, LINGER_MS, TICK_MAX_MS};
 use crate::upstream::backend::{Backend, BackendConn, BackendConnState};
 
 /// Nanoseconds of a millisecond.
@@ -97,7 +97,7 @@ impl<D: Driver> Worker<D> {
         self.run_health(now_ns);
         self.run_ask_timers(now_ns);
         self.run_every(now_ns);
-        self.sweep(now_ns);
+        self.rules.sweep(now_ns);
         if self.listeners.accept_again_ns.is_some_and(|due| due <= now_ns) {
             self.resume_accept();
         }
@@ -107,11 +107,10 @@ impl<D: Driver> Worker<D> {
         let backend_conns = self.upstream.backends.iter().flat_map(Backend::backend_conns);
         let backend_conns = backend_conns
             .filter_map(|backend_conn| self.backend_conn_due_ns(&self.upstream.conns[backend_conn]));
-        let timers = self.rules.timers.iter().map(|every| every.due_ns).chain(self.rules.suspended.next_ns());
         let sessions = self.downstream.deadlines.next_ns().into_iter().chain(self.listeners.accept_again_ns);
         let others =
-            self.merge_due_ns().into_iter().chain(self.rules.sweep_due_ns).chain(self.health_due_ns());
-        let next_ns = backend_conns.chain(sessions).chain(timers).chain(others).min();
+            self.merge_due_ns().into_iter().chain(self.rules.next_due_ns()).chain(self.health_due_ns());
+        let next_ns = backend_conns.chain(sessions).chain(others).min();
         self.clock.set_next_due(now_ns, next_ns);
     }
 
@@ -144,14 +143,6 @@ impl<D: Driver> Worker<D> {
         let backend_conn = &self.upstream.conns[backend_conn];
         backend_conn.queued
             && self.backend_conn_due_ns(backend_conn).is_some_and(|due_ns| due_ns > self.clock.looked_ns())
-    }
-
-    /// Forgets a part of what has expired, now and then.
-    fn sweep(&mut self, now_ns: u64) {
-        if self.rules.sweep_due_ns.is_some_and(|due_ns| due_ns <= now_ns) {
-            self.rules.host.sweep();
-            self.rules.sweep_due_ns = Some(now_ns + SWEEP_TICK_MS * MS);
-        }
     }
 
     fn session_due(&mut self, slot: u32, kind: DeadlineKind) {

@@ -217,7 +217,7 @@ impl<D: Driver> Worker<D> {
 
     /// The next piece of the body that a session is sending.
     fn next_body_piece(&mut self, key: Key, body: &mut RemainingBody) -> (Piece, Box<Scratch>) {
-        let mut scratch = self.rules.scratch.take().expect("activations never nest");
+        let mut scratch = self.rules.take_scratch();
         let Some(session) = self.downstream.sessions.get_mut(key) else { return (Piece::Nothing, scratch) };
         let parser = self.ctx.setup().view(session.channel).parse_request;
         let piece = next_piece(
@@ -290,7 +290,7 @@ impl<D: Driver> Worker<D> {
                 Flow::Stop
             }
         };
-        self.rules.scratch = Some(scratch);
+        self.rules.return_scratch(scratch);
         if flow == Flow::Go {
             self.upload_progressed(key, backend_conn, epoch, before, body);
         }
@@ -349,7 +349,7 @@ impl<D: Driver> Worker<D> {
         }
         let before = body.bytes_left;
         let (piece, scratch) = self.next_body_piece(key, &mut body);
-        self.rules.scratch = Some(scratch);
+        self.rules.return_scratch(scratch);
         let taken = match &piece {
             Piece::Bytes(piece) | Piece::Head(piece) => u64::from(piece.len()),
             _ => 0,
