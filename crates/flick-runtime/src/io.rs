@@ -1,12 +1,16 @@
 //! Bytes in and out: the driver, the buffers, the parser states of unfinished messages, and what each connection is
 //! used for.
 
+use std::time::Duration;
+
 use flick_abi::Frame;
 use flick_buffers::{Pool, PoolConfig};
-use flick_net::{Driver, DriverEvent, PeerAddr};
+use flick_net::{Driver, DriverEvent, Handle, PeerAddr};
 
+use crate::downstream::inbox::{Inbox, ParseContext};
 use crate::limits::{EVENTS_MAX, PARTIAL_FRAMES_MAX};
 use crate::pieces::Pieces;
+use crate::setup::Setup;
 use crate::slab::{Key, Slab};
 
 /// What a connection of the driver is used for.
@@ -28,21 +32,30 @@ pub(crate) enum Role {
     Check(u32),
 }
 
-/// Component of the worker. Driver, buffers and parser states.
+/// Driver, buffers and parser states.
+///
+/// Component of the worker.
 pub(crate) struct Io<D: Driver> {
-    pub(crate) driver: D,
-    pub(crate) pool: Pool,
-    pub(crate) pieces: Pieces,
-    /// Parser states of messages that have not arrived whole.
-    pub(crate) frames: Slab<Frame>,
-    /// Parser states of messages in parts, between and inside their parts.
-    pub(crate) bodies: Slab<Frame>,
-    /// By connection: its use. The entry of a closed connection stays until its number is used again.
-    pub(crate) roles: Vec<Role>,
+    driver: D,
+    pool: Pool,
+    pieces: Pieces,
+    /// Parser states of messages of which a part has arrived.
+    frames: Slab<Frame>,
+    /// Parser states of streamed messages, between and inside their parts.
+    bodies: Slab<Frame>,
+    /// By connection: its role. The entry of a closed connection stays until its number is used again.
+    roles: Vec<Role>,
     /// By connection: the address of its peer.
-    pub(crate) peers: Vec<PeerAddr>,
-    /// Events of the present iteration.
-    pub(crate) events: Vec<DriverEvent>,
+    peers: Vec<PeerAddr>,
+    /// Memory for the events of an iteration; absent while they are handled.
+    events: Vec<DriverEvent>,
+}
+
+/// What is needed to write to a connection, borrowed apart.
+pub(crate) struct WriteParts<'a, D: Driver> {
+    pub(crate) driver: &'a mut D,
+    pub(crate) pool: &'a Pool,
+    pub(crate) pieces: &'a mut Pieces,
 }
 
 impl<D: Driver> Io<D> {
@@ -58,6 +71,134 @@ impl<D: Driver> Io<D> {
             peers: vec![PeerAddr::Unix; conns_max],
             events: Vec::with_capacity(EVENTS_MAX * 2),
         }
+    }
+
+    /// The driver.
+    #[inline]
+    pub(crate) fn driver(&self) -> &D {
+        &self.driver
+    }
+
+    /// The driver.
+    #[inline]
+    pub(crate) fn driver_mut(&mut self) -> &mut D {
+        &mut self.driver
+    }
+
+    /// The time at the beginning of the iteration, by the driver's clock.
+    #[inline]
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.driver.now_ns()
+    }
+
+    /// Asks the driver for events, and waits for them at most `wait`.
+    pub(crate) fn poll(
+        &mut self,
+        wait: Option<Duration>,
+        events: &mut Vec<DriverEvent>,
+    ) -> std::io::Result<()> {
+        self.driver.poll(&self.pool, wait, events)
+    }
+
+    /// How long the driver can sleep if the worker wants it to sleep for `wait`.
+    pub(crate) fn poll_timeout(&mut self, wait: Option<Duration>) -> Option<Duration> {
+        self.driver.poll_timeout(&self.pool, wait)
+    }
+
+    /// Lends the memory for the events of an iteration, until [`Self::return_events`].
+    pub(crate) fn take_events(&mut self) -> Vec<DriverEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Takes back what [`Self::take_events`] gave.
+    pub(crate) fn return_events(&mut self, events: Vec<DriverEvent>) {
+        self.events = events;
+    }
+
+    /// The buffers.
+    #[inline]
+    pub(crate) fn pool(&self) -> &Pool {
+        &self.pool
+    }
+
+    /// The table of pieces.
+    #[inline]
+    pub(crate) fn pieces(&self) -> &Pieces {
+        &self.pieces
+    }
+
+    /// The table of pieces.
+    #[inline]
+    pub(crate) fn pieces_mut(&mut self) -> &mut Pieces {
+        &mut self.pieces
+    }
+
+    /// Parser states of messages of which a part has arrived.
+    pub(crate) fn frames(&self) -> &Slab<Frame> {
+        &self.frames
+    }
+
+    /// Parser states of streamed messages.
+    pub(crate) fn bodies_mut(&mut self) -> &mut Slab<Frame> {
+        &mut self.bodies
+    }
+
+    /// What is needed to write to a connection.
+    #[inline]
+    pub(crate) fn write_parts(&mut self) -> WriteParts<'_, D> {
+        WriteParts { driver: &mut self.driver, pool: &self.pool, pieces: &mut self.pieces }
+    }
+
+    /// What an inbox needs to parse messages of the program of `setup`.
+    #[inline]
+    pub(crate) fn parse_context<'a>(&'a mut self, setup: &'a Setup) -> ParseContext<'a> {
+        self.parse_body_context(setup).0
+    }
+
+    /// What an inbox needs to parse the parts of a streamed message.
+    #[inline]
+    pub(crate) fn parse_body_context<'a>(
+        &'a mut self,
+        setup: &'a Setup,
+    ) -> (ParseContext<'a>, &'a mut Slab<Frame>) {
+        let context = ParseContext {
+            engine: &*setup.engine,
+            pieces: &mut self.pieces,
+            frames: &mut self.frames,
+            pool: &self.pool,
+            whole_bytes_max: setup.whole_bytes_max,
+            huge_reserve: 0,
+        };
+        (context, &mut self.bodies)
+    }
+
+    /// Discards what an inbox holds.
+    pub(crate) fn clear_inbox(&mut self, inbox: &mut Inbox) {
+        inbox.clear(&mut self.pieces, &mut self.frames);
+    }
+
+    /// The role of the connection, or of one that had its number before.
+    #[inline]
+    pub(crate) fn role(&self, conn: Handle) -> Role {
+        self.roles[conn.index as usize]
+    }
+
+    /// Sets the role of a connection.
+    #[inline]
+    pub(crate) fn set_role(&mut self, conn: Handle, role: Role) {
+        self.roles[conn.index as usize] = role;
+    }
+
+    /// The address of a connection's peer.
+    #[inline]
+    pub(crate) fn peer(&self, conn: Handle) -> PeerAddr {
+        self.peers[conn.index as usize]
+    }
+
+    /// Notes the address of a connection's peer.
+    #[inline]
+    pub(crate) fn set_peer(&mut self, conn: Handle, peer: PeerAddr) {
+        self.peers[conn.index as usize] = peer;
     }
 }
 

@@ -174,7 +174,7 @@ impl<D: Driver> Worker<D> {
 
     /// The driver, for opening listeners.
     pub fn driver(&mut self) -> &mut D {
-        &mut self.io.driver
+        self.io.driver_mut()
     }
 
     /// Adds a listener that the driver has opened.
@@ -189,7 +189,7 @@ impl<D: Driver> Worker<D> {
 
     /// Dials every backend.
     pub fn start(&mut self) {
-        self.io.driver.set_watermarks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
+        self.io.driver_mut().set_watermarks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
         self.apply_backend_sets();
         self.take_over_outliers();
     }
@@ -215,7 +215,7 @@ impl<D: Driver> Worker<D> {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        let mut events = std::mem::take(&mut self.io.events);
+        let mut events = self.io.take_events();
         self.poll(wait, is_idle, &mut events)?;
         let mut arrived = Arrivals::default();
         // Handled before any wait: a connection that has just come up must be received from before its peer may end it.
@@ -223,27 +223,27 @@ impl<D: Driver> Worker<D> {
         self.handle_all(&mut events, &mut arrived);
         if let Some(wait) = self.clock.batch_wait(arrived) {
             std::thread::sleep(wait);
-            self.io.driver.poll(&self.io.pool, Some(Duration::ZERO), &mut events)?;
+            self.io.poll(Some(Duration::ZERO), &mut events)?;
             self.handle_all(&mut events, &mut arrived);
         }
-        self.io.events = events;
+        self.io.return_events(events);
         if arrived.woken {
             // A connection that is taken over may get the number of one whose end is told behind the call.
             self.take_over();
             self.answer_session_list();
         }
-        self.clock.note_arrivals(arrived, self.io.driver.now_ns());
-        self.rules.host_mut().set_now(self.io.driver.now_ns());
+        self.clock.note_arrivals(arrived, self.io.now_ns());
+        self.rules.host_mut().set_now(self.io.now_ns());
         self.run_timers();
         if self.merging.is_some() {
             self.run_merge_tasks();
         }
-        self.clock.note_queue(self.tasks.len(), self.io.driver.queue_delay(), self.io.driver.now_ns());
+        self.clock.note_queue(self.tasks.len(), self.io.driver().queue_delay(), self.io.now_ns());
         self.run_tasks();
         self.release_fills();
         if self.observe.has_answered() {
             // Replies are sent at the beginning of the next iteration; the driver's clock shows the beginning of this one.
-            let driver_ns = self.io.driver.now_ns();
+            let driver_ns = self.io.now_ns();
             let now_ns = if cfg!(feature = "uncounted") { driver_ns } else { self.clock.now_ns(driver_ns) };
             let backends = &self.upstream.backends;
             self.observe.flush_answered(now_ns, |at| &backends[at as usize].endpoint);
@@ -274,7 +274,7 @@ impl<D: Driver> Worker<D> {
                 self.merge_accepted(listener, conn);
             }
             DriverEvent::Accepted { listener: _, conn, peer } => {
-                self.io.peers[conn.index as usize] = peer;
+                self.io.set_peer(conn, peer);
                 if let Some(conn) = self.hand_to_idle(conn) {
                     self.accepted(conn);
                 }
@@ -339,7 +339,7 @@ impl<D: Driver> Worker<D> {
 
     /// What a connection is to us, if it is still that: its number may have had another one's role before, or since.
     fn role(&self, conn: Handle) -> Role {
-        let role = self.io.roles[conn.index as usize];
+        let role = self.io.role(conn);
         let current = match role {
             Role::Nobody => return Role::Nobody,
             Role::Waiting => self.listeners.waiting.iter().copied().find(|waiting| *waiting == conn),
@@ -394,21 +394,6 @@ impl<D: Driver> Worker<D> {
         }
     }
 }
-
-/// Splits a worker into the tools an inbox needs and the rest.
-macro_rules! tools {
-    ($worker:expr) => {
-        ParseContext {
-            engine: &*$worker.ctx.setup().engine,
-            pieces: &mut $worker.io.pieces,
-            frames: &mut $worker.io.frames,
-            pool: &$worker.io.pool,
-            whole_bytes_max: $worker.ctx.setup().whole_bytes_max,
-            huge_reserve: 0,
-        }
-    };
-}
-use tools;
 
 /// Huge buffers that requests leave: replies must find one where requests have taken theirs, or both would wait.
 fn huge_reserve(setup: &Setup, huge_count: u32) -> u32 {

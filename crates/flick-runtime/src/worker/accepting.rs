@@ -14,7 +14,7 @@ use super::deliver::append;
 use super::sending::Outgoing;
 use crate::config::OnMaxConnections;
 use crate::downstream::session::Session;
-use crate::io::Role;
+use crate::io::{Role, WriteParts};
 use crate::shared::handoff::HandedConn;
 
 /// How long accepting pauses when there is no room, unless a session of this worker ends before.
@@ -34,14 +34,14 @@ impl<D: Driver> Worker<D> {
     /// Hands a client that has just come, and has not been read from, to a worker that is idle while this one is busy. The
     /// client, if it stays.
     pub(super) fn hand_to_idle(&mut self, conn: Handle) -> Option<Handle> {
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         let other = self.listeners.balance.as_ref().and_then(|balance| balance.lighter(now_ns));
         let Some((other, intake)) = other.and_then(|other| Some((other, self.ctx.shared().intake(other)?)))
         else {
             return Some(conn);
         };
-        let Detached::Socket(socket) = self.io.driver.detach(conn) else { return Some(conn) };
-        let peer = self.io.peers[conn.index as usize];
+        let Detached::Socket(socket) = self.io.driver_mut().detach(conn) else { return Some(conn) };
+        let peer = self.io.peer(conn);
         match intake.leave_to_idle(HandedConn { socket, peer, is_counted: false }) {
             Ok(()) => {
                 self.listeners.balance.iter().for_each(|balance| balance.handed(other, now_ns));
@@ -94,14 +94,14 @@ impl<D: Driver> Worker<D> {
         }
         if limits.connection_rate_limit > 0
             && let Err(at_ns) =
-                self.ctx.shared().accepts().take(self.io.driver.now_ns(), limits.connection_rate_limit)
+                self.ctx.shared().accepts().take(self.io.now_ns(), limits.connection_rate_limit)
         {
             return Entry::Early(at_ns);
         }
         if !self.ctx.shared().take_session(limits.max_connections) {
             return Entry::Full;
         }
-        let (peer, most) = (self.io.peers[conn.index as usize], limits.max_connections_per_ip);
+        let (peer, most) = (self.io.peer(conn), limits.max_connections_per_ip);
         if self
             .ctx
             .shared()
@@ -122,15 +122,14 @@ impl<D: Driver> Worker<D> {
     /// sessions already, and is not sent away now because of its address.
     pub(super) fn open_taken_over(&mut self, conn: Handle) {
         if let Some(connection_limits) = self.ctx.shared().connection_limits() {
-            connection_limits.take(self.io.peers[conn.index as usize], u32::MAX);
+            connection_limits.take(self.io.peer(conn), u32::MAX);
         }
         self.observe.counters().connections_migrated_in.add(1);
         self.open_session(conn);
     }
 
     fn address_is_full(&self, conn: Handle) -> bool {
-        let (peer, most) =
-            (self.io.peers[conn.index as usize], self.ctx.setup().limits.max_connections_per_ip);
+        let (peer, most) = (self.io.peer(conn), self.ctx.setup().limits.max_connections_per_ip);
         self.ctx
             .shared()
             .connection_limits()
@@ -141,13 +140,13 @@ impl<D: Driver> Worker<D> {
     pub(super) fn release_session_slot(&mut self, conn: Handle) {
         self.ctx.shared().give_session();
         if let Some(connection_limits) = self.ctx.shared().connection_limits() {
-            connection_limits.give(self.io.peers[conn.index as usize]);
+            connection_limits.give(self.io.peer(conn));
         }
     }
 
     pub(super) fn refuse(&mut self, conn: Handle) {
         self.observe.counters().connections_rejected.add(1);
-        self.io.driver.abort(conn);
+        self.io.driver_mut().abort(conn);
     }
 
     /// Sends a client away that has not been heard, in the words for too much load if they can be said to somebody who
@@ -157,24 +156,24 @@ impl<D: Driver> Worker<D> {
             let (frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
             let len = self.ctx.setup().engine.build(builder, &frame, &mut text);
             let message = Outgoing { front: &text[..len], cuts: None, rest: None };
-            let driver = &mut self.io.driver;
+            let WriteParts { driver, pool, .. } = self.io.write_parts();
             let mut emit = |slice| driver.send(conn, slice);
             // Where buffers are out it goes without a word.
-            append(&self.io.pool, &mut None, BufClass::Small, &message, [None, None], &mut emit);
+            append(pool, &mut None, BufClass::Small, &message, [None, None], &mut emit);
         }
-        self.io.driver.close(conn);
+        self.io.driver_mut().close(conn);
     }
 
     /// The kernel hands out several clients at once, and another worker may have taken the last place: those who
     /// come too early stay connected, unread.
     pub(super) fn keep_waiting(&mut self, conn: Handle) {
-        self.io.roles[conn.index as usize] = Role::Waiting;
+        self.io.set_role(conn, Role::Waiting);
         self.listeners.waiting.push_back(conn);
         self.pause_accept();
     }
 
     fn keep_waiting_until(&mut self, conn: Handle, at_ns: u64) {
-        self.io.roles[conn.index as usize] = Role::Waiting;
+        self.io.set_role(conn, Role::Waiting);
         self.listeners.waiting.push_back(conn);
         if !self.listeners.accept_paused {
             self.observe.counters().accept_rate_limited.add(1);
@@ -185,7 +184,7 @@ impl<D: Driver> Worker<D> {
 
     /// Begins a session, for which a place has been taken.
     pub(super) fn open_session(&mut self, conn: Handle) {
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         let state = self.rules.locals_mut().take();
         let Some(key) =
             self.downstream.sessions.insert(Session::new(conn, self.ctx.setup().listened, state, now_ns))
@@ -196,12 +195,12 @@ impl<D: Driver> Worker<D> {
             return;
         };
         self.observe.counters().connections_open.add(1);
-        self.io.roles[conn.index as usize] = Role::Client(key);
+        self.io.set_role(conn, Role::Client(key));
         self.arm_idle(key);
         if let Some(session) = self.downstream.sessions.get_mut(key) {
             session.receiving = true;
         }
-        self.io.driver.receive(conn, true);
+        self.io.driver_mut().receive(conn, true);
         if self.ctx.setup().is_relay {
             // A relay of raw bytes has its message begin with the connection.
             self.enqueue_session(key);
@@ -221,7 +220,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn accept_again(&mut self) {
-        self.accept_again_at(self.io.driver.now_ns() + ACCEPT_AGAIN_NS);
+        self.accept_again_at(self.io.now_ns() + ACCEPT_AGAIN_NS);
     }
 
     fn accept_again_at(&mut self, at_ns: u64) {
@@ -241,7 +240,7 @@ impl<D: Driver> Worker<D> {
     fn stop_listening(&mut self) {
         self.listeners.accept_paused = true;
         for at in 0..self.listeners.ids.len() {
-            self.io.driver.accept(self.listeners.ids[at], false);
+            self.io.driver_mut().accept(self.listeners.ids[at], false);
         }
     }
 
@@ -276,14 +275,14 @@ impl<D: Driver> Worker<D> {
         }
         self.listeners.accept_paused = false;
         for at in 0..self.listeners.ids.len() {
-            self.io.driver.accept(self.listeners.ids[at], true);
+            self.io.driver_mut().accept(self.listeners.ids[at], true);
         }
     }
 
     /// Accepts nobody any more, and sends away who waits: nothing of theirs has been taken.
     pub(super) fn stop_accepting(&mut self) {
         for listener in std::mem::take(&mut self.listeners.ids) {
-            self.io.driver.close_listener(listener);
+            self.io.driver_mut().close_listener(listener);
         }
         self.send_waiting_away();
     }

@@ -22,7 +22,7 @@ impl<D: Driver> Worker<D> {
             return;
         }
         let Some(session) = self.downstream.sessions.get(key) else { return };
-        let client = self.io.peers[session.conn.index as usize];
+        let client = self.io.peer(session.conn);
         let entry = self.inflight.table.get_mut(request);
         entry.logged = recorder.open(client, entry.taken_ns);
         self.observe.counters().access_log_dropped.add(u64::from(entry.logged.is_none()));

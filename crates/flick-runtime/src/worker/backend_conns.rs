@@ -30,14 +30,14 @@ impl<D: Driver> Worker<D> {
     /// Starts dialling; `false` when the system has no descriptor or the address is refused at once.
     pub(super) fn connect(&mut self, backend_conn: u32) -> bool {
         let backend = self.upstream.conns[backend_conn].backend;
-        let conn = match self.io.driver.connect(&self.upstream.backends[backend as usize].endpoint) {
+        let conn = match self.io.driver_mut().connect(&self.upstream.backends[backend as usize].endpoint) {
             Ok(conn) => conn,
             Err(error) => {
                 self.log_backend(backend_conn, |context| warn_of!(context, %error, "cannot dial a backend"));
                 return false;
             }
         };
-        let deadline_ns = self.io.driver.now_ns() + self.ctx.setup().timeouts.connect.as_nanos() as u64;
+        let deadline_ns = self.io.now_ns() + self.ctx.setup().timeouts.connect.as_nanos() as u64;
         let state = &mut self.upstream.conns[backend_conn];
         state.epoch = state.epoch.wrapping_add(1);
         state.state = BackendConnState::Connecting;
@@ -50,7 +50,7 @@ impl<D: Driver> Worker<D> {
         state.is_abandoned = false;
         state.becomes_tunnel = false;
         state.buffers_reply = false;
-        self.io.roles[conn.index as usize] = Role::BackendConn { backend_conn, epoch: state.epoch };
+        self.io.set_role(conn, Role::BackendConn { backend_conn, epoch: state.epoch });
         self.note_due(deadline_ns);
         true
     }
@@ -60,11 +60,11 @@ impl<D: Driver> Worker<D> {
         let Some(conn) = state.conn else { return };
         state.state = BackendConnState::Up;
         state.receiving = true;
-        self.io.driver.receive(conn, true);
+        self.io.driver_mut().receive(conn, true);
         self.observe.counters().backend_connections_opened.add(1);
         let (backend, dedicated) = (state.backend as usize, state.dedicated);
         if self.ctx.setup().is_relay {
-            let now_ns = self.io.driver.now_ns();
+            let now_ns = self.io.now_ns();
             self.upstream.backends[backend].health.note_answer(now_ns);
         } else if self.upstream.backends[backend].failures > 0 {
             self.is_back(backend);
@@ -89,7 +89,7 @@ impl<D: Driver> Worker<D> {
         event: Option<Event>,
     ) {
         if let Some(conn) = self.upstream.conns[backend_conn].conn.take() {
-            self.io.driver.abort(conn);
+            self.io.driver_mut().abort(conn);
         }
         self.close_backend_conn(backend_conn, reason, event);
     }
@@ -131,7 +131,7 @@ impl<D: Driver> Worker<D> {
     ) {
         let Closed { was, tunnel, client_of, download, relay_body } =
             self.upstream.conns[backend_conn].close();
-        self.upstream.conns[backend_conn].inbox.clear(&mut self.io.pieces, &mut self.io.frames);
+        self.io.clear_inbox(&mut self.upstream.conns[backend_conn].inbox);
         for body in [download.map(|download| download.body), relay_body.map(|(body, _)| body)] {
             self.drop_rest(body);
         }
@@ -201,7 +201,7 @@ impl<D: Driver> Worker<D> {
             let reply_target = requests
                 .front()
                 .map_or(ReplyTarget::Nothing, |request| self.inflight.table.get(request).reply_target);
-            let Some(request) = self.inflight.table.pop_backend_conn(requests, &mut self.io.pieces) else {
+            let Some(request) = self.inflight.table.pop_backend_conn(requests, self.io.pieces_mut()) else {
                 break;
             };
             self.observe.backend(backend).failures.add(1);
@@ -245,7 +245,7 @@ impl<D: Driver> Worker<D> {
         self.upstream.random ^= self.upstream.random << 17;
         let jitter = self.upstream.random % (pause / 2 + 1);
         self.upstream.conns[backend_conn].state = BackendConnState::Down;
-        let again_ns = self.io.driver.now_ns() + pause - pause / 4 + jitter;
+        let again_ns = self.io.now_ns() + pause - pause / 4 + jitter;
         self.upstream.conns[backend_conn].deadline_ns = again_ns;
         self.note_due(again_ns);
     }

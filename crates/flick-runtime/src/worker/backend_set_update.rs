@@ -38,7 +38,7 @@ impl<D: Driver> Worker<D> {
                     self.take_in(at, element);
                 }
                 (BackendLife::SessionInfo, None, _) => {
-                    let left_ns = self.io.driver.now_ns();
+                    let left_ns = self.io.now_ns();
                     self.leave(at, left_ns + self.ctx.setup().timeouts.backend_drain.as_nanos() as u64);
                 }
                 _ => {}
@@ -50,7 +50,7 @@ impl<D: Driver> Worker<D> {
 
     /// A new backend in a free slot.
     fn take_in(&mut self, at: usize, element: u64) {
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         let backend = &mut self.upstream.backends[at];
         (backend.life, backend.element) = (BackendLife::SessionInfo, element);
         (backend.failures, backend.is_up) = (0, false);
@@ -93,7 +93,7 @@ impl<D: Driver> Worker<D> {
         }
         backend.life = BackendLife::Leaving { until_ns };
         self.drop_check(at);
-        self.note_due(self.io.driver.now_ns());
+        self.note_due(self.io.now_ns());
     }
 
     /// Looks after those that have left: ends their connections on which nothing is under way, and when their time is over
@@ -121,7 +121,7 @@ impl<D: Driver> Worker<D> {
     /// A connection that nobody would miss.
     fn is_unused(&self, backend_conn: u32) -> bool {
         let state = &self.upstream.conns[backend_conn];
-        let unsent = state.conn.is_some_and(|conn| self.io.driver.backlog_bytes(conn) > 0);
+        let unsent = state.conn.is_some_and(|conn| self.io.driver().backlog_bytes(conn) > 0);
         state.state != BackendConnState::Down
             && state.requests.is_empty()
             && !state.uploading

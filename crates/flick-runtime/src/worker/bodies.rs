@@ -88,7 +88,7 @@ impl<D: Driver> Worker<D> {
     /// The body of the message in `frame`, of which `taken` bytes have gone on.
     pub(super) fn body_behind(&mut self, frame: &Frame, taken: u32) -> RemainingBody {
         let parts = frame.flags().has(MessageFlags::PARTS).then(|| {
-            let key = self.io.bodies.insert(frame.clone());
+            let key = self.io.bodies_mut().insert(frame.clone());
             key.expect("there is a frame for a body of every session and connection")
         });
         RemainingBody { bytes_left: frame.total_bytes(), parts }.after(taken)
@@ -97,7 +97,7 @@ impl<D: Driver> Worker<D> {
     /// Forgets a body that is not looked at any more.
     pub(super) fn drop_body(&mut self, body: RemainingBody) {
         if let Some(key) = body.parts {
-            self.io.bodies.remove(key);
+            self.io.bodies_mut().remove(key);
         }
     }
 }

@@ -35,10 +35,10 @@ impl<D: Driver> Worker<D> {
         };
         let idle_since_ns = |backend_conn: &u32| self.upstream.conns[*backend_conn].idle_since_ns;
         let free = dedicated.clone().filter(is_free).min_by_key(idle_since_ns);
-        let idle_ns = self.io.driver.now_ns().saturating_sub(SPARE_CONN_IDLE_MS * MS);
+        let idle_ns = self.io.now_ns().saturating_sub(SPARE_CONN_IDLE_MS * MS);
         if let Some(backend_conn) = free.filter(|backend_conn| idle_since_ns(backend_conn) <= idle_ns) {
             let is_gone =
-                self.upstream.conns[backend_conn].conn.is_some_and(|conn| self.io.driver.is_hung_up(conn));
+                self.upstream.conns[backend_conn].conn.is_some_and(|conn| self.io.driver().is_hung_up(conn));
             if !is_gone {
                 return free;
             }
@@ -77,7 +77,7 @@ impl<D: Driver> Worker<D> {
 
     /// A connection has nothing to do: it rests until it is borrowed, or for too long.
     pub(super) fn keep_idle(&mut self, backend_conn: u32) {
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         let state = &mut self.upstream.conns[backend_conn];
         state.idle_since_ns = now_ns;
         state.is_idle = true;
@@ -117,7 +117,7 @@ impl<D: Driver> Worker<D> {
     /// Ends a connection on which nothing is under way, in good order.
     pub(super) fn retire_backend_conn(&mut self, backend_conn: u32) {
         if let Some(conn) = self.upstream.conns[backend_conn].conn.take() {
-            self.io.driver.close(conn);
+            self.io.driver_mut().close(conn);
         }
         self.close_backend_conn(backend_conn, FailureReason::Unavailable, None);
     }

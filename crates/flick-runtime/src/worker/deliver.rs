@@ -11,6 +11,7 @@ use super::sending::{Outgoing, Patches};
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::session::{Phase, Upload, Wait};
 use crate::inflight::{ReplyTarget, RequestId, RequestQueue};
+use crate::io::WriteParts;
 use crate::limits::{
     FLUSH_TICK_MS, LINGER_MS, PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX,
 };
@@ -30,7 +31,7 @@ impl<D: Driver> Worker<D> {
         deadline_ns: u64,
     ) -> Option<RequestId> {
         let request = self.inflight.table.open(session, echo, deadline_ns)?;
-        self.inflight.table.get_mut(request).taken_ns = self.io.driver.now_ns();
+        self.inflight.table.get_mut(request).taken_ns = self.io.now_ns();
         if let Some(session) = session.and_then(|key| self.downstream.sessions.get_mut(key)) {
             self.inflight.table.push_session(&mut session.requests, request);
         }
@@ -136,7 +137,7 @@ impl<D: Driver> Worker<D> {
         let conn = session.conn;
         let direct = session.requests.front() == Some(request);
         let entry = self.inflight.table.get_mut(request);
-        let (driver, pieces) = (&mut self.io.driver, &mut self.io.pieces);
+        let WriteParts { driver, pool, pieces } = self.io.write_parts();
         let logged = entry.logged;
         let (mut held, mut sent) = (0, 0);
         let mut capacity = true;
@@ -149,7 +150,7 @@ impl<D: Driver> Worker<D> {
                 capacity &= pieces.push(&mut entry.held, slice);
             }
         };
-        let buffered = append(&self.io.pool, &mut session.fill, BufClass::Small, message, patches, &mut emit);
+        let buffered = append(pool, &mut session.fill, BufClass::Small, message, patches, &mut emit);
         if let Some(rest) = &message.rest {
             emit(rest.clone());
         }
@@ -174,11 +175,11 @@ impl<D: Driver> Worker<D> {
         let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         session.bytes_out += u64::from(piece.len());
         if session.requests.front() == Some(request) {
-            self.io.driver.send(session.conn, piece);
+            self.io.driver_mut().send(session.conn, piece);
             return;
         }
         session.held_bytes += u64::from(piece.len());
-        if !self.io.pieces.push(&mut self.inflight.table.get_mut(request).held, piece) {
+        if !self.io.pieces_mut().push(&mut self.inflight.table.get_mut(request).held, piece) {
             self.observe.counters().exhausted.add(1);
             self.end_session(key, true);
         }
@@ -188,9 +189,9 @@ impl<D: Driver> Worker<D> {
     pub(super) fn held_up_by(&self, backend_conn: u32, request: RequestId) -> Option<Key> {
         let key = self.inflight.table.get(request).session?;
         let session = self.downstream.sessions.get(key)?;
-        let unread = self.io.driver.backlog_bytes(session.conn) as u64 + session.held_bytes;
+        let unread = self.io.driver().backlog_bytes(session.conn) as u64 + session.held_bytes;
         let (live, all) =
-            (self.io.pool.live_count(BufClass::Large), self.io.pool.capacity_count(BufClass::Large));
+            (self.io.pool().live_count(BufClass::Large), self.io.pool().capacity_count(BufClass::Large));
         // A connection that is lent may be held up: the others have their own.
         let plenty = live < all / PLENTY_SHARE && !self.upstream.conns[backend_conn].dedicated;
         let most = if plenty { SESSION_ROOMY_BYTES_MAX } else { SESSION_BACKLOG_BYTES_MAX };
@@ -211,15 +212,15 @@ impl<D: Driver> Worker<D> {
         let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         while let Some(front) = session.requests.front() {
             let entry = self.inflight.table.get_mut(front);
-            while let Some(piece) = self.io.pieces.pop(&mut entry.held) {
+            while let Some(piece) = self.io.pieces_mut().pop(&mut entry.held) {
                 session.held_bytes -= u64::from(piece.len());
-                self.io.driver.send(session.conn, piece);
+                self.io.driver_mut().send(session.conn, piece);
             }
             if !entry.done {
                 break;
             }
-            self.observe.note_answered(entry.taken_ns, entry.logged.take(), self.io.driver.now_ns());
-            self.inflight.table.pop_session(&mut session.requests, &mut self.io.pieces);
+            self.observe.note_answered(entry.taken_ns, entry.logged.take(), self.io.now_ns());
+            self.inflight.table.pop_session(&mut session.requests, self.io.pieces_mut());
         }
         let resume = session.wait == Wait::Replies;
         if !self.downstream.blocked.is_empty() || self.upstream.stalled_count > 0 {
@@ -243,7 +244,7 @@ impl<D: Driver> Worker<D> {
         session.is_migrating = false;
         session.unsent_bytes = usize::MAX;
         let (conn, eof) = (session.conn, session.eof);
-        self.io.driver.shutdown(conn);
+        self.io.driver_mut().shutdown(conn);
         self.set_receiving(key, !eof);
         self.linger_on(key);
     }
@@ -252,9 +253,9 @@ impl<D: Driver> Worker<D> {
     /// side too, or when the client does neither for long. It stays in the table till then, so that clients who
     /// do not read count against the limit of sessions, and a worker that drains does not leave before its last bytes.
     pub(super) fn linger_on(&mut self, key: Key) {
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        let unsent_bytes = self.io.driver.backlog_bytes(session.conn);
+        let unsent_bytes = self.io.driver().backlog_bytes(session.conn);
         if unsent_bytes < session.unsent_bytes {
             session.unsent_bytes = unsent_bytes;
             session.give_up_ns = now_ns + LINGER_MS * MS;
@@ -266,7 +267,7 @@ impl<D: Driver> Worker<D> {
         } else if is_over {
             self.observe.counters().slow_clients_dropped.add(1);
             let conn = session.conn;
-            self.io.driver.abort(conn);
+            self.io.driver_mut().abort(conn);
             self.end_session(key, false);
         } else if eof {
             self.set_deadline(key.index, DeadlineKind::Flush, now_ns + FLUSH_TICK_MS * MS);
@@ -279,7 +280,7 @@ impl<D: Driver> Worker<D> {
     /// gone out: that much is its client's.
     fn break_session(&mut self, key: Key) {
         let Some(session) = self.downstream.sessions.get(key) else { return };
-        let is_idle = self.io.driver.backlog_bytes(session.conn) == 0;
+        let is_idle = self.io.driver().backlog_bytes(session.conn) == 0;
         if is_idle || self.downstream.to_reset.len() == self.downstream.to_reset.capacity() {
             self.end_session(key, true);
             return;
@@ -302,7 +303,7 @@ impl<D: Driver> Worker<D> {
                 &mut self.inflight.table.get_mut(request).reply_target,
                 ReplyTarget::Nothing,
             );
-            self.inflight.table.pop_session(&mut requests, &mut self.io.pieces);
+            self.inflight.table.pop_session(&mut requests, self.io.pieces_mut());
             if let ReplyTarget::Answerer(suspended) = reply_target {
                 self.cancel(suspended);
             }
@@ -322,9 +323,9 @@ impl<D: Driver> Worker<D> {
         if abort && let Some(session) = self.downstream.sessions.get(key) {
             let (conn, phase) = (session.conn, session.phase);
             if phase == Phase::Lingering {
-                self.io.driver.close(conn);
+                self.io.driver_mut().close(conn);
             } else {
-                self.io.driver.abort(conn);
+                self.io.driver_mut().abort(conn);
             }
         }
         let Some(mut session) = self.downstream.sessions.remove(key) else { return };
@@ -334,7 +335,7 @@ impl<D: Driver> Worker<D> {
         if let Some(backend) = session.wants.take() {
             self.upstream.backends[backend as usize].pending -= 1;
         }
-        session.inbox.clear(&mut self.io.pieces, &mut self.io.frames);
+        self.io.clear_inbox(&mut session.inbox);
         self.drop_requests(session.requests);
         self.downstream.deadlines.clear(key.index);
         self.observe.counters().connections_open.sub(1);
@@ -375,7 +376,7 @@ impl<D: Driver> Worker<D> {
         if state.fill.is_none() {
             self.upstream.filled.push(backend_conn);
         }
-        let (driver, pieces) = (&mut self.io.driver, &mut self.io.pieces);
+        let WriteParts { driver, pool, pieces } = self.io.write_parts();
         let mut kept = resend.map(|request| &mut self.inflight.table.get_mut(request).resend);
         let mut is_kept = true;
         let mut emit = |slice: Slice| {
@@ -384,7 +385,7 @@ impl<D: Driver> Worker<D> {
             }
             driver.send(conn, slice);
         };
-        let fits = append(&self.io.pool, &mut state.fill, BufClass::Large, message, patches, &mut emit);
+        let fits = append(pool, &mut state.fill, BufClass::Large, message, patches, &mut emit);
         if let Some(rest) = &message.rest {
             emit(rest.clone());
         }

@@ -41,7 +41,7 @@ impl<D: Driver> Worker<D> {
         if backend.life != BackendLife::SessionInfo || backend.health.is_ejected {
             return;
         }
-        if !backend.health.note_failure(self.io.driver.now_ns(), limits) {
+        if !backend.health.note_failure(self.io.now_ns(), limits) {
             return;
         }
         let channel = backend.channel;
@@ -54,7 +54,7 @@ impl<D: Driver> Worker<D> {
         if (out + 1) * 100 > all * limits.outlier_max_ejected_percent as usize {
             return;
         }
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         let backend = &mut self.upstream.backends[at];
         let until_ns = backend.health.eject(now_ns, limits);
         let for_ms = (until_ns - now_ns) / 1_000_000;
@@ -67,7 +67,7 @@ impl<D: Driver> Worker<D> {
 
     /// It is there again after it was not.
     pub(super) fn is_back(&mut self, at: usize) {
-        self.upstream.backends[at].health.back_ns = Some(self.io.driver.now_ns());
+        self.upstream.backends[at].health.back_ns = Some(self.io.now_ns());
     }
 
     /// When health is to be looked at next.
@@ -108,13 +108,12 @@ impl<D: Driver> Worker<D> {
     }
 
     fn begin_check(&mut self, at: usize) {
-        let Ok(conn) = self.io.driver.connect(&self.upstream.backends[at].endpoint) else {
+        let Ok(conn) = self.io.driver_mut().connect(&self.upstream.backends[at].endpoint) else {
             self.check_over(at, false);
             return;
         };
-        self.io.roles[conn.index as usize] = Role::Check(at as u32);
-        let due_ns =
-            self.io.driver.now_ns() + self.ctx.setup().limits.health.health_check_timeout.as_nanos() as u64;
+        self.io.set_role(conn, Role::Check(at as u32));
+        let due_ns = self.io.now_ns() + self.ctx.setup().limits.health.health_check_timeout.as_nanos() as u64;
         let check = &mut self.upstream.backends[at].health.check;
         (check.conn, check.due_ns, check.len) = (Some(conn), due_ns, 0);
         self.note_due(due_ns);
@@ -128,12 +127,12 @@ impl<D: Driver> Worker<D> {
             return;
         }
         let buf =
-            if limits.health_check_send.is_empty() { None } else { self.io.pool.alloc(BufClass::Small) };
+            if limits.health_check_send.is_empty() { None } else { self.io.pool().alloc(BufClass::Small) };
         if let Some(buf) = buf {
             let len = buf.append(&limits.health_check_send);
-            self.io.driver.send(conn, buf.slice(0..len));
+            self.io.driver_mut().send(conn, buf.slice(0..len));
         }
-        self.io.driver.receive(conn, true);
+        self.io.driver_mut().receive(conn, true);
     }
 
     /// Something of the answer to a check has come.
@@ -152,10 +151,10 @@ impl<D: Driver> Worker<D> {
     /// A check has ended, one way or the other.
     pub(super) fn check_over(&mut self, at: usize, is_good: bool) {
         if let Some(conn) = self.upstream.backends[at].health.check.conn.take() {
-            self.io.driver.abort(conn);
+            self.io.driver_mut().abort(conn);
         }
         let limits = &self.ctx.setup().limits.health;
-        let due_ns = self.io.driver.now_ns() + limits.health_check_interval.as_nanos() as u64;
+        let due_ns = self.io.now_ns() + limits.health_check_interval.as_nanos() as u64;
         let health = &mut self.upstream.backends[at].health;
         health.check.due_ns = due_ns;
         if !is_good {
@@ -183,7 +182,7 @@ impl<D: Driver> Worker<D> {
     /// Ends a check of a backend that has left.
     pub(super) fn drop_check(&mut self, at: usize) {
         if let Some(conn) = self.upstream.backends[at].health.check.conn.take() {
-            self.io.driver.abort(conn);
+            self.io.driver_mut().abort(conn);
         }
     }
 
@@ -215,7 +214,7 @@ impl<D: Driver> Worker<D> {
     /// What was known of backends before a reload holds until something else is found out.
     pub(super) fn take_over_outliers(&mut self) {
         let shared = Arc::clone(self.ctx.shared());
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         for health_problems in shared.health_problems(self.ctx.index()) {
             let channels = &self.ctx.setup().program.channels;
             let is_it = |backend: &crate::upstream::backend::Backend| {
@@ -266,7 +265,7 @@ impl<D: Driver> Worker<D> {
     /// Says something bad of the backend of a connection, unless much is being said of it; `line` gets whose it
     /// is and how often it was left out.
     pub(super) fn log_backend(&mut self, backend_conn: u32, line: impl FnOnce(BackendLogContext<'_>)) {
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         let backend = &mut self.upstream.backends[self.upstream.conns[backend_conn].backend as usize];
         if let Some(left_out) = backend.health.log_throttle.admit(now_ns) {
             let (service, worker, address) = (self.ctx.service(), self.ctx.index(), &backend.endpoint);

@@ -111,7 +111,7 @@ impl<D: Driver> Worker<D> {
         }
         self.listeners.accept_paused = false;
         for at in 0..self.listeners.ids.len() {
-            self.io.driver.accept(self.listeners.ids[at], true);
+            self.io.driver_mut().accept(self.listeners.ids[at], true);
         }
     }
 
@@ -150,15 +150,15 @@ impl<D: Driver> Worker<D> {
         let end = |worker: &mut Self, conn: Option<Handle>| {
             let Some(conn) = conn else { return };
             match ending {
-                JobEnd::Complete => worker.io.driver.close(conn),
-                JobEnd::Failed => worker.io.driver.abort(conn),
+                JobEnd::Complete => worker.io.driver_mut().close(conn),
+                JobEnd::Failed => worker.io.driver_mut().abort(conn),
             }
         };
         let mut leaves = Vec::new();
         for slot in &mut merging.feeders {
             let Some(mut feeder) = slot.take() else { continue };
             end(self, feeder.conn);
-            self.io.pieces.clear(&mut feeder.pieces);
+            self.io.pieces_mut().clear(&mut feeder.pieces);
             self.observe.counters().connections_open.sub(1);
             leaves.push(feeder.leaf);
         }
@@ -175,7 +175,7 @@ impl<D: Driver> Worker<D> {
             merging.is_running = false;
             let feeders = merging.feeders.iter().flatten().filter_map(|feeder| feeder.conn);
             for conn in feeders.chain(merging.sink.as_ref().and_then(|sink| sink.conn)) {
-                worker.io.driver.abort(conn);
+                worker.io.driver_mut().abort(conn);
             }
         });
     }

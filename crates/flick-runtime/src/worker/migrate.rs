@@ -18,7 +18,7 @@ impl<D: Driver> Worker<D> {
     /// Stops accepting without sending anybody away, and stops the program's timers, which run at the new one.
     pub(super) fn begin_to_leave(&mut self) {
         for listener in std::mem::take(&mut self.listeners.ids) {
-            self.io.driver.drain_listener(listener);
+            self.io.driver_mut().drain_listener(listener);
         }
         self.rules.stop_timers();
     }
@@ -74,16 +74,16 @@ impl<D: Driver> Worker<D> {
             self.observe.counters().connections_migrated_out.add(1);
             if let Some(connection_limits) = self.ctx.shared().connection_limits() {
                 // Its place among the sessions goes with it.
-                connection_limits.give(self.io.peers[conn.index as usize]);
+                connection_limits.give(self.io.peer(conn));
             }
         }
     }
 
     /// Gives a connection to who takes our place; `false` if it stays for now.
     fn give_away(&mut self, conn: Handle, is_counted: bool) -> bool {
-        match self.io.driver.detach(conn) {
+        match self.io.driver_mut().detach(conn) {
             Detached::Socket(socket) => {
-                let peer = self.io.peers[conn.index as usize];
+                let peer = self.io.peer(conn);
                 self.pass_on(HandedConn { socket, peer, is_counted });
                 true
             }
@@ -128,9 +128,9 @@ impl<D: Driver> Worker<D> {
                 continue;
             }
             let HandedConn { socket, peer, is_counted } = client;
-            match self.io.driver.adopt(socket) {
+            match self.io.driver_mut().adopt(socket) {
                 Ok(conn) => {
-                    self.io.peers[conn.index as usize] = peer;
+                    self.io.set_peer(conn, peer);
                     if is_counted {
                         self.open_taken_over(conn);
                     } else {

@@ -24,7 +24,7 @@ impl<D: Driver> Worker<D> {
 
     /// Less than one in `share` of the buffers is left: they are better kept for what is under way.
     pub(super) fn buffers_are_few(&self, share: u32) -> bool {
-        let are_few = |class| self.io.pool.free_count(class) < self.io.pool.capacity_count(class) / share;
+        let are_few = |class| self.io.pool().free_count(class) < self.io.pool().capacity_count(class) / share;
         are_few(BufClass::Small) || are_few(BufClass::Large)
     }
 
@@ -35,11 +35,7 @@ impl<D: Driver> Worker<D> {
             && self.ctx.setup().sheds_in_words()
             && self.downstream.deadlines.kind(key.index) != Some(DeadlineKind::Line)
         {
-            self.set_deadline(
-                key.index,
-                DeadlineKind::Line,
-                self.io.driver.now_ns() + bound.as_nanos() as u64,
-            );
+            self.set_deadline(key.index, DeadlineKind::Line, self.io.now_ns() + bound.as_nanos() as u64);
         }
         self.wait_for(key, Wait::Shared)
     }

@@ -19,7 +19,7 @@ impl<D: Driver> Worker<D> {
         if let Some(balance) = &self.listeners.balance
             && is_idle
         {
-            balance.is_idle(Some(self.io.driver.now_ns()));
+            balance.is_idle(Some(self.io.now_ns()));
         }
         let left = if is_idle && self.clock.busy_poll_max_ns() > 0 {
             self.busy_poll(wait, events)?
@@ -27,12 +27,11 @@ impl<D: Driver> Worker<D> {
             Some(wait)
         };
         if let Some(wait) = left {
-            self.io.driver.poll(&self.io.pool, wait, events)?;
+            self.io.poll(wait, events)?;
         }
         if let Some(balance) = &mut self.listeners.balance {
             balance.is_idle(None);
-            balance
-                .iteration(self.io.driver.now_ns(), self.io.driver.waited_ns() + self.clock.busy_polled_ns());
+            balance.iteration(self.io.now_ns(), self.io.driver().waited_ns() + self.clock.busy_polled_ns());
         }
         Ok(())
     }
@@ -49,7 +48,7 @@ impl<D: Driver> Worker<D> {
         });
         // Each look takes its time, so the clock bounds how many there are.
         loop {
-            self.io.driver.poll(&self.io.pool, Some(Duration::ZERO), events)?;
+            self.io.poll(Some(Duration::ZERO), events)?;
             let passed_ns = monotonic_ns().saturating_sub(begun_ns);
             if !events.is_empty() {
                 self.clock.note_busy_poll(passed_ns);

@@ -11,14 +11,15 @@ use flick_abi::{FailureReason, Frame, FuncId, MessageFlags, ParseStep, Send, Sen
 use flick_buffers::{BufClass, Slice};
 use flick_net::Driver;
 
+use super::Worker;
 use super::deliver::append;
 use super::health::warn_of;
 use super::rules::Start;
 use super::sending::{Outgoing, outgoing};
-use super::{Worker, tools};
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseContext, ParseSpec};
 use crate::downstream::session::{Phase, Upload, Wait};
+use crate::io::WriteParts;
 use crate::limits::SESSION_BACKLOG_BYTES_MAX;
 use crate::observe::edge_counters::StartId;
 use crate::observe::task_counters::TaskKind;
@@ -35,7 +36,7 @@ impl<D: Driver> Worker<D> {
         }
         let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         if session.phase != Phase::Open {
-            session.inbox.clear(&mut self.io.pieces, &mut self.io.frames);
+            self.io.clear_inbox(&mut session.inbox);
             self.close_if_finished(key);
             return;
         }
@@ -46,7 +47,7 @@ impl<D: Driver> Worker<D> {
         }
         let (eof, mid_message) = (session.eof, session.inbox.in_message());
         self.set_receiving(key, !waits && !eof);
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         if !mid_message || waits {
             self.relay_moves(key, false);
         } else if self.downstream.deadlines.kind(key.index) != Some(DeadlineKind::Message) {
@@ -84,7 +85,7 @@ impl<D: Driver> Worker<D> {
         self.relay_moves(key, true);
         while let Some(at) = backend_conn.filter(|_| !context) {
             if let Some(conn) = self.upstream.conns[at].conn {
-                self.io.driver.shutdown(conn);
+                self.io.driver_mut().shutdown(conn);
             }
             backend_conn = self.upstream.conns[at].next_of_client;
         }
@@ -105,11 +106,11 @@ impl<D: Driver> Worker<D> {
             // A rule might answer in the middle of what a backend is saying.
             return self.wait_for(key, Wait::Replies);
         }
-        if self.io.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
+        if self.io.driver().backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Client);
         }
         let full_conn = session.full_conn.and_then(|backend_conn| self.upstream.conns[backend_conn].conn);
-        if full_conn.is_some_and(|conn| self.io.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX) {
+        if full_conn.is_some_and(|conn| self.io.driver().backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX) {
             return self.wait_for(key, Wait::Shared);
         }
         session.full_conn = None;
@@ -124,7 +125,10 @@ impl<D: Driver> Worker<D> {
         let next = match begins && session.inbox.is_empty() {
             true => self.next_of_nothing(look.parser, &mut scratch.frame),
             false => {
-                let tools = &mut ParseContext { huge_reserve: self.tasks.huge_reserve(), ..tools!(self) };
+                let tools = &mut ParseContext {
+                    huge_reserve: self.tasks.huge_reserve(),
+                    ..self.io.parse_context(self.ctx.setup())
+                };
                 session.inbox.next(tools, look, &mut scratch.frame)
             }
         };
@@ -164,7 +168,7 @@ impl<D: Driver> Worker<D> {
             return NextMessage::Starved;
         }
         self.io
-            .pool
+            .pool()
             .alloc(BufClass::Small)
             .map_or(NextMessage::NoBuffers, |buf| NextMessage::Large(buf.slice(0..0)))
     }
@@ -249,7 +253,7 @@ impl<D: Driver> Worker<D> {
         }
         let is_full = self.upstream.conns[backend_conn]
             .conn
-            .is_some_and(|conn| self.io.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX);
+            .is_some_and(|conn| self.io.driver().backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX);
         if is_full && let Some(session) = self.downstream.sessions.get_mut(key) {
             session.full_conn = Some(backend_conn);
         }
@@ -263,14 +267,14 @@ impl<D: Driver> Worker<D> {
         if session.fill.is_none() {
             self.downstream.filled.push(key);
         }
-        let (driver, conn) = (&mut self.io.driver, session.conn);
+        let conn = session.conn;
+        let WriteParts { driver, pool, .. } = self.io.write_parts();
         let bytes_out = &mut session.bytes_out;
         let mut emit = |slice: Slice| {
             *bytes_out += u64::from(slice.len());
             driver.send(conn, slice);
         };
-        let written =
-            append(&self.io.pool, &mut session.fill, BufClass::Small, message, [None, None], &mut emit);
+        let written = append(pool, &mut session.fill, BufClass::Small, message, [None, None], &mut emit);
         if let Some(rest) = &message.rest {
             emit(rest.clone());
         }
@@ -389,7 +393,7 @@ impl<D: Driver> Worker<D> {
         if session.phase != Phase::Open || session.sender.is_some_and(|sender| sender != backend_conn) {
             return Flow::Stop;
         }
-        if self.io.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
+        if self.io.driver().backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
             self.stall(backend_conn, key);
             return Flow::Stop;
         }
@@ -403,14 +407,14 @@ impl<D: Driver> Worker<D> {
         let (channel, element) = (backend.channel, backend.element);
         let Some(view) = &self.ctx.setup().program.channels[channel].view else {
             // The program never receives here; whatever comes is dropped with its framing unknown.
-            state.inbox.clear(&mut self.io.pieces, &mut self.io.frames);
+            self.io.clear_inbox(&mut state.inbox);
             return Flow::Stop;
         };
         let look = ParseSpec { parser: view.parse_reply, asked: 0, wants: Completeness::All };
         let mut scratch = self.rules.take_scratch();
         let next = match begins && state.inbox.is_empty() {
             true => self.next_of_nothing(look.parser, &mut scratch.frame),
-            false => state.inbox.next(&mut tools!(self), look, &mut scratch.frame),
+            false => state.inbox.next(&mut self.io.parse_context(self.ctx.setup()), look, &mut scratch.frame),
         };
         let start = (channel, element);
         let flow = match next {
@@ -494,14 +498,15 @@ impl<D: Driver> Worker<D> {
         let parser =
             self.ctx.setup().view(self.upstream.backends[state.backend as usize].channel).parse_reply;
         let mut scratch = self.rules.take_scratch();
-        let (tools, frame) = (&mut tools!(self), &mut scratch.frame);
-        let piece = next_piece(&mut state.inbox, tools, &mut self.io.bodies, frame, &mut body, parser);
+        let (mut context, bodies) = self.io.parse_body_context(self.ctx.setup());
+        let frame = &mut scratch.frame;
+        let piece = next_piece(&mut state.inbox, &mut context, bodies, frame, &mut body, parser);
         state.relay_body = (!body.is_over()).then_some((body, is_delivered));
         let flow = match piece {
             Piece::Bytes(piece) => {
                 if let Some(session) = self.downstream.sessions.get_mut(key).filter(|_| is_delivered) {
                     session.bytes_out += u64::from(piece.len());
-                    self.io.driver.send(session.conn, piece);
+                    self.io.driver_mut().send(session.conn, piece);
                 }
                 Flow::Go
             }

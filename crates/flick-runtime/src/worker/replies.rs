@@ -8,6 +8,7 @@ use flick_abi::{Event, FailureReason, Frame, MessageFlags, ParseStep, SendBody, 
 use flick_buffers::Slice;
 use flick_net::Driver;
 
+use super::Worker;
 use super::bodies::{Piece, next_piece};
 use super::deliver::restore_echo;
 use super::health::warn_of;
@@ -15,8 +16,7 @@ use super::reply_flags::Verdict;
 use super::rules::Start;
 use super::sending::{Outgoing, number_mask, outgoing};
 use super::suspend::reply_patches;
-use super::{Worker, tools};
-use crate::downstream::inbox::{Completeness, NextMessage, ParseContext, ParseSpec};
+use crate::downstream::inbox::{Completeness, NextMessage, ParseSpec};
 use crate::inflight::{ReplyTarget, RequestId};
 use crate::limits::{CALM_SHARE, IMPATIENCE_SHIFT_MAX, TUNNEL_IDLE_MS};
 use crate::observe::access_log::AnsweredBy;
@@ -42,9 +42,9 @@ impl<D: Driver> Worker<D> {
         let state = &mut self.upstream.conns[backend_conn];
         if let Some(request) = state.requests.front() {
             // Something of a reply has come: it is not sent again.
-            self.io.pieces.clear(&mut self.inflight.table.get_mut(request).resend);
+            self.io.pieces_mut().clear(&mut self.inflight.table.get_mut(request).resend);
         }
-        if !state.inbox.push(&mut self.io.pieces, data) {
+        if !state.inbox.push(self.io.pieces_mut(), data) {
             self.observe.counters().exhausted.add(1);
             self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Overload, Some(Event::Broken));
             return;
@@ -102,7 +102,7 @@ impl<D: Driver> Worker<D> {
             && let Some(conn) = state.conn
         {
             state.receiving = receive;
-            self.io.driver.receive(conn, receive);
+            self.io.driver_mut().receive(conn, receive);
         }
     }
 
@@ -136,7 +136,7 @@ impl<D: Driver> Worker<D> {
         let channel = self.upstream.backends[state.backend as usize].channel;
         let Some(view) = &self.ctx.setup().program.channels[channel].view else {
             // The program never receives here; whatever comes is dropped with its framing unknown.
-            state.inbox.clear(&mut self.io.pieces, &mut self.io.frames);
+            self.io.clear_inbox(&mut state.inbox);
             return Flow::Stop;
         };
         let entry = state.requests.front().map(|request| self.inflight.table.get(request));
@@ -149,7 +149,7 @@ impl<D: Driver> Worker<D> {
         let wants = if exclusive && !state.buffers_reply { Completeness::Head } else { Completeness::All };
         let look = ParseSpec { parser, asked, wants };
         let mut scratch = self.rules.take_scratch();
-        let next = state.inbox.next(&mut tools!(self), look, &mut scratch.frame);
+        let next = state.inbox.next(&mut self.io.parse_context(self.ctx.setup()), look, &mut scratch.frame);
         let flow = match next {
             NextMessage::Whole(message) => self.reply(backend_conn, channel, &mut scratch, message, true),
             NextMessage::Large(seen) => self.reply(backend_conn, channel, &mut scratch, seen, false),
@@ -203,7 +203,7 @@ impl<D: Driver> Worker<D> {
         assert!(state.buffers_reply, "a parser asks for a longer head than its bound");
         let front =
             state.requests.front().map(|request| (request, self.inflight.table.get(request).reply_target));
-        if !state.inbox.ungather(&mut tools!(self)) {
+        if !state.inbox.ungather(&mut self.io.parse_context(self.ctx.setup())) {
             self.observe.counters().exhausted.add(1);
             self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Overload, Some(Event::Broken));
             return Flow::Stop;
@@ -360,7 +360,7 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn consume_reply(&mut self, backend_conn: u32, bytes: u32) {
-        self.upstream.conns[backend_conn].inbox.consume(&mut tools!(self), bytes);
+        self.upstream.conns[backend_conn].inbox.consume(&mut self.io.parse_context(self.ctx.setup()), bytes);
     }
 
     /// Runs the rules on a reply and passes it on as they say; says whether the original goes to the client, so that
@@ -419,8 +419,9 @@ impl<D: Driver> Worker<D> {
         let channel = self.upstream.backends[state.backend as usize].channel;
         let parser = self.ctx.setup().view(channel).parse_reply;
         let mut scratch = self.rules.take_scratch();
-        let (tools, frame) = (&mut tools!(self), &mut scratch.frame);
-        let piece = next_piece(&mut state.inbox, tools, &mut self.io.bodies, frame, &mut body, parser);
+        let (mut context, bodies) = self.io.parse_body_context(self.ctx.setup());
+        let frame = &mut scratch.frame;
+        let piece = next_piece(&mut state.inbox, &mut context, bodies, frame, &mut body, parser);
         let (is_nothing, uploading) = (matches!(piece, Piece::Nothing), state.uploading);
         let download = Download { body, ..download };
         state.download = (!body.is_over()).then_some(download);
@@ -492,14 +493,14 @@ impl<D: Driver> Worker<D> {
     /// Takes a request off its connection's recorder, and gives a lent connection back or ends it.
     pub(super) fn reply_was_last(&mut self, backend_conn: u32, request: RequestId) {
         let state = &mut self.upstream.conns[backend_conn];
-        let popped = self.inflight.table.pop_backend_conn(&mut state.requests, &mut self.io.pieces);
+        let popped = self.inflight.table.pop_backend_conn(&mut state.requests, self.io.pieces_mut());
         assert!(popped == Some(request), "replies are booked in the order of their requests");
-        let unsent = state.conn.is_some_and(|conn| self.io.driver.backlog_bytes(conn) > 0);
+        let unsent = state.conn.is_some_and(|conn| self.io.driver().backlog_bytes(conn) > 0);
         let (dedicated, early) = (state.dedicated, state.uploading || unsent);
         let tunnels = std::mem::take(&mut state.becomes_tunnel);
         let entry = self.inflight.table.get(request);
         let (session, sent_ns) = (entry.session, entry.sent_ns);
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         self.observe.backend(state.backend as usize).times.note(now_ns.saturating_sub(sent_ns));
         self.upstream.backends[state.backend as usize].health.note_answer(now_ns);
         state.idle_since_ns = now_ns;
@@ -530,7 +531,7 @@ impl<D: Driver> Worker<D> {
 
     /// Pauses a connection because a client does not read what it gets from it.
     pub(super) fn stall(&mut self, backend_conn: u32, key: crate::slab::Key) {
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         let timeouts = &self.ctx.setup().timeouts;
         // A connection that is lent holds up nobody but the client itself.
         let state = &self.upstream.conns[backend_conn];
@@ -567,7 +568,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn drop_slow_client(&mut self, backend_conn: u32, key: crate::slab::Key) {
         self.observe.counters().slow_clients_dropped.add(1);
         let state = &mut self.upstream.conns[backend_conn];
-        state.dropped_ns = self.io.driver.now_ns();
+        state.dropped_ns = self.io.now_ns();
         state.impatience = (state.impatience + 1).min(IMPATIENCE_SHIFT_MAX);
         self.end_session(key, true);
         self.enqueue_backend_conn(backend_conn);
@@ -575,7 +576,7 @@ impl<D: Driver> Worker<D> {
 
     /// Ends a stall, and takes its time out of the connection's clock: its backend was not slow, a client was.
     pub(super) fn unstall(&mut self, backend_conn: u32) {
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         let state = &mut self.upstream.conns[backend_conn];
         if state.stalled.take().is_some() {
             state.clock_lag_ns += now_ns - state.stalled_since_ns;

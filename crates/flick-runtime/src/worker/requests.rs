@@ -5,10 +5,10 @@ use flick_abi::{FailureReason, MessageFlags, Send};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
+use super::Worker;
 use super::backend_view::BackendView;
 use super::rules::Start;
 use super::sending::Waiter;
-use super::{Worker, tools};
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseContext, ParseSpec};
 use crate::downstream::session::{Phase, Upload, Wait};
@@ -29,12 +29,12 @@ impl<D: Driver> Worker<D> {
             return;
         }
         session.bytes_in += u64::from(data.len());
-        if !session.inbox.push(&mut self.io.pieces, data) {
+        if !session.inbox.push(self.io.pieces_mut(), data) {
             self.observe.counters().exhausted.add(1);
             self.end_session(key, true);
             return;
         }
-        session.active_ns = self.io.driver.now_ns();
+        session.active_ns = self.io.now_ns();
         if session.wait == Wait::Nothing {
             self.enqueue_session(key);
         } else {
@@ -64,7 +64,7 @@ impl<D: Driver> Worker<D> {
             return;
         }
         if !self.run_steps(TaskKind::Client, |worker| worker.session_step(key)) {
-            if self.io.driver.pause_is_free() {
+            if self.io.driver().pause_is_free() {
                 // It has enough for its next turn; what comes meanwhile is received when that is done with, and is still warm
                 // when it is looked at.
                 self.set_receiving(key, false);
@@ -85,9 +85,9 @@ impl<D: Driver> Worker<D> {
             return;
         }
         session.slices += 1;
-        let is_short = self.io.driver.backlog_bytes(session.conn) < HELD_BYTES_MAX;
+        let is_short = self.io.driver().backlog_bytes(session.conn) < HELD_BYTES_MAX;
         let holds = is_short && !session.slices.is_multiple_of(HELD_SLICES);
-        self.io.driver.set_corked(session.conn, holds);
+        self.io.driver_mut().set_corked(session.conn, holds);
     }
 
     /// Its task has nothing more to do: what was gathered goes out.
@@ -95,7 +95,7 @@ impl<D: Driver> Worker<D> {
         if let Some(session) = self.downstream.sessions.get_mut(key)
             && std::mem::take(&mut session.slices) > 0
         {
-            self.io.driver.set_corked(session.conn, false);
+            self.io.driver_mut().set_corked(session.conn, false);
         }
     }
 
@@ -103,7 +103,7 @@ impl<D: Driver> Worker<D> {
     fn session_is_idle(&mut self, key: Key) {
         let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         if session.phase != Phase::Open {
-            session.inbox.clear(&mut self.io.pieces, &mut self.io.frames);
+            self.io.clear_inbox(&mut session.inbox);
         }
         let waiting = session.wait != Wait::Nothing;
         // Who only waits for a reply has nothing to say, most often: if it does, receiving stops then.
@@ -127,7 +127,7 @@ impl<D: Driver> Worker<D> {
         }
         if over && let Some(session) = self.downstream.sessions.get_mut(key) {
             session.phase = Phase::Closing;
-            session.inbox.clear(&mut self.io.pieces, &mut self.io.frames);
+            self.io.clear_inbox(&mut session.inbox);
         }
         if !is_in_line {
             self.leave_line(key);
@@ -147,7 +147,7 @@ impl<D: Driver> Worker<D> {
                 return;
             }
             session.receiving = on;
-            self.io.driver.receive(session.conn, on);
+            self.io.driver_mut().receive(session.conn, on);
         }
     }
 
@@ -182,7 +182,7 @@ impl<D: Driver> Worker<D> {
             return self.wait_for(key, Wait::Replies);
         }
         session.barrier = false;
-        if self.io.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
+        if self.io.driver().backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Client);
         }
         let is_late = session.is_late && self.inflight.table.can_answer();
@@ -198,7 +198,10 @@ impl<D: Driver> Worker<D> {
         let parser = self.ctx.setup().view(session.channel).parse_request;
         let look = ParseSpec { parser, asked: 0, wants };
         let mut scratch = self.rules.take_scratch();
-        let tools = &mut ParseContext { huge_reserve: self.tasks.huge_reserve(), ..tools!(self) };
+        let tools = &mut ParseContext {
+            huge_reserve: self.tasks.huge_reserve(),
+            ..self.io.parse_context(self.ctx.setup())
+        };
         let next = session.inbox.next(tools, look, &mut scratch.frame);
         let flow = match next {
             NextMessage::Whole(message) => self.whole_request(key, &mut scratch, message, sheds),
@@ -320,7 +323,7 @@ impl<D: Driver> Worker<D> {
         start: &Start<'_>,
     ) -> Option<super::rules::Paused> {
         let session = self.downstream.sessions.get(key)?;
-        let (state, client) = (session.state, Some(self.io.peers[session.conn.index as usize]));
+        let (state, client) = (session.state, Some(self.io.peer(session.conn)));
         self.first_values(scratch, state);
         let (setup, backends, backend_conns) =
             (&**self.ctx.setup(), &self.upstream.backends[..], &self.upstream.conns);
@@ -329,7 +332,7 @@ impl<D: Driver> Worker<D> {
             backend_set: &self.upstream.backend_set,
             backends,
             backend_conns,
-            now_ns: self.io.driver.now_ns(),
+            now_ns: self.io.now_ns(),
             client,
         };
         let RuleParts { locals, host, .. } = self.rules.parts();
@@ -361,7 +364,7 @@ impl<D: Driver> Worker<D> {
         }
         let Some(session) = self.downstream.sessions.get_mut(key) else { return true };
         let conn = session.full_conn.and_then(|backend_conn| self.upstream.conns[backend_conn].conn);
-        if conn.is_some_and(|conn| self.io.driver.backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX) {
+        if conn.is_some_and(|conn| self.io.driver().backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX) {
             return false;
         }
         session.full_conn = None;
@@ -370,7 +373,7 @@ impl<D: Driver> Worker<D> {
 
     pub(super) fn consume(&mut self, key: Key, bytes: u32) {
         if let Some(session) = self.downstream.sessions.get_mut(key) {
-            session.inbox.consume(&mut tools!(self), bytes);
+            session.inbox.consume(&mut self.io.parse_context(self.ctx.setup()), bytes);
         }
     }
 
@@ -393,7 +396,7 @@ impl<D: Driver> Worker<D> {
             let backend_conn = &self.upstream.conns[self.upstream.backends[backend as usize].shared];
             if backend_conn
                 .conn
-                .is_some_and(|conn| self.io.driver.backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX)
+                .is_some_and(|conn| self.io.driver().backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX)
             {
                 return Err(None);
             }
@@ -420,7 +423,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn fail_begun(&mut self, key: Key, reason: FailureReason) {
         // Where others are under way, their answers could not be told from this one's.
         let begun = self.downstream.sessions.get(key).filter(|session| session.requests.is_empty());
-        let Some((frame, bytes)) = begun.and_then(|session| session.inbox.begun(&self.io.frames)) else {
+        let Some((frame, bytes)) = begun.and_then(|session| session.inbox.begun(self.io.frames())) else {
             return;
         };
         if !self.ctx.setup().protocol().exclusive {
@@ -453,7 +456,7 @@ impl<D: Driver> Worker<D> {
             && session.phase == Phase::Open
         {
             session.phase = Phase::Closing;
-            session.inbox.clear(&mut self.io.pieces, &mut self.io.frames);
+            self.io.clear_inbox(&mut session.inbox);
             self.downstream.deadlines.clear(key.index);
             self.abandon_upload(key, FailureReason::Unavailable);
         }
@@ -463,8 +466,7 @@ impl<D: Driver> Worker<D> {
         let kind = self.downstream.deadlines.kind(key.index);
         if mid_message {
             if kind != Some(DeadlineKind::Message) {
-                let deadline =
-                    self.io.driver.now_ns() + self.ctx.setup().timeouts.client_request.as_nanos() as u64;
+                let deadline = self.io.now_ns() + self.ctx.setup().timeouts.client_request.as_nanos() as u64;
                 self.set_deadline(key.index, DeadlineKind::Message, deadline);
             }
         } else if kind == Some(DeadlineKind::Message) {
@@ -478,11 +480,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn arm_idle(&mut self, key: Key) {
         let idle = self.ctx.setup().timeouts.idle;
         if !idle.is_zero() {
-            self.set_deadline(
-                key.index,
-                DeadlineKind::Idle,
-                self.io.driver.now_ns() + idle.as_nanos() as u64,
-            );
+            self.set_deadline(key.index, DeadlineKind::Idle, self.io.now_ns() + idle.as_nanos() as u64);
         }
     }
 }

@@ -88,11 +88,8 @@ impl<D: Driver> Worker<D> {
             min_per_second: self.ctx.setup().retry_min_per_second,
             ..self.ctx.setup().limits.retries
         };
-        if !self.inflight.retry_budget.take(
-            self.io.driver.now_ns(),
-            self.observe.counters().requests.get(),
-            limits,
-        ) {
+        if !self.inflight.retry_budget.take(self.io.now_ns(), self.observe.counters().requests.get(), limits)
+        {
             self.observe.counters().retries_denied.add(1);
             return;
         }
@@ -103,9 +100,9 @@ impl<D: Driver> Worker<D> {
         let popped = self
             .inflight
             .table
-            .pop_backend_conn(&mut self.upstream.conns[backend_conn].requests, &mut self.io.pieces);
+            .pop_backend_conn(&mut self.upstream.conns[backend_conn].requests, self.io.pieces_mut());
         assert!(popped == Some(request), "the front of a queue is what is taken off it");
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         let entry = self.inflight.table.get_mut(request);
         (entry.resend, entry.dedicated_conn, entry.sent_ns) = (kept, Some(fresh), now_ns);
         self.inflight.table.push_backend_conn(&mut self.upstream.conns[fresh].requests, request);
@@ -130,7 +127,7 @@ impl<D: Driver> Worker<D> {
     fn another(&mut self, channel: u32, policy: Policy, but: u32) -> Option<u32> {
         let (setup, backends, backend_conns) =
             (&**self.ctx.setup(), &self.upstream.backends[..], &self.upstream.conns);
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         let all = BackendView {
             setup,
             backend_set: &self.upstream.backend_set,
@@ -149,10 +146,10 @@ impl<D: Driver> Worker<D> {
     fn send_kept(&mut self, backend_conn: u32, request: RequestId) {
         let Some(conn) = self.upstream.conns[backend_conn].conn else { return };
         let mut rest = std::mem::replace(&mut self.inflight.table.get_mut(request).resend, PieceQueue::new());
-        while let Some(piece) = self.io.pieces.pop(&mut rest) {
+        while let Some(piece) = self.io.pieces_mut().pop(&mut rest) {
             // There is room: one has just been taken.
-            self.io.pieces.push(&mut self.inflight.table.get_mut(request).resend, piece.clone());
-            self.io.driver.send(conn, piece);
+            self.io.pieces_mut().push(&mut self.inflight.table.get_mut(request).resend, piece.clone());
+            self.io.driver_mut().send(conn, piece);
         }
         self.expect_reply(backend_conn, request);
         self.observe.counters().requests_retried.add(1);

@@ -113,7 +113,7 @@ impl<D: Driver> Worker<D> {
         scratch.sends.clear();
         scratch.asks.clear();
         let session = suspended.session.and_then(|session| self.downstream.sessions.get(session));
-        let client = session.map(|session| self.io.peers[session.conn.index as usize]);
+        let client = session.map(|session| self.io.peer(session.conn));
         let (setup, backends, backend_conns) =
             (&**self.ctx.setup(), &self.upstream.backends[..], &self.upstream.conns);
         let around = BackendView {
@@ -121,7 +121,7 @@ impl<D: Driver> Worker<D> {
             backend_set: &self.upstream.backend_set,
             backends,
             backend_conns,
-            now_ns: self.io.driver.now_ns(),
+            now_ns: self.io.now_ns(),
             client,
         };
         let mut call = RuleCall {
@@ -161,7 +161,7 @@ impl<D: Driver> Worker<D> {
             backend_set: &self.upstream.backend_set,
             backends,
             backend_conns,
-            now_ns: self.io.driver.now_ns(),
+            now_ns: self.io.now_ns(),
             client: None,
         };
         scratch.sends.clear();

@@ -42,7 +42,7 @@ impl<D: Driver> Worker<D> {
             for _ in 0..self.tasks.len() {
                 let Some(task) = self.tasks.pop() else { break };
                 self.run_task(task, &mut sampled);
-                self.clock.note_task(self.io.driver.now_ns());
+                self.clock.note_task(self.io.now_ns());
                 ran += 1;
                 let is_over =
                     self.clock.iteration_is_over() || (ran % CLOCK_EVERY_TASKS == 0 && self.has_run_long());
@@ -50,7 +50,7 @@ impl<D: Driver> Worker<D> {
                     return;
                 }
             }
-            if self.tasks.needs_huge() && self.io.pool.free_count(BufClass::Huge) > 0 {
+            if self.tasks.needs_huge() && self.io.pool().free_count(BufClass::Huge) > 0 {
                 self.tasks.free_huge();
             }
             if self.tasks.take_freed_capacity() {
@@ -61,7 +61,7 @@ impl<D: Driver> Worker<D> {
 
     /// What tasks have left to send has waited long enough, though others are still in the queue.
     fn has_run_long(&self) -> bool {
-        self.clock.is_past(self.io.driver.now_ns() + RUN_NS_MAX)
+        self.clock.is_past(self.io.now_ns() + RUN_NS_MAX)
     }
 
     /// Runs a task. `sampled`: when the one before it ended, where they are timed.

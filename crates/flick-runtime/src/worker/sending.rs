@@ -138,7 +138,7 @@ impl<D: Driver> Worker<D> {
             resend = (may_retry && exclusive && frame.flags().has(MessageFlags::RETRY)).then_some(request);
             let kept = frame.slots[SLOT_ASKED];
             let entry = self.inflight.table.get_mut(request);
-            entry.sent_ns = self.io.driver.now_ns();
+            entry.sent_ns = self.io.now_ns();
             entry.picked = picked;
             entry.kept = kept;
             entry.dedicated_conn = exclusive.then_some(backend_conn);

@@ -18,10 +18,10 @@ impl<D: Driver> Worker<D> {
             let keys = (0..self.downstream.sessions.slots_used())
                 .filter_map(|slot| self.downstream.sessions.key_at(slot));
             let sessions = keys.filter_map(|key| self.downstream.sessions.get(key)).take(SESSIONS_LISTED_MAX);
-            let now_ns = self.io.driver.now_ns();
+            let now_ns = self.io.now_ns();
             list.extend(sessions.map(|session| SessionInfo {
                 worker: self.ctx.index(),
-                client: self.io.peers[session.conn.index as usize],
+                client: self.io.peer(session.conn),
                 age_ms: now_ns.saturating_sub(session.begun_ns) / MS,
                 idle_ms: now_ns.saturating_sub(session.active_ns) / MS,
                 state: state_of(session),

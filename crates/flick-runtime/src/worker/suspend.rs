@@ -65,11 +65,11 @@ impl<D: Driver> Worker<D> {
     /// keep a large buffer from being used again.
     fn to_keep(&self, message: &Slice) -> Slice {
         let (live, all) =
-            (self.io.pool.live_count(BufClass::Large), self.io.pool.capacity_count(BufClass::Large));
+            (self.io.pool().live_count(BufClass::Large), self.io.pool().capacity_count(BufClass::Large));
         if live < all / PLENTY_SHARE || message.len() > SMALL_BYTES {
             return message.clone();
         }
-        let Some(small) = self.io.pool.alloc(BufClass::Small) else { return message.clone() };
+        let Some(small) = self.io.pool().alloc(BufClass::Small) else { return message.clone() };
         let taken = small.append(message.bytes());
         assert!(taken == message.len(), "a small message fits a small buffer");
         small.slice(0..taken)
@@ -174,7 +174,7 @@ impl<D: Driver> Worker<D> {
         self.observe.edges().asked(suspended.start, ask.send.channel);
         self.name_message(key, scratch, ask.send.body);
         let deadline_ns = match u64::try_from(ask.timeout_ns) {
-            Ok(timeout_ns) if timeout_ns > 0 => self.io.driver.now_ns().saturating_add(timeout_ns),
+            Ok(timeout_ns) if timeout_ns > 0 => self.io.now_ns().saturating_add(timeout_ns),
             _ => u64::MAX,
         };
         if self.ctx.setup().program.channels[ask.send.channel as usize].view.is_none() {
@@ -220,7 +220,7 @@ impl<D: Driver> Worker<D> {
         let backend_conn = self.upstream.backends[backend as usize].shared;
         let is_full = self.upstream.conns[backend_conn]
             .conn
-            .is_some_and(|conn| self.io.driver.backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX);
+            .is_some_and(|conn| self.io.driver().backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX);
         if is_full && let Some(session) = self.downstream.sessions.get_mut(session) {
             session.full_conn = Some(backend_conn);
         }

@@ -29,7 +29,7 @@ impl Worker<AnyDriver> {
 
     /// The driver, for waiting on it.
     pub(crate) fn driver_ref(&self) -> &AnyDriver {
-        &self.io.driver
+        self.io.driver()
     }
 
     /// When it wants its next turn though nothing arrives, by the driver's clock: 0 is at once, `None` never.
@@ -38,11 +38,11 @@ impl Worker<AnyDriver> {
             return Some(0);
         }
         let wait = self.wait_time();
-        let wait = self.io.driver.poll_timeout(&self.io.pool, wait)?;
+        let wait = self.io.poll_timeout(wait)?;
         if wait.is_zero() {
             return Some(0);
         }
-        Some(self.io.driver.now_ns().saturating_add(wait.as_nanos() as u64))
+        Some(self.io.now_ns().saturating_add(wait.as_nanos() as u64))
     }
 
     /// One turn without waiting, of about this length and with so many events at most. `flushes`: what was answered leaves behind
@@ -54,20 +54,20 @@ impl Worker<AnyDriver> {
         sent_bytes_max: usize,
         flushes: bool,
     ) -> std::io::Result<bool> {
-        self.io.driver.limit_poll(events_max, sent_bytes_max);
+        self.io.driver_mut().limit_poll(events_max, sent_bytes_max);
         self.clock.limit_iteration(length);
         let goes_on = self.run_once(Some(Duration::ZERO))?;
         if flushes {
-            self.io.driver.flush()?;
+            self.io.driver_mut().flush()?;
         }
         Ok(goes_on)
     }
 
     /// Takes a client over that came to an address of several services.
     pub(crate) fn adopt(&mut self, socket: OwnedFd, peer: PeerAddr) {
-        match self.io.driver.adopt(socket) {
+        match self.io.driver_mut().adopt(socket) {
             Ok(conn) => {
-                self.io.peers[conn.index as usize] = peer;
+                self.io.set_peer(conn, peer);
                 self.accepted(conn);
             }
             // There is no place to keep it in: it is refused whatever happens with others who come too early.

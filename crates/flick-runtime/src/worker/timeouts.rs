@@ -38,7 +38,7 @@ impl<D: Driver> Worker<D> {
     //# A client, server, or proxy MAY close the transport connection at any time.
     fn expect(&mut self, backend_conn: u32, request: RequestId, timeout: Option<Duration>) {
         let whole = self.ctx.setup().timeouts.total;
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         let entry = self.inflight.table.get(request);
         let late_ns = timeout.map(|timeout| now_ns + timeout.as_nanos() as u64);
         let whole_ns = (!whole.is_zero()).then(|| entry.taken_ns + whole.as_nanos() as u64);
@@ -56,7 +56,7 @@ impl<D: Driver> Worker<D> {
         let whole = self.ctx.setup().timeouts.total;
         let front = self.upstream.conns[backend_conn].requests.front();
         let taken_ns = front.map(|request| self.inflight.table.get(request).taken_ns);
-        let is_over = |taken_ns| self.io.driver.now_ns() >= taken_ns + whole.as_nanos() as u64;
+        let is_over = |taken_ns| self.io.now_ns() >= taken_ns + whole.as_nanos() as u64;
         !whole.is_zero() && taken_ns.is_some_and(is_over)
     }
 }

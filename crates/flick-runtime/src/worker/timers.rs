@@ -20,7 +20,7 @@ const DRAIN_TICK_MS: u64 = 10;
 impl<D: Driver> Worker<D> {
     /// How long the next wait may last; `None`: until something happens.
     pub(super) fn wait_time(&self) -> Option<Duration> {
-        let left_ns = self.clock.due_ns().map(|due| due.saturating_sub(self.io.driver.now_ns()));
+        let left_ns = self.clock.due_ns().map(|due| due.saturating_sub(self.io.now_ns()));
         let wait = left_ns.map(|left| Duration::from_nanos(left).min(Duration::from_millis(TICK_MAX_MS)));
         if self.tasks.needs_huge() {
             let tick = Duration::from_millis(HUGE_TICK_MS);
@@ -69,7 +69,7 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn run_timers(&mut self) {
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         if self.clock.is_due(now_ns) {
             self.run_due(now_ns);
         }
@@ -234,11 +234,11 @@ impl<D: Driver> Worker<D> {
         // What a relay's client sent last may still be on its way to the backend when both are gone.
         let is_done = self.downstream.sessions.len() == 0
             && self.listeners.waiting.is_empty()
-            && !self.io.driver.is_draining_listeners()
+            && !self.io.driver().is_draining_listeners()
             && self.tasks.is_empty()
             && self.merge_is_finished();
-        let is_over = (is_done && !self.io.driver.is_flushing())
-            || self.io.driver.now_ns().saturating_sub(since_ns) >= overdue_ns;
+        let is_over = (is_done && !self.io.driver().is_flushing())
+            || self.io.now_ns().saturating_sub(since_ns) >= overdue_ns;
         // Who was left for us at the last moment is served, or handed on, before.
         is_over && self.takes_nobody() && (self.downstream.sessions.len() == 0 || !is_done)
     }

@@ -47,7 +47,7 @@ impl<D: Driver> Worker<D> {
 
     /// As `tunnel_moves`, for whatever passes on bytes until one of its sides ends.
     pub(super) fn relay_moves(&mut self, key: Key, is_half: bool) {
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         let Some(session) = self.downstream.sessions.get_mut(key) else { return };
         session.active_ns = now_ns;
         let (kind, idle_ms) = if is_half {
@@ -78,17 +78,17 @@ impl<D: Driver> Worker<D> {
         };
         let state = &self.upstream.conns[tunnel.backend_conn];
         let Some(conn) = state.conn.filter(|_| state.epoch == tunnel.epoch) else { return Flow::Stop };
-        if self.io.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX {
+        if self.io.driver().backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Shared);
         }
-        if let Some(piece) = session.inbox.take_raw(&mut self.io.pieces, u64::MAX) {
-            self.io.driver.send(conn, piece);
+        if let Some(piece) = session.inbox.take_raw(self.io.pieces_mut(), u64::MAX) {
+            self.io.driver_mut().send(conn, piece);
             self.tunnel_moves(key);
             return Flow::Go;
         }
         if session.eof && !tunnel.client_is_over {
             tunnel.client_is_over = true;
-            self.io.driver.shutdown(conn);
+            self.io.driver_mut().shutdown(conn);
             self.tunnel_moves(key);
         }
         Flow::Stop
@@ -98,21 +98,21 @@ impl<D: Driver> Worker<D> {
     pub(super) fn tunnel_back(&mut self, backend_conn: u32, key: Key) -> Flow {
         let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
         let (Some(tunnel), Phase::Open) = (session.tunnel.as_mut(), session.phase) else { return Flow::Stop };
-        if self.io.driver.backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
+        if self.io.driver().backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
             self.stall(backend_conn, key);
             return Flow::Stop;
         }
         let state = &mut self.upstream.conns[backend_conn];
         state.stall_grace = None;
-        if let Some(piece) = state.inbox.take_raw(&mut self.io.pieces, u64::MAX) {
+        if let Some(piece) = state.inbox.take_raw(self.io.pieces_mut(), u64::MAX) {
             session.bytes_out += u64::from(piece.len());
-            self.io.driver.send(session.conn, piece);
+            self.io.driver_mut().send(session.conn, piece);
             self.tunnel_moves(key);
             return Flow::Go;
         }
         if state.eof && state.conn.is_some() && !tunnel.backend_is_over {
             tunnel.backend_is_over = true;
-            self.io.driver.shutdown(session.conn);
+            self.io.driver_mut().shutdown(session.conn);
             self.tunnel_moves(key);
         }
         Flow::Stop

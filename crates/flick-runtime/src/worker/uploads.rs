@@ -7,14 +7,13 @@ use flick_abi::{Event, FailureReason, FaultCause, Send, SendBody};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
+use super::Worker;
 use super::bodies::{Piece, next_piece};
 use super::reply_flags::Examined;
 use super::rules::Start;
 use super::sending::{Outgoing, Waiter, outgoing};
-use super::{Worker, tools};
 use crate::downstream::body::RemainingBody;
 use crate::downstream::deadlines::DeadlineKind;
-use crate::downstream::inbox::ParseContext;
 use crate::downstream::session::{Upload, Wait};
 use crate::limits::{BACKEND_CONN_BACKLOG_BYTES_MAX, DISCARD_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
 use crate::observe::edge_counters::StartId;
@@ -144,7 +143,7 @@ impl<D: Driver> Worker<D> {
         state.next_number = number.wrapping_add(1);
         state.uploading = true;
         let epoch = state.epoch;
-        self.inflight.table.get_mut(request).sent_ns = self.io.driver.now_ns();
+        self.inflight.table.get_mut(request).sent_ns = self.io.now_ns();
         self.inflight.table.push_backend_conn(&mut state.requests, request);
         self.expect_nothing_yet(backend_conn, request);
         let backend = self.upstream.conns[backend_conn].backend;
@@ -220,14 +219,9 @@ impl<D: Driver> Worker<D> {
         let mut scratch = self.rules.take_scratch();
         let Some(session) = self.downstream.sessions.get_mut(key) else { return (Piece::Nothing, scratch) };
         let parser = self.ctx.setup().view(session.channel).parse_request;
-        let piece = next_piece(
-            &mut session.inbox,
-            &mut tools!(self),
-            &mut self.io.bodies,
-            &mut scratch.frame,
-            body,
-            parser,
-        );
+        let (mut context, bodies) = self.io.parse_body_context(self.ctx.setup());
+        let frame = &mut scratch.frame;
+        let piece = next_piece(&mut session.inbox, &mut context, bodies, frame, body, parser);
         if let Piece::Bytes(bytes) | Piece::Head(bytes) = &piece {
             self.log_body(key, bytes.len());
         }
@@ -252,7 +246,7 @@ impl<D: Driver> Worker<D> {
         } else {
             BACKEND_CONN_BACKLOG_BYTES_MAX
         };
-        if self.io.driver.backlog_bytes(conn) > most {
+        if self.io.driver().backlog_bytes(conn) > most {
             session.wait = Wait::Shared;
             self.downstream.blocked.push_back(key);
             self.upload_waits(backend_conn);
@@ -266,7 +260,7 @@ impl<D: Driver> Worker<D> {
         }
         let flow = match piece {
             Piece::Bytes(piece) => {
-                self.io.driver.send(conn, piece);
+                self.io.driver_mut().send(conn, piece);
                 Flow::Go
             }
             Piece::Head(head) => {
@@ -379,8 +373,7 @@ impl<D: Driver> Worker<D> {
     /// A body has this much time for each stretch of it.
     fn note_progress(&mut self, key: Key, before: u64, after: u64) {
         if before / PROGRESS_BYTES != after / PROGRESS_BYTES {
-            let deadline =
-                self.io.driver.now_ns() + self.ctx.setup().timeouts.client_request.as_nanos() as u64;
+            let deadline = self.io.now_ns() + self.ctx.setup().timeouts.client_request.as_nanos() as u64;
             self.set_deadline(key.index, DeadlineKind::Message, deadline);
         }
     }
@@ -401,7 +394,7 @@ impl<D: Driver> Worker<D> {
         let (true, Some(conn), Some(request)) = (state.uploading, state.conn, state.requests.front()) else {
             return false;
         };
-        if self.io.driver.backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX {
+        if self.io.driver().backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX {
             return false;
         }
         self.expect_nothing_yet(backend_conn, request);

@@ -37,7 +37,7 @@ impl<D: Driver> Worker<D> {
             tracing::debug!(stream, "a stream begins");
             worker.observe.counters().connections_accepted.add(1);
             worker.observe.counters().connections_open.add(1);
-            worker.io.roles[conn.index as usize] = Role::Stream(stream);
+            worker.io.set_role(conn, Role::Stream(stream));
             merging.feeders[stream as usize] = Some(Feeder {
                 conn: Some(conn),
                 pieces: PieceQueue::new(),
@@ -46,7 +46,7 @@ impl<D: Driver> Worker<D> {
                 eof: false,
                 ended: false,
             });
-            worker.io.driver.receive(conn, true);
+            worker.io.driver_mut().receive(conn, true);
             true
         })
         .unwrap_or(false)
@@ -55,7 +55,7 @@ impl<D: Driver> Worker<D> {
     pub(in crate::worker) fn stream_data(&mut self, stream: u32, data: Slice) {
         self.with_merging(|worker, merging| {
             let Some(feeder) = merging.feeders[stream as usize].as_mut() else { return };
-            if !worker.io.pieces.push(&mut feeder.pieces, data) {
+            if !worker.io.pieces_mut().push(&mut feeder.pieces, data) {
                 worker.observe.counters().exhausted.add(1);
                 worker.fail_merge(merging);
                 return;
@@ -94,7 +94,7 @@ impl<D: Driver> Worker<D> {
         let ring = &mut feeder.leaf.ring;
         let (mut is_full, mut is_empty) = (false, false);
         for _ in 0..RECORDS_PER_STEP {
-            let front = self.io.pieces.front(&feeder.pieces);
+            let front = self.io.pieces().front(&feeder.pieces);
             is_empty = front.is_none() && (!feeder.eof || feeder.ended);
             let record = front.map(|piece| &piece.bytes()[..piece.len().min(chunk_bytes) as usize]);
             is_full = !is_empty && !ring.push(record.unwrap_or_default());
@@ -102,7 +102,7 @@ impl<D: Driver> Worker<D> {
                 break;
             }
             match record.map(|record| record.len() as u32) {
-                Some(len) => self.io.pieces.advance(&mut feeder.pieces, len),
+                Some(len) => self.io.pieces_mut().advance(&mut feeder.pieces, len),
                 None => feeder.ended = true,
             }
         }
@@ -116,7 +116,7 @@ impl<D: Driver> Worker<D> {
             && let Some(conn) = feeder.conn
         {
             feeder.receiving = !is_full;
-            self.io.driver.receive(conn, feeder.receiving);
+            self.io.driver_mut().receive(conn, feeder.receiving);
         }
         if is_full || is_empty { Flow::Stop } else { Flow::Go }
     }

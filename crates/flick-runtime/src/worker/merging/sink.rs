@@ -41,9 +41,9 @@ impl<D: Driver> Worker<D> {
     pub(super) fn sink_accepted(&mut self, conn: Handle) {
         let claimed = self.with_merging(|worker, merging| {
             let ring = merging.hub.claim_root(merging.index, true)?;
-            worker.io.roles[conn.index as usize] = Role::Sink;
+            worker.io.set_role(conn, Role::Sink);
             merging.sink = Some(Sink { conn: Some(conn), ring, state: State::Up, acknowledged: false });
-            worker.io.driver.receive(conn, true);
+            worker.io.driver_mut().receive(conn, true);
             worker.observe.counters().backend_connections_opened.add(1);
             let task = merging.hub.tree.sink();
             worker.enqueue_merge(merging, task);
@@ -59,7 +59,7 @@ impl<D: Driver> Worker<D> {
             let Some(sink) = merging.sink.as_mut() else { return };
             sink.state = State::Up;
             if let Some(conn) = sink.conn {
-                worker.io.driver.receive(conn, true);
+                worker.io.driver_mut().receive(conn, true);
             }
             worker.observe.counters().backend_connections_opened.add(1);
             let task = merging.hub.tree.sink();
@@ -95,7 +95,7 @@ impl<D: Driver> Worker<D> {
     fn sink_left(&mut self, conn: Option<Handle>) {
         self.observe.counters().backend_connections_closed.add(1);
         if let Some(conn) = conn {
-            self.io.driver.close(conn);
+            self.io.driver_mut().close(conn);
         }
     }
 
@@ -118,10 +118,10 @@ impl<D: Driver> Worker<D> {
     pub(super) fn sink_step(&mut self, merging: &mut Merging) -> Flow {
         let Some(sink) = merging.sink.as_mut() else { return self.connect_sink(merging) };
         let (State::Up, Some(conn)) = (sink.state, sink.conn) else { return Flow::Stop };
-        if self.io.driver.backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX {
+        if self.io.driver().backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX {
             return Flow::Stop;
         }
-        let Some(buf) = self.io.pool.alloc(BufClass::Large) else {
+        let Some(buf) = self.io.pool().alloc(BufClass::Large) else {
             self.observe.counters().exhausted.add(1);
             self.fail_merge(merging);
             return Flow::Stop;
@@ -148,10 +148,10 @@ impl<D: Driver> Worker<D> {
             merging.hub.call_before_sink();
         }
         if !buf.is_empty() {
-            self.io.driver.send(conn, buf.slice(0..buf.len()));
+            self.io.driver_mut().send(conn, buf.slice(0..buf.len()));
         }
         if is_over {
-            self.io.driver.shutdown(conn);
+            self.io.driver_mut().shutdown(conn);
             sink.state = State::Finishing { next_ns: 0, give_up_ns: None };
             self.look_after_sink(merging);
             return Flow::Stop;
@@ -165,12 +165,12 @@ impl<D: Driver> Worker<D> {
             return Flow::Stop;
         };
         let Some(ring) = merging.hub.claim_root(merging.index, false) else { return Flow::Stop };
-        let deadline_ns = self.io.driver.now_ns() + self.ctx.setup().timeouts.connect.as_nanos() as u64;
-        let conn = self.io.driver.connect(to);
+        let deadline_ns = self.io.now_ns() + self.ctx.setup().timeouts.connect.as_nanos() as u64;
+        let conn = self.io.driver_mut().connect(to);
         let state = State::Connecting { deadline_ns };
         match &conn {
             Ok(conn) => {
-                self.io.roles[conn.index as usize] = Role::Sink;
+                self.io.set_role(*conn, Role::Sink);
                 self.note_due(deadline_ns);
             }
             Err(error) => tracing::warn!(%to, %error, "cannot dial the reducer: a merge failed"),
@@ -198,7 +198,7 @@ impl<D: Driver> Worker<D> {
 
     /// Gives a dial up that takes too long; completes the job when the reducer has everything.
     fn look_after_sink(&mut self, merging: &mut Merging) {
-        let now_ns = self.io.driver.now_ns();
+        let now_ns = self.io.now_ns();
         let Some(sink) = merging.sink.as_mut() else { return };
         match sink.state {
             State::Connecting { deadline_ns } if deadline_ns <= now_ns => {
@@ -208,7 +208,7 @@ impl<D: Driver> Worker<D> {
             }
             State::Connecting { .. } | State::Up => {}
             State::Finishing { give_up_ns, .. } => {
-                let is_out = sink.conn.is_none_or(|conn| self.io.driver.backlog_bytes(conn) == 0);
+                let is_out = sink.conn.is_none_or(|conn| self.io.driver().backlog_bytes(conn) == 0);
                 let give_up_ns = give_up_ns.or(is_out.then_some(now_ns + MERGE_LINGER_MS * MS));
                 if is_out && (sink.acknowledged || give_up_ns.is_some_and(|due| due <= now_ns)) {
                     merging.is_running = false;
