@@ -7,14 +7,16 @@
 //! Start reading at `node.rs`, then `hub.rs`; the side of the connections is `worker/merging.rs`.
 
 mod code;
+mod fault;
 mod hub;
 mod input;
 mod node;
 mod tree;
 
 pub use code::{MergeCode, MergeScratch};
+pub use fault::MergeFault;
 pub use hub::{Hub, JobEnd, JobStage, Leaf};
-pub use node::{MergeFault, Node, NodeState};
+pub use node::{Node, NodeState};
 
 use flick_abi::Merge;
 use flick_net::Endpoint;

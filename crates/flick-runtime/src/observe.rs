@@ -1,6 +1,7 @@
 //! What a worker counts and records, and what other threads read of it.
 
 pub mod access_log;
+pub mod counter;
 pub mod counters;
 pub mod edge_counters;
 pub(crate) mod heartbeat;

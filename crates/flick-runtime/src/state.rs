@@ -15,7 +15,7 @@ use flick_abi::Program;
 use flick_dict::{DictConfig, DictError, Dictionary, Seed};
 use flick_stats::{CounterValue, DictionaryStats};
 
-use crate::observe::counters::Counter;
+use crate::observe::counter::Counter;
 
 /// Nanoseconds from 1970 to the moment at which the simulator's clocks begin: 2026-01-01, 00:00 UTC.
 pub const SIMULATED_EPOCH_NS: i64 = 1_767_225_600_000_000_000;

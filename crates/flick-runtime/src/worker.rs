@@ -19,6 +19,7 @@ mod health;
 mod measuring;
 mod merging;
 mod migrate;
+mod outgoing;
 mod overload;
 mod poll_wait;
 mod relay;

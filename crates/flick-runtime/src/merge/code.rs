@@ -8,7 +8,7 @@ use flick_abi::{
 };
 
 use super::MergeSetup;
-use super::node::MergeFault;
+use super::fault::MergeFault;
 
 /// An element that is kept: its message and its fields.
 #[derive(Debug)]

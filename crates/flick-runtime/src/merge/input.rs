@@ -6,7 +6,7 @@ use flick_abi::{Frame, Message, ParseStep};
 use flick_ring::Consumer;
 
 use super::code::MergeCode;
-use super::node::MergeFault;
+use super::fault::MergeFault;
 use super::tree::TaskId;
 use crate::limits::{MERGE_CHUNK_BYTES_MAX, MERGE_MESSAGE_BYTES_MAX};
 

@@ -4,6 +4,7 @@
 //! Refuses: to know what a line looks like, or where it goes; that is the writer's (`flick run`).
 //! Start reading at [`AccessLog`]; `access/record.rs` is what goes through a ring, `access/recorder.rs` what a worker keeps.
 
+mod entry;
 mod record;
 mod recorder;
 
@@ -14,7 +15,8 @@ use std::thread::Thread;
 
 use flick_ring::{Consumer, Producer};
 
-pub use record::{AccessRecord, AnsweredBy};
+pub use entry::AnsweredBy;
+pub use record::AccessRecord;
 pub(crate) use recorder::AccessRecorder;
 
 use crate::limits::{ACCESS_RECORD_BYTES_MAX, ACCESS_RING_BYTES};

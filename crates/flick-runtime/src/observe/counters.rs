@@ -1,40 +1,10 @@
 //! Counters of one worker, written by that worker only and read by anybody.
 //! Promises: an update is a load and a store of a cache line that only this worker writes.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-
+use crate::observe::counter::Counter;
 use crate::observe::latency::LatencyHistogram;
 use crate::observe::outlier::PublishedHealth;
 use crate::observe::task_counters::Tasks;
-
-/// A counter with one writer.
-#[derive(Debug, Default)]
-pub struct Counter(AtomicU64);
-
-impl Counter {
-    /// Adds. Only the owning worker calls this.
-    pub fn add(&self, amount: u64) {
-        if cfg!(feature = "uncounted") {
-            return;
-        }
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(amount), Ordering::Relaxed);
-    }
-
-    /// Subtracts. Only the owning worker calls this.
-    pub fn sub(&self, amount: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(amount), Ordering::Relaxed);
-    }
-
-    /// Begins anew. Only the owning worker calls this.
-    pub fn clear(&self) {
-        self.0.store(0, Ordering::Relaxed);
-    }
-
-    /// Reads.
-    pub fn get(&self) -> u64 {
-        self.0.load(Ordering::Relaxed)
-    }
-}
 
 macro_rules! counters {
     ($($name:ident: $doc:literal),+ $(,)?) => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use flick_abi::{Event, Program, Send, Start};
 
-use crate::observe::counters::Counter;
+use crate::observe::counter::Counter;
 
 /// Counters in one line of a cache, and the next: what is fetched together.
 const LINE: usize = 16;

@@ -6,7 +6,7 @@
 use flick_stats::Times;
 
 use crate::limits::{LATENCY_FIRST_BITS, LATENCY_LAST_BITS, LATENCY_SHARE_BITS};
-use crate::observe::counters::Counter;
+use crate::observe::counter::Counter;
 
 /// Buckets of a histogram: one for everything short, then eight for each power of two.
 pub const BUCKETS: usize =

@@ -7,8 +7,6 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use flick_net::Endpoint;
 
-use crate::upstream::backend::Backend;
-
 /// What a worker shows of a backend that it has.
 #[derive(Debug, Default)]
 pub struct PublishedHealth {
@@ -49,25 +47,13 @@ pub struct UnhealthyBackend {
 }
 
 impl PublishedHealth {
-    /// Shows how a backend is now.
-    pub(crate) fn show(&self, backend: &Backend) {
-        let health = &backend.health;
-        self.set(HealthState {
-            until_ns: health.until_ns,
-            back_ns: health.back_ns.unwrap_or_default(),
-            ejections: health.ejections,
-            is_ejected: health.is_ejected,
-            fails_checks: health.fails_checks,
-            is_down: backend.failures > 0,
-        });
-    }
-
     /// Nothing is known.
     pub(crate) fn clear(&self) {
         self.set(HealthState::default());
     }
 
-    fn set(&self, health_problem: HealthState) {
+    /// Shows the state of a backend.
+    pub(crate) fn set(&self, health_problem: HealthState) {
         self.until_ns.store(health_problem.until_ns, Ordering::Relaxed);
         self.back_ns.store(health_problem.back_ns, Ordering::Relaxed);
         self.ejections.store(health_problem.ejections, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 
 use flick_stats::TaskRuns;
 
-use crate::observe::counters::Counter;
+use crate::observe::counter::Counter;
 
 /// Kinds of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,6 +7,7 @@ use flick_net::{Endpoint, Handle};
 use crate::downstream::body::RemainingBody;
 use crate::downstream::inbox::Inbox;
 use crate::inflight::{RequestId, RequestQueue};
+use crate::observe::outlier::HealthState;
 use crate::slab::Key;
 use crate::upstream::health::BackendHealth;
 
@@ -225,6 +226,18 @@ pub enum BackendLife {
 }
 
 impl Backend {
+    /// What the workers of the next generation and the admin endpoint see of its health.
+    pub fn health_state(&self) -> HealthState {
+        HealthState {
+            until_ns: self.health.until_ns,
+            back_ns: self.health.back_ns.unwrap_or_default(),
+            ejections: self.health.ejections,
+            is_ejected: self.health.is_ejected,
+            fails_checks: self.health.fails_checks,
+            is_down: self.failures > 0,
+        }
+    }
+
     /// All its connections; none of a free slot.
     pub fn backend_conns(&self) -> std::ops::Range<u32> {
         match self.life {

@@ -11,7 +11,7 @@ use flick_net::{Detached, Driver, Handle};
 
 use super::Worker;
 use super::deliver::append;
-use super::sending::Outgoing;
+use super::outgoing::Outgoing;
 use crate::config::OnMaxConnections;
 use crate::downstream::session::Session;
 use crate::io::{Role, WriteParts};

@@ -62,7 +62,7 @@ impl<D: Driver> Worker<D> {
         self.note_due(now_ns);
         self.observe.backend(at).clear();
         self.observe.backend(at).tracked.add(1);
-        self.observe.backend(at).health.show(&self.upstream.backends[at]);
+        self.observe.backend(at).health.set(self.upstream.backends[at].health_state());
         self.connect_ahead(at);
     }
 

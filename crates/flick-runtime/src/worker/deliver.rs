@@ -7,7 +7,7 @@ use flick_buffers::{Buf, BufClass, Pool, Slice};
 use flick_net::Driver;
 
 use super::Worker;
-use super::sending::{Outgoing, Patches};
+use super::outgoing::{Outgoing, Patches};
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::session::{Phase, Upload, Wait};
 use crate::inflight::{ReplyTarget, RequestId, RequestQueue};
@@ -395,6 +395,16 @@ impl<D: Driver> Worker<D> {
         }
         fits
     }
+}
+
+/// Returns the fields to overwrite in a reply: those that the worker has changed in its request.
+pub(super) fn reply_patches(
+    setup: &crate::setup::Setup,
+    echo: &[u64; flick_abi::limits::ECHO_FIELDS_MAX],
+) -> Patches {
+    let protocol = setup.protocol();
+    let restored = |field: Option<flick_abi::WireField>, at: Option<usize>| Some((field?, echo[at?]));
+    [restored(protocol.correlate, setup.correlate_echo), restored(protocol.non_quiet, setup.non_quiet_echo)]
 }
 
 /// Puts the kept fields of a request back into a frame.

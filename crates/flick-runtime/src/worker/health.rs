@@ -208,7 +208,7 @@ impl<D: Driver> Worker<D> {
         let counters = self.observe.backend(at);
         counters.unhealthy.clear();
         counters.unhealthy.add(u64::from(self.upstream.backends[at].health.is_out()));
-        counters.health.show(&self.upstream.backends[at]);
+        counters.health.set(self.upstream.backends[at].health_state());
     }
 
     /// What was known of backends before a reload holds until something else is found out.
@@ -235,7 +235,7 @@ impl<D: Driver> Worker<D> {
                 self.note_due(until_ns);
             }
             self.upstream.backends[at].failures = u32::from(is_down);
-            self.observe.backend(at).health.show(&self.upstream.backends[at]);
+            self.observe.backend(at).health.set(self.upstream.backends[at].health_state());
             self.weigh_checks(self.upstream.backends[at].channel);
         }
     }

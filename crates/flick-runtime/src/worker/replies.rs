@@ -10,12 +10,12 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::bodies::{Piece, next_piece};
-use super::deliver::restore_echo;
+use super::deliver::{reply_patches, restore_echo};
 use super::health::warn_of;
+use super::outgoing::{Outgoing, outgoing};
 use super::reply_flags::Verdict;
 use super::rules::Start;
-use super::sending::{Outgoing, number_mask, outgoing};
-use super::suspend::reply_patches;
+use super::sending::number_mask;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseSpec};
 use crate::inflight::{ReplyTarget, RequestId};
 use crate::limits::{CALM_SHARE, IMPATIENCE_SHIFT_MAX, TUNNEL_IDLE_MS};

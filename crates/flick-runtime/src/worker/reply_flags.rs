@@ -11,7 +11,7 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::deliver::restore_echo;
-use super::sending::Given;
+use super::outgoing::SendSources;
 use crate::limits::JOINED_BYTES_MAX;
 use crate::rules::scratch::Scratch;
 
@@ -107,7 +107,7 @@ impl<D: Driver> Worker<D> {
         message: Option<&Slice>,
     ) -> Examined {
         let Scratch { frame, out, named, named_frame, other, joined, .. } = scratch;
-        let built = Given { frame, out, named: named.as_ref(), named_frame }.outgoing(body, message);
+        let built = SendSources { frame, out, named: named.as_ref(), named_frame }.outgoing(body, message);
         let engine = &*self.ctx.setup().engine;
         let begin = |other: &mut Frame| {
             other.restart();

@@ -3,29 +3,16 @@
 
 use flick_abi::frame::{SLOT_ASKED, SLOT_NON_QUIET};
 use flick_abi::limits::ECHO_FIELDS_MAX;
-use flick_abi::{Event, FailureReason, Frame, MessageFlags, Send, SendBody, WireField};
+use flick_abi::{Event, FailureReason, Frame, MessageFlags, Send, WireField};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::Worker;
+use super::outgoing::{Patches, outgoing};
 use super::reply_flags::Examined;
 use crate::inflight::{ReplyTarget, RequestId};
-use crate::limits::COPY_BYTES_MAX;
 use crate::rules::scratch::Scratch;
 use crate::slab::Key;
-
-/// Fields to overwrite in a message on its way out.
-pub(super) type Patches = [Option<(WireField, u64)>; 2];
-
-/// A message as it leaves: what is written first, what follows by reference.
-pub(super) struct Outgoing<'a> {
-    /// Copied, with the patches applied.
-    pub front: &'a [u8],
-    /// The frame that says what of it is not forwarded, if it does.
-    pub cuts: Option<&'a Frame>,
-    /// Passed on by reference.
-    pub rest: Option<Slice>,
-}
 
 /// Who waits for the reply to a request.
 #[derive(Clone, Copy, Debug)]
@@ -242,57 +229,4 @@ pub(super) fn number_mask(correlate: &Option<WireField>) -> u64 {
         Some(field) if field.width_bytes < 8 => (1 << (u64::from(field.width_bytes) * 8)) - 1,
         _ => u64::MAX,
     }
-}
-
-/// What the bodies of sends refer to.
-pub(super) struct Given<'a> {
-    /// Of the message that started the rule.
-    pub frame: &'a Frame,
-    /// What the rule has built.
-    pub out: &'a [u8],
-    /// Another message that the body names.
-    pub named: Option<&'a Slice>,
-    /// What of that one is not forwarded.
-    pub named_frame: &'a Frame,
-}
-
-impl<'a> Given<'a> {
-    /// How a whole message leaves: short ones are copied, of long ones only the front is. `message` is the one that
-    /// started the rule.
-    pub fn outgoing(self, body: SendBody, message: Option<&'a Slice>) -> Outgoing<'a> {
-        match body {
-            SendBody::Original | SendBody::Message(0) => {
-                let message = message.expect("a rule without a message sends what it builds");
-                front_and_rest(message, self.frame.head_bytes() as u32, self.frame)
-            }
-            SendBody::Message(_) => {
-                let message = self.named.expect("the message that is sent has been named");
-                front_and_rest(message, COPY_BYTES_MAX, self.named_frame)
-            }
-            SendBody::Rebuilt { offset, len, tail_from, tail_of } => {
-                let front = &self.out[offset as usize..(offset + len) as usize];
-                let tail = if tail_of == 0 { message } else { self.named };
-                let rest = tail.filter(|tail| tail_from < tail.len());
-                let rest = rest.map(|tail| tail.sub(tail_from..tail.len()));
-                Outgoing { front, cuts: None, rest }
-            }
-        }
-    }
-}
-
-/// How a whole message of the rule that ran in `scratch` leaves.
-pub(super) fn outgoing<'a>(scratch: &'a Scratch, body: SendBody, message: Option<&'a Slice>) -> Outgoing<'a> {
-    let Scratch { frame, out, named, named_frame, .. } = scratch;
-    Given { frame, out, named: named.as_ref(), named_frame }.outgoing(body, message)
-}
-
-fn front_and_rest<'a>(message: &'a Slice, head: u32, frame: &'a Frame) -> Outgoing<'a> {
-    let last_cut = frame.cuts().last().map(|(_, end)| end as u32);
-    let cuts = last_cut.map(|_| frame);
-    if message.len() <= COPY_BYTES_MAX {
-        return Outgoing { front: message.bytes(), cuts, rest: None };
-    }
-    let front = head.max(last_cut.unwrap_or(0)).min(message.len());
-    let rest = Some(message.sub(front..message.len()));
-    Outgoing { front: &message.bytes()[..front as usize], cuts, rest }
 }

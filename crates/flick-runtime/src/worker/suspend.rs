@@ -11,11 +11,12 @@ use flick_buffers::{BufClass, SMALL_BYTES, Slice};
 use flick_net::Driver;
 
 use super::Worker;
-use super::deliver::restore_echo;
+use super::deliver::{reply_patches, restore_echo};
+use super::outgoing::{Outgoing, outgoing};
 use super::replies::DeliveredTo;
 use super::reply_flags::Verdict;
 use super::rules::Paused;
-use super::sending::{BackendIncident, Outgoing, Patches, Unsent, Waiter, outgoing};
+use super::sending::{BackendIncident, Unsent, Waiter};
 use crate::inflight::{ReplyTarget, RequestId};
 use crate::limits::{BACKEND_CONN_BACKLOG_BYTES_MAX, PLENTY_SHARE};
 use crate::observe::edge_counters::StartId;
@@ -477,14 +478,4 @@ impl<D: Driver> Worker<D> {
             session.is_last = true;
         }
     }
-}
-
-/// What to overwrite in a reply on its way to a client: the fields that the platform has changed in its request.
-pub(super) fn reply_patches(
-    setup: &crate::setup::Setup,
-    echo: &[u64; flick_abi::limits::ECHO_FIELDS_MAX],
-) -> Patches {
-    let protocol = setup.protocol();
-    let restored = |field: Option<flick_abi::WireField>, at: Option<usize>| Some((field?, echo[at?]));
-    [restored(protocol.correlate, setup.correlate_echo), restored(protocol.non_quiet, setup.non_quiet_echo)]
 }

@@ -9,9 +9,10 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::bodies::{Piece, next_piece};
+use super::outgoing::{Outgoing, outgoing};
 use super::reply_flags::Examined;
 use super::rules::Start;
-use super::sending::{Outgoing, Waiter, outgoing};
+use super::sending::Waiter;
 use crate::downstream::body::RemainingBody;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::session::{Upload, Wait};

@@ -7,62 +7,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
-use flick_abi::FailureReason;
 use flick_net::{Endpoint, PeerAddr};
 
-use super::recorder::AccessEntry;
+use super::entry::{AccessEntry, AnsweredBy, OUTCOMES};
 use crate::limits::ACCESS_RECORD_BYTES_MAX;
-
-/// Who has answered a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum AnsweredBy {
-    /// The program itself.
-    Program,
-    /// A backend.
-    Backend,
-    /// The platform, for that reason.
-    Platform(FailureReason),
-    /// Nobody: its client went before.
-    Gone,
-}
-
-/// By number: the outcomes.
-const OUTCOMES: [AnsweredBy; 11] = [
-    AnsweredBy::Program,
-    AnsweredBy::Backend,
-    AnsweredBy::Gone,
-    AnsweredBy::Platform(FailureReason::Unavailable),
-    AnsweredBy::Platform(FailureReason::Timeout),
-    AnsweredBy::Platform(FailureReason::Overload),
-    AnsweredBy::Platform(FailureReason::Malformed),
-    AnsweredBy::Platform(FailureReason::TooLong),
-    AnsweredBy::Platform(FailureReason::Unsupported),
-    AnsweredBy::Platform(FailureReason::NameTooLong),
-    AnsweredBy::Platform(FailureReason::Farewell),
-];
-
-impl AnsweredBy {
-    /// In a word.
-    pub fn word(self) -> &'static str {
-        match self {
-            AnsweredBy::Program => "program",
-            AnsweredBy::Backend => "backend",
-            AnsweredBy::Gone => "client gone",
-            AnsweredBy::Platform(FailureReason::Unavailable) => "unavailable",
-            AnsweredBy::Platform(FailureReason::Timeout) => "timeout",
-            AnsweredBy::Platform(FailureReason::Overload) => "overload",
-            AnsweredBy::Platform(FailureReason::Malformed) => "malformed",
-            AnsweredBy::Platform(FailureReason::TooLong) => "too long",
-            AnsweredBy::Platform(FailureReason::Unsupported) => "unsupported",
-            AnsweredBy::Platform(FailureReason::NameTooLong) => "name too long",
-            AnsweredBy::Platform(FailureReason::Farewell) => "farewell",
-        }
-    }
-
-    fn number(self) -> u8 {
-        OUTCOMES.iter().position(|known| *known == self).expect("every outcome has a number") as u8
-    }
-}
 
 /// One request that was answered, or whose client has gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -216,7 +164,7 @@ mod tests {
 
     use super::{AccessRecord, OUTCOMES, encode};
     use crate::limits::{ACCESS_RECORD_BYTES_MAX, ACCESS_REPLY_BYTES_MAX, ACCESS_REQUEST_BYTES_MAX};
-    use crate::observe::access_log::recorder::AccessEntry;
+    use crate::observe::access_log::entry::AccessEntry;
 
     #[test]
     fn the_longest_record_comes_out_as_it_went_in() {

@@ -6,79 +6,11 @@
 use flick_net::{Endpoint, PeerAddr};
 
 use super::AccessLogSink;
-use super::record::{AnsweredBy, encode};
-use crate::limits::{
-    ACCESS_ENTRIES_MAX, ACCESS_RECORD_BYTES_MAX, ACCESS_REPLY_BYTES_MAX, ACCESS_REQUEST_BYTES_MAX,
-};
+use super::entry::{AccessEntry, Prefix};
+use super::record::encode;
+use crate::limits::{ACCESS_ENTRIES_MAX, ACCESS_RECORD_BYTES_MAX, ACCESS_REQUEST_BYTES_MAX};
 use crate::observe::counters::Counters;
 use crate::slab::{Key, Slab};
-
-/// A request under way that will be logged.
-#[derive(Debug)]
-pub(crate) struct AccessEntry {
-    pub(crate) taken_ns: u64,
-    pub(crate) bytes_in: u64,
-    pub(crate) bytes_out: u64,
-    pub(crate) outcome: AnsweredBy,
-    pub(crate) client: PeerAddr,
-    /// Slot of the backend that it went to last.
-    pub(crate) backend: Option<u32>,
-    request: Prefix<ACCESS_REQUEST_BYTES_MAX>,
-    reply: Prefix<ACCESS_REPLY_BYTES_MAX>,
-}
-
-/// The first bytes of something.
-#[derive(Clone, Copy, Debug)]
-struct Prefix<const N: usize> {
-    bytes: [u8; N],
-    len: u8,
-}
-
-impl<const N: usize> Prefix<N> {
-    const NOTHING: Self = Self { bytes: [0; N], len: 0 };
-
-    fn set(&mut self, bytes: &[u8]) {
-        let len = bytes.len().min(N);
-        self.bytes[..len].copy_from_slice(&bytes[..len]);
-        self.len = len as u8;
-    }
-
-    fn get(&self) -> &[u8] {
-        &self.bytes[..usize::from(self.len)]
-    }
-}
-
-impl AccessEntry {
-    pub(super) fn new(client: PeerAddr, taken_ns: u64, request: &[u8], bytes_in: u64) -> Self {
-        let mut entry = Self {
-            taken_ns,
-            bytes_in,
-            bytes_out: 0,
-            outcome: AnsweredBy::Program,
-            client,
-            backend: None,
-            request: Prefix::NOTHING,
-            reply: Prefix::NOTHING,
-        };
-        entry.request.set(request);
-        entry
-    }
-
-    pub(super) fn request(&self) -> &[u8] {
-        self.request.get()
-    }
-
-    pub(super) fn reply(&self) -> &[u8] {
-        self.reply.get()
-    }
-
-    /// Keeps how its first reply begins.
-    pub(crate) fn note_reply(&mut self, front: &[u8]) {
-        if self.reply.len == 0 {
-            self.reply.set(front);
-        }
-    }
-}
 
 /// A worker's recorder.
 #[derive(Debug)]

@@ -1,0 +1,74 @@
+//! A message as it is sent: which bytes are copied, which are sent by reference, and which fields are overwritten.
+//! Promises: at most `COPY_BYTES_MAX` bytes are copied, unless the head or a cut ends later.
+
+use flick_abi::{Frame, SendBody, WireField};
+use flick_buffers::Slice;
+
+use crate::limits::COPY_BYTES_MAX;
+use crate::rules::scratch::Scratch;
+
+/// Fields to overwrite in a message that is sent.
+pub(super) type Patches = [Option<(WireField, u64)>; 2];
+
+/// A message to be sent: bytes to copy, then bytes to send by reference.
+pub(super) struct Outgoing<'a> {
+    /// Copied, with the patches applied.
+    pub front: &'a [u8],
+    /// The frame that says which bytes are not forwarded, if any.
+    pub cuts: Option<&'a Frame>,
+    /// Sent by reference.
+    pub rest: Option<Slice>,
+}
+
+/// The messages and bytes that the body of a send may refer to.
+pub(super) struct SendSources<'a> {
+    /// Frame of the message that started the rule.
+    pub frame: &'a Frame,
+    /// What the rule has built.
+    pub out: &'a [u8],
+    /// Another message to which the body refers.
+    pub named: Option<&'a Slice>,
+    /// Frame of that message: says which of its bytes are not forwarded.
+    pub named_frame: &'a Frame,
+}
+
+impl<'a> SendSources<'a> {
+    /// Splits a whole message into bytes to copy and bytes to reference: of long messages only the front is copied.
+    /// `message` is the one that started the rule.
+    pub fn outgoing(self, body: SendBody, message: Option<&'a Slice>) -> Outgoing<'a> {
+        match body {
+            SendBody::Original | SendBody::Message(0) => {
+                let message = message.expect("a rule without a message sends what it builds");
+                front_and_rest(message, self.frame.head_bytes() as u32, self.frame)
+            }
+            SendBody::Message(_) => {
+                let message = self.named.expect("the message that is sent has been named");
+                front_and_rest(message, COPY_BYTES_MAX, self.named_frame)
+            }
+            SendBody::Rebuilt { offset, len, tail_from, tail_of } => {
+                let front = &self.out[offset as usize..(offset + len) as usize];
+                let tail = if tail_of == 0 { message } else { self.named };
+                let rest = tail.filter(|tail| tail_from < tail.len());
+                let rest = rest.map(|tail| tail.sub(tail_from..tail.len()));
+                Outgoing { front, cuts: None, rest }
+            }
+        }
+    }
+}
+
+/// Splits a whole message of the rule that ran in `scratch` into bytes to copy and bytes to reference.
+pub(super) fn outgoing<'a>(scratch: &'a Scratch, body: SendBody, message: Option<&'a Slice>) -> Outgoing<'a> {
+    let Scratch { frame, out, named, named_frame, .. } = scratch;
+    SendSources { frame, out, named: named.as_ref(), named_frame }.outgoing(body, message)
+}
+
+fn front_and_rest<'a>(message: &'a Slice, head: u32, frame: &'a Frame) -> Outgoing<'a> {
+    let last_cut = frame.cuts().last().map(|(_, end)| end as u32);
+    let cuts = last_cut.map(|_| frame);
+    if message.len() <= COPY_BYTES_MAX {
+        return Outgoing { front: message.bytes(), cuts, rest: None };
+    }
+    let front = head.max(last_cut.unwrap_or(0)).min(message.len());
+    let rest = Some(message.sub(front..message.len()));
+    Outgoing { front: &message.bytes()[..front as usize], cuts, rest }
+}
