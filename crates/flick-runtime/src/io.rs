@@ -155,6 +155,12 @@ impl<D: Driver> Io<D> {
         self.parse_body_context(setup).0
     }
 
+    /// The same for requests, which leave `huge_reserve` huge buffers to replies.
+    #[inline]
+    pub(crate) fn request_context<'a>(&'a mut self, setup: &'a Setup, huge_reserve: u32) -> ParseContext<'a> {
+        ParseContext { huge_reserve, ..self.parse_context(setup) }
+    }
+
     /// What an inbox needs to parse the parts of a streamed message.
     #[inline]
     pub(crate) fn parse_body_context<'a>(

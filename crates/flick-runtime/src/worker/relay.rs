@@ -17,7 +17,7 @@ use super::health::warn_of;
 use super::outgoing::{Outgoing, outgoing};
 use super::rules::Start;
 use crate::downstream::deadlines::DeadlineKind;
-use crate::downstream::inbox::{Completeness, NextMessage, ParseContext, ParseSpec};
+use crate::downstream::inbox::{Completeness, NextMessage, ParseSpec};
 use crate::downstream::session::{Phase, Upload, Wait};
 use crate::io::WriteParts;
 use crate::limits::SESSION_BACKLOG_BYTES_MAX;
@@ -125,10 +125,7 @@ impl<D: Driver> Worker<D> {
         let next = match begins && session.inbox.is_empty() {
             true => self.next_of_nothing(look.parser, &mut scratch.frame),
             false => {
-                let tools = &mut ParseContext {
-                    huge_reserve: self.tasks.huge_reserve(),
-                    ..self.io.parse_context(self.ctx.setup())
-                };
+                let tools = &mut self.io.request_context(self.ctx.setup(), self.tasks.huge_reserve());
                 session.inbox.next(tools, look, &mut scratch.frame)
             }
         };

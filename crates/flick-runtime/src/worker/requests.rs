@@ -10,7 +10,7 @@ use super::backend_view::BackendView;
 use super::rules::Start;
 use super::sending::Waiter;
 use crate::downstream::deadlines::DeadlineKind;
-use crate::downstream::inbox::{Completeness, NextMessage, ParseContext, ParseSpec};
+use crate::downstream::inbox::{Completeness, NextMessage, ParseSpec};
 use crate::downstream::session::{Phase, Upload, Wait};
 use crate::limits::{
     BACKEND_CONN_BACKLOG_BYTES_MAX, HELD_BYTES_MAX, HELD_SLICES, SESSION_BACKLOG_BYTES_MAX, WHOLE_SHARE,
@@ -198,10 +198,7 @@ impl<D: Driver> Worker<D> {
         let parser = self.ctx.setup().view(session.channel).parse_request;
         let look = ParseSpec { parser, asked: 0, wants };
         let mut scratch = self.rules.take_scratch();
-        let tools = &mut ParseContext {
-            huge_reserve: self.tasks.huge_reserve(),
-            ..self.io.parse_context(self.ctx.setup())
-        };
+        let tools = &mut self.io.request_context(self.ctx.setup(), self.tasks.huge_reserve());
         let next = session.inbox.next(tools, look, &mut scratch.frame);
         let flow = match next {
             NextMessage::Whole(message) => self.whole_request(key, &mut scratch, message, sheds),
