@@ -51,7 +51,7 @@ struct NextDue {
     /// When the worker looked last.
     looked_ns: u64,
     /// The worker was stopped: nothing is overdue before that time.
-    grace_until_ns: Option<u64>,
+    pause_until_ns: Option<u64>,
 }
 
 /// How long tasks run.
@@ -76,7 +76,7 @@ impl Clock {
     pub(crate) fn new(setup: &Setup, has_clock: bool) -> Self {
         Self {
             // What is due from the start is not late.
-            due: NextDue { due_ns: Some(0), looked_ns: 0, grace_until_ns: Some(0) },
+            due: NextDue { due_ns: Some(0), looked_ns: 0, pause_until_ns: Some(0) },
             slices: TimeSlices::new(setup, has_clock),
             batch_delay: BatchDelay::new(Duration::ZERO),
             overload: OverloadDetector::new(Duration::ZERO),
@@ -131,7 +131,7 @@ impl Clock {
     /// the worker, after it was stopped, gives its peers a moment to catch up.
     pub(crate) fn is_due(&mut self, now_ns: u64) -> bool {
         match self.due.due_ns.filter(|due_ns| *due_ns <= now_ns) {
-            Some(due_ns) => !self.is_in_grace(due_ns, now_ns),
+            Some(due_ns) => !self.has_been_stopped(due_ns, now_ns),
             None => {
                 self.due.looked_ns = now_ns;
                 false
@@ -151,14 +151,14 @@ impl Clock {
 
     /// Whether a deadline is so late that the worker must have been stopped: with its machine, or by the kernel. What
     /// arrived meanwhile may come with the next poll only, so the worker waits a moment, once.
-    fn is_in_grace(&mut self, due_ns: u64, now_ns: u64) -> bool {
-        let until_ns = match self.due.grace_until_ns {
+    fn has_been_stopped(&mut self, due_ns: u64, now_ns: u64) -> bool {
+        let until_ns = match self.due.pause_until_ns {
             Some(until_ns) => until_ns,
             None if now_ns - due_ns < STOOD_STILL_MS * MS => return false,
             None => now_ns + SECOND_LOOK_MS * MS,
         };
         let waits = now_ns < until_ns;
-        self.due.grace_until_ns = waits.then_some(until_ns);
+        self.due.pause_until_ns = waits.then_some(until_ns);
         if waits {
             self.due.due_ns = Some(until_ns);
         }

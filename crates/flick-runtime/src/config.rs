@@ -1,4 +1,4 @@
-//! What an operator may set: bindings, limits and time-outs, with their defaults.
+//! What an operator may set: bindings, limits and timeouts, with their defaults.
 
 mod backend_address;
 mod health;
@@ -62,12 +62,12 @@ pub enum TaskScheduling {
     RoundRobin,
 }
 
-/// Limits of the whole process; each worker gets an equal part of those that count things.
+/// Limits of the whole process; each worker gets a share of those that count things.
 #[derive(Clone, Debug)]
 pub struct Limits {
     /// Client connections at one time.
     pub max_connections: u32,
-    /// Clients that come from a service whose place this one takes: they have room though `max_connections` is lower now. Not a setting.
+    /// Clients that a predecessor hands over. They are served although `max_connections` is lower now. Not a setting.
     pub inherited_connections: u32,
     /// What happens to the next one.
     pub on_max_connections: OnMaxConnections,
@@ -76,9 +76,9 @@ pub struct Limits {
     pub max_connections_per_ip: u32,
     /// Client connections let in per second; those beyond wait in the kernel's queue. Zero: as fast as they come.
     pub connection_rate_limit: u32,
-    /// Requests of one client under way at one time; a client with more waits.
+    /// Requests of one client in flight. A client with more waits.
     pub max_inflight_per_client: u32,
-    /// Requests under way at one time.
+    /// Requests in flight.
     pub max_inflight_requests: u32,
     /// Rules that wait at one time: for replies to what they asked, or, handlers, for their turn. A
     /// client whose request needs one more waits.
@@ -88,7 +88,7 @@ pub struct Limits {
     pub max_state_memory: u64,
     /// Memory for network buffers, in bytes. Touched only when used.
     pub buffer_memory: u64,
-    /// Connections of one worker to one backend that are lent to single exchanges (messages too large to gather).
+    /// Connections of one worker to one backend that are dedicated to one exchange each (messages too large to buffer).
     pub max_dedicated_connections: u32,
     /// Connections of one worker to one backend of a protocol in which each exchange has one for itself.
     pub max_connections_per_backend: u32,
@@ -108,7 +108,8 @@ pub struct Limits {
     pub time_slice: Duration,
     /// Bytes of the ring between two tasks of a merge, a power of two.
     pub merge_ring_bytes: usize,
-    /// Longest that a busy worker waits to gather more messages into one turn; zero: never. See `gather.rs`.
+    /// Longest time that a busy worker waits for more messages in one iteration; zero: never. See
+    /// `overload/batch_delay.rs`.
     pub batch_delay_max: Duration,
     /// How long a worker without work looks for some before it sleeps, at most a millisecond; zero: not at all.
     pub busy_poll: Duration,
@@ -155,10 +156,10 @@ impl Default for Limits {
     }
 }
 
-/// Time-outs.
+/// Timeouts.
 #[derive(Clone, Debug)]
 pub struct Timeouts {
-    /// Dialling a backend.
+    /// Connecting to a backend.
     pub connect: Duration,
     /// From a request's leaving to its whole reply. The connection it went out on is closed when it passes.
     pub response: Duration,
@@ -166,8 +167,8 @@ pub struct Timeouts {
     pub stream_idle: Duration,
     /// From the taking of a request to the end of its reply, whatever is tried meanwhile; zero: however long.
     pub total: Duration,
-    /// In line for what a request needs that others have: room among the requests under way, a connection to its
-    /// backend. It is answered *busy* then, if the grammar has words for that. Zero: however long.
+    /// Waiting for capacity that other requests use: an entry in the in-flight table, a connection to the backend. A
+    /// request that waits longer gets an overload response, if the grammar has one. Zero: no limit.
     pub queue: Duration,
     /// From the first byte of a request to its last; a longer body has this long for each further 64 KiB.
     pub client_request: Duration,
@@ -175,9 +176,9 @@ pub struct Timeouts {
     pub client_write: Duration,
     /// A client connection without any traffic; zero: never closed for that.
     pub idle: Duration,
-    /// How long what is under way on a backend may go on when it has left its list.
+    /// How long requests in flight on a removed backend may go on.
     pub backend_drain: Duration,
-    /// First pause before a failed backend is dialled again; doubles up to `reconnect_backoff_max`, with jitter.
+    /// First pause before a worker connects to a failed backend again; doubles up to `reconnect_backoff_max`, with jitter.
     pub reconnect_backoff_min: Duration,
     /// Longest pause.
     pub reconnect_backoff_max: Duration,
@@ -212,11 +213,11 @@ pub struct PlatformConfig {
     pub io: IoKind,
     /// Channels that are listened on.
     pub listen: Vec<Binding>,
-    /// Channels that are dialled.
+    /// Channels whose backends the service connects to.
     pub connect: Vec<Binding>,
     /// Limits.
     pub limits: Limits,
-    /// Time-outs.
+    /// Timeouts.
     pub timeouts: Timeouts,
     /// Where dictionaries are kept across restarts; `None`: nowhere, whatever the program says.
     pub state_dir: Option<std::path::PathBuf>,

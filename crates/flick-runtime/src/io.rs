@@ -16,7 +16,7 @@ use crate::slab::{Key, Slab};
 /// What a connection of the driver is used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
-    Nobody,
+    Unused,
     /// Accepted, without a session.
     Waiting,
     Client(Key),
@@ -67,7 +67,7 @@ impl<D: Driver> Io<D> {
             pool: Pool::new(buffers),
             frames: Slab::new(PARTIAL_FRAMES_MAX),
             bodies: Slab::new(bodies_max),
-            roles: vec![Role::Nobody; conns_max],
+            roles: vec![Role::Unused; conns_max],
             peers: vec![PeerAddr::Unix; conns_max],
             events: Vec::with_capacity(EVENTS_MAX * 2),
         }
@@ -105,7 +105,7 @@ impl<D: Driver> Io<D> {
         self.driver.poll_timeout(&self.pool, wait)
     }
 
-    /// Lends the memory for the events of an iteration, until [`Self::return_events`].
+    /// Takes the memory for the events of an iteration, until [`Self::return_events`].
     pub(crate) fn take_events(&mut self) -> Vec<DriverEvent> {
         std::mem::take(&mut self.events)
     }

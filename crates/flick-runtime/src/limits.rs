@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use flick_buffers::{HUGE_BYTES, LARGE_BYTES, SMALL_BYTES};
 
-/// Largest message that is gathered whole before it goes on, but for what the program must look at; a longer one is
-/// streamed. One large buffer, so that a slow sender never holds a shared connection.
+/// Largest message that is buffered whole before it is sent on, except where the program looks at more of it; a longer
+/// one is streamed. One large buffer, so that a slow sender never holds a shared connection.
 pub const WHOLE_BYTES_MAX: u64 = LARGE_BYTES as u64;
-/// Share of the buffers' memory that is huge buffers, where the program looks at more of a message than a large one holds.
+/// Share of the buffer memory that is huge buffers, where the program looks at more of a message than a large buffer
+/// holds.
 pub const HUGE_SHARE: u64 = 2;
 /// Huge buffers without which a worker of such a program does not start.
 pub const HUGE_MIN: u64 = 4;
-/// How often a worker looks whether a huge buffer that somebody waits for is free.
+/// How often a worker checks whether a huge buffer is free that a message waits for.
 pub const HUGE_TICK_MS: u64 = 2;
 /// Messages up to this length are copied into the outgoing batch; of longer ones only the front is copied and the
 /// rest is passed on by reference.
@@ -22,9 +23,9 @@ pub const TASK_MESSAGES_MAX: u32 = 256;
 pub const COMPLETION_MESSAGES_MAX: u32 = 1 << 24;
 /// Messages between two looks at the clock, where the program's messages are cheap.
 pub const CLOCK_EVERY_MESSAGES: u32 = 8;
-/// Steps of a message from which on the clock is looked at behind each: so many may take more than a microsecond.
+/// Steps of a message above which the clock is read after each message: they may take more than a microsecond.
 pub const CLOCK_STEPS: u64 = 2048;
-/// Tasks are timed in one turn of so many.
+/// Tasks are timed in one of this many iterations.
 pub const SAMPLE_EVERY_ITERATIONS: u32 = 16;
 /// Tasks between two looks at how long a turn has taken.
 pub const CLOCK_EVERY_TASKS: u32 = 8;
@@ -36,7 +37,7 @@ pub const HELD_SLICES: u32 = 4;
 pub const HELD_BYTES_MAX: usize = 16 * 1024;
 /// Rounds of the run queue in one turn.
 pub const RUN_ROUNDS_MAX: u32 = 2;
-/// The same where each task has one message in a round: the driver is asked once for so many of them.
+/// The same where each task has one message in a round: the driver is polled once for this many of them.
 pub const ROBIN_ROUNDS_MAX: u32 = 16;
 /// Replies of an activation for which its view of them lies in the small frame of a call.
 pub const FEW_MESSAGES: usize = 8;
@@ -61,10 +62,10 @@ pub const BACKLOG_LOW_BYTES: usize = 64 * 1024;
 pub const EVENTS_MAX: usize = 4096;
 /// Longest a worker sleeps while something has a deadline.
 pub const TICK_MAX_MS: u64 = 500;
-/// How long a lent connection rests before it is preferred to a fresh one: a backend that closes behind a reply has
+/// How long a dedicated connection is idle before it is preferred to a new one: a backend that closes after a reply has
 /// closed by then.
 pub const SPARE_CONN_IDLE_MS: u64 = 5;
-/// How long a connection of an exclusive protocol rests before it is closed.
+/// How long a connection of an exclusive protocol stays idle before it is closed.
 pub const DEDICATED_CONN_IDLE_MS: u64 = 30_000;
 /// Bytes of a request's body that are taken and dropped so that its client can go on, when an exclusive protocol's
 /// request was answered without it; beyond, the connection is closed behind the answer.
@@ -75,8 +76,8 @@ pub const TUNNEL_IDLE_MS: u64 = 600_000;
 pub const JOINED_BYTES_MAX: usize = 2 * flick_abi::limits::BIG_HEAD_BYTES_MAX;
 /// The same when one side has ended.
 pub const HALF_TUNNEL_IDLE_MS: u64 = 60_000;
-/// Slots of a channel whose list may change, for each element that it may have: those that have left go on in theirs until
-/// they have finished.
+/// Slots per element of a channel whose backend set may change: removed backends keep theirs until their requests have
+/// ended.
 pub const SLOTS_PER_ELEMENT: u32 = 2;
 /// How often a worker looks whether a backend that has left its list has finished.
 pub const LEAVE_TICK_MS: u64 = 10;
@@ -93,7 +94,7 @@ pub const CPU_WEIGHT: u32 = 100;
 pub const CPU_WEIGHT_MAX: u32 = 10_000;
 /// Longest turn, whatever the weight: the others wait that long.
 pub const QUANTUM_NS_MAX: u64 = 1_000_000;
-/// Turn of a service that is the only one with anything to do: a gathering worker that has its thread to itself waits as long.
+/// Scheduling quantum of a service that is the only one with work on its thread.
 pub const LONE_QUANTUM_NS: u64 = 200_000;
 /// How long nothing must have come for any other service before turns are that long.
 pub const LONE_AFTER_NS: u64 = 10_000_000;
@@ -101,15 +102,15 @@ pub const LONE_AFTER_NS: u64 = 10_000_000;
 pub const CPU_WINDOW_NS: u64 = 10_000_000;
 /// Services of one process.
 pub const SERVICES_MAX: usize = 256;
-/// How long a client of an address of several services may say nothing, unless they have an idle time-out.
+/// How long a client of an address of several services may send nothing, unless they have an idle timeout.
 pub const SILENT_MS: u64 = 60_000;
-/// Events of one poll where services share a thread, so that a flood of one does not hold up the others. A service whose
-/// turns are too long gets fewer, down to [`EVENTS_SHARED_MIN`].
+/// Events of one poll where services share a thread, so that a flood of one does not delay the others. A service whose
+/// iterations are too long gets fewer, down to [`EVENTS_SHARED_MIN`].
 pub const EVENTS_SHARED_MAX: usize = 64;
 /// The same while nothing comes for the others.
 pub const EVENTS_LONE_MAX: usize = 512;
-/// Bytes that one poll sends where services share a thread: the kernel takes them, and on one machine the receiver's part is done at
-/// once, too, so this many are half a turn.
+/// Bytes that one poll sends where services share a thread. Over loopback the kernel does the receiver's work at once,
+/// too, so that sending them takes half a scheduling quantum.
 pub const SENT_BYTES_SHARED_MAX: usize = 64 * 1024;
 /// Fewest events of one poll.
 pub const EVENTS_SHARED_MIN: usize = 8;
@@ -129,7 +130,7 @@ pub const CHECK_BYTES_MAX: usize = 256;
 pub const RETRIES_MAX: u8 = 2;
 /// Retries are counted against the requests of so long a time.
 pub const RETRY_WINDOW_NS: u64 = 1_000_000_000;
-/// Tries of the first dial before a backend counts as down.
+/// The reconnect backoff doubles at most this many times.
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
 /// Longest that a worker may look for something to do before it sleeps.
 pub const BUSY_POLL_MAX: Duration = Duration::from_millis(1);
@@ -141,9 +142,9 @@ pub const TIME_SLICE_MAX: Duration = Duration::from_millis(100);
 pub const OVERLOAD_QUEUE_DELAY_MAX: Duration = Duration::from_secs(3600);
 /// Time over which a worker sums up how busy it was.
 pub const LOAD_WINDOW_NS: u64 = 10_000_000;
-/// A worker that was busy for so many thousandths of its window hands new clients to who is idle.
+/// A worker that was busy for more thousandths of its window hands new clients to idle workers.
 pub const BUSY_PER_MILLE: u32 = 900;
-/// A worker that was busy for so many thousandths at most takes them.
+/// A worker that was busy for fewer thousandths takes them.
 pub const IDLE_PER_MILLE: u32 = 500;
 /// What a client that was handed over counts until the next window.
 pub const CLIENT_LOAD_PER_MILLE: u32 = 50;
@@ -151,13 +152,13 @@ pub const CLIENT_LOAD_PER_MILLE: u32 = 50;
 pub const SCAVENGED_MAX: usize = 64;
 /// How often a part of the dictionaries is swept.
 pub const SWEEP_TICK_MS: u64 = 100;
-/// A time-out that is found over so much later than it was is a sign that the worker stood still.
+/// A timeout that is noticed this much too late is a sign that the worker was stopped.
 pub const STOOD_STILL_MS: u64 = 20;
 /// How long what others may have said meanwhile is awaited then.
 pub const SECOND_LOOK_MS: u64 = 20;
 /// How long a client that is being drained must be quiet before it is closed.
 pub const DRAIN_QUIET_MS: u64 = 500;
-/// Times that a client is offered to who takes the place of a service, while others take theirs.
+/// Times that a client is offered to the successor of a service, while its workers accept others.
 pub const SUCCESSOR_TRIES_MAX: usize = 16;
 /// How long a client may keep its side open after we have closed ours, or take nothing of its last replies.
 pub const LINGER_MS: u64 = 1_000;
@@ -167,19 +168,19 @@ pub const FLUSH_TICK_MS: u64 = 5;
 pub const SHED_WINDOW_NS: u64 = 100_000_000;
 /// Turns that a window has at least before it counts as overload.
 pub const SHED_ITERATIONS_MIN: u32 = 3;
-/// Windows of rest that are made up for at once: after so many nothing is shed any more.
+/// Idle windows after which nothing is shed any more.
 pub const SHED_IDLE_ITERATIONS_MAX: u64 = 64;
 /// New requests of a turn that can be called a queue.
 pub const SHED_REQUESTS_MIN: u64 = 16;
-/// Into so many parts the requests are divided of which some are shed.
+/// Denominator of the fraction of requests that is shed.
 pub const SHED_SHARES: u32 = 256;
 /// Most of them that are shed: some requests are always served.
 pub const SHED_SHARE_MAX: u32 = 243;
-/// Entries of the ledger, beyond those that may be under way, for requests that are answered *busy*.
+/// Entries of the in-flight table, beyond `max_inflight_requests`, for requests that get an overload response.
 pub const BUSY_ENTRIES: usize = 256;
 /// The part of the buffers of which fewer are left when new requests are answered *busy*.
 pub const SCARCE_SHARE: u32 = 64;
-/// The part of the buffers of which fewer are left when the bodies of requests are not gathered in them any more.
+/// One in this many buffers must be free, or bodies of requests are no longer buffered whole.
 pub const WHOLE_SHARE: u32 = 8;
 /// The part of a second's new clients that may come at once.
 pub const ACCEPT_BURST_SHARE: u32 = 10;
@@ -207,17 +208,17 @@ pub const MERGE_LINGER_MS: u64 = 1_000;
 pub const LATENCY_FIRST_BITS: u32 = 10;
 /// The last power of two that has buckets; what is longer is in the last of them.
 pub const LATENCY_LAST_BITS: u32 = 36;
-/// Each power of two has so many buckets, as a power of two.
+/// Binary logarithm of the buckets for each power of two.
 pub const LATENCY_SHARE_BITS: u32 = 3;
 /// Requests answered in a turn whose times are noted with one look at the clock at its end; more are noted before.
 pub const ANSWERED_MAX: usize = 1024;
 /// Clients that a worker names when it is asked which it has.
 pub const SESSIONS_LISTED_MAX: usize = 64;
-/// How long whoever asks waits for the workers' answers.
+/// How long a thread that lists sessions waits for the workers' answers.
 pub const SESSION_LIST_MS: u64 = 200;
 /// Bytes of the ring through which a worker's part of the access log goes, a power of two: two thousand lines and more.
 pub const ACCESS_RING_BYTES: usize = 512 * 1024;
-/// Requests of one worker under way at one time that will be in the access log.
+/// Requests of one worker in flight that will be in the access log.
 pub const ACCESS_ENTRIES_MAX: usize = 4096;
 /// First bytes of a request that the access log keeps.
 pub const ACCESS_REQUEST_BYTES_MAX: usize = 160;

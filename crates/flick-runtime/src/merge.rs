@@ -24,9 +24,9 @@ use flick_net::Endpoint;
 /// Where the result goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SinkAt {
-    /// To whom we dial, once for each job.
-    Dial(Endpoint),
-    /// To who has connected to us on that channel.
+    /// To a reducer that the worker connects to, once per job.
+    Connect(Endpoint),
+    /// To a reducer that has connected to us on that channel.
     Listen,
 }
 

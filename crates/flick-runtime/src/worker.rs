@@ -292,7 +292,7 @@ impl<D: Driver> Worker<D> {
                 Role::BackendConn { backend_conn, .. } => self.backend_data(backend_conn, data),
                 Role::Check(at) => self.check_data(at as usize, &data),
                 Role::Stream(stream) => self.stream_data(stream, data),
-                Role::Sink | Role::Waiting | Role::Nobody => {}
+                Role::Sink | Role::Waiting | Role::Unused => {}
             },
             DriverEvent::Eof { conn } => match self.role(conn) {
                 Role::Client(key) => self.client_eof(key),
@@ -303,7 +303,7 @@ impl<D: Driver> Worker<D> {
                 Role::Stream(stream) => self.stream_eof(stream),
                 Role::Check(at) => self.check_over(at as usize, false),
                 Role::Sink => self.sink_eof(),
-                Role::Waiting | Role::Nobody => {}
+                Role::Waiting | Role::Unused => {}
             },
             DriverEvent::Failed { conn, fault: _ } => self.conn_failed(conn),
             DriverEvent::Drained { conn } => match self.role(conn) {
@@ -315,7 +315,7 @@ impl<D: Driver> Worker<D> {
                 }
                 Role::BackendConn { .. } => self.tasks.free_capacity(),
                 Role::Sink => self.sink_drained(),
-                Role::Stream(_) | Role::Check(_) | Role::Waiting | Role::Nobody => {}
+                Role::Stream(_) | Role::Check(_) | Role::Waiting | Role::Unused => {}
             },
             // Seen to when all events are handled.
             DriverEvent::Woken => {}
@@ -334,7 +334,7 @@ impl<D: Driver> Worker<D> {
                 self.check_over(at as usize, false);
             }
             Role::Sink => self.sink_failed(),
-            Role::Nobody => {}
+            Role::Unused => {}
         }
     }
 
@@ -342,7 +342,7 @@ impl<D: Driver> Worker<D> {
     fn role(&self, conn: Handle) -> Role {
         let role = self.io.role(conn);
         let current = match role {
-            Role::Nobody => return Role::Nobody,
+            Role::Unused => return Role::Unused,
             Role::Waiting => self.listeners.waiting.iter().copied().find(|waiting| *waiting == conn),
             Role::Client(key) => self.downstream.sessions.get(key).map(|session| session.conn),
             Role::BackendConn { backend_conn, epoch } => {
@@ -352,7 +352,7 @@ impl<D: Driver> Worker<D> {
             Role::Check(at) => self.upstream.backends[at as usize].health.check.conn,
             Role::Stream(_) | Role::Sink => self.merge_conn(role),
         };
-        if current == Some(conn) { role } else { Role::Nobody }
+        if current == Some(conn) { role } else { Role::Unused }
     }
 
     /// Wakes what waited for something shared: sessions that were refused room, links held up by a client.

@@ -7,7 +7,7 @@ use std::time::Duration;
 pub struct HealthLimits {
     /// Requests that must fail in a row before a backend gets no more for a while; 0: it always gets them.
     pub outlier_consecutive_failures: u32,
-    /// The part of its requests that must fail before a backend gets no more for a while, in percent; 0: whatever their part.
+    /// Percentage of its requests that must fail before a backend is ejected; 0: no minimum.
     pub outlier_failure_percent: u32,
     /// Requests of the last ten seconds without which that part says nothing.
     pub outlier_min_requests: u32,
@@ -17,10 +17,10 @@ pub struct HealthLimits {
     pub outlier_max_ejected_percent: u32,
     /// How long one that is back gets less than its share from picks without a key; zero: it gets all at once.
     pub slow_start: Duration,
-    /// Clients that wait for a connection to one backend over all workers, beyond which further ones are told at once that it is
-    /// busy; 0: no bound.
+    /// Clients that may wait for a connection to one backend, over all workers. Further ones get an overload response at
+    /// once; 0: no bound.
     pub max_pending_per_backend: u32,
-    /// Requests under way on one backend over all workers, beyond which further ones fail at once; 0: no bound.
+    /// Requests in flight on one backend, over all workers. Further ones fail at once; 0: no bound.
     pub max_requests_per_backend: u32,
     /// How often each worker checks each backend; zero: never.
     pub health_check_interval: Duration,

@@ -43,7 +43,7 @@ pub struct MergeScratch {
 }
 
 impl MergeScratch {
-    /// For a program with so many words of state.
+    /// For a program with `state_words` words of state.
     pub fn new(state_words: u32) -> Self {
         Self {
             out: vec![0; OUT_BYTES_MAX],

@@ -4,8 +4,8 @@
 //! Refuses: elements; they go through rings.
 //!
 //! A job ends in two stages, each over when every worker has gone through it. *Stopping*: no task runs any more, and
-//! the connections of the job are closed (aborted, if it has failed). *Clearing*: nobody pushes now, so whoever pops
-//! empties the rings. Then streams may come again.
+//! the connections of the job are closed (aborted, if it has failed). *Clearing*: no task pushes now, so the task
+//! that pops from a ring empties it. Then streams may join again.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock};
@@ -55,7 +55,7 @@ struct Control {
     through: u32,
     /// Streams of the present job.
     joined: u32,
-    /// Nobody is let in any more.
+    /// No stream may join any more.
     is_draining: bool,
     /// Ends of the rings whose other ends the nodes hold, while no connection uses them.
     leaves: Vec<Option<Producer>>,
@@ -166,7 +166,7 @@ impl Hub {
     /// Calls the task that a task pushes to.
     pub fn call_behind(&self, task: TaskId) {
         let edge = self.tree.edges.iter().find(|edge| edge.from == task);
-        self.call(edge.expect("only the sink pushes to nobody").to);
+        self.call(edge.expect("only the sink pushes to no task").to);
     }
 
     /// Calls the task that the sink pops from.
@@ -188,7 +188,7 @@ impl Hub {
         self.bells[worker as usize].tasks.take(run);
     }
 
-    /// Lets a stream in, if the present job still lacks one. Whoever lets the last one in calls the sink.
+    /// Adds a stream, if the present job still lacks one. The worker that adds the last one calls the sink.
     pub fn join(&self, worker: u32) -> Option<Leaf> {
         let mut control = self.control();
         if control.stage != JobStage::Open || control.is_draining || control.joined == self.tree.streams {
@@ -196,7 +196,7 @@ impl Hub {
         }
         let stream = control.joined;
         let ring =
-            control.leaves[stream as usize].take().expect("a stream that nobody feeds has its ring here");
+            control.leaves[stream as usize].take().expect("a stream without a feeder has its ring here");
         control.joined += 1;
         let is_last = control.joined == self.tree.streams;
         drop(control);
@@ -247,7 +247,7 @@ impl Hub {
         self.call_all_workers();
     }
 
-    /// Lets nobody in any more. A job that lacks streams would wait for ever: it fails; says whether one did.
+    /// Refuses further streams. A job that lacks streams would wait for ever, so it fails; returns whether one did.
     pub fn drain(&self) -> bool {
         let mut control = self.control();
         let lacks_streams = (1..self.tree.streams).contains(&control.joined);
@@ -262,7 +262,7 @@ impl Hub {
         fails
     }
 
-    /// Whether no job is under way and none can begin.
+    /// Whether no job is running and none can begin.
     pub fn is_finished(&self) -> bool {
         let control = self.control();
         control.is_draining && control.stage == JobStage::Open && control.joined == 0
@@ -293,8 +293,8 @@ impl Hub {
         }
     }
 
-    /// A worker has cleared its nodes; `bytes` has room for a record. The last one empties what nobody holds, and lets
-    /// the next job begin.
+    /// A worker has cleared its nodes; `bytes` can hold a record. The last one empties the rings that no worker holds,
+    /// and lets the next job begin.
     pub fn cleared(&self, bytes: &mut [u8]) {
         let mut control = self.control();
         control.through += 1;

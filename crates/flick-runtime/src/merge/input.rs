@@ -47,7 +47,7 @@ pub struct NodeInput {
     frame: Box<Frame>,
     /// Length of the front element, once it is whole.
     whole: Option<usize>,
-    /// Bytes of the element under way that must be there before it is looked at again.
+    /// Bytes of the present element that must be there before it is parsed again.
     need: usize,
     /// Its length, as soon as the parser knows it.
     total: Option<usize>,
@@ -89,7 +89,7 @@ impl NodeInput {
         self.offset
     }
 
-    /// Looks at the front; `freed` is called when the task that pushes rests and is to be called.
+    /// Looks at the front; `freed` is called when the task that pushes sleeps and must be called.
     pub fn look(
         &mut self,
         code: &mut MergeCode<'_>,
@@ -194,7 +194,7 @@ impl NodeInput {
         true
     }
 
-    /// Drops all that a failed job has left in the ring. Only while nobody pushes.
+    /// Drops all that a failed job has left in the ring. Only while no task pushes.
     pub fn drain(&mut self) {
         if let Some(ring) = &mut self.ring {
             drain(ring, &mut self.bytes);
@@ -205,6 +205,6 @@ impl NodeInput {
 /// Drops all records of a ring into `bytes`, which has room for one.
 pub fn drain(ring: &mut Consumer, bytes: &mut [u8]) {
     while ring.pop(bytes).is_some() {}
-    // Whoever pushes is told of the next job in another way.
+    // The task that pushes learns of the next job in another way.
     let _ = ring.release();
 }

@@ -1,7 +1,7 @@
 //! A merge task: two sorted streams of elements become one.
 //! Promises: the output is sorted and has one element for each key; equal elements are combined in the order of their
-//! streams and, within one, of their arrival; the same input gives the same output however it is cut and whoever is
-//! late. It rests when an input has no element or its output has no room, and holds no more memory then.
+//! streams and, within one, of their arrival; the same input gives the same output however it is cut and
+//! whichever stream is late. It sleeps when an input has no element or its output is full, and holds no more memory then.
 //! Refuses: knowing connections, workers or how many others there are.
 //!
 //! A node keeps one element (`kept`) that is not out yet, as an equal one may follow. Every new front is compared with
@@ -71,7 +71,7 @@ impl Node {
     }
 
     /// Who feeds the input of a fault, and the offset of the element in question in its stream.
-    pub fn place(&self, side: usize) -> (TaskId, u64) {
+    pub fn position(&self, side: usize) -> (TaskId, u64) {
         (self.inputs[side].from, self.inputs[side].offset())
     }
 
@@ -192,7 +192,7 @@ impl Node {
         }
     }
 
-    /// Both streams have ended: passes on what is left, then the end. `true`: rests, the job over or not.
+    /// Both streams have ended: pushes what is left, then the end. `true`: it sleeps, whether or not the job is over.
     fn end(
         &mut self,
         code: &mut MergeCode<'_>,

@@ -77,14 +77,14 @@ impl Tree {
         self.sink() + 1
     }
 
-    /// By node: which of so many workers runs it. A node has as much to do as there are streams below it; from the last one
-    /// down each goes to the worker that has least.
+    /// Returns which of `workers` runs each node. The work of a node is the number of streams below it; from the last
+    /// one down each node goes to the worker with the least work.
     pub fn session_slots(&self, workers: usize) -> Vec<u32> {
         let mut streams = vec![0_usize; self.tasks() as usize];
         for edge in &self.edges {
             streams[edge.from as usize] += usize::from(self.stream_of(edge.from).is_some());
         }
-        // Whoever pushes to a node has a lower number than it, or is a feeder: edges are in that order.
+        // The task that pushes to a node has a lower number than it, or is a feeder: edges are in that order.
         for edge in &self.edges {
             streams[edge.to as usize] += streams[edge.from as usize];
         }

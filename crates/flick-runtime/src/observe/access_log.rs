@@ -1,8 +1,8 @@
-//! The access log, from a worker to whoever writes it: a line for each request that is answered, or for one in so many.
-//! Promises: a worker copies into room that it had from its start; a log that is not written in time loses lines, which
-//! are counted, and holds up nobody. Writer and workers share rings, one for each worker.
+//! The access log, from a worker to its writer: a line for each request that is answered, or for a sample of them.
+//! Promises: a worker copies into memory allocated at its start; a log that is not written in time loses lines, which are
+//! counted, and delays no request. Writer and workers share rings, one for each worker.
 //! Refuses: to know what a line looks like, or where it goes; that is the writer's (`flick run`).
-//! Start reading at [`AccessLog`]; `access/record.rs` is what goes through a ring, `access/recorder.rs` what a worker keeps.
+//! Start reading at [`AccessLog`]; `record.rs` is what goes through a ring, `recorder.rs` what a worker keeps.
 
 mod entry;
 mod record;
@@ -24,7 +24,7 @@ use crate::limits::{ACCESS_RECORD_BYTES_MAX, ACCESS_RING_BYTES};
 /// That a service keeps an access log.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
-    /// Of so many requests one is logged.
+    /// One in this many requests is logged.
     pub sample: NonZeroU32,
     /// Who writes it.
     pub port: Arc<AccessLogPort>,
@@ -100,7 +100,7 @@ impl AccessLogFeed {
         let mut bytes = [0; ACCESS_RECORD_BYTES_MAX];
         while let Some(len) = self.ring.pop(&mut bytes) {
             take(&AccessRecord::decode(&bytes[..len]));
-            // Its room is the worker's at once. Nobody waits for that.
+            // The worker can use the space at once; it does not wait for that.
             let _ = self.ring.release();
         }
     }

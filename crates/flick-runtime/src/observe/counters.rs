@@ -31,7 +31,7 @@ macro_rules! counters {
                 $(self.$name = self.$name.wrapping_add(counters.$name.get());)+
             }
 
-            /// Adds what somebody else has counted.
+            /// Adds what another worker has counted.
             pub fn merge(&mut self, other: &Totals) {
                 $(self.$name = self.$name.wrapping_add(other.$name);)+
             }
@@ -108,7 +108,7 @@ pub struct BackendCounters {
     pub up: Counter,
     /// 1 while it gets no requests: too many have failed, or its checks do.
     pub unhealthy: Counter,
-    /// Times that it was put out because too many requests in a row had failed.
+    /// Times that it was ejected because too many requests in a row had failed.
     pub ejections: Counter,
     /// Checks that failed.
     pub health_check_failures: Counter,
@@ -123,7 +123,7 @@ pub struct BackendCounters {
 }
 
 impl BackendCounters {
-    /// Begins anew for another backend in the same place.
+    /// Sets all to zero, for another backend in the same slot.
     pub(crate) fn clear(&self) {
         for counter in [
             &self.requests,

@@ -1,7 +1,7 @@
 //! How many messages went along each edge of the task graph, counted by the worker that runs the rules.
-//! Promises: a message costs an add for the rules that it starts and one for each message that they send; nothing is allocated
-//! after start; programs that follow each other are added up by the names of their edges.
-//! Refuses: to know what becomes of a message behind its edge. What is sent to a backend that is down went along it, too.
+//! Promises: a message costs an add for the rules that it starts and one for each message that they send; nothing is
+//! allocated after start; programs that follow each other are added up by the names of their edges.
+//! Refuses: to know what happens to a message after its edge. A message to a backend that is down is counted, too.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -48,17 +48,17 @@ impl EdgeCounters {
         Self { lines: (0..count.div_ceil(LINE)).map(|_| Line::default()).collect(), channels }
     }
 
-    fn add(&self, start: StartId, place: usize, amount: u64) {
-        let at = start.0 as usize * row(self.channels) + place;
+    fn add(&self, start: StartId, column: usize, amount: u64) {
+        let at = start.0 as usize * row(self.channels) + column;
         self.lines[at / LINE].0[at % LINE].add(amount);
     }
 
-    /// So many messages, or events, have started rules.
+    /// Counts messages, or events, that have started rules.
     pub(crate) fn started(&self, start: StartId, amount: u64) {
         self.add(start, 0, amount);
     }
 
-    /// Rules have sent so many messages to a channel.
+    /// Counts messages that rules have sent to a channel.
     pub(crate) fn sent(&self, start: StartId, channel: u32, amount: u64) {
         self.add(start, 1 + channel as usize, amount);
     }
@@ -122,8 +122,8 @@ impl EdgeTotals {
         }
     }
 
-    fn get(&self, program: &Program, start: Start, place: usize) -> u64 {
-        self.counts[program.start_number(start) * row(self.channels) + place]
+    fn get(&self, program: &Program, start: Start, column: usize) -> u64 {
+        self.counts[program.start_number(start) * row(self.channels) + column]
     }
 
     /// How often rules were started.

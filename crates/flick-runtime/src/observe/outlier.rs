@@ -1,13 +1,14 @@
-//! Backends that ail, as one generation of a service knows them and tells the next one: after a reload clients do not find out again
-//! what was known.
-//! Promises: shown by one worker, read by anybody; who is well and always was is not listed; a time is of the clock that all generations have.
+//! Health of backends as one generation of a service passes it to the next, so that unhealthy ones stay ejected after a
+//! reload.
+//! Promises: published by one worker, read by any thread; a backend that always was healthy is not listed; times are of
+//! the clock that all generations share.
 //! Refuses: another process, which has to find out by itself.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use flick_net::Endpoint;
 
-/// What a worker shows of a backend that it has.
+/// Health of a backend, published by one worker.
 #[derive(Debug, Default)]
 pub struct PublishedHealth {
     until_ns: AtomicU64,
@@ -18,24 +19,24 @@ pub struct PublishedHealth {
     is_down: AtomicBool,
 }
 
-/// What is wrong with a backend, or was.
+/// Health of a backend at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HealthState {
-    /// When it is back that is out for what became of requests, or was.
+    /// When its ejection ends, or ended.
     pub until_ns: u64,
-    /// Since when it is back, or new; 0: it always was there.
+    /// Since when it is healthy again, or new; 0: it always was.
     pub back_ns: u64,
-    /// Times in short order that it was out.
+    /// Times that it was ejected in a short time.
     pub ejections: u32,
-    /// It is out for what became of requests.
+    /// It is ejected because its requests failed.
     pub is_ejected: bool,
-    /// Its checks fail.
+    /// Its health checks fail.
     pub fails_checks: bool,
-    /// It cannot be dialled.
+    /// Connecting to it fails.
     pub is_down: bool,
 }
 
-/// A backend with which something is wrong.
+/// A backend that is unhealthy.
 #[derive(Clone, Debug)]
 pub struct UnhealthyBackend {
     /// Name of its channel.

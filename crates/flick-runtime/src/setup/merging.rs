@@ -39,7 +39,7 @@ pub(super) fn bind(
                 program.name
             )));
         }
-        sink = SinkAt::Dial(single(binding)?);
+        sink = SinkAt::Connect(single(binding)?);
     }
     if sink == SinkAt::Listen {
         let binding = config.listen.iter().find(|binding| binding.channel == *sink_name);

@@ -231,7 +231,7 @@ impl<D: Driver> Worker<D> {
         let rest = node.run(&mut code, &mut |task| hub.call(task), self.clock.merge_elements());
         let taken = node.taken();
         self.observe.counters().merge_elements.add(taken[0] + taken[1]);
-        let of_streams = |side: &usize| hub.tree.stream_of(node.place(*side).0).is_some();
+        let of_streams = |side: &usize| hub.tree.stream_of(node.position(*side).0).is_some();
         let start = StartId::channel(setup.merge.source);
         self.observe
             .edges()
@@ -241,7 +241,7 @@ impl<D: Driver> Worker<D> {
             Ok(NodeState::Tired) => Flow::Go,
             Ok(NodeState::Waiting) => Flow::Stop,
             Err((fault, side)) => {
-                let (from, offset) = node.place(side);
+                let (from, offset) = node.position(side);
                 match hub.tree.stream_of(from) {
                     Some(stream) => tracing::warn!(stream, offset, ?fault, "a merge failed"),
                     None => tracing::warn!(task, offset, ?fault, "a merge failed"),

@@ -81,7 +81,7 @@ pub enum AnsweredBy {
     Backend,
     /// The platform, for that reason.
     Platform(FailureReason),
-    /// Nobody: its client went before.
+    /// It was not answered: its client had closed its connection.
     Gone,
 }
 

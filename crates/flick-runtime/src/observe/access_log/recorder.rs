@@ -1,7 +1,6 @@
-//! What a worker keeps of the requests that will be in the access log: chosen when they are taken in, written down when
-//! they are answered.
-//! Promises: of the requests that are opened every `sample`th is chosen, the first one to begin with; nothing is allocated
-//! after `new`; beyond `ACCESS_ENTRIES_MAX` under way, and where the ring is full, a request is left out and counted.
+//! Recorder of the access log: chooses requests when they are opened and writes their records when they are answered.
+//! Promises: of the requests that are opened every `sample`th is chosen, beginning with the first; nothing is allocated
+//! after `new`; with `ACCESS_ENTRIES_MAX` in flight, and where the ring is full, a request is left out and counted.
 
 use flick_net::{Endpoint, PeerAddr};
 
@@ -24,12 +23,12 @@ pub(crate) struct AccessRecorder {
     front: Prefix<ACCESS_REQUEST_BYTES_MAX>,
     front_bytes: u64,
     entries: Slab<AccessEntry>,
-    /// Answered in this turn.
+    /// Answered in this iteration.
     ended: Vec<Key>,
 }
 
 impl AccessRecorder {
-    /// AccessRecorder that end in this tap.
+    /// A recorder that writes to `sink`.
     pub(crate) fn new(sink: AccessLogSink) -> Self {
         Self {
             sink,
@@ -42,7 +41,7 @@ impl AccessRecorder {
         }
     }
 
-    /// A message of a client is looked at that is so long, with its body or without; the request that is opened next is it.
+    /// Notes a message of `bytes` bytes, with or without its body: the request that is opened next was read from it.
     pub(crate) fn look(&mut self, front: &[u8], bytes: u32) {
         self.is_fresh = true;
         if self.countdown == 1 {
@@ -69,17 +68,17 @@ impl AccessRecorder {
         is_chosen
     }
 
-    /// Begins the entry of the request that was chosen; `None`: there is no room, which the caller counts.
+    /// Begins the entry of the request that was chosen; `None`: the table is full, which the caller counts.
     pub(crate) fn open(&mut self, client: PeerAddr, taken_ns: u64) -> Option<Key> {
         self.entries.insert(AccessEntry::new(client, taken_ns, self.front.get(), self.front_bytes))
     }
 
-    /// The entry, for as long as it is under way.
+    /// The entry of a request in flight.
     pub(crate) fn entry(&mut self, key: Key) -> Option<&mut AccessEntry> {
         self.entries.get_mut(key)
     }
 
-    /// Its request has ended; it is written at the end of the turn.
+    /// Its request has ended; it is written at the end of the iteration.
     pub(crate) fn end(&mut self, key: Key) {
         self.ended.push(key);
     }

@@ -161,7 +161,7 @@ impl<D: Driver> Worker<D> {
 
     /// Dials the reducer, if the present job has all its streams.
     fn connect_sink(&mut self, merging: &mut Merging) -> Flow {
-        let Some(SinkAt::Dial(to)) = self.ctx.setup().merge.as_ref().map(|merge| &merge.sink) else {
+        let Some(SinkAt::Connect(to)) = self.ctx.setup().merge.as_ref().map(|merge| &merge.sink) else {
             return Flow::Stop;
         };
         let Some(ring) = merging.hub.claim_root(merging.index, false) else { return Flow::Stop };
