@@ -93,7 +93,7 @@ impl Clock {
         // The more has arrived, the more a merge has to do at once: it waits for nothing.
         let batches = self.may_wait && setup.merge.is_none();
         // Shedding needs an error response, and messages that are requests.
-        let sheds = setup.sheds_in_words() && !setup.is_relay;
+        let sheds = setup.has_overload_response() && !setup.is_relay;
         self.busy_poll.max_ns = if self.may_wait { values.busy_poll.as_nanos() as u64 } else { 0 };
         self.batch_delay.set_max(if batches { values.batch_delay_max } else { Duration::ZERO });
         self.overload.set_target(if sheds { values.overload_queue_delay } else { Duration::ZERO });

@@ -86,10 +86,10 @@ impl Platform {
         Self::start_with(services, Handoff::default())
     }
 
-    /// As [`Platform::start_services`], with what another leaves: its listening sockets where the addresses are the same,
-    /// and the state that its programs declare alike.
+    /// Starts services as the successor of another platform: takes over its listening sockets where the addresses are the
+    /// same, and the state that its programs declare alike.
     ///
-    /// Errors and panics as there; the other goes on as before then.
+    /// Errors and panics as [`Platform::start_services`]; the other platform goes on then.
     pub fn start_with(mut services: Vec<ServiceConfig>, handoff: Handoff) -> Result<Self, StartError> {
         if services.len() > SERVICES_MAX {
             return Err(StartError::Binding(format!(
@@ -255,15 +255,15 @@ impl Platform {
         self.services.iter().for_each(|service| service.drain(deadline));
     }
 
-    /// What it leaves to who takes its place. It is not touched by that.
+    /// What it hands over to its successor. The platform itself does not change.
     ///
-    /// Errors: the system's, out of descriptors for one.
+    /// Errors: `EMFILE` and other errors of duplicating sockets.
     pub fn handoff(&self) -> std::io::Result<Handoff> {
         Handoff::of(&self.services)
     }
 
-    /// Hands its clients over to `next`, each when nothing of it is under way, and ends when the rest is served, at
-    /// `deadline` at latest. Another that is being replaced already hands over to `next` from now on.
+    /// Hands its clients over to `next`, each when it has no request in flight, and ends when the rest is served, or at
+    /// `deadline`. A predecessor that is being replaced already hands over to `next` from now on.
     pub fn replace(&mut self, next: &Platform, deadline: Duration) {
         self.leave_snapshots();
         for service in &self.services {
@@ -293,7 +293,7 @@ impl Platform {
         }
     }
 
-    /// Somebody else keeps the dictionaries from here on.
+    /// Leaves the snapshots of the dictionaries to the successor.
     fn leave_snapshots(&mut self) {
         for (_, keeper) in std::mem::take(&mut self.keepers) {
             keeper.leave();
@@ -309,8 +309,8 @@ impl Platform {
         self.keepers.iter().map(save).sum()
     }
 
-    /// Takes in a client from another process, in whose place this one is. Errors: the connection, where no service of that
-    /// name takes clients.
+    /// Adopts a client of the process that this one succeeds. Errors: the connection, where no service of that name takes
+    /// clients.
     pub fn adopt_client(&self, service: &str, worker: usize, socket: OwnedFd) -> Result<(), OwnedFd> {
         let Some(service) = self.services.iter().find(|known| known.name == service) else {
             return Err(socket);
@@ -377,8 +377,8 @@ impl Platform {
     }
 }
 
-/// The part of an address's sockets that the next of so many threads takes: one, or more if the sockets of a service with
-/// more threads were taken over.
+/// Takes the share of an address's sockets that the next of `threads` threads listens on: one, or more if the sockets of a
+/// service with more threads were taken over.
 fn share(sockets: &mut ListenSockets, threads: usize) -> Vec<ListenSocket> {
     let count = sockets.len().div_ceil(threads.max(1));
     (0..count).filter_map(|_| sockets.take()).collect()

@@ -90,7 +90,7 @@ impl Rules {
         RuleParts { suspended: &self.suspended, locals: &mut self.locals, host: &mut self.host }
     }
 
-    /// Lends the memory that a rule works in, until [`Self::return_scratch`].
+    /// Takes the memory that a rule works in, until [`Self::return_scratch`].
     #[inline]
     pub(crate) fn take_scratch(&mut self) -> Box<Scratch> {
         self.scratch.take().expect("activations never nest")

@@ -54,7 +54,7 @@ pub struct Setup {
     pub engine: Arc<dyn Engine>,
     /// Limits.
     pub limits: Limits,
-    /// Time-outs.
+    /// Timeouts.
     pub timeouts: Timeouts,
     /// Those of the limits that may change while the service runs. Workers read them here, not in `limits`.
     pub tunables: Arc<Tunables>,
@@ -64,7 +64,7 @@ pub struct Setup {
     pub listen: Vec<(usize, Endpoint)>,
     /// By slot of a backend: index of its channel.
     pub slots: Vec<usize>,
-    /// Requests under way on one backend of one worker at one time; 0: no bound.
+    /// Requests in flight on one backend of one worker; 0: no bound.
     pub max_requests_per_backend: u32,
     /// Sessions of one worker that may wait for a connection to one backend; 0: no bound.
     pub max_pending_per_backend: u32,
@@ -78,13 +78,13 @@ pub struct Setup {
     pub needs: Requirements,
     /// Of the listened channel's protocol: which echo field is the correlated one.
     pub correlate_echo: Option<usize>,
-    /// Of the listened channel's protocol: which echo field is the loud one.
+    /// Which echo field of the listened channel's protocol is the non-quiet one.
     pub non_quiet_echo: Option<usize>,
     /// Some backends are of a protocol in which every exchange has a connection for itself.
     pub always_dedicates: bool,
     /// Each session has backend connections of its own.
     pub is_relay: bool,
-    /// Longest message that is gathered: what the program must look at, or a short one.
+    /// Longest message that is buffered whole: what the program looks at, or a short one.
     pub whole_bytes_max: u64,
     /// The merge, if the process is one.
     pub merge: Option<MergeSetup>,
@@ -173,7 +173,7 @@ impl Setup {
         &self.program.protocols[self.program.channels[channel].protocol]
     }
 
-    /// Connections of one worker to one backend of a channel that are lent to single exchanges.
+    /// Connections of one worker to one backend of a channel that are dedicated to single exchanges.
     pub fn max_dedicated_connections(&self, channel: usize) -> u32 {
         max_dedicated_connections(
             &self.limits,
@@ -188,15 +188,15 @@ impl Setup {
         self.protocol_of(self.listened)
     }
 
-    /// The builder of what a client is told for whom there is no place, before it has asked for anything: the words for
-    /// too much load, where they repeat nothing of a request.
-    pub fn words_before_a_request(&self) -> Option<flick_abi::FuncId> {
+    /// The builder of the response to a client that is rejected before it has sent a request: the overload response, where
+    /// it repeats nothing of a request.
+    pub fn response_before_request(&self) -> Option<flick_abi::FuncId> {
         let protocol = self.protocol();
         protocol.echo.is_empty().then(|| protocol.failures[FailureReason::Overload as usize])?
     }
 
-    /// Whether a client can be told that there is too much to do.
-    pub fn sheds_in_words(&self) -> bool {
+    /// Whether the grammar has an overload response.
+    pub fn has_overload_response(&self) -> bool {
         self.merge.is_none() && self.failure(FailureReason::Overload).is_some()
     }
 
@@ -236,7 +236,7 @@ fn is_private(program: &Program, protocol: &Protocol) -> Result<bool, StartError
     Ok(protocol.is_private())
 }
 
-/// Connections of one worker to one of so many backends that are lent to single exchanges, or sessions have for themselves.
+/// Connections of one worker to one of `backends` backends that are dedicated to exchanges or sessions.
 fn max_dedicated_connections(limits: &Limits, protocol: &Protocol, is_relay: bool, backends: u32) -> u32 {
     if is_relay {
         // As many as sessions could want, but in all not many times their number.
@@ -256,7 +256,7 @@ pub(crate) struct BackendConnsMax {
     pub are_relayed: bool,
     /// Slots of backends.
     pub backends: u64,
-    /// Connections of one worker that are lent.
+    /// Dedicated connections of one worker.
     pub dedicated: u64,
 }
 
@@ -270,12 +270,12 @@ impl BackendConnsMax {
         let are_relayed = listened.is_some_and(|channel| program.protocols[channel.protocol].is_private())
             && program.merges.is_empty();
         let backends: usize = capacities.iter().map(|capacity| capacity.slots.len()).sum();
-        let lent_of = |(channel, capacity): (&flick_abi::Channel, &ChannelCapacity)| {
+        let dedicated_of = |(channel, capacity): (&flick_abi::Channel, &ChannelCapacity)| {
             let protocol = &program.protocols[channel.protocol];
             let each = max_dedicated_connections(&config.limits, protocol, are_relayed, backends as u32);
             capacity.slots.len() as u64 * u64::from(each)
         };
-        let dedicated = program.channels.iter().zip(capacities).map(lent_of).sum();
+        let dedicated = program.channels.iter().zip(capacities).map(dedicated_of).sum();
         Self { are_relayed, backends: backends as u64, dedicated }
     }
 }

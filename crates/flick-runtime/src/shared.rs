@@ -39,8 +39,8 @@ pub struct Shared {
     /// By worker: where it is asked who its clients are.
     questions: Vec<SessionQuery>,
     loads: Arc<WorkerLoads>,
-    /// A duplicate of every socket that it listens on, by the address that was asked for: for who takes its place. Closed
-    /// when it takes no clients any more, or they would wait for nobody.
+    /// A duplicate of every socket that it listens on, by address, for its successor. Closed when the service accepts no
+    /// client any more, or clients would wait in a backlog that no worker accepts from.
     kept: Mutex<Vec<(Endpoint, ListenSockets)>>,
     /// By worker of the service whose place it took: what that one had seen to be wrong with backends.
     health_problems: Vec<Vec<UnhealthyBackend>>,
@@ -49,7 +49,7 @@ pub struct Shared {
 }
 
 impl Shared {
-    /// Of a service with so many workers, which takes clients over from the service that it replaces, if there is one.
+    /// State of a service with `workers` workers, which takes over clients from the service that it replaces, if any.
     pub(crate) fn new(workers: usize, earlier: Option<&Shared>) -> Self {
         let sessions = earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.sessions));
         let intakes = (0..workers).map(|_| Arc::default()).collect();
@@ -112,7 +112,7 @@ impl Shared {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Somebody newer goes on with its clients.
+    /// Hands its clients to a successor.
     pub(crate) fn set_successor(&self, successor: Arc<dyn Successor>) {
         *self.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(successor);
     }
@@ -122,7 +122,7 @@ impl Shared {
         self.successor.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Whether another takes its place.
+    /// Whether it has a successor.
     pub(crate) fn is_replaced(&self) -> bool {
         self.state.load(Ordering::Acquire) == REPLACED
     }

@@ -1,16 +1,16 @@
-//! Gathering: under load, a worker waits a moment before it looks again, so that one turn serves many messages.
+//! Batch delay: under load, a worker waits a moment before it polls again, so that one iteration serves many messages.
 //! Promises: no wait unless the recent rate says that several messages arrive within it; none when what has arrived
 //! is enough already; the wait is bounded by `Limits::batch_delay_max`.
-//! Refuses: the simulator, where nothing is gained by waiting, and long messages: what they cost is their bytes, and while
-//! the worker waits their peers stand still with full buffers.
-//! Source: interrupt moderation of network cards, one floor up. What a turn costs, and each write to a backend, is
-//! shared by all messages of the turn; `docs/decisions/0010-batching-delay.md` has figures.
+//! Refuses: the simulator, where waiting gains nothing, and long messages: their cost is their bytes, and while the worker
+//! waits their peers are blocked with full buffers.
+//! Source: interrupt moderation of network cards, one layer up. The cost of an iteration, and of each write to a backend,
+//! is shared by all its messages; `docs/decisions/0010-batching-delay.md` has figures.
 
 use std::time::Duration;
 
 use flick_net::DriverEvent;
 
-/// Messages that make a turn worth its cost: with this many at hand nothing is waited for.
+/// Messages that make an iteration worth its cost: with this many the worker does not wait.
 const BATCH_ENOUGH: usize = 32;
 /// Messages that must be expected within the longest wait, or there is none.
 const BATCH_EXPECTED_MIN: u64 = 6;
@@ -19,14 +19,14 @@ const LONG_PIECE_BYTES: u32 = 4096;
 /// Time over which the rate is taken.
 const RATE_WINDOW_NS: u64 = 1_000_000;
 
-/// What a turn has brought.
+/// Events that arrived in an iteration.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Arrivals {
     /// Events, which are messages as far as rates go.
     messages: usize,
     /// Pieces of long messages among them.
     long_pieces: usize,
-    /// Another thread has called.
+    /// Another thread has woken the worker.
     pub woken: bool,
 }
 
@@ -62,7 +62,7 @@ impl BatchDelay {
         self.wait_ns = self.wait_ns.min(self.wait_max_ns);
     }
 
-    /// Notes what arrived in a turn. Pieces of long messages are no sign that waiting pays.
+    /// Notes what arrived in an iteration. Pieces of long messages are no sign that waiting pays.
     pub fn note(&mut self, arrived: Arrivals, now_ns: u64) {
         self.window_messages += (arrived.messages - arrived.long_pieces) as u64;
         let window_ns = now_ns.saturating_sub(self.window_from_ns);
@@ -79,7 +79,7 @@ impl BatchDelay {
         self.window_messages = 0;
     }
 
-    /// How long to wait when so much is at hand.
+    /// How long to wait when `arrived` is there already.
     pub fn wait(&self, arrived: Arrivals) -> Option<Duration> {
         let pays = self.wait_ns > 0 && arrived.messages < BATCH_ENOUGH && arrived.long_pieces == 0;
         pays.then(|| Duration::from_nanos(self.wait_ns))

@@ -1,15 +1,15 @@
-//! When there is more to do than a worker can: which of the new requests it answers *busy* at once instead of serving
-//! them late.
-//! Promises: nothing is shed unless two windows in a row went by in turns that took longer than the operator bears, with
-//! nearly all requests in them and many in each: a burst, a single long request or a pause of the whole machine is no
-//! overload; some requests are always served; one decision costs an addition. The same for the same turns, so that runs
-//! can be repeated.
-//! Refuses: to guess what waits where it cannot see. A client that sends many requests ahead waits behind itself.
-//! Services that share a thread have short turns, so most of what waits for them waits in front of their driver, which
-//! says how long that takes ([`QueueDelay`]).
-//! Source: K. Nichols, V. Jacobson, "Controlling queue delay" (2012): a standing queue is told from a burst by what a whole
+//! Overload detector: which new requests an overloaded worker answers with an overload response instead of serving them
+//! late.
+//! Promises: nothing is shed unless in two windows in a row nearly all requests, and many, were served in iterations that
+//! took longer than the target: a burst, a single long request or a pause of the whole machine is no overload; some
+//! requests are always served; one decision costs an addition. Equal iterations give equal decisions, so that runs can be
+//! repeated.
+//! Refuses: to guess what waits where it cannot see. A client that pipelines many requests waits for itself.
+//! Services that share a thread have short iterations, so most of their queue is in front of their driver, which says how
+//! long the delay there is ([`QueueDelay`]).
+//! Source: K. Nichols, V. Jacobson, "Controlling queue delay" (2012): a standing queue differs from a burst in what a whole
 //! window has in common. There it is the least delay; here nearly all requests count, because the few that come first
-//! behind a long turn have a short one to themselves. Requests do not slow down for a lost one, so that a share is shed.
+//! after a long iteration have a short one to themselves. Requests do not slow down for a lost one, so a fraction is shed.
 
 use std::time::Duration;
 
@@ -28,7 +28,7 @@ pub(crate) struct OverloadDetector {
     requests: u64,
     late: Late,
     was_late: bool,
-    /// So many of [`SHED_SHARES`] requests are shed.
+    /// Of [`SHED_SHARES`] requests this many are shed.
     share: u32,
     owed: u32,
     queue: QueueDelayMeter,
@@ -72,9 +72,9 @@ impl OverloadDetector {
         self.target_ns > 0
     }
 
-    /// Marks the end of a queue of so many tasks; where a `line` stands in front of it, who comes from there has waited since
-    /// its end was marked. A short one takes no time.
-    pub fn mark(&mut self, queued: usize, line: QueueDelay, now_ns: u64) {
+    /// Marks the end of a queue of `queued` tasks. Where connections are queued in front of the `driver`, theirs have waited
+    /// since the end of that queue was marked. A short queue takes no time.
+    pub fn mark(&mut self, queued: usize, driver: QueueDelay, now_ns: u64) {
         if !self.is_on() {
             return;
         }
@@ -82,7 +82,7 @@ impl OverloadDetector {
             self.note(0, 0, now_ns);
         }
         let queued = queued as u64;
-        let (stood, since_ns) = match line {
+        let (stood, since_ns) = match driver {
             QueueDelay::Measured { queued: stood, since_ns } => (stood + queued, since_ns),
             QueueDelay::None => (queued, now_ns),
             // How long they have waited is known when the end of the line has come.
@@ -111,7 +111,7 @@ impl OverloadDetector {
         }
     }
 
-    /// Notes that so many requests were served in so long, up to `now_ns`.
+    /// Notes that `requests` requests were served in `took_ns`, up to `now_ns`.
     fn note(&mut self, requests: u64, took_ns: u64, now_ns: u64) {
         self.requests += requests;
         if took_ns > self.target_ns {
@@ -130,7 +130,7 @@ impl OverloadDetector {
         if is_late && self.was_late {
             self.share = (self.share + ((SHED_SHARES - self.share) / 4).max(8)).min(SHED_SHARE_MAX);
         } else if self.late.requests < self.requests.div_ceil(2) || self.requests == 0 {
-            // Who rests looks rarely: each window that has gone by counts.
+            // An idle worker calls this rarely: each window that has passed counts.
             for _ in 0..(window_ns / SHED_WINDOW_NS).min(SHED_IDLE_ITERATIONS_MAX) {
                 self.share -= (self.share / 8 + 4).min(self.share);
             }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_that_are_all_too_long_shed_more_and_more_but_never_all() {
+    fn long_iterations_raise_the_shed_fraction_but_never_to_all_requests() {
         check(&[60; 6], 0..=0);
         check(&[60; 7], 245..=255);
         check(&[60; 30], 850..=950);
@@ -178,13 +178,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_behind_a_long_turn_do_not_hide_that_all_others_are_late() {
+    fn short_first_waits_after_a_long_iteration_do_not_hide_an_overload() {
         let iterations: Vec<u64> = [60, 2].into_iter().cycle().take(60).collect();
         check(&iterations, 700..=950);
     }
 
-    /// A thread that others use too: each ten milliseconds it takes two tasks of those that wait, and serves what it took
-    /// ten turns before. How many of the next thousand are shed if they had waited so long before they were taken.
+    /// A shared thread: each ten milliseconds it takes two queued tasks and serves those it took ten iterations before.
+    /// Returns how many of the next thousand requests are shed if they had waited `waited_ms` before they were taken.
     fn shares_a_thread(waited_ms: u64, stood: u64) -> usize {
         let mut shedder = OverloadDetector::new(Duration::from_millis(250));
         for iteration in 100..400 {
@@ -202,13 +202,13 @@ mod tests {
     }
 
     #[test]
-    fn where_turns_are_short_the_wait_for_them_counts() {
+    fn the_delay_in_front_of_the_driver_counts_on_a_shared_thread() {
         assert!(shares_a_thread(200, 100) > 900);
         assert_eq!(shares_a_thread(100, 100), 0);
     }
 
     #[test]
-    fn a_queue_that_many_turns_do_not_empty_is_late_each_turn() {
+    fn a_queue_that_many_iterations_do_not_empty_is_late_in_each() {
         let mut shedder = OverloadDetector::new(Duration::from_millis(50));
         for iteration in 100..200 {
             let now_ns = iteration * 10 * MS;
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn who_came_long_after_an_overload_was_told_that_it_is_busy() {
+    fn a_request_long_after_an_overload_is_not_shed() {
         for rest_s in [10, 1_000_000] {
             for queued in [1, 20] {
                 let mut shedder = OverloadDetector::new(Duration::from_millis(50));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn turns_that_are_borne_shed_nothing() {
+    fn iterations_within_the_target_shed_nothing() {
         check(&[10; 100], 0..=0);
         let iterations: Vec<u64> = [60, 10].into_iter().cycle().take(60).collect();
         check(&iterations, 0..=0);
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends_when_turns_are_short_again() {
+    fn shedding_ends_when_iterations_are_short_again() {
         let iterations: Vec<u64> = [60; 30].into_iter().chain([1; 6000]).collect();
         check(&iterations, 0..=0);
     }

@@ -1,6 +1,6 @@
-//! What a platform leaves to the one that takes its place.
-//! Promises: an address that both listen on is listened on all the time, at the same sockets, so that no peer that waits in
-//! their queues is lost; taking it leaves the old platform as it is.
+//! What a platform hands over to its successor.
+//! Promises: an address that both listen on is listened on all the time, with the same sockets, so that no peer in their
+//! backlogs is lost; the handoff does not change the old platform.
 
 use std::io;
 use std::sync::Arc;
@@ -69,7 +69,7 @@ impl Handoff {
         &self.sockets
     }
 
-    /// The sockets of an address that was asked for, as many as there are and `workers` at least; new ones if there are none.
+    /// The sockets of an address: those that were handed over, and new ones until there are `workers`.
     pub(super) fn listen(&mut self, at: &Endpoint, workers: usize) -> io::Result<ListenSockets> {
         match self.sockets.iter().position(|(known, _)| known == at) {
             // Each once: two services may both have asked for any port.

@@ -1,6 +1,6 @@
 //! How much memory a service may need at most, part by part, before it starts.
 //! Promises: an upper bound over all inputs; every part names the setting or declaration that makes it smaller.
-//! Refuses: to know the machine; whoever starts the service compares.
+//! Refuses: to know the machine; `flick run` compares.
 
 use flick_abi::{Frame, Program};
 
@@ -113,7 +113,7 @@ fn of_dict(dict: &flick_abi::Dict) -> MemoryPart {
     }
 }
 
-/// Connections that are lent to exchanges or sessions, and the parsers' states of their bodies; nothing for protocols whose
+/// Connections dedicated to exchanges or sessions, and the parser states of their bodies; nothing for protocols whose
 /// requests share connections.
 fn exchanges(
     program: &Program,
@@ -132,7 +132,7 @@ fn exchanges(
         |bodies: u64| backend_conns * size_of::<BackendConn>() as u64 + bodies * size_of::<Frame>() as u64;
     Some(MemoryPart {
         what: format!(
-            "{backend_conns} backend connections of single exchanges or sessions, and bodies under way"
+            "{backend_conns} backend connections of single exchanges or sessions, and bodies in flight"
         ),
         bytes: bytes_of(sessions + backend_conns),
         addresses: bytes_of(sessions * workers + backend_conns),
@@ -143,7 +143,7 @@ fn exchanges(
 
 /// What queues and lists of a worker hold for each session, beside the session itself; generous.
 const SESSION_QUEUE_BYTES: usize = 512;
-/// What a worker has for the access log: its ring, and the requests under way that will be in it; generous.
+/// Memory of a worker for the access log: its ring and the requests in flight that will be in it; an upper bound.
 const ACCESS_BYTES: u64 = (ACCESS_RING_BYTES + ACCESS_ENTRIES_MAX * ACCESS_RECORD_BYTES_MAX) as u64;
 /// What a table of addresses holds for each session; generous.
 const IP_COUNT_BYTES: u64 = 192;

@@ -1,7 +1,7 @@
 //! How many files a service may have open at a time: its clients, and its connections to backends.
-//! Promises: enough for as many clients as there may be with an exchange under way each.
-//! Refuses: to count a connection for each of several requests that one client sends ahead: few do, and those then wait. The
-//! machine's limit; whoever starts the service compares.
+//! Promises: enough for as many clients as there may be, each with an exchange in flight.
+//! Refuses: to count a connection for each of several requests that one client pipelines: few clients do, and those then
+//! wait. The machine's limit: `flick run` compares.
 
 use flick_abi::Program;
 
@@ -18,7 +18,7 @@ pub fn open_files(program: &Program, config: &PlatformConfig) -> Result<u64, Sta
     let backend_conns = BackendConnsMax::of(program, config, &bound.capacities);
     let workers = config.workers.max(1) as u64;
     let sessions = u64::from(limits.session_slots());
-    // A connection that is lent carries something of a client, so there are no more of them than clients.
+    // A dedicated connection carries an exchange of a client, so there are no more of them than clients.
     let backend_conns = workers * backend_conns.backends + (workers * backend_conns.dedicated).min(sessions);
     let listened: u64 = config.listen.iter().map(|binding| binding.endpoints.len() as u64).sum();
     Ok(sessions + backend_conns + workers * (listened + OF_A_WORKER))

@@ -42,10 +42,10 @@ pub struct BackendSetHandle {
 }
 
 impl BackendSetHandle {
-    /// Gives a channel a new list; from their next turn on the workers choose from it. Who is not in it any more gets no new
-    /// request, and what is under way on it finishes. Whether anything is new.
+    /// Sets the backends of a channel; the workers use them from their next iteration on. Removed backends get no new
+    /// request, and their requests in flight finish. Returns whether anything changed.
     ///
-    /// Errors: there is no such channel of backends, or no room for so many.
+    /// Errors: the service has no such channel of backends, or `list` is too long.
     pub fn set(&self, channel: &str, list: &[BackendAddress]) -> Result<bool, String> {
         let channels = &self.setup.program.channels;
         let index = channels.iter().position(|known| known.name == channel);
@@ -152,7 +152,7 @@ impl RunningService {
         self.wake();
     }
 
-    /// Whether this one can go on with the clients of `other`: it has its name, or one of its addresses; and neither merges.
+    /// Whether this one can take over the clients of `other`: it has its name or one of its addresses, and neither merges.
     pub(super) fn succeeds(&self, other: &RunningService) -> bool {
         let shares =
             || other.setup.listen.iter().any(|(_, at)| self.setup.listen.iter().any(|(_, own)| own == at));

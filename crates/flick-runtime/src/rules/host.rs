@@ -61,7 +61,7 @@ pub struct WorkerHost {
     balancer: Arc<LoadBalancer>,
     worker: usize,
     balancer_state: BalancerState,
-    /// Those of picks for what has failed elsewhere: they take nobody's turn.
+    /// State of the picks of retries, which do not advance the state of first picks.
     retry_balancer_state: BalancerState,
     now_ns: i64,
     random: u64,
@@ -111,8 +111,8 @@ impl WorkerHost {
         self.picked.take()
     }
 
-    /// Picks without a key once more, among other backends. The balancer_state of first picks stay as they are: otherwise who comes next
-    /// behind each retry would be the backend that fails.
+    /// Picks again without a key, among other backends. The state of first picks does not change: otherwise the pick after
+    /// each retry would be the backend that fails.
     pub fn pick_again<B: Backends + ?Sized>(&mut self, policy: Policy, channel: u32, backends: &B) -> u64 {
         let WorkerHost { balancer, retry_balancer_state, random, .. } = self;
         balancer.pick(retry_balancer_state, policy, channel, b"", backends, || draw(random))
@@ -128,8 +128,8 @@ impl WorkerHost {
         RuleHost { host: self, backends }
     }
 
-    /// Removes what has expired from a few balancer of each dictionary, so that all are passed in [`SWEEP_ROUND_NS`]. To be
-    /// called now and then, by every worker; one of them does it.
+    /// Removes expired entries from a few buckets of each dictionary, so that all are visited in [`SWEEP_ROUND_NS`]. Every
+    /// worker may call it; the first one does the work.
     pub fn sweep(&mut self) {
         let passed_ns = self.now_ns.saturating_sub(self.swept_ns).clamp(0, SWEEP_ROUND_NS);
         if self.worker != 0 || passed_ns == 0 {

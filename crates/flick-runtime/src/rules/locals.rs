@@ -1,6 +1,5 @@
 //! The state that each session has for itself: the `local`s of its process, as words.
-//! Promises: one table, allocated once and touched as it is used; a state's first values are made before anybody
-//! looks at it.
+//! Promises: one table, allocated once and touched as it is used; a state's first values are set before a rule reads it.
 
 /// A state in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +61,7 @@ impl Locals {
         self.stride > 0 && std::mem::replace(&mut self.is_fresh[state.0 as usize], false)
     }
 
-    /// Whether nobody has looked at it yet, or there is nothing in it to look at.
+    /// Whether no rule has used the state yet, or states have no words.
     pub fn is_untouched(&self, state: StateId) -> bool {
         self.stride == 0 || self.is_fresh[state.0 as usize]
     }

@@ -8,13 +8,13 @@ use crate::limits::JOINED_BYTES_MAX;
 
 /// Memory that one activation works in; there is one of it per worker, as activations never nest.
 pub(crate) struct Scratch {
-    /// Of the message under way.
+    /// Frame of the message that is handled.
     pub frame: Frame,
-    /// It is that of the activation under way.
+    /// `frame` is that of the rule that runs.
     pub has_frame: bool,
-    /// For a second look at what is sent.
+    /// Frame of a sent message that was parsed again.
     pub other: Frame,
-    /// Bytes put together for that.
+    /// Bytes of that message, joined.
     pub joined: Vec<u8>,
     /// Where rules build.
     pub out: Vec<u8>,
@@ -22,9 +22,9 @@ pub(crate) struct Scratch {
     pub out_len: usize,
     /// What rules send.
     pub sends: SendList,
-    /// What they ask.
+    /// Requests to which they wait for a reply.
     pub asks: AskList,
-    /// What they keep across suspensions.
+    /// Words that they keep across suspensions.
     pub spills: Vec<u64>,
     /// Why the client's request fails, if they say so.
     pub failure: Option<FailureReason>,

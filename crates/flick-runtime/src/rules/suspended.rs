@@ -1,8 +1,8 @@
-//! SuspendedRules of rules that wait: for the replies to what they asked, or for their turn to run at all.
-//! Promises: one table of fixed size, with room for everything that an activation keeps (frames, replies, words,
-//! bytes it has built), allocated once and touched as it is used; a key kept too long finds nothing.
-//! Refuses: knowing what an ask is sent on. Which entry of the ledger an ask waits for is kept here, and the entry
-//! says which ask it is for; whoever ends one of the two ends the other.
+//! Table of suspended rules: they wait for the replies to what they asked, or for a slot in the run queue.
+//! Promises: one table of fixed size, with capacity for everything that a rule keeps (frames, replies, words, bytes it has
+//! built), allocated once and touched as it is used; a stale key finds nothing.
+//! Refuses: knowing what an ask is sent on. The table says which entry of the in-flight table an ask waits for, and the
+//! entry says which ask it is for; the worker ends both together.
 
 use flick_abi::{FailureReason, Frame, FuncId, Message, MessageFlags};
 use flick_buffers::Slice;
@@ -36,7 +36,7 @@ pub struct SuspendedRule {
     pub forwards: bool,
     /// The request has been answered or sent on.
     pub is_answered: bool,
-    /// What the platform answers if nobody else does; `None`: nothing.
+    /// The error response of the platform if the program does not answer; `None`: none.
     pub reason: Option<FailureReason>,
     /// The message that started it.
     pub message: Option<Slice>,
@@ -207,7 +207,7 @@ impl SuspendedRules {
     }
 
     /// Forgets the replies to what it has asked, and what it has built: its next rule starts without.
-    pub fn start_anew(&mut self, key: Key) {
+    pub fn reset_progress(&mut self, key: Key) {
         let Some(suspended) = self.slab.get_mut(key) else { return };
         let first = key.index as usize * self.shape.asks;
         self.replies[first..first + suspended.progress.replies].fill(None);
@@ -303,7 +303,7 @@ impl SuspendedRules {
         })
     }
 
-    /// Sets when an activation is looked at next: the earliest time-out of its open asks.
+    /// Sets when an activation is looked at next: the earliest timeout of its open asks.
     pub fn set_alarm(&mut self, key: Key) {
         let Some(suspended) = self.slab.get_mut(key) else { return };
         let opens = &self.opens[key.index as usize * self.shape.asks_at_once..][..suspended.progress.asks];

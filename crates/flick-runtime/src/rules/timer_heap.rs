@@ -39,8 +39,8 @@ impl TimerHeap {
 
     /// Takes a slot's time away.
     pub fn clear(&mut self, slot: u32) {
-        let Some(place) = self.session_slots.get_mut(slot as usize) else { return };
-        let at = std::mem::replace(place, NONE) as usize;
+        let Some(position) = self.session_slots.get_mut(slot as usize) else { return };
+        let at = std::mem::replace(position, NONE) as usize;
         if at == NONE as usize {
             return;
         }
@@ -57,7 +57,7 @@ impl TimerHeap {
         self.heap.first().map(|alarm| alarm.at_ns)
     }
 
-    /// A slot whose time has come; it keeps it until it is set anew or cleared.
+    /// A slot whose deadline has passed; it stays due until it is set again or cleared.
     pub fn expired(&self, now_ns: u64) -> Option<u32> {
         self.heap.first().filter(|alarm| alarm.at_ns <= now_ns).map(|alarm| alarm.slot)
     }

@@ -1,5 +1,5 @@
 //! Binding a process that merges: the array is listened on, one connection for each address it was given; the result
-//! goes to a channel that is dialled, or listened on too.
+//! goes to a channel that the service connects to, or listens on too.
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
-//! What the code of a program needs of each worker: room for activations that wait, for state, for handlers; worked
-//! out from its bounds and its bindings, once, before it starts.
-//! Promises: a program that could need more than there is does not start, and is told what is too much.
+//! What the code of a program needs of each worker: memory for suspended rules, for state, for handlers; computed from its
+//! bounds and its bindings, once, before it starts.
+//! Promises: a program that could need more than the limits allow does not start; the error names what is too much.
 
 use flick_abi::limits::{
     ASKS_MAX, BUILT_BYTES_MAX, MESSAGES_MAX, SENDS_MAX, SPILL_WORDS_MAX, STATE_WORDS_MAX,
@@ -29,7 +29,7 @@ pub struct Requirements {
     pub entries_per_message: usize,
     /// Running a rule twice on one message would be seen.
     pub has_effects: bool,
-    /// Which backend a rule picks is known to nobody but the request: another will do as well.
+    /// No rule depends on which backend it picks: a retry may go to another one.
     pub picks_are_free: bool,
     /// Rules of the listened channel may suspend themselves.
     pub asks: bool,
@@ -44,7 +44,7 @@ const EVENTS: usize = 5;
 type Handlers = [Option<(FuncId, StartId)>; EVENTS];
 
 impl Requirements {
-    /// Works out what `program` needs when its channels have so many elements.
+    /// Computes what `program` needs when its channels have `elements` elements.
     ///
     /// Errors: what it asks for that this platform cannot give, or not with these limits.
     pub fn of(
@@ -94,7 +94,7 @@ impl Requirements {
         (self.max_suspended_rules as usize).div_ceil(workers)
     }
 
-    /// Requests that one of `workers` may have under way: its part, and what one message needs at least.
+    /// Requests that one of `workers` may have in flight: its share, and at least what one message needs.
     pub fn requests_of_worker(&self, max_inflight_requests: u32, workers: usize) -> usize {
         (max_inflight_requests as usize / workers).max(self.entries_per_message)
     }
@@ -142,7 +142,7 @@ pub(crate) fn suspended_rules_of(program: &Program, limits: &Limits, shape: &Rul
     limits.max_suspended_rules.max(1).min(fit)
 }
 
-/// Longest message of a program that is gathered before it goes on: what it must look at, or one that is short.
+/// Longest message of a program that is buffered whole: what the program looks at, or a short one.
 pub(crate) fn whole_bytes_max(program: &Program) -> u64 {
     let views = program.channels.iter().filter_map(|channel| channel.view.as_ref());
     views.map(|view| u64::from(view.head_bytes_max)).fold(WHOLE_BYTES_MAX, u64::max)
@@ -170,7 +170,7 @@ pub(crate) fn huge_buffers(program: &Program, config: &PlatformConfig) -> Result
     Ok(count)
 }
 
-/// Huge buffers of a worker with so many bytes of buffers, if its program needs any.
+/// Huge buffers of a worker with `worker_bytes` of buffer memory, if its program needs any.
 pub(crate) fn huge_count(whole_bytes_max: u64, worker_bytes: u64) -> u32 {
     if whole_bytes_max <= u64::from(LARGE_BYTES) {
         return 0;
@@ -212,8 +212,8 @@ pub(crate) fn shape_of(program: &Program, elements: &[u32]) -> Result<RuleFootpr
 fn handlers_of(program: &Program) -> Result<Vec<Handlers>, StartError> {
     let mut handlers = vec![[None; EVENTS]; program.channels.len()];
     for (index, handler) in program.handlers.iter().enumerate() {
-        let place = &mut handlers[handler.channel][handler.event as usize];
-        if place.replace((handler.rule, StartId::of(program, Start::Handler(index)))).is_some() {
+        let slot = &mut handlers[handler.channel][handler.event as usize];
+        if slot.replace((handler.rule, StartId::of(program, Start::Handler(index)))).is_some() {
             return Err(StartError::Program(format!(
                 "process `{}` handles one event of channel `{}` twice; one handler may do both",
                 program.name, program.channels[handler.channel].name
@@ -229,7 +229,7 @@ mod tests {
     use flick_abi::Event;
 
     #[test]
-    fn every_event_has_its_place() {
+    fn every_event_has_a_handler_slot() {
         for event in [Event::Closed, Event::Broken, Event::Refused, Event::TimedOut, Event::Malformed] {
             assert!((event as usize) < EVENTS);
         }

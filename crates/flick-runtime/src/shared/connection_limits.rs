@@ -1,7 +1,7 @@
-//! Who is connected from where, and how fast new clients come: what the limits of an address and of accepting count.
-//! Promises: as many addresses as there may be sessions, in memory taken at the start; an address that nobody is
-//! connected from takes none; touched when a client comes or goes, never for a message.
-//! Refuses: to tell clients of one network of IPv6 apart: whoever has one address there has 2^64 of them.
+//! Connections per client address and the rate of new clients, for `max-connections-per-ip` and `connection-rate-limit`.
+//! Promises: as many addresses as there may be sessions, in memory taken at the start; an address without a connection
+//! takes none; touched when a client comes or goes, never for a message.
+//! Refuses: to distinguish clients of one IPv6 network: a client with one address there has 2^64 of them.
 //! Source: RFC 6177 (a site's subnet is a /64); the generic cell rate algorithm of ITU-T I.371.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ struct Network(u128);
 /// How many clients each address has, over all workers.
 #[derive(Debug)]
 pub(crate) struct ConnectionsPerIp {
-    // Keyed by a secret of the process, so that nobody can choose addresses that are slow to find.
+    // Keyed by a secret of the process, so that no client can choose addresses that collide.
     counts: Mutex<HashMap<Network, u32>>,
 }
 
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn who_leaves_makes_room_and_an_address_without_clients_takes_none() {
+    fn a_closed_connection_frees_capacity_and_an_address_without_clients_takes_no_memory() {
         let connection_limits = ConnectionsPerIp::new(4);
         let before = connection_limits.counts.lock().expect("no panic").capacity();
         for round in 0..10_000_u32 {

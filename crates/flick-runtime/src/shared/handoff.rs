@@ -1,8 +1,8 @@
-//! Clients that change hands: when a service is replaced, from the workers of the old one to those of the new one; and those
-//! that come to a busy worker while another is idle (`balance.rs`).
-//! Promises: nothing here is on the path of a message; a client that is left behind is taken or given back, never
-//! forgotten; what is left for somebody who has ended already goes to who has taken their place.
-//! Refuses: to know when a client can go; that is the worker's (`worker/leaving.rs`).
+//! Queue of clients that one worker hands to another: from the old service to its successor, and from a busy worker to an
+//! idle one (`worker_loads.rs`).
+//! Promises: nothing here is on the path of a message; a queued client is taken or given back, never forgotten; one that is
+//! queued for a worker that has ended goes to its successor.
+//! Refuses: to know when a client can migrate; that is the worker's (`worker/migrate.rs`).
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -53,14 +53,14 @@ impl HandoffQueue {
         let _ = self.waker.set(waker);
     }
 
-    /// Leaves a client here. Errors: the client, because nobody looks any more.
+    /// Queues a client. Errors: the client, because the queue is closed.
     pub(crate) fn leave(&self, client: HandedConn) -> Result<(), HandedConn> {
         self.clients.push(client)?;
         self.wake();
         Ok(())
     }
 
-    /// As [`HandoffQueue::leave`], from a worker of the same service that is busier. Errors: the client, also because many wait here.
+    /// Queues a client of a busier worker of the same service. Errors: the client, because the queue is closed or full.
     pub(crate) fn leave_to_idle(&self, client: HandedConn) -> Result<(), HandedConn> {
         self.clients.push_within(SCAVENGED_MAX, client)?;
         self.scavenged.fetch_add(1, Ordering::Relaxed);
@@ -84,7 +84,7 @@ impl HandoffQueue {
         self.scavenged.swap(0, Ordering::Relaxed)
     }
 
-    /// Takes nobody any more, unless somebody waits. Whether it is closed.
+    /// Closes the queue, unless a client is queued. Returns whether it is closed.
     pub(crate) fn close(&self) -> bool {
         self.clients.close()
     }
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_ended_takes_nobody_and_who_still_has_clients_does_not_end() {
+    fn a_closed_queue_takes_no_client_and_one_with_clients_does_not_close() {
         let intakes: Vec<Arc<HandoffQueue>> = (0..2).map(|_| Arc::default()).collect();
         let workers = SuccessorWorkers(intakes.clone());
         assert!(workers.take(3, client()).is_ok(), "the second of two workers");

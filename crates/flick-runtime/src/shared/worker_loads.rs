@@ -1,9 +1,10 @@
-//! How busy the workers of a service are, as they tell each other, and who of them a new client is better off with.
-//! Promises: nothing here is on the path of a message. A worker sums its time up once in [`LOAD_WINDOW_NS`], in a cache line of
-//! its own, and looks at the others' only when a client comes while it has had no rest to speak of for a whole window. Each
-//! client that is handed to a worker counts as load there until its next window, so that one gets no herd.
-//! Refuses: moving who has been heard. The kernel spreads connections evenly on average; this is for when it did not.
-//! Source: FLICK §5, scavenging; here the idle worker is given, as it sleeps in the kernel.
+//! How busy the workers of a service are, as they publish it, and which of them should serve a new client.
+//! Promises: nothing here is on the path of a message. A worker publishes its load once in [`LOAD_WINDOW_NS`], in a cache
+//! line of its own, and reads the others' only when a client comes while it was busy for a whole window. Each client that
+//! is handed to a worker counts as load there until its next window, so that one worker does not get all of them.
+//! Refuses: moving a client that has sent something. The kernel spreads connections evenly on average; this is for when it
+//! did not.
+//! Source: FLICK §5, scavenging; here the idle worker is given clients, as it sleeps in the kernel.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -25,7 +26,7 @@ struct WorkerLoad {
 pub(crate) struct WorkerLoads(Vec<WorkerLoad>);
 
 impl WorkerLoads {
-    /// For so many workers.
+    /// Loads of `workers` workers.
     pub(crate) fn new(workers: usize) -> Self {
         Self((0..workers).map(|_| WorkerLoad::default()).collect())
     }
@@ -79,7 +80,7 @@ impl ConnectionBalancer {
         self.loads.0[self.index].per_mille.store(self.per_mille, Ordering::Relaxed);
     }
 
-    /// Who should have a client that has come to this worker, if that is somebody else.
+    /// Which other worker should serve a client that has come to this one, if any.
     pub(crate) fn lighter(&self, now_ns: u64) -> Option<usize> {
         if self.per_mille < BUSY_PER_MILLE {
             return None;
@@ -105,8 +106,8 @@ mod tests {
     use crate::limits::LOAD_WINDOW_NS as WINDOW;
     use std::sync::Arc;
 
-    /// Two workers that have rested these parts of a window, in thousandths; how many of a hundred clients that come to the
-    /// first at once are handed to the second.
+    /// Checks how many of a hundred clients that come to the first of two workers at once are handed to the second. `idle`:
+    /// how long each was idle, in thousandths of a window.
     fn check(idle: [u64; 2], expected: usize) {
         let loads = Arc::new(WorkerLoads::new(2));
         let mut workers =
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_moved_where_both_are_busy_or_the_first_is_not() {
+    fn no_client_moves_where_both_workers_are_busy_or_the_first_is_not() {
         check([0, 400], 0);
         check([0, 0], 0);
         check([200, 1000], 0);
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_that_is_alone_has_nobody_to_hand_to() {
+    fn a_single_worker_hands_no_client_over() {
         assert!(ConnectionBalancer::new(Arc::new(WorkerLoads::new(1)), 0).is_none());
     }
 }

@@ -152,7 +152,7 @@ impl<D: Driver> Worker<D> {
     /// Sends a client away that has not been heard, in the words for too much load if they can be said to somebody who
     /// has asked nothing.
     fn reject_client(&mut self, conn: Handle) {
-        if let Some(builder) = self.ctx.setup().words_before_a_request() {
+        if let Some(builder) = self.ctx.setup().response_before_request() {
             let (frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
             let len = self.ctx.setup().engine.build(builder, &frame, &mut text);
             let message = Outgoing { front: &text[..len], cuts: None, rest: None };

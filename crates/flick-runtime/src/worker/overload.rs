@@ -32,7 +32,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn wait_in_line(&mut self, key: Key) -> Flow {
         let bound = self.ctx.setup().timeouts.queue;
         if !bound.is_zero()
-            && self.ctx.setup().sheds_in_words()
+            && self.ctx.setup().has_overload_response()
             && self.downstream.deadlines.kind(key.index) != Some(DeadlineKind::Line)
         {
             self.set_deadline(key.index, DeadlineKind::Line, self.io.now_ns() + bound.as_nanos() as u64);

@@ -127,7 +127,7 @@ impl<D: Driver> Worker<D> {
     /// Makes an activation ready for the next rule of its channel that runs, carrying out those before it that only
     /// pass the message on. Whether there is one.
     fn next_rule(&mut self, key: Key, scratch: &mut Scratch) -> bool {
-        self.rules.suspended_mut().start_anew(key);
+        self.rules.suspended_mut().reset_progress(key);
         scratch.out_len = 0;
         while let Some(suspended) = self.rules.suspended_mut().get_mut(key)
             && let Some((channel, at)) = suspended.next.take()
