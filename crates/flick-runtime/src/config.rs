@@ -178,7 +178,8 @@ pub struct Timeouts {
     pub idle: Duration,
     /// How long requests in flight on a removed backend may go on.
     pub backend_drain: Duration,
-    /// First pause before a worker connects to a failed backend again; doubles up to `reconnect_backoff_max`, with jitter.
+    /// First pause before a worker connects to a failed backend again; doubles up to `reconnect_backoff_max`, with
+    /// jitter.
     pub reconnect_backoff_min: Duration,
     /// Longest pause.
     pub reconnect_backoff_max: Duration,

@@ -86,8 +86,8 @@ impl Platform {
         Self::start_with(services, Handoff::default())
     }
 
-    /// Starts services as the successor of another platform: takes over its listening sockets where the addresses are the
-    /// same, and the state that its programs declare alike.
+    /// Starts services as the successor of another platform: takes over its listening sockets where the addresses are
+    /// the same, and the state that its programs declare alike.
     ///
     /// Errors and panics as [`Platform::start_services`]; the other platform goes on then.
     pub fn start_with(mut services: Vec<ServiceConfig>, handoff: Handoff) -> Result<Self, StartError> {
@@ -309,8 +309,8 @@ impl Platform {
         self.keepers.iter().map(save).sum()
     }
 
-    /// Adopts a client of the process that this one succeeds. Errors: the connection, where no service of that name takes
-    /// clients.
+    /// Adopts a client of the process that this one succeeds. Errors: the connection, where no service of that name
+    /// takes clients.
     pub fn adopt_client(&self, service: &str, worker: usize, socket: OwnedFd) -> Result<(), OwnedFd> {
         let Some(service) = self.services.iter().find(|known| known.name == service) else {
             return Err(socket);
@@ -377,8 +377,8 @@ impl Platform {
     }
 }
 
-/// Takes the share of an address's sockets that the next of `threads` threads listens on: one, or more if the sockets of a
-/// service with more threads were taken over.
+/// Takes the share of an address's sockets that the next of `threads` threads listens on: one, or more if the sockets
+/// of a service with more threads were taken over.
 fn share(sockets: &mut ListenSockets, threads: usize) -> Vec<ListenSocket> {
     let count = sockets.len().div_ceil(threads.max(1));
     (0..count).filter_map(|_| sockets.take()).collect()

@@ -188,8 +188,8 @@ impl Setup {
         self.protocol_of(self.listened)
     }
 
-    /// The builder of the response to a client that is rejected before it has sent a request: the overload response, where
-    /// it repeats nothing of a request.
+    /// The builder of the response to a client that is rejected before it has sent a request: the overload response,
+    /// where it repeats nothing of a request.
     pub fn response_before_request(&self) -> Option<flick_abi::FuncId> {
         let protocol = self.protocol();
         protocol.echo.is_empty().then(|| protocol.failures[FailureReason::Overload as usize])?

@@ -39,8 +39,8 @@ pub struct Shared {
     /// By worker: where it is asked who its clients are.
     questions: Vec<SessionQuery>,
     loads: Arc<WorkerLoads>,
-    /// A duplicate of every socket that it listens on, by address, for its successor. Closed when the service accepts no
-    /// client any more, or clients would wait in a backlog that no worker accepts from.
+    /// A duplicate of every socket that it listens on, by address, for its successor. Closed when the service accepts
+    /// no client any more, or clients would wait in a backlog that no worker accepts from.
     kept: Mutex<Vec<(Endpoint, ListenSockets)>>,
     /// By worker of the service whose place it took: what that one had seen to be wrong with backends.
     health_problems: Vec<Vec<UnhealthyBackend>>,

@@ -93,7 +93,7 @@ impl State {
         Self::after(program, workers, origin, None)
     }
 
-    /// Allocates the state of a program that takes the place of another: what both declare alike is the same.
+    /// Allocates the state of a program that succeeds another: they share what both declare alike.
     ///
     /// Errors: as [`State::new`].
     pub fn after(

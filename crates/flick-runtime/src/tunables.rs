@@ -1,6 +1,6 @@
 //! Settings that an operator or a controller changes while a service runs.
-//! Promises: a worker reads them once per loop iteration, so a change holds for whole iterations; reading costs one load
-//! of a cache line that no worker writes; values out of range are refused, and none is changed then.
+//! Promises: a worker reads them once per loop iteration, so a change holds for whole iterations; reading costs one
+//! load of a cache line that no worker writes; values out of range are refused, and none is changed then.
 //! Not here: settings that size tables or buffers. They are fixed when a worker is built.
 //!
 //! The handle is an `Arc<Tunables>`, from [`RunningService::tunables`](crate::RunningService::tunables) or

@@ -1,5 +1,5 @@
-//! A worker: one thread with its own driver, buffers, graphs and run queue. One turn is: take what arrived, run the
-//! tasks that became runnable, send what they left.
+//! A worker: the event loop of one thread, with its own driver, buffers and run queue. An iteration polls the driver,
+//! handles its events, runs tasks and sends what they wrote.
 //! Promises: no lock and no shared cache line on the path of a message; no heap allocation after `new`; a task
 //! yields between messages when its time slice is over.
 //! Refuses: knowing a protocol. What a message is, where it goes and what a failure looks like is generated code.
@@ -91,9 +91,9 @@ pub struct Worker<D: Driver> {
     tasks: RunQueue,
 }
 
-/// What a worker is built from.
+/// Parameters of a worker.
 pub struct WorkerConfig {
-    /// What operators call the service.
+    /// Name of the service.
     pub service: String,
     /// The bound program.
     pub setup: Arc<Setup>,
@@ -103,19 +103,19 @@ pub struct WorkerConfig {
     pub state: Arc<State>,
     /// Its counters.
     pub counters: Arc<Counters>,
-    /// Its counters of backends.
+    /// Its counters of each backend.
     pub backend_counters: Arc<Vec<BackendCounters>>,
-    /// Its counters of edges.
+    /// Its counters of the edges of the task graph.
     pub edge_counters: Arc<EdgeCounters>,
     /// Which worker it is, from 0: the first one runs the program's timers.
     pub index: usize,
-    /// How many workers there are.
+    /// Number of workers.
     pub workers: usize,
     /// What the workers of a process that merges share.
     pub hub: Option<Arc<Hub>>,
     /// Its end of the access log, if there is one.
     pub access: Option<AccessLogSink>,
-    /// Seed of the jitter of dialling again.
+    /// Seed of the reconnect jitter.
     pub seed: u64,
     /// Measure time slices with the real clock; off in the simulator.
     pub time_slices: bool,
@@ -165,7 +165,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Connections a driver must have room for, given the limits of a service.
+    /// Connections that a driver must have capacity for, given the limits of a service.
     pub fn conns_max(setup: &Setup) -> u32 {
         let backend_conns: u32 =
             setup.slots.iter().map(|channel| 1 + setup.max_dedicated_connections(*channel)).sum();
@@ -183,12 +183,12 @@ impl<D: Driver> Worker<D> {
         self.listeners.ids.push(listener);
     }
 
-    /// For who watches whether it still turns.
+    /// What the watchdog reads.
     pub(crate) fn reader(&self) -> HeartbeatReader {
         self.observe.heartbeat_reader()
     }
 
-    /// Dials every backend.
+    /// Connects to every backend.
     pub fn start(&mut self) {
         self.io.driver_mut().set_watermarks(SESSION_BACKLOG_BYTES_MAX, BACKLOG_LOW_BYTES);
         self.apply_backend_sets();
@@ -202,7 +202,7 @@ impl<D: Driver> Worker<D> {
         Ok(())
     }
 
-    /// One turn; waits at most `wait_max` for something to happen. `false`: the worker is finished.
+    /// Runs one iteration; waits at most `wait_max` for an event. Returns `false` when the worker is finished.
     pub fn run_once(&mut self, wait_max: Option<Duration>) -> std::io::Result<bool> {
         self.observe.beat();
         self.clock.read_tunables(self.ctx.setup());
@@ -219,7 +219,7 @@ impl<D: Driver> Worker<D> {
         let mut events = self.io.take_events();
         self.poll(wait, is_idle, &mut events)?;
         let mut arrived = Arrivals::default();
-        // Handled before any wait: a connection that has just come up must be received from before its peer may end it.
+        // Before the batch delay: the worker must receive from a new connection before its peer may end it.
         self.reset_broken_sessions();
         self.handle_all(&mut events, &mut arrived);
         if let Some(wait) = self.clock.batch_wait(arrived) {
@@ -229,7 +229,7 @@ impl<D: Driver> Worker<D> {
         }
         self.io.return_events(events);
         if arrived.woken {
-            // A connection that is taken over may get the number of one whose end is told behind the call.
+            // After the events: an adopted connection may get the number of one whose end was among them.
             self.take_over();
             self.answer_session_list();
         }
@@ -243,7 +243,7 @@ impl<D: Driver> Worker<D> {
         self.run_tasks();
         self.release_fills();
         if self.observe.has_answered() {
-            // Replies are sent at the beginning of the next iteration; the driver's clock shows the beginning of this one.
+            // Replies are sent at the beginning of the next iteration; the driver's clock is that of this one.
             let driver_ns = self.io.now_ns();
             let now_ns = if cfg!(feature = "uncounted") { driver_ns } else { self.clock.now_ns(driver_ns) };
             let backends = &self.upstream.backends;
@@ -317,7 +317,7 @@ impl<D: Driver> Worker<D> {
                 Role::Sink => self.sink_drained(),
                 Role::Stream(_) | Role::Check(_) | Role::Waiting | Role::Unused => {}
             },
-            // Seen to when all events are handled.
+            // Handled after all events.
             DriverEvent::Woken => {}
         }
     }
@@ -338,7 +338,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// What a connection is to us, if it is still that: its number may have had another one's role before, or since.
+    /// The role of a connection. `Unused` if it is closed: its number may belong to another connection now.
     fn role(&self, conn: Handle) -> Role {
         let role = self.io.role(conn);
         let current = match role {
@@ -355,7 +355,7 @@ impl<D: Driver> Worker<D> {
         if current == Some(conn) { role } else { Role::Unused }
     }
 
-    /// Wakes what waited for something shared: sessions that were refused room, links held up by a client.
+    /// Wakes what waited for shared capacity: blocked sessions and stalled backend connections.
     fn resume_waiting(&mut self) {
         self.upstream.backends.iter_mut().for_each(|backend| backend.promised = 0);
         for _ in 0..self.downstream.blocked.len() {
@@ -396,12 +396,12 @@ impl<D: Driver> Worker<D> {
     }
 }
 
-/// Huge buffers that requests leave: replies must find one where requests have taken theirs, or both would wait.
+/// Huge buffers that requests leave to replies: without one a reply would wait for its request, which waits for it.
 fn huge_reserve(setup: &Setup, huge_count: u32) -> u32 {
     if setup.slots.is_empty() { 0 } else { huge_count / 2 }
 }
 
-/// The buffers that a worker's part of the bytes for them is made into.
+/// Divides a worker's share of the buffer memory into buffers.
 fn pool_of(setup: &Setup, workers: usize) -> PoolConfig {
     let bytes = setup.limits.buffer_memory / workers as u64;
     let huge_count = crate::setup::requirements::huge_count(setup.whole_bytes_max, bytes);
@@ -413,5 +413,5 @@ fn pool_of(setup: &Setup, workers: usize) -> PoolConfig {
     }
 }
 
-/// Connections that linger after their session's slot was given back.
+/// Connections that linger after their session slot was released.
 const LINGERING_CONNS_MAX: usize = 64;

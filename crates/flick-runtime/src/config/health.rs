@@ -17,8 +17,8 @@ pub struct HealthLimits {
     pub outlier_max_ejected_percent: u32,
     /// How long one that is back gets less than its share from picks without a key; zero: it gets all at once.
     pub slow_start: Duration,
-    /// Clients that may wait for a connection to one backend, over all workers. Further ones get an overload response at
-    /// once; 0: no bound.
+    /// Clients that may wait for a connection to one backend, over all workers. Further ones get an overload response
+    /// at once; 0: no bound.
     pub max_pending_per_backend: u32,
     /// Requests in flight on one backend, over all workers. Further ones fail at once; 0: no bound.
     pub max_requests_per_backend: u32,

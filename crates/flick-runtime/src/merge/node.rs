@@ -1,7 +1,7 @@
 //! A merge task: two sorted streams of elements become one.
 //! Promises: the output is sorted and has one element for each key; equal elements are combined in the order of their
-//! streams and, within one, of their arrival; the same input gives the same output however it is cut and
-//! whichever stream is late. It sleeps when an input has no element or its output is full, and holds no more memory then.
+//! streams and, within one, of their arrival; the same input gives the same output however it is cut and whichever
+//! stream is late. It sleeps when an input has no element or its output is full, and holds no more memory then.
 //! Refuses: knowing connections, workers or how many others there are.
 //!
 //! A node keeps one element (`kept`) that is not out yet, as an equal one may follow. Every new front is compared with

@@ -1,6 +1,6 @@
 //! The access log, from a worker to its writer: a line for each request that is answered, or for a sample of them.
-//! Promises: a worker copies into memory allocated at its start; a log that is not written in time loses lines, which are
-//! counted, and delays no request. Writer and workers share rings, one for each worker.
+//! Promises: a worker copies into memory allocated at its start; a log that is not written in time loses lines, which
+//! are counted, and delays no request. Writer and workers share rings, one for each worker.
 //! Refuses: to know what a line looks like, or where it goes; that is the writer's (`flick run`).
 //! Start reading at [`AccessLog`]; `record.rs` is what goes through a ring, `recorder.rs` what a worker keeps.
 

@@ -1,7 +1,7 @@
 //! Whether a worker still runs: a count of its iterations, written once in each, read by the watchdog.
 //! Promises: an iteration costs a load and a store of a line that only its worker writes; the reader can tell a worker
-//! that has ended from one that is stalled. Refuses: judging; a sleeping worker has no iterations either, so the watchdog
-//! wakes it first.
+//! that has ended from one that is stalled. Refuses: judging; a sleeping worker has no iterations either, so the
+//! watchdog wakes it first.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,6 +1,7 @@
 //! Which clients a service has: asked of its workers, which answer between two iterations.
 //! Promises: it costs nothing until it is asked for; an answer is at most [`SESSIONS_LISTED_MAX`] long and written into
-//! memory that the caller has allocated. Refuses: waiting for a worker that does not answer; the list goes without its clients.
+//! memory that the caller has allocated. Refuses: waiting for a worker that does not answer; the list goes without its
+//! clients.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};

@@ -1,10 +1,10 @@
 //! Batch delay: under load, a worker waits a moment before it polls again, so that one iteration serves many messages.
 //! Promises: no wait unless the recent rate says that several messages arrive within it; none when what has arrived
 //! is enough already; the wait is bounded by `Limits::batch_delay_max`.
-//! Refuses: the simulator, where waiting gains nothing, and long messages: their cost is their bytes, and while the worker
-//! waits their peers are blocked with full buffers.
-//! Source: interrupt moderation of network cards, one layer up. The cost of an iteration, and of each write to a backend,
-//! is shared by all its messages; `docs/decisions/0010-batching-delay.md` has figures.
+//! Refuses: the simulator, where waiting gains nothing, and long messages: their cost is their bytes, and while the
+//! worker waits their peers are blocked with full buffers.
+//! Source: interrupt moderation of network cards, one layer up. The cost of an iteration, and of each write to a
+//! backend, is shared by all its messages; `docs/decisions/0010-batching-delay.md` has figures.
 
 use std::time::Duration;
 

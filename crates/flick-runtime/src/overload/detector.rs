@@ -1,15 +1,16 @@
 //! Overload detector: which new requests an overloaded worker answers with an overload response instead of serving them
 //! late.
-//! Promises: nothing is shed unless in two windows in a row nearly all requests, and many, were served in iterations that
-//! took longer than the target: a burst, a single long request or a pause of the whole machine is no overload; some
-//! requests are always served; one decision costs an addition. Equal iterations give equal decisions, so that runs can be
-//! repeated.
-//! Refuses: to guess what waits where it cannot see. A client that pipelines many requests waits for itself.
-//! Services that share a thread have short iterations, so most of their queue is in front of their driver, which says how
-//! long the delay there is ([`QueueDelay`]).
-//! Source: K. Nichols, V. Jacobson, "Controlling queue delay" (2012): a standing queue differs from a burst in what a whole
-//! window has in common. There it is the least delay; here nearly all requests count, because the few that come first
-//! after a long iteration have a short one to themselves. Requests do not slow down for a lost one, so a fraction is shed.
+//! Promises: nothing is shed unless in two windows in a row nearly all requests, and many, were served in iterations
+//! that took longer than the target: a burst, a single long request or a pause of the whole machine is no overload;
+//! some requests are always served; one decision costs an addition. Equal iterations give equal decisions, so that runs
+//! can be repeated.
+//! Refuses: to guess what waits where it cannot see. A client that pipelines many requests waits for itself. Services
+//! that share a thread have short iterations, so most of their queue is in front of their driver, which says how long
+//! the delay there is ([`QueueDelay`]).
+//! Source: K. Nichols, V. Jacobson, "Controlling queue delay" (2012): a standing queue differs from a burst in what a
+//! whole window has in common. There it is the least delay; here nearly all requests count, because the few that come
+//! first after a long iteration have a short one to themselves. Requests do not slow down for a lost one, so a fraction
+//! is shed.
 
 use std::time::Duration;
 
@@ -72,8 +73,8 @@ impl OverloadDetector {
         self.target_ns > 0
     }
 
-    /// Marks the end of a queue of `queued` tasks. Where connections are queued in front of the `driver`, theirs have waited
-    /// since the end of that queue was marked. A short queue takes no time.
+    /// Marks the end of a queue of `queued` tasks. Where connections are queued in front of the `driver`, theirs have
+    /// waited since the end of that queue was marked. A short queue takes no time.
     pub fn mark(&mut self, queued: usize, driver: QueueDelay, now_ns: u64) {
         if !self.is_on() {
             return;

@@ -1,6 +1,6 @@
 //! What a platform hands over to its successor.
-//! Promises: an address that both listen on is listened on all the time, with the same sockets, so that no peer in their
-//! backlogs is lost; the handoff does not change the old platform.
+//! Promises: an address that both listen on is listened on all the time, with the same sockets, so that no peer in
+//! their backlogs is lost; the handoff does not change the old platform.
 
 use std::io;
 use std::sync::Arc;

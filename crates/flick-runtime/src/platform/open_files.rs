@@ -1,7 +1,7 @@
 //! How many files a service may have open at a time: its clients, and its connections to backends.
 //! Promises: enough for as many clients as there may be, each with an exchange in flight.
-//! Refuses: to count a connection for each of several requests that one client pipelines: few clients do, and those then
-//! wait. The machine's limit: `flick run` compares.
+//! Refuses: to count a connection for each of several requests that one client pipelines: few clients do, and those
+//! then wait. The machine's limit: `flick run` compares.
 
 use flick_abi::Program;
 

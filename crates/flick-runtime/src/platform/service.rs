@@ -152,7 +152,8 @@ impl RunningService {
         self.wake();
     }
 
-    /// Whether this one can take over the clients of `other`: it has its name or one of its addresses, and neither merges.
+    /// Whether this one can take over the clients of `other`: it has its name or one of its addresses, and neither
+    /// merges.
     pub(super) fn succeeds(&self, other: &RunningService) -> bool {
         let shares =
             || other.setup.listen.iter().any(|(_, at)| self.setup.listen.iter().any(|(_, own)| own == at));

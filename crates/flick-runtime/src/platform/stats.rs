@@ -174,7 +174,8 @@ impl ServiceStats {
         let names = self.setup.program.channels.iter().map(|channel| channel.name.as_str());
         let names: Vec<&str> = names.collect();
         let channel_index = |name: &str| names.iter().position(|known| *known == name);
-        backends.sort_by_key(|backend| (channel_index(&backend.channel), backend.is_draining, backend.element));
+        backends
+            .sort_by_key(|backend| (channel_index(&backend.channel), backend.is_draining, backend.element));
         backends
     }
 
@@ -204,8 +205,8 @@ impl ServiceStats {
 }
 
 impl StatsSnapshot {
-    /// Adds what the predecessor of the service has counted, so that counters never go back. Backends that this one does
-    /// not have any more are left out.
+    /// Adds what the predecessor of the service has counted, so that counters never go back. Backends that this one
+    /// does not have any more are left out.
     pub fn add_earlier(&mut self, earlier: &StatsSnapshot) {
         self.totals.merge(&earlier.totals);
         self.times.merge(&earlier.times);

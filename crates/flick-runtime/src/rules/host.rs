@@ -111,8 +111,8 @@ impl WorkerHost {
         self.picked.take()
     }
 
-    /// Picks again without a key, among other backends. The state of first picks does not change: otherwise the pick after
-    /// each retry would be the backend that fails.
+    /// Picks again without a key, among other backends. The state of first picks does not change: otherwise the pick
+    /// after each retry would be the backend that fails.
     pub fn pick_again<B: Backends + ?Sized>(&mut self, policy: Policy, channel: u32, backends: &B) -> u64 {
         let WorkerHost { balancer, retry_balancer_state, random, .. } = self;
         balancer.pick(retry_balancer_state, policy, channel, b"", backends, || draw(random))
@@ -128,8 +128,8 @@ impl WorkerHost {
         RuleHost { host: self, backends }
     }
 
-    /// Removes expired entries from a few buckets of each dictionary, so that all are visited in [`SWEEP_ROUND_NS`]. Every
-    /// worker may call it; the first one does the work.
+    /// Removes expired entries from a few buckets of each dictionary, so that all are visited in [`SWEEP_ROUND_NS`].
+    /// Every worker may call it; the first one does the work.
     pub fn sweep(&mut self) {
         let passed_ns = self.now_ns.saturating_sub(self.swept_ns).clamp(0, SWEEP_ROUND_NS);
         if self.worker != 0 || passed_ns == 0 {

@@ -1,5 +1,6 @@
 //! The state that each session has for itself: the `local`s of its process, as words.
-//! Promises: one table, allocated once and touched as it is used; a state's first values are set before a rule reads it.
+//! Promises: one table, allocated once and touched as it is used; a state's first values are set before a rule reads
+//! it.
 
 /// A state in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Table of suspended rules: they wait for the replies to what they asked, or for a slot in the run queue.
-//! Promises: one table of fixed size, with capacity for everything that a rule keeps (frames, replies, words, bytes it has
-//! built), allocated once and touched as it is used; a stale key finds nothing.
+//! Promises: one table of fixed size, with capacity for everything that a rule keeps (frames, replies, words, bytes it
+//! has built), allocated once and touched as it is used; a stale key finds nothing.
 //! Refuses: knowing what an ask is sent on. The table says which entry of the in-flight table an ask waits for, and the
 //! entry says which ask it is for; the worker ends both together.
 

@@ -1,5 +1,5 @@
-//! What the code of a program needs of each worker: memory for suspended rules, for state, for handlers; computed from its
-//! bounds and its bindings, once, before it starts.
+//! What the code of a program needs of each worker: memory for suspended rules, for state, for handlers; computed from
+//! its bounds and its bindings, once, before it starts.
 //! Promises: a program that could need more than the limits allow does not start; the error names what is too much.
 
 use flick_abi::limits::{

@@ -1,4 +1,5 @@
-//! Connections per client address and the rate of new clients, for `max-connections-per-ip` and `connection-rate-limit`.
+//! Connections per client address and the rate of new clients, for `max-connections-per-ip` and
+//! `connection-rate-limit`.
 //! Promises: as many addresses as there may be sessions, in memory taken at the start; an address without a connection
 //! takes none; touched when a client comes or goes, never for a message.
 //! Refuses: to distinguish clients of one IPv6 network: a client with one address there has 2^64 of them.

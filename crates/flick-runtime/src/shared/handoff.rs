@@ -1,7 +1,7 @@
-//! Queue of clients that one worker hands to another: from the old service to its successor, and from a busy worker to an
-//! idle one (`worker_loads.rs`).
-//! Promises: nothing here is on the path of a message; a queued client is taken or given back, never forgotten; one that is
-//! queued for a worker that has ended goes to its successor.
+//! Queue of clients that one worker hands to another: from the old service to its successor, and from a busy worker to
+//! an idle one (`worker_loads.rs`).
+//! Promises: nothing here is on the path of a message; a queued client is taken or given back, never forgotten; one
+//! that is queued for a worker that has ended goes to its successor.
 //! Refuses: to know when a client can migrate; that is the worker's (`worker/migrate.rs`).
 
 use std::fmt;

@@ -1,9 +1,10 @@
 //! How busy the workers of a service are, as they publish it, and which of them should serve a new client.
-//! Promises: nothing here is on the path of a message. A worker publishes its load once in [`LOAD_WINDOW_NS`], in a cache
-//! line of its own, and reads the others' only when a client comes while it was busy for a whole window. Each client that
-//! is handed to a worker counts as load there until its next window, so that one worker does not get all of them.
-//! Refuses: moving a client that has sent something. The kernel spreads connections evenly on average; this is for when it
-//! did not.
+//! Promises: nothing here is on the path of a message. A worker publishes its load once in [`LOAD_WINDOW_NS`], in a
+//! cache line of its own, and reads the others' only when a client comes while it was busy for a whole window. Each
+//! client that is handed to a worker counts as load there until its next window, so that one worker does not get all of
+//! them.
+//! Refuses: moving a client that has sent something. The kernel spreads connections evenly on average; this is for when
+//! it did not.
 //! Source: FLICK §5, scavenging; here the idle worker is given clients, as it sleeps in the kernel.
 
 use std::sync::Arc;
@@ -106,8 +107,8 @@ mod tests {
     use crate::limits::LOAD_WINDOW_NS as WINDOW;
     use std::sync::Arc;
 
-    /// Checks how many of a hundred clients that come to the first of two workers at once are handed to the second. `idle`:
-    /// how long each was idle, in thousandths of a window.
+    /// Checks how many of a hundred clients that come to the first of two workers at once are handed to the second.
+    /// `idle`: how long each was idle, in thousandths of a window.
     fn check(idle: [u64; 2], expected: usize) {
         let loads = Arc::new(WorkerLoads::new(2));
         let mut workers =

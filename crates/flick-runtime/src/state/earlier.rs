@@ -1,8 +1,8 @@
-//! What a program that takes the place of another finds: dictionaries and gauges are the same things, counters go on from
-//! where they were.
-//! Promises: a worker's counters have one writer still, as old and new workers count for themselves and are added up;
-//! what has ended is one number, so that a service that was reloaded a thousand times adds up no more than one that was twice.
-//! Refuses: anything whose declaration differs: it starts anew, and the log says so.
+//! State that a program takes over from its predecessor: dictionaries and gauges are shared, counters go on from their
+//! last values.
+//! Promises: a worker's counters still have one writer, as old and new workers count separately and are added up; the
+//! counts of ended generations are one number, so that a thousand reloads cost no more than two.
+//! Refuses: anything whose declaration differs: it starts empty, and the log says so.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -116,8 +116,8 @@ impl State {
         self.is_over.store(true, Ordering::Release);
     }
 
-    /// Names of what `program` declares otherwise than this one did, or what it does not declare any more: it starts anew,
-    /// or is forgotten.
+    /// Names of what `program` declares differently, and so starts empty, and of what it does not declare any more, and
+    /// so loses.
     pub(crate) fn differences(&self, program: &Program) -> Vec<String> {
         let is_kept = |dict: &super::Dict| program.dicts.iter().any(|other| is_alike(&dict.shape, other));
         let dicts = self.dicts.iter().filter(|dict| !is_kept(dict)).map(|dict| dict.shape.name.clone());
@@ -148,8 +148,8 @@ impl State {
     }
 }
 
-/// Whether what one program keeps is what another means: the same name, types and bounds. Where it is kept across restarts may
-/// differ.
+/// Whether two programs declare the same dictionary: the same name, types and bounds. Where it is kept across restarts
+/// may differ.
 fn is_alike(a: &Dict, b: &Dict) -> bool {
     let bounds = |dict: &Dict| {
         (

@@ -1,7 +1,7 @@
 //! Keeping dictionaries across restarts: read back at the start, written at intervals and at the end, by a thread of
 //! their own, as they wait for the disk.
-//! Promises: a snapshot that cannot be read is reported and kept under another name, and the dictionary starts empty; one that
-//! cannot be written is reported, and the old file stays.
+//! Promises: a snapshot that cannot be read is reported and kept under another name, and the dictionary starts empty;
+//! one that cannot be written is reported, and the old file stays.
 
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub struct Keeper {
 enum Stop {
     /// With everything written.
     Finish,
-    /// At once, as somebody else writes from here on.
+    /// At once, as the successor writes from now on.
     Leave,
 }
 
@@ -167,7 +167,7 @@ impl Keeper {
             let start = Instant::now();
             let mut due: Vec<Option<Instant>> =
                 state.dicts().iter().map(|dict| every(dict).map(|every| start + every)).collect();
-            // Ends when told, or when nobody is left who could tell.
+            // Ends when it is asked to, or when no sender is left that could ask.
             while let Some(next) = due.iter().flatten().min().copied() {
                 match stopped.recv_timeout(next.saturating_duration_since(Instant::now())) {
                     Err(RecvTimeoutError::Timeout) => {}
@@ -189,8 +189,8 @@ impl Keeper {
         Ok(Some(Self { stop, thread }))
     }
 
-    /// Writes everything a last time, when the workers have ended, and says how many files could not be written. A panic of
-    /// the thread is passed on.
+    /// Writes everything a last time, when the workers have ended, and returns how many files could not be written. A
+    /// panic of the thread is propagated.
     pub fn finish(self) -> usize {
         self.end(Stop::Finish)
     }

@@ -1,8 +1,8 @@
-//! The processor time of one of the services that share a thread: turns by its weight, and no more than its part of the thread.
-//! Promises: over any time it uses its part of it, [`CPU_WINDOW_NS`] of that part saved up, and one turn more; a turn that was
-//! longer than it should be is made up for in the rounds that follow.
-//! Refuses: reading clocks. It is told what was used and what time it is.
-//! Source: deficit round robin (Shreedhar and Varghese, 1995); a token bucket for the part.
+//! The processor time of one of the services that share a thread: quanta by its weight, and no more than its share.
+//! Promises: over any time it uses at most its share, plus [`CPU_WINDOW_NS`] of that share saved up, plus one quantum;
+//! a quantum that was too long is subtracted from those that follow.
+//! Refuses: reading clocks. The caller passes the time and the time that was used.
+//! Source: deficit round robin (Shreedhar and Varghese, 1995); a token bucket for the maximum.
 
 use crate::limits::{
     CPU_WEIGHT, CPU_WINDOW_NS, EVENTS_LONE_MAX, EVENTS_SHARED_MAX, EVENTS_SHARED_MIN, LONE_QUANTUM_NS,
@@ -17,7 +17,7 @@ pub struct Quantum {
     pub events_max: usize,
     /// Bytes that are sent.
     pub sent_bytes_max: usize,
-    /// Nobody else wants the thread.
+    /// No other service has work.
     is_lone: bool,
 }
 
@@ -73,7 +73,8 @@ impl CpuShare {
         (self.credit_ns > 0).then_some(self.credit_ns)
     }
 
-    /// Its next turn. `is_lone`: nobody else wants the thread, so the turn may be longer, unless its part has an end.
+    /// Its next quantum. `is_lone`: no other service has work, so the quantum may be longer, unless its share is
+    /// bounded.
     pub fn iteration(&self, is_lone: bool) -> Quantum {
         if is_lone && self.max_percent >= 100 {
             let (length_ns, events_max) = (LONE_QUANTUM_NS, EVENTS_LONE_MAX);
@@ -88,7 +89,7 @@ impl CpuShare {
     pub fn spend(&mut self, iteration: &Quantum, used_ns: u64) {
         let used_ns = used_ns as i64;
         self.allowed_ns -= used_ns;
-        // What nobody else wanted is no debt.
+        // Time that no other service wanted is no debt.
         if iteration.is_lone {
             return;
         }

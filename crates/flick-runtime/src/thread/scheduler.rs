@@ -1,10 +1,10 @@
-//! A thread that carries several services, each with a worker of its own: driver, buffers, tables and limits.
-//! Promises: a service that had nothing to do has its turn as soon as it has something, behind at most one turn of the
-//! others; a turn takes about [`QUANTUM_NS`], at most [`QUANTUM_NS_MAX`], and what is left of a message, or up to [`LONE_QUANTUM_NS`]
-//! while nothing has come for anybody else for [`LONE_AFTER_NS`]; under load each gets
-//! processor time by its weight, and never more than its maximum; one that panics takes its program down and no other.
-//! Refuses: interrupting a task. Their steps are bounded, and between two the clock is looked at.
-//! Source: FLICK §5.2, cooperative scheduling, one floor up; deficit round robin (Shreedhar and Varghese, 1995).
+//! A thread that several services share, each with a worker of its own: driver, buffers, tables and limits.
+//! Promises: a service that was idle runs as soon as it has work, after at most one quantum of each other; a quantum
+//! takes about [`QUANTUM_NS`], at most [`QUANTUM_NS_MAX`], plus the rest of a message, or up to [`LONE_QUANTUM_NS`]
+//! while no other service has had work for [`LONE_AFTER_NS`]; under load each service gets processor time by its
+//! weight, and never more than its maximum; one that panics ends its program and no other.
+//! Refuses: interrupting a task. Steps of tasks are bounded, and the clock is read between two.
+//! Source: FLICK §5.2, cooperative scheduling, one layer up; deficit round robin (Shreedhar and Varghese, 1995).
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -106,7 +106,7 @@ impl ScheduledService {
         }
     }
 
-    /// Runs alone on its thread to its end, as a service that shares it with nobody.
+    /// Runs to its end on a thread of its own.
     pub fn run_alone(mut self) -> WorkerExit {
         let worker = self.worker.take();
         let mut worker = worker.expect("a member has its worker until it ends");
@@ -134,16 +134,17 @@ impl ScheduledService {
         }
     }
 
-    /// Nobody can miss its turn because of it.
+    /// Whether it has had no work for so long that the others need not wait for it.
     fn is_quiet(&self, now_ns: u64) -> bool {
         self.worker.is_none() || (!self.is_ready && now_ns.saturating_sub(self.polled_ns) > LONE_AFTER_NS)
     }
 
-    /// Its turn. `before_ns`: processor time of the thread so far; returns what it is then. `is_lone`: all others are quiet,
-    /// so the turn may be longer, which makes up for the look at them and lets more leave at once.
+    /// Runs it for a quantum. `before_ns`: processor time of the thread so far; returns that time afterwards.
+    /// `is_lone`: all others are quiet, so the quantum may be longer, which pays for polling them and sends more at
+    /// once.
     fn run(&mut self, before_ns: u64, is_lone: bool) -> u64 {
         let Some(worker) = &mut self.worker else { return before_ns };
-        // Who has slept may have answered all that came; whoever always has something to do sends in its next turn, all at once.
+        // A worker that has slept may have answered all that came; a busy one sends everything in its next iteration.
         let flushes = self.has_slept && !is_lone;
         (self.is_ready, self.is_waiting, self.has_slept) = (false, false, false);
         let iteration = self.budget.iteration(is_lone);
@@ -171,7 +172,7 @@ impl ScheduledService {
     }
 }
 
-/// Processor time of this thread: what the kernel gave to others meanwhile is nobody's here.
+/// Processor time of this thread; time that the kernel gave to other threads does not count.
 fn processor_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
@@ -234,7 +235,7 @@ impl Scheduler {
         }
         while self.members.iter().any(|member| member.worker.is_some()) {
             if let Err(error) = self.iterations() {
-                // Without its watch the thread can serve nobody.
+                // Without its poll set the thread can serve no client.
                 let kind = error.kind();
                 for member in self.members.iter_mut().filter(|member| member.worker.is_some()) {
                     (member.end, member.worker) = (Some(WorkerExit::Over(Err(kind.into()))), None);
@@ -245,7 +246,7 @@ impl Scheduler {
         self.members.into_iter().map(ended).collect()
     }
 
-    /// Waits until somebody has something to do, then gives turns for about the time of one, and one more.
+    /// Waits until a service has work, then runs services for about one quantum, and one more.
     fn iterations(&mut self) -> std::io::Result<()> {
         let timeout = self.timeout()?;
         let (members, shared_listeners) = (&mut self.members, self.shared_listeners.len());
@@ -290,7 +291,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Whether all but one are quiet, and nobody is at a door.
+    /// Whether all other services are quiet, and no client waits at a shared listener.
     fn is_lone(&self, index: usize, now_ns: u64) -> bool {
         let mut others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
         self.shared_listeners.is_empty() && others.all(|(_, member)| member.is_quiet(now_ns))

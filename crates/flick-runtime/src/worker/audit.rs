@@ -1,17 +1,17 @@
-//! What a worker holds at one moment, counted: for tests that nothing is left behind.
+//! Counts what a worker holds at one moment, for tests that nothing leaks.
 
 use flick_buffers::BufClass;
 use flick_net::Driver;
 
 use super::Worker;
 
-/// Counts of what a worker holds; all but `links` are zero when nothing is under way, and
-/// but for one large buffer that its driver receives into.
+/// Counts of what a worker holds. When nothing is in flight, all are zero except `backend_conns` and one large buffer
+/// that the driver receives into.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkerAudit {
-    /// Sessions; of a merge: connections of the job under way.
+    /// Sessions; of a merge: connections of the present job.
     pub sessions: usize,
-    /// InflightTable entries.
+    /// Entries of the in-flight table.
     pub requests: usize,
     /// Pieces of input or of replies that wait.
     pub pieces: usize,
@@ -23,15 +23,15 @@ pub struct WorkerAudit {
     pub large_bufs: u32,
     /// Huge buffers in use.
     pub huge_bufs: u32,
-    /// Sessions that wait for something shared, and clients that wait for a session.
+    /// Sessions that wait for shared capacity, and clients that wait for a session slot.
     pub blocked: usize,
-    /// Rules that wait.
+    /// Suspended rules.
     pub suspended_rules: usize,
     /// States of sessions and of activations that have one of their own.
     pub states: usize,
-    /// Links that a client holds up.
+    /// Backend connections that a client stalls.
     pub stalled: usize,
-    /// Links with a connection, or dialling one: these stay.
+    /// Backend connections that are open or connecting: these stay.
     pub backend_conns: usize,
 }
 

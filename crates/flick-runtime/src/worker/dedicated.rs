@@ -199,7 +199,7 @@ impl<D: Driver> Worker<D> {
                 self.upstream.backends[backend as usize].pending -= 1;
             }
         }
-        self.wait_in_line(key)
+        self.wait_for_capacity(key)
     }
 
     /// Whether every backend that can be reached has a connection to lend, whichever a rule chooses.

@@ -1,7 +1,7 @@
-//! Events: what befalls clients and backends, told to the handlers of the program, and its timers.
+//! Events: failures of clients and backends, passed to the handlers of the program, and the program's timers.
 //! Promises: a handler runs once for each request that failed, with its session's state and a chance to answer it, or
-//! once for a connection on which none was under way; for a client once, when it malforms or ends. An event without a
-//! handler does what `docs/internals/events.md` says. An event for whose handler there is no room is counted.
+//! once for a connection on which none was in flight; for a client once, when it sends malformed data or ends. An event
+//! without a handler does what `docs/internals/events.md` says. An event whose handler cannot be started is counted.
 
 use flick_abi::{Event, FailureReason, Frame};
 use flick_net::Driver;
@@ -15,7 +15,7 @@ use crate::run_queue::Task;
 use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
-    /// Starts an activation that is nobody's answer; says whether there was room.
+    /// Starts a rule that no reply waits for. `None`: the table of suspended rules is full.
     fn suspend_rule(&mut self, suspended: SuspendedRule, frame: &Frame) -> Option<Key> {
         let (state, start) = (suspended.state, suspended.start);
         let Some(key) = self.rules.suspended_mut().insert(suspended, frame) else {
@@ -31,8 +31,8 @@ impl<D: Driver> Worker<D> {
         Some(key)
     }
 
-    /// A request gets no reply from its backend: the handler of what befell it answers, or we do.
-    /// Whether it is the handler.
+    /// Answers a request that gets no reply from its backend: its handler does, or it fails. Returns whether there is a
+    /// handler.
     pub(super) fn fail_or_handle(
         &mut self,
         request: RequestId,
@@ -74,7 +74,7 @@ impl<D: Driver> Worker<D> {
         true
     }
 
-    /// Something befell a connection to a backend on which no request was under way.
+    /// Starts the handler for an incident of a backend connection on which no request was in flight.
     pub(super) fn notify_of_backend(&mut self, incident: BackendIncident) {
         let backend = &self.upstream.backends[incident.backend as usize];
         let Some((rule, start)) = self.ctx.setup().needs.handler(incident.event, backend.channel) else {
@@ -89,8 +89,8 @@ impl<D: Driver> Worker<D> {
         self.suspend_rule(suspended, &Frame::new());
     }
 
-    /// A client sent what is not of the grammar: its handler may answer, and if it does not, we do, as far as that
-    /// is possible. Whether there is a handler.
+    /// Starts the handler for a client that sent malformed data. If the handler does not answer, the worker does, where
+    /// it can. Returns whether there is a handler.
     pub(super) fn handle_malformed(
         &mut self,
         key: Key,
@@ -122,7 +122,7 @@ impl<D: Driver> Worker<D> {
         true
     }
 
-    /// A session has ended: its handler gets its state, which is given back here if there is none.
+    /// Starts the handler for a session that has ended, with its state; without a handler the state is freed.
     pub(super) fn notify_of_client(
         &mut self,
         session: &crate::downstream::session::Session,
@@ -141,7 +141,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Starts the timers that are due. One whose last activation is not over is left out this time.
+    /// Starts the timers that are due. One whose last run is not over is skipped.
     pub(super) fn run_every(&mut self, now_ns: u64) {
         for at in 0..self.rules.timer_count() {
             if !self.rules.timer_fires(at, now_ns) {

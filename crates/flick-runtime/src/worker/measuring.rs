@@ -7,8 +7,8 @@ use flick_net::Driver;
 use super::Worker;
 
 impl<D: Driver> Worker<D> {
-    /// Puts the task of every session into the run queue and runs them all, so many times; how many runs that were. None of
-    /// them has anything to do: what remains is taking a task from the queue, finding that out, and giving it back.
+    /// Queues the task of every session and runs them all, `times` times; returns the number of runs. No task has work,
+    /// so that the cost is that of the run queue.
     pub fn run_idle_tasks(&mut self, times: u32) -> u64 {
         let before = self.task_runs();
         for _ in 0..times {
@@ -26,8 +26,8 @@ impl<D: Driver> Worker<D> {
         self.observe.counters().tasks.of(crate::observe::task_counters::TaskKind::Client).runs.get()
     }
 
-    /// Gives the session of every client back to the pool and takes it from there again, as for a client that has just been
-    /// accepted, so many times; how many that were.
+    /// Releases the session of every client and opens a new one, as for a client that has just been accepted, `times`
+    /// times; returns the number of sessions opened.
     pub fn reopen_sessions(&mut self, times: u32) -> u64 {
         let mut count = 0;
         for _ in 0..times {

@@ -180,7 +180,7 @@ impl<D: Driver> Worker<D> {
         });
     }
 
-    /// Whether a draining worker is needed no more: no job is under way on any worker.
+    /// Whether a draining worker is finished: no worker runs a job.
     pub(super) fn merge_is_finished(&self) -> bool {
         self.merging.as_ref().is_none_or(|merging| merging.hub.is_finished())
     }
@@ -259,7 +259,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// What a connection of a merge is to be told from: its handle, if it is still the one.
+    /// The present connection of a stream or of the sink.
     pub(super) fn merge_conn(&self, role: Role) -> Option<Handle> {
         let merging = self.merging.as_ref()?;
         match role {

@@ -1,6 +1,6 @@
-//! Requests that are told that there is too much to do, instead of being served late or waiting in line for ever.
-//! Promises: a request is answered once, in its turn, in the words of its grammar; one that asked for no answer is
-//! dropped; no rule sees it. Where the grammar has no words for it nothing is shed.
+//! Load shedding: requests that get an overload response instead of being served late or being queued for ever.
+//! Promises: a request is answered once, in order, with the overload response of its grammar; a one-way request is
+//! dropped; no rule sees it. Where the grammar has no overload response nothing is shed.
 
 use flick_abi::{FailureReason, Frame, MessageFlags};
 use flick_buffers::{BufClass, Slice};
@@ -15,21 +15,21 @@ use crate::run_queue::Flow;
 use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
-    /// Whether the next request is told that there is too much to do.
+    /// Whether the next request is shed.
     pub(super) fn sheds_next(&mut self) -> bool {
         self.clock.may_shed()
             && (self.clock.sheds_next() || self.buffers_are_few(SCARCE_SHARE))
             && self.inflight.table.can_answer()
     }
 
-    /// Less than one in `share` of the buffers is left: they are better kept for what is under way.
+    /// Whether less than one in `share` of the buffers is free: they are kept for requests in flight.
     pub(super) fn buffers_are_few(&self, share: u32) -> bool {
         let are_few = |class| self.io.pool().free_count(class) < self.io.pool().capacity_count(class) / share;
         are_few(BufClass::Small) || are_few(BufClass::Large)
     }
 
-    /// A session whose next message needs what others have stands in line, for so long and no longer.
-    pub(super) fn wait_in_line(&mut self, key: Key) -> Flow {
+    /// Blocks a session whose next message needs shared capacity, for at most the queue timeout.
+    pub(super) fn wait_for_capacity(&mut self, key: Key) -> Flow {
         let bound = self.ctx.setup().timeouts.queue;
         if !bound.is_zero()
             && self.ctx.setup().has_overload_response()
@@ -40,15 +40,15 @@ impl<D: Driver> Worker<D> {
         self.wait_for(key, Wait::Shared)
     }
 
-    /// A session whose message needs a huge buffer, when there is none.
+    /// Blocks a session whose message needs a huge buffer, when none is free.
     pub(super) fn wait_for_buffer(&mut self, key: Key) -> Flow {
         self.tasks.need_huge();
-        self.wait_in_line(key)
+        self.wait_for_capacity(key)
     }
 
-    /// A message of a session has been taken: if it was served, the next one has its own time in line.
+    /// A message of a session has been taken: if it was served, the queue timeout of the next one starts from zero.
     pub(super) fn message_taken(&mut self, key: Key, shed_before: u64) {
-        self.leave_line(key);
+        self.leave_queue(key);
         if self.observe.counters().requests_shed.get() == shed_before
             && let Some(session) = self.downstream.sessions.get_mut(key)
         {
@@ -56,15 +56,15 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// A message of the session has been taken, or it waits for something else: the next one has its time from anew.
-    pub(super) fn leave_line(&mut self, key: Key) {
+    /// A session has left the queue: its message was taken, or waits for something else.
+    pub(super) fn leave_queue(&mut self, key: Key) {
         if self.downstream.deadlines.kind(key.index) == Some(DeadlineKind::Line) {
             self.downstream.deadlines.clear(key.index);
             self.arm_idle(key);
         }
     }
 
-    /// Answers a whole request *busy*; no rule has had any effect.
+    /// Answers a whole request with the overload response; no rule has had any effect.
     pub(super) fn shed_request(&mut self, key: Key, scratch: &mut Scratch, bytes: u32) -> Flow {
         let flags = scratch.frame.flags();
         self.consume(key, bytes);
@@ -77,13 +77,13 @@ impl<D: Driver> Worker<D> {
         Flow::Go
     }
 
-    /// The same for one whose body goes on behind its head.
+    /// The same for a request whose body is streamed.
     pub(super) fn shed_large(&mut self, key: Key, scratch: &mut Scratch, head: &Slice) -> Flow {
         self.observe.counters().requests_shed.add(1);
         self.answer_large(key, scratch, head, Some(FailureReason::Overload))
     }
 
-    /// The same for one that cannot even be read for want of a buffer: what follows it cannot be found either.
+    /// The same for a request that cannot be read for lack of a buffer: what follows it cannot be found either.
     pub(super) fn shed_unread(&mut self, key: Key, frame: &Frame) -> Flow {
         self.observe.counters().requests_shed.add(1);
         self.observe.look(&[], 0);

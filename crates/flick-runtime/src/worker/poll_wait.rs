@@ -1,6 +1,6 @@
-//! How a worker waits for its next turn: looking again and again for a while, if the operator wants that, then asleep.
-//! Promises: with something to do it does not wait; what it spins counts as rest where workers compare how busy they are.
-//! Refuses: spinning in the simulator and where services share a thread: its time would be everybody's.
+//! How a worker waits for events: it polls for `busy-poll`, if that is set, then sleeps.
+//! Promises: with work it does not wait; time spent polling counts as idle where workers compare their loads.
+//! Refuses: polling in the simulator and where services share a thread, whose time it would take.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use flick_net::{Driver, DriverEvent, monotonic_ns};
 use super::Worker;
 
 impl<D: Driver> Worker<D> {
-    /// Asks the driver what has arrived, and waits for it at most so long. `rests`: no task is runnable.
+    /// Polls the driver, waiting at most `wait`. `is_idle`: no task is runnable.
     pub(super) fn poll(
         &mut self,
         wait: Option<Duration>,
@@ -36,7 +36,8 @@ impl<D: Driver> Worker<D> {
         Ok(())
     }
 
-    /// Looks until something has arrived or the time for it is over; how long to sleep then, unless something has.
+    /// Polls until an event has arrived or `busy-poll` is over. Returns how long to sleep then, if no event has
+    /// arrived.
     fn busy_poll(
         &mut self,
         wait: Option<Duration>,
@@ -46,7 +47,7 @@ impl<D: Driver> Worker<D> {
         let most_ns = wait.map_or(self.clock.busy_poll_max_ns(), |wait| {
             self.clock.busy_poll_max_ns().min(wait.as_nanos() as u64)
         });
-        // Each look takes its time, so the clock bounds how many there are.
+        // Each poll takes time, so the clock bounds their number.
         loop {
             self.io.poll(Some(Duration::ZERO), events)?;
             let passed_ns = monotonic_ns().saturating_sub(begun_ns);

@@ -130,7 +130,7 @@ impl<D: Driver> Worker<D> {
             self.io.clear_inbox(&mut session.inbox);
         }
         if !is_in_line {
-            self.leave_line(key);
+            self.leave_queue(key);
         }
         if phase == Phase::Open && !over {
             self.arm_message(key, mid_message && !waiting);
@@ -189,7 +189,7 @@ impl<D: Driver> Worker<D> {
         let (mut sheds, shed_before) = (false, self.observe.counters().requests_shed.get());
         if !session.inbox.is_empty() && !self.has_capacity_before(key) {
             if !is_late {
-                return self.wait_in_line(key);
+                return self.wait_for_capacity(key);
             }
             sheds = true;
         }

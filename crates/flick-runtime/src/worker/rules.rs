@@ -185,8 +185,8 @@ impl<D: Driver> Worker<D> {
             host: &mut host.view(&around),
         };
         let outcome = self.ctx.setup().engine.run(rule, &mut call);
-        assert!(outcome == RuleOutcome::Finished, "first values wait for nobody");
-        assert!(scratch.sends.as_slice().is_empty(), "first values are sent to nobody");
+        assert!(outcome == RuleOutcome::Finished, "first values wait for no reply");
+        assert!(scratch.sends.as_slice().is_empty(), "first values are not sent");
     }
 }
 

@@ -1,6 +1,6 @@
-//! The run queue of a worker: first in, first out; how long a task runs is the policy's.
+//! The run queue of a worker: first in, first out; `task-scheduling` says how long a task runs.
 //! Promises: a task is in the queue at most once; no task is interrupted; how often and how long tasks run is counted
-//! by kind, at the cost of a look at the clock for each task in one turn of [`SAMPLE_EVERY_ITERATIONS`].
+//! by kind, at the cost of reading the clock for each task in one iteration of [`SAMPLE_EVERY_ITERATIONS`].
 //! Refuses: the clock in the simulator: there a task yields after a number of messages only.
 //! Source: FLICK §5 and §6.4; `docs/internals/scheduling.md`.
 
@@ -59,7 +59,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// What tasks have left to send has waited long enough, though others are still in the queue.
+    /// Whether tasks have run for so long that their output is sent now, although tasks are queued.
     fn has_run_long(&self) -> bool {
         self.clock.is_past(self.io.now_ns() + RUN_NS_MAX)
     }
@@ -82,7 +82,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Runs a task's steps until it stops or its turn is over; says whether it stopped by itself.
+    /// Runs a task's steps until it stops or its time slice is over; returns whether it stopped by itself.
     pub(super) fn run_steps(&mut self, kind: TaskKind, mut step: impl FnMut(&mut Self) -> Flow) -> bool {
         let mut begun = self.clock.begin_run();
         for count in 1..=self.clock.messages_max() {

@@ -1,4 +1,4 @@
-//! A worker on a driver that plays a script: what befalls connections whose numbers are used again within one batch of events.
+//! Tests of a worker on a scripted driver: connections whose numbers are reused within one batch of events.
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
@@ -157,18 +157,18 @@ fn get(opaque: u8) -> Vec<u8> {
 }
 
 fn iteration(worker: &mut Worker<Script>) {
-    assert!(worker.run_once(Some(Duration::ZERO)).expect("no poll fails"), "nobody ends it");
+    assert!(worker.run_once(Some(Duration::ZERO)).expect("no poll fails"), "the worker goes on");
 }
 
-/// What a client was told, by opaque and status of each reply without a body.
-fn context(worker: &mut Worker<Script>, client: Handle) -> Vec<(u8, u8)> {
+/// Replies that a client got, as opaque and status of each reply without a body.
+fn replies_to(worker: &mut Worker<Script>, client: Handle) -> Vec<(u8, u8)> {
     let sent = worker.driver().sent.iter().filter(|(conn, _)| *conn == client);
-    let log_throttle: Vec<u8> = sent.flat_map(|(_, bytes)| bytes.clone()).collect();
-    log_throttle.chunks(24).map(|reply| (reply[15], reply[7])).collect()
+    let bytes: Vec<u8> = sent.flat_map(|(_, bytes)| bytes.clone()).collect();
+    bytes.chunks(24).map(|reply| (reply[15], reply[7])).collect()
 }
 
 #[test]
-fn a_client_that_was_taken_over_while_a_backend_failed_was_never_heard() {
+fn a_client_adopted_while_a_backend_fails_is_served() {
     let failed = DriverEvent::Failed { conn: BACKEND, fault: ConnFault::Reset };
     let mut script = Script::default();
     script.polls.push_back(vec![Happens::DriverEvent(DriverEvent::Connected { conn: BACKEND })]);
@@ -186,22 +186,24 @@ fn a_client_that_was_taken_over_while_a_backend_failed_was_never_heard() {
     assert!(intake.leave(client).is_ok(), "the worker lives");
     (0..20).for_each(|_| iteration(&mut worker));
     let expected: Vec<_> = (1..=8).map(|opaque| (opaque, UNAVAILABLE)).collect();
-    assert_eq!(context(&mut worker, CLIENT), expected, "each is told that the backend is away");
+    assert_eq!(replies_to(&mut worker, CLIENT), expected, "each is answered that the backend is unavailable");
 }
 
 #[test]
-fn a_reply_that_had_come_was_late_because_the_machine_had_paused() {
+fn a_reply_that_arrived_while_the_machine_was_paused_is_not_late() {
     for polls_between in 0..3 {
         check_pause(polls_between);
     }
 }
 
-/// The client of these tests: the backend's connection has the first number.
-const PATIENT: Handle = Handle { index: 1, generation: 0 };
+/// The client of these tests: the backend connection has the first number.
+const FIRST_CLIENT: Handle = Handle { index: 1, generation: 0 };
 
-/// What happens first, then a long pause, so many polls behind it what was due meanwhile, then the rest, and another long pause.
+/// Script of `first`, a long pause, `due` in the poll that is `polls_between` after it, then `rest` and another long
+/// pause.
 fn pausing(first: Happens, polls_between: usize, due: Happens, rest: Vec<Happens>) -> Script {
-    let accepted = DriverEvent::Accepted { listener: ListenerId(0), conn: PATIENT, peer: PeerAddr::Unix };
+    let accepted =
+        DriverEvent::Accepted { listener: ListenerId(0), conn: FIRST_CLIENT, peer: PeerAddr::Unix };
     let up =
         vec![Happens::DriverEvent(DriverEvent::Connected { conn: BACKEND }), Happens::DriverEvent(accepted)];
     let pause = || vec![Happens::Pause(Duration::from_secs(60))];
@@ -229,31 +231,33 @@ fn play(script: Script) -> Worker<Script> {
     worker
 }
 
-/// A backend's reply that is handed out so many polls behind the one in which the machine had stood still, and one that never comes.
+/// Checks a reply that arrives `polls_between` polls after the machine was paused, and one that never arrives.
 fn check_pause(polls_between: usize) {
-    let asks = |opaque| Happens::Bytes(PATIENT, get(opaque));
+    let asks = |opaque| Happens::Bytes(FIRST_CLIENT, get(opaque));
     let mut worker = play(pausing(asks(7), polls_between, first_reply(), vec![asks(8)]));
     assert_eq!(
-        context(&mut worker, PATIENT),
+        replies_to(&mut worker, FIRST_CLIENT),
         [(7, 0), (8, UNAVAILABLE)],
         "the first had its reply, the second had none"
     );
 }
 
 #[test]
-fn the_rest_of_a_request_had_come_late_because_the_machine_had_paused() {
+fn a_request_that_arrived_while_the_machine_was_paused_is_not_late() {
     for polls_between in 0..3 {
         check_pause_of_client(polls_between);
     }
 }
 
-/// A request whose second half is handed out so many polls behind the one in which the machine had stood still, and one of which half never comes.
+/// Checks a request whose second half arrives `polls_between` polls after the machine was paused, and one whose second
+/// half never arrives.
 fn check_pause_of_client(polls_between: usize) {
-    let half = |opaque, part: std::ops::Range<usize>| Happens::Bytes(PATIENT, get(opaque)[part].to_vec());
+    let half =
+        |opaque, part: std::ops::Range<usize>| Happens::Bytes(FIRST_CLIENT, get(opaque)[part].to_vec());
     let rest = vec![first_reply(), half(8, 0..12)];
     let mut worker = play(pausing(half(7, 0..12), polls_between, half(7, 12..25), rest));
-    assert_eq!(context(&mut worker, PATIENT), [(7, 0)], "the first had its reply");
-    assert_eq!(worker.driver().aborted, [PATIENT], "the second had no more time");
+    assert_eq!(replies_to(&mut worker, FIRST_CLIENT), [(7, 0)], "the first had its reply");
+    assert_eq!(worker.driver().aborted, [FIRST_CLIENT], "the second had no more time");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Rules that suspend themselves: what they ask goes out, what is answered is kept, and they go on when the last answer is
-//! there. Also how handlers and timers run, which are activations that wait for their turn only.
-//! Promises: the request of a suspended rule stands in its session's queue from the start, so that replies keep the
-//! order of requests whatever is asked meanwhile; every ask has one answer, its own reply or a reason; a reply that
-//! comes after its ask was given up is drained, never taken for another; nobody answers twice.
-//! Refuses: keeping replies too long to gather (`WHOLE_BYTES_MAX`): such an ask fails with `Overload`.
+//! Rules that suspend themselves: the worker sends what they ask, keeps the replies, and resumes them when the last
+//! reply has arrived. Handlers and timers run in the same way, without waiting for a reply.
+//! Promises: the request of a suspended rule is in its session's queue from the start, so that replies keep the order
+//! of requests; every ask has one answer, its own reply or a reason; a reply that arrives after its ask has timed out
+//! is drained, never taken for another; a request is answered once.
+//! Refuses: keeping replies too long to buffer (`WHOLE_BYTES_MAX`): such an ask fails with `Overload`.
 
 use flick_abi::frame::SLOT_ASKED;
 use flick_abi::{Event, FailureReason, MessageFlags, ParseStep, RuleAction, RuleOutcome, Send, SendBody};
@@ -28,7 +28,7 @@ use crate::slab::Key;
 use crate::upstream::backend::Download;
 
 impl<D: Driver> Worker<D> {
-    /// Keeps a rule that has suspended itself on a client's request, and carries out what it has left.
+    /// Keeps a rule that has suspended itself on a client's request, and sends what it has left.
     pub(super) fn suspend_request(
         &mut self,
         (session, channel): (Key, usize),
@@ -62,8 +62,8 @@ impl<D: Driver> Worker<D> {
         scratch.named = None;
     }
 
-    /// A message to be kept for as long as its rule waits: where it lies, or, when buffers are scarce, a copy that does not
-    /// keep a large buffer from being used again.
+    /// A message to be kept while its rule is suspended: by reference or, when buffers are scarce, as a copy in a small
+    /// buffer, so that its large buffer is freed.
     fn to_keep(&self, message: &Slice) -> Slice {
         let (live, all) =
             (self.io.pool().live_count(BufClass::Large), self.io.pool().capacity_count(BufClass::Large));
@@ -76,7 +76,7 @@ impl<D: Driver> Worker<D> {
         small.slice(0..taken)
     }
 
-    /// The turn of an activation has come.
+    /// Runs a suspended rule from the run queue.
     pub(super) fn run_suspended_rule(&mut self, key: Key) {
         let mut scratch = self.rules.take_scratch();
         if let Some(state) = self.state_of(key) {
@@ -192,8 +192,8 @@ impl<D: Driver> Worker<D> {
         Ok(())
     }
 
-    /// Puts the frame of the message of an activation where what is sent is looked at, if it is not there: a rule that only
-    /// passes a reply on does without.
+    /// Copies the frame of a rule's message into `scratch`, if it is not there: a rule that only forwards a reply does
+    /// not need it.
     fn load_frame(&self, key: Key, scratch: &mut Scratch) {
         if !std::mem::replace(&mut scratch.has_frame, true) {
             scratch.frame.copy_from(self.rules.suspended().frame(key));
@@ -249,8 +249,8 @@ impl<D: Driver> Worker<D> {
         scratch.named = None;
     }
 
-    /// A message of an activation for its client: part of the reply to its request while that waits for it, a reply of its own
-    /// behind the others when the request has been sent on.
+    /// Sends a message of a rule to its client: part of the reply to the request while that waits for the rule, a reply
+    /// of its own after the others when the request has been forwarded.
     fn send_to_client(&mut self, key: Key, scratch: &mut Scratch, send: &Send, message: Option<&Slice>) {
         let Some(suspended) = self.rules.suspended().get(key) else { return };
         let (request, session, forwards) = (suspended.request, suspended.session, suspended.forwards);
@@ -398,7 +398,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// An activation is over: its request is answered, by us if by nobody else.
+    /// Ends a rule. Its request is answered by the worker if the rule has not answered it.
     fn finish_rule(&mut self, key: Key) {
         let Some(suspended) = self.end_rule(key) else { return };
         let Some(request) = suspended.request else { return };
@@ -435,7 +435,7 @@ impl<D: Driver> Worker<D> {
         Some(suspended)
     }
 
-    /// A reply that the program gives itself, in order behind those under way.
+    /// Sends a reply of the program itself, in order after those in flight.
     pub(super) fn answer_directly(
         &mut self,
         key: Key,

@@ -1,7 +1,7 @@
-//! A worker that shares its thread with those of other services: it is asked when it wants a turn instead of sleeping
-//! itself, its turns are short, and connections are handed to it that others accepted.
-//! Promises: a turn ends soon after its time is over, between two tasks; what is left runs in the next.
-//! Refuses: gathering, whose wait would be everybody's.
+//! A worker that shares its thread with those of other services: the scheduler sleeps for it, its iterations are short,
+//! and it adopts connections that the thread has accepted.
+//! Promises: an iteration ends soon after its time is over, between two tasks; what is left runs in the next.
+//! Refuses: batch delay, which would delay the other services.
 
 use std::os::fd::OwnedFd;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use super::Worker;
 use crate::limits::CPU_WEIGHT_MAX;
 
 impl Worker<AnyDriver> {
-    /// Prepares it to share its thread. Of the services of one program, one `sweeps` what they share.
+    /// Prepares the worker to share its thread. Of the services of one program, one `sweeps` their dictionaries.
     pub(crate) fn share_thread(&mut self, sweeps: bool) {
         self.listeners.balance = None;
         self.clock.share_thread();
@@ -21,7 +21,7 @@ impl Worker<AnyDriver> {
         }
     }
 
-    /// Its weight among those who share the thread, and its part of the thread at most, in percent.
+    /// Its weight among the services of the thread, and its maximum share of the thread, in percent.
     pub(crate) fn share(&self) -> (u32, u32) {
         let limits = &self.ctx.setup().limits;
         (limits.cpu_weight.clamp(1, CPU_WEIGHT_MAX), limits.cpu_max_percent.clamp(1, 100))
@@ -32,7 +32,7 @@ impl Worker<AnyDriver> {
         self.io.driver()
     }
 
-    /// When it wants its next turn though nothing arrives, by the driver's clock: 0 is at once, `None` never.
+    /// When it must run although no event arrives, by the driver's clock: 0 is at once, `None` never.
     pub(crate) fn quantum_due_ns(&mut self) -> Option<u64> {
         if !self.is_idle() {
             return Some(0);
@@ -45,8 +45,8 @@ impl Worker<AnyDriver> {
         Some(self.io.now_ns().saturating_add(wait.as_nanos() as u64))
     }
 
-    /// One turn without waiting, of about this length and with so many events at most. `flushes`: what was answered leaves behind
-    /// it, and not at the beginning of the next one, before which others have theirs.
+    /// Runs one iteration without waiting, of about `length` and with at most `events_max` events. `flushes`: replies
+    /// are sent at its end, not at the beginning of the next one, before which other services run.
     pub(crate) fn short_iteration(
         &mut self,
         length: Duration,
@@ -63,30 +63,30 @@ impl Worker<AnyDriver> {
         Ok(goes_on)
     }
 
-    /// Takes a client over that came to an address of several services.
+    /// Adopts a client that the thread accepted on an address of several services.
     pub(crate) fn adopt(&mut self, socket: OwnedFd, peer: PeerAddr) {
         match self.io.driver_mut().adopt(socket) {
             Ok(conn) => {
                 self.io.set_peer(conn, peer);
                 self.accepted(conn);
             }
-            // There is no place to keep it in: it is refused whatever happens with others who come too early.
+            // The table of connections is full, so it is rejected whatever `on-max-connections` says.
             Err(_) => self.observe.counters().connections_rejected.add(1),
         }
     }
 
-    /// Counts a turn and how long it took.
+    /// Counts an iteration and its processor time.
     pub(crate) fn note_iteration(&self, busy_ns: u64) {
         self.observe.counters().loops.add(1);
         self.observe.counters().busy_ns.add(busy_ns);
     }
 
-    /// Counts a wait for its share of the processor.
+    /// Counts a wait for its share of the processor time.
     pub(crate) fn note_wait(&self) {
         self.observe.counters().cpu_throttled.add(1);
     }
 
-    /// Counts who came to an address of several services and said nothing, or nothing that any of them knows.
+    /// Counts clients of an address of several services that sent nothing in time, or nothing that any service knows.
     pub(crate) fn note_strangers(&self, silent: u64, unknown: u64) {
         self.observe.counters().first_byte_timeouts.add(silent);
         self.observe.counters().protocol_errors_client.add(unknown);

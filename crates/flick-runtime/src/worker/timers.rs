@@ -1,4 +1,4 @@
-//! Time: what is due, how long a turn may sleep, and the end of a worker that drains.
+//! Deadlines: which are due, how long the worker may sleep, and the end of a draining worker.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::upstream::backend::{Backend, BackendConn, BackendConnState};
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
-/// How often a draining worker looks for quiet sessions.
+/// How often a draining worker looks for idle sessions.
 const DRAIN_TICK_MS: u64 = 10;
 
 impl<D: Driver> Worker<D> {
@@ -49,7 +49,7 @@ impl<D: Driver> Worker<D> {
         self.note_due(at_ns);
     }
 
-    /// When the patience with a connection is over.
+    /// Deadline of a backend connection.
     fn backend_conn_due_ns(&self, backend_conn: &BackendConn) -> Option<u64> {
         match backend_conn.state {
             BackendConnState::Down => Some(backend_conn.deadline_ns).filter(|due| *due != u64::MAX),
@@ -79,7 +79,7 @@ impl<D: Driver> Worker<D> {
         self.run_drain(now_ns);
     }
 
-    /// Acts on everything whose time is over, and notes what is due next.
+    /// Acts on all deadlines that have passed, and notes the next one.
     fn run_due(&mut self, now_ns: u64) {
         for backend in 0..self.upstream.backends.len() {
             for backend_conn in self.upstream.backends[backend].backend_conns() {
@@ -137,8 +137,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Whether something has come from a backend in the very turn in which its time was found to be over: then it was not the
-    /// backend that was late but us, and what it says is looked at first.
+    /// Whether bytes of a backend arrived in the same iteration in which its deadline was found to have passed: then
+    /// the worker was late, not the backend, and the bytes are handled first.
     fn has_just_received(&self, backend_conn: u32) -> bool {
         let backend_conn = &self.upstream.conns[backend_conn];
         backend_conn.queued
@@ -176,8 +176,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Drains: no new sessions; each session ends when it has been quiet for a moment, and at the deadline after
-    /// the replies to what it had sent.
+    /// Drains: the worker accepts no session; each session ends when it has been idle for a moment, and at the deadline
+    /// after the replies to its requests.
     fn run_drain(&mut self, now_ns: u64) {
         let Some(deadline) = self.ctx.shared().drain_asked() else { return };
         let since_ns = match self.listeners.draining_since_ns {
@@ -230,7 +230,7 @@ impl<D: Driver> Worker<D> {
             return false;
         };
         let overdue_ns = deadline.as_nanos() as u64 + LINGER_MS * MS;
-        // Handlers of clients that have just gone still have their turn.
+        // Handlers of clients that have just gone still run.
         // What a relay's client sent last may still be on its way to the backend when both are gone.
         let is_done = self.downstream.sessions.len() == 0
             && self.listeners.waiting.is_empty()
@@ -239,7 +239,7 @@ impl<D: Driver> Worker<D> {
             && self.merge_is_finished();
         let is_over = (is_done && !self.io.driver().is_flushing())
             || self.io.now_ns().saturating_sub(since_ns) >= overdue_ns;
-        // Who was left for us at the last moment is served, or handed on, before.
+        // Clients that were queued for this worker at the last moment are served, or handed on, first.
         is_over && self.takes_nobody() && (self.downstream.sessions.len() == 0 || !is_done)
     }
 }

@@ -64,7 +64,7 @@ impl<D: Driver> Worker<D> {
             if is_late {
                 return self.shed_large(key, scratch, &seen.sub(0..head));
             }
-            return self.wait_in_line(key);
+            return self.wait_for_capacity(key);
         }
         let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
         let start = StartId::channel(channel);

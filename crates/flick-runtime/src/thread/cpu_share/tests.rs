@@ -22,7 +22,7 @@ impl Random {
 /// The longest turns are about so long.
 const LONGEST_NS: u64 = 3_000_000;
 
-/// Turns of one that always has something to do, but for a moment now and then if it `rests`: when each ended, and what it used.
+/// Quanta of a service that always has work, or nearly always if `is_idle`: when each ended, and the time it used.
 fn flooded(max_percent: u32, is_lone: bool, is_idle: bool, seed: u64) -> Vec<(u64, u64)> {
     let (mut budget, mut random) = (CpuShare::new(CPU_WEIGHT, max_percent), Random(seed));
     let (mut now_ns, mut round, mut iterations) = (1_000_000_000, 0, Vec::new());
@@ -102,7 +102,7 @@ fn two_who_always_have_something_to_do_share_by_weight() {
 }
 
 #[test]
-fn a_turn_that_was_too_long_is_made_up_for() {
+fn a_quantum_that_was_too_long_is_subtracted_from_the_next() {
     let mut budget = CpuShare::new(CPU_WEIGHT, 100);
     assert_eq!(budget.pay(1), Some(QUANTUM_NS as i64));
     assert_eq!(budget.pay(1), Some(QUANTUM_NS as i64), "once in a round");
@@ -114,7 +114,7 @@ fn a_turn_that_was_too_long_is_made_up_for() {
 }
 
 #[test]
-fn what_nobody_else_wanted_is_no_debt() {
+fn time_that_no_other_service_wanted_is_no_debt() {
     let mut budget = CpuShare::new(CPU_WEIGHT, 100);
     let iteration = budget.iteration(true);
     assert_eq!((iteration.length_ns, iteration.events_max), (LONE_QUANTUM_NS, EVENTS_LONE_MAX));
@@ -123,7 +123,7 @@ fn what_nobody_else_wanted_is_no_debt() {
 }
 
 #[test]
-fn events_are_fewer_where_they_make_turns_too_long() {
+fn events_are_fewer_where_they_make_iterations_too_long() {
     let mut budget = CpuShare::new(CPU_WEIGHT, 100);
     let mut events = |used_ns| {
         let iteration = budget.iteration(false);

@@ -159,7 +159,7 @@ impl<D: Driver> Worker<D> {
         if is_starved && sink.ring.prepare_wait() { Flow::Stop } else { Flow::Go }
     }
 
-    /// Dials the reducer, if the present job has all its streams.
+    /// Connects to the reducer, if the present job has all its streams.
     fn connect_sink(&mut self, merging: &mut Merging) -> Flow {
         let Some(SinkAt::Connect(to)) = self.ctx.setup().merge.as_ref().map(|merge| &merge.sink) else {
             return Flow::Stop;
@@ -173,7 +173,7 @@ impl<D: Driver> Worker<D> {
                 self.io.set_role(*conn, Role::Sink);
                 self.note_due(deadline_ns);
             }
-            Err(error) => tracing::warn!(%to, %error, "cannot dial the reducer: a merge failed"),
+            Err(error) => tracing::warn!(%to, %error, "cannot connect to the reducer: a merge failed"),
         }
         merging.sink = Some(Sink { conn: conn.as_ref().ok().copied(), ring, state, acknowledged: false });
         if conn.is_err() {
@@ -196,7 +196,7 @@ impl<D: Driver> Worker<D> {
         self.with_merging(|worker, merging| worker.look_after_sink(merging));
     }
 
-    /// Gives a dial up that takes too long; completes the job when the reducer has everything.
+    /// Fails the job if connecting takes too long; completes it when the reducer has everything.
     fn look_after_sink(&mut self, merging: &mut Merging) {
         let now_ns = self.io.now_ns();
         let Some(sink) = merging.sink.as_mut() else { return };
