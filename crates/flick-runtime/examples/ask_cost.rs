@@ -1,10 +1,10 @@
-//! What `ask` costs beyond a send and a receive: one worker, a driver that moves no bytes, a backend that answers at once.
-//! The same requests are forwarded (the backend's reply passes through) and asked (the rule waits, and passes the reply
-//! on), in turns; what is printed is the time of each and the difference, in nanoseconds for each request.
+//! What `ask` costs beyond a send and a receive: one worker, a driver that moves no bytes, a backend that answers at
+//! once. The same requests are alternately forwarded (the backend's reply is forwarded) and asked (the rule waits, and
+//! forwards the reply); it prints the time of each and the difference, in nanoseconds per request.
 //!
 //! `cargo run --release -p flick-runtime --example ask_cost`
 
-#[path = "../tests/asks_in_the_simulator/asking.rs"]
+#[path = "../tests/suspended_rules/asking.rs"]
 #[expect(dead_code, reason = "one of its styles is measured here")]
 mod asking;
 #[path = "../tests/common/mod.rs"]
@@ -34,7 +34,7 @@ fn round(worker: &mut Worker<Wire>) -> f64 {
     worker.driver().replied = 0;
     let begun_ns = cpu_ns();
     while u64::from(worker.driver().replied) < TURNS * u64::from(CLIENTS) {
-        worker.run_once(Some(Duration::ZERO)).expect("turns do not fail");
+        worker.run_once(Some(Duration::ZERO)).expect("iterations do not fail");
     }
     (cpu_ns() - begun_ns) as f64 / f64::from(worker.driver().replied)
 }
@@ -65,6 +65,6 @@ fn main() {
     println!("forwarded: {forwarded:.1} ns each");
     for ((timeout_ns, _), asked) in sides.iter().zip(asked) {
         let asked = median(asked);
-        println!("asked, time-out of {timeout_ns} ns: {asked:.1} ns each, {:.1} more", asked - forwarded);
+        println!("asked, timeout of {timeout_ns} ns: {asked:.1} ns each, {:.1} more", asked - forwarded);
     }
 }

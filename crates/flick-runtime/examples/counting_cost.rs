@@ -1,8 +1,10 @@
-//! What an access log costs, and what counting does: one worker, a driver that moves no bytes, a backend that answers at once.
-//! The same requests are forwarded without a log, with one request in a hundred in it, and with all, in turns.
+//! What an access log costs, and what counting costs: one worker, a driver that moves no bytes, a backend that answers
+//! at once. The same requests are forwarded without a log, with one request in a hundred in it, and with all,
+//! alternately.
 //!
 //! Times: `cargo run --release -p flick-runtime --example counting_cost`, and again with `--features uncounted`.
-//! Instructions, of one of them: `valgrind --tool=callgrind --toggle-collect='*measured*' counting_cost none|hundredth|all`.
+//! Instructions of one of them:
+//! `valgrind --tool=callgrind --toggle-collect='*measured*' counting_cost none|hundredth|all`.
 
 #[path = "../tests/common/mod.rs"]
 mod common;
@@ -54,7 +56,7 @@ impl Side {
 fn measured(worker: &mut Worker<Wire>) -> u32 {
     worker.driver().replied = 0;
     while worker.driver().replied < STRETCH * CLIENTS {
-        worker.run_once(Some(Duration::ZERO)).expect("turns do not fail");
+        worker.run_once(Some(Duration::ZERO)).expect("iterations do not fail");
     }
     worker.driver().replied
 }

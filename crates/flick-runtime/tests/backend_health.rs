@@ -18,7 +18,7 @@ fn hand() -> Subject {
     Subject { program: common::program(), engine: Arc::new(common::Hand) }
 }
 
-/// A server that is silent while it is told to be.
+/// A server that is silent while `is_silent` is set.
 struct Moody {
     is_silent: Rc<Cell<bool>>,
     server: MemcachedServer,
@@ -56,7 +56,7 @@ fn keys_of_the_first(count: usize) -> Vec<String> {
     keys.filter(|key| flick_abi::hash::hash(key.as_bytes()).is_multiple_of(4)).take(count).collect()
 }
 
-/// Asks so many keys of the first backend, one after the other; answered, failed, and how many milliseconds it took.
+/// Asks the first backend for `count` keys, one after the other; returns answers, failures and milliseconds.
 fn ask(service: &mut SimService, count: usize) -> (u32, u32, u64) {
     let from_ns = service.net.now_ns();
     let (mut answered, mut failed) = (0, 0);
@@ -88,7 +88,7 @@ fn ask_until_out(service: &mut SimService) {
             return;
         }
     }
-    panic!("it was never put out");
+    panic!("it was never ejected");
 }
 
 fn ejecting() -> HealthLimits {
@@ -106,7 +106,7 @@ fn a_backend_that_does_not_answer_is_out_after_some_failures_and_costs_no_time_t
     silent.set(true);
     let (answered, failed, took_ms) = ask(&mut service, 20);
     assert_eq!((answered, failed), (0, 20));
-    assert!((300..500).contains(&took_ms), "three time-outs, then at once: {took_ms} ms");
+    assert!((300..500).contains(&took_ms), "three timeouts, then at once: {took_ms} ms");
     assert_eq!(service.backend_counters[0].ejections.get(), 1);
     assert_eq!((0..4).map(|at| service.backend_counters[at].unhealthy.get()).sum::<u64>(), 1);
 }
@@ -175,7 +175,7 @@ fn checks_find_one_that_is_silent_before_a_client_does_and_that_it_is_well() {
     pass(&mut service, 5_000);
     let (_, failed, took_ms) = ask(&mut service, 10);
     assert_eq!(failed, 10);
-    assert!(took_ms < 50, "nobody waits for a time-out: {took_ms} ms");
+    assert!(took_ms < 50, "no request waits for a timeout: {took_ms} ms");
     silent.set(false);
     pass(&mut service, 4_000);
     assert_eq!(ask(&mut service, 10).0, 10);

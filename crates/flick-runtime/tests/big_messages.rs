@@ -1,8 +1,9 @@
-//! Messages of up to 1 MiB that a program looks at whole: gathered, answered, built, passed on, asked for; who sends one
-//! and stops holds a buffer until its time is over, and who finds none waits. In the simulator and on sockets.
+//! Messages of up to 1 MiB that a program looks at whole: buffered, answered, built, forwarded, asked for; a client
+//! that sends half of one holds a buffer until its timeout, and a client that finds none waits. In the simulator and on
+//! sockets.
 //!
-//! The protocol, written by hand: `length u32` (big endian, of what follows), a byte that says what the rule does with the
-//! message (see [`Frames::run`]), the rest.
+//! The protocol, written by hand: `length u32` (big endian, of what follows), a byte that says what the rule does with
+//! the message (see [`Frames::run`]), the rest.
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ const PARSE: FuncId = FuncId(0);
 const RULE: FuncId = FuncId(1);
 const BUILD: u32 = 2;
 /// Turns within which what is expected must happen.
-const TURNS_MAX: u32 = 100_000;
+const ITERATIONS_MAX: u32 = 100_000;
 
 struct Frames;
 
@@ -40,7 +41,7 @@ impl Engine for Frames {
         ParseStep::Done
     }
 
-    /// `o`: its own bytes are its answer; `b`: they are built anew, `B` in capitals; `p`: it is passed on; `a`: asked.
+    /// `o`: its own bytes are its answer; `b`: they are built again, `B` in capitals; `p`: it is passed on; `a`: asked.
     fn run(&self, _rule: FuncId, call: &mut RuleCall<'_>) -> RuleOutcome {
         let to = |channel, body| Send { channel, element: 0, body };
         if call.resume > 0 {
@@ -157,7 +158,7 @@ fn iteration(stage: &mut dyn Stage) {
 }
 
 fn answer(stage: &mut dyn Stage, client: PeerId) -> Vec<u8> {
-    for _ in 0..TURNS_MAX {
+    for _ in 0..ITERATIONS_MAX {
         iteration(stage);
         let mut found = None;
         stage.with_input(client, &mut |input| found = take(input));
@@ -187,13 +188,13 @@ fn check_all(stage: &mut dyn Stage) {
 }
 
 fn settle(stage: &mut dyn Stage) {
-    for _ in 0..TURNS_MAX {
+    for _ in 0..ITERATIONS_MAX {
         iteration(stage);
         if stage.expect_quiet().is_ok() {
             return;
         }
     }
-    stage.expect_quiet().expect("nothing is under way");
+    stage.expect_quiet().expect("nothing is in flight");
 }
 
 /// Four huge buffers, two of which requests may take.
@@ -217,7 +218,7 @@ fn long_messages_are_looked_at_whole_on_sockets() {
 }
 
 #[test]
-fn who_stops_in_the_middle_loses_its_buffer_and_who_finds_none_waits() {
+fn a_stalled_sender_loses_its_buffer_and_a_client_without_one_waits() {
     let scenario = parse(FEW).expect("it is a scenario");
     let mut stage = Simulated::new(&scenario, &subject()).expect("the limits exist");
     let stage: &mut dyn Stage = &mut stage;

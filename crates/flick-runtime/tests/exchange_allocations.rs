@@ -1,5 +1,5 @@
-//! After warming up, exchanges with connections for themselves, bodies in parts and relays touch the heap not once: whole
-//! services on loopback sockets, their worker's allocations counted turn by turn.
+//! After warming up, exchanges on dedicated connections, streamed bodies and relays do not allocate: whole services on
+//! loopback sockets, their worker's allocations counted in each iteration.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ const WARM_UP_ROUNDS: u32 = 20;
 /// Rounds that are counted.
 const ROUNDS: u32 = 60;
 /// Turns within which a round must be over.
-const TURNS_MAX: u32 = 20_000;
+const ITERATIONS_MAX: u32 = 20_000;
 
 /// What one client asks in a round: short and long, with parts, and what goes wrong; the last one is `done`.
 fn requests(kind: Kind) -> Vec<u8> {
@@ -44,7 +44,7 @@ fn requests(kind: Kind) -> Vec<u8> {
 
 /// Lets backends answer what they were asked until the client has the reply to its last request.
 fn serve(stage: &mut Sockets, client: PeerId) {
-    for _ in 0..TURNS_MAX {
+    for _ in 0..ITERATIONS_MAX {
         stage.step();
         for peer in (0..2).flat_map(|backend| stage.connections(backend)).collect::<Vec<_>>() {
             let mut asked = None;
@@ -68,7 +68,7 @@ fn serve(stage: &mut Sockets, client: PeerId) {
             return;
         }
     }
-    panic!("a round is not over after {TURNS_MAX} turns: {:?}", stage.counters());
+    panic!("a round is not over after {ITERATIONS_MAX} iterations: {:?}", stage.counters());
 }
 
 fn round(stage: &mut Sockets, steady: PeerId, kind: Kind) {

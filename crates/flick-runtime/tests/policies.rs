@@ -48,7 +48,7 @@ fn a_task_that_runs_to_completion_ends_when_it_has_nothing_to_do() {
 }
 
 #[test]
-fn in_round_robin_a_task_has_one_message_a_turn() {
+fn round_robin_runs_one_message_of_a_task_at_a_time() {
     let requests = u64::from(REQUESTS);
     check(TaskScheduling::RoundRobin, requests..=requests + 8, 0);
 }

@@ -110,7 +110,7 @@ fn a_client_that_reads_again_in_time_keeps_its_connection() {
 }
 
 #[test]
-fn clients_that_never_read_use_up_no_room_for_others() {
+fn clients_that_never_read_take_no_capacity_from_others() {
     for half_closes in [false, true] {
         let mut config = SimServiceConfig::new(1, 1);
         config.limits.max_connections = 8;
@@ -129,7 +129,7 @@ fn clients_that_never_read_use_up_no_room_for_others() {
 }
 
 #[test]
-fn a_full_ledger_makes_clients_wait_and_nobody_spin() {
+fn a_full_inflight_table_blocks_clients_without_busy_looping() {
     let mut config = SimServiceConfig::new(1, 2);
     config.limits.max_inflight_requests = 1;
     config.limits.max_connections = 64;
@@ -156,7 +156,7 @@ fn a_full_ledger_makes_clients_wait_and_nobody_spin() {
 }
 
 #[test]
-fn who_waits_in_line_for_longer_than_it_may_is_told_so_and_keeps_its_connection() {
+fn a_queued_client_past_its_queue_timeout_gets_an_overload_response_and_keeps_its_connection() {
     let mut config = SimServiceConfig::new(1, 2);
     config.limits.max_inflight_requests = 1024;
     config.timeouts.queue = Duration::from_millis(200);
@@ -195,7 +195,7 @@ const SLOW_CLIENT_BUFS_MAX: u32 = 64;
 
 #[test]
 fn a_client_that_does_not_read_makes_no_memory_grow() {
-    // Short enough to be gathered, and streamed ones.
+    // Values short enough to be buffered whole, and streamed ones.
     for value_bytes in [15_000, 40_000] {
         let mut config = SimServiceConfig::new(1, 2);
         config.limits.buffer_memory = 4 << 20;

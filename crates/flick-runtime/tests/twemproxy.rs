@@ -61,7 +61,7 @@ fn start_tcp(number: usize, listener: TcpListener) -> Endpoint {
     endpoint
 }
 
-/// A listener at port 11211 of some address of the loopback network that nobody uses.
+/// A listener at port 11211 of an unused loopback address.
 fn nameless(random: &mut u64) -> TcpListener {
     let address = |random: &mut u64| Ipv4Addr::from(0x7f40_0000 | (step(random) as u32 & 0x003f_ffff));
     let bound = (0..100).find_map(|_| TcpListener::bind((address(random), 11211)).ok());
@@ -190,14 +190,14 @@ fn key(random: &mut u64) -> Vec<u8> {
 }
 
 #[test]
-fn every_key_goes_where_twemproxy_sends_it() {
-    let place = TempDir(std::env::temp_dir().join(format!("flick-twemproxy-{}", std::process::id())));
-    std::fs::create_dir_all(&place.0).expect("the temporary directory can be written");
+fn every_key_goes_to_the_server_that_twemproxy_picks() {
+    let dir = TempDir(std::env::temp_dir().join(format!("flick-twemproxy-{}", std::process::id())));
+    std::fs::create_dir_all(&dir.0).expect("the temporary directory can be written");
     let keys = std::env::var("FLICK_KETAMA_KEYS").ok().and_then(|keys| keys.parse().ok()).unwrap_or(KEYS);
     let mut random = 0x2545_f491_4f6c_dd1d;
-    let servers = servers(&place.0, &mut random);
-    // One; a few; those of before with one less, one more, in another order; counts where points are lost; all; and some
-    // that weigh more than others.
+    let servers = servers(&dir.0, &mut random);
+    // One; a few; the same with one less, with two more, in another order; counts where points are lost; all; and
+    // weights.
     let all_alike: Weight = |_| 1;
     let lists: [(Vec<usize>, Weight); 11] = [
         (vec![7], all_alike),
@@ -216,7 +216,7 @@ fn every_key_goes_where_twemproxy_sends_it() {
         let member = |number: &usize| BackendAddress::weighing(servers[*number].clone(), weight(*number));
         let chosen: Vec<BackendAddress> = list.iter().map(member).collect();
         let ring = KetamaRing::new(&chosen);
-        let mut twemproxy = Twemproxy::start(&place.0, &chosen);
+        let mut twemproxy = Twemproxy::start(&dir.0, &chosen);
         let mut asked = 0;
         let mut hit = vec![false; list.len()];
         while asked < keys {

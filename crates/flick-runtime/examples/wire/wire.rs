@@ -1,5 +1,5 @@
 //! A driver that moves no bytes, and a worker on it: what a request costs the platform without the kernel.
-//! Promises: no system call; every client has one request under way; the backend answers at once.
+//! Promises: no system call; every client has one request in flight; the backend answers at once.
 
 use std::io;
 use std::sync::Arc;
@@ -195,7 +195,7 @@ pub fn worker(
     let mut worker = Worker::new(wire, worker_config);
     worker.start();
     for _ in 0..100 {
-        worker.run_once(Some(Duration::ZERO)).expect("turns do not fail");
+        worker.run_once(Some(Duration::ZERO)).expect("iterations do not fail");
     }
     worker
 }

@@ -49,7 +49,7 @@ fn a_client_that_ends_inside_a_short_body_reaches_no_backend() {
 }
 
 #[test]
-fn a_client_that_ended_inside_a_short_body_was_told_nothing() {
+fn a_client_that_half_closes_inside_a_short_body_gets_an_answer() {
     check(
         r#"client a  sends "get k0\nput k0 whole len=6\nab", half-closes
         backend 0 expects "get k0\n", sends "ok len=1\n!"
@@ -62,7 +62,7 @@ fn a_client_that_ended_inside_a_short_body_was_told_nothing() {
 }
 
 #[test]
-fn a_drain_told_nothing_to_a_client_inside_a_short_body() {
+fn a_drain_answers_a_client_inside_a_short_body() {
     check(
         r#"simulator only
         client a  sends "put k0 whole len=6\nab"
@@ -128,7 +128,7 @@ fn bodies_are_not_waited_for_while_buffers_are_few() {
 }
 
 #[test]
-fn a_request_with_a_body_goes_on_before_its_body_is_there() {
+fn a_request_is_sent_before_its_body_has_arrived() {
     check(
         r#"client a  sends "put k0 len=6\nab"
         backend 0 expects "put k0 len=6\nab", sends "wait more\n"

@@ -122,7 +122,7 @@ fn one(seed: u64, kind: Kind, faults: &Faults) -> Result<(u32, u32), String> {
     Ok((answered, failed))
 }
 
-/// Runs so many seeds.
+/// Runs `count` seeds.
 pub fn check(count: u64, kind: Kind, faults: &Faults) {
     let (mut answered, mut failed) = (0, 0);
     for seed in seeds(count) {

@@ -1,5 +1,5 @@
-//! Exchanges that have a connection for themselves, and messages that go on as they arrive, told as scenarios, in the
-//! simulator and on sockets; and storms of them. The engine is written by hand (`tiny.rs`, which also says what the lines mean).
+//! Exchanges on dedicated connections and streamed messages, as scenarios in the simulator and on sockets, and
+//! fault-injection runs of them. The engine is written by hand (`tiny.rs`, which also says what the lines mean).
 
 mod bodies;
 mod fault_injection;
@@ -40,7 +40,7 @@ fn check(text: &str) {
 }
 
 #[test]
-fn a_connection_is_used_again_and_holds_up_nobody() {
+fn a_connection_is_reused_and_blocks_no_other_client() {
     check(
         r#"client a  sends "get k0\n"
         backend 0 expects "get k0\n"
@@ -161,7 +161,7 @@ fn a_reply_until_the_end_ends_the_client_too() {
 }
 
 #[test]
-fn a_body_that_turns_malformed_ends_the_request_and_its_connection() {
+fn a_malformed_body_ends_the_request_and_its_connection() {
     check(
         r#"client a  sends "put k0 parts\n3\nabc"
         backend 0 expects "put k0 parts\n3\nabc"
@@ -191,7 +191,7 @@ fn a_body_that_turns_malformed_ends_the_request_and_its_connection() {
             expect quiet"#
         ));
     }
-    // Nothing more can be told to whom a reply is under way.
+    // A client that has begun to receive a reply cannot get an error response.
     check(
         r#"client a  sends "put k0 parts\n3\nabc"
         backend 0 expects "put k0 parts\n3\nabc", sends "ok len=5\nab"
@@ -318,7 +318,7 @@ fn the_last_request_ends_its_session_behind_the_reply() {
 }
 
 #[test]
-fn a_client_that_goes_ends_its_exchange() {
+fn a_client_that_disconnects_ends_its_exchange() {
     check(
         r#"client a  sends "get k0\n"
         backend 0 expects "get k0\n", sends "ok len=50000\n", sends 10000 bytes
@@ -363,7 +363,7 @@ fn asks_have_connections_for_themselves_and_are_answered_whole() {
 }
 
 #[test]
-fn a_backend_that_is_down_is_known_and_dialled_again() {
+fn a_backend_that_is_down_is_known_and_connected_to_again() {
     check(
         r#"simulator only
         backend 0 refuses
@@ -381,7 +381,7 @@ fn a_backend_that_is_down_is_known_and_dialled_again() {
 }
 
 #[test]
-fn a_resting_connection_is_closed_in_time() {
+fn an_idle_connection_is_closed_after_its_timeout() {
     check(
         r#"simulator only
         client a  sends "get k0\n"
@@ -513,7 +513,7 @@ fn what_a_program_builds_is_read_before_it_leaves() {
 }
 
 #[test]
-fn a_raw_relay_dials_at_once_and_passes_on_every_end() {
+fn a_raw_relay_connects_at_once_and_forwards_every_half_close() {
     check_with(
         Kind::Raw,
         r#"client a  expects nothing for 1 ms
@@ -589,7 +589,7 @@ fn a_session_of_its_own_connections_never_mixes_messages() {
 }
 
 #[test]
-fn large_messages_and_parts_pass_both_ways_on_connections_of_ones_own() {
+fn a_relay_streams_large_messages_and_parts_in_both_directions() {
     check_with(
         Kind::Private,
         r#"client a  sends "put k0 parts\n3\nabc"
@@ -619,7 +619,7 @@ fn large_messages_and_parts_pass_both_ways_on_connections_of_ones_own() {
 }
 
 #[test]
-fn whoever_does_not_read_holds_up_the_other_side_and_no_memory_grows() {
+fn a_relay_peer_that_does_not_read_stalls_the_other_and_no_memory_grows() {
     check_with(
         Kind::Raw,
         r#"client a  sends "x", stops reading
@@ -640,7 +640,7 @@ fn whoever_does_not_read_holds_up_the_other_side_and_no_memory_grows() {
 const KINDS: [Kind; 3] = [Kind::Exclusive, Kind::Private, Kind::Raw];
 
 #[test]
-fn every_byte_reaches_whom_it_is_for_on_a_quiet_network() {
+fn every_byte_reaches_its_client_on_a_quiet_network() {
     let faults = Faults {
         sim: SimConfig::default(),
         misbehaving_per_mille: 0,
@@ -654,7 +654,7 @@ fn every_byte_reaches_whom_it_is_for_on_a_quiet_network() {
 }
 
 #[test]
-fn every_byte_reaches_whom_it_is_for_however_bytes_are_cut_and_delayed() {
+fn every_byte_reaches_its_client_however_bytes_are_cut_and_delayed() {
     let faults = Faults {
         sim: SimConfig::hostile(),
         misbehaving_per_mille: 0,
@@ -730,7 +730,7 @@ fn a_body_may_pause_for_longer_than_a_reply_may_take() {
 }
 
 #[test]
-fn a_client_that_says_nothing_while_it_waits_is_heard_when_it_goes() {
+fn the_disconnect_of_a_silent_waiting_client_is_noticed() {
     check(
         r#"client a  sends "get k0\n"
         backend 0 expects "get k0\n"

@@ -1,5 +1,5 @@
-//! Peers of the small protocol that act by a seed: servers that answer whatever they are asked with what the request's key
-//! says, and, when they are told to, break every rule there is; clients that check each byte of each reply.
+//! Seeded peers of the small protocol: servers that answer as the key of the request says and, if they misbehave, break
+//! every rule of it; clients that check each byte of each reply.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -28,7 +28,7 @@ pub fn message(line: &str, body: &[u8], parts: Option<usize>) -> Vec<u8> {
     bytes
 }
 
-/// A message as it was read.
+/// A message that was read.
 #[derive(Clone, Debug, Default)]
 pub struct DeliveredTo {
     /// The words of its line.
@@ -84,7 +84,7 @@ pub struct Server {
     rng: SimRng,
     /// How many, of 1000 requests, it treats badly.
     misbehaving_per_mille: u32,
-    /// It stops being wicked then.
+    /// It misbehaves until then.
     calm_ns: u64,
     input: Vec<u8>,
     is_tunnel: bool,
@@ -93,7 +93,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server that is wicked until then.
+    /// A server that misbehaves until `calm_ns`.
     pub fn new(seed: u64, misbehaving_per_mille: u32, calm_ns: u64, complaints: &Complaints) -> Self {
         Self {
             rng: SimRng::new(seed),
@@ -154,7 +154,7 @@ impl Server {
                     io.reset();
                 }
                 4 => io.write(b"!\n"),
-                // What comes behind a reply late enough to be taken for the next one nobody can tell, if it looks like one.
+                // Bytes after a reply that look like a reply and come late cannot be distinguished from the next one.
                 5 => io.write(&[&bytes[..], b"!more than that\n"].concat()),
                 6 => {}
                 _ => {
@@ -223,7 +223,7 @@ pub struct Client {
     input: Vec<u8>,
     /// Sends everything at once.
     pipelines: bool,
-    /// Breaks off when it has had so many bytes.
+    /// Disconnects after that many bytes.
     gives_up_after: usize,
     got: usize,
     /// What it sends through its tunnel, and how much of it has come back.
@@ -237,7 +237,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client with so many requests; `habits`: it may break off.
+    /// A client with that many requests; `habits`: it may disconnect.
     pub fn new(
         rng: &mut SimRng,
         name: u64,

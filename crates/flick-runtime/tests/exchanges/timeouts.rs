@@ -1,4 +1,5 @@
-//! Replies that stop or break off in their middle, requests that take too long in all, clients that wait behind too many.
+//! Timeouts: replies that stop or are truncated, requests that exceed the total timeout, clients queued behind too
+//! many.
 
 use super::check;
 
@@ -66,7 +67,7 @@ fn a_request_has_so_long_in_all_whatever_comes_of_it_meanwhile() {
 }
 
 #[test]
-fn who_finds_too_many_before_it_is_told_at_once() {
+fn a_client_beyond_max_pending_gets_an_overload_response_at_once() {
     check(
         r#"simulator only
         limit max_connections_per_backend 1

@@ -4,11 +4,11 @@
 //! ```text
 //! get k0 keep=5 hop retry\n        a request for backend 0
 //! put k0 len=3\nabc                 with a body, or `parts`: each `3\nabc`, the last `0\n`
-//! ok len=3\nabc                     a reply; or `parts`, or `close`: until the connection ends; `len=asked`: what `keep` said
+//! ok len=3\nabc                     a reply; or `parts`, or `close`: until close; `len=asked`: what `keep` said
 //! ok last, ok tunnel, wait more     the last on its connection; raw behind it; not the last reply
 //! ```
-//! A key that begins with `local` is answered by the rule, `ask` asked, `made` sent on as another request; `quiet` is
-//! answered with what its client does not want to hear, `wrong` with what is no message, or, with a digit, sent on as such.
+//! A key that begins with `local` is answered by the rule, `ask` asked, `made` forwarded as another request; `quiet` is
+//! answered with a suppressed reply, `wrong` with malformed bytes, or, with a digit, forwarded as such.
 
 use std::sync::Arc;
 

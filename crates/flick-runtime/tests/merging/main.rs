@@ -92,7 +92,7 @@ fn equal_elements_are_combined_in_the_order_of_their_streams() {
 }
 
 #[test]
-fn one_job_follows_another_and_who_comes_too_early_waits() {
+fn one_job_follows_another_and_an_early_stream_waits() {
     let mut service = joining(&MergeConfig::new(3, 2, 4));
     let mut expected_jobs = Vec::new();
     let mut all = Vec::new();
@@ -151,7 +151,7 @@ fn check_failure(what: &str, config: &MergeConfig, odd: &[u8], end: MapperEnd) {
         assert!(service.jobs().iter().all(|job| !job.complete), "{what}: a partial result looks complete");
         service.expect_quiet();
         for fate in fates {
-            assert!(fate.borrow().reset, "{what}: a mapper of a failed job is told");
+            assert!(fate.borrow().reset, "{what}: a mapper of a failed job is reset");
         }
         if config.reducer == Reducer::Reads {
             let streams = [pair(b"k", b"1"), pair(b"k", b"2"), pair(b"l", b"3")];

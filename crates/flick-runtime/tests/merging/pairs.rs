@@ -133,7 +133,7 @@ impl Engine for Hand {
     }
 
     fn build(&self, _: FuncId, _: &Frame, _: &mut [u8]) -> usize {
-        unreachable!("a merge answers nobody")
+        unreachable!("a merge sends no error response")
     }
 }
 

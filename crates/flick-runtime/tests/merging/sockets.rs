@@ -93,14 +93,11 @@ fn eight_streams_become_one_on_every_kernel_interface() {
                     .iter()
                     .map(|stream| mapper(address(&platform, "mappers"), stream.clone()))
                     .collect();
-                let (conn, _) = reducer.accept().expect("the service dials");
+                let (conn, _) = reducer.accept().expect("the service connects");
                 let result = reduce(conn).expect("a good end");
                 assert!(result == expected, "{io:?}, {workers} workers, job {job}: another result");
                 for mapper in mappers {
-                    assert!(
-                        mapper.join().expect("a mapper ends"),
-                        "{io:?}: a mapper is told that all went well"
-                    );
+                    assert!(mapper.join().expect("a mapper ends"), "{io:?}: a mapper sees a clean close");
                 }
             }
             platform.stop();
@@ -127,10 +124,10 @@ fn both_workers_do_their_part_of_a_merge_of_sixteen_streams() {
         let platform = start(io, 2, vec![("mappers", MAPPERS as usize)], Some(at));
         let mappers: Vec<_> =
             streams.iter().map(|stream| mapper(address(&platform, "mappers"), stream.clone())).collect();
-        let (conn, _) = reducer.accept().expect("the service dials");
+        let (conn, _) = reducer.accept().expect("the service connects");
         assert!(reduce(conn).expect("a good end") == expected, "{io:?}: another result");
         for mapper in mappers {
-            assert!(mapper.join().expect("a mapper ends"), "{io:?}: a mapper is told that all went well");
+            assert!(mapper.join().expect("a mapper ends"), "{io:?}: a mapper sees a clean close");
         }
         wait(&platform, |totals| totals.merges_completed == 1);
         let workers = platform.snapshot().workers;
@@ -165,7 +162,7 @@ fn a_reducer_may_come_to_the_service() {
         let result = reduce(reducer).expect("a good end");
         assert!(result == expected, "{io:?}: another result");
         for mapper in mappers {
-            assert!(mapper.join().expect("a mapper ends"), "{io:?}: a mapper is told that all went well");
+            assert!(mapper.join().expect("a mapper ends"), "{io:?}: a mapper sees a clean close");
         }
         platform.stop();
         platform.wait();
@@ -181,12 +178,12 @@ fn a_mapper_that_is_killed_fails_the_job_for_all() {
         let good = mapper(address(&platform, "mappers"), streams().remove(0));
         let mut bad = TcpStream::connect(address(&platform, "mappers")).expect("the service listens");
         bad.write_all(&pair(b"000000", b"1")).expect("sends");
-        let (conn, _) = reducer.accept().expect("the service dials");
+        let (conn, _) = reducer.accept().expect("the service connects");
         // Ends inside an element.
         bad.write_all(&[9]).expect("sends");
         drop(bad);
         assert!(reduce(conn).is_err(), "{io:?}: a partial result looks complete");
-        assert!(!good.join().expect("a mapper ends"), "{io:?}: a mapper is told that something went wrong");
+        assert!(!good.join().expect("a mapper ends"), "{io:?}: a mapper is reset");
         platform.stop();
         assert_eq!(platform.wait().totals.merges_failed, 1, "{io:?}");
     }

@@ -54,54 +54,54 @@ fn program(file: &str, layout: u64) -> Program {
 }
 
 /// One life of a service: reads back, lets `work` use it, writes.
-fn live(place: &TempDir, layout: u64, work: impl FnOnce(&mut dyn Host)) {
+fn live(dir: &TempDir, layout: u64, work: impl FnOnce(&mut dyn Host)) {
     let state = State::new(&program("hits", layout), 1, Origin::System(0)).expect("small dictionaries fit");
     let state = Arc::new(state);
-    let keeper = Keeper::start(&state, &place.0).expect("the directory can be made").expect("one is kept");
+    let keeper = Keeper::start(&state, &dir.0).expect("the directory can be made").expect("one is kept");
     work(&mut WorkerHost::new(state, Arc::new(LoadBalancer::default()), 0).view(&()));
     keeper.finish();
 }
 
 #[test]
 fn the_next_life_knows_what_the_last_one_knew() {
-    let place = TempDir::new("next");
-    live(&place, 1, |host| {
+    let dir = TempDir::new("next");
+    live(&dir, 1, |host| {
         host.dict_put(0, b"a", b"1");
         host.dict_put(1, b"b", b"2");
     });
-    live(&place, 1, |host| {
+    live(&dir, 1, |host| {
         assert!(host.dict_has(0, b"a"), "it was kept");
         assert!(!host.dict_has(1, b"b"), "this one is not kept");
         host.dict_remove(0, b"a");
         host.dict_put(0, b"c", b"3");
     });
-    live(&place, 1, |host| assert_eq!((host.dict_has(0, b"a"), host.dict_has(0, b"c")), (false, true)));
-    live(&place, 2, |host| assert_eq!(host.dict_len(0), 0, "other types than those of the file"));
+    live(&dir, 1, |host| assert_eq!((host.dict_has(0, b"a"), host.dict_has(0, b"c")), (false, true)));
+    live(&dir, 2, |host| assert_eq!(host.dict_len(0), 0, "other types than those of the file"));
 }
 
 #[test]
 fn a_snapshot_that_could_not_be_read_was_overwritten_by_an_empty_one() {
-    let place = TempDir::new("unread");
-    live(&place, 1, |host| {
+    let dir = TempDir::new("unread");
+    live(&dir, 1, |host| {
         host.dict_put(0, b"a", b"1");
     });
-    let before = std::fs::read(place.0.join("hits")).expect("it is kept");
-    live(&place, 2, |host| assert_eq!(host.dict_len(0), 0, "other types than those of the file"));
-    let names: Vec<_> = std::fs::read_dir(&place.0)
+    let before = std::fs::read(dir.0.join("hits")).expect("it is kept");
+    live(&dir, 2, |host| assert_eq!(host.dict_len(0), 0, "other types than those of the file"));
+    let names: Vec<_> = std::fs::read_dir(&dir.0)
         .expect("the directory is there")
         .map(|entry| entry.expect("it can be read").file_name().into_string().expect("plain names"))
         .collect();
     let aside = names.iter().find(|name| name.starts_with("hits.unread-")).expect("it is put aside");
     // What a wrong program was started over is there for the right one.
-    std::fs::rename(place.0.join(aside), place.0.join("hits")).expect("both are there");
-    assert_eq!(std::fs::read(place.0.join("hits")).expect("it is back"), before);
-    live(&place, 1, |host| assert!(host.dict_has(0, b"a")));
+    std::fs::rename(dir.0.join(aside), dir.0.join("hits")).expect("both are there");
+    assert_eq!(std::fs::read(dir.0.join("hits")).expect("it is back"), before);
+    live(&dir, 1, |host| assert!(host.dict_has(0, b"a")));
 }
 
 #[test]
 fn a_snapshot_may_not_leave_its_directory() {
-    let place = TempDir::new("leave");
+    let dir = TempDir::new("leave");
     let state = State::new(&program("../hits", 1), 1, Origin::System(0)).expect("small dictionaries fit");
-    let error = Keeper::start(&Arc::new(state), &place.0).expect_err("the name leads out").to_string();
+    let error = Keeper::start(&Arc::new(state), &dir.0).expect_err("the name leads out").to_string();
     assert!(error.contains("is not a name"), "{error}");
 }

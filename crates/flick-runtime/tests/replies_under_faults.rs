@@ -1,5 +1,5 @@
-//! Every reply goes to the client that asked, or to nobody: whole services in the simulator, with every fault there is,
-//! around an engine written by hand. The same runs with the compiler's engines are in `crates/flick/tests/simulated.rs`.
+//! Every reply goes to the client that asked, or to none: whole services in the simulator, with every fault, around an
+//! engine written by hand. The same runs with the compiler's engines are in `crates/flick/tests/simulated.rs`.
 
 mod common;
 
@@ -60,7 +60,7 @@ fn large_values_and_few_buffers_end_in_answers() {
 }
 
 #[test]
-fn large_values_pass_slow_clients_and_nobody_else_is_failed() {
+fn large_values_to_slow_clients_fail_no_other_request() {
     let calm = FaultPlan {
         manners_per_mille: 0,
         breaks_servers: false,

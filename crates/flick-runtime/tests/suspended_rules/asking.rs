@@ -10,7 +10,7 @@ use super::common::{self, Hand, KEY_LEN, OPCODE};
 /// What a rule does with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
-    /// Asks the backend of the key, and if it does not answer in time the next one, built anew.
+    /// Asks the backend of the key, and if it does not answer in time the next one, built again.
     FailOver,
     /// Asks the backend of the key up to three times, then says that it was too slow.
     Retry,

@@ -1,8 +1,8 @@
 //! State of sessions, handlers of events and timers, told as scenarios. The engine is written by hand
-//! (`events_in_the_simulator/eventful.rs`); what must happen is in `docs/internals/events.md`.
+//! (`event_handlers/eventful.rs`); what must happen is in `docs/internals/events.md`.
 
 mod common;
-#[path = "events_in_the_simulator/eventful.rs"]
+#[path = "event_handlers/eventful.rs"]
 mod eventful;
 
 use std::sync::Arc;
@@ -45,7 +45,7 @@ fn each_session_counts_for_itself() {
 }
 
 #[test]
-fn a_state_used_again_starts_anew() {
+fn a_reused_state_has_its_first_values() {
     check(
         "client a  sends get \"count\", expects get ok \"41\", sends get \"count\", expects get ok \"42\", closes
          backend 0 expects get \"gone42\", sends get ok
@@ -57,7 +57,7 @@ fn a_state_used_again_starts_anew() {
 }
 
 #[test]
-fn a_handler_answers_each_request_that_failed_in_its_turn() {
+fn a_handler_answers_failed_requests_in_order() {
     check(
         "client a  sends get \"k\" opaque 1, sends get \"l\" opaque 2, sends get \"count\" opaque 3
          backend 0 expects get \"k\", resets
@@ -70,7 +70,7 @@ fn a_handler_answers_each_request_that_failed_in_its_turn() {
 }
 
 #[test]
-fn a_handler_hears_of_a_connection_that_nobody_waited_on() {
+fn a_handler_runs_for_a_connection_without_requests_in_flight() {
     check(
         "client a  sends get \"k\"
          backend 0 expects get \"k\", sends get ok, resets
@@ -107,7 +107,7 @@ fn a_reply_that_comes_late_is_handled_as_timed_out() {
 }
 
 #[test]
-fn a_malformed_client_is_told_by_its_handler_once() {
+fn the_handler_of_a_malformed_client_answers_once() {
     let key = "k".repeat(251);
     check(&format!(
         "client a  sends get \"count\", expects get ok \"41\"

@@ -75,7 +75,7 @@ impl Engine for Eventful {
                 let key = format!("gone{}", call.state[0]);
                 let send = get(call, key.as_bytes());
                 call.sends.push(send);
-                // There is nobody any more.
+                // There is no backend left.
                 reply(call, 0);
             }
             TICK if call.resume == 0 => {

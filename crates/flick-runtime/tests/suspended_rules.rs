@@ -1,7 +1,7 @@
-//! Rules that ask, in the simulator, with every fault there is: replies in order, each to the client that asked or to
-//! nobody, nothing left behind. The engine is written by hand (`common/asking.rs`).
+//! Rules that ask, in the simulator, with every fault: replies arrive in order, each at the client that asked or at
+//! none, and nothing leaks. The engine is written by hand (`common/asking.rs`).
 
-#[path = "asks_in_the_simulator/asking.rs"]
+#[path = "suspended_rules/asking.rs"]
 mod asking;
 mod common;
 

@@ -1,5 +1,5 @@
-//! Lists of backends that change while a service runs, in the simulator: who gets what from when on, what becomes of what
-//! is under way, and that nobody but the backend that left is touched.
+//! Backend sets that change while a service runs, in the simulator: which backend gets requests from when on, what
+//! happens to requests in flight, and that only removed backends are affected.
 
 mod common;
 
@@ -107,15 +107,15 @@ fn an_empty_list_is_answered_at_once() {
     let (mut service, _) = service(&config(), 0);
     publish(&service, &[]);
     assert_eq!(ask(&mut service), (0, 20));
-    assert!(service.net.now_ns() < 100 * MS, "nobody waited for a time-out");
+    assert!(service.net.now_ns() < 100 * MS, "no request waited for a timeout");
     publish(&service, &[2, 0]);
     let now_ns = service.net.now_ns();
     service.run(now_ns + 50 * MS, |_| false).expect("no spinning");
     assert_eq!(ask(&mut service), (20, 0));
 }
 
-/// A client's requests are under way when all backends leave; `leave_ms` is how long they have.
-fn leave_under_way(leave_ms: u64) -> ((u32, u32), u64) {
+/// Removes all backends while a client's requests are in flight, with a drain timeout of `leave_ms`.
+fn remove_all(leave_ms: u64) -> ((u32, u32), u64) {
     let mut config = config();
     config.timeouts.backend_drain = Duration::from_millis(leave_ms);
     let (mut service, _) = service(&config, 300 * MS);
@@ -127,21 +127,21 @@ fn leave_under_way(leave_ms: u64) -> ((u32, u32), u64) {
     assert_eq!(verdict.borrow().wrong, None);
     service.run(over_ns + 1_500 * MS, |_| false).expect("no spinning");
     service.expect_quiet().expect("nothing is left behind");
-    assert_eq!(service.worker.audit().backend_conns, 0, "nobody is in the list");
+    assert_eq!(service.worker.audit().backend_conns, 0, "the set is empty");
     let verdict = verdict.borrow();
     ((verdict.answered, verdict.failed), over_ns / MS)
 }
 
 #[test]
-fn who_leaves_answers_what_it_was_asked() {
-    let (served, over_ms) = leave_under_way(1_000);
+fn a_removed_backend_answers_its_requests_in_flight() {
+    let (served, over_ms) = remove_all(1_000);
     assert_eq!(served, (20, 0));
     assert!((300..500).contains(&over_ms), "{over_ms}");
 }
 
 #[test]
-fn who_leaves_and_takes_too_long_is_cut_and_clients_are_told() {
-    let (served, over_ms) = leave_under_way(100);
+fn a_removed_backend_is_closed_after_the_drain_timeout_and_its_clients_get_an_error() {
+    let (served, over_ms) = remove_all(100);
     assert_eq!(served, (0, 20));
     assert!((150..250).contains(&over_ms), "{over_ms}");
 }
@@ -159,7 +159,7 @@ fn one_that_comes_back_before_it_has_finished_keeps_its_connection() {
     let verdict = verdict.borrow();
     assert_eq!((verdict.answered, verdict.failed, verdict.wrong.as_deref()), (20, 0, None));
     let kept = service.totals().backend_connections_opened;
-    assert_eq!(kept, connected, "those that were asked something were not dialled again");
+    assert_eq!(kept, connected, "backends with requests kept their connections");
 }
 
 /// Random lists at random times; every run must hold what it promises.
@@ -174,7 +174,7 @@ fn check(count: u64, plan: &FaultPlan) {
 }
 
 #[test]
-fn nobody_is_failed_by_lists_that_change() {
+fn no_request_fails_when_backend_sets_change() {
     check(150, &FaultPlan::none());
     check(150, &FaultPlan::hostile());
 }
