@@ -20,7 +20,7 @@ use flick_runtime::Worker;
 use wire::{CLIENTS, Wire, worker};
 
 /// Requests of each client in one round.
-const TURNS: u64 = 4_000;
+const ITERATIONS: u64 = 4_000;
 const ROUNDS: usize = 15;
 
 /// Time that this thread has had a core, so that other work of the machine does not count.
@@ -33,7 +33,7 @@ fn cpu_ns() -> i64 {
 fn round(worker: &mut Worker<Wire>) -> f64 {
     worker.driver().replied = 0;
     let begun_ns = cpu_ns();
-    while u64::from(worker.driver().replied) < TURNS * u64::from(CLIENTS) {
+    while u64::from(worker.driver().replied) < ITERATIONS * u64::from(CLIENTS) {
         worker.run_once(Some(Duration::ZERO)).expect("iterations do not fail");
     }
     (cpu_ns() - begun_ns) as f64 / f64::from(worker.driver().replied)
