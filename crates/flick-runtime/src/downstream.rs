@@ -1,37 +1,218 @@
 //! Clients: their connections, the messages that arrive on them, and their deadlines.
 
 pub(crate) mod body;
+pub(crate) mod client;
 pub(crate) mod deadlines;
 pub(crate) mod inbox;
-pub(crate) mod session;
+pub(crate) mod stream;
 
 use std::collections::VecDeque;
 
-use self::deadlines::Deadlines;
-use self::session::Session;
+use self::client::ClientConn;
+use self::deadlines::{DeadlineKind, Deadlines};
+use self::stream::{Stream, Wait};
 use crate::slab::{Key, Slab};
 
 /// Component of the worker. Client connections, their deadlines, and which of them wait for capacity.
 pub(crate) struct Downstream {
-    pub(crate) sessions: Slab<Session>,
-    pub(crate) deadlines: Deadlines,
-    /// Sessions that wait for capacity that several share, first come first served.
-    pub(crate) blocked: VecDeque<Key>,
-    /// Sessions with replies in their batch buffer, which are sent at the end of the iteration.
-    pub(crate) filled: Vec<Key>,
-    /// Sessions with a truncated reply: they are reset once its received part is sent.
-    pub(crate) to_reset: Vec<Key>,
+    clients: Slab<ClientConn>,
+    deadlines: Deadlines,
+    /// Clients that wait for capacity that several share, first come first served.
+    blocked: VecDeque<Key>,
+    /// Clients with replies in their batch buffer, which is released at the end of the iteration.
+    filled: Vec<Key>,
+    /// Clients with a truncated reply: they are reset once its received part is sent.
+    to_reset: Vec<Key>,
 }
 
 impl Downstream {
-    /// Slots for `sessions_max` sessions.
-    pub(crate) fn new(sessions_max: usize) -> Self {
+    /// Slots for `clients_max` clients.
+    pub(crate) fn new(clients_max: usize) -> Self {
         Self {
-            sessions: Slab::new(sessions_max),
-            deadlines: Deadlines::new(sessions_max),
-            blocked: VecDeque::with_capacity(sessions_max),
-            filled: Vec::with_capacity(sessions_max),
-            to_reset: Vec::with_capacity(sessions_max),
+            clients: Slab::new(clients_max),
+            deadlines: Deadlines::new(clients_max),
+            blocked: VecDeque::with_capacity(clients_max),
+            filled: Vec::with_capacity(clients_max),
+            to_reset: Vec::with_capacity(clients_max),
         }
+    }
+
+    /// Adds a client; `None` when the table is full.
+    pub(crate) fn insert(&mut self, client: ClientConn) -> Option<Key> {
+        self.clients.insert(client)
+    }
+
+    /// Removes a client and its deadline.
+    pub(crate) fn remove(&mut self, key: Key) -> Option<ClientConn> {
+        let client = self.clients.remove(key)?;
+        self.deadlines.clear(key.index);
+        Some(client)
+    }
+
+    /// How many clients are connected.
+    pub(crate) fn len(&self) -> usize {
+        self.clients.len()
+    }
+
+    /// One more than the highest slot that was ever used.
+    pub(crate) fn slots_used(&self) -> usize {
+        self.clients.slots_used()
+    }
+
+    /// The client in a slot.
+    pub(crate) fn key_at(&self, slot: usize) -> Option<Key> {
+        self.clients.key_at(slot)
+    }
+
+    /// All clients.
+    pub(crate) fn clients(&self) -> impl Iterator<Item = &ClientConn> {
+        let keys = (0..self.slots_used()).filter_map(|slot| self.key_at(slot));
+        keys.filter_map(|key| self.client(key))
+    }
+
+    /// The client, if it is still connected.
+    #[inline]
+    pub(crate) fn client(&self, key: Key) -> Option<&ClientConn> {
+        self.clients.get(key)
+    }
+
+    /// The client, if it is still connected.
+    #[inline]
+    pub(crate) fn client_mut(&mut self, key: Key) -> Option<&mut ClientConn> {
+        self.clients.get_mut(key)
+    }
+
+    /// The client's stream, if it is still connected.
+    #[inline]
+    pub(crate) fn stream(&self, key: Key) -> Option<&Stream> {
+        self.clients.get(key).map(ClientConn::stream)
+    }
+
+    /// The client's stream, if it is still connected.
+    #[inline]
+    pub(crate) fn stream_mut(&mut self, key: Key) -> Option<&mut Stream> {
+        self.clients.get_mut(key).map(ClientConn::stream_mut)
+    }
+
+    /// The client, to which replies are written now: its batch buffer is released at the end of the iteration.
+    #[inline]
+    pub(crate) fn client_to_fill(&mut self, key: Key) -> Option<&mut ClientConn> {
+        let client = self.clients.get_mut(key)?;
+        if client.fill_mut().is_none() {
+            self.filled.push(key);
+        }
+        Some(client)
+    }
+
+    /// Releases the batch buffers of all clients.
+    pub(crate) fn release_fills(&mut self) {
+        for key in self.filled.drain(..) {
+            if let Some(client) = self.clients.get_mut(key) {
+                *client.fill_mut() = None;
+            }
+        }
+    }
+
+    /// Queues a client until there is capacity, at that backend if there is one; `false` if it is not connected.
+    pub(crate) fn block(&mut self, key: Key, backend: Option<u32>) -> bool {
+        let Some(client) = self.clients.get_mut(key) else { return false };
+        client.stream_mut().wait_for(Wait::Capacity { backend });
+        self.blocked.push_back(key);
+        true
+    }
+
+    /// How many clients are queued until there is capacity; some of them may have stopped waiting.
+    pub(crate) fn blocked_len(&self) -> usize {
+        self.blocked.len()
+    }
+
+    /// Whether a client is queued until there is capacity.
+    #[inline]
+    pub(crate) fn has_blocked(&self) -> bool {
+        !self.blocked.is_empty()
+    }
+
+    /// Takes the first client out of the queue for capacity; the backend at which it is pending.
+    pub(crate) fn pop_blocked(&mut self) -> Option<(Key, Option<u32>)> {
+        let key = self.blocked.pop_front()?;
+        let backend = self.stream(key).and_then(|stream| match stream.wait() {
+            Wait::Capacity { backend } => backend,
+            Wait::Nothing | Wait::Replies | Wait::Client => None,
+        });
+        Some((key, backend))
+    }
+
+    /// Queues a client again that `pop_blocked` has returned, and for which there is no capacity.
+    pub(crate) fn block_again(&mut self, key: Key) {
+        self.blocked.push_back(key);
+    }
+
+    /// A client does not wait for capacity any more; `false` if it did not.
+    pub(crate) fn unblock(&mut self, key: Key) -> bool {
+        match self.stream_mut(key) {
+            Some(stream) if stream.is_blocked() => {
+                stream.resume();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether one more client can be noted for a reset.
+    pub(crate) fn can_reset(&self) -> bool {
+        self.to_reset.len() < self.to_reset.capacity()
+    }
+
+    /// Notes a client for a reset in the next iteration, when its output has been handed to the kernel.
+    pub(crate) fn reset_when_sent(&mut self, key: Key) {
+        if let Some(client) = self.clients.get_mut(key) {
+            client.reset_when_sent();
+            self.to_reset.push(key);
+        }
+    }
+
+    /// Takes a client that was noted for a reset.
+    pub(crate) fn pop_reset(&mut self) -> Option<Key> {
+        self.to_reset.pop()
+    }
+
+    /// Whether a client is noted for a reset.
+    #[inline]
+    pub(crate) fn has_resets(&self) -> bool {
+        !self.to_reset.is_empty()
+    }
+
+    /// Sets or replaces a client's deadline.
+    #[inline]
+    pub(crate) fn set_deadline(&mut self, key: Key, kind: DeadlineKind, at_ns: u64) {
+        self.deadlines.set(key.index, kind, at_ns);
+    }
+
+    /// What the client's deadline is about, if it has one.
+    #[inline]
+    pub(crate) fn deadline(&self, key: Key) -> Option<DeadlineKind> {
+        self.deadlines.kind(key.index)
+    }
+
+    /// Takes the client's deadline away.
+    #[inline]
+    pub(crate) fn clear_deadline(&mut self, key: Key) {
+        self.deadlines.clear(key.index);
+    }
+
+    /// The earliest deadline of all.
+    pub(crate) fn next_deadline_ns(&self) -> Option<u64> {
+        self.deadlines.next_ns()
+    }
+
+    /// Takes away a deadline that has passed; whose it was.
+    pub(crate) fn take_expired(&mut self, now_ns: u64) -> Option<(Key, DeadlineKind)> {
+        while let Some((slot, kind)) = self.deadlines.expired(now_ns) {
+            self.deadlines.clear(slot);
+            if let Some(key) = self.clients.key_at(slot as usize) {
+                return Some((key, kind));
+            }
+        }
+        None
     }
 }

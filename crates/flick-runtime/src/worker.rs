@@ -51,7 +51,7 @@ use flick_net::{Driver, DriverEvent, Handle, ListenerId};
 use crate::clock::Clock;
 use crate::context::Context;
 use crate::downstream::Downstream;
-use crate::downstream::session::Wait;
+use crate::downstream::stream::Wait;
 use crate::inflight::retry_budget::RetryBudget;
 use crate::inflight::{Inflight, InflightTable};
 use crate::io::{Io, Role};
@@ -266,7 +266,7 @@ impl<D: Driver> Worker<D> {
     /// No task is runnable.
     fn is_idle(&self) -> bool {
         let is_called = self.merging.as_ref().is_some_and(|merging| merging.is_called());
-        self.tasks.is_idle() && !is_called && self.downstream.to_reset.is_empty()
+        self.tasks.is_idle() && !is_called && !self.downstream.has_resets()
     }
 
     fn handle(&mut self, event: DriverEvent) {
@@ -309,7 +309,11 @@ impl<D: Driver> Worker<D> {
             DriverEvent::Drained { conn } => match self.role(conn) {
                 Role::Client(key) => {
                     self.tasks.free_capacity();
-                    if self.downstream.sessions.get(key).is_some_and(|session| session.wait == Wait::Client) {
+                    if self
+                        .downstream
+                        .client(key)
+                        .is_some_and(|session| session.stream().wait() == Wait::Client)
+                    {
                         self.enqueue_session(key);
                     }
                 }
@@ -344,7 +348,7 @@ impl<D: Driver> Worker<D> {
         let current = match role {
             Role::Unused => return Role::Unused,
             Role::Waiting => self.listeners.waiting.iter().copied().find(|waiting| *waiting == conn),
-            Role::Client(key) => self.downstream.sessions.get(key).map(|session| session.conn),
+            Role::Client(key) => self.downstream.client(key).map(|session| session.handle()),
             Role::BackendConn { backend_conn, epoch } => {
                 let backend_conn = &self.upstream.conns[backend_conn];
                 if backend_conn.epoch == epoch { backend_conn.conn } else { None }
@@ -358,18 +362,14 @@ impl<D: Driver> Worker<D> {
     /// Wakes what waited for shared capacity: blocked sessions and stalled backend connections.
     fn resume_waiting(&mut self) {
         self.upstream.backends.iter_mut().for_each(|backend| backend.promised = 0);
-        for _ in 0..self.downstream.blocked.len() {
-            let Some(key) = self.downstream.blocked.pop_front() else { break };
-            let wants = self.downstream.sessions.get(key).and_then(|session| session.wants);
+        for _ in 0..self.downstream.blocked_len() {
+            let Some((key, wants)) = self.downstream.pop_blocked() else { break };
             if wants.is_some_and(|backend| !self.promise(backend)) {
-                self.downstream.blocked.push_back(key);
+                self.downstream.block_again(key);
                 continue;
             }
-            if let Some(session) = self.downstream.sessions.get_mut(key)
-                && session.wait == Wait::Shared
-            {
-                session.wait = Wait::Nothing;
-                if let Some(backend) = session.wants.take() {
+            if self.downstream.unblock(key) {
+                if let Some(backend) = wants {
                     self.upstream.backends[backend as usize].pending -= 1;
                 }
                 self.enqueue_session(key);
@@ -385,11 +385,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn release_fills(&mut self) {
-        for key in self.downstream.filled.drain(..) {
-            if let Some(session) = self.downstream.sessions.get_mut(key) {
-                session.fill = None;
-            }
-        }
+        self.downstream.release_fills();
         for backend_conn in self.upstream.filled.drain(..) {
             self.upstream.conns[backend_conn].fill = None;
         }

@@ -6,7 +6,7 @@ use flick_abi::{Frame, Program};
 
 use crate::backend_set::ChannelCapacity;
 use crate::config::PlatformConfig;
-use crate::downstream::session::Session;
+use crate::downstream::client::ClientConn;
 use crate::inflight::InflightRequest;
 use crate::limits::{ACCESS_ENTRIES_MAX, ACCESS_RECORD_BYTES_MAX, ACCESS_RING_BYTES};
 use crate::setup::requirements::{shape_of, suspended_rules_of};
@@ -38,7 +38,7 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<MemoryPar
     let shape = shape_of(program, &bound.elements())?;
     let max_suspended_rules = suspended_rules_of(program, limits, &shape);
     let locals = u64::from(program.state_words) * size_of::<u64>() as u64;
-    let per_session = (size_of::<Session>() + SESSION_QUEUE_BYTES) as u64;
+    let per_session = (size_of::<ClientConn>() + SESSION_QUEUE_BYTES) as u64;
     let (sessions, workers) = (u64::from(limits.session_slots()), config.workers.max(1) as u64);
     let tables = sessions * per_session
         + u64::from(limits.max_inflight_requests) * size_of::<InflightRequest>() as u64;

@@ -13,7 +13,8 @@ use super::Worker;
 use super::deliver::append;
 use super::outgoing::Outgoing;
 use crate::config::OnMaxConnections;
-use crate::downstream::session::Session;
+use crate::downstream::client::ClientConn;
+use crate::downstream::stream::Stream;
 use crate::io::{Role, WriteParts};
 use crate::shared::handoff::HandedConn;
 
@@ -186,9 +187,8 @@ impl<D: Driver> Worker<D> {
     pub(super) fn open_session(&mut self, conn: Handle) {
         let now_ns = self.io.now_ns();
         let state = self.rules.locals_mut().take();
-        let Some(key) =
-            self.downstream.sessions.insert(Session::new(conn, self.ctx.setup().listened, state, now_ns))
-        else {
+        let stream = Stream::new(state, self.ctx.setup().is_relay);
+        let Some(key) = self.downstream.insert(ClientConn::new(conn, stream, now_ns)) else {
             self.rules.locals_mut().give(state);
             self.release_session_slot(conn);
             self.refuse(conn);
@@ -197,10 +197,7 @@ impl<D: Driver> Worker<D> {
         self.observe.counters().connections_open.add(1);
         self.io.set_role(conn, Role::Client(key));
         self.arm_idle(key);
-        if let Some(session) = self.downstream.sessions.get_mut(key) {
-            session.receiving = true;
-        }
-        self.io.driver_mut().receive(conn, true);
+        self.set_receiving(key, true);
         if self.ctx.setup().is_relay {
             // A relay of raw bytes has its message begin with the connection.
             self.enqueue_session(key);

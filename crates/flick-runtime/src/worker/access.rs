@@ -21,8 +21,8 @@ impl<D: Driver> Worker<D> {
         if !recorder.chooses() {
             return;
         }
-        let Some(session) = self.downstream.sessions.get(key) else { return };
-        let client = self.io.peer(session.conn);
+        let Some(session) = self.downstream.client(key) else { return };
+        let client = self.io.peer(session.handle());
         let entry = self.inflight.table.get_mut(request);
         entry.logged = recorder.open(client, entry.taken_ns);
         self.observe.counters().access_log_dropped.add(u64::from(entry.logged.is_none()));
@@ -46,7 +46,8 @@ impl<D: Driver> Worker<D> {
     /// So many bytes of the body that a session is sending have come.
     pub(super) fn log_body(&mut self, key: Key, bytes: u32) {
         let Some(recorder) = self.observe.recorder() else { return };
-        let Some(request) = self.downstream.sessions.get(key).and_then(|session| session.requests.back())
+        let Some(request) =
+            self.downstream.client(key).and_then(|session| session.stream().requests().back())
         else {
             return;
         };

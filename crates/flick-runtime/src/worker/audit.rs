@@ -41,7 +41,7 @@ impl<D: Driver> Worker<D> {
     /// Cost: walks the table of pieces; not for the path of a message.
     pub fn audit(&self) -> WorkerAudit {
         WorkerAudit {
-            sessions: self.downstream.sessions.len()
+            sessions: self.downstream.len()
                 + self.merging.as_ref().map_or(0, |merging| merging.conns_count()),
             requests: self.inflight.table.len(),
             pieces: self.io.pieces().len(),
@@ -49,7 +49,7 @@ impl<D: Driver> Worker<D> {
             small_bufs: self.io.pool().live_count(BufClass::Small),
             large_bufs: self.io.pool().live_count(BufClass::Large),
             huge_bufs: self.io.pool().live_count(BufClass::Huge),
-            blocked: self.downstream.blocked.len() + self.listeners.waiting.len(),
+            blocked: self.downstream.blocked_len() + self.listeners.waiting.len(),
             suspended_rules: self.rules.suspended().len(),
             states: self.rules.locals().len(),
             stalled: self.upstream.stalled_count as usize,

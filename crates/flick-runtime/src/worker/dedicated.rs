@@ -190,16 +190,7 @@ impl<D: Driver> Worker<D> {
     /// A session waits for a connection to `backend`.
     pub(super) fn wait_for_conn(&mut self, key: Key, backend: Option<u32>) -> Flow {
         let wants = backend.filter(|backend| self.upstream.backends[*backend as usize].exclusive);
-        if let Some(session) = self.downstream.sessions.get_mut(key) {
-            let wanted = std::mem::replace(&mut session.wants, wants);
-            if let Some(backend) = wants {
-                self.upstream.backends[backend as usize].pending += 1;
-            }
-            if let Some(backend) = wanted {
-                self.upstream.backends[backend as usize].pending -= 1;
-            }
-        }
-        self.wait_for_capacity(key)
+        self.wait_for_capacity(key, wants)
     }
 
     /// Whether every backend that can be reached has a connection to lend, whichever a rule chooses.

@@ -8,8 +8,9 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::outgoing::{Outgoing, Patches};
+use crate::downstream::client::Linger;
 use crate::downstream::deadlines::DeadlineKind;
-use crate::downstream::session::{Phase, Upload, Wait};
+use crate::downstream::stream::Wait;
 use crate::inflight::{ReplyTarget, RequestId, RequestQueue};
 use crate::io::WriteParts;
 use crate::limits::{
@@ -32,8 +33,8 @@ impl<D: Driver> Worker<D> {
     ) -> Option<RequestId> {
         let request = self.inflight.table.open(session, echo, deadline_ns)?;
         self.inflight.table.get_mut(request).taken_ns = self.io.now_ns();
-        if let Some(session) = session.and_then(|key| self.downstream.sessions.get_mut(key)) {
-            self.inflight.table.push_session(&mut session.requests, request);
+        if let Some(session) = session.and_then(|key| self.downstream.client_mut(key)) {
+            self.inflight.table.push_session(session.stream_mut().requests_mut(), request);
         }
         if let Some(key) = session.filter(|_| self.observe.has_access_log()) {
             self.log_opened(key, request);
@@ -65,8 +66,8 @@ impl<D: Driver> Worker<D> {
             FailureReason::Overload => self.observe.counters().errors_overload.add(1),
             // The answer says that it is the last, also where a rule has found it, which had all of the request.
             FailureReason::TooLong => {
-                if let Some(session) = self.downstream.sessions.get_mut(key) {
-                    session.is_last = true;
+                if let Some(session) = self.downstream.client_mut(key) {
+                    session.stream_mut().end_after_reply();
                 }
             }
             FailureReason::Malformed
@@ -130,12 +131,9 @@ impl<D: Driver> Worker<D> {
     /// As `deliver_message`, for a part of a reply.
     pub(super) fn deliver_bytes(&mut self, request: RequestId, message: &Outgoing<'_>, patches: Patches) {
         let Some(key) = self.inflight.table.get(request).session else { return };
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        if session.fill.is_none() {
-            self.downstream.filled.push(key);
-        }
-        let conn = session.conn;
-        let direct = session.requests.front() == Some(request);
+        let Some(session) = self.downstream.client_to_fill(key) else { return };
+        let conn = session.handle();
+        let direct = session.stream().requests().front() == Some(request);
         let entry = self.inflight.table.get_mut(request);
         let WriteParts { driver, pool, pieces } = self.io.write_parts();
         let logged = entry.logged;
@@ -150,12 +148,12 @@ impl<D: Driver> Worker<D> {
                 capacity &= pieces.push(&mut entry.held, slice);
             }
         };
-        let buffered = append(pool, &mut session.fill, BufClass::Small, message, patches, &mut emit);
+        let buffered = append(pool, session.fill_mut(), BufClass::Small, message, patches, &mut emit);
         if let Some(rest) = &message.rest {
             emit(rest.clone());
         }
-        session.held_bytes += held;
-        session.bytes_out += sent;
+        session.stream_mut().hold(held);
+        session.note_sent(sent);
         if logged.is_some() {
             self.log_reply(logged, message.front, sent);
         }
@@ -172,13 +170,13 @@ impl<D: Driver> Worker<D> {
         if logged.is_some() {
             self.log_reply(logged, &[], u64::from(piece.len()));
         }
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        session.bytes_out += u64::from(piece.len());
-        if session.requests.front() == Some(request) {
-            self.io.driver_mut().send(session.conn, piece);
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        session.note_sent(u64::from(piece.len()));
+        if session.stream().requests().front() == Some(request) {
+            self.io.driver_mut().send(session.handle(), piece);
             return;
         }
-        session.held_bytes += u64::from(piece.len());
+        session.stream_mut().hold(u64::from(piece.len()));
         if !self.io.pieces_mut().push(&mut self.inflight.table.get_mut(request).held, piece) {
             self.observe.counters().exhausted.add(1);
             self.end_session(key, true);
@@ -188,8 +186,8 @@ impl<D: Driver> Worker<D> {
     /// The session that would be sent more than it may leave unread, if the reply to `request` went on now.
     pub(super) fn held_up_by(&self, backend_conn: u32, request: RequestId) -> Option<Key> {
         let key = self.inflight.table.get(request).session?;
-        let session = self.downstream.sessions.get(key)?;
-        let unread = self.io.driver().backlog_bytes(session.conn) as u64 + session.held_bytes;
+        let session = self.downstream.client(key)?;
+        let unread = self.io.driver().backlog_bytes(session.handle()) as u64 + session.stream().held_bytes();
         let (live, all) =
             (self.io.pool().live_count(BufClass::Large), self.io.pool().capacity_count(BufClass::Large));
         // A connection that is lent may be held up: the others have their own.
@@ -209,26 +207,26 @@ impl<D: Driver> Worker<D> {
 
     /// Sends everything that is due at the front of a session's queue.
     fn advance(&mut self, key: Key) {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        while let Some(front) = session.requests.front() {
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        while let Some(front) = session.stream().requests().front() {
             let entry = self.inflight.table.get_mut(front);
             while let Some(piece) = self.io.pieces_mut().pop(&mut entry.held) {
-                session.held_bytes -= u64::from(piece.len());
-                self.io.driver_mut().send(session.conn, piece);
+                session.stream_mut().release(u64::from(piece.len()));
+                self.io.driver_mut().send(session.handle(), piece);
             }
             if !entry.done {
                 break;
             }
             self.observe.note_answered(entry.taken_ns, entry.logged.take(), self.io.now_ns());
-            self.inflight.table.pop_session(&mut session.requests, self.io.pieces_mut());
+            self.inflight.table.pop_session(session.stream_mut().requests_mut(), self.io.pieces_mut());
         }
-        let resume = session.wait == Wait::Replies;
-        if !self.downstream.blocked.is_empty() || self.upstream.stalled_count > 0 {
+        let resume = session.stream().wait() == Wait::Replies;
+        let closing = session.is_draining() && session.stream().requests().is_empty();
+        // What becomes of a body that is still being sent is decided again.
+        let uploads = session.stream().has_upload();
+        if self.downstream.has_blocked() || self.upstream.stalled_count > 0 {
             self.tasks.free_capacity();
         }
-        let closing = session.phase == Phase::Closing && session.requests.is_empty();
-        // What becomes of a body that is still being sent is decided anew.
-        let uploads = session.upload != Upload::None;
         if resume || closing || uploads {
             self.enqueue_session(key);
         }
@@ -236,14 +234,12 @@ impl<D: Driver> Worker<D> {
 
     /// Closes our side of a session that takes no further requests once its last reply is out.
     pub(super) fn close_if_finished(&mut self, key: Key) {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        if session.phase != Phase::Closing || !session.requests.is_empty() || session.resets_when_sent {
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        if !session.is_finished() {
             return;
         }
-        session.phase = Phase::Lingering;
-        session.is_migrating = false;
-        session.unsent_bytes = usize::MAX;
-        let (conn, eof) = (session.conn, session.eof);
+        session.linger();
+        let (conn, eof) = (session.handle(), session.has_ended());
         self.io.driver_mut().shutdown(conn);
         self.set_receiving(key, !eof);
         self.linger_on(key);
@@ -254,43 +250,35 @@ impl<D: Driver> Worker<D> {
     /// do not read count against the limit of sessions, and a worker that drains does not leave before its last bytes.
     pub(super) fn linger_on(&mut self, key: Key) {
         let now_ns = self.io.now_ns();
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        let unsent_bytes = self.io.driver().backlog_bytes(session.conn);
-        if unsent_bytes < session.unsent_bytes {
-            session.unsent_bytes = unsent_bytes;
-            session.give_up_ns = now_ns + LINGER_MS * MS;
-        }
-        let is_out = unsent_bytes == 0;
-        let (eof, is_over) = (session.eof, now_ns >= session.give_up_ns);
-        if is_out && (eof || is_over) {
-            self.end_session(key, true);
-        } else if is_over {
-            self.observe.counters().slow_clients_dropped.add(1);
-            let conn = session.conn;
-            self.io.driver_mut().abort(conn);
-            self.end_session(key, false);
-        } else if eof {
-            self.set_deadline(key.index, DeadlineKind::Flush, now_ns + FLUSH_TICK_MS * MS);
-        } else {
-            self.set_deadline(key.index, DeadlineKind::Linger, now_ns + LINGER_MS * MS);
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        let unsent_bytes = self.io.driver().backlog_bytes(session.handle());
+        let conn = session.handle();
+        match session.linger_on(unsent_bytes, now_ns, LINGER_MS * MS) {
+            Linger::Finished => self.end_session(key, true),
+            Linger::Stuck => {
+                self.observe.counters().slow_clients_dropped.add(1);
+                self.io.driver_mut().abort(conn);
+                self.end_session(key, false);
+            }
+            Linger::Flushes => self.set_deadline(key, DeadlineKind::Flush, now_ns + FLUSH_TICK_MS * MS),
+            Linger::AwaitsClient => self.set_deadline(key, DeadlineKind::Linger, now_ns + LINGER_MS * MS),
         }
     }
 
     /// Resets a session whose reply has broken off, or has no words to break off with, once what it was sent in this turn has
     /// gone out: that much is its client's.
     fn break_session(&mut self, key: Key) {
-        let Some(session) = self.downstream.sessions.get(key) else { return };
-        let is_idle = self.io.driver().backlog_bytes(session.conn) == 0;
-        if is_idle || self.downstream.to_reset.len() == self.downstream.to_reset.capacity() {
+        let Some(session) = self.downstream.client(key) else { return };
+        let is_idle = self.io.driver().backlog_bytes(session.handle()) == 0;
+        if is_idle || !self.downstream.can_reset() {
             self.end_session(key, true);
             return;
         }
         self.stop_reading(key);
-        if let Some(session) = self.downstream.sessions.get_mut(key) {
-            session.resets_when_sent = true;
-            let requests = std::mem::replace(&mut session.requests, RequestQueue::new());
+        if let Some(session) = self.downstream.client_mut(key) {
+            let requests = session.stream_mut().take_requests();
+            self.downstream.reset_when_sent(key);
             self.drop_requests(requests);
-            self.downstream.to_reset.push(key);
         }
     }
 
@@ -312,7 +300,7 @@ impl<D: Driver> Worker<D> {
 
     /// What was sent to sessions that are to be reset has been handed over.
     pub(super) fn reset_broken_sessions(&mut self) {
-        while let Some(key) = self.downstream.to_reset.pop() {
+        while let Some(key) = self.downstream.pop_reset() {
             self.end_session(key, true);
         }
     }
@@ -320,33 +308,32 @@ impl<D: Driver> Worker<D> {
     /// Ends a session now. Requests under way stay in the ledger until their replies have been drained.
     /// `abort`: the connection still exists.
     pub(super) fn end_session(&mut self, key: Key, abort: bool) {
-        if abort && let Some(session) = self.downstream.sessions.get(key) {
-            let (conn, phase) = (session.conn, session.phase);
-            if phase == Phase::Lingering {
+        if abort && let Some(session) = self.downstream.client(key) {
+            let conn = session.handle();
+            if session.is_lingering() {
                 self.io.driver_mut().close(conn);
             } else {
                 self.io.driver_mut().abort(conn);
             }
         }
-        let Some(mut session) = self.downstream.sessions.remove(key) else { return };
-        if session.inbox.in_message() {
+        let Some(mut session) = self.downstream.remove(key) else { return };
+        if session.inbox().in_message() {
             self.observe.counters().truncated.add(1);
         }
-        if let Some(backend) = session.wants.take() {
+        if let Some(backend) = session.stream_mut().resume() {
             self.upstream.backends[backend as usize].pending -= 1;
         }
-        self.io.clear_inbox(&mut session.inbox);
-        self.drop_requests(session.requests);
-        self.downstream.deadlines.clear(key.index);
+        self.io.clear_inbox(session.inbox_mut());
+        self.drop_requests(session.stream_mut().take_requests());
         self.observe.counters().connections_open.sub(1);
-        self.release_session_slot(session.conn);
+        self.release_session_slot(session.handle());
         self.tasks.free_capacity();
-        self.notify_of_client(&session, abort && session.phase == Phase::Lingering);
-        self.break_dedicated(session.upload, FailureReason::Unavailable);
-        if let Some(tunnel) = session.tunnel {
+        self.notify_of_client(&session, abort && session.ends_in_good_order());
+        self.break_dedicated(session.stream().upload(), FailureReason::Unavailable);
+        if let Some(tunnel) = session.stream().tunnel() {
             self.leave_tunnel(tunnel);
         }
-        self.drop_relay_conns(session.relay_conns);
+        self.drop_relay_conns(session.stream().relay_conns());
         if self.listeners.accept_paused {
             self.resume_accept();
         }

@@ -109,8 +109,8 @@ impl<D: Driver> Worker<D> {
             reason: answer,
             ..SuspendedRule::new(rule, start)
         };
-        if let Some(session) = self.downstream.sessions.get_mut(key) {
-            session.is_notified = true;
+        if let Some(session) = self.downstream.client_mut(key) {
+            session.stream_mut().set_notified();
         }
         match (self.suspend_rule(suspended, frame), answer) {
             (Some(suspended), _) => {
@@ -125,19 +125,25 @@ impl<D: Driver> Worker<D> {
     /// Starts the handler for a session that has ended, with its state; without a handler the state is freed.
     pub(super) fn notify_of_client(
         &mut self,
-        session: &crate::downstream::session::Session,
+        session: &crate::downstream::client::ClientConn,
         in_good_order: bool,
     ) {
-        let event = if in_good_order && !session.is_broken { Event::Closed } else { Event::Broken };
-        let handler =
-            self.ctx.setup().needs.handler(event, self.ctx.setup().listened).filter(|_| !session.is_notified);
+        let event = if in_good_order { Event::Closed } else { Event::Broken };
+        let handler = self
+            .ctx
+            .setup()
+            .needs
+            .handler(event, self.ctx.setup().listened)
+            .filter(|_| !session.stream().is_notified());
         match handler {
             Some((rule, start)) => {
-                let suspended =
-                    SuspendedRule { state: Some(session.state), ..SuspendedRule::new(rule, start) };
+                let suspended = SuspendedRule {
+                    state: Some(session.stream().state()),
+                    ..SuspendedRule::new(rule, start)
+                };
                 self.suspend_rule(suspended, &Frame::new());
             }
-            None => self.rules.locals_mut().give(session.state),
+            None => self.rules.locals_mut().give(session.stream().state()),
         }
     }
 

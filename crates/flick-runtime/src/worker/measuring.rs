@@ -12,8 +12,8 @@ impl<D: Driver> Worker<D> {
     pub fn run_idle_tasks(&mut self, times: u32) -> u64 {
         let before = self.task_runs();
         for _ in 0..times {
-            for index in 0..self.downstream.sessions.slots_used() {
-                if let Some(key) = self.downstream.sessions.key_at(index) {
+            for index in 0..self.downstream.slots_used() {
+                if let Some(key) = self.downstream.key_at(index) {
                     self.enqueue_session(key);
                 }
             }
@@ -31,20 +31,13 @@ impl<D: Driver> Worker<D> {
     pub fn reopen_sessions(&mut self, times: u32) -> u64 {
         let mut count = 0;
         for _ in 0..times {
-            for index in 0..self.downstream.sessions.slots_used() {
-                let Some(session) = self
-                    .downstream
-                    .sessions
-                    .key_at(index)
-                    .and_then(|key| self.downstream.sessions.remove(key))
-                else {
-                    continue;
-                };
-                self.rules.locals_mut().give(session.state);
-                self.downstream.deadlines.clear(index as u32);
+            for index in 0..self.downstream.slots_used() {
+                let Some(key) = self.downstream.key_at(index) else { continue };
+                let Some(session) = self.downstream.remove(key) else { continue };
+                self.rules.locals_mut().give(session.stream().state());
                 self.observe.counters().connections_open.sub(1);
-                self.release_session_slot(session.conn);
-                self.accepted(session.conn);
+                self.release_session_slot(session.handle());
+                self.accepted(session.handle());
                 count += 1;
             }
         }

@@ -8,7 +8,7 @@
 use flick_net::{Detached, Driver, Handle};
 
 use super::Worker;
-use crate::downstream::session::{Phase, Session, Upload, Wait};
+use crate::downstream::client::ClientConn;
 use crate::limits::SUCCESSOR_TRIES_MAX;
 use crate::observe::task_counters::TaskKind;
 use crate::shared::handoff::HandedConn;
@@ -32,20 +32,21 @@ impl<D: Driver> Worker<D> {
                 self.listeners.waiting.push_back(conn);
             }
         }
-        for index in 0..self.downstream.sessions.slots_used() {
-            let Some(key) = self.downstream.sessions.key_at(index) else { continue };
-            let Some(session) = self.downstream.sessions.get(key) else { continue };
+        for index in 0..self.downstream.slots_used() {
+            let Some(key) = self.downstream.key_at(index) else { continue };
+            let Some(session) = self.downstream.client(key) else { continue };
             if !self.could_leave(session) {
                 continue;
             }
-            let conn = session.conn;
-            let is_owed = !session.requests.is_empty()
-                || session.held_bytes > 0
-                || session.wait != Wait::Nothing
-                || session.queued;
-            self.set_receiving(key, false);
-            if let Some(session) = self.downstream.sessions.get_mut(key) {
-                session.is_migrating = true;
+            let conn = session.handle();
+            let is_owed = !session.stream().requests().is_empty()
+                || session.stream().held_bytes() > 0
+                || session.stream().is_waiting()
+                || session.is_queued();
+            if let Some(session) = self.downstream.client_mut(key)
+                && session.migrate()
+            {
+                self.io.driver_mut().receive(conn, false);
             }
             if !is_owed && !self.rules.suspended().has_any_of(key) {
                 self.let_go(key, conn);
@@ -54,22 +55,21 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Whether nothing but replies keeps a session here.
-    fn could_leave(&self, session: &Session) -> bool {
-        session.phase == Phase::Open
-            && !session.eof
-            && !session.is_last
-            && session.inbox.is_empty()
-            && session.upload == Upload::None
-            && session.tunnel.is_none()
+    fn could_leave(&self, session: &ClientConn) -> bool {
+        session.takes_requests()
+            && !session.has_ended()
+            && !session.stream().ends_after_reply()
+            && session.inbox().is_empty()
+            && !session.stream().has_upload()
+            && session.stream().tunnel().is_none()
             && !self.ctx.setup().is_relay
-            && self.rules.locals().is_untouched(session.state)
+            && self.rules.locals().is_untouched(session.stream().state())
     }
 
     fn let_go(&mut self, key: Key, conn: Handle) {
         if self.give_away(conn, true) {
-            let Some(session) = self.downstream.sessions.remove(key) else { return };
-            self.rules.locals_mut().give(session.state);
-            self.downstream.deadlines.clear(key.index);
+            let Some(session) = self.downstream.remove(key) else { return };
+            self.rules.locals_mut().give(session.stream().state());
             self.observe.counters().connections_open.sub(1);
             self.observe.counters().connections_migrated_out.add(1);
             if let Some(connection_limits) = self.ctx.shared().connection_limits() {
@@ -90,9 +90,9 @@ impl<D: Driver> Worker<D> {
             Detached::HasInput => {
                 // What has been taken from the kernel belongs to us: it is read, and answered, here.
                 if let crate::io::Role::Client(key) = self.role(conn)
-                    && let Some(session) = self.downstream.sessions.get_mut(key)
+                    && let Some(session) = self.downstream.client_mut(key)
                 {
-                    session.is_migrating = false;
+                    session.stay();
                     self.set_receiving(key, true);
                 }
                 false

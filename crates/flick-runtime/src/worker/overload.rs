@@ -8,7 +8,6 @@ use flick_net::Driver;
 
 use super::Worker;
 use crate::downstream::deadlines::DeadlineKind;
-use crate::downstream::session::Wait;
 use crate::limits::SCARCE_SHARE;
 use crate::rules::scratch::Scratch;
 use crate::run_queue::Flow;
@@ -29,37 +28,37 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Blocks a session whose next message needs shared capacity, for at most the queue timeout.
-    pub(super) fn wait_for_capacity(&mut self, key: Key) -> Flow {
+    pub(super) fn wait_for_capacity(&mut self, key: Key, backend: Option<u32>) -> Flow {
         let bound = self.ctx.setup().timeouts.queue;
         if !bound.is_zero()
             && self.ctx.setup().has_overload_response()
-            && self.downstream.deadlines.kind(key.index) != Some(DeadlineKind::Line)
+            && self.downstream.deadline(key) != Some(DeadlineKind::Line)
         {
-            self.set_deadline(key.index, DeadlineKind::Line, self.io.now_ns() + bound.as_nanos() as u64);
+            self.set_deadline(key, DeadlineKind::Line, self.io.now_ns() + bound.as_nanos() as u64);
         }
-        self.wait_for(key, Wait::Shared)
+        self.block(key, backend)
     }
 
     /// Blocks a session whose message needs a huge buffer, when none is free.
     pub(super) fn wait_for_buffer(&mut self, key: Key) -> Flow {
         self.tasks.need_huge();
-        self.wait_for_capacity(key)
+        self.wait_for_capacity(key, None)
     }
 
     /// A message of a session has been taken: if it was served, the queue timeout of the next one starts from zero.
     pub(super) fn message_taken(&mut self, key: Key, shed_before: u64) {
         self.leave_queue(key);
         if self.observe.counters().requests_shed.get() == shed_before
-            && let Some(session) = self.downstream.sessions.get_mut(key)
+            && let Some(session) = self.downstream.client_mut(key)
         {
-            session.is_late = false;
+            session.stream_mut().set_overdue(false);
         }
     }
 
     /// A session has left the queue: its message was taken, or waits for something else.
     pub(super) fn leave_queue(&mut self, key: Key) {
-        if self.downstream.deadlines.kind(key.index) == Some(DeadlineKind::Line) {
-            self.downstream.deadlines.clear(key.index);
+        if self.downstream.deadline(key) == Some(DeadlineKind::Line) {
+            self.downstream.clear_deadline(key);
             self.arm_idle(key);
         }
     }

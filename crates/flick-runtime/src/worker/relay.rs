@@ -18,7 +18,7 @@ use super::outgoing::{Outgoing, outgoing};
 use super::rules::Start;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseSpec};
-use crate::downstream::session::{Phase, Upload, Wait};
+use crate::downstream::stream::{Upload, Wait};
 use crate::io::WriteParts;
 use crate::limits::SESSION_BACKLOG_BYTES_MAX;
 use crate::observe::edge_counters::StartId;
@@ -34,56 +34,55 @@ impl<D: Driver> Worker<D> {
             self.enqueue_session(key);
             return;
         }
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        if session.phase != Phase::Open {
-            self.io.clear_inbox(&mut session.inbox);
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        if !session.takes_requests() {
+            self.io.clear_inbox(session.inbox_mut());
             self.close_if_finished(key);
             return;
         }
-        let waits = session.wait != Wait::Nothing;
-        if session.eof && !waits {
+        let waits = session.stream().is_waiting();
+        if session.has_ended() && !waits {
             self.client_is_over(key);
             return;
         }
-        let (eof, mid_message) = (session.eof, session.inbox.in_message());
+        let (eof, mid_message) = (session.has_ended(), session.inbox().in_message());
         self.set_receiving(key, !waits && !eof);
         let now_ns = self.io.now_ns();
         if !mid_message || waits {
             self.relay_moves(key, false);
-        } else if self.downstream.deadlines.kind(key.index) != Some(DeadlineKind::Message) {
+        } else if self.downstream.deadline(key) != Some(DeadlineKind::Message) {
             let deadline_ns = now_ns + self.ctx.setup().timeouts.client_request.as_nanos() as u64;
-            self.set_deadline(key.index, DeadlineKind::Message, deadline_ns);
+            self.set_deadline(key, DeadlineKind::Message, deadline_ns);
         }
     }
 
     /// The client sends no more, and everything it sent has been dealt with: its backends are told.
     fn client_is_over(&mut self, key: Key) {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        let in_body = match session.upload {
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        let in_body = match session.stream().upload() {
             Upload::To { body, .. } | Upload::Discard { body, .. } => !body.is_until_close(),
             Upload::None => false,
         };
-        if session.inbox.in_message() || in_body {
+        if session.inbox().in_message() || in_body {
             // The session is counted as truncated where it ends, if part of a message is kept.
             if in_body {
                 self.observe.counters().truncated.add(1);
             }
-            session.is_broken = true;
             self.end_session(key, true);
             return;
         }
-        session.upload = Upload::None;
-        let (context, mut backend_conn) =
-            (std::mem::replace(&mut session.client_is_over, true), session.relay_conns);
+        session.stream_mut().set_upload(Upload::None);
+        let is_first = session.stream_mut().end_relay_input();
+        let mut backend_conn = session.stream().relay_conns();
         if backend_conn.is_none() {
-            session.phase = Phase::Closing;
+            session.drain();
             self.close_if_finished(key);
             return;
         }
         self.set_receiving(key, false);
-        self.downstream.deadlines.clear(key.index);
+        self.downstream.clear_deadline(key);
         self.relay_moves(key, true);
-        while let Some(at) = backend_conn.filter(|_| !context) {
+        while let Some(at) = backend_conn.filter(|_| is_first) {
             if let Some(conn) = self.upstream.conns[at].conn {
                 self.io.driver_mut().shutdown(conn);
             }
@@ -92,41 +91,42 @@ impl<D: Driver> Worker<D> {
     }
 
     fn relay_step(&mut self, key: Key) -> Flow {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
-        if session.phase != Phase::Open {
+        let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
+        if !session.takes_requests() {
             return Flow::Stop;
         }
-        match session.upload {
+        match session.stream().upload() {
             Upload::To { .. } => return self.forward_body(key),
             Upload::Discard { .. } => return self.discard_body(key),
-            Upload::None if session.client_is_over => return Flow::Stop,
+            Upload::None if session.stream().relay_input_has_ended() => return Flow::Stop,
             Upload::None => {}
         }
-        if session.sender.is_some() {
+        if session.stream().relay_sender().is_some() {
             // A rule might answer in the middle of what a backend is saying.
             return self.wait_for(key, Wait::Replies);
         }
-        if self.io.driver().backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
+        if self.io.driver().backlog_bytes(session.handle()) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Client);
         }
-        let full_conn = session.full_conn.and_then(|backend_conn| self.upstream.conns[backend_conn].conn);
+        let full_conn =
+            session.stream().full_conn().and_then(|backend_conn| self.upstream.conns[backend_conn].conn);
         if full_conn.is_some_and(|conn| self.io.driver().backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX) {
-            return self.wait_for(key, Wait::Shared);
+            return self.block(key, None);
         }
-        session.full_conn = None;
-        let (channel, begins) = (session.channel, std::mem::take(&mut session.is_fresh));
+        session.stream_mut().set_full_conn(None);
+        let (channel, begins) = (self.ctx.setup().listened, session.stream_mut().begin_relay());
         let look = ParseSpec {
             parser: self.ctx.setup().view(channel).parse_request,
             asked: 0,
             wants: Completeness::All,
         };
         let mut scratch = self.rules.take_scratch();
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
-        let next = match begins && session.inbox.is_empty() {
+        let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
+        let next = match begins && session.inbox().is_empty() {
             true => self.next_of_nothing(look.parser, &mut scratch.frame),
             false => {
                 let tools = &mut self.io.request_context(self.ctx.setup(), self.tasks.huge_reserve());
-                session.inbox.next(tools, look, &mut scratch.frame)
+                session.inbox_mut().next(tools, look, &mut scratch.frame)
             }
         };
         let flow = match next {
@@ -147,7 +147,7 @@ impl<D: Driver> Worker<D> {
             }
             NextMessage::Waits => {
                 self.tasks.need_huge();
-                self.wait_for(key, Wait::Shared)
+                self.block(key, None)
             }
         };
         self.rules.return_scratch(scratch);
@@ -172,8 +172,8 @@ impl<D: Driver> Worker<D> {
 
     /// One message of a client: `seen` is all of it, or of a large one at least its head.
     fn relay_message(&mut self, key: Key, scratch: &mut Scratch, seen: Slice, whole: bool) -> Flow {
-        let Some(session) = self.downstream.sessions.get(key) else { return Flow::Stop };
-        let (channel, is_buffered) = (session.channel, session.inbox.in_message());
+        let Some(session) = self.downstream.client(key) else { return Flow::Stop };
+        let (channel, is_buffered) = (self.ctx.setup().listened, session.inbox().in_message());
         let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
         assert!(paused.is_none(), "a rule of a private session waits for nobody");
         self.observe.edges().ran(StartId::channel(channel), scratch.sends.as_slice());
@@ -197,16 +197,16 @@ impl<D: Driver> Worker<D> {
             let follows = !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
             if let Some(backend_conn) = backend_conn.filter(|_| follows)
                 && let Some(rest) = body.take()
-                && let Some(session) = self.downstream.sessions.get_mut(key)
+                && let Some(session) = self.downstream.client_mut(key)
             {
                 let epoch = self.upstream.conns[backend_conn].epoch;
-                session.upload = Upload::To { backend_conn, epoch, body: rest };
+                session.stream_mut().set_upload(Upload::To { backend_conn, epoch, body: rest });
             }
         }
         if let Some(rest) = body
-            && let Some(session) = self.downstream.sessions.get_mut(key)
+            && let Some(session) = self.downstream.client_mut(key)
         {
-            session.upload = Upload::Discard { body: rest, bytes_max: u64::MAX };
+            session.stream_mut().set_upload(Upload::Discard { body: rest, bytes_max: u64::MAX });
         }
         if let Some(reason) = scratch.failure.filter(|_| scratch.sends.as_slice().is_empty()) {
             self.relay_failed(key, reason);
@@ -251,30 +251,28 @@ impl<D: Driver> Worker<D> {
         let is_full = self.upstream.conns[backend_conn]
             .conn
             .is_some_and(|conn| self.io.driver().backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX);
-        if is_full && let Some(session) = self.downstream.sessions.get_mut(key) {
-            session.full_conn = Some(backend_conn);
+        if is_full && let Some(session) = self.downstream.client_mut(key) {
+            session.stream_mut().set_full_conn(Some(backend_conn));
         }
         Ok(Some(backend_conn))
     }
 
     /// Writes to a client, in no other order than this.
     fn relay_answer(&mut self, key: Key, message: &Outgoing<'_>) {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.client_to_fill(key) else { return };
         self.observe.counters().replies.add(1);
-        if session.fill.is_none() {
-            self.downstream.filled.push(key);
-        }
-        let conn = session.conn;
+        let conn = session.handle();
         let WriteParts { driver, pool, .. } = self.io.write_parts();
-        let bytes_out = &mut session.bytes_out;
+        let mut sent = 0;
         let mut emit = |slice: Slice| {
-            *bytes_out += u64::from(slice.len());
+            sent += u64::from(slice.len());
             driver.send(conn, slice);
         };
-        let written = append(pool, &mut session.fill, BufClass::Small, message, [None, None], &mut emit);
+        let written = append(pool, session.fill_mut(), BufClass::Small, message, [None, None], &mut emit);
         if let Some(rest) = &message.rest {
             emit(rest.clone());
         }
+        session.note_sent(sent);
         if !written {
             self.observe.counters().exhausted.add(1);
             self.end_session(key, true);
@@ -284,7 +282,7 @@ impl<D: Driver> Worker<D> {
     /// The session's own connection to the element that a send names, dialled now if it has none. One that it has stays
     /// the element's when its channel gets another list.
     fn relay_conn(&mut self, key: Key, send: &Send) -> Option<u32> {
-        let first = self.downstream.sessions.get(key)?.relay_conns;
+        let first = self.downstream.stream(key)?.relay_conns();
         let mut at = first;
         while let Some(backend_conn) = at {
             let state = &self.upstream.conns[backend_conn];
@@ -304,8 +302,8 @@ impl<D: Driver> Worker<D> {
         state.owned_as = send.element;
         state.next_of_client = first;
         state.is_fresh = true;
-        if let Some(session) = self.downstream.sessions.get_mut(key) {
-            session.relay_conns = Some(backend_conn);
+        if let Some(session) = self.downstream.client_mut(key) {
+            session.stream_mut().set_relay_conns(Some(backend_conn));
         }
         Some(backend_conn)
     }
@@ -324,8 +322,8 @@ impl<D: Driver> Worker<D> {
             }
             FailureReason::Farewell => {}
         }
-        let Some(session) = self.downstream.sessions.get(key) else { return };
-        if session.sender.is_some() {
+        let Some(session) = self.downstream.client(key) else { return };
+        if session.stream().relay_sender().is_some() {
             self.end_session(key, true);
             return;
         }
@@ -341,9 +339,8 @@ impl<D: Driver> Worker<D> {
 
     /// The session has no use for its backend connections any more.
     pub(super) fn release_relay_conns(&mut self, key: Key) {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        session.sender = None;
-        let first = session.relay_conns.take();
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        let first = session.stream_mut().take_relay_conns();
         self.drop_relay_conns(first);
     }
 
@@ -361,15 +358,15 @@ impl<D: Driver> Worker<D> {
 
     /// A backend connection of a session is lost.
     pub(super) fn relay_conn_lost(&mut self, key: Key, backend_conn: u32, was_up: bool) {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.client_mut(key) else { return };
         let next = self.upstream.conns[backend_conn].next_of_client.take();
-        if session.sender == Some(backend_conn) {
+        if session.stream().relay_sender() == Some(backend_conn) {
             self.end_session(key, true);
             return;
         }
-        let mut at = session.relay_conns;
+        let mut at = session.stream().relay_conns();
         if at == Some(backend_conn) {
-            session.relay_conns = next;
+            session.stream_mut().set_relay_conns(next);
         }
         while let Some(before) = at {
             at = self.upstream.conns[before].next_of_client;
@@ -386,11 +383,13 @@ impl<D: Driver> Worker<D> {
 
     /// One step of a backend connection of a session.
     pub(super) fn relay_conn_step(&mut self, backend_conn: u32, key: Key) -> Flow {
-        let Some(session) = self.downstream.sessions.get(key) else { return Flow::Stop };
-        if session.phase != Phase::Open || session.sender.is_some_and(|sender| sender != backend_conn) {
+        let Some(session) = self.downstream.client(key) else { return Flow::Stop };
+        if !session.takes_requests()
+            || session.stream().relay_sender().is_some_and(|sender| sender != backend_conn)
+        {
             return Flow::Stop;
         }
-        if self.io.driver().backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
+        if self.io.driver().backlog_bytes(session.handle()) > SESSION_BACKLOG_BYTES_MAX {
             self.stall(backend_conn, key);
             return Flow::Stop;
         }
@@ -480,8 +479,8 @@ impl<D: Driver> Worker<D> {
             if self.upstream.conns[backend_conn].epoch == epoch {
                 self.upstream.conns[backend_conn].relay_body = Some((body, is_delivered));
             }
-            if let Some(session) = self.downstream.sessions.get_mut(key).filter(|_| is_delivered) {
-                session.sender = Some(backend_conn);
+            if let Some(session) = self.downstream.client_mut(key).filter(|_| is_delivered) {
+                session.stream_mut().set_relay_sender(Some(backend_conn));
             }
         }
         Flow::Go
@@ -501,9 +500,9 @@ impl<D: Driver> Worker<D> {
         state.relay_body = (!body.is_over()).then_some((body, is_delivered));
         let flow = match piece {
             Piece::Bytes(piece) => {
-                if let Some(session) = self.downstream.sessions.get_mut(key).filter(|_| is_delivered) {
-                    session.bytes_out += u64::from(piece.len());
-                    self.io.driver_mut().send(session.conn, piece);
+                if let Some(session) = self.downstream.client_mut(key).filter(|_| is_delivered) {
+                    session.note_sent(u64::from(piece.len()));
+                    self.io.driver_mut().send(session.handle(), piece);
                 }
                 Flow::Go
             }
@@ -541,13 +540,15 @@ impl<D: Driver> Worker<D> {
 
     /// A large message has gone to the client whole: others may speak.
     fn sender_is_done(&mut self, key: Key, backend_conn: u32) {
-        let Some(session) =
-            self.downstream.sessions.get_mut(key).filter(|session| session.sender == Some(backend_conn))
+        let Some(session) = self
+            .downstream
+            .client_mut(key)
+            .filter(|session| session.stream().relay_sender() == Some(backend_conn))
         else {
             return;
         };
-        session.sender = None;
-        let mut at = session.relay_conns;
+        session.stream_mut().set_relay_sender(None);
+        let mut at = session.stream().relay_conns();
         self.enqueue_session(key);
         while let Some(backend_conn) = at {
             self.enqueue_backend_conn(backend_conn);
@@ -556,9 +557,9 @@ impl<D: Driver> Worker<D> {
     }
 
     fn relay_session_moves(&mut self, key: Key) {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        let is_half = session.client_is_over;
-        if self.downstream.deadlines.kind(key.index) != Some(DeadlineKind::Message) {
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        let is_half = session.stream().relay_input_has_ended();
+        if self.downstream.deadline(key) != Some(DeadlineKind::Message) {
             self.relay_moves(key, is_half);
         }
     }
@@ -571,8 +572,8 @@ impl<D: Driver> Worker<D> {
             self.backend_conn_receives(backend_conn, receive);
             return;
         }
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        if session.sender.is_some_and(|sender| sender != backend_conn) {
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        if session.stream().relay_sender().is_some_and(|sender| sender != backend_conn) {
             return;
         }
         let in_body = state.relay_body.is_some_and(|(body, _)| !body.is_until_close());
@@ -584,9 +585,8 @@ impl<D: Driver> Worker<D> {
             return;
         }
         // Everything it said has gone out: so ends the session.
-        let others = session.relay_conns.take();
-        session.sender = None;
-        if let Upload::To { body, .. } = std::mem::replace(&mut session.upload, Upload::None) {
+        let others = session.stream_mut().take_relay_conns();
+        if let Upload::To { body, .. } = session.stream_mut().take_upload() {
             self.drop_body(body);
         }
         self.upstream.conns[backend_conn].is_last = true;

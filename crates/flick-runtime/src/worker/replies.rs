@@ -524,7 +524,7 @@ impl<D: Driver> Worker<D> {
         } else if dedicated {
             self.tasks.free_capacity();
         }
-        if !self.downstream.blocked.is_empty() {
+        if self.downstream.has_blocked() {
             self.tasks.free_capacity();
         }
     }

@@ -11,7 +11,7 @@ use super::rules::Start;
 use super::sending::Waiter;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseSpec};
-use crate::downstream::session::{Phase, Upload, Wait};
+use crate::downstream::stream::{NextRequest, Upload, Wait};
 use crate::limits::{
     BACKEND_CONN_BACKLOG_BYTES_MAX, HELD_BYTES_MAX, HELD_SLICES, SESSION_BACKLOG_BYTES_MAX, WHOLE_SHARE,
 };
@@ -24,18 +24,17 @@ use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
     pub(super) fn client_data(&mut self, key: Key, data: Slice) {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        if session.phase != Phase::Open {
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        if !session.takes_requests() {
             return;
         }
-        session.bytes_in += u64::from(data.len());
-        if !session.inbox.push(self.io.pieces_mut(), data) {
+        let now_ns = self.io.now_ns();
+        if !session.receive(self.io.pieces_mut(), data, now_ns) {
             self.observe.counters().exhausted.add(1);
             self.end_session(key, true);
             return;
         }
-        session.active_ns = self.io.now_ns();
-        if session.wait == Wait::Nothing {
+        if !session.stream().is_waiting() {
             self.enqueue_session(key);
         } else {
             self.set_receiving(key, false);
@@ -43,19 +42,22 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn client_eof(&mut self, key: Key) {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        session.eof = true;
-        match session.phase {
-            Phase::Lingering => self.linger_on(key),
-            Phase::Open | Phase::Closing => self.enqueue_session(key),
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        session.end_input();
+        if session.is_lingering() {
+            self.linger_on(key);
+        } else {
+            self.enqueue_session(key);
         }
     }
 
     pub(super) fn run_session(&mut self, key: Key) {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        session.queued = false;
-        session.wait = Wait::Nothing;
-        if session.tunnel.is_some() {
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        let (pending, tunnels) = (session.begin_run(), session.stream().tunnel().is_some());
+        if let Some(backend) = pending {
+            self.upstream.backends[backend as usize].pending -= 1;
+        }
+        if tunnels {
             self.run_tunnel_session(key);
             return;
         }
@@ -80,37 +82,38 @@ impl<D: Driver> Worker<D> {
     /// A task with more to do gathers the replies of a few slices, as each send to a client costs as much as a part of a
     /// slice; its client waits for its own next turn at most. What backends reply waits for nobody's turn.
     fn hold_replies(&mut self, key: Key) {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
+        let Some(session) = self.downstream.client_mut(key) else { return };
         if !self.ctx.setup().slots.is_empty() {
             return;
         }
-        session.slices += 1;
-        let is_short = self.io.driver().backlog_bytes(session.conn) < HELD_BYTES_MAX;
-        let holds = is_short && !session.slices.is_multiple_of(HELD_SLICES);
-        self.io.driver_mut().set_corked(session.conn, holds);
+        let slices = session.end_slice();
+        let is_short = self.io.driver().backlog_bytes(session.handle()) < HELD_BYTES_MAX;
+        let holds = is_short && !slices.is_multiple_of(HELD_SLICES);
+        self.io.driver_mut().set_corked(session.handle(), holds);
     }
 
     /// Its task has nothing more to do: what was gathered goes out.
     fn release_replies(&mut self, key: Key) {
-        if let Some(session) = self.downstream.sessions.get_mut(key)
-            && std::mem::take(&mut session.slices) > 0
+        if let Some(session) = self.downstream.client_mut(key)
+            && session.end_slices()
         {
-            self.io.driver_mut().set_corked(session.conn, false);
+            self.io.driver_mut().set_corked(session.handle(), false);
         }
     }
 
     /// After a task has run out of work: what to receive, which deadline runs, whether the session is over.
     fn session_is_idle(&mut self, key: Key) {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        if session.phase != Phase::Open {
-            self.io.clear_inbox(&mut session.inbox);
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        if !session.takes_requests() {
+            self.io.clear_inbox(session.inbox_mut());
         }
-        let waiting = session.wait != Wait::Nothing;
+        let waiting = session.stream().is_waiting();
         // Who only waits for a reply has nothing to say, most often: if it does, receiving stops then.
-        let receives = !waiting || (session.wait == Wait::Replies && session.inbox.is_empty());
-        let mid_message = session.inbox.in_message() || session.upload != Upload::None;
-        let is_in_line = session.wait == Wait::Shared;
-        let (phase, over) = (session.phase, session.eof && !waiting && session.phase == Phase::Open);
+        let receives = !waiting || (session.stream().wait() == Wait::Replies && session.inbox().is_empty());
+        let mid_message = session.inbox().in_message() || session.stream().has_upload();
+        let is_in_line = session.stream().is_blocked();
+        let takes_requests = session.takes_requests();
+        let over = session.has_ended() && !waiting && takes_requests;
         if over && mid_message {
             self.observe.counters().truncated.add(1);
             // Who reads the answer to a request that it has broken off is told, where it can be, that it was its own doing.
@@ -119,20 +122,14 @@ impl<D: Driver> Worker<D> {
             self.abandon_upload(key, reason);
             self.fail_begun(key, reason);
         }
-        if over
-            && mid_message
-            && let Some(session) = self.downstream.sessions.get_mut(key)
-        {
-            session.is_broken = true;
-        }
-        if over && let Some(session) = self.downstream.sessions.get_mut(key) {
-            session.phase = Phase::Closing;
-            self.io.clear_inbox(&mut session.inbox);
+        if over && let Some(session) = self.downstream.client_mut(key) {
+            session.drain_ended(mid_message);
+            self.io.clear_inbox(session.inbox_mut());
         }
         if !is_in_line {
             self.leave_queue(key);
         }
-        if phase == Phase::Open && !over {
+        if takes_requests && !over {
             self.arm_message(key, mid_message && !waiting);
             self.set_receiving(key, receives);
         }
@@ -140,71 +137,73 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn set_receiving(&mut self, key: Key, on: bool) {
-        if let Some(session) = self.downstream.sessions.get_mut(key)
-            && session.receiving != on
+        if let Some(session) = self.downstream.client_mut(key)
+            && session.set_receiving(on)
         {
-            if on && session.is_migrating {
-                return;
-            }
-            session.receiving = on;
-            self.io.driver_mut().receive(session.conn, on);
+            self.io.driver_mut().receive(session.handle(), on);
         }
     }
 
-    /// Notes what a session waits for; those that wait for something shared stand in line.
+    /// Notes what a stream waits for, other than capacity.
     pub(super) fn wait_for(&mut self, key: Key, wait: Wait) -> Flow {
-        if let Some(session) = self.downstream.sessions.get_mut(key) {
-            session.wait = wait;
-            if wait == Wait::Shared {
-                self.downstream.blocked.push_back(key);
-            }
+        if let Some(stream) = self.downstream.stream_mut(key) {
+            stream.wait_for(wait);
+        }
+        Flow::Stop
+    }
+
+    /// Queues a stream until there is capacity; `backend`: of which it wants a connection.
+    pub(super) fn block(&mut self, key: Key, backend: Option<u32>) -> Flow {
+        if self.downstream.block(key, backend)
+            && let Some(backend) = backend
+        {
+            self.upstream.backends[backend as usize].pending += 1;
         }
         Flow::Stop
     }
 
     fn session_step(&mut self, key: Key) -> Flow {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
-        if session.phase != Phase::Open || session.tunnel.is_some() {
+        let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
+        if !session.takes_requests() || session.stream().tunnel().is_some() {
             return Flow::Stop;
         }
-        match session.upload {
+        match session.stream().upload() {
             Upload::To { .. } => return self.forward_body(key),
             Upload::Discard { .. } => return self.discard_body(key),
             Upload::None => {}
         }
-        if session.is_last {
-            self.stop_reading(key);
-            return Flow::Stop;
+        let inflight_max = self.ctx.setup().limits.max_inflight_per_client;
+        match session.stream_mut().next_request(inflight_max, self.ctx.setup().protocol().exclusive) {
+            NextRequest::Now => {}
+            NextRequest::AfterReplies => return self.wait_for(key, Wait::Replies),
+            NextRequest::Never => {
+                self.stop_reading(key);
+                return Flow::Stop;
+            }
         }
-        let under_way = session.requests.len();
-        let alone = session.barrier || self.ctx.setup().protocol().exclusive;
-        if under_way >= self.ctx.setup().limits.max_inflight_per_client || (alone && under_way > 0) {
-            return self.wait_for(key, Wait::Replies);
-        }
-        session.barrier = false;
-        if self.io.driver().backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
+        if self.io.driver().backlog_bytes(session.handle()) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Client);
         }
-        let is_late = session.is_late && self.inflight.table.can_answer();
+        let is_late = session.stream().is_overdue() && self.inflight.table.can_answer();
         let (mut sheds, shed_before) = (false, self.observe.counters().requests_shed.get());
-        if !session.inbox.is_empty() && !self.has_capacity_before(key) {
+        if !session.inbox().is_empty() && !self.has_capacity_before(key) {
             if !is_late {
-                return self.wait_for_capacity(key);
+                return self.wait_for_capacity(key, None);
             }
             sheds = true;
         }
         let wants = self.wants_of_requests();
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
-        let parser = self.ctx.setup().view(session.channel).parse_request;
+        let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
+        let parser = self.ctx.setup().view(self.ctx.setup().listened).parse_request;
         let look = ParseSpec { parser, asked: 0, wants };
         let mut scratch = self.rules.take_scratch();
         let tools = &mut self.io.request_context(self.ctx.setup(), self.tasks.huge_reserve());
-        let next = session.inbox.next(tools, look, &mut scratch.frame);
+        let next = session.inbox_mut().next(tools, look, &mut scratch.frame);
         let flow = match next {
             NextMessage::Whole(message) => self.whole_request(key, &mut scratch, message, sheds),
             NextMessage::Large(seen) => self.large_request(key, &mut scratch, seen, sheds),
             NextMessage::Starved => {
-                session.is_late = false;
+                session.stream_mut().set_overdue(false);
                 Flow::Stop
             }
             NextMessage::Fault { field, cause, answerable } => {
@@ -243,9 +242,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn whole_request(&mut self, key: Key, scratch: &mut Scratch, message: Slice, sheds: bool) -> Flow {
-        let Some(channel) = self.downstream.sessions.get(key).map(|session| session.channel) else {
-            return Flow::Stop;
-        };
+        let channel = self.ctx.setup().listened;
         self.observe.look(message.bytes(), message.len());
         let flags = scratch.frame.flags();
         if flags.has(MessageFlags::ENDS) {
@@ -262,7 +259,7 @@ impl<D: Driver> Worker<D> {
         let paused = self.run_rules_of(key, scratch, &start);
         let has_effects = self.ctx.setup().needs.has_effects;
         if !has_effects && let Err(wants) = self.has_capacity(scratch.sends.as_slice()) {
-            let is_late = self.downstream.sessions.get(key).is_some_and(|session| session.is_late);
+            let is_late = self.downstream.client(key).is_some_and(|session| session.stream().is_overdue());
             if is_late && self.inflight.table.can_answer() || self.is_crowded(wants) {
                 return self.shed_request(key, scratch, message.len());
             }
@@ -307,8 +304,8 @@ impl<D: Driver> Worker<D> {
 
     /// Notes whether a request that is being taken is the last of its session.
     pub(super) fn note_last(&mut self, key: Key, flags: MessageFlags) {
-        if let Some(session) = self.downstream.sessions.get_mut(key) {
-            session.is_last = flags.has(MessageFlags::LAST);
+        if let Some(stream) = self.downstream.stream_mut(key) {
+            stream.take_request(flags.has(MessageFlags::LAST));
         }
     }
 
@@ -319,8 +316,8 @@ impl<D: Driver> Worker<D> {
         scratch: &mut Scratch,
         start: &Start<'_>,
     ) -> Option<super::rules::Paused> {
-        let session = self.downstream.sessions.get(key)?;
-        let (state, client) = (session.state, Some(self.io.peer(session.conn)));
+        let session = self.downstream.client(key)?;
+        let (state, client) = (session.stream().state(), Some(self.io.peer(session.handle())));
         self.first_values(scratch, state);
         let (setup, backends, backend_conns) =
             (&**self.ctx.setup(), &self.upstream.backends[..], &self.upstream.conns);
@@ -359,18 +356,19 @@ impl<D: Driver> Worker<D> {
         if self.ctx.setup().always_dedicates && !self.all_dedicate() {
             return false;
         }
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return true };
-        let conn = session.full_conn.and_then(|backend_conn| self.upstream.conns[backend_conn].conn);
+        let Some(session) = self.downstream.client_mut(key) else { return true };
+        let conn =
+            session.stream().full_conn().and_then(|backend_conn| self.upstream.conns[backend_conn].conn);
         if conn.is_some_and(|conn| self.io.driver().backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX) {
             return false;
         }
-        session.full_conn = None;
+        session.stream_mut().set_full_conn(None);
         true
     }
 
     pub(super) fn consume(&mut self, key: Key, bytes: u32) {
-        if let Some(session) = self.downstream.sessions.get_mut(key) {
-            session.inbox.consume(&mut self.io.parse_context(self.ctx.setup()), bytes);
+        if let Some(session) = self.downstream.client_mut(key) {
+            session.inbox_mut().consume(&mut self.io.parse_context(self.ctx.setup()), bytes);
         }
     }
 
@@ -419,8 +417,8 @@ impl<D: Driver> Worker<D> {
     /// A request that was to be gathered will not be there whole: it is answered as one whose body goes on as it comes.
     pub(super) fn fail_begun(&mut self, key: Key, reason: FailureReason) {
         // Where others are under way, their answers could not be told from this one's.
-        let begun = self.downstream.sessions.get(key).filter(|session| session.requests.is_empty());
-        let Some((frame, bytes)) = begun.and_then(|session| session.inbox.begun(self.io.frames())) else {
+        let begun = self.downstream.client(key).filter(|session| session.stream().requests().is_empty());
+        let Some((frame, bytes)) = begun.and_then(|session| session.inbox().begun(self.io.frames())) else {
             return;
         };
         if !self.ctx.setup().protocol().exclusive {
@@ -449,25 +447,24 @@ impl<D: Driver> Worker<D> {
 
     /// Takes no further request of this session; it ends when its replies are out.
     pub(super) fn stop_reading(&mut self, key: Key) {
-        if let Some(session) = self.downstream.sessions.get_mut(key)
-            && session.phase == Phase::Open
+        if let Some(session) = self.downstream.client_mut(key)
+            && session.drain()
         {
-            session.phase = Phase::Closing;
-            self.io.clear_inbox(&mut session.inbox);
-            self.downstream.deadlines.clear(key.index);
+            self.io.clear_inbox(session.inbox_mut());
+            self.downstream.clear_deadline(key);
             self.abandon_upload(key, FailureReason::Unavailable);
         }
     }
 
     pub(super) fn arm_message(&mut self, key: Key, mid_message: bool) {
-        let kind = self.downstream.deadlines.kind(key.index);
+        let kind = self.downstream.deadline(key);
         if mid_message {
             if kind != Some(DeadlineKind::Message) {
                 let deadline = self.io.now_ns() + self.ctx.setup().timeouts.client_request.as_nanos() as u64;
-                self.set_deadline(key.index, DeadlineKind::Message, deadline);
+                self.set_deadline(key, DeadlineKind::Message, deadline);
             }
         } else if kind == Some(DeadlineKind::Message) {
-            self.downstream.deadlines.clear(key.index);
+            self.downstream.clear_deadline(key);
             self.arm_idle(key);
         } else if kind == Some(DeadlineKind::Idle) {
             self.arm_idle(key);
@@ -477,7 +474,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn arm_idle(&mut self, key: Key) {
         let idle = self.ctx.setup().timeouts.idle;
         if !idle.is_zero() {
-            self.set_deadline(key.index, DeadlineKind::Idle, self.io.now_ns() + idle.as_nanos() as u64);
+            self.set_deadline(key, DeadlineKind::Idle, self.io.now_ns() + idle.as_nanos() as u64);
         }
     }
 }

@@ -112,8 +112,8 @@ impl<D: Driver> Worker<D> {
         let count = table.messages(key, &mut messages);
         scratch.sends.clear();
         scratch.asks.clear();
-        let session = suspended.session.and_then(|session| self.downstream.sessions.get(session));
-        let client = session.map(|session| self.io.peer(session.conn));
+        let session = suspended.session.and_then(|session| self.downstream.client(session));
+        let client = session.map(|session| self.io.peer(session.handle()));
         let (setup, backends, backend_conns) =
             (&**self.ctx.setup(), &self.upstream.backends[..], &self.upstream.conns);
         let around = BackendView {

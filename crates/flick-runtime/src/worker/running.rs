@@ -17,10 +17,9 @@ use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
     pub(super) fn enqueue_session(&mut self, key: Key) {
-        if let Some(session) = self.downstream.sessions.get_mut(key)
-            && !session.queued
+        if let Some(session) = self.downstream.client_mut(key)
+            && session.queue()
         {
-            session.queued = true;
             self.tasks.push(Task::Session(key));
         }
     }

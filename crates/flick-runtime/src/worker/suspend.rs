@@ -91,7 +91,7 @@ impl<D: Driver> Worker<D> {
     fn state_of(&mut self, key: Key) -> Option<StateId> {
         let suspended = self.rules.suspended().get(key)?;
         let state = match suspended.session {
-            Some(session) => self.downstream.sessions.get(session).map(|session| session.state),
+            Some(session) => self.downstream.client(session).map(|session| session.stream().state()),
             None => suspended.state,
         };
         if state.is_none() {
@@ -222,8 +222,8 @@ impl<D: Driver> Worker<D> {
         let is_full = self.upstream.conns[backend_conn]
             .conn
             .is_some_and(|conn| self.io.driver().backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX);
-        if is_full && let Some(session) = self.downstream.sessions.get_mut(session) {
-            session.full_conn = Some(backend_conn);
+        if is_full && let Some(session) = self.downstream.client_mut(session) {
+            session.stream_mut().set_full_conn(Some(backend_conn));
         }
     }
 
@@ -429,7 +429,7 @@ impl<D: Driver> Worker<D> {
         if let Some(timer) = suspended.timer {
             self.rules.end_timer(timer);
         }
-        if !self.downstream.blocked.is_empty() {
+        if self.downstream.has_blocked() {
             self.tasks.free_capacity();
         }
         Some(suspended)
@@ -474,8 +474,8 @@ impl<D: Driver> Worker<D> {
 
     /// The reply that a session is being sent ends where its connection does.
     fn ends_with_reply(&mut self, key: Key) {
-        if let Some(session) = self.downstream.sessions.get_mut(key) {
-            session.is_last = true;
+        if let Some(session) = self.downstream.client_mut(key) {
+            session.stream_mut().end_after_reply();
         }
     }
 }

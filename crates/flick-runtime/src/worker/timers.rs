@@ -8,8 +8,8 @@ use flick_net::Driver;
 use super::Worker;
 use super::health::warn_of;
 use crate::downstream::deadlines::DeadlineKind;
-use crate::downstream::session::Phase;
 use crate::limits::{DRAIN_QUIET_MS, HUGE_TICK_MS, LEAVE_TICK_MS, LINGER_MS, TICK_MAX_MS};
+use crate::slab::Key;
 use crate::upstream::backend::{Backend, BackendConn, BackendConnState};
 
 /// Nanoseconds of a millisecond.
@@ -44,8 +44,8 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Sets a session's deadline.
-    pub(super) fn set_deadline(&mut self, slot: u32, kind: DeadlineKind, at_ns: u64) {
-        self.downstream.deadlines.set(slot, kind, at_ns);
+    pub(super) fn set_deadline(&mut self, key: Key, kind: DeadlineKind, at_ns: u64) {
+        self.downstream.set_deadline(key, kind, at_ns);
         self.note_due(at_ns);
     }
 
@@ -91,8 +91,8 @@ impl<D: Driver> Worker<D> {
                 }
             }
         }
-        while let Some((slot, kind)) = self.downstream.deadlines.expired(now_ns) {
-            self.session_due(slot, kind);
+        while let Some((key, kind)) = self.downstream.take_expired(now_ns) {
+            self.session_due(key, kind);
         }
         self.run_health(now_ns);
         self.run_ask_timers(now_ns);
@@ -107,7 +107,7 @@ impl<D: Driver> Worker<D> {
         let backend_conns = self.upstream.backends.iter().flat_map(Backend::backend_conns);
         let backend_conns = backend_conns
             .filter_map(|backend_conn| self.backend_conn_due_ns(&self.upstream.conns[backend_conn]));
-        let sessions = self.downstream.deadlines.next_ns().into_iter().chain(self.listeners.accept_again_ns);
+        let sessions = self.downstream.next_deadline_ns().into_iter().chain(self.listeners.accept_again_ns);
         let others =
             self.merge_due_ns().into_iter().chain(self.rules.next_due_ns()).chain(self.health_due_ns());
         let next_ns = backend_conns.chain(sessions).chain(others).min();
@@ -145,9 +145,7 @@ impl<D: Driver> Worker<D> {
             && self.backend_conn_due_ns(backend_conn).is_some_and(|due_ns| due_ns > self.clock.looked_ns())
     }
 
-    fn session_due(&mut self, slot: u32, kind: DeadlineKind) {
-        self.downstream.deadlines.clear(slot);
-        let Some(key) = self.downstream.sessions.key_at(slot as usize) else { return };
+    fn session_due(&mut self, key: Key, kind: DeadlineKind) {
         match kind {
             DeadlineKind::Message => {
                 self.observe.counters().client_request_timeouts.add(1);
@@ -156,14 +154,16 @@ impl<D: Driver> Worker<D> {
             DeadlineKind::Linger | DeadlineKind::Flush => self.linger_on(key),
             DeadlineKind::Tunnel | DeadlineKind::HalfTunnel => self.end_tunnel(key),
             DeadlineKind::Line => {
-                if let Some(session) = self.downstream.sessions.get_mut(key) {
-                    session.is_late = true;
+                if let Some(session) = self.downstream.client_mut(key) {
+                    session.stream_mut().set_overdue(true);
                     self.enqueue_session(key);
                 }
             }
             DeadlineKind::Idle => {
-                let busy =
-                    self.downstream.sessions.get(key).is_some_and(|session| !session.requests.is_empty());
+                let busy = self
+                    .downstream
+                    .client(key)
+                    .is_some_and(|session| !session.stream().requests().is_empty());
                 if busy {
                     self.arm_idle(key);
                 } else {
@@ -200,20 +200,21 @@ impl<D: Driver> Worker<D> {
         if late || !is_replaced {
             self.send_waiting_away();
         }
-        for index in 0..self.downstream.sessions.slots_used() {
-            let Some(key) = self.downstream.sessions.key_at(index) else { continue };
-            let Some(session) = self.downstream.sessions.get(key) else { continue };
-            let quiet = session.requests.is_empty()
-                && session.inbox.is_empty()
+        for index in 0..self.downstream.slots_used() {
+            let Some(key) = self.downstream.key_at(index) else { continue };
+            let Some(session) = self.downstream.client(key) else { continue };
+            let quiet = session.stream().requests().is_empty()
+                && session.inbox().is_empty()
                 && !is_replaced
-                && now_ns.saturating_sub(session.active_ns) >= DRAIN_QUIET_MS * MS;
-            if session.tunnel.is_some() || (self.ctx.setup().is_relay && session.phase == Phase::Open) {
+                && session.idle_ns(now_ns) >= DRAIN_QUIET_MS * MS;
+            if session.stream().tunnel().is_some() || (self.ctx.setup().is_relay && session.takes_requests())
+            {
                 if quiet || late {
                     self.end_tunnel(key);
                 }
                 continue;
             }
-            if session.phase == Phase::Open && (quiet || late) {
+            if session.takes_requests() && (quiet || late) {
                 self.fail_begun(key, FailureReason::Unavailable);
                 self.stop_reading(key);
                 self.abandon_upload(key, FailureReason::Unavailable);
@@ -232,7 +233,7 @@ impl<D: Driver> Worker<D> {
         let overdue_ns = deadline.as_nanos() as u64 + LINGER_MS * MS;
         // Handlers of clients that have just gone still run.
         // What a relay's client sent last may still be on its way to the backend when both are gone.
-        let is_done = self.downstream.sessions.len() == 0
+        let is_done = self.downstream.len() == 0
             && self.listeners.waiting.is_empty()
             && !self.io.driver().is_draining_listeners()
             && self.tasks.is_empty()
@@ -240,6 +241,6 @@ impl<D: Driver> Worker<D> {
         let is_over = (is_done && !self.io.driver().is_flushing())
             || self.io.now_ns().saturating_sub(since_ns) >= overdue_ns;
         // Clients that were queued for this worker at the last moment are served, or handed on, first.
-        is_over && self.takes_nobody() && (self.downstream.sessions.len() == 0 || !is_done)
+        is_over && self.takes_nobody() && (self.downstream.len() == 0 || !is_done)
     }
 }

@@ -7,7 +7,7 @@ use flick_net::Driver;
 
 use super::Worker;
 use crate::downstream::deadlines::DeadlineKind;
-use crate::downstream::session::{Phase, Tunnel, Wait};
+use crate::downstream::stream::{Stream, Tunnel};
 use crate::limits::{HALF_TUNNEL_IDLE_MS, SESSION_BACKLOG_BYTES_MAX, TUNNEL_IDLE_MS};
 use crate::observe::task_counters::TaskKind;
 use crate::run_queue::Flow;
@@ -21,12 +21,11 @@ impl<D: Driver> Worker<D> {
     /// Joins a session and the connection that its last exchange was on.
     pub(super) fn begin_tunnel(&mut self, key: Key, backend_conn: u32) {
         let epoch = self.upstream.conns[backend_conn].epoch;
-        let Some(session) = self.downstream.sessions.get_mut(key) else {
+        let Some(session) = self.downstream.client_mut(key) else {
             self.retire_backend_conn(backend_conn);
             return;
         };
-        session.tunnel = Some(Tunnel { backend_conn, epoch, client_is_over: false, backend_is_over: false });
-        session.is_last = false;
+        session.stream_mut().begin_tunnel(backend_conn, epoch);
         self.upstream.conns[backend_conn].tunnel = Some(key);
         self.observe.counters().tunnels.add(1);
         self.tunnel_moves(key);
@@ -36,26 +35,22 @@ impl<D: Driver> Worker<D> {
 
     /// Something goes through: it is not idle.
     fn tunnel_moves(&mut self, key: Key) {
-        let is_half = self
-            .downstream
-            .sessions
-            .get(key)
-            .and_then(|session| session.tunnel)
-            .is_some_and(|tunnel| tunnel.client_is_over || tunnel.backend_is_over);
+        let tunnel = self.downstream.stream(key).and_then(Stream::tunnel);
+        let is_half = tunnel.is_some_and(Tunnel::is_half_closed);
         self.relay_moves(key, is_half);
     }
 
     /// As `tunnel_moves`, for whatever passes on bytes until one of its sides ends.
     pub(super) fn relay_moves(&mut self, key: Key, is_half: bool) {
         let now_ns = self.io.now_ns();
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        session.active_ns = now_ns;
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        session.note_active(now_ns);
         let (kind, idle_ms) = if is_half {
             (DeadlineKind::HalfTunnel, HALF_TUNNEL_IDLE_MS)
         } else {
             (DeadlineKind::Tunnel, TUNNEL_IDLE_MS)
         };
-        self.set_deadline(key.index, kind, now_ns + idle_ms * MS);
+        self.set_deadline(key, kind, now_ns + idle_ms * MS);
     }
 
     /// The client's side has had its turn.
@@ -64,30 +59,29 @@ impl<D: Driver> Worker<D> {
             self.enqueue_session(key);
             return;
         }
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        let receives = session.wait == Wait::Nothing && !session.eof && session.phase == Phase::Open;
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        let receives = !session.stream().is_waiting() && !session.has_ended() && session.takes_requests();
         self.set_receiving(key, receives);
         self.end_tunnel_if_over(key);
     }
 
     /// Passes on what the client has sent.
     fn tunnel_out(&mut self, key: Key) -> Flow {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
-        let Some(tunnel) = session.tunnel.as_mut().filter(|_| session.phase == Phase::Open) else {
+        let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
+        let Some(tunnel) = session.stream().tunnel().filter(|_| session.takes_requests()) else {
             return Flow::Stop;
         };
-        let state = &self.upstream.conns[tunnel.backend_conn];
-        let Some(conn) = state.conn.filter(|_| state.epoch == tunnel.epoch) else { return Flow::Stop };
+        let state = &self.upstream.conns[tunnel.backend_conn()];
+        let Some(conn) = state.conn.filter(|_| state.epoch == tunnel.epoch()) else { return Flow::Stop };
         if self.io.driver().backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX {
-            return self.wait_for(key, Wait::Shared);
+            return self.block(key, None);
         }
-        if let Some(piece) = session.inbox.take_raw(self.io.pieces_mut(), u64::MAX) {
+        if let Some(piece) = session.inbox_mut().take_raw(self.io.pieces_mut(), u64::MAX) {
             self.io.driver_mut().send(conn, piece);
             self.tunnel_moves(key);
             return Flow::Go;
         }
-        if session.eof && !tunnel.client_is_over {
-            tunnel.client_is_over = true;
+        if session.has_ended() && session.stream_mut().tunnel_mut().is_some_and(Tunnel::end_client) {
             self.io.driver_mut().shutdown(conn);
             self.tunnel_moves(key);
         }
@@ -96,23 +90,25 @@ impl<D: Driver> Worker<D> {
 
     /// Passes on what the backend has sent.
     pub(super) fn tunnel_back(&mut self, backend_conn: u32, key: Key) -> Flow {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
-        let (Some(tunnel), Phase::Open) = (session.tunnel.as_mut(), session.phase) else { return Flow::Stop };
-        if self.io.driver().backlog_bytes(session.conn) > SESSION_BACKLOG_BYTES_MAX {
+        let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
+        if session.stream().tunnel().is_none() || !session.takes_requests() {
+            return Flow::Stop;
+        }
+        if self.io.driver().backlog_bytes(session.handle()) > SESSION_BACKLOG_BYTES_MAX {
             self.stall(backend_conn, key);
             return Flow::Stop;
         }
         let state = &mut self.upstream.conns[backend_conn];
         state.stall_grace = None;
         if let Some(piece) = state.inbox.take_raw(self.io.pieces_mut(), u64::MAX) {
-            session.bytes_out += u64::from(piece.len());
-            self.io.driver_mut().send(session.conn, piece);
+            session.note_sent(u64::from(piece.len()));
+            self.io.driver_mut().send(session.handle(), piece);
             self.tunnel_moves(key);
             return Flow::Go;
         }
-        if state.eof && state.conn.is_some() && !tunnel.backend_is_over {
-            tunnel.backend_is_over = true;
-            self.io.driver_mut().shutdown(session.conn);
+        let ends = state.eof && state.conn.is_some();
+        if ends && session.stream_mut().tunnel_mut().is_some_and(Tunnel::end_backend) {
+            self.io.driver_mut().shutdown(session.handle());
             self.tunnel_moves(key);
         }
         Flow::Stop
@@ -133,33 +129,32 @@ impl<D: Driver> Worker<D> {
     //# the intermediary MUST attempt to send any outstanding data that came from the closed side to the other side, close
     //# both connections, and then discard any remaining data left undelivered
     fn end_tunnel_if_over(&mut self, key: Key) {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        let over = session.tunnel.filter(|tunnel| tunnel.client_is_over && tunnel.backend_is_over);
-        let Some(tunnel) = over else { return };
-        session.tunnel = None;
-        session.phase = Phase::Lingering;
-        session.unsent_bytes = usize::MAX;
-        self.upstream.conns[tunnel.backend_conn].tunnel = None;
-        self.retire_backend_conn(tunnel.backend_conn);
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        let closed = session.stream().tunnel().filter(|tunnel| tunnel.is_closed());
+        let Some(backend_conn) = closed.map(Tunnel::backend_conn) else { return };
+        session.stream_mut().end_tunnel();
+        session.linger();
+        self.upstream.conns[backend_conn].tunnel = None;
+        self.retire_backend_conn(backend_conn);
         self.linger_on(key);
     }
 
     /// Ends a tunnel in which nothing has moved for long, or that a worker that drains does not wait for.
     pub(super) fn end_tunnel(&mut self, key: Key) {
-        if let Some(session) = self.downstream.sessions.get_mut(key) {
+        if let Some(session) = self.downstream.client_mut(key) {
             // What is still on its way to the client goes out.
-            session.phase = Phase::Lingering;
+            session.linger();
         }
         self.end_session(key, true);
     }
 
     /// The session of a tunnel has ended.
     pub(super) fn leave_tunnel(&mut self, tunnel: Tunnel) {
-        let state = &mut self.upstream.conns[tunnel.backend_conn];
-        if state.epoch == tunnel.epoch && state.state != BackendConnState::Down {
+        let state = &mut self.upstream.conns[tunnel.backend_conn()];
+        if state.epoch == tunnel.epoch() && state.state != BackendConnState::Down {
             state.tunnel = None;
             state.is_abandoned = true;
-            self.enqueue_backend_conn(tunnel.backend_conn);
+            self.enqueue_backend_conn(tunnel.backend_conn());
         }
     }
 }

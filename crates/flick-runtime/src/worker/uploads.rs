@@ -3,7 +3,7 @@
 //! Promises: constant memory per large request; requests of one client before and after it keep their order.
 
 use flick_abi::frame::SLOT_ASKED;
-use flick_abi::{Event, FailureReason, FaultCause, Send, SendBody};
+use flick_abi::{Event, FailureReason, FaultCause, MessageFlags, Send, SendBody};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
@@ -15,7 +15,7 @@ use super::rules::Start;
 use super::sending::Waiter;
 use crate::downstream::body::RemainingBody;
 use crate::downstream::deadlines::DeadlineKind;
-use crate::downstream::session::{Upload, Wait};
+use crate::downstream::stream::{Upload, Wait};
 use crate::limits::{BACKEND_CONN_BACKLOG_BYTES_MAX, DISCARD_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
 use crate::observe::edge_counters::StartId;
 use crate::rules::scratch::Scratch;
@@ -47,15 +47,15 @@ impl<D: Driver> Worker<D> {
         seen: Slice,
         sheds: bool,
     ) -> Flow {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
-        if !session.requests.is_empty() {
+        let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
+        if !session.stream().requests().is_empty() {
             // Requests before it are on other connections: they must be answered first to keep their order.
             return self.wait_for(key, Wait::Replies);
         }
-        let (channel, is_buffered) = (session.channel, session.inbox.in_message());
+        let (channel, is_buffered) = (self.ctx.setup().listened, session.inbox().in_message());
         // A gathered head is consumed as it lies; otherwise exactly the head, and the rest by reference later.
         let head = if is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
-        let is_late = session.is_late && self.inflight.table.can_answer();
+        let is_late = session.stream().is_overdue() && self.inflight.table.can_answer();
         self.observe.look(seen.bytes(), head);
         if sheds || self.sheds_next() {
             return self.shed_large(key, scratch, &seen.sub(0..head));
@@ -64,7 +64,7 @@ impl<D: Driver> Worker<D> {
             if is_late {
                 return self.shed_large(key, scratch, &seen.sub(0..head));
             }
-            return self.wait_for_capacity(key);
+            return self.wait_for_capacity(key, None);
         }
         let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
         let start = StartId::channel(channel);
@@ -157,15 +157,13 @@ impl<D: Driver> Worker<D> {
         );
         let streams = !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
         self.consume(key, head.len());
-        self.note_last(key, flags);
         let upload = match streams {
             _ if body.is_over() => Upload::None,
             true => Upload::To { backend_conn, epoch, body },
             false => self.discard(body),
         };
-        if let Some(session) = self.downstream.sessions.get_mut(key) {
-            session.barrier = true;
-            session.upload = upload;
+        if let Some(stream) = self.downstream.stream_mut(key) {
+            stream.take_large_request(flags.has(MessageFlags::LAST), upload);
         }
         if !streams || body.is_over() {
             self.upload_sent(backend_conn);
@@ -190,8 +188,8 @@ impl<D: Driver> Worker<D> {
         self.consume(key, head.len());
         self.note_last(key, scratch.frame.flags());
         let upload = if body.is_over() { Upload::None } else { self.discard(body) };
-        if let Some(session) = self.downstream.sessions.get_mut(key) {
-            session.upload = upload;
+        if let Some(session) = self.downstream.client_mut(key) {
+            session.stream_mut().set_upload(upload);
         }
         match reason {
             Some(reason) => self.fail_new_request(key, &scratch.frame, reason),
@@ -218,11 +216,11 @@ impl<D: Driver> Worker<D> {
     /// The next piece of the body that a session is sending.
     fn next_body_piece(&mut self, key: Key, body: &mut RemainingBody) -> (Piece, Box<Scratch>) {
         let mut scratch = self.rules.take_scratch();
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return (Piece::Nothing, scratch) };
-        let parser = self.ctx.setup().view(session.channel).parse_request;
+        let Some(session) = self.downstream.client_mut(key) else { return (Piece::Nothing, scratch) };
+        let parser = self.ctx.setup().view(self.ctx.setup().listened).parse_request;
         let (mut context, bodies) = self.io.parse_body_context(self.ctx.setup());
         let frame = &mut scratch.frame;
-        let piece = next_piece(&mut session.inbox, &mut context, bodies, frame, body, parser);
+        let piece = next_piece(session.inbox_mut(), &mut context, bodies, frame, body, parser);
         if let Piece::Bytes(bytes) | Piece::Head(bytes) = &piece {
             self.log_body(key, bytes.len());
         }
@@ -231,13 +229,13 @@ impl<D: Driver> Worker<D> {
 
     /// Passes on what has arrived of a body.
     pub(super) fn forward_body(&mut self, key: Key) -> Flow {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
-        let Upload::To { backend_conn, epoch, mut body } = session.upload else { return Flow::Go };
+        let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
+        let Upload::To { backend_conn, epoch, mut body } = session.stream().upload() else { return Flow::Go };
         let state = &self.upstream.conns[backend_conn];
         let Some(conn) = state.conn.filter(|_| state.epoch == epoch) else {
             let upload = self.discard(body);
-            if let Some(session) = self.downstream.sessions.get_mut(key) {
-                session.upload = upload;
+            if let Some(session) = self.downstream.client_mut(key) {
+                session.stream_mut().set_upload(upload);
             }
             return Flow::Go;
         };
@@ -248,16 +246,14 @@ impl<D: Driver> Worker<D> {
             BACKEND_CONN_BACKLOG_BYTES_MAX
         };
         if self.io.driver().backlog_bytes(conn) > most {
-            session.wait = Wait::Shared;
-            self.downstream.blocked.push_back(key);
             self.upload_waits(backend_conn);
-            return Flow::Stop;
+            return self.block(key, None);
         }
         let before = body.bytes_left;
         let (piece, scratch) = self.next_body_piece(key, &mut body);
         let upload = if body.is_over() { Upload::None } else { Upload::To { backend_conn, epoch, body } };
-        if let Some(session) = self.downstream.sessions.get_mut(key) {
-            session.upload = upload;
+        if let Some(session) = self.downstream.client_mut(key) {
+            session.stream_mut().set_upload(upload);
         }
         let flow = match piece {
             Piece::Bytes(piece) => {
@@ -318,9 +314,9 @@ impl<D: Driver> Worker<D> {
     fn body_fault(&mut self, key: Key, cause: FaultCause) {
         self.observe.counters().protocol_errors_client.add(1);
         self.observe.counters().errors_malformed.add(1);
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        let upload = std::mem::replace(&mut session.upload, Upload::None);
-        session.is_last = true;
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        let upload = session.stream_mut().take_upload();
+        session.stream_mut().end_after_reply();
         if let Upload::To { backend_conn, epoch, body } = upload {
             self.drop_body(body);
             if self.upstream.conns[backend_conn].epoch == epoch {
@@ -335,8 +331,8 @@ impl<D: Driver> Worker<D> {
     //= RFC 9112 section 9.3
     //# A server MUST read the entire request message body or close the connection after sending its response
     pub(super) fn discard_body(&mut self, key: Key) -> Flow {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return Flow::Stop };
-        let Upload::Discard { mut body, bytes_max } = session.upload else { return Flow::Go };
+        let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
+        let Upload::Discard { mut body, bytes_max } = session.stream().upload() else { return Flow::Go };
         if body.bytes_left > bytes_max {
             // The answer goes out, what the client still sends is dropped, and the connection ends.
             self.stop_reading(key);
@@ -352,8 +348,8 @@ impl<D: Driver> Worker<D> {
         let left_max = bytes_max.saturating_sub(taken);
         let upload =
             if body.is_over() { Upload::None } else { Upload::Discard { body, bytes_max: left_max } };
-        if let Some(session) = self.downstream.sessions.get_mut(key) {
-            session.upload = upload;
+        if let Some(session) = self.downstream.client_mut(key) {
+            session.stream_mut().set_upload(upload);
         }
         self.note_progress(key, before, body.bytes_left);
         match piece {
@@ -375,7 +371,7 @@ impl<D: Driver> Worker<D> {
     fn note_progress(&mut self, key: Key, before: u64, after: u64) {
         if before / PROGRESS_BYTES != after / PROGRESS_BYTES {
             let deadline = self.io.now_ns() + self.ctx.setup().timeouts.client_request.as_nanos() as u64;
-            self.set_deadline(key.index, DeadlineKind::Message, deadline);
+            self.set_deadline(key, DeadlineKind::Message, deadline);
         }
     }
 
@@ -415,8 +411,8 @@ impl<D: Driver> Worker<D> {
     /// The client has ended inside a body, or it is not waited for: the connection that it was lent cannot be used any
     /// more. What comes for that reason is the answer.
     pub(super) fn abandon_upload(&mut self, key: Key, reason: FailureReason) {
-        let Some(session) = self.downstream.sessions.get_mut(key) else { return };
-        let upload = std::mem::replace(&mut session.upload, Upload::None);
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        let upload = session.stream_mut().take_upload();
         self.break_dedicated(upload, reason);
     }
 

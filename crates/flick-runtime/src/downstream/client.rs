@@ -1,0 +1,337 @@
+//! A client connection: the bytes it carries, and where it is in its life.
+//! Promises: states are variants of enums, so that an impossible combination cannot be written; no allocation.
+//! Refuses: requests and replies, which are the stream's ([`Stream`]); the driver, which the worker calls.
+
+use flick_buffers::{Buf, Slice};
+use flick_net::Handle;
+
+use crate::downstream::inbox::Inbox;
+use crate::downstream::stream::Stream;
+use crate::pieces::Pieces;
+
+/// What is known of the client's side of a connection that takes no further requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ClientSide {
+    /// The client may still send; what it sends is dropped.
+    Open,
+    /// The client has closed its side between two messages.
+    Closed,
+    /// The client has closed its side inside a message.
+    Truncated,
+}
+
+/// How a draining connection ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    /// Once the last reply is written, our side closes and the connection lingers.
+    Graceful,
+    /// A reply is truncated: the connection is reset once the received part of it is sent.
+    Reset,
+}
+
+/// Where a client connection is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    /// Requests are read and answered.
+    Open,
+    /// The client has closed its side; requests that it sent before are answered.
+    HalfClosed,
+    /// No further request is taken; the connection ends after its last reply.
+    Draining { client: ClientSide, ending: Ending },
+    /// Our side is closed: input is dropped, and output that is left is sent.
+    Lingering {
+        client: ClientSide,
+        /// Fewest bytes of output that were left so far.
+        unsent_bytes: usize,
+        /// When the connection is dropped, unless the client takes more of the output before.
+        give_up_ns: u64,
+    },
+}
+
+/// Whether the driver receives from a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    /// The driver receives.
+    Receiving,
+    /// The driver does not receive.
+    Paused,
+    /// The driver does not receive, as the connection migrates to the worker's successor after its last reply.
+    Migrating,
+}
+
+/// What a lingering connection needs next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Linger {
+    /// All output is sent, and the client has closed its side or its time is up.
+    Finished,
+    /// The client has not read its output in time.
+    Stuck,
+    /// Output is left, and the client has closed its side.
+    Flushes,
+    /// The client has not closed its side.
+    AwaitsClient,
+}
+
+/// One client connection, with the one stream that HTTP/1 and memcached have on it.
+#[derive(Debug)]
+pub struct ClientConn {
+    handle: Handle,
+    phase: Phase,
+    input: Input,
+    inbox: Inbox,
+    /// Batch buffer of short replies.
+    fill: Option<Buf>,
+    is_queued: bool,
+    /// Time slices that its task has used up in a row, with more to do.
+    slices: u32,
+    accepted_ns: u64,
+    active_ns: u64,
+    bytes_in: u64,
+    bytes_out: u64,
+    stream: Stream,
+}
+
+impl ClientConn {
+    /// A connection that has just been accepted; the driver does not receive from it yet.
+    pub fn new(handle: Handle, stream: Stream, now_ns: u64) -> Self {
+        Self {
+            handle,
+            phase: Phase::Open,
+            input: Input::Paused,
+            inbox: Inbox::new(),
+            fill: None,
+            is_queued: false,
+            slices: 0,
+            accepted_ns: now_ns,
+            active_ns: now_ns,
+            bytes_in: 0,
+            bytes_out: 0,
+            stream,
+        }
+    }
+
+    /// The connection of the driver.
+    pub fn handle(&self) -> Handle {
+        self.handle
+    }
+
+    /// Its stream.
+    pub fn stream(&self) -> &Stream {
+        &self.stream
+    }
+
+    /// Its stream.
+    pub fn stream_mut(&mut self) -> &mut Stream {
+        &mut self.stream
+    }
+
+    /// Bytes from the client.
+    pub fn inbox(&self) -> &Inbox {
+        &self.inbox
+    }
+
+    /// Bytes from the client.
+    pub fn inbox_mut(&mut self) -> &mut Inbox {
+        &mut self.inbox
+    }
+
+    /// The batch buffer of short replies.
+    pub fn fill_mut(&mut self) -> &mut Option<Buf> {
+        &mut self.fill
+    }
+
+    /// Whether further requests may be taken from it.
+    pub fn takes_requests(&self) -> bool {
+        matches!(self.phase, Phase::Open | Phase::HalfClosed)
+    }
+
+    /// Whether it takes no further request, and our side is not closed yet.
+    pub fn is_draining(&self) -> bool {
+        matches!(self.phase, Phase::Draining { .. })
+    }
+
+    /// Whether our side is closed.
+    pub fn is_lingering(&self) -> bool {
+        matches!(self.phase, Phase::Lingering { .. })
+    }
+
+    /// Whether the client has closed its side.
+    pub fn has_ended(&self) -> bool {
+        match self.phase {
+            Phase::Open => false,
+            Phase::HalfClosed => true,
+            Phase::Draining { client, .. } | Phase::Lingering { client, .. } => client != ClientSide::Open,
+        }
+    }
+
+    /// Whether our side is closed and the client has not closed its side inside a message.
+    pub fn ends_in_good_order(&self) -> bool {
+        matches!(self.phase, Phase::Lingering { client, .. } if client != ClientSide::Truncated)
+    }
+
+    /// Keeps bytes that have arrived; `false` when the table of pieces is full.
+    pub fn receive(&mut self, pieces: &mut Pieces, data: Slice, now_ns: u64) -> bool {
+        self.bytes_in += u64::from(data.len());
+        let is_kept = self.inbox.push(pieces, data);
+        if is_kept {
+            self.active_ns = now_ns;
+        }
+        is_kept
+    }
+
+    /// The client has closed its side.
+    pub fn end_input(&mut self) {
+        match &mut self.phase {
+            Phase::Open => self.phase = Phase::HalfClosed,
+            Phase::HalfClosed => {}
+            Phase::Draining { client, .. } | Phase::Lingering { client, .. } => {
+                if *client == ClientSide::Open {
+                    *client = ClientSide::Closed;
+                }
+            }
+        }
+    }
+
+    /// Takes no further request; `false` if it took none before.
+    pub fn drain(&mut self) -> bool {
+        let client = match self.phase {
+            Phase::Open => ClientSide::Open,
+            Phase::HalfClosed => ClientSide::Closed,
+            Phase::Draining { .. } | Phase::Lingering { .. } => return false,
+        };
+        self.phase = Phase::Draining { client, ending: Ending::Graceful };
+        true
+    }
+
+    /// Takes no further request, as the client has closed its side; `truncated`: inside a message.
+    pub fn drain_ended(&mut self, truncated: bool) {
+        self.drain();
+        if let Phase::Draining { client, .. } = &mut self.phase {
+            *client = if truncated { ClientSide::Truncated } else { ClientSide::Closed };
+        }
+    }
+
+    /// Is to be reset, instead of closed, once its output is sent.
+    pub fn reset_when_sent(&mut self) {
+        self.drain();
+        if let Phase::Draining { ending, .. } = &mut self.phase {
+            *ending = Ending::Reset;
+        }
+    }
+
+    /// Whether our side can be closed now: the last reply is written, and was whole.
+    pub fn is_finished(&self) -> bool {
+        matches!(self.phase, Phase::Draining { ending: Ending::Graceful, .. })
+            && self.stream.requests().is_empty()
+    }
+
+    /// Our side is closed.
+    pub fn linger(&mut self) {
+        let client = match self.phase {
+            Phase::Open => ClientSide::Open,
+            Phase::HalfClosed => ClientSide::Closed,
+            Phase::Draining { client, .. } | Phase::Lingering { client, .. } => client,
+        };
+        self.phase = Phase::Lingering { client, unsent_bytes: usize::MAX, give_up_ns: 0 };
+        self.stay();
+    }
+
+    /// What a lingering connection needs next, with so many bytes of output left. Each time the client takes some of
+    /// them, it has `patience_ns` more.
+    pub fn linger_on(&mut self, left_bytes: usize, now_ns: u64, patience_ns: u64) -> Linger {
+        let Phase::Lingering { client, unsent_bytes, give_up_ns } = &mut self.phase else {
+            return Linger::AwaitsClient;
+        };
+        if left_bytes < *unsent_bytes {
+            *unsent_bytes = left_bytes;
+            *give_up_ns = now_ns + patience_ns;
+        }
+        let (has_ended, gives_up) = (*client != ClientSide::Open, now_ns >= *give_up_ns);
+        match left_bytes {
+            0 if has_ended || gives_up => Linger::Finished,
+            _ if gives_up => Linger::Stuck,
+            _ if has_ended => Linger::Flushes,
+            _ => Linger::AwaitsClient,
+        }
+    }
+
+    /// Sets whether it receives; says whether that is a change, which the driver must be asked for. A connection that
+    /// migrates does not begin to receive.
+    pub fn set_receiving(&mut self, on: bool) -> bool {
+        let wanted = match self.input {
+            Input::Migrating => return false,
+            Input::Receiving | Input::Paused if on => Input::Receiving,
+            Input::Receiving | Input::Paused => Input::Paused,
+        };
+        std::mem::replace(&mut self.input, wanted) != wanted
+    }
+
+    /// Migrates after its last reply; says whether the driver must be asked to stop receiving.
+    pub fn migrate(&mut self) -> bool {
+        std::mem::replace(&mut self.input, Input::Migrating) == Input::Receiving
+    }
+
+    /// Does not migrate after all.
+    pub fn stay(&mut self) {
+        if self.input == Input::Migrating {
+            self.input = Input::Paused;
+        }
+    }
+
+    /// Its task enters the run queue; `false` if it is there already.
+    pub fn queue(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_queued, true)
+    }
+
+    /// Whether its task is in the run queue.
+    pub fn is_queued(&self) -> bool {
+        self.is_queued
+    }
+
+    /// Its task has left the run queue and runs; see [`Stream::resume`].
+    pub fn begin_run(&mut self) -> Option<u32> {
+        self.is_queued = false;
+        self.stream.resume()
+    }
+
+    /// Its task has used up a time slice; how many in a row.
+    pub fn end_slice(&mut self) -> u32 {
+        self.slices += 1;
+        self.slices
+    }
+
+    /// Its task has nothing more to do; whether it had used up a time slice before.
+    pub fn end_slices(&mut self) -> bool {
+        std::mem::take(&mut self.slices) > 0
+    }
+
+    /// Counts bytes that go to the client.
+    pub fn note_sent(&mut self, bytes: u64) {
+        self.bytes_out += bytes;
+    }
+
+    /// Bytes move on it now.
+    pub fn note_active(&mut self, now_ns: u64) {
+        self.active_ns = now_ns;
+    }
+
+    /// Time since bytes moved on it.
+    pub fn idle_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.active_ns)
+    }
+
+    /// Time since it was accepted.
+    pub fn age_ns(&self, now_ns: u64) -> u64 {
+        now_ns.saturating_sub(self.accepted_ns)
+    }
+
+    /// Bytes that the client has sent.
+    pub fn bytes_in(&self) -> u64 {
+        self.bytes_in
+    }
+
+    /// Bytes that were sent to the client.
+    pub fn bytes_out(&self) -> u64 {
+        self.bytes_out
+    }
+}
