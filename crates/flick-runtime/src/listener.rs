@@ -8,36 +8,166 @@ use flick_net::{Handle, ListenerId};
 use crate::shared::handoff::HandoffQueue;
 use crate::shared::worker_loads::ConnectionBalancer;
 
+/// Whether the listeners accept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Accepting {
+    /// They do.
+    On,
+    /// They do not; `again_ns`: when to try again, if that is due at a time.
+    Paused { again_ns: Option<u64> },
+}
+
 /// Component of the worker. Listening sockets, clients that wait for a session slot, and the drain.
 pub(crate) struct Listeners {
-    pub(crate) ids: Vec<ListenerId>,
-    /// Clients that the worker's predecessor hands over.
-    pub(crate) intake: Option<Arc<HandoffQueue>>,
-    pub(crate) accept_paused: bool,
-    /// Accepted clients that wait for a session slot.
-    pub(crate) waiting: VecDeque<Handle>,
-    /// When to accept again after the system had no descriptor.
-    pub(crate) accept_again_ns: Option<u64>,
-    pub(crate) draining_since_ns: Option<u64>,
+    ids: Vec<ListenerId>,
+    accepting: Accepting,
+    /// Clients that other workers, and the worker's predecessor, hand over.
+    handoff: Option<Arc<HandoffQueue>>,
+    /// Accepted clients that wait for a session slot, first come first served.
+    waiting: VecDeque<Handle>,
+    draining_since_ns: Option<u64>,
     /// Moves accepted clients to less busy workers of the service.
-    pub(crate) balance: Option<ConnectionBalancer>,
+    balancer: Option<ConnectionBalancer>,
 }
 
 impl Listeners {
     /// No listener yet; at most `conns_max` clients wait.
     pub(crate) fn new(
         conns_max: usize,
-        intake: Option<Arc<HandoffQueue>>,
-        balance: Option<ConnectionBalancer>,
+        handoff: Option<Arc<HandoffQueue>>,
+        balancer: Option<ConnectionBalancer>,
     ) -> Self {
         Self {
             ids: Vec::new(),
-            intake,
-            accept_paused: false,
+            accepting: Accepting::On,
+            handoff,
             waiting: VecDeque::with_capacity(conns_max),
-            accept_again_ns: None,
             draining_since_ns: None,
-            balance,
+            balancer,
         }
+    }
+
+    /// Adds a listener that the driver has opened.
+    pub(crate) fn add(&mut self, listener: ListenerId) {
+        self.ids.push(listener);
+    }
+
+    /// The listeners, in the order in which they were added.
+    pub(crate) fn ids(&self) -> &[ListenerId] {
+        &self.ids
+    }
+
+    /// Takes the listeners, which the caller closes.
+    pub(crate) fn take_ids(&mut self) -> Vec<ListenerId> {
+        std::mem::take(&mut self.ids)
+    }
+
+    /// Clients that other workers hand over, if they can.
+    pub(crate) fn handoff(&self) -> Option<&Arc<HandoffQueue>> {
+        self.handoff.as_ref()
+    }
+
+    /// Whether accepting is paused.
+    pub(crate) fn is_paused(&self) -> bool {
+        self.accepting != Accepting::On
+    }
+
+    /// Pauses accepting; `false` if it was paused before.
+    pub(crate) fn pause(&mut self) -> bool {
+        let was_on = !self.is_paused();
+        if was_on {
+            self.accepting = Accepting::Paused { again_ns: None };
+        }
+        was_on
+    }
+
+    /// Accepting is paused until a time, or until a slot is free.
+    pub(crate) fn pause_until(&mut self, again_ns: u64) {
+        self.accepting = Accepting::Paused { again_ns: Some(again_ns) };
+    }
+
+    /// When to try to accept again, if accepting is paused until a time.
+    pub(crate) fn again_ns(&self) -> Option<u64> {
+        match self.accepting {
+            Accepting::On => None,
+            Accepting::Paused { again_ns } => again_ns,
+        }
+    }
+
+    /// Accepting is tried again now: it is not due any more.
+    pub(crate) fn clear_again(&mut self) {
+        if let Accepting::Paused { again_ns } = &mut self.accepting {
+            *again_ns = None;
+        }
+    }
+
+    /// Accepting is not paused any more.
+    pub(crate) fn resume(&mut self) {
+        self.accepting = Accepting::On;
+    }
+
+    /// Queues a client for a session slot.
+    pub(crate) fn queue(&mut self, conn: Handle) {
+        self.waiting.push_back(conn);
+    }
+
+    /// Queues a client again, before all others.
+    pub(crate) fn queue_first(&mut self, conn: Handle) {
+        self.waiting.push_front(conn);
+    }
+
+    /// The client that has waited for longest.
+    pub(crate) fn first_waiting(&self) -> Option<Handle> {
+        self.waiting.front().copied()
+    }
+
+    /// Takes the client that has waited for longest.
+    pub(crate) fn pop_waiting(&mut self) -> Option<Handle> {
+        self.waiting.pop_front()
+    }
+
+    /// A client that waited is lost.
+    pub(crate) fn remove_waiting(&mut self, conn: Handle) {
+        self.waiting.retain(|waiting| *waiting != conn);
+    }
+
+    /// Whether this client waits.
+    pub(crate) fn is_waiting(&self, conn: Handle) -> bool {
+        self.waiting.contains(&conn)
+    }
+
+    /// How many clients wait.
+    pub(crate) fn waiting_len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Begins to drain.
+    pub(crate) fn begin_drain(&mut self, now_ns: u64) {
+        self.draining_since_ns = Some(now_ns);
+    }
+
+    /// Whether the worker drains.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.draining_since_ns.is_some()
+    }
+
+    /// Since when the worker drains.
+    pub(crate) fn draining_since_ns(&self) -> Option<u64> {
+        self.draining_since_ns
+    }
+
+    /// What compares how busy the workers of the service are.
+    pub(crate) fn balancer(&self) -> Option<&ConnectionBalancer> {
+        self.balancer.as_ref()
+    }
+
+    /// What compares how busy the workers of the service are.
+    pub(crate) fn balancer_mut(&mut self) -> Option<&mut ConnectionBalancer> {
+        self.balancer.as_mut()
+    }
+
+    /// Keeps accepted clients to this worker.
+    pub(crate) fn stop_balancing(&mut self) {
+        self.balancer = None;
     }
 }

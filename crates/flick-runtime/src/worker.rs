@@ -180,7 +180,7 @@ impl<D: Driver> Worker<D> {
 
     /// Adds a listener that the driver has opened.
     pub fn add_listener(&mut self, listener: ListenerId) {
-        self.listeners.ids.push(listener);
+        self.listeners.add(listener);
     }
 
     /// What the watchdog reads.
@@ -331,7 +331,7 @@ impl<D: Driver> Worker<D> {
         match self.role(conn) {
             Role::Client(key) => self.end_session(key, false),
             Role::BackendConn { backend_conn, .. } => self.backend_conn_lost(backend_conn),
-            Role::Waiting => self.listeners.waiting.retain(|waiting| *waiting != conn),
+            Role::Waiting => self.listeners.remove_waiting(conn),
             Role::Stream(stream) => self.stream_failed(stream),
             Role::Check(at) => {
                 self.upstream.backends[at as usize].health.check.conn = None;
@@ -347,7 +347,7 @@ impl<D: Driver> Worker<D> {
         let role = self.io.role(conn);
         let current = match role {
             Role::Unused => return Role::Unused,
-            Role::Waiting => self.listeners.waiting.iter().copied().find(|waiting| *waiting == conn),
+            Role::Waiting => self.listeners.is_waiting(conn).then_some(conn),
             Role::Client(key) => self.downstream.client(key).map(|session| session.handle()),
             Role::BackendConn { backend_conn, epoch } => {
                 let backend_conn = &self.upstream.conns[backend_conn];

@@ -36,7 +36,7 @@ impl<D: Driver> Worker<D> {
     /// client, if it stays.
     pub(super) fn hand_to_idle(&mut self, conn: Handle) -> Option<Handle> {
         let now_ns = self.io.now_ns();
-        let other = self.listeners.balance.as_ref().and_then(|balance| balance.lighter(now_ns));
+        let other = self.listeners.balancer().and_then(|balance| balance.lighter(now_ns));
         let Some((other, intake)) = other.and_then(|other| Some((other, self.ctx.shared().intake(other)?)))
         else {
             return Some(conn);
@@ -45,12 +45,12 @@ impl<D: Driver> Worker<D> {
         let peer = self.io.peer(conn);
         match intake.leave_to_idle(HandedConn { socket, peer, is_counted: false }) {
             Ok(()) => {
-                self.listeners.balance.iter().for_each(|balance| balance.handed(other, now_ns));
+                self.listeners.balancer().into_iter().for_each(|balance| balance.handed(other, now_ns));
                 None
             }
             Err(client) => {
                 // It ends, or has enough: the client is ours again when all events are handled.
-                let stays = self.listeners.intake.as_ref().is_some_and(|own| own.leave(client).is_ok());
+                let stays = self.listeners.handoff().is_some_and(|own| own.leave(client).is_ok());
                 self.observe.counters().connections_rejected.add(u64::from(!stays));
                 None
             }
@@ -59,7 +59,7 @@ impl<D: Driver> Worker<D> {
 
     pub(super) fn accepted(&mut self, conn: Handle) {
         let pauses = self.ctx.setup().limits.on_max_connections == OnMaxConnections::Queue;
-        if self.listeners.draining_since_ns.is_some() {
+        if self.listeners.is_draining() {
             if self.ctx.shared().is_replaced() {
                 // The kernel gave it to us before it learned that others accept now.
                 self.keep_waiting(conn);
@@ -69,7 +69,7 @@ impl<D: Driver> Worker<D> {
         } else if self.address_is_full(conn) {
             self.observe.counters().connections_over_ip_limit.add(1);
             self.reject_client(conn);
-        } else if !self.listeners.waiting.is_empty() {
+        } else if self.listeners.waiting_len() > 0 {
             self.keep_waiting(conn);
         } else {
             match self.admit(conn) {
@@ -169,14 +169,14 @@ impl<D: Driver> Worker<D> {
     /// come too early stay connected, unread.
     pub(super) fn keep_waiting(&mut self, conn: Handle) {
         self.io.set_role(conn, Role::Waiting);
-        self.listeners.waiting.push_back(conn);
+        self.listeners.queue(conn);
         self.pause_accept();
     }
 
     fn keep_waiting_until(&mut self, conn: Handle, at_ns: u64) {
         self.io.set_role(conn, Role::Waiting);
-        self.listeners.waiting.push_back(conn);
-        if !self.listeners.accept_paused {
+        self.listeners.queue(conn);
+        if !self.listeners.is_paused() {
             self.observe.counters().accept_rate_limited.add(1);
             self.stop_listening();
         }
@@ -212,7 +212,7 @@ impl<D: Driver> Worker<D> {
             "accepting failed; paused"
         );
         self.observe.counters().accept_pauses.add(1);
-        self.listeners.accept_paused = true;
+        self.listeners.pause();
         self.accept_again();
     }
 
@@ -221,12 +221,12 @@ impl<D: Driver> Worker<D> {
     }
 
     fn accept_again_at(&mut self, at_ns: u64) {
-        self.listeners.accept_again_ns = Some(at_ns);
+        self.listeners.pause_until(at_ns);
         self.note_due(at_ns);
     }
 
     fn pause_accept(&mut self) {
-        if self.listeners.accept_paused {
+        if self.listeners.is_paused() {
             return;
         }
         self.observe.counters().accept_pauses.add(1);
@@ -235,16 +235,16 @@ impl<D: Driver> Worker<D> {
     }
 
     fn stop_listening(&mut self) {
-        self.listeners.accept_paused = true;
-        for at in 0..self.listeners.ids.len() {
-            self.io.driver_mut().accept(self.listeners.ids[at], false);
+        self.listeners.pause();
+        for listener in self.listeners.ids() {
+            self.io.driver_mut().accept(*listener, false);
         }
     }
 
     /// Lets in who waits, as far as there is room, and then accepts again if there still is.
     pub(super) fn resume_accept(&mut self) {
-        self.listeners.accept_again_ns = None;
-        if !self.listeners.accept_paused || self.listeners.draining_since_ns.is_some() {
+        self.listeners.clear_again();
+        if !self.listeners.is_paused() || self.listeners.is_draining() {
             return;
         }
         if self.merging.is_some() {
@@ -252,7 +252,7 @@ impl<D: Driver> Worker<D> {
             return;
         }
         let pauses = self.ctx.setup().limits.on_max_connections == OnMaxConnections::Queue;
-        while let Some(conn) = self.listeners.waiting.pop_front() {
+        while let Some(conn) = self.listeners.pop_waiting() {
             match self.admit(conn) {
                 Entry::Settled => continue,
                 Entry::Full if !pauses => {
@@ -263,22 +263,22 @@ impl<D: Driver> Worker<D> {
                 Entry::Early(at_ns) => self.accept_again_at(at_ns),
                 Entry::Full => self.accept_again(),
             }
-            self.listeners.waiting.push_front(conn);
+            self.listeners.queue_first(conn);
             return;
         }
         if pauses && self.ctx.shared().sessions_full(self.ctx.setup().limits.max_connections) {
             self.accept_again();
             return;
         }
-        self.listeners.accept_paused = false;
-        for at in 0..self.listeners.ids.len() {
-            self.io.driver_mut().accept(self.listeners.ids[at], true);
+        self.listeners.resume();
+        for listener in self.listeners.ids() {
+            self.io.driver_mut().accept(*listener, true);
         }
     }
 
     /// Accepts nobody any more, and sends away who waits: nothing of theirs has been taken.
     pub(super) fn stop_accepting(&mut self) {
-        for listener in std::mem::take(&mut self.listeners.ids) {
+        for listener in self.listeners.take_ids() {
             self.io.driver_mut().close_listener(listener);
         }
         self.send_waiting_away();
@@ -286,7 +286,7 @@ impl<D: Driver> Worker<D> {
 
     /// Sends away who waits: nothing of theirs has been taken.
     pub(super) fn send_waiting_away(&mut self) {
-        while let Some(conn) = self.listeners.waiting.pop_front() {
+        while let Some(conn) = self.listeners.pop_waiting() {
             self.refuse(conn);
         }
     }

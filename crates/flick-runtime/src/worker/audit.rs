@@ -49,7 +49,7 @@ impl<D: Driver> Worker<D> {
             small_bufs: self.io.pool().live_count(BufClass::Small),
             large_bufs: self.io.pool().live_count(BufClass::Large),
             huge_bufs: self.io.pool().live_count(BufClass::Huge),
-            blocked: self.downstream.blocked_len() + self.listeners.waiting.len(),
+            blocked: self.downstream.blocked_len() + self.listeners.waiting_len(),
             suspended_rules: self.rules.suspended().len(),
             states: self.rules.locals().len(),
             stalled: self.upstream.stalled_count as usize,

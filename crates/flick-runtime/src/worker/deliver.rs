@@ -334,7 +334,7 @@ impl<D: Driver> Worker<D> {
             self.leave_tunnel(tunnel);
         }
         self.drop_relay_conns(session.stream().relay_conns());
-        if self.listeners.accept_paused {
+        if self.listeners.is_paused() {
             self.resume_accept();
         }
     }

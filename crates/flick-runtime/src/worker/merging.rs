@@ -90,28 +90,28 @@ impl<D: Driver> Worker<D> {
 
     /// A new connection: a stream of the present job, or its reducer; otherwise it waits, or is refused.
     pub(super) fn merge_accepted(&mut self, listener: ListenerId, conn: Handle) {
-        let at = self.listeners.ids.iter().position(|open| *open == listener).unwrap_or(0);
+        let at = self.listeners.ids().iter().position(|open| *open == listener).unwrap_or(0);
         let is_stream = self.ctx.setup().listen[at].0 == self.ctx.setup().listened;
         let may_wait = self.ctx.setup().limits.on_max_connections == OnMaxConnections::Queue
-            && self.listeners.draining_since_ns.is_none();
+            && !self.listeners.is_draining();
         if !is_stream {
             self.sink_accepted(conn);
-        } else if !self.listeners.waiting.is_empty() || !self.join(conn) {
+        } else if self.listeners.waiting_len() > 0 || !self.join(conn) {
             if may_wait { self.keep_waiting(conn) } else { self.refuse(conn) }
         }
     }
 
     /// Lets in who waits, as far as the present job lacks streams.
     pub(super) fn merge_resume_accept(&mut self) {
-        while let Some(conn) = self.listeners.waiting.front().copied() {
+        while let Some(conn) = self.listeners.first_waiting() {
             if !self.join(conn) {
                 return;
             }
-            self.listeners.waiting.pop_front();
+            self.listeners.pop_waiting();
         }
-        self.listeners.accept_paused = false;
-        for at in 0..self.listeners.ids.len() {
-            self.io.driver_mut().accept(self.listeners.ids[at], true);
+        self.listeners.resume();
+        for listener in self.listeners.ids() {
+            self.io.driver_mut().accept(*listener, true);
         }
     }
 
@@ -119,7 +119,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn run_merge_tasks(&mut self) {
         let stage = self.with_merging(|worker, merging| {
             let hub = Arc::clone(&merging.hub);
-            if worker.listeners.draining_since_ns.is_some() && hub.drain() {
+            if worker.listeners.is_draining() && hub.drain() {
                 worker.observe.counters().merges_failed.add(1);
             }
             hub.take_calls(merging.index, |task| worker.enqueue_merge(merging, task));
@@ -138,7 +138,7 @@ impl<D: Driver> Worker<D> {
             }
             stage
         });
-        let may_accept = self.listeners.accept_paused && self.listeners.draining_since_ns.is_none();
+        let may_accept = self.listeners.is_paused() && !self.listeners.is_draining();
         if stage.flatten() == Some(JobStage::Open) && may_accept {
             self.merge_resume_accept();
         }

@@ -17,7 +17,7 @@ use crate::slab::Key;
 impl<D: Driver> Worker<D> {
     /// Stops accepting without sending anybody away, and stops the program's timers, which run at the new one.
     pub(super) fn begin_to_leave(&mut self) {
-        for listener in std::mem::take(&mut self.listeners.ids) {
+        for listener in self.listeners.take_ids() {
             self.io.driver_mut().drain_listener(listener);
         }
         self.rules.stop_timers();
@@ -26,10 +26,10 @@ impl<D: Driver> Worker<D> {
     /// Hands over who can go now. Who could but for requests under way is not read from any more, so that its next request
     /// is the new worker's.
     pub(super) fn hand_over(&mut self) {
-        for _ in 0..self.listeners.waiting.len() {
-            let Some(conn) = self.listeners.waiting.pop_front() else { break };
+        for _ in 0..self.listeners.waiting_len() {
+            let Some(conn) = self.listeners.pop_waiting() else { break };
             if !self.give_away(conn, false) {
-                self.listeners.waiting.push_back(conn);
+                self.listeners.queue(conn);
             }
         }
         for index in 0..self.downstream.slots_used() {
@@ -120,7 +120,7 @@ impl<D: Driver> Worker<D> {
 
     /// Takes in the clients that another worker has left for us.
     pub(super) fn take_over(&mut self) {
-        let Some(intake) = self.listeners.intake.clone() else { return };
+        let Some(intake) = self.listeners.handoff().cloned() else { return };
         self.observe.counters().tasks.of(TaskKind::Client).stolen.add(u64::from(intake.take_scavenged()));
         while let Some(client) = intake.take() {
             if self.ctx.shared().is_replaced() {
@@ -150,7 +150,7 @@ impl<D: Driver> Worker<D> {
 
     /// Whether nobody waits to be taken in, and nobody will.
     pub(super) fn takes_nobody(&mut self) -> bool {
-        let Some(intake) = self.listeners.intake.clone() else { return true };
+        let Some(intake) = self.listeners.handoff().cloned() else { return true };
         if !intake.close() {
             self.take_over();
         }

@@ -16,7 +16,7 @@ impl<D: Driver> Worker<D> {
         is_idle: bool,
         events: &mut Vec<DriverEvent>,
     ) -> std::io::Result<()> {
-        if let Some(balance) = &self.listeners.balance
+        if let Some(balance) = self.listeners.balancer()
             && is_idle
         {
             balance.is_idle(Some(self.io.now_ns()));
@@ -29,7 +29,7 @@ impl<D: Driver> Worker<D> {
         if let Some(wait) = left {
             self.io.poll(wait, events)?;
         }
-        if let Some(balance) = &mut self.listeners.balance {
+        if let Some(balance) = self.listeners.balancer_mut() {
             balance.is_idle(None);
             balance.iteration(self.io.now_ns(), self.io.driver().waited_ns() + self.clock.busy_polled_ns());
         }

@@ -14,7 +14,7 @@ use crate::limits::CPU_WEIGHT_MAX;
 impl Worker<AnyDriver> {
     /// Prepares the worker to share its thread. Of the services of one program, one `sweeps` their dictionaries.
     pub(crate) fn share_thread(&mut self, sweeps: bool) {
-        self.listeners.balance = None;
+        self.listeners.stop_balancing();
         self.clock.share_thread();
         if !sweeps {
             self.rules.never_sweep();

@@ -30,7 +30,7 @@ impl<D: Driver> Worker<D> {
             let tick = Duration::from_millis(LEAVE_TICK_MS);
             return Some(wait.map_or(tick, |wait| wait.min(tick)));
         }
-        if self.listeners.draining_since_ns.is_some() {
+        if self.listeners.is_draining() {
             let tick = Duration::from_millis(DRAIN_TICK_MS);
             return Some(wait.map_or(tick, |wait| wait.min(tick)));
         }
@@ -98,7 +98,7 @@ impl<D: Driver> Worker<D> {
         self.run_ask_timers(now_ns);
         self.run_every(now_ns);
         self.rules.sweep(now_ns);
-        if self.listeners.accept_again_ns.is_some_and(|due| due <= now_ns) {
+        if self.listeners.again_ns().is_some_and(|due| due <= now_ns) {
             self.resume_accept();
         }
         if self.merge_due_ns().is_some_and(|due| due <= now_ns) {
@@ -107,7 +107,7 @@ impl<D: Driver> Worker<D> {
         let backend_conns = self.upstream.backends.iter().flat_map(Backend::backend_conns);
         let backend_conns = backend_conns
             .filter_map(|backend_conn| self.backend_conn_due_ns(&self.upstream.conns[backend_conn]));
-        let sessions = self.downstream.next_deadline_ns().into_iter().chain(self.listeners.accept_again_ns);
+        let sessions = self.downstream.next_deadline_ns().into_iter().chain(self.listeners.again_ns());
         let others =
             self.merge_due_ns().into_iter().chain(self.rules.next_due_ns()).chain(self.health_due_ns());
         let next_ns = backend_conns.chain(sessions).chain(others).min();
@@ -180,7 +180,7 @@ impl<D: Driver> Worker<D> {
     /// after the replies to its requests.
     fn run_drain(&mut self, now_ns: u64) {
         let Some(deadline) = self.ctx.shared().drain_asked() else { return };
-        let since_ns = match self.listeners.draining_since_ns {
+        let since_ns = match self.listeners.draining_since_ns() {
             Some(since_ns) => since_ns,
             None => {
                 if self.ctx.shared().is_replaced() {
@@ -188,7 +188,7 @@ impl<D: Driver> Worker<D> {
                 } else {
                     self.stop_accepting();
                 }
-                self.listeners.draining_since_ns = Some(now_ns);
+                self.listeners.begin_drain(now_ns);
                 now_ns
             }
         };
@@ -226,7 +226,7 @@ impl<D: Driver> Worker<D> {
     /// Whether a draining worker has nothing left to do.
     pub(super) fn drained(&mut self) -> bool {
         let (Some(since_ns), Some(deadline)) =
-            (self.listeners.draining_since_ns, self.ctx.shared().drain_asked())
+            (self.listeners.draining_since_ns(), self.ctx.shared().drain_asked())
         else {
             return false;
         };
@@ -234,7 +234,7 @@ impl<D: Driver> Worker<D> {
         // Handlers of clients that have just gone still run.
         // What a relay's client sent last may still be on its way to the backend when both are gone.
         let is_done = self.downstream.len() == 0
-            && self.listeners.waiting.is_empty()
+            && self.listeners.waiting_len() == 0
             && !self.io.driver().is_draining_listeners()
             && self.tasks.is_empty()
             && self.merge_is_finished();
