@@ -1,5 +1,5 @@
-//! The rest of a message of which the head has gone on: so many bytes, all until the peer closes, or further parts,
-//! each of which the grammar's parser begins.
+//! The rest of a message whose head has been forwarded: a number of bytes, all bytes until the peer closes, or further
+//! parts, each of which the grammar's parser begins.
 //! Promises: one word of state for plain bodies; of a body in parts one frame besides, in a table of fixed size.
 //! Refuses: knowing where the bytes go.
 
@@ -8,7 +8,7 @@ use crate::slab::Key;
 /// What is still to come of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemainingBody {
-    /// Bytes of the part under way; [`UNTIL_CLOSE`]: all there will be.
+    /// Bytes left of the present part; [`UNTIL_CLOSE`]: all until the peer closes.
     pub bytes_left: u64,
     /// The parser's state for the parts behind it, in the worker's table of such frames.
     pub parts: Option<Key>,

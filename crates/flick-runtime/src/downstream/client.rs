@@ -236,15 +236,15 @@ impl ClientConn {
         self.stay();
     }
 
-    /// What a lingering connection needs next, with so many bytes of output left. Each time the client takes some of
-    /// them, it has `patience_ns` more.
-    pub fn linger_on(&mut self, left_bytes: usize, now_ns: u64, patience_ns: u64) -> Linger {
+    /// What a lingering connection needs next, with `left_bytes` of output left. Each time the client takes some of
+    /// them, its timeout begins again.
+    pub fn linger_on(&mut self, left_bytes: usize, now_ns: u64, timeout_ns: u64) -> Linger {
         let Phase::Lingering { client, unsent_bytes, give_up_ns } = &mut self.phase else {
             return Linger::AwaitsClient;
         };
         if left_bytes < *unsent_bytes {
             *unsent_bytes = left_bytes;
-            *give_up_ns = now_ns + patience_ns;
+            *give_up_ns = now_ns + timeout_ns;
         }
         let (has_ended, gives_up) = (*client != ClientSide::Open, now_ns >= *give_up_ns);
         match left_bytes {

@@ -20,8 +20,8 @@ pub enum DeadlineKind {
     Tunnel = 4,
     /// One side of a tunnel has ended, and nothing has come from the other for long.
     HalfTunnel = 5,
-    /// A request waits in line for something that others have.
-    Line = 6,
+    /// A request is queued for capacity that others have.
+    Queue = 6,
 }
 
 /// Number of kinds.
@@ -96,7 +96,7 @@ impl Deadlines {
             .min()
     }
 
-    /// A slot whose deadline has passed; it keeps it until it is set anew or cleared.
+    /// A slot whose deadline has passed; it keeps it until it is set again or cleared.
     pub fn expired(&self, now_ns: u64) -> Option<(u32, DeadlineKind)> {
         self.heads.iter().filter(|head| **head != NONE).find_map(|head| {
             let node = &self.nodes[*head as usize];

@@ -1,5 +1,5 @@
 //! The input channel of a task: bytes as they arrived, turned into messages by the grammar's parser.
-//! Promises: a message is looked at in the buffer it arrived in unless it was cut; a cut one is gathered in one
+//! Promises: a message is looked at in the buffer it arrived in unless it was cut; a cut one is copied to one
 //! buffer, so an idle connection holds at most the bytes of one unfinished message, and none between messages.
 //! Refuses: deciding what a message is; that is generated code.
 
@@ -16,10 +16,10 @@ use crate::slab::{Key, Slab};
 pub enum NextMessage {
     /// A whole message; its frame is in the frame that was passed.
     Whole(Slice),
-    /// The head of a message too large to gather, or of one in parts, and what has arrived behind it in the same
+    /// The head of a message too large to buffer, or of one in parts, and what has arrived behind it in the same
     /// piece.
     Large(Slice),
-    /// A message that must be gathered is longer than may be.
+    /// A message that must be buffered is longer than allowed.
     TooLong,
     /// Nothing whole yet.
     Starved,
@@ -79,9 +79,9 @@ pub struct ParseContext<'a> {
     pub pieces: &'a mut Pieces,
     /// Parser states of unfinished messages.
     pub frames: &'a mut Slab<Frame>,
-    /// Buffers to gather in.
+    /// Buffers for messages that arrive in pieces.
     pub pool: &'a Pool,
-    /// Bytes that may be gathered: more than a message that is gathered only because it is short has.
+    /// Bytes that may be buffered: more than a message has that is buffered only because it is short.
     pub whole_bytes_max: u64,
     /// Huge buffers that are left to others.
     pub huge_reserve: u32,
@@ -136,7 +136,7 @@ impl Inbox {
             return match judge(tools.engine.parse(parser, frame, front.bytes()), frame, front.len(), wants) {
                 Verdict::Whole => NextMessage::Whole(front.sub(0..frame.total_bytes() as u32)),
                 Verdict::Large => NextMessage::Large(front.clone()),
-                Verdict::Need(bytes) => self.batch_delay(tools, look, frame, bytes),
+                Verdict::Need(bytes) => self.buffer_message(tools, look, frame, bytes),
                 Verdict::Rest(bytes) => self.buffer_rest(tools, frame, bytes),
                 Verdict::Fault(fault) => fault,
             };
@@ -147,19 +147,19 @@ impl Inbox {
             if self.is_read {
                 return match judge_read(frame, have, wants) {
                     Verdict::Rest(bytes) => self.buffer_rest(tools, frame, bytes),
-                    verdict => self.is_buffered(verdict, frame),
+                    verdict => self.buffered(verdict, frame),
                 };
             }
         }
         match judge(tools.engine.parse(parser, frame, partial.bytes()), frame, have, wants) {
-            Verdict::Need(bytes) => self.batch_delay(tools, look, frame, bytes),
+            Verdict::Need(bytes) => self.buffer_message(tools, look, frame, bytes),
             Verdict::Rest(bytes) => self.buffer_rest(tools, frame, bytes),
-            verdict => self.is_buffered(verdict, frame),
+            verdict => self.buffered(verdict, frame),
         }
     }
 
     /// Looks at the front of the next part of a message in parts: `frame` is where its parser is. Only its head is
-    /// gathered: never `Whole`.
+    /// buffered: never `Whole`.
     pub fn next_part(
         &mut self,
         tools: &mut ParseContext<'_>,
@@ -180,9 +180,9 @@ impl Inbox {
         }
     }
 
-    /// Ends the gathering of a message whose parser wants more than may be gathered: it lies in front again, to be
+    /// Gives up to buffer a message whose parser wants more than may be buffered: it lies in front again, to be
     /// looked at from its start. `false` when the table of pieces is full.
-    pub fn ungather(&mut self, tools: &mut ParseContext<'_>) -> bool {
+    pub fn unbuffer(&mut self, tools: &mut ParseContext<'_>) -> bool {
         self.forget_frame(tools.frames);
         let Some(partial) = self.partial.take() else { return true };
         let all = partial.slice(0..partial.len());
@@ -192,7 +192,7 @@ impl Inbox {
     /// Takes the message that `next` showed, or the first `bytes` of a large one.
     pub fn consume(&mut self, tools: &mut ParseContext<'_>, bytes: u32) {
         if let Some(partial) = self.partial.take() {
-            assert!(bytes == partial.len(), "a gathered message is consumed in one piece");
+            assert!(bytes == partial.len(), "a buffered message is consumed in one piece");
             self.forget_frame(tools.frames);
             return;
         }
@@ -201,7 +201,7 @@ impl Inbox {
 
     /// Takes at most `bytes_max` bytes, as they lie, without looking at them: the body of a large message.
     pub fn take_raw(&mut self, pieces: &mut Pieces, bytes_max: u64) -> Option<Slice> {
-        assert!(self.partial.is_none(), "a body never waits in the gathering buffer");
+        assert!(self.partial.is_none(), "a body never waits in the message buffer");
         let front = pieces.front(&self.queue)?;
         let len = u64::from(front.len()).min(bytes_max) as u32;
         let piece = front.sub(0..len);
@@ -224,7 +224,7 @@ impl Inbox {
     }
 
     /// Copies up to `need` bytes of the front message into one buffer, as far as they are there, and parses on.
-    fn batch_delay(
+    fn buffer_message(
         &mut self,
         tools: &mut ParseContext<'_>,
         look: ParseSpec,
@@ -254,7 +254,7 @@ impl Inbox {
                     need = more;
                 }
                 Verdict::Rest(bytes) => return self.buffer_rest(tools, frame, bytes),
-                verdict => return self.is_buffered(verdict, frame),
+                verdict => return self.buffered(verdict, frame),
             }
         }
     }
@@ -262,7 +262,7 @@ impl Inbox {
     /// Copies what is left of a message that has been read: a parser that has come to its end is not called again.
     fn buffer_rest(&mut self, tools: &mut ParseContext<'_>, frame: &Frame, total: u64) -> NextMessage {
         match self.collect(tools, total) {
-            Collected::Enough => self.is_buffered(Verdict::Whole, frame),
+            Collected::Enough => self.buffered(Verdict::Whole, frame),
             Collected::Less => {
                 self.save_frame(tools.frames, frame);
                 self.is_read = true;
@@ -278,7 +278,7 @@ impl Inbox {
         }
     }
 
-    /// As `gather`, for the head of a part; its parser's state stays in `frame`.
+    /// As `buffer_message`, for the head of a part; its parser's state stays in `frame`.
     fn buffer_part(
         &mut self,
         tools: &mut ParseContext<'_>,
@@ -314,7 +314,7 @@ impl Inbox {
         }
     }
 
-    /// Copies bytes of the queue into the gathering buffer until it has `need`.
+    /// Copies bytes of the queue into the message buffer until it has `need`.
     fn collect(&mut self, tools: &mut ParseContext<'_>, need: u64) -> Collected {
         if need > tools.whole_bytes_max {
             return Collected::Not(NextMessage::TooLong);
@@ -332,7 +332,7 @@ impl Inbox {
         self.fill(tools, need as u32)
     }
 
-    /// Bytes in the gathering buffer.
+    /// Bytes in the message buffer.
     fn len(&self) -> u32 {
         self.partial.as_ref().map_or(0, Buf::len)
     }
@@ -347,22 +347,22 @@ impl Inbox {
             let Some(front) = tools.pieces.front(&self.queue) else { return Collected::Less };
             let take = (need as u32 - partial.len()).min(front.len());
             let taken = partial.append(&front.bytes()[..take as usize]);
-            assert!(taken == take, "the gathering buffer has room for what was asked");
+            assert!(taken == take, "the message buffer has room for what was asked");
             tools.pieces.advance(&mut self.queue, take);
         }
         Collected::Enough
     }
 
-    fn is_buffered(&self, verdict: Verdict, frame: &Frame) -> NextMessage {
-        let partial = self.partial.as_ref().expect("a gathered message lies in its buffer");
+    fn buffered(&self, verdict: Verdict, frame: &Frame) -> NextMessage {
+        let partial = self.partial.as_ref().expect("a buffered message lies in its buffer");
         match verdict {
             Verdict::Whole => {
-                assert!(u64::from(partial.len()) == frame.total_bytes(), "gathered exactly one message");
+                assert!(u64::from(partial.len()) == frame.total_bytes(), "buffered exactly one message");
                 NextMessage::Whole(partial.slice(0..partial.len()))
             }
             Verdict::Large => NextMessage::Large(partial.slice(0..partial.len())),
             Verdict::Fault(fault) => fault,
-            Verdict::Need(_) | Verdict::Rest(_) => unreachable!("the caller gathers on"),
+            Verdict::Need(_) | Verdict::Rest(_) => unreachable!("the caller buffers on"),
         }
     }
 
@@ -372,7 +372,7 @@ impl Inbox {
             need if need <= LARGE_BYTES => BufClass::Large,
             _ => BufClass::Huge,
         };
-        assert!(need <= HUGE_BYTES, "no message is gathered beyond a huge buffer");
+        assert!(need <= HUGE_BYTES, "no message is buffered beyond a huge buffer");
         if self.partial.as_ref().is_some_and(|partial| partial.capacity() >= need) {
             return Ok(());
         }
@@ -406,9 +406,9 @@ enum Collected {
 enum Verdict {
     Whole,
     Large,
-    /// The parser wants so many bytes.
+    /// The parser wants that many bytes.
     Need(u64),
-    /// The parser has read it; so many bytes are to be gathered.
+    /// The parser has read it; that many bytes are to be buffered.
     Rest(u64),
     Fault(NextMessage),
 }
@@ -426,8 +426,8 @@ fn judge_head(frame: &Frame, have: u32) -> Verdict {
     if u64::from(have) >= frame.head_bytes() { Verdict::Large } else { Verdict::Need(frame.head_bytes()) }
 }
 
-/// Judges a message that has been read, of which `have` bytes are there: what was to be gathered goes on as it is once its head
-/// is enough.
+/// Judges a message that has been read, of which `have` bytes are there: one that was to be buffered is streamed once
+/// its head is enough.
 fn judge_read(frame: &Frame, have: u32, wants: Completeness) -> Verdict {
     if wants.is_head(frame) && u64::from(have) >= frame.head_bytes() {
         Verdict::Large

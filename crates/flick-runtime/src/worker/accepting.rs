@@ -1,8 +1,9 @@
-//! New clients: let in, made to wait, or turned away.
-//! Promises: never more sessions than the limit, over all workers, and of one address no more than its own; no more new
-//! ones in a second than are let in; with `OnMaxConnections::Queue` a client that was accepted before accepting stopped is
-//! not sent away but waits, in order; who is sent away is told why where the protocol has words for it; out of
-//! descriptors, accepting pauses and is tried again. Who comes to a busy worker is another's client if that is idle.
+//! Accepts clients, queues them, or rejects them.
+//! Promises: over all workers, never more clients than `max-connections`, and of one address never more than
+//! `max-connections-per-ip`; no more new ones in a second than `connection-rate-limit`. With
+//! `OnMaxConnections::Queue`, a client that was accepted before accepting paused is not rejected but queued. A rejected
+//! client is sent an error response where the protocol has one for that. Without descriptors, accepting pauses and is
+//! tried again. A busy worker hands new clients to an idle one.
 
 use flick_abi::Frame;
 use flick_abi::limits::FAILURE_BYTES_MAX;
@@ -18,22 +19,22 @@ use crate::downstream::stream::Stream;
 use crate::io::{Role, WriteParts};
 use crate::shared::handoff::HandedConn;
 
-/// How long accepting pauses when there is no room, unless a session of this worker ends before.
+/// How long accepting pauses when no slot is free, unless a client of this worker ends before.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 
-/// What becomes of a client at the door.
+/// What happens with a client that was accepted.
 enum Entry {
-    /// It has a session, or was sent away.
+    /// It has a session, or was rejected.
     Settled,
-    /// It comes too early, until then.
+    /// It exceeds the rate limit until then.
     Early(u64),
-    /// There is no place.
+    /// No slot is free.
     Full,
 }
 
 impl<D: Driver> Worker<D> {
-    /// Hands a client that has just come, and has not been read from, to a worker that is idle while this one is busy. The
-    /// client, if it stays.
+    /// Hands a client that has just been accepted, and not been read from, to a worker that is idle while this one is
+    /// busy. Returns the client if it stays.
     pub(super) fn hand_to_idle(&mut self, conn: Handle) -> Option<Handle> {
         let now_ns = self.io.now_ns();
         let other = self.listeners.balancer().and_then(|balance| balance.lighter(now_ns));
@@ -49,7 +50,7 @@ impl<D: Driver> Worker<D> {
                 None
             }
             Err(client) => {
-                // It ends, or has enough: the client is ours again when all events are handled.
+                // That worker ends, or its queue is full: this one takes the client back after all events.
                 let stays = self.listeners.handoff().is_some_and(|own| own.leave(client).is_ok());
                 self.observe.counters().connections_rejected.add(u64::from(!stays));
                 None
@@ -61,7 +62,7 @@ impl<D: Driver> Worker<D> {
         let pauses = self.ctx.setup().limits.on_max_connections == OnMaxConnections::Queue;
         if self.listeners.is_draining() {
             if self.ctx.shared().is_replaced() {
-                // The kernel gave it to us before it learned that others accept now.
+                // The kernel assigned it to this process before the successor accepted.
                 self.keep_waiting(conn);
             } else {
                 self.refuse(conn);
@@ -119,9 +120,9 @@ impl<D: Driver> Worker<D> {
         Entry::Settled
     }
 
-    /// Begins the session of a client that comes from the service whose place this one takes: it has its place among the
-    /// sessions already, and is not sent away now because of its address.
-    pub(super) fn open_taken_over(&mut self, conn: Handle) {
+    /// Begins the session of a client that the predecessor of this service hands over: it has its session slot already,
+    /// and is not rejected now because of its address.
+    pub(super) fn open_migrated(&mut self, conn: Handle) {
         if let Some(connection_limits) = self.ctx.shared().connection_limits() {
             connection_limits.take(self.io.peer(conn), u32::MAX);
         }
@@ -137,7 +138,7 @@ impl<D: Driver> Worker<D> {
             .is_some_and(|connection_limits| connection_limits.is_full(peer, most))
     }
 
-    /// Gives back what was taken for a session: its place, and its address's.
+    /// Releases the slot of a session, and that of its address.
     pub(super) fn release_session_slot(&mut self, conn: Handle) {
         self.ctx.shared().give_session();
         if let Some(connection_limits) = self.ctx.shared().connection_limits() {
@@ -150,8 +151,8 @@ impl<D: Driver> Worker<D> {
         self.io.driver_mut().abort(conn);
     }
 
-    /// Sends a client away that has not been heard, in the words for too much load if they can be said to somebody who
-    /// has asked nothing.
+    /// Rejects a client from which nothing was received, with the overload response where the protocol has one that
+    /// needs no request.
     fn reject_client(&mut self, conn: Handle) {
         if let Some(builder) = self.ctx.setup().response_before_request() {
             let (frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
@@ -159,14 +160,14 @@ impl<D: Driver> Worker<D> {
             let message = Outgoing { front: &text[..len], cuts: None, rest: None };
             let WriteParts { driver, pool, .. } = self.io.write_parts();
             let mut emit = |slice| driver.send(conn, slice);
-            // Where buffers are out it goes without a word.
+            // Without buffers it is closed without a response.
             append(pool, &mut None, BufClass::Small, &message, [None, None], &mut emit);
         }
         self.io.driver_mut().close(conn);
     }
 
-    /// The kernel hands out several clients at once, and another worker may have taken the last place: those who
-    /// come too early stay connected, unread.
+    /// Queues a client, and reads nothing from it. The kernel may accept several at once, and another worker may have
+    /// taken the last slot.
     pub(super) fn keep_waiting(&mut self, conn: Handle) {
         self.io.set_role(conn, Role::Waiting);
         self.listeners.queue(conn);
@@ -183,7 +184,7 @@ impl<D: Driver> Worker<D> {
         self.accept_again_at(at_ns);
     }
 
-    /// Begins a session, for which a place has been taken.
+    /// Begins a session, for which a slot has been taken.
     pub(super) fn open_session(&mut self, conn: Handle) {
         let now_ns = self.io.now_ns();
         let state = self.rules.locals_mut().take();
@@ -199,7 +200,7 @@ impl<D: Driver> Worker<D> {
         self.arm_idle(key);
         self.set_receiving(key, true);
         if self.ctx.setup().is_relay {
-            // A relay of raw bytes has its message begin with the connection.
+            // The message of a raw relay begins with the connection.
             self.enqueue_session(key);
         }
     }
@@ -241,7 +242,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Lets in who waits, as far as there is room, and then accepts again if there still is.
+    /// Admits queued clients while slots are free, and then accepts again if one still is.
     pub(super) fn resume_accept(&mut self) {
         self.listeners.clear_again();
         if !self.listeners.is_paused() || self.listeners.is_draining() {
@@ -276,16 +277,16 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Accepts nobody any more, and sends away who waits: nothing of theirs has been taken.
+    /// Closes the listeners, and rejects queued clients, from which nothing has been read.
     pub(super) fn stop_accepting(&mut self) {
         for listener in self.listeners.take_ids() {
             self.io.driver_mut().close_listener(listener);
         }
-        self.send_waiting_away();
+        self.reject_waiting();
     }
 
-    /// Sends away who waits: nothing of theirs has been taken.
-    pub(super) fn send_waiting_away(&mut self) {
+    /// Rejects queued clients, from which nothing has been read.
+    pub(super) fn reject_waiting(&mut self) {
         while let Some(conn) = self.listeners.pop_waiting() {
             self.refuse(conn);
         }

@@ -1,4 +1,4 @@
-//! What befalls the requests that will be in the access log.
+//! Follows the requests that will be in the access log.
 //! Promises: where there is none, a look at an empty field; nothing of a message is kept but its first bytes.
 
 use flick_net::Driver;
@@ -43,7 +43,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// So many bytes of the body that a session is sending have come.
+    /// Counts bytes of the body that a client is sending.
     pub(super) fn log_body(&mut self, key: Key, bytes: u32) {
         let Some(recorder) = self.observe.recorder() else { return };
         let Some(request) =
@@ -57,7 +57,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// So many bytes go to the client of a request.
+    /// Counts bytes that go to the client of a request.
     pub(super) fn log_reply(&mut self, logged: Option<Key>, front: &[u8], bytes: u64) {
         let entry = self.observe.recorder().zip(logged).and_then(|(recorder, key)| recorder.entry(key));
         if let Some(entry) = entry {
@@ -66,7 +66,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Who answers a request.
+    /// Notes how a request was answered.
     pub(super) fn log_outcome(&mut self, request: RequestId, outcome: AnsweredBy) {
         let Some(recorder) = self.observe.recorder() else { return };
         let logged = self.inflight.table.get(request).logged;

@@ -1,5 +1,5 @@
-//! Bodies of messages under way: what is next of one, whether it is a plain stretch of bytes, all until the peer closes,
-//! or parts that the grammar's parser begins one after the other.
+//! Bodies of messages in flight: what is next of one, whether it is a plain stretch of bytes, all bytes until the peer
+//! closes, or parts that the grammar's parser begins one after the other.
 //! Promises: nothing of a body is kept but the head of a part that was cut; parts that lie whole in a buffer are
 //! passed on where they lie.
 

@@ -53,8 +53,8 @@ impl<D: Driver> Worker<D> {
         self.fail_request(request, reason);
     }
 
-    /// Answers a request under way ourselves; closes the session if its reply has already begun or the grammar
-    /// has no words for it.
+    /// Answers a request in flight with an error response; closes its client if its reply has already begun or the
+    /// grammar has no such response.
     pub(super) fn fail_request(&mut self, request: RequestId, reason: FailureReason) {
         let entry = self.inflight.table.get(request);
         let begun = entry.begun;
@@ -82,8 +82,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Writes our own reply to a request, if its client wants to hear it; ends its session, and says `false`, if its reply
-    /// has already begun or the grammar has no words for it.
+    /// Writes an error response to a request, unless its client wants none. Returns `false`, and closes the client, if
+    /// its reply has already begun or the grammar has no such response.
     pub(super) fn deliver_failure(&mut self, request: RequestId, reason: FailureReason) -> bool {
         let entry = self.inflight.table.get(request);
         let (session, begun, echo) = (entry.session, entry.begun, entry.echo);
@@ -190,7 +190,7 @@ impl<D: Driver> Worker<D> {
         let unread = self.io.driver().backlog_bytes(session.handle()) as u64 + session.stream().held_bytes();
         let (live, all) =
             (self.io.pool().live_count(BufClass::Large), self.io.pool().capacity_count(BufClass::Large));
-        // A connection that is lent may be held up: the others have their own.
+        // A dedicated connection may be held up: the others have their own.
         let plenty = live < all / PLENTY_SHARE && !self.upstream.conns[backend_conn].dedicated;
         let most = if plenty { SESSION_ROOMY_BYTES_MAX } else { SESSION_BACKLOG_BYTES_MAX };
         (unread > most as u64).then_some(key)
@@ -265,8 +265,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Resets a session whose reply has broken off, or has no words to break off with, once what it was sent in this turn has
-    /// gone out: that much is its client's.
+    /// Resets a client whose reply is truncated, or has no error response, once what it was sent in this iteration is
+    /// written: that much is delivered.
     fn break_session(&mut self, key: Key) {
         let Some(session) = self.downstream.client(key) else { return };
         let is_idle = self.io.driver().backlog_bytes(session.handle()) == 0;
@@ -282,7 +282,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Nobody waits for the replies to these any more: they stay in the ledger until they have been drained.
+    /// No client waits for the replies to these: they stay in the in-flight table until they have been drained.
     fn drop_requests(&mut self, mut requests: RequestQueue) {
         while let Some(request) = requests.front() {
             self.abandon_exchange(request);
@@ -305,7 +305,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Ends a session now. Requests under way stay in the ledger until their replies have been drained.
+    /// Ends a session now. Requests in flight stay in the in-flight table until their replies have been drained.
     /// `abort`: the connection still exists.
     pub(super) fn end_session(&mut self, key: Key, abort: bool) {
         if abort && let Some(session) = self.downstream.client(key) {
@@ -339,8 +339,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Nobody waits for the reply to `request` any more: a connection that carries nothing else is ended at the next
-    /// chance, rather than drained.
+    /// No client waits for the reply to `request`: a connection that carries nothing else is closed soon, rather than
+    /// drained.
     pub(super) fn abandon_exchange(&mut self, request: RequestId) {
         let Some(backend_conn) = self.inflight.table.get(request).dedicated_conn else { return };
         let state = &mut self.upstream.conns[backend_conn];

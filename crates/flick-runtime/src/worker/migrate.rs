@@ -1,9 +1,8 @@
-//! A worker that is replaced: its clients go to the new one, each at a moment at which nothing of it is under way, and the
-//! new one takes them in.
-//! Promises: a client that changes hands loses nothing and notices nothing; nobody is closed because of it before the
-//! deadline; a client with something of its own here (a state, a body, a tunnel, a backend connection) stays to its end.
+//! Migrates the clients of a worker that is replaced to its successor, each when none of its requests is in flight.
+//! Promises: a client that migrates loses nothing and notices nothing; migration closes no client before the deadline;
+//! a client with state on this worker (a `local`, a body, a tunnel, a backend connection) stays until it ends.
 //! Refuses: merges, whose streams belong together.
-//! Source: the kernel's sockets carry what has not been read, so a descriptor is all that has to go.
+//! Source: the kernel's socket keeps what has not been read, so a descriptor is all that is handed over.
 
 use flick_net::{Detached, Driver, Handle};
 
@@ -15,27 +14,27 @@ use crate::shared::handoff::HandedConn;
 use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
-    /// Stops accepting without sending anybody away, and stops the program's timers, which run at the new one.
-    pub(super) fn begin_to_leave(&mut self) {
+    /// Stops accepting without rejecting any client, and stops the program's timers, which run at the successor.
+    pub(super) fn begin_migration(&mut self) {
         for listener in self.listeners.take_ids() {
             self.io.driver_mut().drain_listener(listener);
         }
         self.rules.stop_timers();
     }
 
-    /// Hands over who can go now. Who could but for requests under way is not read from any more, so that its next request
-    /// is the new worker's.
-    pub(super) fn hand_over(&mut self) {
+    /// Hands over the clients that can migrate now. One that has requests in flight is not read from any more, so that
+    /// the successor reads its next request.
+    pub(super) fn migrate_clients(&mut self) {
         for _ in 0..self.listeners.waiting_len() {
             let Some(conn) = self.listeners.pop_waiting() else { break };
-            if !self.give_away(conn, false) {
+            if !self.hand_to_successor(conn, false) {
                 self.listeners.queue(conn);
             }
         }
         for index in 0..self.downstream.slots_used() {
             let Some(key) = self.downstream.key_at(index) else { continue };
             let Some(session) = self.downstream.client(key) else { continue };
-            if !self.could_leave(session) {
+            if !self.can_migrate(session) {
                 continue;
             }
             let conn = session.handle();
@@ -49,13 +48,13 @@ impl<D: Driver> Worker<D> {
                 self.io.driver_mut().receive(conn, false);
             }
             if !is_owed && !self.rules.suspended().has_any_of(key) {
-                self.let_go(key, conn);
+                self.migrate_session(key, conn);
             }
         }
     }
 
-    /// Whether nothing but replies keeps a session here.
-    fn could_leave(&self, session: &ClientConn) -> bool {
+    /// Whether a client can migrate once its replies are written.
+    fn can_migrate(&self, session: &ClientConn) -> bool {
         session.takes_requests()
             && !session.has_ended()
             && !session.stream().ends_after_reply()
@@ -66,21 +65,21 @@ impl<D: Driver> Worker<D> {
             && self.rules.locals().is_untouched(session.stream().state())
     }
 
-    fn let_go(&mut self, key: Key, conn: Handle) {
-        if self.give_away(conn, true) {
+    fn migrate_session(&mut self, key: Key, conn: Handle) {
+        if self.hand_to_successor(conn, true) {
             let Some(session) = self.downstream.remove(key) else { return };
             self.rules.locals_mut().give(session.stream().state());
             self.observe.counters().connections_open.sub(1);
             self.observe.counters().connections_migrated_out.add(1);
             if let Some(connection_limits) = self.ctx.shared().connection_limits() {
-                // Its place among the sessions goes with it.
+                // Its session slot migrates with it.
                 connection_limits.give(self.io.peer(conn));
             }
         }
     }
 
-    /// Gives a connection to who takes our place; `false` if it stays for now.
-    fn give_away(&mut self, conn: Handle, is_counted: bool) -> bool {
+    /// Hands a connection to the successor; `false` if it stays for now.
+    fn hand_to_successor(&mut self, conn: Handle, is_counted: bool) -> bool {
         match self.io.driver_mut().detach(conn) {
             Detached::Socket(socket) => {
                 let peer = self.io.peer(conn);
@@ -88,7 +87,7 @@ impl<D: Driver> Worker<D> {
                 true
             }
             Detached::HasInput => {
-                // What has been taken from the kernel belongs to us: it is read, and answered, here.
+                // Bytes were received from it: they are parsed and answered here.
                 if let crate::io::Role::Client(key) = self.role(conn)
                     && let Some(session) = self.downstream.client_mut(key)
                 {
@@ -101,7 +100,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Leaves a client for who takes our place, or for who takes theirs meanwhile.
+    /// Hands a client to the successor, or to the successor's successor.
     fn pass_on(&mut self, client: HandedConn) {
         let mut client = client;
         for _ in 0..SUCCESSOR_TRIES_MAX {
@@ -111,14 +110,14 @@ impl<D: Driver> Worker<D> {
                 Err(back) => client = back,
             }
         }
-        // Everybody has ended, so the process is ending.
+        // All successors have ended, so the process ends.
         if client.is_counted {
             self.ctx.shared().give_session();
         }
         self.observe.counters().connections_rejected.add(1);
     }
 
-    /// Takes in the clients that another worker has left for us.
+    /// Takes the clients that other workers have handed to this one.
     pub(super) fn take_over(&mut self) {
         let Some(intake) = self.listeners.handoff().cloned() else { return };
         self.observe.counters().tasks.of(TaskKind::Client).stolen.add(u64::from(intake.take_scavenged()));
@@ -132,12 +131,12 @@ impl<D: Driver> Worker<D> {
                 Ok(conn) => {
                     self.io.set_peer(conn, peer);
                     if is_counted {
-                        self.open_taken_over(conn);
+                        self.open_migrated(conn);
                     } else {
                         self.accepted(conn);
                     }
                 }
-                // There is no place to keep it in: our limits are lower than those before us.
+                // No slot is free: the limits of this process are lower than those of its predecessor.
                 Err(_) => {
                     if is_counted {
                         self.ctx.shared().give_session();
@@ -148,8 +147,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Whether nobody waits to be taken in, and nobody will.
-    pub(super) fn takes_nobody(&mut self) -> bool {
+    /// Whether the handoff queue is empty and closed.
+    pub(super) fn drained_handoff_queue(&mut self) -> bool {
         let Some(intake) = self.listeners.handoff().cloned() else { return true };
         if !intake.close() {
             self.take_over();

@@ -32,9 +32,9 @@ impl<D: Driver> Worker<D> {
         let bound = self.ctx.setup().timeouts.queue;
         if !bound.is_zero()
             && self.ctx.setup().has_overload_response()
-            && self.downstream.deadline(key) != Some(DeadlineKind::Line)
+            && self.downstream.deadline(key) != Some(DeadlineKind::Queue)
         {
-            self.set_deadline(key, DeadlineKind::Line, self.io.now_ns() + bound.as_nanos() as u64);
+            self.set_deadline(key, DeadlineKind::Queue, self.io.now_ns() + bound.as_nanos() as u64);
         }
         self.block(key, backend)
     }
@@ -57,7 +57,7 @@ impl<D: Driver> Worker<D> {
 
     /// A session has left the queue: its message was taken, or waits for something else.
     pub(super) fn leave_queue(&mut self, key: Key) {
-        if self.downstream.deadline(key) == Some(DeadlineKind::Line) {
+        if self.downstream.deadline(key) == Some(DeadlineKind::Queue) {
             self.downstream.clear_deadline(key);
             self.arm_idle(key);
         }

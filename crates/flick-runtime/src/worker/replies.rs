@@ -203,7 +203,7 @@ impl<D: Driver> Worker<D> {
         assert!(state.buffers_reply, "a parser asks for a longer head than its bound");
         let front =
             state.requests.front().map(|request| (request, self.inflight.table.get(request).reply_target));
-        if !state.inbox.ungather(&mut self.io.parse_context(self.ctx.setup())) {
+        if !state.inbox.unbuffer(&mut self.io.parse_context(self.ctx.setup())) {
             self.observe.counters().exhausted.add(1);
             self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Overload, Some(Event::Broken));
             return Flow::Stop;

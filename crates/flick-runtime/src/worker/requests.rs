@@ -67,8 +67,8 @@ impl<D: Driver> Worker<D> {
         }
         if !self.run_steps(TaskKind::Client, |worker| worker.session_step(key)) {
             if self.io.driver().pause_is_free() {
-                // It has enough for its next turn; what comes meanwhile is received when that is done with, and is still warm
-                // when it is looked at.
+                // It has enough for its next time slice. What comes meanwhile is received after that, and is then still
+                // in the cache when it is parsed.
                 self.set_receiving(key, false);
             }
             self.hold_replies(key);
@@ -79,8 +79,8 @@ impl<D: Driver> Worker<D> {
         self.session_is_idle(key);
     }
 
-    /// A task with more to do gathers the replies of a few slices, as each send to a client costs as much as a part of a
-    /// slice; its client waits for its own next turn at most. What backends reply waits for nobody's turn.
+    /// Batches the replies of a few time slices, as each send to a client costs as much as a part of a slice. A client
+    /// waits for its own next slice at most; replies of backends are not batched.
     fn hold_replies(&mut self, key: Key) {
         let Some(session) = self.downstream.client_mut(key) else { return };
         if !self.ctx.setup().slots.is_empty() {
@@ -92,7 +92,7 @@ impl<D: Driver> Worker<D> {
         self.io.driver_mut().set_corked(session.handle(), holds);
     }
 
-    /// Its task has nothing more to do: what was gathered goes out.
+    /// Its task has nothing more to do: what was batched is sent.
     fn release_replies(&mut self, key: Key) {
         if let Some(session) = self.downstream.client_mut(key)
             && session.end_slices()
@@ -111,12 +111,12 @@ impl<D: Driver> Worker<D> {
         // Who only waits for a reply has nothing to say, most often: if it does, receiving stops then.
         let receives = !waiting || (session.stream().wait() == Wait::Replies && session.inbox().is_empty());
         let mid_message = session.inbox().in_message() || session.stream().has_upload();
-        let is_in_line = session.stream().is_blocked();
+        let is_queued = session.stream().is_blocked();
         let takes_requests = session.takes_requests();
         let over = session.has_ended() && !waiting && takes_requests;
         if over && mid_message {
             self.observe.counters().truncated.add(1);
-            // Who reads the answer to a request that it has broken off is told, where it can be, that it was its own doing.
+            // A client that truncated its request, and reads the reply, is answered that the request was malformed.
             let alone = self.ctx.setup().protocol().exclusive;
             let reason = if alone { FailureReason::Malformed } else { FailureReason::Unavailable };
             self.abandon_upload(key, reason);
@@ -126,7 +126,7 @@ impl<D: Driver> Worker<D> {
             session.drain_ended(mid_message);
             self.io.clear_inbox(session.inbox_mut());
         }
-        if !is_in_line {
+        if !is_queued {
             self.leave_queue(key);
         }
         if takes_requests && !over {
@@ -231,7 +231,7 @@ impl<D: Driver> Worker<D> {
         flow
     }
 
-    /// How much of a short request must be there. A slow body then waits in a buffer, not on a connection to a backend that
+    /// How much of a short request must be there. A slow body then waits in a buffer, not on a backend connection that
     /// others could use; while buffers are few it is the other way round.
     fn wants_of_requests(&self) -> Completeness {
         // A rule that waits for replies keeps its message: that must be there whole.
@@ -374,7 +374,7 @@ impl<D: Driver> Worker<D> {
 
     /// Whether everything a message's sends may need is there: ledger entries, room on the connections.
     ///
-    /// Errors: something is not; which backend has no connection to lend, if it is that.
+    /// Errors: something is not; the backend that has no dedicated connection left, if it is that.
     fn has_capacity(&self, sends: &[Send]) -> Result<(), Option<u32>> {
         if self.inflight.table.capacity() <= sends.len() {
             return Err(None);
@@ -414,9 +414,9 @@ impl<D: Driver> Worker<D> {
         self.stop_reading(key);
     }
 
-    /// A request that was to be gathered will not be there whole: it is answered as one whose body goes on as it comes.
+    /// Answers a request that was to be buffered, and will not be complete, as one whose body is streamed.
     pub(super) fn fail_begun(&mut self, key: Key, reason: FailureReason) {
-        // Where others are under way, their answers could not be told from this one's.
+        // Where others are in flight, their replies cannot be distinguished from this one.
         let begun = self.downstream.client(key).filter(|session| session.stream().requests().is_empty());
         let Some((frame, bytes)) = begun.and_then(|session| session.inbox().begun(self.io.frames())) else {
             return;

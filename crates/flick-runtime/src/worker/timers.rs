@@ -153,7 +153,7 @@ impl<D: Driver> Worker<D> {
             }
             DeadlineKind::Linger | DeadlineKind::Flush => self.linger_on(key),
             DeadlineKind::Tunnel | DeadlineKind::HalfTunnel => self.end_tunnel(key),
-            DeadlineKind::Line => {
+            DeadlineKind::Queue => {
                 if let Some(session) = self.downstream.client_mut(key) {
                     session.stream_mut().set_overdue(true);
                     self.enqueue_session(key);
@@ -184,7 +184,7 @@ impl<D: Driver> Worker<D> {
             Some(since_ns) => since_ns,
             None => {
                 if self.ctx.shared().is_replaced() {
-                    self.begin_to_leave();
+                    self.begin_migration();
                 } else {
                     self.stop_accepting();
                 }
@@ -195,10 +195,10 @@ impl<D: Driver> Worker<D> {
         let late = now_ns.saturating_sub(since_ns) >= deadline.as_nanos() as u64;
         let is_replaced = self.ctx.shared().is_replaced();
         if is_replaced {
-            self.hand_over();
+            self.migrate_clients();
         }
         if late || !is_replaced {
-            self.send_waiting_away();
+            self.reject_waiting();
         }
         for index in 0..self.downstream.slots_used() {
             let Some(key) = self.downstream.key_at(index) else { continue };
@@ -241,6 +241,6 @@ impl<D: Driver> Worker<D> {
         let is_over = (is_done && !self.io.driver().is_flushing())
             || self.io.now_ns().saturating_sub(since_ns) >= overdue_ns;
         // Clients that were queued for this worker at the last moment are served, or handed on, first.
-        is_over && self.takes_nobody() && (self.downstream.len() == 0 || !is_done)
+        is_over && self.drained_handoff_queue() && (self.downstream.len() == 0 || !is_done)
     }
 }

@@ -1,5 +1,5 @@
-//! Large requests: too long to gather, so each is streamed over a connection lent to it alone. A client that sends
-//! slowly holds up nobody but itself.
+//! Large requests: too long to buffer, so each is streamed over a dedicated connection. A client that sends slowly
+//! delays no other client.
 //! Promises: constant memory per large request; requests of one client before and after it keep their order.
 
 use flick_abi::frame::SLOT_ASKED;
@@ -22,7 +22,7 @@ use crate::rules::scratch::Scratch;
 use crate::run_queue::Flow;
 use crate::slab::Key;
 
-/// Body bytes after which the time for a request to arrive starts anew.
+/// Body bytes after which the timeout for a request to arrive starts again.
 const PROGRESS_BYTES: u64 = 64 * 1024;
 
 /// What becomes of a request with a body whose rules have run.
@@ -32,9 +32,9 @@ enum Course {
     Sends(Send, u32),
     /// The program has answered it, or it fails for a reason.
     Answers(Option<FailureReason>),
-    /// Until that backend has a connection to lend: its rules run again.
+    /// Until that backend has a dedicated connection for it: its rules run again then.
     Waits(u32),
-    /// It is told that there is too much to do.
+    /// It is shed: answered with the overload response.
     Sheds,
 }
 
@@ -53,7 +53,7 @@ impl<D: Driver> Worker<D> {
             return self.wait_for(key, Wait::Replies);
         }
         let (channel, is_buffered) = (self.ctx.setup().listened, session.inbox().in_message());
-        // A gathered head is consumed as it lies; otherwise exactly the head, and the rest by reference later.
+        // A buffered head is consumed whole; otherwise exactly the head, and the rest by reference later.
         let head = if is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let is_late = session.stream().is_overdue() && self.inflight.table.can_answer();
         self.observe.look(seen.bytes(), head);
@@ -207,7 +207,7 @@ impl<D: Driver> Worker<D> {
         Flow::Go
     }
 
-    /// What becomes of a body that nobody wants.
+    /// What happens with a body that no backend is sent.
     fn discard(&self, body: RemainingBody) -> Upload {
         let bytes_max = if self.ctx.setup().protocol().exclusive { DISCARD_BYTES_MAX } else { u64::MAX };
         Upload::Discard { body, bytes_max }
@@ -380,7 +380,7 @@ impl<D: Driver> Worker<D> {
         let Some(request) = self.upstream.conns[backend_conn].requests.front() else { return };
         let since_ns = self.inflight.table.get(request).deadline_ns;
         self.expect_reply(backend_conn, request);
-        // Looking again does not start the time anew.
+        // Looking again does not start the timeout again.
         let deadline_ns = self.inflight.table.get(request).deadline_ns.min(since_ns);
         self.inflight.table.get_mut(request).deadline_ns = deadline_ns;
     }
@@ -408,8 +408,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// The client has ended inside a body, or it is not waited for: the connection that it was lent cannot be used any
-    /// more. What comes for that reason is the answer.
+    /// The client has ended inside a body, or the body is not waited for: its dedicated connection cannot be used any
+    /// more. The reply is the error response for that reason.
     pub(super) fn abandon_upload(&mut self, key: Key, reason: FailureReason) {
         let Some(session) = self.downstream.client_mut(key) else { return };
         let upload = session.stream_mut().take_upload();
