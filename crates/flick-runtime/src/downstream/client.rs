@@ -335,3 +335,72 @@ impl ClientConn {
         self.bytes_out
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use flick_net::Handle;
+
+    use super::{ClientConn, Linger};
+    use crate::downstream::stream::{Stream, Wait};
+    use crate::rules::locals::Locals;
+
+    fn client() -> ClientConn {
+        let state = Locals::new(1, 1).take();
+        ClientConn::new(Handle { index: 0, generation: 0 }, Stream::new(state, false), 0)
+    }
+
+    #[test]
+    fn a_client_that_has_ended_lingers_until_its_output_is_sent() {
+        let mut client = client();
+        client.end_input();
+        assert!(client.takes_requests() && client.has_ended() && !client.is_finished());
+        client.drain_ended(false);
+        assert!(client.is_finished());
+        client.linger();
+        assert_eq!(client.linger_on(10, 0, 100), Linger::Flushes);
+        assert_eq!(client.linger_on(5, 50, 100), Linger::Flushes, "what it takes gives it time");
+        assert_eq!(client.linger_on(5, 150, 100), Linger::Stuck);
+        assert_eq!(client.linger_on(0, 150, 100), Linger::Finished);
+        assert!(client.ends_in_good_order());
+    }
+
+    #[test]
+    fn a_client_that_truncates_a_message_does_not_end_in_good_order() {
+        let mut client = client();
+        client.end_input();
+        client.drain_ended(true);
+        client.linger();
+        assert!(client.is_lingering() && client.has_ended() && !client.ends_in_good_order());
+    }
+
+    #[test]
+    fn a_client_that_is_to_be_reset_is_never_closed() {
+        let mut client = client();
+        assert!(client.drain());
+        client.reset_when_sent();
+        client.end_input();
+        assert!(client.is_draining() && client.has_ended() && !client.is_finished());
+        assert!(!client.drain(), "it took no requests before");
+    }
+
+    #[test]
+    fn a_migrating_client_receives_again_only_if_it_stays() {
+        let mut client = client();
+        assert!(client.set_receiving(true));
+        assert!(!client.set_receiving(true), "the driver receives already");
+        assert!(client.migrate());
+        assert!(!client.set_receiving(true));
+        client.stay();
+        assert!(client.set_receiving(true));
+    }
+
+    #[test]
+    fn a_client_that_runs_is_not_pending_at_its_backend() {
+        let mut client = client();
+        client.stream_mut().wait_for(Wait::Capacity { backend: Some(3) });
+        assert!(client.queue() && !client.queue());
+        assert_eq!(client.begin_run(), Some(3));
+        assert_eq!(client.begin_run(), None);
+        assert!(!client.stream().is_waiting());
+    }
+}
