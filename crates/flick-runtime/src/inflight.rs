@@ -1,16 +1,17 @@
-//! The ledger: who asked what on which connection, so that every reply goes to the client that asked or to nobody.
-//! Promises: a request is in the recorder from before it is sent until its last reply or failure; both queues of a
-//! request (its session's and its connection's) are first in, first out; a book entry is freed when it is out of
-//! both. No allocation after `new`.
+//! The in-flight table: which client sent which request on which connection, so that a reply goes to that client only.
+//! Promises: a request has an entry from before it is sent until its last reply or failure; both queues of a request
+//! (its session's and its connection's) are first in, first out; an entry is freed when it is out of both. No
+//! allocation after `new`.
 //! Source: LANGUAGE rules on shared connections are in `docs/internals/backends.md`.
 
 pub(crate) mod retry_budget;
 
-use self::retry_budget::RetryBudget;
 use flick_abi::Policy;
 use flick_abi::limits::ECHO_FIELDS_MAX;
 
-use crate::limits::BUSY_ENTRIES;
+use self::retry_budget::RetryBudget;
+use crate::config::RetryLimits;
+use crate::limits::{BUSY_ENTRIES, RETRIES_MAX};
 use crate::pieces::{PieceQueue, Pieces};
 use crate::slab::Key;
 
@@ -19,20 +20,14 @@ mod model;
 
 const NONE: u32 = u32::MAX;
 
-/// Component of the worker. The in-flight table and the retry budget.
-pub(crate) struct Inflight {
-    pub(crate) table: InflightTable,
-    pub(crate) retry_budget: RetryBudget,
-}
-
 /// Index of a request in the in-flight table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId(u32);
 
-/// What of a suspended rule an entry is tied to.
+/// Which suspended rule an entry belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyTarget {
-    /// Nothing.
+    /// None.
     Nothing,
     /// Its reply answers this ask.
     Ask {
@@ -41,53 +36,230 @@ pub enum ReplyTarget {
         /// Which of its last suspension.
         ask: u8,
     },
-    /// This activation will answer it.
+    /// This suspended rule will answer it.
     Answerer(Key),
 }
 
-/// One request under way.
+/// One request in flight.
 #[derive(Debug)]
 pub struct InflightRequest {
-    /// Who asked; `None`: a copy whose reply nobody waits for, or the client is gone.
-    pub session: Option<Key>,
-    /// The activation that is concerned.
-    pub reply_target: ReplyTarget,
+    /// Its session; `None`: it is a copy, or the client is gone.
+    session: Option<Key>,
+    /// The suspended rule that it belongs to.
+    reply_target: ReplyTarget,
     /// The number it carries on its connection.
-    pub number: u64,
+    number: u64,
     /// The fields that its reply repeats, as the client sent them.
-    pub echo: [u64; ECHO_FIELDS_MAX],
-    /// The connection that was lent to it alone, by its protocol; it may have been lost since.
-    pub dedicated_conn: Option<u32>,
+    echo: [u64; ECHO_FIELDS_MAX],
+    /// The connection that it has alone, by its protocol; it may have been lost since.
+    dedicated_conn: Option<u32>,
     /// What its grammar keeps of it for the reader of its reply (`%keep`).
-    pub kept: u64,
-    /// It as it was sent, while it may be sent again: no byte of a reply has come.
-    pub resend: PieceQueue,
+    kept: u64,
+    /// Its bytes, while it may be sent again: no byte of a reply has come.
+    resend: PieceQueue,
     /// Times that it was sent to another backend.
-    pub retries: u8,
+    retries: u8,
     /// The channel and the policy of the pick without a key that chose its backend: another will do.
-    pub picked: Option<(u32, Policy)>,
-    /// When it was taken in.
-    pub taken_ns: u64,
+    picked: Option<(u32, Policy)>,
+    /// When it arrived.
+    taken_ns: u64,
     /// When it was sent to a backend.
-    pub sent_ns: u64,
+    sent_ns: u64,
     /// When it counts as unanswered.
-    pub deadline_ns: u64,
+    deadline_ns: u64,
     /// Its last reply has arrived, or its failure has been written.
-    pub done: bool,
-    /// Part of a reply has been passed to the client, or its first to the rule that asked: it can no longer be answered
-    /// otherwise.
-    pub begun: bool,
+    done: bool,
+    /// Part of a reply has been delivered: it can no longer be answered otherwise.
+    begun: bool,
     /// Replies that wait for earlier requests of the same client.
-    pub held: PieceQueue,
-    /// Where the access log has it, if it is to be in there.
-    pub logged: Option<Key>,
+    held: PieceQueue,
+    /// Its entry of the access recorder, if it is logged.
+    logged: Option<Key>,
+    /// The entry behind it in its session's queue; of a free entry: the next free one.
     next_in_session: u32,
+    /// The entry behind it in its connection's queue.
     next_in_backend_conn: u32,
     in_session: bool,
     in_backend_conn: bool,
 }
 
-/// A queue of requests; which one is said by the method that is called.
+/// What a request is sent with.
+#[derive(Clone, Copy, Debug)]
+pub struct SentRequest {
+    /// The number that it carries on its connection.
+    pub number: u64,
+    /// What its grammar keeps of it for the reader of its reply.
+    pub kept: u64,
+    /// The connection that it has alone.
+    pub dedicated_conn: Option<u32>,
+    /// The channel and the policy of the pick without a key that chose its backend.
+    pub picked: Option<(u32, Policy)>,
+    /// The driver's clock.
+    pub now_ns: u64,
+}
+
+impl InflightRequest {
+    /// Its session; `None`: it is a copy, or the client is gone.
+    #[inline]
+    pub fn session(&self) -> Option<Key> {
+        self.session
+    }
+
+    /// The suspended rule that it belongs to.
+    #[inline]
+    pub fn reply_target(&self) -> ReplyTarget {
+        self.reply_target
+    }
+
+    /// It belongs to that suspended rule from now on. Returns the one before.
+    #[inline]
+    pub fn set_reply_target(&mut self, reply_target: ReplyTarget) -> ReplyTarget {
+        std::mem::replace(&mut self.reply_target, reply_target)
+    }
+
+    /// The number it carries on its connection.
+    #[inline]
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// The fields that its reply repeats, as the client sent them.
+    #[inline]
+    pub fn echo(&self) -> &[u64; ECHO_FIELDS_MAX] {
+        &self.echo
+    }
+
+    /// What its grammar keeps of it for the reader of its reply.
+    #[inline]
+    pub fn kept(&self) -> u64 {
+        self.kept
+    }
+
+    /// Its grammar keeps that of it.
+    #[inline]
+    pub fn keep(&mut self, kept: u64) {
+        self.kept = kept;
+    }
+
+    /// The connection that it has alone; it may have been lost since.
+    #[inline]
+    pub fn dedicated_conn(&self) -> Option<u32> {
+        self.dedicated_conn
+    }
+
+    /// It is being sent.
+    #[inline]
+    pub fn note_sent(&mut self, sent: SentRequest) {
+        self.number = sent.number;
+        self.kept = sent.kept;
+        self.dedicated_conn = sent.dedicated_conn;
+        self.picked = sent.picked;
+        self.sent_ns = sent.now_ns;
+    }
+
+    /// When it was sent.
+    #[inline]
+    pub fn sent_ns(&self) -> u64 {
+        self.sent_ns
+    }
+
+    /// When it arrived.
+    #[inline]
+    pub fn taken_ns(&self) -> u64 {
+        self.taken_ns
+    }
+
+    /// It has arrived.
+    #[inline]
+    pub fn note_taken(&mut self, now_ns: u64) {
+        self.taken_ns = now_ns;
+    }
+
+    /// When it counts as unanswered.
+    #[inline]
+    pub fn deadline_ns(&self) -> u64 {
+        self.deadline_ns
+    }
+
+    /// Sets when it counts as unanswered.
+    #[inline]
+    pub fn set_deadline(&mut self, deadline_ns: u64) {
+        self.deadline_ns = deadline_ns;
+    }
+
+    /// Whether its bytes are kept to be sent again.
+    #[inline]
+    pub fn may_resend(&self) -> bool {
+        !self.resend.is_empty()
+    }
+
+    /// Its bytes, while it may be sent again.
+    #[inline]
+    pub fn resend_mut(&mut self) -> &mut PieceQueue {
+        &mut self.resend
+    }
+
+    /// The channel and the policy that choose another backend for it, if it may go to one and waits for a client.
+    pub fn retry_pick(&self) -> Option<(u32, Policy)> {
+        let is_waited_for = self.session.is_some() && self.reply_target == ReplyTarget::Nothing;
+        self.picked.filter(|_| is_waited_for && self.may_resend() && self.retries < RETRIES_MAX)
+    }
+
+    /// It leaves its connection for another one: its bytes.
+    pub fn begin_retry(&mut self) -> PieceQueue {
+        self.retries += 1;
+        std::mem::replace(&mut self.resend, PieceQueue::new())
+    }
+
+    /// It is sent again, on that connection.
+    pub fn note_retried(&mut self, resend: PieceQueue, dedicated_conn: u32, now_ns: u64) {
+        (self.resend, self.dedicated_conn, self.sent_ns) = (resend, Some(dedicated_conn), now_ns);
+    }
+
+    /// Whether its last reply has arrived, or its failure has been written.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.done
+    }
+
+    /// Its last reply has arrived, or its failure has been written.
+    #[inline]
+    pub fn finish(&mut self) {
+        self.done = true;
+    }
+
+    /// Whether it can no longer be answered otherwise.
+    #[inline]
+    pub fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Part of a reply has been delivered.
+    #[inline]
+    pub fn note_begun(&mut self) {
+        self.begun = true;
+    }
+
+    /// Replies that wait for earlier requests of the same client.
+    #[inline]
+    pub fn held_mut(&mut self) -> &mut PieceQueue {
+        &mut self.held
+    }
+
+    /// Its entry of the access recorder, if it is logged.
+    #[inline]
+    pub fn logged(&self) -> Option<Key> {
+        self.logged
+    }
+
+    /// It has that entry of the access recorder, or none any more. Returns the one before.
+    #[inline]
+    pub fn set_logged(&mut self, logged: Option<Key>) -> Option<Key> {
+        std::mem::replace(&mut self.logged, logged)
+    }
+}
+
+/// A queue of requests: of a session or of a backend connection.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestQueue {
     head: u32,
@@ -122,19 +294,26 @@ impl RequestQueue {
     }
 }
 
-/// All requests of a worker.
+/// Component of the worker. All requests in flight, and the retry budget.
 #[derive(Debug)]
-pub struct InflightTable {
+pub struct Inflight {
     requests: Vec<InflightRequest>,
     free: u32,
     live: usize,
     capacity: usize,
+    retry_budget: RetryBudget,
 }
 
-impl InflightTable {
-    /// A ledger for at most `capacity` requests under way, and some more that are only told that there are too many.
+impl Inflight {
+    /// A table for at most `capacity` requests in flight, and some more that are only answered with *overload*.
     pub fn new(capacity: usize) -> Self {
-        Self { requests: Vec::with_capacity(capacity + BUSY_ENTRIES), free: NONE, live: 0, capacity }
+        Self {
+            requests: Vec::with_capacity(capacity + BUSY_ENTRIES),
+            free: NONE,
+            live: 0,
+            capacity,
+            retry_budget: RetryBudget::default(),
+        }
     }
 
     /// Entries in use.
@@ -152,7 +331,7 @@ impl InflightTable {
         self.live < self.capacity + BUSY_ENTRIES
     }
 
-    /// Opens an entry that is in no queue yet; `None` when the ledger is full.
+    /// Opens an entry that is in no queue yet; `None` when the table is full.
     pub fn open(
         &mut self,
         session: Option<Key>,
@@ -261,11 +440,16 @@ impl InflightTable {
         Some(id)
     }
 
+    /// Takes one retry from the budget, if there is one. `requests`: taken so far, ever.
+    pub fn take_retry(&mut self, now_ns: u64, requests: u64, limits: RetryLimits) -> bool {
+        self.retry_budget.take(now_ns, requests, limits)
+    }
+
     fn free_if_out(&mut self, id: RequestId) {
         let request = &mut self.requests[id.0 as usize];
         if !request.in_session && !request.in_backend_conn {
-            assert!(request.held.is_empty(), "a closed ledger entry holds no reply");
-            assert!(request.resend.is_empty(), "a closed ledger entry is not sent again");
+            assert!(request.held.is_empty(), "a closed entry holds no reply");
+            assert!(request.resend.is_empty(), "a closed entry is not sent again");
             request.next_in_session = self.free;
             self.free = id.0;
             self.live -= 1;

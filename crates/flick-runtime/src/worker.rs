@@ -52,8 +52,7 @@ use crate::clock::Clock;
 use crate::context::Context;
 use crate::downstream::Downstream;
 use crate::downstream::stream::Wait;
-use crate::inflight::retry_budget::RetryBudget;
-use crate::inflight::{Inflight, InflightTable};
+use crate::inflight::Inflight;
 use crate::io::{Io, Role};
 use crate::limits::{BACKLOG_LOW_BYTES, SESSION_BACKLOG_BYTES_MAX};
 use crate::listener::Listeners;
@@ -132,7 +131,7 @@ impl<D: Driver> Worker<D> {
             (pool_of(&setup, workers), needs.suspended_rules_of_worker(workers));
         let upstream = Upstream::new(&setup, seed);
         let (conns_max, connected) =
-            (Self::conns_max(&setup) as usize, max_connections + upstream.conns.0.len());
+            (Self::conns_max(&setup) as usize, max_connections + upstream.conns_count());
         let merge_tasks = hub.as_ref().map_or(0, |hub| hub.tree.tasks() as usize);
         let balance = ConnectionBalancer::new(shared.loads(), index);
         let balance = balance.filter(|_| time_slices && setup.merge.is_none());
@@ -140,7 +139,7 @@ impl<D: Driver> Worker<D> {
             rules: Rules::new(
                 SuspendedRules::new(max_suspended_rules, needs.shape),
                 Locals::new(max_connections + max_suspended_rules, needs.state_words),
-                WorkerHost::new(state, Arc::clone(upstream.backend_set.load_balancer()), index),
+                WorkerHost::new(state, Arc::clone(upstream.backend_set().load_balancer()), index),
                 program_timers::timers(&setup.program, index, driver.now_ns()),
                 index == 0 && !setup.program.dicts.is_empty(),
             ),
@@ -148,12 +147,7 @@ impl<D: Driver> Worker<D> {
             listeners: Listeners::new(conns_max, shared.intake(index), balance),
             downstream: Downstream::new(max_connections),
             upstream,
-            inflight: Inflight {
-                table: InflightTable::new(
-                    needs.requests_of_worker(setup.limits.max_inflight_requests, workers),
-                ),
-                retry_budget: RetryBudget::default(),
-            },
+            inflight: Inflight::new(needs.requests_of_worker(setup.limits.max_inflight_requests, workers)),
             merging: Merging::new(&setup, hub, index),
             clock: Clock::new(&setup, time_slices),
             observe: Observe::new(counters, backend_counters, edge_counters, access),
@@ -206,8 +200,9 @@ impl<D: Driver> Worker<D> {
     pub fn run_once(&mut self, wait_max: Option<Duration>) -> std::io::Result<bool> {
         self.observe.beat();
         self.clock.read_tunables(self.ctx.setup());
-        if self.ctx.setup().backend_sets.version() != self.upstream.backend_set.version() {
-            self.upstream.backend_set = self.ctx.setup().backend_sets.latest();
+        if self.ctx.setup().backend_sets.version() != self.upstream.backend_set().version() {
+            let latest = self.ctx.setup().backend_sets.latest();
+            self.upstream.set_backend_set(latest);
             self.apply_backend_sets();
         }
         let is_idle = self.is_idle();
@@ -246,8 +241,8 @@ impl<D: Driver> Worker<D> {
             // Replies are sent at the beginning of the next iteration; the driver's clock is that of this one.
             let driver_ns = self.io.now_ns();
             let now_ns = if cfg!(feature = "uncounted") { driver_ns } else { self.clock.now_ns(driver_ns) };
-            let backends = &self.upstream.backends;
-            self.observe.flush_answered(now_ns, |at| &backends[at as usize].endpoint);
+            let backends = self.upstream.backends();
+            self.observe.flush_answered(now_ns, |at| backends[at as usize].endpoint());
         }
         let is_over = self.ctx.shared().must_stop() || self.drained();
         if is_over {
@@ -297,7 +292,7 @@ impl<D: Driver> Worker<D> {
             DriverEvent::Eof { conn } => match self.role(conn) {
                 Role::Client(key) => self.client_eof(key),
                 Role::BackendConn { backend_conn, .. } => {
-                    self.upstream.conns[backend_conn].eof = true;
+                    self.upstream.conn_mut(backend_conn).end_input();
                     self.enqueue_backend_conn(backend_conn);
                 }
                 Role::Stream(stream) => self.stream_eof(stream),
@@ -334,7 +329,7 @@ impl<D: Driver> Worker<D> {
             Role::Waiting => self.listeners.remove_waiting(conn),
             Role::Stream(stream) => self.stream_failed(stream),
             Role::Check(at) => {
-                self.upstream.backends[at as usize].health.check.conn = None;
+                self.upstream.backend_mut(at as usize).health_mut().take_check_conn();
                 self.check_over(at as usize, false);
             }
             Role::Sink => self.sink_failed(),
@@ -349,11 +344,8 @@ impl<D: Driver> Worker<D> {
             Role::Unused => return Role::Unused,
             Role::Waiting => self.listeners.is_waiting(conn).then_some(conn),
             Role::Client(key) => self.downstream.client(key).map(|session| session.handle()),
-            Role::BackendConn { backend_conn, epoch } => {
-                let backend_conn = &self.upstream.conns[backend_conn];
-                if backend_conn.epoch == epoch { backend_conn.conn } else { None }
-            }
-            Role::Check(at) => self.upstream.backends[at as usize].health.check.conn,
+            Role::BackendConn { backend_conn, epoch } => self.upstream.conn(backend_conn).handle_of(epoch),
+            Role::Check(at) => self.upstream.backend(at as usize).health().check_conn(),
             Role::Stream(_) | Role::Sink => self.merge_conn(role),
         };
         if current == Some(conn) { role } else { Role::Unused }
@@ -361,7 +353,7 @@ impl<D: Driver> Worker<D> {
 
     /// Wakes what waited for shared capacity: blocked sessions and stalled backend connections.
     fn resume_waiting(&mut self) {
-        self.upstream.backends.iter_mut().for_each(|backend| backend.promised = 0);
+        self.upstream.forget_promises();
         for _ in 0..self.downstream.blocked_len() {
             let Some((key, wants)) = self.downstream.pop_blocked() else { break };
             if wants.is_some_and(|backend| !self.promise(backend)) {
@@ -370,25 +362,19 @@ impl<D: Driver> Worker<D> {
             }
             if self.downstream.unblock(key) {
                 if let Some(backend) = wants {
-                    self.upstream.backends[backend as usize].pending -= 1;
+                    self.upstream.backend_mut(backend as usize).remove_pending();
                 }
                 self.enqueue_session(key);
             }
         }
-        while let Some(backend_conn) = self.upstream.stalled.pop() {
-            self.upstream.conns[backend_conn].is_listed = false;
-            let state = &self.upstream.conns[backend_conn];
-            if state.stalled.is_some() || state.wants_huge {
-                self.enqueue_backend_conn(backend_conn);
-            }
+        while let Some(backend_conn) = self.upstream.next_stalled() {
+            self.enqueue_backend_conn(backend_conn);
         }
     }
 
     fn release_fills(&mut self) {
         self.downstream.release_fills();
-        for backend_conn in self.upstream.filled.drain(..) {
-            self.upstream.conns[backend_conn].fill = None;
-        }
+        self.upstream.release_batches();
     }
 }
 

@@ -1,11 +1,11 @@
-//! The ledger against lists of the standard library: requests are opened, queued and taken off in any order, and after
-//! every step both say the same of every queue, of the room that is left and of the pieces that are held.
+//! The in-flight table against lists of the standard library: requests are opened, queued and taken off in any order, and after
+//! every step both say the same of every queue, of the capacity that is left and of the pieces that are held.
 
 use std::collections::VecDeque;
 
 use flick_buffers::{Buf, BufClass, Pool, PoolConfig};
 
-use super::{InflightTable, RequestId, RequestQueue};
+use super::{Inflight, RequestId, RequestQueue};
 use crate::backend_set::load_balancer::mix;
 use crate::limits::BUSY_ENTRIES;
 use crate::pieces::Pieces;
@@ -17,10 +17,10 @@ const CAPACITY: usize = 5;
 const STEPS: u64 = 2_000;
 const WHO: Key = Key { index: 0, generation: 0 };
 
-/// One run: the ledger, and what is expected of it.
+/// One run: the table, and what is expected of it.
 struct Run {
     seed: u64,
-    inflight: InflightTable,
+    inflight: Inflight,
     pieces: Pieces,
     /// What pieces are of.
     buf: Buf,
@@ -39,7 +39,7 @@ impl Run {
         assert_eq!(buf.append(b"piece"), 5);
         Self {
             seed,
-            inflight: InflightTable::new(CAPACITY),
+            inflight: Inflight::new(CAPACITY),
             pieces: Pieces::new(4 * (CAPACITY + BUSY_ENTRIES)),
             buf,
             sessions: [RequestQueue::new(); QUEUES],
@@ -73,16 +73,16 @@ impl Run {
         let request = self.inflight.get_mut(id);
         assert!(!request.done && request.held.is_empty() && request.resend.is_empty());
         request.number = self.opened;
-        let (session, backend_conn, edge_counters) = (self.below(QUEUES), self.below(QUEUES), self.below(3));
-        if edge_counters != 0 {
+        let (session, backend_conn, queued) = (self.below(QUEUES), self.below(QUEUES), self.below(3));
+        if queued != 0 {
             self.inflight.push_session(&mut self.sessions[session], id);
             self.in_sessions[session].push_back(self.opened);
         }
-        if edge_counters != 1 {
+        if queued != 1 {
             self.inflight.push_backend_conn(&mut self.backend_conns[backend_conn], id);
             self.in_backend_conns[backend_conn].push_back(self.opened);
         }
-        self.keep(id, edge_counters == 2);
+        self.keep(id, queued == 2);
     }
 
     /// Has a request hold a piece to send again and, where a session will take it off, a reply.
@@ -98,7 +98,7 @@ impl Run {
         let popped = self.inflight.pop_session(&mut self.sessions[at], &mut self.pieces);
         assert_eq!(popped.map(|id| self.inflight.get(id).number), self.in_sessions[at].pop_front());
         if let Some(id) = popped {
-            assert_eq!(self.inflight.get(id).session, None, "nobody waits for it");
+            assert_eq!(self.inflight.get(id).session, None, "its session is gone");
         }
     }
 
@@ -124,7 +124,7 @@ impl Run {
         self.in_backend_conns[to].push_back(number);
     }
 
-    /// All that can be asked of the ledger.
+    /// Compares all that can be asked of the table.
     fn compare(&self) {
         let live = self.live();
         assert_eq!(self.inflight.len(), live);
@@ -143,7 +143,7 @@ impl Run {
     }
 }
 
-/// `opens` of a hundred steps open a request: the ledger stays nearly empty, or fills up.
+/// `opens` of a hundred steps open a request: the table stays nearly empty, or fills up.
 fn check(seed: u64, opens: usize) {
     let mut run = Run::new(seed);
     for _ in 0..STEPS {
@@ -172,7 +172,7 @@ fn check(seed: u64, opens: usize) {
 }
 
 #[test]
-fn the_ledger_says_what_lists_say() {
+fn the_table_agrees_with_lists() {
     for (seed, opens) in [(1, 40), (2, 50), (3, 60), (4, 90)] {
         println!("seed {seed}");
         check(seed << 32, opens);
@@ -184,7 +184,7 @@ fn a_request_moved_to_another_connection_leaves_its_old_neighbour_behind() {
     let mut run = Run::new(7);
     let pool = &mut run.pieces;
     let (mut session, mut old, mut new) = (RequestQueue::new(), RequestQueue::new(), RequestQueue::new());
-    let mut open = |table: &mut InflightTable| {
+    let mut open = |table: &mut Inflight| {
         let id = table.open(Some(WHO), Default::default(), 0).expect("it has room");
         table.push_session(&mut session, id);
         table.push_backend_conn(&mut old, id);

@@ -12,7 +12,7 @@ use crate::limits::{ACCESS_ENTRIES_MAX, ACCESS_RECORD_BYTES_MAX, ACCESS_RING_BYT
 use crate::setup::requirements::{shape_of, suspended_rules_of};
 use crate::setup::{BackendConnsMax, BoundBackends, StartError, backends_are_exclusive};
 use crate::state::dict_bytes_of;
-use crate::upstream::backend::BackendConn;
+use crate::upstream::conn::BackendConn;
 
 /// A part of a service's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]

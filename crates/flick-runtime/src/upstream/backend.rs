@@ -1,284 +1,307 @@
-//! Backends and the connections to them (links): one shared by all clients of the worker, and a few that are lent
-//! to one exchange at a time.
+//! A backend: one element of a channel, the connections to it, and who waits for one.
+//! Promises: an idle connection is given out again last in, first out; the lists have capacity for all connections of
+//! the backend.
+//! Refuses: the connections themselves (`conn.rs`).
 
-use flick_buffers::Buf;
-use flick_net::{Endpoint, Handle};
+use std::ops::Range;
 
-use crate::downstream::body::RemainingBody;
-use crate::downstream::inbox::Inbox;
-use crate::inflight::{RequestId, RequestQueue};
+use flick_net::Endpoint;
+
+use super::health::BackendHealth;
 use crate::observe::outlier::HealthState;
-use crate::slab::Key;
-use crate::upstream::health::BackendHealth;
-
-/// Life of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BackendConnState {
-    /// Not connected; for the shared link: until the time to dial again.
-    Down,
-    /// Dialling.
-    Connecting,
-    /// Connected.
-    Up,
-}
-
-/// A large reply under way.
-#[derive(Clone, Copy, Debug)]
-pub struct Download {
-    /// For whom; the front of the link's queue.
-    pub request: RequestId,
-    /// What is still to come.
-    pub body: RemainingBody,
-    /// It is the last reply to the request.
-    pub last: bool,
-    /// It is passed on (or nobody hears it).
-    pub is_delivered: bool,
-}
-
-/// One connection to a backend.
-#[derive(Debug)]
-pub struct BackendConn {
-    /// Index of the backend.
-    pub backend: u32,
-    /// Lent to one exchange at a time, or shared.
-    pub dedicated: bool,
-    /// Counts the connections of this slot.
-    pub epoch: u32,
-    /// BackendLife.
-    pub state: BackendConnState,
-    /// The connection, unless down.
-    pub conn: Option<Handle>,
-    /// Bytes from the backend.
-    pub inbox: Inbox,
-    /// Requests under way, oldest first.
-    pub requests: RequestQueue,
-    /// Number of the next request.
-    pub next_number: u64,
-    /// Where requests are gathered.
-    pub fill: Option<Buf>,
-    /// Large reply under way.
-    pub download: Option<Download>,
-    /// A large request is still being sent on it.
-    pub uploading: bool,
-    /// When it was last given back, if it is lent.
-    pub idle_since_ns: u64,
-    /// Exchanges that this connection has carried: a backend may close one that has carried some at any time.
-    pub exchanges: u32,
-    /// It stands in its backend's list of connections that rest.
-    pub is_idle: bool,
-    /// The backend has said that the reply under way is the last on it.
-    pub is_last: bool,
-    /// The reply under way makes it a tunnel.
-    pub becomes_tunnel: bool,
-    /// The session that it is a tunnel for.
-    pub tunnel: Option<Key>,
-    /// The session whose own it is.
-    pub client_of: Option<Key>,
-    /// Which element of its channel that session sends to on it, whoever has that number by now.
-    pub owned_as: u64,
-    /// The next one of that session.
-    pub next_of_client: Option<u32>,
-    /// Large message under way to that session, and whether it hears it.
-    pub relay_body: Option<(RemainingBody, bool)>,
-    /// Nothing has come on it, and no rule has run for that.
-    pub is_fresh: bool,
-    /// Who waited for what comes on it has gone: it is ended at the next chance.
-    pub is_abandoned: bool,
-    /// The reply under way answers an ask, and is gathered whole.
-    pub buffers_reply: bool,
-    /// Who holds it up by not reading, and until when that is borne.
-    pub stalled: Option<(Key, u64)>,
-    /// What it has sent needs a huge buffer, and none was free.
-    pub wants_huge: bool,
-    /// It stands in the worker's list of connections that were stalled.
-    pub is_listed: bool,
-    /// The last stall, until a byte has been passed on: who, and until when it is borne.
-    pub stall_grace: Option<(Key, u64)>,
-    /// When the present stall began.
-    pub stalled_since_ns: u64,
-    /// When a client was last dropped for holding it up.
-    pub dropped_ns: u64,
-    /// How many were in short order, up to a bound.
-    pub impatience: u32,
-    /// Time this connection has spent stalled: deadlines of its requests do not count it.
-    pub clock_lag_ns: u64,
-    /// Connecting: when to give up. Down: when to dial again.
-    pub deadline_ns: u64,
-    /// The driver receives for it.
-    pub receiving: bool,
-    /// It is in the run queue.
-    pub queued: bool,
-    /// The backend has closed its side.
-    pub eof: bool,
-}
-
-impl BackendConn {
-    /// A link that has not been dialled.
-    pub fn new(backend: u32, dedicated: bool) -> Self {
-        Self {
-            backend,
-            dedicated,
-            epoch: 0,
-            state: BackendConnState::Down,
-            conn: None,
-            inbox: Inbox::new(),
-            requests: RequestQueue::new(),
-            next_number: 0,
-            fill: None,
-            download: None,
-            uploading: false,
-            idle_since_ns: 0,
-            exchanges: 0,
-            is_idle: false,
-            is_last: false,
-            becomes_tunnel: false,
-            tunnel: None,
-            client_of: None,
-            owned_as: 0,
-            next_of_client: None,
-            relay_body: None,
-            is_fresh: false,
-            is_abandoned: false,
-            buffers_reply: false,
-            stalled: None,
-            wants_huge: false,
-            is_listed: false,
-            stall_grace: None,
-            stalled_since_ns: 0,
-            dropped_ns: 0,
-            impatience: 0,
-            clock_lag_ns: 0,
-            deadline_ns: if dedicated { u64::MAX } else { 0 },
-            receiving: false,
-            queued: false,
-            eof: false,
-        }
-    }
-}
-
-/// What a closed connection leaves to the worker.
-#[derive(Debug)]
-pub struct Closed {
-    /// Its state before.
-    pub was: BackendConnState,
-    /// The session that it was a tunnel for.
-    pub tunnel: Option<Key>,
-    /// The session that it belonged to.
-    pub client_of: Option<Key>,
-    /// The reply that was being streamed.
-    pub download: Option<Download>,
-    /// The message that was being relayed, and whether it was delivered.
-    pub relay_body: Option<(RemainingBody, bool)>,
-}
-
-impl BackendConn {
-    /// Takes note that the connection is gone. The caller clears its inbox and settles what is returned; a shared
-    /// connection gets its next connect time from the worker.
-    pub fn close(&mut self) -> Closed {
-        let was = std::mem::replace(&mut self.state, BackendConnState::Down);
-        self.conn = None;
-        self.epoch = self.epoch.wrapping_add(1);
-        self.uploading = false;
-        self.becomes_tunnel = false;
-        self.deadline_ns = u64::MAX;
-        self.fill = None;
-        self.stall_grace = None;
-        Closed {
-            was,
-            tunnel: self.tunnel.take(),
-            client_of: self.client_of.take(),
-            download: self.download.take(),
-            relay_body: self.relay_body.take(),
-        }
-    }
-}
-
-/// Slots of all backend connections of a worker.
-#[derive(Debug)]
-pub struct BackendConns(pub Vec<BackendConn>);
-
-impl std::ops::Index<u32> for BackendConns {
-    type Output = BackendConn;
-
-    fn index(&self, slot: u32) -> &BackendConn {
-        &self.0[slot as usize]
-    }
-}
-
-impl std::ops::IndexMut<u32> for BackendConns {
-    fn index_mut(&mut self, slot: u32) -> &mut BackendConn {
-        &mut self.0[slot as usize]
-    }
-}
 
 /// What a slot for a backend holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendLife {
-    /// Nobody.
+    /// No backend.
     Free,
     /// An element of its channel's list.
-    SessionInfo,
-    /// One that has left the list: it gets no new request, and what is under way on it finishes, until that time.
-    Leaving {
+    Listed,
+    /// A backend that was removed from the list: it gets no new request, and those in flight finish until that time.
+    Draining {
         /// When what is left is ended.
         until_ns: u64,
     },
 }
 
+/// How requests use the connections to a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PoolMode {
+    /// All requests share one connection; a request too long for it has a dedicated one.
+    Pipelined,
+    /// Every exchange has a connection of its own. The shared one is among them, and is connected ahead to find out
+    /// whether the backend is up.
+    Exclusive,
+    /// Every client has connections of its own, which are never idle.
+    Relay,
+}
+
+/// One backend.
+#[derive(Debug)]
+pub struct Backend {
+    life: BackendLife,
+    /// Its address; of a free slot: the last one.
+    endpoint: Endpoint,
+    /// Index of the channel.
+    channel: usize,
+    /// Index in the channel's list, the last one that it had.
+    element: u64,
+    /// Slot of the shared connection.
+    shared: u32,
+    /// Slots of the dedicated connections.
+    dedicated: Range<u32>,
+    mode: PoolMode,
+    /// Not pipelined: idle connections, the one that was used last behind the others.
+    idle: Vec<u32>,
+    /// Not pipelined: slots of dedicated connections that are down.
+    spare: Vec<u32>,
+    /// Waiting clients that are being woken because there is a connection for each of them.
+    promised: usize,
+    /// Clients that wait for a connection.
+    pending: u32,
+    /// It counts as up.
+    is_up: bool,
+    health: BackendHealth,
+    /// Attempts to connect that failed since it was last up.
+    failures: u32,
+}
+
 impl Backend {
-    /// What the workers of the next generation and the admin endpoint see of its health.
-    pub fn health_state(&self) -> HealthState {
-        HealthState {
-            until_ns: self.health.until_ns,
-            back_ns: self.health.back_ns.unwrap_or_default(),
-            ejections: self.health.ejections,
-            is_ejected: self.health.is_ejected,
-            fails_checks: self.health.fails_checks,
-            is_down: self.failures > 0,
+    /// A free slot of a channel whose connections have these slots.
+    pub fn new(
+        channel: usize,
+        shared: u32,
+        dedicated: Range<u32>,
+        mode: PoolMode,
+        nowhere: Endpoint,
+    ) -> Self {
+        let dedicated_max = dedicated.len();
+        let mut spare = Vec::with_capacity(dedicated_max);
+        if mode != PoolMode::Pipelined {
+            spare.extend(dedicated.clone().rev());
+        }
+        Self {
+            life: BackendLife::Free,
+            endpoint: nowhere,
+            channel,
+            element: 0,
+            shared,
+            dedicated,
+            mode,
+            idle: Vec::with_capacity(1 + dedicated_max),
+            spare,
+            promised: 0,
+            pending: 0,
+            is_up: false,
+            health: BackendHealth::default(),
+            failures: 0,
         }
     }
 
-    /// All its connections; none of a free slot.
-    pub fn backend_conns(&self) -> std::ops::Range<u32> {
+    /// What its slot holds.
+    #[inline]
+    pub fn life(&self) -> BackendLife {
+        self.life
+    }
+
+    /// Whether it is an element of its channel's list.
+    #[inline]
+    pub fn is_listed(&self) -> bool {
+        self.life == BackendLife::Listed
+    }
+
+    /// Its address.
+    #[inline]
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Index of its channel.
+    #[inline]
+    pub fn channel(&self) -> usize {
+        self.channel
+    }
+
+    /// Its index in the channel's list.
+    #[inline]
+    pub fn element(&self) -> u64 {
+        self.element
+    }
+
+    /// Slot of the shared connection.
+    #[inline]
+    pub fn shared(&self) -> u32 {
+        self.shared
+    }
+
+    /// Slots of the dedicated connections.
+    pub fn dedicated(&self) -> Range<u32> {
+        self.dedicated.clone()
+    }
+
+    /// Slots of all its connections; none of a free slot.
+    pub fn conns(&self) -> Range<u32> {
         match self.life {
             BackendLife::Free => 0..0,
-            BackendLife::SessionInfo | BackendLife::Leaving { .. } => self.shared..self.dedicated.end,
+            BackendLife::Listed | BackendLife::Draining { .. } => self.shared..self.dedicated.end,
         }
+    }
+
+    /// Whether every exchange, or every client, has a connection of its own.
+    #[inline]
+    pub fn is_exclusive(&self) -> bool {
+        self.mode != PoolMode::Pipelined
+    }
+
+    /// Whether every client has connections of its own.
+    #[inline]
+    pub fn is_relay(&self) -> bool {
+        self.mode == PoolMode::Relay
+    }
+
+    /// What this worker knows of its health.
+    #[inline]
+    pub fn health(&self) -> &BackendHealth {
+        &self.health
+    }
+
+    /// What this worker knows of its health.
+    #[inline]
+    pub fn health_mut(&mut self) -> &mut BackendHealth {
+        &mut self.health
     }
 }
 
-/// Room for an element of a dialled channel, and who has it.
-#[derive(Debug)]
-pub struct Backend {
-    /// What it is.
-    pub life: BackendLife,
-    /// Where it is; of a free slot: where its last one was.
-    pub endpoint: Endpoint,
-    /// Index of the channel.
-    pub channel: usize,
-    /// Index in the channel's list, the last one that it had.
-    pub element: u64,
-    /// Slot of the shared link.
-    pub shared: u32,
-    /// Slots of its lent links.
-    pub dedicated: std::ops::Range<u32>,
-    /// Every exchange has a connection for itself; the shared link is one of them, dialled to find out how the backend
-    /// is.
-    pub exclusive: bool,
-    /// Each session has connections of its own to it; they come and go as those of an exclusive protocol, but never rest.
-    pub is_relay: bool,
-    /// Exclusive: connections that rest, the one that was used last behind the others.
-    pub idle: Vec<u32>,
-    /// Exclusive: slots of lent links without a connection.
-    pub spare: Vec<u32>,
-    /// Waiting sessions that are being woken because it has a connection for each of them.
-    pub promised: usize,
-    /// Sessions in line for a connection to it.
-    pub pending: u32,
-    /// It counts as up.
-    pub is_up: bool,
-    /// Whether it gets requests.
-    pub health: BackendHealth,
-    /// Dials that failed since it was last up.
-    pub failures: u32,
+/// Its place in the channel's list.
+impl Backend {
+    /// A new backend takes the slot.
+    pub fn add(&mut self, endpoint: &Endpoint, element: u64, health: BackendHealth) {
+        self.endpoint.clone_from(endpoint);
+        (self.life, self.element) = (BackendLife::Listed, element);
+        (self.failures, self.is_up) = (0, false);
+        self.health = health;
+    }
+
+    /// It is in the list, with that index. Returns whether it had been removed.
+    pub fn relist(&mut self, element: u64) -> bool {
+        self.element = element;
+        std::mem::replace(&mut self.life, BackendLife::Listed) != BackendLife::Listed
+    }
+
+    /// It was removed from the list. Returns whether it was in it.
+    pub fn drain(&mut self, until_ns: u64) -> bool {
+        std::mem::replace(&mut self.life, BackendLife::Draining { until_ns }) == BackendLife::Listed
+    }
+
+    /// It has drained: its slot is free.
+    pub fn free(&mut self) {
+        self.life = BackendLife::Free;
+    }
+}
+
+/// Whether it can be reached.
+impl Backend {
+    /// Whether it counts as up.
+    #[inline]
+    pub fn is_up(&self) -> bool {
+        self.is_up
+    }
+
+    /// It counts as up or not from now on. Returns whether it did.
+    pub fn set_up(&mut self, on: bool) -> bool {
+        std::mem::replace(&mut self.is_up, on)
+    }
+
+    /// Attempts to connect that failed since it was last up.
+    #[inline]
+    pub fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// An attempt to connect has failed.
+    pub fn note_connect_failure(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// What the next generation of the service should know of its health.
+    pub fn health_state(&self) -> HealthState {
+        self.health.state(self.failures > 0)
+    }
+
+    /// It has connected; or, as another generation of the service knows it, has not.
+    pub fn set_failures(&mut self, failures: u32) {
+        self.failures = failures;
+    }
+}
+
+/// Its pool of connections.
+impl Backend {
+    /// The connection that became idle last.
+    pub fn pop_idle(&mut self) -> Option<u32> {
+        self.idle.pop()
+    }
+
+    /// A connection is idle.
+    pub fn push_idle(&mut self, conn: u32) {
+        self.idle.push(conn);
+    }
+
+    /// An idle connection has closed.
+    pub fn remove_idle(&mut self, conn: u32) {
+        self.idle.retain(|idle| *idle != conn);
+    }
+
+    /// A slot for a further connection.
+    pub fn pop_spare(&mut self) -> Option<u32> {
+        self.spare.pop()
+    }
+
+    /// A dedicated connection has closed.
+    pub fn push_spare(&mut self, conn: u32) {
+        if conn != self.shared {
+            self.spare.push(conn);
+        }
+    }
+
+    /// Connections that it could carry exchanges on now.
+    pub fn free_count(&self) -> usize {
+        self.idle.len() + self.spare.len()
+    }
+
+    /// Whether all its connections are in use or idle.
+    pub fn has_no_spare(&self) -> bool {
+        self.spare.is_empty()
+    }
+
+    /// Connections in use; `counts_shared`: the shared one is more than an attempt to find out whether it is up.
+    pub fn in_use(&self, counts_shared: bool) -> i64 {
+        let open = self.dedicated.len() - self.spare.len() + usize::from(counts_shared);
+        open as i64 - self.idle.len() as i64
+    }
+
+    /// Promises a waiting client a connection, if there is one that was not promised yet.
+    pub fn promise(&mut self) -> bool {
+        self.promised += 1;
+        self.promised <= self.free_count()
+    }
+
+    /// No promise holds any longer.
+    pub fn forget_promises(&mut self) {
+        self.promised = 0;
+    }
+
+    /// Clients that wait for a connection.
+    pub fn pending(&self) -> u32 {
+        self.pending
+    }
+
+    /// A client waits for a connection.
+    pub fn add_pending(&mut self) {
+        self.pending += 1;
+    }
+
+    /// A client does not wait any more.
+    pub fn remove_pending(&mut self) {
+        self.pending -= 1;
+    }
 }

@@ -1,6 +1,6 @@
-//! What one worker thinks of a backend: requests that failed in a row, checks, how warm it is, what was said in the log.
-//! Promises: plain numbers, no allocation; time is given, so that runs can be repeated.
-//! Source: outlier ejection as proxies of services do it: for a time that doubles, never too many at once.
+//! The health of one backend as one worker knows it: failed requests, health checks, slow start, throttled log lines.
+//! Promises: plain numbers, no allocation; time is an argument, so that runs can be repeated.
+//! Source: outlier ejection as service proxies do it: for a time that doubles, never too many backends at once.
 
 use std::time::Duration;
 
@@ -8,40 +8,121 @@ use flick_net::Handle;
 
 use crate::config::HealthLimits;
 use crate::limits::{BACKEND_LOG_MS, EJECT_SHIFT_MAX, EJECT_WINDOW_NS, SLOW_START_MIN_PER_MILLE};
+use crate::observe::outlier::HealthState;
 
-/// What one worker thinks of one backend.
+/// The health of one backend.
 #[derive(Debug, Default)]
 pub struct BackendHealth {
     /// Requests that failed since the last one that did not.
-    pub failures_in_row: u32,
-    /// When it was last begun to count.
-    pub counted_ns: u64,
-    /// Requests since then that ended, one way or the other.
-    pub ended: u32,
+    failures_in_row: u32,
+    /// When the window of `ended` and `failed` began.
+    counted_ns: u64,
+    /// Requests of the window that ended, one way or the other.
+    ended: u32,
     /// Those of them that failed.
-    pub failed: u32,
-    /// It is out for what became of requests, until `until_ns`.
-    pub is_ejected: bool,
-    /// When it is back, or was.
-    pub until_ns: u64,
-    /// Times in short order that it was.
-    pub ejections: u32,
-    /// It is out for what became of checks.
-    pub fails_checks: bool,
-    /// So many others are out too that it is not.
-    pub is_needed: bool,
-    /// Since when it is back.
-    pub back_ns: Option<u64>,
-    /// The check.
-    pub check: HealthCheck,
-    /// What is said of it in the log.
-    pub log_throttle: LogThrottle,
+    failed: u32,
+    /// It is ejected for its failed requests, until `until_ns`.
+    is_ejected: bool,
+    /// When its last ejection ends or ended.
+    until_ns: u64,
+    /// Ejections in short order.
+    ejections: u32,
+    /// Its health checks fail.
+    fails_checks: bool,
+    /// Too many others fail their checks for that to count.
+    is_needed: bool,
+    /// Since when it is up again.
+    back_ns: Option<u64>,
+    check: HealthCheck,
+    log_throttle: LogThrottle,
+}
+
+/// A health check of a backend.
+#[derive(Debug, Default)]
+struct HealthCheck {
+    /// Its connection, while it runs.
+    conn: Option<Handle>,
+    /// When it begins, or must be over.
+    due_ns: u64,
+    /// Bytes of the answer that were right so far.
+    len: usize,
+    /// Outcomes in a row that contradict `fails_checks`.
+    against: u32,
 }
 
 impl BackendHealth {
-    /// It gets no requests.
+    /// A backend that is new at `now_ns`; `is_added`: the service was running before.
+    pub fn new(now_ns: u64, is_added: bool) -> Self {
+        let check = HealthCheck { due_ns: now_ns, ..HealthCheck::default() };
+        Self { back_ns: is_added.then_some(now_ns), check, ..Self::default() }
+    }
+
+    /// Whether it gets no requests.
+    #[inline]
     pub fn is_out(&self) -> bool {
         self.is_ejected || (self.fails_checks && !self.is_needed)
+    }
+
+    /// Whether it is ejected for its failed requests.
+    pub fn is_ejected(&self) -> bool {
+        self.is_ejected
+    }
+
+    /// Whether its health checks fail.
+    pub fn fails_checks(&self) -> bool {
+        self.fails_checks
+    }
+
+    /// Too many others fail their checks for that to count, or not.
+    pub fn set_needed(&mut self, on: bool) {
+        self.is_needed = on;
+    }
+
+    /// It is up after it was not: slow start begins.
+    pub fn note_back(&mut self, now_ns: u64) {
+        self.back_ns = Some(now_ns);
+    }
+
+    /// What the next generation of the service should know.
+    pub fn state(&self, is_down: bool) -> HealthState {
+        HealthState {
+            until_ns: self.until_ns,
+            back_ns: self.back_ns.unwrap_or_default(),
+            ejections: self.ejections,
+            is_ejected: self.is_ejected,
+            fails_checks: self.fails_checks,
+            is_down,
+        }
+    }
+
+    /// Takes over what the generation before knew. Returns when it is no longer ejected, if it is.
+    pub fn inherit(&mut self, state: HealthState, has_checks: bool, now_ns: u64) -> Option<u64> {
+        self.fails_checks = state.fails_checks && has_checks;
+        (self.until_ns, self.ejections) = (state.until_ns, state.ejections);
+        self.back_ns = (state.back_ns > 0).then_some(state.back_ns);
+        self.is_ejected |= state.is_ejected && state.until_ns > now_ns;
+        self.is_ejected.then_some(state.until_ns)
+    }
+
+    /// When an ejection ends, or a health check begins or must be over.
+    pub fn due_ns(&self, has_checks: bool) -> Option<u64> {
+        let check_ns = has_checks.then_some(self.check.due_ns);
+        check_ns.into_iter().chain(self.is_ejected.then_some(self.until_ns)).min()
+    }
+
+    /// Ends an ejection whose time is over. Returns whether there was one.
+    pub fn end_ejection(&mut self, now_ns: u64) -> bool {
+        let is_over = self.is_ejected && self.until_ns <= now_ns;
+        if is_over {
+            self.is_ejected = false;
+            self.note_back(now_ns);
+        }
+        is_over
+    }
+
+    /// Lines about it that were left out since the last one; `None`: one more is to be left out.
+    pub fn admit_log_line(&mut self, now_ns: u64) -> Option<u64> {
+        self.log_throttle.admit(now_ns)
     }
 
     /// A request was answered.
@@ -50,7 +131,7 @@ impl BackendHealth {
         self.count(now_ns);
     }
 
-    /// A request failed; whether it should be out for that.
+    /// A request failed. Returns whether the backend should be ejected for that.
     pub fn note_failure(&mut self, now_ns: u64, limits: &HealthLimits) -> bool {
         self.failures_in_row = self.failures_in_row.saturating_add(1);
         self.count(now_ns);
@@ -69,10 +150,10 @@ impl BackendHealth {
         self.ended += 1;
     }
 
-    /// Puts it out. Until when.
+    /// Ejects it. Returns until when.
     pub fn eject(&mut self, now_ns: u64, limits: &HealthLimits) -> u64 {
         let base_ns = limits.outlier_ejection_time.as_nanos() as u64;
-        // Who was good for as long as it had been out begins anew.
+        // A backend that was healthy for as long as it had been ejected starts with the shortest time again.
         let last_ns = base_ns << self.ejections.saturating_sub(1).min(EJECT_SHIFT_MAX);
         if now_ns > self.until_ns.saturating_add(last_ns) {
             self.ejections = 0;
@@ -84,7 +165,7 @@ impl BackendHealth {
         self.until_ns
     }
 
-    /// What it gets of its share, in thousandths.
+    /// What slow start leaves of its share, in thousandths.
     pub fn share_per_mille(&self, now_ns: u64, slow_start: Duration) -> u64 {
         let (Some(back_ns), whole_ns @ 1..) = (self.back_ns, slow_start.as_nanos() as u64) else {
             return 1000;
@@ -95,35 +176,71 @@ impl BackendHealth {
     }
 }
 
-/// A check of a backend.
-#[derive(Debug, Default)]
-pub struct HealthCheck {
-    /// Its connection, while it runs.
-    pub conn: Option<Handle>,
-    /// When it begins, or must be over.
-    pub due_ns: u64,
-    /// Bytes of the answer that were right so far.
-    pub len: usize,
-    /// Outcomes in a row that say other than what is thought.
-    pub against: u32,
+/// Health checks.
+impl BackendHealth {
+    /// Whether a check begins now, or has run out of time.
+    pub fn is_check_due(&self, now_ns: u64) -> bool {
+        self.check.due_ns <= now_ns
+    }
+
+    /// The connection of the check that runs.
+    pub fn check_conn(&self) -> Option<Handle> {
+        self.check.conn
+    }
+
+    /// The connection of the check is gone, or is ended now.
+    pub fn take_check_conn(&mut self) -> Option<Handle> {
+        self.check.conn.take()
+    }
+
+    /// A check begins.
+    pub fn begin_check(&mut self, conn: Handle, due_ns: u64) {
+        self.check = HealthCheck { conn: Some(conn), due_ns, len: 0, against: self.check.against };
+    }
+
+    /// A part of the answer to a check has come. Returns whether it is the expected one, once that is known.
+    pub fn compare_answer(&mut self, expected: &[u8], data: &[u8]) -> Option<bool> {
+        let want = &expected[self.check.len.min(expected.len())..];
+        let compared = want.len().min(data.len());
+        let is_right = want[..compared] == data[..compared];
+        self.check.len += compared;
+        (!is_right || compared == want.len()).then_some(is_right)
+    }
+
+    /// A check has ended; the next one begins at `due_ns`. Returns whether as many in a row as `limits` ask for have
+    /// changed what is thought of the backend.
+    pub fn end_check(&mut self, is_good: bool, due_ns: u64, limits: &HealthLimits) -> bool {
+        self.check.due_ns = due_ns;
+        if is_good != self.fails_checks {
+            self.check.against = 0;
+            return false;
+        }
+        self.check.against += 1;
+        let needed = if is_good { limits.health_check_rise } else { limits.health_check_fall };
+        let changes = self.check.against >= needed.max(1);
+        if changes {
+            (self.fails_checks, self.check.against) = (!is_good, 0);
+        }
+        changes
+    }
 }
 
 /// One line of the log for each backend in a while.
 #[derive(Debug, Default)]
-pub struct LogThrottle {
+struct LogThrottle {
     next_ns: u64,
-    unsaid: u64,
+    left_out: u64,
 }
 
 impl LogThrottle {
-    /// Whether something may be said now; then also how often it was not since the last time.
-    pub fn admit(&mut self, now_ns: u64) -> Option<u64> {
+    /// Lines that were left out since the last one; `None`: one more is to be left out.
+    fn admit(&mut self, now_ns: u64) -> Option<u64> {
         if now_ns < self.next_ns {
-            self.unsaid += 1;
+            self.left_out += 1;
             return None;
         }
         self.next_ns = now_ns + BACKEND_LOG_MS * 1_000_000;
-        Some(std::mem::take(&mut self.unsaid))
+        Some(std::mem::take(&mut self.left_out))
     }
 }
 
@@ -136,7 +253,7 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     #[test]
-    fn each_time_in_short_order_is_twice_as_long() {
+    fn each_ejection_in_short_order_is_twice_as_long() {
         let limits =
             HealthLimits { outlier_ejection_time: Duration::from_secs(10), ..HealthLimits::default() };
         let mut health = BackendHealth::default();
@@ -145,7 +262,7 @@ mod tests {
         }
     }
 
-    /// Tells it of requests, each a time in milliseconds and whether it failed: when it should be out.
+    /// Notes requests, each a time in milliseconds and whether it failed. Returns when the backend is ejected.
     fn out_at(limits: &HealthLimits, requests: impl Iterator<Item = (u64, bool)>) -> Option<u64> {
         let mut health = BackendHealth::default();
         let mut out = requests.filter(|(at_ms, failed)| match failed {
@@ -176,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_back_gets_more_and_more() {
+    fn slow_start_grows_the_share_of_a_backend() {
         let health = BackendHealth { back_ns: Some(100 * S), ..BackendHealth::default() };
         let share = |at_s: u64| health.share_per_mille(at_s * S, Duration::from_secs(10));
         assert_eq!([100, 105, 109, 110, 500].map(share), [50, 500, 900, 1000, 1000]);
@@ -185,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_backend_that_fails_often_is_one_line_in_a_second() {
+    fn a_backend_that_fails_often_logs_one_line_a_second() {
         let mut log_throttle = LogThrottle::default();
         let lines: Vec<u64> = (0..4_000).filter_map(|at| log_throttle.admit(at * S / 2_000)).collect();
         assert_eq!(lines, [0, 1_999]);

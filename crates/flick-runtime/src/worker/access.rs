@@ -23,9 +23,10 @@ impl<D: Driver> Worker<D> {
         }
         let Some(session) = self.downstream.client(key) else { return };
         let client = self.io.peer(session.handle());
-        let entry = self.inflight.table.get_mut(request);
-        entry.logged = recorder.open(client, entry.taken_ns);
-        self.observe.counters().access_log_dropped.add(u64::from(entry.logged.is_none()));
+        let entry = self.inflight.get_mut(request);
+        let logged = recorder.open(client, entry.taken_ns());
+        entry.set_logged(logged);
+        self.observe.counters().access_log_dropped.add(u64::from(logged.is_none()));
     }
 
     /// A backend was sent something of what is waited for.
@@ -35,9 +36,9 @@ impl<D: Driver> Worker<D> {
             Waiter::Ask { suspended, .. } => {
                 self.rules.suspended().get(suspended).and_then(|known| known.request)
             }
-            Waiter::Nobody | Waiter::Session(_) | Waiter::InFlight(_) => entry,
+            Waiter::NoClient | Waiter::Session(_) | Waiter::InFlight(_) => entry,
         };
-        let logged = request.and_then(|request| self.inflight.table.get(request).logged);
+        let logged = request.and_then(|request| self.inflight.get(request).logged());
         if let Some(entry) = logged.and_then(|key| recorder.entry(key)) {
             entry.backend = Some(backend);
         }
@@ -51,7 +52,7 @@ impl<D: Driver> Worker<D> {
         else {
             return;
         };
-        let logged = self.inflight.table.get(request).logged;
+        let logged = self.inflight.get(request).logged();
         if let Some(entry) = logged.and_then(|key| recorder.entry(key)) {
             entry.bytes_in += u64::from(bytes);
         }
@@ -69,7 +70,7 @@ impl<D: Driver> Worker<D> {
     /// Notes how a request was answered.
     pub(super) fn log_outcome(&mut self, request: RequestId, outcome: AnsweredBy) {
         let Some(recorder) = self.observe.recorder() else { return };
-        let logged = self.inflight.table.get(request).logged;
+        let logged = self.inflight.get(request).logged();
         if let Some(entry) = logged.and_then(|key| recorder.entry(key)) {
             entry.outcome = outcome;
         }
@@ -79,7 +80,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn log_gone(&mut self, request: RequestId) {
         self.log_outcome(request, AnsweredBy::Gone);
         if let Some(recorder) = self.observe.recorder()
-            && let Some(key) = self.inflight.table.get_mut(request).logged.take()
+            && let Some(key) = self.inflight.get_mut(request).set_logged(None)
         {
             recorder.end(key);
         }

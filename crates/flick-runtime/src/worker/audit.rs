@@ -43,7 +43,7 @@ impl<D: Driver> Worker<D> {
         WorkerAudit {
             sessions: self.downstream.len()
                 + self.merging.as_ref().map_or(0, |merging| merging.conns_count()),
-            requests: self.inflight.table.len(),
+            requests: self.inflight.len(),
             pieces: self.io.pieces().len(),
             frames: self.io.frames().len(),
             small_bufs: self.io.pool().live_count(BufClass::Small),
@@ -52,14 +52,8 @@ impl<D: Driver> Worker<D> {
             blocked: self.downstream.blocked_len() + self.listeners.waiting_len(),
             suspended_rules: self.rules.suspended().len(),
             states: self.rules.locals().len(),
-            stalled: self.upstream.stalled_count as usize,
-            backend_conns: self
-                .upstream
-                .conns
-                .0
-                .iter()
-                .filter(|backend_conn| backend_conn.conn.is_some())
-                .count(),
+            stalled: self.upstream.stalled_count() as usize,
+            backend_conns: self.upstream.open_count(),
         }
     }
 }

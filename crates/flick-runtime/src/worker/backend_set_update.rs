@@ -1,45 +1,38 @@
-//! New lists of backends, taken over between two turns: who is new is dialled, who has left gets nothing new and is seen
-//! off once what is under way on it is over, or its time is.
+//! New lists of backends, applied between two iterations of the event loop: a new backend is connected, a removed one
+//! gets no new request and drains until the requests in flight are answered, or its time is over.
 //! Promises: a rule sees one list from its first statement to its last; a backend that stays keeps its connections;
-//! a connection on which something is under way is not ended before `Timeouts::leave` has passed.
+//! a connection with requests in flight is not ended before `Timeouts::backend_drain` has passed.
 
 use std::sync::Arc;
 
 use flick_abi::{Event, FailureReason};
-use flick_net::Driver;
+use flick_net::{Driver, Endpoint};
 
 use super::Worker;
-use crate::upstream::backend::{BackendConnState, BackendLife};
+use crate::upstream::backend::BackendLife;
 use crate::upstream::health::BackendHealth;
 
 impl<D: Driver> Worker<D> {
     /// Makes of all slots what the lists say.
     pub(super) fn apply_backend_sets(&mut self) {
-        let backend_set = Arc::clone(&self.upstream.backend_set);
+        let backend_set = Arc::clone(self.upstream.backend_set());
         self.rules.host_mut().set_balancer(Arc::clone(backend_set.load_balancer()));
         for (at, slot) in backend_set.slots().iter().enumerate() {
-            let backend = &mut self.upstream.backends[at];
-            match (backend.life, slot.element, &slot.endpoint) {
-                (BackendLife::Free, Some(element), Some(endpoint)) => {
-                    backend.endpoint.clone_from(endpoint);
-                    self.take_in(at, element);
-                }
-                (_, Some(element), Some(endpoint)) if backend.endpoint == *endpoint => {
-                    backend.element = element;
-                    if backend.life != BackendLife::SessionInfo {
-                        self.come_back(at);
-                    }
+            let backend = self.upstream.backend(at);
+            match (backend.life(), slot.element, &slot.endpoint) {
+                (BackendLife::Free, Some(element), Some(endpoint)) => self.add_backend(at, endpoint, element),
+                (_, Some(element), Some(endpoint)) if backend.endpoint() == endpoint => {
+                    self.relist_backend(at, element);
                 }
                 (_, Some(element), Some(endpoint)) => {
-                    // Everything else was taken: whoever still has something under way there is told at once.
-                    self.leave(at, 0);
+                    // Every other slot was in use: what is in flight there fails at once.
+                    self.drain_backend(at, 0);
                     self.end_all(at);
-                    self.upstream.backends[at].endpoint.clone_from(endpoint);
-                    self.take_in(at, element);
+                    self.add_backend(at, endpoint, element);
                 }
-                (BackendLife::SessionInfo, None, _) => {
-                    let left_ns = self.io.now_ns();
-                    self.leave(at, left_ns + self.ctx.setup().timeouts.backend_drain.as_nanos() as u64);
+                (BackendLife::Listed, None, _) => {
+                    let drain_ns = self.ctx.setup().timeouts.backend_drain.as_nanos() as u64;
+                    self.drain_backend(at, self.io.now_ns() + drain_ns);
                 }
                 _ => {}
             }
@@ -49,103 +42,78 @@ impl<D: Driver> Worker<D> {
     }
 
     /// A new backend in a free slot.
-    fn take_in(&mut self, at: usize, element: u64) {
+    fn add_backend(&mut self, at: usize, endpoint: &Endpoint, element: u64) {
         let now_ns = self.io.now_ns();
-        let backend = &mut self.upstream.backends[at];
-        (backend.life, backend.element) = (BackendLife::SessionInfo, element);
-        (backend.failures, backend.is_up) = (0, false);
-        backend.health = BackendHealth {
-            back_ns: (self.upstream.backend_set.version() > 0).then_some(now_ns),
-            ..BackendHealth::default()
-        };
-        backend.health.check.due_ns = now_ns;
+        let health = BackendHealth::new(now_ns, self.upstream.backend_set().version() > 0);
+        self.upstream.backend_mut(at).add(endpoint, element, health);
         self.note_due(now_ns);
         self.observe.backend(at).clear();
         self.observe.backend(at).tracked.add(1);
-        self.observe.backend(at).health.set(self.upstream.backends[at].health_state());
+        self.observe.backend(at).health.set(self.upstream.backend(at).health_state());
         self.connect_ahead(at);
     }
 
-    /// One that had left and not finished is in its list again.
-    fn come_back(&mut self, at: usize) {
-        self.upstream.backends[at].life = BackendLife::SessionInfo;
-        self.upstream.draining -= 1;
-        if self.upstream.conns[self.upstream.backends[at].shared].state == BackendConnState::Down
-            && !self.upstream.backends[at].is_up
-        {
+    /// A backend is in its list, perhaps again after it was removed and has not drained.
+    fn relist_backend(&mut self, at: usize, element: u64) {
+        let was_removed = self.upstream.relist(at, element);
+        let backend = self.upstream.backend(at);
+        if was_removed && self.upstream.conn(backend.shared()).is_down() && !backend.is_up() {
             self.connect_ahead(at);
         }
     }
 
     fn connect_ahead(&mut self, at: usize) {
         if !self.ctx.setup().is_relay {
-            self.connect_shared(at as u32);
+            self.connect_shared(at);
         }
     }
 
-    /// It is not in its list any more.
-    fn leave(&mut self, at: usize, until_ns: u64) {
-        let backend = &mut self.upstream.backends[at];
-        if backend.life == BackendLife::SessionInfo {
-            self.upstream.draining += 1;
+    /// A backend was removed from its list.
+    fn drain_backend(&mut self, at: usize, until_ns: u64) {
+        if self.upstream.drain(at, until_ns) {
+            let address = self.upstream.backend(at).endpoint();
             let (service, worker) = (self.ctx.service(), self.ctx.index());
-            tracing::info!(service, worker, address = %backend.endpoint, "backend has left its list");
+            tracing::info!(service, worker, %address, "backend has left its list");
         }
-        backend.life = BackendLife::Leaving { until_ns };
         self.drop_check(at);
         self.note_due(self.io.now_ns());
     }
 
-    /// Looks after those that have left: ends their connections on which nothing is under way, and when their time is over
-    /// all of them.
-    pub(super) fn see_off(&mut self, now_ns: u64) {
-        for at in 0..self.upstream.backends.len() {
-            let BackendLife::Leaving { until_ns } = self.upstream.backends[at].life else { continue };
+    /// Ends those connections of removed backends that have no requests in flight, and all of them when the time of
+    /// their backend is over.
+    pub(super) fn drain_backends(&mut self, now_ns: u64) {
+        for at in 0..self.upstream.backends().len() {
+            let BackendLife::Draining { until_ns } = self.upstream.backend(at).life() else { continue };
             if now_ns >= until_ns {
                 self.end_all(at);
                 continue;
             }
-            for backend_conn in self.upstream.backends[at].backend_conns() {
-                if self.is_unused(backend_conn) {
+            for backend_conn in self.upstream.backend(at).conns() {
+                if self.upstream.conn(backend_conn).is_unused() && !self.is_clogged(backend_conn, 0) {
                     self.retire_backend_conn(backend_conn);
                 }
             }
-            let is_down =
-                |backend_conn: u32| self.upstream.conns[backend_conn].state == BackendConnState::Down;
-            if self.upstream.backends[at].backend_conns().all(is_down) {
-                self.is_seen_off(at);
+            if self.upstream.backend(at).conns().all(|slot| self.upstream.conn(slot).is_down()) {
+                self.backend_drained(at);
             }
         }
     }
 
-    /// A connection that nobody would miss.
-    fn is_unused(&self, backend_conn: u32) -> bool {
-        let state = &self.upstream.conns[backend_conn];
-        let unsent = state.conn.is_some_and(|conn| self.io.driver().backlog_bytes(conn) > 0);
-        state.state != BackendConnState::Down
-            && state.requests.is_empty()
-            && !state.uploading
-            && !unsent
-            && state.tunnel.is_none()
-            && state.client_of.is_none()
-    }
-
-    /// Ends what a backend that has left still has.
+    /// Ends all connections of a removed backend.
     fn end_all(&mut self, at: usize) {
-        for backend_conn in self.upstream.backends[at].backend_conns() {
-            if self.upstream.conns[backend_conn].state != BackendConnState::Down {
+        for backend_conn in self.upstream.backend(at).conns() {
+            if !self.upstream.conn(backend_conn).is_down() {
                 self.fail_backend_conn(backend_conn, FailureReason::Unavailable, Some(Event::Broken));
             }
         }
-        self.is_seen_off(at);
+        self.backend_drained(at);
     }
 
-    fn is_seen_off(&mut self, at: usize) {
-        self.upstream.backends[at].life = BackendLife::Free;
-        if std::mem::take(&mut self.upstream.backends[at].is_up) {
+    fn backend_drained(&mut self, at: usize) {
+        self.upstream.free(at);
+        if self.upstream.backend_mut(at).set_up(false) {
             self.observe.backend(at).up.sub(1);
         }
-        self.upstream.draining -= 1;
         self.observe.backend(at).tracked.sub(1);
         self.tasks.free_capacity();
     }

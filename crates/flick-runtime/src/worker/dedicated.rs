@@ -1,6 +1,6 @@
-//! Connections that are lent: to single exchanges too large for the shared connection, and, where a protocol says that
-//! a connection carries one exchange at a time, to every exchange.
-//! Promises: whom a connection is lent has it alone; one that rests is given out again last in, first out; one that was
+//! Dedicated connections: for single exchanges too long for the shared connection, and, where a protocol says that a
+//! connection carries one exchange at a time, for every exchange.
+//! Promises: an exchange has its connection alone; an idle one is given out again last in, first out; one that was
 //! answered early, said that it ends, or says more than it was asked is never given out again.
 
 use flick_abi::FailureReason;
@@ -8,138 +8,117 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::health::warn_of;
-use crate::limits::{DEDICATED_CONN_IDLE_MS, SPARE_CONN_IDLE_MS};
+use crate::limits::SPARE_CONN_IDLE_MS;
 use crate::run_queue::Flow;
 use crate::slab::Key;
-use crate::upstream::backend::BackendConnState;
+use crate::upstream::Upstream;
+use crate::upstream::conn::{AfterExchange, Purpose};
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
+/// What a connection is connected for that one exchange needs now.
+pub(super) const FOR_EXCHANGE: Purpose = Purpose::Exchange { is_uploading: false };
 
 impl<D: Driver> Worker<D> {
-    /// A lent connection to `backend` that is free, dialled now if need be.
+    /// A dedicated connection to `backend` that is free, connected now if need be.
     pub(super) fn borrow_conn(&mut self, backend: u32) -> Option<u32> {
         if !self.shared_conn_is_usable(backend) {
             return None;
         }
-        if self.upstream.backends[backend as usize].exclusive {
+        if self.upstream.backend(backend as usize).is_exclusive() {
             return self.borrow_exclusive(backend);
         }
-        let dedicated = self.upstream.backends[backend as usize].dedicated.clone();
-        let is_free = |backend_conn: &u32| {
-            let backend_conn = &self.upstream.conns[*backend_conn];
-            backend_conn.state == BackendConnState::Up
-                && backend_conn.conn.is_some()
-                && backend_conn.requests.is_empty()
-                && !backend_conn.uploading
+        let dedicated = self.upstream.backend(backend as usize).dedicated();
+        let idle = |slot: u32| {
+            let conn = self.upstream.conn(slot);
+            conn.handle().and(conn.idle_since_ns()).map(|since_ns| (slot, since_ns))
         };
-        let idle_since_ns = |backend_conn: &u32| self.upstream.conns[*backend_conn].idle_since_ns;
-        let free = dedicated.clone().filter(is_free).min_by_key(idle_since_ns);
+        let free = dedicated.clone().filter_map(idle).min_by_key(|(_, since_ns)| *since_ns);
         let idle_ns = self.io.now_ns().saturating_sub(SPARE_CONN_IDLE_MS * MS);
-        if let Some(backend_conn) = free.filter(|backend_conn| idle_since_ns(backend_conn) <= idle_ns) {
+        if let Some((slot, _)) = free.filter(|(_, since_ns)| *since_ns <= idle_ns) {
             let is_gone =
-                self.upstream.conns[backend_conn].conn.is_some_and(|conn| self.io.driver().is_hung_up(conn));
+                self.upstream.conn(slot).handle().is_some_and(|handle| self.io.driver().is_hung_up(handle));
             if !is_gone {
-                return free;
+                self.upstream.conn_mut(slot).begin_exchange();
+                return Some(slot);
             }
             // A body is not sent twice, so it does not begin where it cannot end.
-            self.fail_backend_conn(backend_conn, FailureReason::Unavailable, None);
-            return if self.connect(backend_conn) { Some(backend_conn) } else { None };
+            self.fail_backend_conn(slot, FailureReason::Unavailable, None);
+            return self.connect(slot, FOR_EXCHANGE).then_some(slot);
         }
-        let down = dedicated
-            .clone()
-            .find(|backend_conn| self.upstream.conns[*backend_conn].state == BackendConnState::Down);
-        down.filter(|backend_conn| self.connect(*backend_conn)).or(free)
+        let down = dedicated.clone().find(|slot| self.upstream.conn(*slot).is_down());
+        if let Some(slot) = down.filter(|slot| self.connect(*slot, FOR_EXCHANGE)) {
+            return Some(slot);
+        }
+        let (slot, _) = free?;
+        self.upstream.conn_mut(slot).begin_exchange();
+        Some(slot)
     }
 
-    /// A connection for one exchange: the one that has rested for the shortest time, or a new one. `None`: all are in
-    /// use, or it cannot be dialled.
+    /// A connection for one exchange: the one that was idle for the shortest time, or a new one. `None`: all are in
+    /// use, or it cannot be connected.
     pub(super) fn borrow_exclusive(&mut self, backend: u32) -> Option<u32> {
-        while let Some(backend_conn) = self.upstream.backends[backend as usize].idle.pop() {
-            let state = &mut self.upstream.conns[backend_conn];
-            state.is_idle = false;
-            // One that its backend has ended, or talks on, is being seen to.
-            if state.state == BackendConnState::Up
-                && state.conn.is_some()
-                && !state.eof
-                && state.inbox.is_empty()
-            {
-                return Some(backend_conn);
-            }
+        if let Some(slot) = self.upstream.take_idle(backend as usize) {
+            return Some(slot);
         }
-        let backend_conn = self.upstream.backends[backend as usize].spare.pop()?;
-        if self.connect(backend_conn) {
-            return Some(backend_conn);
+        let slot = self.upstream.backend_mut(backend as usize).pop_spare()?;
+        if self.connect(slot, FOR_EXCHANGE) {
+            return Some(slot);
         }
-        self.upstream.backends[backend as usize].spare.push(backend_conn);
+        self.upstream.backend_mut(backend as usize).push_spare(slot);
         None
     }
 
-    /// A connection has nothing to do: it rests until it is borrowed, or for too long.
-    pub(super) fn keep_idle(&mut self, backend_conn: u32) {
-        let now_ns = self.io.now_ns();
-        let state = &mut self.upstream.conns[backend_conn];
-        state.idle_since_ns = now_ns;
-        state.is_idle = true;
-        self.upstream.backends[state.backend as usize].idle.push(backend_conn);
-        self.note_due(now_ns + DEDICATED_CONN_IDLE_MS * MS);
+    /// A connection without an exchange is kept for the next one.
+    fn keep_idle(&mut self, backend_conn: u32) {
+        self.upstream.keep_idle(backend_conn);
+        self.note_due(Upstream::idle_until_ns(self.io.now_ns()));
         self.tasks.free_capacity();
     }
 
-    /// When a connection that rests is closed.
-    pub(super) fn idle_until_ns(idle_since_ns: u64) -> u64 {
-        idle_since_ns + DEDICATED_CONN_IDLE_MS * MS
-    }
-
-    /// An exchange on a connection that was lent to it alone is over.
+    /// An exchange on a dedicated connection is over.
     pub(super) fn give_back(&mut self, backend_conn: u32) {
-        let state = &self.upstream.conns[backend_conn];
-        if state.state == BackendConnState::Connecting {
+        let conn = self.upstream.conn_mut(backend_conn);
+        let is_last = conn.after_exchange() == AfterExchange::Close;
+        if !conn.end_exchange(self.io.now_ns()) {
             return;
         }
-        let says_more = !state.inbox.is_empty();
+        let says_more = !conn.inbox().is_empty();
+        let is_over = is_last || conn.has_ended() || conn.handle().is_none();
         if says_more {
             self.log_backend(backend_conn, |context| {
                 warn_of!(context, "backend sent more than it was asked for")
             });
             self.observe.counters().protocol_errors_backend.add(1);
         }
-        let state = &self.upstream.conns[backend_conn];
         //= RFC 9112 section 6.3
         //# A client MUST NOT process, cache, or forward such extra data as a separate response
-        if says_more || state.is_last || state.eof || state.conn.is_none() {
+        if says_more || is_over {
             self.retire_backend_conn(backend_conn);
-        } else {
+        } else if self.upstream.backend_of(backend_conn).is_exclusive() {
             self.keep_idle(backend_conn);
+        } else {
+            self.tasks.free_capacity();
         }
     }
 
-    /// Ends a connection on which nothing is under way, in good order.
+    /// Ends a connection without requests in flight, in good order.
     pub(super) fn retire_backend_conn(&mut self, backend_conn: u32) {
-        if let Some(conn) = self.upstream.conns[backend_conn].conn.take() {
-            self.io.driver_mut().close(conn);
+        if let Some(handle) = self.upstream.conn_mut(backend_conn).take_handle() {
+            self.io.driver_mut().close(handle);
         }
         self.close_backend_conn(backend_conn, FailureReason::Unavailable, None);
     }
 
-    /// The recorder of a connection of an exclusive protocol that was lost; `was_refused`: the backend could not be dialled. One
-    /// that we end ourselves while it is dialled, because its client went or sent nonsense, says nothing of the backend.
+    /// A connection of an exclusive protocol has closed; `was_refused`: the backend could not be connected. One that we
+    /// end ourselves while it connects, because its client left or sent nonsense, says nothing of the backend.
     pub(super) fn pool_lost(&mut self, backend_conn: u32, was_refused: bool) {
-        let state = &mut self.upstream.conns[backend_conn];
-        let (at, was_idle) = (state.backend as usize, std::mem::take(&mut state.is_idle));
-        let backend = &mut self.upstream.backends[at];
-        if was_idle {
-            backend.idle.retain(|idle| *idle != backend_conn);
-        }
-        let probe = backend.shared;
-        if backend_conn != probe {
-            backend.spare.push(backend_conn);
-        }
-        if was_refused
-            && !self.upstream.backends[at].is_relay
-            && self.upstream.conns[probe].state == BackendConnState::Down
-        {
-            if std::mem::take(&mut self.upstream.backends[at].is_up) {
+        let at = self.upstream.conn(backend_conn).backend() as usize;
+        let backend = self.upstream.backend_mut(at);
+        backend.push_spare(backend_conn);
+        let (probe, is_relay) = (backend.shared(), backend.is_relay());
+        if was_refused && !is_relay && self.upstream.conn(probe).is_down() {
+            if self.upstream.backend_mut(at).set_up(false) {
                 self.observe.backend(at).up.sub(1);
             }
             self.schedule_reconnect(probe);
@@ -148,65 +127,53 @@ impl<D: Driver> Worker<D> {
 
     /// A connection of an exclusive protocol has come up.
     pub(super) fn pool_connected(&mut self, backend_conn: u32) {
-        let at = self.upstream.conns[backend_conn].backend as usize;
-        self.upstream.backends[at].failures = 0;
-        if !std::mem::replace(&mut self.upstream.backends[at].is_up, true) {
+        let at = self.upstream.conn(backend_conn).backend() as usize;
+        let backend = self.upstream.backend_mut(at);
+        let is_relay = backend.is_relay();
+        backend.set_failures(0);
+        if !backend.set_up(true) {
             self.observe.backend(at).up.add(1);
         }
-        let state = &self.upstream.conns[backend_conn];
-        if self.upstream.backends[at].is_relay {
+        if is_relay {
             self.enqueue_backend_conn(backend_conn);
-        } else if state.requests.is_empty() && !state.uploading && !state.is_abandoned {
+        } else if self.upstream.conn(backend_conn).is_idle() {
             self.keep_idle(backend_conn);
         }
     }
 
-    /// Whether a backend has a connection to lend now.
+    /// Whether a backend has a free dedicated connection now.
     pub(super) fn dedicates_now(&self, backend: u32) -> bool {
-        let backend = &self.upstream.backends[backend as usize];
-        if backend.exclusive {
-            return !backend.idle.is_empty() || !backend.spare.is_empty();
+        let backend = self.upstream.backend(backend as usize);
+        if backend.is_exclusive() {
+            return backend.free_count() > 0;
         }
-        let mut dedicated = backend.dedicated.clone();
-        dedicated.any(|backend_conn| {
-            let backend_conn = &self.upstream.conns[backend_conn];
-            let is_free = backend_conn.state == BackendConnState::Up
-                && backend_conn.requests.is_empty()
-                && !backend_conn.uploading;
-            backend_conn.state == BackendConnState::Down || is_free
-        })
+        backend.dedicated().map(|slot| self.upstream.conn(slot)).any(|conn| conn.is_idle() || conn.is_down())
     }
 
-    /// Whether a session that wants a connection to `backend` is worth waking: each that is free is promised once.
+    /// Whether a session that wants a connection to `backend` is worth waking: each free one is promised once.
     pub(super) fn promise(&mut self, backend: u32) -> bool {
-        if !self.shared_conn_is_usable(backend) {
-            return true;
-        }
-        let backend = &mut self.upstream.backends[backend as usize];
-        backend.promised += 1;
-        backend.promised <= backend.idle.len() + backend.spare.len()
+        !self.shared_conn_is_usable(backend) || self.upstream.backend_mut(backend as usize).promise()
     }
 
     /// A session waits for a connection to `backend`.
     pub(super) fn wait_for_conn(&mut self, key: Key, backend: Option<u32>) -> Flow {
-        let wants = backend.filter(|backend| self.upstream.backends[*backend as usize].exclusive);
+        let wants = backend.filter(|backend| self.upstream.backend(*backend as usize).is_exclusive());
         self.wait_for_capacity(key, wants)
     }
 
-    /// Whether every backend that can be reached has a connection to lend, whichever a rule chooses.
+    /// Whether every usable backend has a free dedicated connection, whichever a rule chooses.
     pub(super) fn all_dedicate(&self) -> bool {
-        (0..self.upstream.backends.len() as u32)
+        (0..self.upstream.backends().len() as u32)
             .filter(|backend| self.shared_conn_is_usable(*backend))
             .all(|backend| self.dedicates_now(backend))
     }
 
-    /// Whether a lent connection of `backend` will become free, so that it is worth waiting for one.
+    /// Whether a dedicated connection of `backend` will become free, so that it is worth waiting for one.
     pub(super) fn dedicates(&self, backend: u32) -> bool {
-        let backend = &self.upstream.backends[backend as usize];
-        if backend.exclusive {
-            return backend.spare.is_empty();
+        let backend = self.upstream.backend(backend as usize);
+        if backend.is_exclusive() {
+            return backend.has_no_spare();
         }
-        let mut dedicated = backend.dedicated.clone();
-        dedicated.any(|backend_conn| self.upstream.conns[backend_conn].state != BackendConnState::Down)
+        backend.dedicated().any(|slot| !self.upstream.conn(slot).is_down())
     }
 }

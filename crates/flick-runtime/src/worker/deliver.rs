@@ -31,10 +31,10 @@ impl<D: Driver> Worker<D> {
         echo: [u64; ECHO_FIELDS_MAX],
         deadline_ns: u64,
     ) -> Option<RequestId> {
-        let request = self.inflight.table.open(session, echo, deadline_ns)?;
-        self.inflight.table.get_mut(request).taken_ns = self.io.now_ns();
+        let request = self.inflight.open(session, echo, deadline_ns)?;
+        self.inflight.get_mut(request).note_taken(self.io.now_ns());
         if let Some(session) = session.and_then(|key| self.downstream.client_mut(key)) {
-            self.inflight.table.push_session(session.stream_mut().requests_mut(), request);
+            self.inflight.push_session(session.stream_mut().requests_mut(), request);
         }
         if let Some(key) = session.filter(|_| self.observe.has_access_log()) {
             self.log_opened(key, request);
@@ -49,16 +49,16 @@ impl<D: Driver> Worker<D> {
             self.end_session(key, true);
             return;
         };
-        self.inflight.table.get_mut(request).kept = frame.slots[SLOT_ASKED];
+        self.inflight.get_mut(request).keep(frame.slots[SLOT_ASKED]);
         self.fail_request(request, reason);
     }
 
     /// Answers a request in flight with an error response; closes its client if its reply has already begun or the
     /// grammar has no such response.
     pub(super) fn fail_request(&mut self, request: RequestId, reason: FailureReason) {
-        let entry = self.inflight.table.get(request);
-        let begun = entry.begun;
-        let Some(key) = entry.session else { return };
+        let entry = self.inflight.get(request);
+        let begun = entry.has_begun();
+        let Some(key) = entry.session() else { return };
         self.log_outcome(request, AnsweredBy::Platform(reason));
         match reason {
             FailureReason::Unavailable => self.observe.counters().errors_unavailable.add(1),
@@ -85,8 +85,8 @@ impl<D: Driver> Worker<D> {
     /// Writes an error response to a request, unless its client wants none. Returns `false`, and closes the client, if
     /// its reply has already begun or the grammar has no such response.
     pub(super) fn deliver_failure(&mut self, request: RequestId, reason: FailureReason) -> bool {
-        let entry = self.inflight.table.get(request);
-        let (session, begun, echo) = (entry.session, entry.begun, entry.echo);
+        let entry = self.inflight.get(request);
+        let (session, begun, echo) = (entry.session(), entry.has_begun(), *entry.echo());
         let Some(builder) = self.ctx.setup().failure(reason).filter(|_| !begun) else {
             if let Some(key) = session {
                 self.break_session(key);
@@ -108,15 +108,15 @@ impl<D: Driver> Worker<D> {
 
     /// Whether the client of a request has asked not to hear these words of ours.
     fn is_failure_silent(&self, request: RequestId, words: &[u8]) -> bool {
-        let entry = self.inflight.table.get(request);
+        let entry = self.inflight.get(request);
         let view = self.ctx.setup().program.channels[self.ctx.setup().listened].view.as_ref();
         let Some((view, judge)) = view.and_then(|view| Some((view, view.reply_flags?))) else { return false };
         let mut frame = Frame::new();
-        frame.slots[SLOT_ASKED] = entry.kept;
+        frame.slots[SLOT_ASKED] = entry.kept();
         if self.ctx.setup().engine.parse(view.parse_asked, &mut frame, words) != ParseStep::Done {
             return false;
         }
-        restore_echo(&mut frame, &self.ctx.setup().protocol().echo, &entry.echo);
+        restore_echo(&mut frame, &self.ctx.setup().protocol().echo, entry.echo());
         let step = self.ctx.setup().engine.parse(judge, &mut frame, words);
         assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
         frame.flags().has(MessageFlags::SILENT)
@@ -130,13 +130,13 @@ impl<D: Driver> Worker<D> {
 
     /// As `deliver_message`, for a part of a reply.
     pub(super) fn deliver_bytes(&mut self, request: RequestId, message: &Outgoing<'_>, patches: Patches) {
-        let Some(key) = self.inflight.table.get(request).session else { return };
+        let Some(key) = self.inflight.get(request).session() else { return };
         let Some(session) = self.downstream.client_to_fill(key) else { return };
         let conn = session.handle();
         let direct = session.stream().requests().front() == Some(request);
-        let entry = self.inflight.table.get_mut(request);
+        let entry = self.inflight.get_mut(request);
         let WriteParts { driver, pool, pieces } = self.io.write_parts();
-        let logged = entry.logged;
+        let logged = entry.logged();
         let (mut held, mut sent) = (0, 0);
         let mut capacity = true;
         let mut emit = |slice: Slice| {
@@ -145,7 +145,7 @@ impl<D: Driver> Worker<D> {
                 driver.send(conn, slice);
             } else {
                 held += u64::from(slice.len());
-                capacity &= pieces.push(&mut entry.held, slice);
+                capacity &= pieces.push(entry.held_mut(), slice);
             }
         };
         let buffered = append(pool, session.fill_mut(), BufClass::Small, message, patches, &mut emit);
@@ -165,8 +165,8 @@ impl<D: Driver> Worker<D> {
 
     /// Passes on a piece of a large reply.
     pub(super) fn deliver_piece(&mut self, request: RequestId, piece: Slice) {
-        let Some(key) = self.inflight.table.get(request).session else { return };
-        let logged = self.inflight.table.get(request).logged;
+        let Some(key) = self.inflight.get(request).session() else { return };
+        let logged = self.inflight.get(request).logged();
         if logged.is_some() {
             self.log_reply(logged, &[], u64::from(piece.len()));
         }
@@ -177,7 +177,7 @@ impl<D: Driver> Worker<D> {
             return;
         }
         session.stream_mut().hold(u64::from(piece.len()));
-        if !self.io.pieces_mut().push(&mut self.inflight.table.get_mut(request).held, piece) {
+        if !self.io.pieces_mut().push(self.inflight.get_mut(request).held_mut(), piece) {
             self.observe.counters().exhausted.add(1);
             self.end_session(key, true);
         }
@@ -185,22 +185,22 @@ impl<D: Driver> Worker<D> {
 
     /// The session that would be sent more than it may leave unread, if the reply to `request` went on now.
     pub(super) fn held_up_by(&self, backend_conn: u32, request: RequestId) -> Option<Key> {
-        let key = self.inflight.table.get(request).session?;
+        let key = self.inflight.get(request).session()?;
         let session = self.downstream.client(key)?;
         let unread = self.io.driver().backlog_bytes(session.handle()) as u64 + session.stream().held_bytes();
         let (live, all) =
             (self.io.pool().live_count(BufClass::Large), self.io.pool().capacity_count(BufClass::Large));
         // A dedicated connection may be held up: the others have their own.
-        let plenty = live < all / PLENTY_SHARE && !self.upstream.conns[backend_conn].dedicated;
+        let plenty = live < all / PLENTY_SHARE && !self.upstream.conn(backend_conn).is_dedicated();
         let most = if plenty { SESSION_ROOMY_BYTES_MAX } else { SESSION_BACKLOG_BYTES_MAX };
         (unread > most as u64).then_some(key)
     }
 
     /// A request has its last reply: what waited behind it goes out, and its session may take the next one.
     pub(super) fn finish_request(&mut self, request: RequestId) {
-        let entry = self.inflight.table.get_mut(request);
-        entry.done = true;
-        if let Some(key) = entry.session {
+        let entry = self.inflight.get_mut(request);
+        entry.finish();
+        if let Some(key) = entry.session() {
             self.advance(key);
         }
     }
@@ -209,22 +209,22 @@ impl<D: Driver> Worker<D> {
     fn advance(&mut self, key: Key) {
         let Some(session) = self.downstream.client_mut(key) else { return };
         while let Some(front) = session.stream().requests().front() {
-            let entry = self.inflight.table.get_mut(front);
-            while let Some(piece) = self.io.pieces_mut().pop(&mut entry.held) {
+            let entry = self.inflight.get_mut(front);
+            while let Some(piece) = self.io.pieces_mut().pop(entry.held_mut()) {
                 session.stream_mut().release(u64::from(piece.len()));
                 self.io.driver_mut().send(session.handle(), piece);
             }
-            if !entry.done {
+            if !entry.is_done() {
                 break;
             }
-            self.observe.note_answered(entry.taken_ns, entry.logged.take(), self.io.now_ns());
-            self.inflight.table.pop_session(session.stream_mut().requests_mut(), self.io.pieces_mut());
+            self.observe.note_answered(entry.taken_ns(), entry.set_logged(None), self.io.now_ns());
+            self.inflight.pop_session(session.stream_mut().requests_mut(), self.io.pieces_mut());
         }
         let resume = session.stream().wait() == Wait::Replies;
         let closing = session.is_draining() && session.stream().requests().is_empty();
         // What becomes of a body that is still being sent is decided again.
         let uploads = session.stream().has_upload();
-        if self.downstream.has_blocked() || self.upstream.stalled_count > 0 {
+        if self.downstream.has_blocked() || self.upstream.stalled_count() > 0 {
             self.tasks.free_capacity();
         }
         if resume || closing || uploads {
@@ -287,11 +287,8 @@ impl<D: Driver> Worker<D> {
         while let Some(request) = requests.front() {
             self.abandon_exchange(request);
             self.log_gone(request);
-            let reply_target = std::mem::replace(
-                &mut self.inflight.table.get_mut(request).reply_target,
-                ReplyTarget::Nothing,
-            );
-            self.inflight.table.pop_session(&mut requests, self.io.pieces_mut());
+            let reply_target = self.inflight.get_mut(request).set_reply_target(ReplyTarget::Nothing);
+            self.inflight.pop_session(&mut requests, self.io.pieces_mut());
             if let ReplyTarget::Answerer(suspended) = reply_target {
                 self.cancel(suspended);
             }
@@ -321,7 +318,7 @@ impl<D: Driver> Worker<D> {
             self.observe.counters().truncated.add(1);
         }
         if let Some(backend) = session.stream_mut().resume() {
-            self.upstream.backends[backend as usize].pending -= 1;
+            self.upstream.backend_mut(backend as usize).remove_pending();
         }
         self.io.clear_inbox(session.inbox_mut());
         self.drop_requests(session.stream_mut().take_requests());
@@ -333,7 +330,7 @@ impl<D: Driver> Worker<D> {
         if let Some(tunnel) = session.stream().tunnel() {
             self.leave_tunnel(tunnel);
         }
-        self.drop_relay_conns(session.stream().relay_conns());
+        self.drop_relay_conns(session.stream().relay_conns(), None);
         if self.listeners.is_paused() {
             self.resume_accept();
         }
@@ -342,10 +339,9 @@ impl<D: Driver> Worker<D> {
     /// No client waits for the reply to `request`: a connection that carries nothing else is closed soon, rather than
     /// drained.
     pub(super) fn abandon_exchange(&mut self, request: RequestId) {
-        let Some(backend_conn) = self.inflight.table.get(request).dedicated_conn else { return };
-        let state = &mut self.upstream.conns[backend_conn];
-        if state.requests.front() == Some(request) {
-            state.is_abandoned = true;
+        let Some(backend_conn) = self.inflight.get(request).dedicated_conn() else { return };
+        if self.upstream.conn(backend_conn).requests().front() == Some(request) {
+            self.leave_exchange(backend_conn);
             self.enqueue_backend_conn(backend_conn);
         }
     }
@@ -358,13 +354,10 @@ impl<D: Driver> Worker<D> {
         patches: Patches,
         resend: Option<RequestId>,
     ) -> bool {
-        let state = &mut self.upstream.conns[backend_conn];
-        let Some(conn) = state.conn else { return false };
-        if state.fill.is_none() {
-            self.upstream.filled.push(backend_conn);
-        }
+        let Some(conn) = self.upstream.conn(backend_conn).handle() else { return false };
+        let batch = self.upstream.batch_mut(backend_conn);
         let WriteParts { driver, pool, pieces } = self.io.write_parts();
-        let mut kept = resend.map(|request| &mut self.inflight.table.get_mut(request).resend);
+        let mut kept = resend.map(|request| self.inflight.get_mut(request).resend_mut());
         let mut is_kept = true;
         let mut emit = |slice: Slice| {
             if let Some(kept) = &mut kept {
@@ -372,7 +365,7 @@ impl<D: Driver> Worker<D> {
             }
             driver.send(conn, slice);
         };
-        let fits = append(pool, &mut state.fill, BufClass::Large, message, patches, &mut emit);
+        let fits = append(pool, batch, BufClass::Large, message, patches, &mut emit);
         if let Some(rest) = &message.rest {
             emit(rest.clone());
         }

@@ -52,39 +52,39 @@ impl<D: Driver> Worker<D> {
         reason: FailureReason,
         incident: BackendIncident,
     ) -> bool {
-        let backend = &self.upstream.backends[incident.backend as usize];
-        let Some((rule, start)) = self.ctx.setup().needs.handler(incident.event, backend.channel) else {
+        let backend = self.upstream.backend(incident.backend as usize);
+        let Some((rule, start)) = self.ctx.setup().needs.handler(incident.event, backend.channel()) else {
             return false;
         };
-        let entry = self.inflight.table.get(request);
-        if entry.begun || entry.session.is_none() {
+        let entry = self.inflight.get(request);
+        if entry.has_begun() || entry.session().is_none() {
             return false;
         }
         let suspended = SuspendedRule {
-            element: backend.element,
-            session: entry.session,
+            element: backend.element(),
+            session: entry.session(),
             request: Some(request),
             reason: Some(reason),
             ..SuspendedRule::new(rule, start)
         };
         let mut frame = Frame::new();
-        restore_echo(&mut frame, &self.ctx.setup().protocol().echo, &entry.echo);
+        restore_echo(&mut frame, &self.ctx.setup().protocol().echo, entry.echo());
         let Some(key) = self.suspend_rule(suspended, &frame) else { return false };
-        self.inflight.table.get_mut(request).reply_target = ReplyTarget::Answerer(key);
+        self.inflight.get_mut(request).set_reply_target(ReplyTarget::Answerer(key));
         true
     }
 
     /// Starts the handler for an incident of a backend connection on which no request was in flight.
     pub(super) fn notify_of_backend(&mut self, incident: BackendIncident) {
-        let backend = &self.upstream.backends[incident.backend as usize];
-        let Some((rule, start)) = self.ctx.setup().needs.handler(incident.event, backend.channel) else {
+        let backend = self.upstream.backend(incident.backend as usize);
+        let Some((rule, start)) = self.ctx.setup().needs.handler(incident.event, backend.channel()) else {
             return;
         };
         if self.rules.suspended().is_full() {
             self.observe.counters().events_dropped.add(1);
             return;
         }
-        let (element, state) = (backend.element, Some(self.rules.locals_mut().take()));
+        let (element, state) = (backend.element(), Some(self.rules.locals_mut().take()));
         let suspended = SuspendedRule { element, state, ..SuspendedRule::new(rule, start) };
         self.suspend_rule(suspended, &Frame::new());
     }
@@ -114,7 +114,7 @@ impl<D: Driver> Worker<D> {
         }
         match (self.suspend_rule(suspended, frame), answer) {
             (Some(suspended), _) => {
-                self.inflight.table.get_mut(request).reply_target = ReplyTarget::Answerer(suspended)
+                self.inflight.get_mut(request).set_reply_target(ReplyTarget::Answerer(suspended));
             }
             (None, Some(reason)) => self.fail_request(request, reason),
             (None, None) => self.finish_request(request),

@@ -1,7 +1,7 @@
-//! How backends are found to be bad, and good again: by what becomes of requests, and by checks.
-//! Promises: at most `outlier_max_ejected_percent` of a channel's backends are out for what became of requests; when more than that
-//! fail their checks, checks do not count; a check has a connection of its own and ends within its time.
-//! Refuses: knowing what a reply means: a backend that answers is good, whatever it answers.
+//! Outlier ejection and health checks: which backends get no requests, and when they get some again.
+//! Promises: at most `outlier_max_ejected_percent` of a channel's backends are ejected for failed requests; when more
+//! than that fail their health checks, checks do not count; a check has a connection of its own and ends in time.
+//! Refuses: knowing what a reply means: a backend that answers is healthy, whatever it answers.
 
 use std::sync::Arc;
 
@@ -10,15 +10,15 @@ use flick_net::{Driver, Endpoint, Handle};
 
 use super::Worker;
 use crate::io::Role;
-use crate::observe::outlier::HealthState;
-use crate::upstream::backend::BackendLife;
+use crate::upstream::backend::Backend;
 
-/// What a line about a backend says beside what is wrong.
+/// What a log line about a backend says beside what is wrong.
 pub(super) struct BackendLogContext<'a> {
-    /// Whose backend it is.
+    /// Name of the service.
     pub service: &'a str,
-    /// Who has seen it.
+    /// Number of the worker.
     pub worker: usize,
+    /// Address of the backend.
     pub address: &'a Endpoint,
     /// Lines that were left out before.
     pub left_out: u64,
@@ -36,69 +36,58 @@ pub(super) use warn_of;
 impl<D: Driver> Worker<D> {
     /// A request that a backend had was not answered, and it is to blame.
     pub(super) fn note_failure(&mut self, at: usize) {
-        let limits = &self.ctx.setup().limits.health;
-        let backend = &mut self.upstream.backends[at];
-        if backend.life != BackendLife::SessionInfo || backend.health.is_ejected {
-            return;
-        }
-        if !backend.health.note_failure(self.io.now_ns(), limits) {
-            return;
-        }
-        let channel = backend.channel;
-        let listed = |other: &&crate::upstream::backend::Backend| {
-            other.channel == channel && other.life == BackendLife::SessionInfo
-        };
-        let all = self.upstream.backends.iter().filter(listed).count();
-        let out =
-            self.upstream.backends.iter().filter(listed).filter(|other| other.health.is_ejected).count();
-        if (out + 1) * 100 > all * limits.outlier_max_ejected_percent as usize {
-            return;
-        }
         let now_ns = self.io.now_ns();
-        let backend = &mut self.upstream.backends[at];
-        let until_ns = backend.health.eject(now_ns, limits);
+        let limits = &self.ctx.setup().limits.health;
+        let backend = self.upstream.backend_mut(at);
+        if !backend.is_listed() || backend.health().is_ejected() {
+            return;
+        }
+        if !backend.health_mut().note_failure(now_ns, limits) {
+            return;
+        }
+        let channel = backend.channel();
+        let (ejected, all) = self.upstream.count_listed(channel, |health| health.is_ejected());
+        if (ejected + 1) * 100 > all * limits.outlier_max_ejected_percent as usize {
+            return;
+        }
+        let backend = self.upstream.backend_mut(at);
+        let until_ns = backend.health_mut().eject(now_ns, limits);
         let for_ms = (until_ns - now_ns) / 1_000_000;
-        let (service, worker) = (self.ctx.service(), self.ctx.index());
-        tracing::warn!(service, worker, address = %backend.endpoint, for_ms, "backend gets no requests: too many have failed");
+        let (service, worker, address) = (self.ctx.service(), self.ctx.index(), backend.endpoint());
+        tracing::warn!(service, worker, %address, for_ms, "backend gets no requests: too many have failed");
         self.observe.backend(at).ejections.add(1);
         self.note_due(until_ns);
         self.show_health(at);
     }
 
-    /// It is there again after it was not.
+    /// A backend is up after it was not.
     pub(super) fn is_back(&mut self, at: usize) {
-        self.upstream.backends[at].health.back_ns = Some(self.io.now_ns());
+        let now_ns = self.io.now_ns();
+        self.upstream.backend_mut(at).health_mut().note_back(now_ns);
     }
 
-    /// When health is to be looked at next.
+    /// When an ejection ends, or a health check begins or must be over.
     pub(super) fn health_due_ns(&self) -> Option<u64> {
-        let checks = !self.ctx.setup().limits.health.health_check_interval.is_zero();
-        let listed = self.upstream.backends.iter().filter(|backend| backend.life == BackendLife::SessionInfo);
-        let each = listed.flat_map(|backend| {
-            let health = &backend.health;
-            let check = Some(health.check.due_ns).filter(|_| checks);
-            check.into_iter().chain(Some(health.until_ns).filter(|_| health.is_ejected))
-        });
-        each.min()
+        let has_checks = !self.ctx.setup().limits.health.health_check_interval.is_zero();
+        let listed = self.upstream.backends().iter().filter(|backend| backend.is_listed());
+        listed.filter_map(|backend| backend.health().due_ns(has_checks)).min()
     }
 
-    /// Lets in again whose time is over, and begins and ends checks.
+    /// Ends ejections whose time is over, and begins and ends health checks.
     pub(super) fn run_health(&mut self, now_ns: u64) {
-        let every_ns = self.ctx.setup().limits.health.health_check_interval.as_nanos() as u64;
-        for at in 0..self.upstream.backends.len() {
-            if self.upstream.backends[at].life != BackendLife::SessionInfo {
+        let has_checks = !self.ctx.setup().limits.health.health_check_interval.is_zero();
+        for at in 0..self.upstream.backends().len() {
+            let backend = self.upstream.backend_mut(at);
+            if !backend.is_listed() {
                 continue;
             }
-            let health = &mut self.upstream.backends[at].health;
-            if health.is_ejected && health.until_ns <= now_ns {
-                health.is_ejected = false;
-                self.is_back(at);
+            if backend.health_mut().end_ejection(now_ns) {
                 self.show_health(at);
                 self.tasks.free_capacity();
             }
-            let check = &self.upstream.backends[at].health.check;
-            if every_ns > 0 && check.due_ns <= now_ns {
-                if check.conn.is_some() {
+            let health = self.upstream.backend(at).health();
+            if has_checks && health.is_check_due(now_ns) {
+                if health.check_conn().is_some() {
                     self.check_over(at, false);
                 } else {
                     self.begin_check(at);
@@ -108,14 +97,14 @@ impl<D: Driver> Worker<D> {
     }
 
     fn begin_check(&mut self, at: usize) {
-        let Ok(conn) = self.io.driver_mut().connect(&self.upstream.backends[at].endpoint) else {
+        let Ok(conn) = self.io.driver_mut().connect(self.upstream.backend(at).endpoint()) else {
             self.check_over(at, false);
             return;
         };
         self.io.set_role(conn, Role::Check(at as u32));
-        let due_ns = self.io.now_ns() + self.ctx.setup().limits.health.health_check_timeout.as_nanos() as u64;
-        let check = &mut self.upstream.backends[at].health.check;
-        (check.conn, check.due_ns, check.len) = (Some(conn), due_ns, 0);
+        let timeout = self.ctx.setup().limits.health.health_check_timeout;
+        let due_ns = self.io.now_ns() + timeout.as_nanos() as u64;
+        self.upstream.backend_mut(at).health_mut().begin_check(conn, due_ns);
         self.note_due(due_ns);
     }
 
@@ -135,140 +124,119 @@ impl<D: Driver> Worker<D> {
         self.io.driver_mut().receive(conn, true);
     }
 
-    /// Something of the answer to a check has come.
+    /// A part of the answer to a check has come.
     pub(super) fn check_data(&mut self, at: usize, data: &Slice) {
         let expected = &self.ctx.setup().limits.health.health_check_expect;
-        let check = &mut self.upstream.backends[at].health.check;
-        let want = &expected[check.len.min(expected.len())..];
-        let compared = want.len().min(data.bytes().len());
-        let is_right = want[..compared] == data.bytes()[..compared];
-        check.len += compared;
-        if !is_right || compared == want.len() {
+        let health = self.upstream.backend_mut(at).health_mut();
+        if let Some(is_right) = health.compare_answer(expected, data.bytes()) {
             self.check_over(at, is_right);
         }
     }
 
     /// A check has ended, one way or the other.
     pub(super) fn check_over(&mut self, at: usize, is_good: bool) {
-        if let Some(conn) = self.upstream.backends[at].health.check.conn.take() {
-            self.io.driver_mut().abort(conn);
-        }
+        self.drop_check(at);
         let limits = &self.ctx.setup().limits.health;
         let due_ns = self.io.now_ns() + limits.health_check_interval.as_nanos() as u64;
-        let health = &mut self.upstream.backends[at].health;
-        health.check.due_ns = due_ns;
         if !is_good {
             self.observe.backend(at).health_check_failures.add(1);
         }
-        let is_news = is_good == health.fails_checks;
-        health.check.against = if is_news { health.check.against + 1 } else { 0 };
-        let needed = if is_good { limits.health_check_rise } else { limits.health_check_fall };
-        if is_news && health.check.against >= needed.max(1) {
-            (health.fails_checks, health.check.against) = (!is_good, 0);
-            let (service, worker, address) =
-                (self.ctx.service(), self.ctx.index(), &self.upstream.backends[at].endpoint);
+        let backend = self.upstream.backend_mut(at);
+        if backend.health_mut().end_check(is_good, due_ns, limits) {
+            let channel = backend.channel();
+            let (service, worker, address) = (self.ctx.service(), self.ctx.index(), backend.endpoint());
             if is_good {
                 tracing::info!(service, worker, %address, "backend passes its checks again");
                 self.is_back(at);
             } else {
                 tracing::warn!(service, worker, %address, "backend fails its checks");
             }
-            self.weigh_checks(self.upstream.backends[at].channel);
+            self.weigh_checks(channel);
             self.tasks.free_capacity();
         }
         self.note_due(due_ns);
     }
 
-    /// Ends a check of a backend that has left.
+    /// Ends the connection of a check, if one runs.
     pub(super) fn drop_check(&mut self, at: usize) {
-        if let Some(conn) = self.upstream.backends[at].health.check.conn.take() {
+        if let Some(conn) = self.upstream.backend_mut(at).health_mut().take_check_conn() {
             self.io.driver_mut().abort(conn);
         }
     }
 
-    /// Whether checks count in a channel: not when more fail than may be out.
+    /// Whether checks count in a channel: not when more fail than may be ejected.
     pub(super) fn weigh_checks(&mut self, channel: usize) {
-        let listed = |other: &&crate::upstream::backend::Backend| {
-            other.channel == channel && other.life == BackendLife::SessionInfo
-        };
-        let all = self.upstream.backends.iter().filter(listed).count();
-        let failing =
-            self.upstream.backends.iter().filter(listed).filter(|other| other.health.fails_checks).count();
+        let (failing, all) = self.upstream.count_listed(channel, |health| health.fails_checks());
         let is_needed =
             failing * 100 > all * self.ctx.setup().limits.health.outlier_max_ejected_percent as usize;
-        for at in 0..self.upstream.backends.len() {
-            if self.upstream.backends[at].channel == channel {
-                self.upstream.backends[at].health.is_needed = is_needed;
+        for at in 0..self.upstream.backends().len() {
+            if self.upstream.backend(at).channel() == channel {
+                self.upstream.backend_mut(at).health_mut().set_needed(is_needed);
                 self.show_health(at);
             }
         }
     }
 
     pub(super) fn show_health(&mut self, at: usize) {
-        let counters = self.observe.backend(at);
+        let (counters, backend) = (&self.observe.backend(at), self.upstream.backend(at));
         counters.unhealthy.clear();
-        counters.unhealthy.add(u64::from(self.upstream.backends[at].health.is_out()));
-        counters.health.set(self.upstream.backends[at].health_state());
+        counters.unhealthy.add(u64::from(backend.health().is_out()));
+        counters.health.set(backend.health_state());
     }
 
     /// What was known of backends before a reload holds until something else is found out.
     pub(super) fn take_over_outliers(&mut self) {
         let shared = Arc::clone(self.ctx.shared());
         let now_ns = self.io.now_ns();
-        for health_problems in shared.health_problems(self.ctx.index()) {
+        for known in shared.health_problems(self.ctx.index()) {
             let channels = &self.ctx.setup().program.channels;
-            let is_it = |backend: &crate::upstream::backend::Backend| {
-                backend.life == BackendLife::SessionInfo
-                    && backend.endpoint == health_problems.endpoint
-                    && channels[backend.channel].name == health_problems.channel
+            let is_it = |backend: &Backend| {
+                backend.is_listed()
+                    && *backend.endpoint() == known.endpoint
+                    && channels[backend.channel()].name == known.channel
             };
-            let Some(at) = self.upstream.backends.iter().position(is_it) else { continue };
-            let HealthState { until_ns, back_ns, ejections, is_ejected, fails_checks, is_down } =
-                health_problems.health_problem;
-            let health = &mut self.upstream.backends[at].health;
-            let checks = !self.ctx.setup().limits.health.health_check_interval.is_zero();
-            health.fails_checks = fails_checks && checks;
-            (health.until_ns, health.ejections) = (until_ns, ejections);
-            health.back_ns = (back_ns > 0).then_some(back_ns);
-            if is_ejected && until_ns > now_ns {
-                health.is_ejected = true;
+            let Some(at) = self.upstream.backends().iter().position(is_it) else { continue };
+            let has_checks = !self.ctx.setup().limits.health.health_check_interval.is_zero();
+            let backend = self.upstream.backend_mut(at);
+            backend.set_failures(u32::from(known.health_problem.is_down));
+            let until_ns = backend.health_mut().inherit(known.health_problem, has_checks, now_ns);
+            let channel = backend.channel();
+            if let Some(until_ns) = until_ns {
                 self.note_due(until_ns);
             }
-            self.upstream.backends[at].failures = u32::from(is_down);
-            self.observe.backend(at).health.set(self.upstream.backends[at].health_state());
-            self.weigh_checks(self.upstream.backends[at].channel);
+            self.weigh_checks(channel);
         }
     }
 
-    /// Whether a backend has as much under way as it may; then counted.
+    /// Whether a backend has as many requests in flight as it may; if so, that is counted.
     pub(super) fn sheds(&self, backend: u32) -> bool {
-        let most = self.ctx.setup().max_requests_per_backend;
-        let at = backend as usize;
-        let sheds = most > 0 && self.upstream.backends[at].load(&self.upstream.conns) >= i64::from(most);
+        let (at, most) = (backend as usize, self.ctx.setup().max_requests_per_backend);
+        let sheds = most > 0 && self.upstream.load(at) >= i64::from(most);
         if sheds {
             self.observe.backend(at).shed.add(1);
         }
         sheds
     }
 
-    /// Whether so many already wait for a connection to a backend that nobody else may; then counted.
+    /// Whether as many clients wait for a connection to a backend as may; if so, that is counted.
     pub(super) fn is_crowded(&self, backend: Option<u32>) -> bool {
         let most = self.ctx.setup().max_pending_per_backend;
         let Some(at) = backend.map(|backend| backend as usize).filter(|_| most > 0) else { return false };
-        let is_crowded = self.upstream.backends[at].pending >= most && self.inflight.table.can_answer();
+        let is_crowded = self.upstream.backend(at).pending() >= most && self.inflight.can_answer();
         if is_crowded {
             self.observe.backend(at).shed.add(1);
         }
         is_crowded
     }
 
-    /// Says something bad of the backend of a connection, unless much is being said of it; `line` gets whose it
-    /// is and how often it was left out.
+    /// Logs something bad of the backend of a connection, unless much has been logged of it; `line` gets the backend
+    /// and the count of lines left out.
     pub(super) fn log_backend(&mut self, backend_conn: u32, line: impl FnOnce(BackendLogContext<'_>)) {
         let now_ns = self.io.now_ns();
-        let backend = &mut self.upstream.backends[self.upstream.conns[backend_conn].backend as usize];
-        if let Some(left_out) = backend.health.log_throttle.admit(now_ns) {
-            let (service, worker, address) = (self.ctx.service(), self.ctx.index(), &backend.endpoint);
+        let at = self.upstream.conn(backend_conn).backend() as usize;
+        let backend = self.upstream.backend_mut(at);
+        if let Some(left_out) = backend.health_mut().admit_log_line(now_ns) {
+            let (service, worker, address) = (self.ctx.service(), self.ctx.index(), backend.endpoint());
             line(BackendLogContext { service, worker, address, left_out });
         }
     }

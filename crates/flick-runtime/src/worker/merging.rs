@@ -224,7 +224,7 @@ impl<D: Driver> Worker<D> {
             engine: &*self.ctx.setup().engine,
             setup,
             parser: *parser,
-            channel_lens: self.upstream.backend_set.lens(),
+            channel_lens: self.upstream.backend_set().lens(),
             scratch,
             host: &mut self.rules.host_mut().view(&()),
         };

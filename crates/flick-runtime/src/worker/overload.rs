@@ -18,7 +18,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn sheds_next(&mut self) -> bool {
         self.clock.may_shed()
             && (self.clock.sheds_next() || self.buffers_are_few(SCARCE_SHARE))
-            && self.inflight.table.can_answer()
+            && self.inflight.can_answer()
     }
 
     /// Whether less than one in `share` of the buffers is free: they are kept for requests in flight.

@@ -1,5 +1,5 @@
-//! Sessions of grammars that say nothing of requests and replies: each has backend connections of its own, dialled when
-//! its first message for one is there, and messages go both edge_counters in the order they arrive.
+//! Relays: sessions of grammars that say nothing of requests and replies. Each has backend connections of its own, its
+//! legs, which are connected when its first message for one is there; messages go both ways in the order they arrive.
 //! Promises: constant memory, back-pressure both ways; messages of two backends never mix on their way to a client; the
 //! client's end is passed on to its backends, a backend's end ends the session once everything is out; a parser that
 //! is done with no bytes (a raw relay) has its rule run as soon as the connection is there.
@@ -26,6 +26,7 @@ use crate::observe::task_counters::TaskKind;
 use crate::rules::scratch::Scratch;
 use crate::run_queue::Flow;
 use crate::slab::Key;
+use crate::upstream::conn::RelayBody;
 
 impl<D: Driver> Worker<D> {
     /// The client's side has its turn.
@@ -56,7 +57,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// The client sends no more, and everything it sent has been dealt with: its backends are told.
+    /// The client sends no more, and everything it sent has been handled: its end is passed on to its backends.
     fn client_is_over(&mut self, key: Key) {
         let Some(session) = self.downstream.client_mut(key) else { return };
         let in_body = match session.stream().upload() {
@@ -83,10 +84,10 @@ impl<D: Driver> Worker<D> {
         self.downstream.clear_deadline(key);
         self.relay_moves(key, true);
         while let Some(at) = backend_conn.filter(|_| is_first) {
-            if let Some(conn) = self.upstream.conns[at].conn {
+            if let Some(conn) = self.upstream.conn(at).handle() {
                 self.io.driver_mut().shutdown(conn);
             }
-            backend_conn = self.upstream.conns[at].next_of_client;
+            backend_conn = self.upstream.conn(at).next_leg();
         }
     }
 
@@ -109,7 +110,7 @@ impl<D: Driver> Worker<D> {
             return self.wait_for(key, Wait::Client);
         }
         let full_conn =
-            session.stream().full_conn().and_then(|backend_conn| self.upstream.conns[backend_conn].conn);
+            session.stream().full_conn().and_then(|backend_conn| self.upstream.conn(backend_conn).handle());
         if full_conn.is_some_and(|conn| self.io.driver().backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX) {
             return self.block(key, None);
         }
@@ -175,7 +176,7 @@ impl<D: Driver> Worker<D> {
         let Some(session) = self.downstream.client(key) else { return Flow::Stop };
         let (channel, is_buffered) = (self.ctx.setup().listened, session.inbox().in_message());
         let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
-        assert!(paused.is_none(), "a rule of a private session waits for nobody");
+        assert!(paused.is_none(), "a rule of a relay never suspends");
         self.observe.edges().ran(StartId::channel(channel), scratch.sends.as_slice());
         let head = if whole || is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let message = seen.sub(0..head);
@@ -199,7 +200,7 @@ impl<D: Driver> Worker<D> {
                 && let Some(rest) = body.take()
                 && let Some(session) = self.downstream.client_mut(key)
             {
-                let epoch = self.upstream.conns[backend_conn].epoch;
+                let epoch = self.upstream.conn(backend_conn).epoch();
                 session.stream_mut().set_upload(Upload::To { backend_conn, epoch, body: rest });
             }
         }
@@ -237,7 +238,7 @@ impl<D: Driver> Worker<D> {
             return Ok(None);
         }
         let backend_conn = self.relay_conn(key, send).ok_or(FailureReason::Unavailable)?;
-        self.observe.backend(self.upstream.conns[backend_conn].backend as usize).requests.add(1);
+        self.observe.backend(self.upstream.conn(backend_conn).backend() as usize).requests.add(1);
         let written = self.write_to_backend_conn(
             backend_conn,
             &outgoing(scratch, send.body, Some(message)),
@@ -248,10 +249,9 @@ impl<D: Driver> Worker<D> {
             self.observe.counters().exhausted.add(1);
             return Err(FailureReason::Overload);
         }
-        let is_full = self.upstream.conns[backend_conn]
-            .conn
-            .is_some_and(|conn| self.io.driver().backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX);
-        if is_full && let Some(session) = self.downstream.client_mut(key) {
+        if self.is_clogged(backend_conn, SESSION_BACKLOG_BYTES_MAX)
+            && let Some(session) = self.downstream.client_mut(key)
+        {
             session.stream_mut().set_full_conn(Some(backend_conn));
         }
         Ok(Some(backend_conn))
@@ -279,36 +279,32 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// The session's own connection to the element that a send names, dialled now if it has none. One that it has stays
-    /// the element's when its channel gets another list.
+    /// The session's leg to the element that a send names, connected now if it has none. A leg stays the element's when
+    /// its channel gets another list.
     fn relay_conn(&mut self, key: Key, send: &Send) -> Option<u32> {
         let first = self.downstream.stream(key)?.relay_conns();
         let mut at = first;
         while let Some(backend_conn) = at {
-            let state = &self.upstream.conns[backend_conn];
-            let channel = self.upstream.backends[state.backend as usize].channel;
-            if channel == send.channel as usize && state.owned_as == send.element {
+            let conn = self.upstream.conn(backend_conn);
+            let channel = self.upstream.backend_of(backend_conn).channel();
+            if channel == send.channel as usize && conn.relay_element() == Some(send.element) {
                 return Some(backend_conn);
             }
-            at = state.next_of_client;
+            at = conn.next_leg();
         }
         let backend = self.backend_of(send)?;
         let Some(backend_conn) = self.borrow_exclusive(backend) else {
             self.observe.backend(backend as usize).failures.add(1);
             return None;
         };
-        let state = &mut self.upstream.conns[backend_conn];
-        state.client_of = Some(key);
-        state.owned_as = send.element;
-        state.next_of_client = first;
-        state.is_fresh = true;
+        self.upstream.conn_mut(backend_conn).begin_relay_leg(key, send.element, first);
         if let Some(session) = self.downstream.client_mut(key) {
             session.stream_mut().set_relay_conns(Some(backend_conn));
         }
         Some(backend_conn)
     }
 
-    /// A session cannot go on: its client is told in the grammar's words, if it has any, and the connection ends.
+    /// A session cannot go on: its client gets the grammar's error response, if there is one, and the connection ends.
     fn relay_failed(&mut self, key: Key, reason: FailureReason) {
         match reason {
             FailureReason::Unavailable => self.observe.counters().errors_unavailable.add(1),
@@ -341,40 +337,38 @@ impl<D: Driver> Worker<D> {
     pub(super) fn release_relay_conns(&mut self, key: Key) {
         let Some(session) = self.downstream.client_mut(key) else { return };
         let first = session.stream_mut().take_relay_conns();
-        self.drop_relay_conns(first);
+        self.drop_relay_conns(first, None);
     }
 
-    /// Ends a row of connections of a session that is over.
-    pub(super) fn drop_relay_conns(&mut self, first: Option<u32>) {
+    /// Ends the legs of a session that is over; the backend of leg `ended` has closed in order.
+    pub(super) fn drop_relay_conns(&mut self, first: Option<u32>, ended: Option<u32>) {
         let mut at = first;
         while let Some(backend_conn) = at {
-            let state = &mut self.upstream.conns[backend_conn];
-            at = state.next_of_client.take();
-            state.client_of = None;
-            state.is_abandoned = true;
+            let in_order = ended == Some(backend_conn);
+            let (next, body) = self.upstream.conn_mut(backend_conn).leave_relay(in_order);
+            at = next;
+            self.drop_rest(body);
             self.enqueue_backend_conn(backend_conn);
         }
     }
 
-    /// A backend connection of a session is lost.
-    pub(super) fn relay_conn_lost(&mut self, key: Key, backend_conn: u32, was_up: bool) {
+    /// A leg of a session has closed; `next` was behind it.
+    pub(super) fn relay_conn_lost(&mut self, key: Key, backend_conn: u32, next: Option<u32>, was_up: bool) {
         let Some(session) = self.downstream.client_mut(key) else { return };
-        let next = self.upstream.conns[backend_conn].next_of_client.take();
-        if session.stream().relay_sender() == Some(backend_conn) {
-            self.end_session(key, true);
-            return;
-        }
+        let is_sender = session.stream().relay_sender() == Some(backend_conn);
         let mut at = session.stream().relay_conns();
         if at == Some(backend_conn) {
             session.stream_mut().set_relay_conns(next);
+            at = None;
         }
         while let Some(before) = at {
-            at = self.upstream.conns[before].next_of_client;
+            at = self.upstream.conn(before).next_leg();
             if at == Some(backend_conn) {
-                self.upstream.conns[before].next_of_client = next;
+                self.upstream.conn_mut(before).set_next_leg(next);
+                break;
             }
         }
-        if was_up {
+        if was_up || is_sender {
             self.end_session(key, true);
         } else {
             self.relay_failed(key, FailureReason::Unavailable);
@@ -393,24 +387,27 @@ impl<D: Driver> Worker<D> {
             self.stall(backend_conn, key);
             return Flow::Stop;
         }
-        let state = &mut self.upstream.conns[backend_conn];
-        state.stall_grace = None;
-        if state.relay_body.is_some() {
+        let state = self.upstream.conn_mut(backend_conn);
+        state.stall_mut().note_delivered();
+        if state.relay_body().is_some() {
             return self.relay_reply_body(backend_conn, key);
         }
-        let (begins, backend) =
-            (std::mem::take(&mut state.is_fresh), &self.upstream.backends[state.backend as usize]);
-        let (channel, element) = (backend.channel, backend.element);
+        let begins = state.take_fresh();
+        let backend = self.upstream.backend_of(backend_conn);
+        let (channel, element) = (backend.channel(), backend.element());
+        let state = self.upstream.conn_mut(backend_conn);
         let Some(view) = &self.ctx.setup().program.channels[channel].view else {
             // The program never receives here; whatever comes is dropped with its framing unknown.
-            self.io.clear_inbox(&mut state.inbox);
+            self.io.clear_inbox(state.inbox_mut());
             return Flow::Stop;
         };
         let look = ParseSpec { parser: view.parse_reply, asked: 0, wants: Completeness::All };
         let mut scratch = self.rules.take_scratch();
-        let next = match begins && state.inbox.is_empty() {
+        let next = match begins && state.inbox().is_empty() {
             true => self.next_of_nothing(look.parser, &mut scratch.frame),
-            false => state.inbox.next(&mut self.io.parse_context(self.ctx.setup()), look, &mut scratch.frame),
+            false => {
+                state.inbox_mut().next(&mut self.io.parse_context(self.ctx.setup()), look, &mut scratch.frame)
+            }
         };
         let start = (channel, element);
         let flow = match next {
@@ -455,9 +452,9 @@ impl<D: Driver> Worker<D> {
         whole: bool,
     ) -> Flow {
         let paused = self.run_rules_of(key, scratch, &Start { channel, element, message: seen.bytes() });
-        assert!(paused.is_none(), "a rule of a reply waits for nobody");
+        assert!(paused.is_none(), "a rule of a reply never suspends");
         self.observe.edges().ran(StartId::channel(channel), scratch.sends.as_slice());
-        let is_buffered = self.upstream.conns[backend_conn].inbox.in_message();
+        let is_buffered = self.upstream.conn(backend_conn).inbox().in_message();
         let head = if whole || is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let message = seen.sub(0..head);
         if head > 0 {
@@ -473,14 +470,15 @@ impl<D: Driver> Worker<D> {
                 return Flow::Stop;
             }
         }
-        let epoch = self.upstream.conns[backend_conn].epoch;
-        if !whole && self.upstream.conns[backend_conn].client_of == Some(key) {
+        if !whole {
             let body = self.body_behind(&scratch.frame, head);
-            if self.upstream.conns[backend_conn].epoch == epoch {
-                self.upstream.conns[backend_conn].relay_body = Some((body, is_delivered));
-            }
-            if let Some(session) = self.downstream.client_mut(key).filter(|_| is_delivered) {
-                session.stream_mut().set_relay_sender(Some(backend_conn));
+            let conn = self.upstream.conn_mut(backend_conn);
+            if conn.set_relay_body(Some(RelayBody { body, is_delivered })) {
+                if let Some(stream) = self.downstream.stream_mut(key).filter(|_| is_delivered) {
+                    stream.set_relay_sender(Some(backend_conn));
+                }
+            } else {
+                self.drop_body(body);
             }
         }
         Flow::Go
@@ -489,15 +487,15 @@ impl<D: Driver> Worker<D> {
     /// Passes on what has arrived of a large message of a backend.
     fn relay_reply_body(&mut self, backend_conn: u32, key: Key) -> Flow {
         use super::bodies::{Piece, next_piece};
-        let state = &mut self.upstream.conns[backend_conn];
-        let Some((mut body, is_delivered)) = state.relay_body else { return Flow::Go };
-        let parser =
-            self.ctx.setup().view(self.upstream.backends[state.backend as usize].channel).parse_reply;
+        let channel = self.upstream.backend_of(backend_conn).channel();
+        let state = self.upstream.conn_mut(backend_conn);
+        let Some(RelayBody { mut body, is_delivered }) = state.relay_body() else { return Flow::Go };
+        let parser = self.ctx.setup().view(channel).parse_reply;
         let mut scratch = self.rules.take_scratch();
         let (mut context, bodies) = self.io.parse_body_context(self.ctx.setup());
         let frame = &mut scratch.frame;
-        let piece = next_piece(&mut state.inbox, &mut context, bodies, frame, &mut body, parser);
-        state.relay_body = (!body.is_over()).then_some((body, is_delivered));
+        let piece = next_piece(state.inbox_mut(), &mut context, bodies, frame, &mut body, parser);
+        state.set_relay_body((!body.is_over()).then_some(RelayBody { body, is_delivered }));
         let flow = match piece {
             Piece::Bytes(piece) => {
                 if let Some(session) = self.downstream.client_mut(key).filter(|_| is_delivered) {
@@ -552,7 +550,7 @@ impl<D: Driver> Worker<D> {
         self.enqueue_session(key);
         while let Some(backend_conn) = at {
             self.enqueue_backend_conn(backend_conn);
-            at = self.upstream.conns[backend_conn].next_of_client;
+            at = self.upstream.conn(backend_conn).next_leg();
         }
     }
 
@@ -566,9 +564,9 @@ impl<D: Driver> Worker<D> {
 
     /// A backend connection of a session has run out of work: whether it is over.
     pub(super) fn relay_conn_is_idle(&mut self, backend_conn: u32, key: Key) {
-        let state = &self.upstream.conns[backend_conn];
-        let receive = state.stalled.is_none() && !state.wants_huge;
-        if !(receive && state.eof) {
+        let state = self.upstream.conn(backend_conn);
+        let receive = !state.is_held();
+        if !(receive && state.has_ended()) {
             self.backend_conn_receives(backend_conn, receive);
             return;
         }
@@ -576,9 +574,9 @@ impl<D: Driver> Worker<D> {
         if session.stream().relay_sender().is_some_and(|sender| sender != backend_conn) {
             return;
         }
-        let in_body = state.relay_body.is_some_and(|(body, _)| !body.is_until_close());
-        if state.inbox.in_message() || in_body || state.conn.is_none() {
-            if state.inbox.in_message() || in_body {
+        let in_body = state.relay_body().is_some_and(|relay_body| !relay_body.body.is_until_close());
+        if state.inbox().in_message() || in_body || state.handle().is_none() {
+            if state.inbox().in_message() || in_body {
                 self.observe.counters().truncated.add(1);
             }
             self.fail_backend_conn(backend_conn, FailureReason::Unavailable, Some(flick_abi::Event::Broken));
@@ -589,8 +587,7 @@ impl<D: Driver> Worker<D> {
         if let Upload::To { body, .. } = session.stream_mut().take_upload() {
             self.drop_body(body);
         }
-        self.upstream.conns[backend_conn].is_last = true;
-        self.drop_relay_conns(others);
+        self.drop_relay_conns(others, Some(backend_conn));
         self.stop_reading(key);
         self.close_if_finished(key);
     }

@@ -55,7 +55,7 @@ impl<D: Driver> Worker<D> {
         let Some(session) = self.downstream.client_mut(key) else { return };
         let (pending, tunnels) = (session.begin_run(), session.stream().tunnel().is_some());
         if let Some(backend) = pending {
-            self.upstream.backends[backend as usize].pending -= 1;
+            self.upstream.backend_mut(backend as usize).remove_pending();
         }
         if tunnels {
             self.run_tunnel_session(key);
@@ -157,7 +157,7 @@ impl<D: Driver> Worker<D> {
         if self.downstream.block(key, backend)
             && let Some(backend) = backend
         {
-            self.upstream.backends[backend as usize].pending += 1;
+            self.upstream.backend_mut(backend as usize).add_pending();
         }
         Flow::Stop
     }
@@ -184,7 +184,7 @@ impl<D: Driver> Worker<D> {
         if self.io.driver().backlog_bytes(session.handle()) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Client);
         }
-        let is_late = session.stream().is_overdue() && self.inflight.table.can_answer();
+        let is_late = session.stream().is_overdue() && self.inflight.can_answer();
         let (mut sheds, shed_before) = (false, self.observe.counters().requests_shed.get());
         if !session.inbox().is_empty() && !self.has_capacity_before(key) {
             if !is_late {
@@ -260,7 +260,7 @@ impl<D: Driver> Worker<D> {
         let has_effects = self.ctx.setup().needs.has_effects;
         if !has_effects && let Err(wants) = self.has_capacity(scratch.sends.as_slice()) {
             let is_late = self.downstream.client(key).is_some_and(|session| session.stream().is_overdue());
-            if is_late && self.inflight.table.can_answer() || self.is_crowded(wants) {
+            if is_late && self.inflight.can_answer() || self.is_crowded(wants) {
                 return self.shed_request(key, scratch, message.len());
             }
             return self.wait_for_conn(key, wants);
@@ -279,13 +279,13 @@ impl<D: Driver> Worker<D> {
             if send.channel as usize == self.ctx.setup().listened {
                 self.answer_directly(key, scratch, &send, Some(&message));
             } else {
-                let waiter = if answered { Waiter::Nobody } else { Waiter::Session(key) };
+                let waiter = if answered { Waiter::NoClient } else { Waiter::Session(key) };
                 if let Err(unsent) = self.send_request(scratch, &send, Some(&message), waiter)
                     && !answered
                     && let Some(request) =
                         self.open_request(Some(key), self.echo_of(&scratch.frame), u64::MAX)
                 {
-                    self.inflight.table.get_mut(request).kept = scratch.frame.slots[SLOT_ASKED];
+                    self.inflight.get_mut(request).keep(scratch.frame.slots[SLOT_ASKED]);
                     self.fail_unsent(request, unsent);
                 }
                 if has_effects {
@@ -319,20 +319,12 @@ impl<D: Driver> Worker<D> {
         let session = self.downstream.client(key)?;
         let (state, client) = (session.stream().state(), Some(self.io.peer(session.handle())));
         self.first_values(scratch, state);
-        let (setup, backends, backend_conns) =
-            (&**self.ctx.setup(), &self.upstream.backends[..], &self.upstream.conns);
-        let around = BackendView {
-            setup,
-            backend_set: &self.upstream.backend_set,
-            backends,
-            backend_conns,
-            now_ns: self.io.now_ns(),
-            client,
-        };
+        let setup = &**self.ctx.setup();
+        let around = BackendView { setup, upstream: &self.upstream, now_ns: self.io.now_ns(), client };
         let RuleParts { locals, host, .. } = self.rules.parts();
         let mut host = host.view(&around);
         Self::run_rules(
-            (setup, self.upstream.backend_set.lens()),
+            (setup, self.upstream.backend_set().lens()),
             scratch,
             locals.words_mut(state),
             &mut host,
@@ -346,9 +338,9 @@ impl<D: Driver> Worker<D> {
     fn has_capacity_before(&mut self, key: Key) -> bool {
         let needs = &self.ctx.setup().needs;
         if !needs.has_effects {
-            return self.inflight.table.capacity() > 0;
+            return self.inflight.capacity() > 0;
         }
-        if self.inflight.table.capacity() < needs.entries_per_message
+        if self.inflight.capacity() < needs.entries_per_message
             || (needs.asks && self.rules.suspended().is_full())
         {
             return false;
@@ -358,7 +350,7 @@ impl<D: Driver> Worker<D> {
         }
         let Some(session) = self.downstream.client_mut(key) else { return true };
         let conn =
-            session.stream().full_conn().and_then(|backend_conn| self.upstream.conns[backend_conn].conn);
+            session.stream().full_conn().and_then(|backend_conn| self.upstream.conn(backend_conn).handle());
         if conn.is_some_and(|conn| self.io.driver().backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX) {
             return false;
         }
@@ -376,23 +368,20 @@ impl<D: Driver> Worker<D> {
     ///
     /// Errors: something is not; the backend that has no dedicated connection left, if it is that.
     fn has_capacity(&self, sends: &[Send]) -> Result<(), Option<u32>> {
-        if self.inflight.table.capacity() <= sends.len() {
+        if self.inflight.capacity() <= sends.len() {
             return Err(None);
         }
         for send in sends {
             let Some(backend) = self.backend_of(send) else { continue };
-            if self.upstream.backends[backend as usize].exclusive {
+            if self.upstream.backend(backend as usize).is_exclusive() {
                 let dedicates = !self.shared_conn_is_usable(backend)
                     || self.dedicates_now(backend)
                     || !self.dedicates(backend);
                 dedicates.then_some(()).ok_or(Some(backend))?;
                 continue;
             }
-            let backend_conn = &self.upstream.conns[self.upstream.backends[backend as usize].shared];
-            if backend_conn
-                .conn
-                .is_some_and(|conn| self.io.driver().backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX)
-            {
+            let backend_conn = self.upstream.backend(backend as usize).shared();
+            if self.is_clogged(backend_conn, BACKEND_CONN_BACKLOG_BYTES_MAX) {
                 return Err(None);
             }
         }

@@ -1,23 +1,24 @@
-//! Requests that are sent again: what the grammar lets be repeated (`%retry`), was sent whole, and has had no byte of a reply.
-//! Promises: a stale connection costs no failure; a request goes to another backend only where its rule picked without a
-//! key and keeps nothing of that, [`RETRIES_MAX`] times at most, and only within the budget; nothing else is sent twice.
+//! Retries: of requests that the grammar lets be repeated (`%retry`), that were sent whole, and that have had no byte of
+//! a reply.
+//! Promises: a stale connection costs no failure; a request goes to another backend only where its rule picked without
+//! a key and keeps nothing of that, [`RETRIES_MAX`](crate::limits::RETRIES_MAX) times at most, and only within the retry budget; nothing else is
+//! sent twice.
 //! Refuses: requests of rules that ask (they see the failure, and know better), and those that ran out of time.
 //!
-//! A retry to another backend asks the policy that the rule had asked, with the backend that failed taken for dead. Where a key
-//! chose the backend, there is no other that has the key.
+//! A retry to another backend asks the policy that the rule had asked, with the backend that failed taken for dead.
+//! Where a key chose the backend, there is no other that has the key.
 
 use flick_abi::{Event, Policy, Send};
 use flick_net::Driver;
 
 use super::Worker;
 use super::backend_view::BackendView;
+use super::dedicated::FOR_EXCHANGE;
 use super::sending::Waiter;
 use crate::backend_set::load_balancer::Backends;
 use crate::config::RetryLimits;
-use crate::inflight::{ReplyTarget, RequestId};
-use crate::limits::RETRIES_MAX;
+use crate::inflight::RequestId;
 use crate::pieces::PieceQueue;
-use crate::upstream::backend::BackendLife;
 
 /// The backends but for one.
 struct Others<'a> {
@@ -27,8 +28,7 @@ struct Others<'a> {
 
 impl Backends for Others<'_> {
     fn is_alive(&self, channel: u32, element: u64) -> bool {
-        self.all.backend_set.slot_of(channel, element) != Some(self.but)
-            && self.all.is_alive(channel, element)
+        self.all.slot_of(channel, element) != Some(self.but as usize) && self.all.is_alive(channel, element)
     }
 
     fn load(&self, channel: u32, element: u64) -> i64 {
@@ -45,22 +45,22 @@ impl Backends for Others<'_> {
 }
 
 impl<D: Driver> Worker<D> {
-    /// Sends the request of a lost connection again on a fresh one to the same backend, which has closed a resting connection
-    /// just when it was used.
+    /// Sends the request of a lost connection again on a fresh one to the same backend, which has closed an idle
+    /// connection just when it was used.
     //= RFC 9110 section 9.2.2
     //# A proxy MUST NOT automatically retry non-idempotent requests.
     //= RFC 9112 section 9.3.1
     //# Connections can be closed at any time, with or without intention.
     pub(super) fn send_again(&mut self, backend_conn: u32, event: Option<Event>) -> bool {
-        let state = &self.upstream.conns[backend_conn];
-        if !matches!(event, Some(Event::Closed | Event::Broken)) || state.exchanges == 0 {
+        let state = self.upstream.conn(backend_conn);
+        if !matches!(event, Some(Event::Closed | Event::Broken)) || state.exchanges() == 0 {
             return false;
         }
-        if self.upstream.backends[state.backend as usize].life != BackendLife::SessionInfo {
+        if !self.upstream.backend_of(backend_conn).is_listed() {
             return false;
         }
-        let Some(request) = state.requests.front() else { return false };
-        if self.inflight.table.get(request).resend.is_empty() || !self.connect(backend_conn) {
+        let Some(request) = state.requests().front() else { return false };
+        if !self.inflight.get(request).may_resend() || !self.connect(backend_conn, FOR_EXCHANGE) {
             return false;
         }
         self.send_kept(backend_conn, request);
@@ -72,14 +72,9 @@ impl<D: Driver> Worker<D> {
         if !matches!(event, Some(Event::Closed | Event::Broken | Event::Refused)) {
             return;
         }
-        let Some(request) = self.upstream.conns[backend_conn].requests.front() else { return };
-        let entry = self.inflight.table.get(request);
-        let is_waited_for = entry.session.is_some() && matches!(entry.reply_target, ReplyTarget::Nothing);
-        let Some((channel, policy)) = entry.picked.filter(|_| is_waited_for) else { return };
-        if entry.resend.is_empty() || entry.retries >= RETRIES_MAX {
-            return;
-        }
-        let failed = self.upstream.conns[backend_conn].backend;
+        let Some(request) = self.upstream.conn(backend_conn).requests().front() else { return };
+        let Some((channel, policy)) = self.inflight.get(request).retry_pick() else { return };
+        let failed = self.upstream.conn(backend_conn).backend();
         let Some(target) = self.another(channel, policy, failed) else { return };
         if self.sheds(target) {
             return;
@@ -88,24 +83,19 @@ impl<D: Driver> Worker<D> {
             min_per_second: self.ctx.setup().retry_min_per_second,
             ..self.ctx.setup().limits.retries
         };
-        if !self.inflight.retry_budget.take(self.io.now_ns(), self.observe.counters().requests.get(), limits)
-        {
+        if !self.inflight.take_retry(self.io.now_ns(), self.observe.counters().requests.get(), limits) {
             self.observe.counters().retries_denied.add(1);
             return;
         }
         let Some(fresh) = self.borrow_exclusive(target) else { return };
-        let entry = self.inflight.table.get_mut(request);
-        entry.retries += 1;
-        let kept = std::mem::replace(&mut entry.resend, PieceQueue::new());
+        let resend = self.inflight.get_mut(request).begin_retry();
         let popped = self
             .inflight
-            .table
-            .pop_backend_conn(&mut self.upstream.conns[backend_conn].requests, self.io.pieces_mut());
+            .pop_backend_conn(self.upstream.conn_mut(backend_conn).requests_mut(), self.io.pieces_mut());
         assert!(popped == Some(request), "the front of a queue is what is taken off it");
         let now_ns = self.io.now_ns();
-        let entry = self.inflight.table.get_mut(request);
-        (entry.resend, entry.dedicated_conn, entry.sent_ns) = (kept, Some(fresh), now_ns);
-        self.inflight.table.push_backend_conn(&mut self.upstream.conns[fresh].requests, request);
+        self.inflight.get_mut(request).note_retried(resend, fresh, now_ns);
+        self.inflight.push_backend_conn(self.upstream.conn_mut(fresh).requests_mut(), request);
         self.observe.backend(target as usize).requests.add(1);
         self.observe.backend(failed as usize).failures.add(1);
         self.note_failure(failed as usize);
@@ -125,30 +115,22 @@ impl<D: Driver> Worker<D> {
 
     /// Which other backend the policy of a pick without a key gives.
     fn another(&mut self, channel: u32, policy: Policy, but: u32) -> Option<u32> {
-        let (setup, backends, backend_conns) =
-            (&**self.ctx.setup(), &self.upstream.backends[..], &self.upstream.conns);
+        let setup = &**self.ctx.setup();
         let now_ns = self.io.now_ns();
-        let all = BackendView {
-            setup,
-            backend_set: &self.upstream.backend_set,
-            backends,
-            backend_conns,
-            now_ns,
-            client: None,
-        };
+        let all = BackendView { setup, upstream: &self.upstream, now_ns, client: None };
         let others = Others { all, but };
         let element = self.rules.host_mut().pick_again(policy, channel, &others);
         let is_alive = others.is_alive(channel, element);
-        self.upstream.backend_set.slot_of(channel, element).filter(|_| is_alive)
+        self.upstream.backend_set().slot_of(channel, element).filter(|_| is_alive)
     }
 
     /// Writes what is kept of a request to a connection, and goes on keeping it.
     fn send_kept(&mut self, backend_conn: u32, request: RequestId) {
-        let Some(conn) = self.upstream.conns[backend_conn].conn else { return };
-        let mut rest = std::mem::replace(&mut self.inflight.table.get_mut(request).resend, PieceQueue::new());
+        let Some(conn) = self.upstream.conn(backend_conn).handle() else { return };
+        let mut rest = std::mem::replace(self.inflight.get_mut(request).resend_mut(), PieceQueue::new());
         while let Some(piece) = self.io.pieces_mut().pop(&mut rest) {
             // There is room: one has just been taken.
-            self.io.pieces_mut().push(&mut self.inflight.table.get_mut(request).resend, piece.clone());
+            self.io.pieces_mut().push(self.inflight.get_mut(request).resend_mut(), piece.clone());
             self.io.driver_mut().send(conn, piece);
         }
         self.expect_reply(backend_conn, request);

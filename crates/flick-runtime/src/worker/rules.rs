@@ -114,22 +114,14 @@ impl<D: Driver> Worker<D> {
         scratch.asks.clear();
         let session = suspended.session.and_then(|session| self.downstream.client(session));
         let client = session.map(|session| self.io.peer(session.handle()));
-        let (setup, backends, backend_conns) =
-            (&**self.ctx.setup(), &self.upstream.backends[..], &self.upstream.conns);
-        let around = BackendView {
-            setup,
-            backend_set: &self.upstream.backend_set,
-            backends,
-            backend_conns,
-            now_ns: self.io.now_ns(),
-            client,
-        };
+        let setup = &**self.ctx.setup();
+        let around = BackendView { setup, upstream: &self.upstream, now_ns: self.io.now_ns(), client };
         let mut call = RuleCall {
             frame: table.frame(key),
             message: suspended.message.as_ref().map_or(&[], Slice::bytes),
             others: &messages[..count],
             source_element: element,
-            channel_lens: self.upstream.backend_set.lens(),
+            channel_lens: self.upstream.backend_set().lens(),
             out: &mut scratch.out,
             out_len: scratch.out_len,
             sends: &mut scratch.sends,
@@ -154,16 +146,8 @@ impl<D: Driver> Worker<D> {
             return;
         }
         let Some(rule) = self.ctx.setup().program.init_state else { return };
-        let (setup, backends, backend_conns) =
-            (&**self.ctx.setup(), &self.upstream.backends[..], &self.upstream.conns);
-        let around = BackendView {
-            setup,
-            backend_set: &self.upstream.backend_set,
-            backends,
-            backend_conns,
-            now_ns: self.io.now_ns(),
-            client: None,
-        };
+        let setup = &**self.ctx.setup();
+        let around = BackendView { setup, upstream: &self.upstream, now_ns: self.io.now_ns(), client: None };
         scratch.sends.clear();
         scratch.asks.clear();
         let RuleParts { locals, host, .. } = self.rules.parts();
@@ -172,7 +156,7 @@ impl<D: Driver> Worker<D> {
             message: &[],
             others: &[],
             source_element: 0,
-            channel_lens: self.upstream.backend_set.lens(),
+            channel_lens: self.upstream.backend_set().lens(),
             out: &mut scratch.out,
             out_len: 0,
             sends: &mut scratch.sends,

@@ -25,9 +25,7 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn enqueue_backend_conn(&mut self, backend_conn: u32) {
-        let state = &mut self.upstream.conns[backend_conn];
-        if !state.queued {
-            state.queued = true;
+        if !self.upstream.conn_mut(backend_conn).set_queued(true) {
             self.tasks.push(Task::BackendConn(backend_conn));
         }
     }

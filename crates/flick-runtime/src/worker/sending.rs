@@ -1,5 +1,5 @@
-//! Requests on their way to backends: booked, numbered, written to the shared connection.
-//! Promises: a request is in the ledger before its first byte is written; what is not sent is told, not forgotten.
+//! Requests on their way to backends: entered in the in-flight table, numbered, written to a connection.
+//! Promises: a request is in the in-flight table before its first byte is written; one that is not sent is answered.
 
 use flick_abi::frame::{SLOT_ASKED, SLOT_NON_QUIET};
 use flick_abi::limits::ECHO_FIELDS_MAX;
@@ -10,15 +10,15 @@ use flick_net::Driver;
 use super::Worker;
 use super::outgoing::{Patches, outgoing};
 use super::reply_flags::Examined;
-use crate::inflight::{ReplyTarget, RequestId};
+use crate::inflight::{ReplyTarget, RequestId, SentRequest};
 use crate::rules::scratch::Scratch;
 use crate::slab::Key;
 
 /// Who waits for the reply to a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waiter {
-    /// Nobody: it is a copy, and its reply is drained.
-    Nobody,
+    /// No client: it is a copy, and its reply is drained.
+    NoClient,
     /// A session, in whose queue it is put.
     Session(Key),
     /// A request that is in its session's queue already.
@@ -41,7 +41,7 @@ pub(super) enum Unsent {
     Nowhere,
     /// There is no connection to that backend.
     Down(u32),
-    /// The ledger is full.
+    /// The in-flight table is full.
     Full,
     /// All connections to that backend are in use.
     Busy,
@@ -52,7 +52,7 @@ pub(super) enum Unsent {
 }
 
 impl Unsent {
-    /// What its client is told.
+    /// What its client is answered.
     pub fn reason(self) -> FailureReason {
         match self {
             Unsent::Nowhere | Unsent::Down(_) | Unsent::Wrong => FailureReason::Unavailable,
@@ -62,7 +62,7 @@ impl Unsent {
     }
 }
 
-/// What befell a backend, to be told to the handler of its channel.
+/// What befell a backend, for the handler of its channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BackendIncident {
     /// What.
@@ -74,7 +74,7 @@ pub(super) struct BackendIncident {
 impl<D: Driver> Worker<D> {
     /// Sends one whole request on a shared connection.
     ///
-    /// Errors: it was not sent, and is in no book. When buffers are out it is booked, and fails with its connection.
+    /// Errors: it was not sent, and has no entry. When buffers are out it has one, and fails with its connection.
     pub(super) fn send_request(
         &mut self,
         scratch: &mut Scratch,
@@ -82,7 +82,7 @@ impl<D: Driver> Worker<D> {
         message: Option<&Slice>,
         waiter: Waiter,
     ) -> Result<(), Unsent> {
-        // Of a private service only sessions reach backends.
+        // In a relay only sessions reach backends.
         let backend = self.backend_of(send).filter(|_| !self.ctx.setup().is_relay).ok_or(Unsent::Nowhere)?;
         if !self.shared_conn_is_usable(backend) {
             self.observe.backend(backend as usize).failures.add(1);
@@ -92,20 +92,19 @@ impl<D: Driver> Worker<D> {
             return Err(Unsent::Busy);
         }
         let channel = send.channel as usize;
-        let exclusive = self.upstream.backends[backend as usize].exclusive;
+        let exclusive = self.upstream.backend(backend as usize).is_exclusive();
         let backend_conn = if exclusive {
             self.borrow_exclusive(backend).ok_or(Unsent::Busy)?
         } else {
-            self.upstream.backends[backend as usize].shared
+            self.upstream.backend(backend as usize).shared()
         };
-        let examined = match self.examine(scratch, send, message) {
-            Examined::Wrong => {
-                self.give_back_unused(backend_conn, exclusive);
-                return Err(Unsent::Wrong);
-            }
-            examined_reply => examined_reply == Examined::Known,
-        };
-        let number = self.upstream.conns[backend_conn].next_number;
+        let examined = self.examine(scratch, send, message);
+        if examined == Examined::Wrong {
+            self.give_back_unused(backend_conn, exclusive);
+            return Err(Unsent::Wrong);
+        }
+        let examined = examined == Examined::Known;
+        let number = self.upstream.conn(backend_conn).next_number();
         let patches = self.request_patches(scratch, channel, examined, number);
         // What is never received from is never answered either.
         let mut resend = None;
@@ -121,18 +120,19 @@ impl<D: Driver> Worker<D> {
             };
             let frame = if examined { &scratch.other } else { &scratch.frame };
             let picked = self.picked_freely(send, waiter);
-            let may_retry = self.upstream.conns[backend_conn].exchanges > 0 || picked.is_some();
+            let may_retry = self.upstream.conn(backend_conn).exchanges() > 0 || picked.is_some();
             resend = (may_retry && exclusive && frame.flags().has(MessageFlags::RETRY)).then_some(request);
-            let kept = frame.slots[SLOT_ASKED];
-            let entry = self.inflight.table.get_mut(request);
-            entry.sent_ns = self.io.now_ns();
-            entry.picked = picked;
-            entry.kept = kept;
-            entry.dedicated_conn = exclusive.then_some(backend_conn);
-            entry.number = number & number_mask(&self.ctx.setup().protocol_of(channel).correlate);
-            self.upstream.conns[backend_conn].next_number = number.wrapping_add(1);
+            self.inflight.get_mut(request).note_sent(SentRequest {
+                number: number & number_mask(&self.ctx.setup().protocol_of(channel).correlate),
+                kept: frame.slots[SLOT_ASKED],
+                dedicated_conn: exclusive.then_some(backend_conn),
+                picked,
+                now_ns: self.io.now_ns(),
+            });
+            self.upstream.conn_mut(backend_conn).use_number();
             self.expect_reply(backend_conn, request);
-            self.inflight.table.push_backend_conn(&mut self.upstream.conns[backend_conn].requests, request);
+            let requests = self.upstream.conn_mut(backend_conn).requests_mut();
+            self.inflight.push_backend_conn(requests, request);
             self.log_sent(waiter, Some(request), backend);
         }
         self.observe.backend(backend as usize).requests.add(1);
@@ -140,13 +140,13 @@ impl<D: Driver> Worker<D> {
         {
             self.observe.counters().exhausted.add(1);
             self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
-        } else if self.upstream.conns[backend_conn].requests.is_empty() {
+        } else if self.upstream.conn(backend_conn).requests().is_empty() {
             self.give_back_unused(backend_conn, exclusive);
         }
         Ok(())
     }
 
-    /// Nobody waits for anything on a connection that was borrowed.
+    /// A borrowed connection was not needed.
     fn give_back_unused(&mut self, backend_conn: u32, exclusive: bool) {
         if exclusive {
             self.give_back(backend_conn);
@@ -167,7 +167,7 @@ impl<D: Driver> Worker<D> {
                 let echo = self.echo_of(&scratch.frame);
                 self.open_request(Some(key), echo, u64::MAX).ok_or(Unsent::Full)
             }
-            Waiter::Nobody => {
+            Waiter::NoClient => {
                 let echo = self.echo_of(&scratch.frame);
                 self.open_request(None, echo, u64::MAX).ok_or(Unsent::Full)
             }
@@ -179,14 +179,14 @@ impl<D: Driver> Worker<D> {
                 }
                 let echo = self.echo_for(channel, frame);
                 let request = self.open_request(None, echo, u64::MAX).ok_or(Unsent::Full)?;
-                self.inflight.table.get_mut(request).reply_target = ReplyTarget::Ask { suspended, ask };
+                self.inflight.get_mut(request).set_reply_target(ReplyTarget::Ask { suspended, ask });
                 self.rules.suspended_mut().wait_for(suspended, ask, request, deadline_ns);
                 Ok(request)
             }
         }
     }
 
-    /// What to overwrite in a request on a backend connection: its number, and its loud twin.
+    /// What to overwrite in a request on a backend connection: its number, and its non-quiet opcode.
     pub(super) fn request_patches(
         &self,
         scratch: &Scratch,
@@ -215,11 +215,20 @@ impl<D: Driver> Worker<D> {
 
     /// The backend a send names; `None` for the session's own channel and for an element outside its array.
     pub(super) fn backend_of(&self, send: &Send) -> Option<u32> {
-        self.upstream.backend_set.slot_of(send.channel, send.element)
+        self.upstream.backend_set().slot_of(send.channel, send.element)
     }
 
+    /// Whether more than `bytes_max` bytes wait to be sent on a connection.
+    #[inline]
+    pub(super) fn is_clogged(&self, backend_conn: u32, bytes_max: usize) -> bool {
+        let handle = self.upstream.conn(backend_conn).handle();
+        handle.is_some_and(|handle| self.io.driver().backlog_bytes(handle) > bytes_max)
+    }
+
+    /// Whether requests for a backend are sent.
+    #[inline]
     pub(super) fn shared_conn_is_usable(&self, backend: u32) -> bool {
-        self.upstream.backends[backend as usize].is_usable(&self.upstream.conns)
+        self.upstream.is_usable(backend as usize)
     }
 }
 

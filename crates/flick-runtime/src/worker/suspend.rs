@@ -25,7 +25,7 @@ use crate::rules::scratch::Scratch;
 use crate::rules::suspended::SuspendedRule;
 use crate::run_queue::{Flow, Task};
 use crate::slab::Key;
-use crate::upstream::backend::Download;
+use crate::upstream::conn::Download;
 
 impl<D: Driver> Worker<D> {
     /// Keeps a rule that has suspended itself on a client's request, and sends what it has left.
@@ -38,7 +38,7 @@ impl<D: Driver> Worker<D> {
     ) {
         let echo = self.echo_of(&scratch.frame);
         let Some(request) = self.open_request(Some(session), echo, u64::MAX) else { return };
-        self.inflight.table.get_mut(request).kept = scratch.frame.slots[SLOT_ASKED];
+        self.inflight.get_mut(request).keep(scratch.frame.slots[SLOT_ASKED]);
         let one_way = scratch.frame.flags().has(MessageFlags::ONE_WAY);
         let start = StartId::channel(channel);
         self.observe.edges().started(start, 1);
@@ -55,7 +55,7 @@ impl<D: Driver> Worker<D> {
             return;
         };
         self.observe.counters().rules_suspended.add(1);
-        self.inflight.table.get_mut(request).reply_target = ReplyTarget::Answerer(key);
+        self.inflight.get_mut(request).set_reply_target(ReplyTarget::Answerer(key));
         scratch.has_frame = true;
         self.carry_out(key, scratch);
         self.suspend(key, scratch, paused);
@@ -218,10 +218,8 @@ impl<D: Driver> Worker<D> {
     /// A session that has sent to a backend connection which is full takes no further message until it drains.
     pub(super) fn note_clog(&mut self, session: Key, send: &Send) {
         let Some(backend) = self.backend_of(send) else { return };
-        let backend_conn = self.upstream.backends[backend as usize].shared;
-        let is_full = self.upstream.conns[backend_conn]
-            .conn
-            .is_some_and(|conn| self.io.driver().backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX);
+        let backend_conn = self.upstream.backend(backend as usize).shared();
+        let is_full = self.is_clogged(backend_conn, BACKEND_CONN_BACKLOG_BYTES_MAX);
         if is_full && let Some(session) = self.downstream.client_mut(session) {
             session.stream_mut().set_full_conn(Some(backend_conn));
         }
@@ -255,8 +253,8 @@ impl<D: Driver> Worker<D> {
         let Some(suspended) = self.rules.suspended().get(key) else { return };
         let (request, session, forwards) = (suspended.request, suspended.session, suspended.forwards);
         if let Some(request) = request {
-            let entry = self.inflight.table.get(request);
-            let (echo, kept) = (entry.echo, entry.kept);
+            let entry = self.inflight.get(request);
+            let (echo, kept) = (*entry.echo(), entry.kept());
             let mut verdict = self.judge(scratch, send.body, message, (&echo, kept));
             if self.is_silent(key, send.body) {
                 verdict = Verdict::Silent;
@@ -272,7 +270,7 @@ impl<D: Driver> Worker<D> {
                 self.observe.counters().replies_suppressed.add(1);
                 return;
             }
-            self.inflight.table.get_mut(request).begun = true;
+            self.inflight.get_mut(request).note_begun();
             let patches = reply_patches(self.ctx.setup(), &echo);
             self.deliver_message(request, &outgoing(scratch, send.body, message), patches);
             if let Some(session) = session.filter(|_| verdict == Verdict::DeliveredAndLast) {
@@ -299,12 +297,12 @@ impl<D: Driver> Worker<D> {
         let session = suspended.session;
         let may_forward = suspended.forwards && !suspended.is_answered && suspended.reason.is_some();
         let request = suspended.request.filter(|_| may_forward);
-        let waiter = request.map_or(Waiter::Nobody, Waiter::InFlight);
+        let waiter = request.map_or(Waiter::NoClient, Waiter::InFlight);
         if let Some(request) = request {
             // From here on its reply answers it, or the connection's end.
             suspended.request = None;
             suspended.is_answered = true;
-            self.inflight.table.get_mut(request).reply_target = ReplyTarget::Nothing;
+            self.inflight.get_mut(request).set_reply_target(ReplyTarget::Nothing);
         }
         let sent = self.send_request(scratch, send, message, waiter);
         match (sent, request) {
@@ -336,7 +334,7 @@ impl<D: Driver> Worker<D> {
         whole: bool,
     ) -> Flow {
         let DeliveredTo { backend_conn, channel, request } = is_delivered;
-        let echo = self.inflight.table.get(request).echo;
+        let echo = *self.inflight.get(request).echo();
         restore_echo(&mut scratch.frame, &self.ctx.setup().protocol_of(channel).echo, &echo);
         if let Some(judge) = self.ctx.setup().view(channel).reply_flags {
             let step = self.ctx.setup().engine.parse(judge, &mut scratch.frame, seen.bytes());
@@ -345,18 +343,19 @@ impl<D: Driver> Worker<D> {
         let flags = scratch.frame.flags();
         let last = !flags.has(MessageFlags::MORE);
         let ends = [MessageFlags::LAST, MessageFlags::UNTIL_CLOSE, MessageFlags::TUNNEL];
-        let state = &mut self.upstream.conns[backend_conn];
-        state.is_last |= ends.iter().any(|end| flags.has(*end));
-        let exclusive = self.upstream.backends[state.backend as usize].exclusive;
+        if ends.iter().any(|end| flags.has(*end)) {
+            self.upstream.conn_mut(backend_conn).close_after_exchange();
+        }
+        let exclusive = self.upstream.backend_of(backend_conn).is_exclusive();
         if whole && !last && exclusive {
             // News of the exchange; what answers it is yet to come.
             self.consume_reply(backend_conn, seen.len());
             return Flow::Go;
         }
-        self.inflight.table.get_mut(request).reply_target = ReplyTarget::Nothing;
+        self.inflight.get_mut(request).set_reply_target(ReplyTarget::Nothing);
         if whole {
             self.consume_reply(backend_conn, seen.len());
-            self.inflight.table.get_mut(request).begun = true;
+            self.inflight.get_mut(request).note_begun();
             let reply = self.to_keep(&seen);
             if self.rules.suspended_mut().answer(suspended, ask, &scratch.frame, reply) {
                 self.tasks.push(Task::SuspendedRule(suspended));
@@ -366,14 +365,16 @@ impl<D: Driver> Worker<D> {
             }
             return Flow::Go;
         }
-        let is_buffered = self.upstream.conns[backend_conn].inbox.in_message();
+        let is_buffered = self.upstream.conn(backend_conn).inbox().in_message();
         let head = if is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
         let body = self.body_behind(&scratch.frame, head);
         self.consume_reply(backend_conn, head);
         self.observe.counters().streamed.add(1);
         self.ask_failed(suspended, ask, FailureReason::Overload);
-        self.upstream.conns[backend_conn].download =
-            Some(Download { request, body, last, is_delivered: false });
+        let download = Download { request, body, last, is_delivered: false };
+        if !self.upstream.conn_mut(backend_conn).set_download(Some(download)) {
+            self.drop_body(body);
+        }
         self.leave_exchange(backend_conn);
         Flow::Go
     }
@@ -390,7 +391,7 @@ impl<D: Driver> Worker<D> {
         while let Some(key) = self.rules.suspended().expired(now_ns) {
             while let Some((ask, request)) = self.rules.suspended().open_ask(key, Some(now_ns)) {
                 self.observe.counters().ask_timeouts.add(1);
-                self.inflight.table.get_mut(request).reply_target = ReplyTarget::Nothing;
+                self.inflight.get_mut(request).set_reply_target(ReplyTarget::Nothing);
                 self.abandon_exchange(request);
                 self.ask_failed(key, ask, FailureReason::Timeout);
             }
@@ -402,7 +403,7 @@ impl<D: Driver> Worker<D> {
     fn finish_rule(&mut self, key: Key) {
         let Some(suspended) = self.end_rule(key) else { return };
         let Some(request) = suspended.request else { return };
-        self.inflight.table.get_mut(request).reply_target = ReplyTarget::Nothing;
+        self.inflight.get_mut(request).set_reply_target(ReplyTarget::Nothing);
         match suspended.reason {
             Some(reason) if !suspended.is_answered => self.fail_request(request, reason),
             _ => self.finish_request(request),
@@ -412,7 +413,7 @@ impl<D: Driver> Worker<D> {
     /// The client of an activation has gone: it does not go on, and its asks are drained.
     pub(super) fn cancel(&mut self, key: Key) {
         while let Some((ask, request)) = self.rules.suspended().open_ask(key, None) {
-            self.inflight.table.get_mut(request).reply_target = ReplyTarget::Nothing;
+            self.inflight.get_mut(request).set_reply_target(ReplyTarget::Nothing);
             self.abandon_exchange(request);
             self.rules.suspended_mut().fail(key, ask, FailureReason::Unavailable);
         }

@@ -10,7 +10,9 @@ use super::health::warn_of;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::limits::{DRAIN_QUIET_MS, HUGE_TICK_MS, LEAVE_TICK_MS, LINGER_MS, TICK_MAX_MS};
 use crate::slab::Key;
-use crate::upstream::backend::{Backend, BackendConn, BackendConnState};
+use crate::upstream::backend::Backend;
+use crate::upstream::conn::BackendConnState;
+use crate::upstream::stall::Hold;
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -26,7 +28,7 @@ impl<D: Driver> Worker<D> {
             let tick = Duration::from_millis(HUGE_TICK_MS);
             return Some(wait.map_or(tick, |wait| wait.min(tick)));
         }
-        if self.upstream.draining > 0 {
+        if self.upstream.has_draining() {
             let tick = Duration::from_millis(LEAVE_TICK_MS);
             return Some(wait.map_or(tick, |wait| wait.min(tick)));
         }
@@ -49,23 +51,11 @@ impl<D: Driver> Worker<D> {
         self.note_due(at_ns);
     }
 
-    /// Deadline of a backend connection.
-    fn backend_conn_due_ns(&self, backend_conn: &BackendConn) -> Option<u64> {
-        match backend_conn.state {
-            BackendConnState::Down => Some(backend_conn.deadline_ns).filter(|due| *due != u64::MAX),
-            BackendConnState::Connecting => Some(backend_conn.deadline_ns),
-            BackendConnState::Up => {
-                if let Some((_, until)) = backend_conn.stalled {
-                    return Some(until);
-                }
-                if backend_conn.is_idle {
-                    return Some(Self::idle_until_ns(backend_conn.idle_since_ns));
-                }
-                let deadline =
-                    backend_conn.requests.front().map(|request| self.inflight.table.get(request).deadline_ns);
-                deadline.filter(|due| *due != u64::MAX).map(|due| due + backend_conn.clock_lag_ns)
-            }
-        }
+    /// When something is due of a backend connection.
+    fn backend_conn_due_ns(&self, backend_conn: u32) -> Option<u64> {
+        let front = self.upstream.conn(backend_conn).requests().front();
+        let request_ns = front.map(|request| self.inflight.get(request).deadline_ns());
+        self.upstream.conn_due_ns(backend_conn, request_ns.filter(|due_ns| *due_ns != u64::MAX))
     }
 
     pub(super) fn run_timers(&mut self) {
@@ -73,20 +63,17 @@ impl<D: Driver> Worker<D> {
         if self.clock.is_due(now_ns) {
             self.run_due(now_ns);
         }
-        if self.upstream.draining > 0 {
-            self.see_off(now_ns);
+        if self.upstream.has_draining() {
+            self.drain_backends(now_ns);
         }
         self.run_drain(now_ns);
     }
 
     /// Acts on all deadlines that have passed, and notes the next one.
     fn run_due(&mut self, now_ns: u64) {
-        for backend in 0..self.upstream.backends.len() {
-            for backend_conn in self.upstream.backends[backend].backend_conns() {
-                if self
-                    .backend_conn_due_ns(&self.upstream.conns[backend_conn])
-                    .is_some_and(|due| due <= now_ns)
-                {
+        for at in 0..self.upstream.backends().len() {
+            for backend_conn in self.upstream.backend(at).conns() {
+                if self.backend_conn_due_ns(backend_conn).is_some_and(|due_ns| due_ns <= now_ns) {
                     self.backend_conn_due(backend_conn);
                 }
             }
@@ -104,9 +91,8 @@ impl<D: Driver> Worker<D> {
         if self.merge_due_ns().is_some_and(|due| due <= now_ns) {
             self.merge_due();
         }
-        let backend_conns = self.upstream.backends.iter().flat_map(Backend::backend_conns);
-        let backend_conns = backend_conns
-            .filter_map(|backend_conn| self.backend_conn_due_ns(&self.upstream.conns[backend_conn]));
+        let backend_conns = self.upstream.backends().iter().flat_map(Backend::conns);
+        let backend_conns = backend_conns.filter_map(|backend_conn| self.backend_conn_due_ns(backend_conn));
         let sessions = self.downstream.next_deadline_ns().into_iter().chain(self.listeners.again_ns());
         let others =
             self.merge_due_ns().into_iter().chain(self.rules.next_due_ns()).chain(self.health_due_ns());
@@ -115,33 +101,34 @@ impl<D: Driver> Worker<D> {
     }
 
     fn backend_conn_due(&mut self, backend_conn: u32) {
-        let state = &self.upstream.conns[backend_conn];
-        let (backend, stalled) = (state.backend, state.stalled);
-        match state.state {
-            BackendConnState::Down => self.connect_shared(backend),
-            BackendConnState::Connecting => {
+        let conn = self.upstream.conn(backend_conn);
+        let at = conn.backend() as usize;
+        match (conn.state(), conn.stall().hold()) {
+            (BackendConnState::Down { .. }, _) => self.connect_shared(at),
+            (BackendConnState::Connecting { .. }, _) => {
                 self.fail_backend_conn(backend_conn, FailureReason::Timeout, Some(Event::Refused))
             }
-            BackendConnState::Up => match stalled {
-                Some((key, _)) => self.drop_slow_client(backend_conn, key),
-                None if self.upstream.conns[backend_conn].is_idle => self.retire_backend_conn(backend_conn),
-                None if self.has_just_received(backend_conn) => {}
-                None if !self.is_over_time(backend_conn) && self.upload_goes_on(backend_conn) => {}
-                None => {
-                    self.log_backend(backend_conn, |context| {
-                        warn_of!(context, "backend did not answer in time")
-                    });
-                    self.fail_backend_conn(backend_conn, FailureReason::Timeout, Some(Event::TimedOut));
-                }
-            },
+            (_, Hold::Client { client, .. }) => self.drop_slow_client(backend_conn, client),
+            (BackendConnState::Idle { .. }, _) => self.retire_backend_conn(backend_conn),
+            _ => self.request_due(backend_conn),
         }
+    }
+
+    /// The request at the front of a connection has had its time.
+    fn request_due(&mut self, backend_conn: u32) {
+        if self.has_just_received(backend_conn)
+            || !self.is_over_time(backend_conn) && self.upload_goes_on(backend_conn)
+        {
+            return;
+        }
+        self.log_backend(backend_conn, |context| warn_of!(context, "backend did not answer in time"));
+        self.fail_backend_conn(backend_conn, FailureReason::Timeout, Some(Event::TimedOut));
     }
 
     /// Whether bytes of a backend arrived in the same iteration in which its deadline was found to have passed: then
     /// the worker was late, not the backend, and the bytes are handled first.
     fn has_just_received(&self, backend_conn: u32) -> bool {
-        let backend_conn = &self.upstream.conns[backend_conn];
-        backend_conn.queued
+        self.upstream.conn(backend_conn).is_queued()
             && self.backend_conn_due_ns(backend_conn).is_some_and(|due_ns| due_ns > self.clock.looked_ns())
     }
 

@@ -1,6 +1,6 @@
-//! Tunnels: behind a reply that says so, a session and the connection it was lent are raw bytes in both directions.
-//! Promises: constant memory, back-pressure both ways; each side's end is passed on while the other side goes on; a reset
-//! ends both. What the client had sent behind its request before the tunnel began is its first bytes, in order.
+//! Tunnels: behind a reply that says so, a session and its dedicated connection carry raw bytes in both directions.
+//! Promises: constant memory, back-pressure both ways; each side's end is passed on while the other side goes on; a
+//! reset ends both. What the client had sent behind its request before the tunnel began is its first bytes, in order.
 //! Refuses: looking at what goes through.
 
 use flick_net::Driver;
@@ -12,7 +12,6 @@ use crate::limits::{HALF_TUNNEL_IDLE_MS, SESSION_BACKLOG_BYTES_MAX, TUNNEL_IDLE_
 use crate::observe::task_counters::TaskKind;
 use crate::run_queue::Flow;
 use crate::slab::Key;
-use crate::upstream::backend::BackendConnState;
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -20,13 +19,13 @@ const MS: u64 = 1_000_000;
 impl<D: Driver> Worker<D> {
     /// Joins a session and the connection that its last exchange was on.
     pub(super) fn begin_tunnel(&mut self, key: Key, backend_conn: u32) {
-        let epoch = self.upstream.conns[backend_conn].epoch;
+        let epoch = self.upstream.conn(backend_conn).epoch();
         let Some(session) = self.downstream.client_mut(key) else {
             self.retire_backend_conn(backend_conn);
             return;
         };
         session.stream_mut().begin_tunnel(backend_conn, epoch);
-        self.upstream.conns[backend_conn].tunnel = Some(key);
+        self.upstream.conn_mut(backend_conn).begin_tunnel(key);
         self.observe.counters().tunnels.add(1);
         self.tunnel_moves(key);
         self.enqueue_session(key);
@@ -53,7 +52,7 @@ impl<D: Driver> Worker<D> {
         self.set_deadline(key, kind, now_ns + idle_ms * MS);
     }
 
-    /// The client's side has had its turn.
+    /// Runs the client's side.
     pub(super) fn run_tunnel_session(&mut self, key: Key) {
         if !self.run_steps(TaskKind::Client, |worker| worker.tunnel_out(key)) {
             self.enqueue_session(key);
@@ -71,8 +70,8 @@ impl<D: Driver> Worker<D> {
         let Some(tunnel) = session.stream().tunnel().filter(|_| session.takes_requests()) else {
             return Flow::Stop;
         };
-        let state = &self.upstream.conns[tunnel.backend_conn()];
-        let Some(conn) = state.conn.filter(|_| state.epoch == tunnel.epoch()) else { return Flow::Stop };
+        let conn = self.upstream.conn(tunnel.backend_conn()).handle_of(tunnel.epoch());
+        let Some(conn) = conn else { return Flow::Stop };
         if self.io.driver().backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX {
             return self.block(key, None);
         }
@@ -98,15 +97,15 @@ impl<D: Driver> Worker<D> {
             self.stall(backend_conn, key);
             return Flow::Stop;
         }
-        let state = &mut self.upstream.conns[backend_conn];
-        state.stall_grace = None;
-        if let Some(piece) = state.inbox.take_raw(self.io.pieces_mut(), u64::MAX) {
+        let state = self.upstream.conn_mut(backend_conn);
+        state.stall_mut().note_delivered();
+        if let Some(piece) = state.inbox_mut().take_raw(self.io.pieces_mut(), u64::MAX) {
             session.note_sent(u64::from(piece.len()));
             self.io.driver_mut().send(session.handle(), piece);
             self.tunnel_moves(key);
             return Flow::Go;
         }
-        let ends = state.eof && state.conn.is_some();
+        let ends = state.has_ended() && state.handle().is_some();
         if ends && session.stream_mut().tunnel_mut().is_some_and(Tunnel::end_backend) {
             self.io.driver_mut().shutdown(session.handle());
             self.tunnel_moves(key);
@@ -116,8 +115,8 @@ impl<D: Driver> Worker<D> {
 
     /// The backend's side of a tunnel has nothing more to pass on. Whether the connection is over.
     pub(super) fn tunnel_is_idle(&mut self, backend_conn: u32, key: Key) {
-        let state = &self.upstream.conns[backend_conn];
-        if state.eof && state.conn.is_none() && state.stalled.is_none() {
+        let state = self.upstream.conn(backend_conn);
+        if state.has_ended() && state.handle().is_none() && !state.is_held() {
             self.fail_backend_conn(backend_conn, flick_abi::FailureReason::Unavailable, None);
             return;
         }
@@ -134,7 +133,7 @@ impl<D: Driver> Worker<D> {
         let Some(backend_conn) = closed.map(Tunnel::backend_conn) else { return };
         session.stream_mut().end_tunnel();
         session.linger();
-        self.upstream.conns[backend_conn].tunnel = None;
+        self.upstream.conn_mut(backend_conn).leave_tunnel();
         self.retire_backend_conn(backend_conn);
         self.linger_on(key);
     }
@@ -150,10 +149,9 @@ impl<D: Driver> Worker<D> {
 
     /// The session of a tunnel has ended.
     pub(super) fn leave_tunnel(&mut self, tunnel: Tunnel) {
-        let state = &mut self.upstream.conns[tunnel.backend_conn()];
-        if state.epoch == tunnel.epoch() && state.state != BackendConnState::Down {
-            state.tunnel = None;
-            state.is_abandoned = true;
+        let state = self.upstream.conn_mut(tunnel.backend_conn());
+        if state.epoch() == tunnel.epoch() {
+            state.leave_tunnel();
             self.enqueue_backend_conn(tunnel.backend_conn());
         }
     }

@@ -12,10 +12,11 @@ use super::bodies::{Piece, next_piece};
 use super::outgoing::{Outgoing, outgoing};
 use super::reply_flags::Examined;
 use super::rules::Start;
-use super::sending::Waiter;
+use super::sending::{Waiter, number_mask};
 use crate::downstream::body::RemainingBody;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::stream::{Upload, Wait};
+use crate::inflight::SentRequest;
 use crate::limits::{BACKEND_CONN_BACKLOG_BYTES_MAX, DISCARD_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
 use crate::observe::edge_counters::StartId;
 use crate::rules::scratch::Scratch;
@@ -55,7 +56,7 @@ impl<D: Driver> Worker<D> {
         let (channel, is_buffered) = (self.ctx.setup().listened, session.inbox().in_message());
         // A buffered head is consumed whole; otherwise exactly the head, and the rest by reference later.
         let head = if is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
-        let is_late = session.stream().is_overdue() && self.inflight.table.can_answer();
+        let is_late = session.stream().is_overdue() && self.inflight.can_answer();
         self.observe.look(seen.bytes(), head);
         if sheds || self.sheds_next() {
             return self.shed_large(key, scratch, &seen.sub(0..head));
@@ -118,7 +119,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn begin_upload(&mut self, key: Key, scratch: &mut Scratch, send: &Send, backend_conn: u32, head: Slice) {
-        let number = self.upstream.conns[backend_conn].next_number;
+        let number = self.upstream.conn(backend_conn).next_number();
         let channel = send.channel as usize;
         let examined = self.examine(scratch, send, Some(&head));
         if examined == Examined::Wrong {
@@ -130,24 +131,29 @@ impl<D: Driver> Worker<D> {
         let patches = self.request_patches(scratch, channel, examined, number);
         let (echo, flags) = (self.echo_of(&scratch.frame), scratch.frame.flags());
         let kept = if examined { &scratch.other } else { &scratch.frame }.slots[SLOT_ASKED];
-        let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return };
+        let Some(request) = self.open_request(Some(key), echo, u64::MAX) else {
+            self.give_back(backend_conn);
+            return;
+        };
         let body = self.body_behind(&scratch.frame, head.len());
         self.observe.counters().requests.add(1);
         self.observe.counters().streamed.add(1);
-        self.observe.backend(self.upstream.conns[backend_conn].backend as usize).requests.add(1);
-        let state = &mut self.upstream.conns[backend_conn];
-        let entry = self.inflight.table.get_mut(request);
-        entry.number = number & super::sending::number_mask(&self.ctx.setup().protocol_of(channel).correlate);
-        entry.kept = kept;
-        entry.dedicated_conn =
-            self.upstream.backends[state.backend as usize].exclusive.then_some(backend_conn);
-        state.next_number = number.wrapping_add(1);
-        state.uploading = true;
-        let epoch = state.epoch;
-        self.inflight.table.get_mut(request).sent_ns = self.io.now_ns();
-        self.inflight.table.push_backend_conn(&mut state.requests, request);
+        self.observe.backend(self.upstream.conn(backend_conn).backend() as usize).requests.add(1);
+        let exclusive = self.upstream.backend_of(backend_conn).is_exclusive();
+        let state = self.upstream.conn_mut(backend_conn);
+        self.inflight.get_mut(request).note_sent(SentRequest {
+            number: number & number_mask(&self.ctx.setup().protocol_of(channel).correlate),
+            kept,
+            dedicated_conn: exclusive.then_some(backend_conn),
+            picked: None,
+            now_ns: self.io.now_ns(),
+        });
+        state.use_number();
+        state.begin_upload();
+        let epoch = state.epoch();
+        self.inflight.push_backend_conn(state.requests_mut(), request);
         self.expect_nothing_yet(backend_conn, request);
-        let backend = self.upstream.conns[backend_conn].backend;
+        let backend = self.upstream.conn(backend_conn).backend();
         self.log_sent(Waiter::Session(key), Some(request), backend);
         let written = self.write_to_backend_conn(
             backend_conn,
@@ -231,8 +237,8 @@ impl<D: Driver> Worker<D> {
     pub(super) fn forward_body(&mut self, key: Key) -> Flow {
         let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
         let Upload::To { backend_conn, epoch, mut body } = session.stream().upload() else { return Flow::Go };
-        let state = &self.upstream.conns[backend_conn];
-        let Some(conn) = state.conn.filter(|_| state.epoch == epoch) else {
+        let state = self.upstream.conn(backend_conn);
+        let Some(conn) = state.handle_of(epoch) else {
             let upload = self.discard(body);
             if let Some(session) = self.downstream.client_mut(key) {
                 session.stream_mut().set_upload(upload);
@@ -298,10 +304,10 @@ impl<D: Driver> Worker<D> {
         body: RemainingBody,
     ) {
         self.note_progress(key, before, body.bytes_left);
-        if self.upstream.conns[backend_conn].epoch != epoch {
+        if self.upstream.conn(backend_conn).epoch() != epoch {
             return;
         }
-        if let Some(request) = self.upstream.conns[backend_conn].requests.front() {
+        if let Some(request) = self.upstream.conn(backend_conn).requests().front() {
             self.expect_nothing_yet(backend_conn, request);
         }
         if body.is_over() {
@@ -319,7 +325,7 @@ impl<D: Driver> Worker<D> {
         session.stream_mut().end_after_reply();
         if let Upload::To { backend_conn, epoch, body } = upload {
             self.drop_body(body);
-            if self.upstream.conns[backend_conn].epoch == epoch {
+            if self.upstream.conn(backend_conn).epoch() == epoch {
                 self.fail_backend_conn(backend_conn, cause.reason(), None);
             }
         } else if let Upload::Discard { body, .. } = upload {
@@ -377,18 +383,20 @@ impl<D: Driver> Worker<D> {
 
     /// The backend does not take the body any more: it has the time of a reply to go on.
     fn upload_waits(&mut self, backend_conn: u32) {
-        let Some(request) = self.upstream.conns[backend_conn].requests.front() else { return };
-        let since_ns = self.inflight.table.get(request).deadline_ns;
+        let Some(request) = self.upstream.conn(backend_conn).requests().front() else { return };
+        let since_ns = self.inflight.get(request).deadline_ns();
         self.expect_reply(backend_conn, request);
         // Looking again does not start the timeout again.
-        let deadline_ns = self.inflight.table.get(request).deadline_ns.min(since_ns);
-        self.inflight.table.get_mut(request).deadline_ns = deadline_ns;
+        let deadline_ns = self.inflight.get(request).deadline_ns().min(since_ns);
+        self.inflight.get_mut(request).set_deadline(deadline_ns);
     }
 
     /// Whether an upload that waited for its backend can go on, if that was not noticed before; then it does.
     pub(super) fn upload_goes_on(&mut self, backend_conn: u32) -> bool {
-        let state = &self.upstream.conns[backend_conn];
-        let (true, Some(conn), Some(request)) = (state.uploading, state.conn, state.requests.front()) else {
+        let state = self.upstream.conn(backend_conn);
+        let (true, Some(conn), Some(request)) =
+            (state.is_uploading(), state.handle(), state.requests().front())
+        else {
             return false;
         };
         if self.io.driver().backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX {
@@ -401,9 +409,9 @@ impl<D: Driver> Worker<D> {
 
     /// The last byte of a large request has been handed over: now its reply is due.
     fn upload_sent(&mut self, backend_conn: u32) {
-        let state = &mut self.upstream.conns[backend_conn];
-        state.uploading = false;
-        if let Some(request) = state.requests.front() {
+        let state = self.upstream.conn_mut(backend_conn);
+        state.end_upload();
+        if let Some(request) = state.requests().front() {
             self.expect_reply(backend_conn, request);
         }
     }
@@ -422,7 +430,7 @@ impl<D: Driver> Worker<D> {
             self.drop_body(body);
         }
         if let Upload::To { backend_conn, epoch, .. } = upload
-            && self.upstream.conns[backend_conn].epoch == epoch
+            && self.upstream.conn(backend_conn).epoch() == epoch
         {
             self.fail_backend_conn(backend_conn, reason, None);
         }

@@ -589,6 +589,22 @@ fn a_session_of_its_own_connections_never_mixes_messages() {
 }
 
 #[test]
+fn a_relay_leg_that_breaks_inside_a_message_ends_the_other_legs() {
+    check_with(
+        Kind::Private,
+        r#"backends 2
+        client a  sends "get k0\nget k1\n"
+        backend 0 expects "get k0\n"
+        backend 1 expects "get k1\n", sends "ok len=40000\n"
+        client a  expects "ok len=40000\n"
+        backend 1 resets
+        client a  expects closed
+        backend 0 expects closed
+        expect quiet"#,
+    );
+}
+
+#[test]
 fn a_relay_streams_large_messages_and_parts_in_both_directions() {
     check_with(
         Kind::Private,
