@@ -11,7 +11,7 @@ use httparse::{EMPTY_HEADER, Status};
 use crate::limits::{EXCHANGE_TIME_MAX, REQUEST_HEADERS_MAX, REQUEST_TIME_MAX, RESPONSE_BYTES_MAX};
 use crate::request::CSRF_HEADER;
 use crate::server::{Address, Stream};
-use crate::state::State;
+use crate::state::StateReport;
 
 /// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -110,7 +110,7 @@ fn describe_timeout(error: io::Error, what: &str, time_max: Duration) -> io::Err
 /// Reads the state of a process.
 ///
 /// Errors: as [`get`]; the response is not a state.
-pub fn state(address: &Address, token: Option<&str>) -> io::Result<State> {
+pub fn state(address: &Address, token: Option<&str>) -> io::Result<StateReport> {
     let reply = get(address, "/api/state", token)?;
     match reply.status {
         200 => serde_json::from_str(&reply.body).map_err(|error| {

@@ -16,4 +16,4 @@ pub mod server;
 pub mod state;
 
 pub use server::{Address, AdminCommand, Config, Responses, Server, StateProvider};
-pub use state::State;
+pub use state::StateReport;

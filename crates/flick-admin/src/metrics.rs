@@ -10,7 +10,9 @@ mod platform;
 
 use std::collections::BTreeMap;
 
-use crate::state::{CounterValue, DictionaryStats, Reloads, Service, State, TaskRuns, Times, TunableNanos};
+use crate::state::{
+    CounterValue, DictionaryStats, Reloads, Service, StateReport, TaskRuns, Times, TunableNanos,
+};
 pub use exposition::Format;
 use exposition::{Exposition, Kind, seconds};
 pub use platform::counter_names;
@@ -25,7 +27,7 @@ pub enum Detail {
 }
 
 /// Writes all metrics.
-pub fn text(state: &State, format: Format, detail: Detail) -> String {
+pub fn text(state: &StateReport, format: Format, detail: Detail) -> String {
     let mut out = Exposition::new(format);
     process(&mut out, state);
     platform::write(&mut out, state, detail);
@@ -39,7 +41,7 @@ pub fn text(state: &State, format: Format, detail: Detail) -> String {
     out.finish()
 }
 
-fn process(out: &mut Exposition, state: &State) {
+fn process(out: &mut Exposition, state: &StateReport) {
     let process = &state.process;
     out.family("flick_build", Kind::Info, "", "Version, commit and target of flick.");
     let build = [("version", state.version.as_str()), ("commit", &state.commit), ("target", &state.target)];

@@ -213,15 +213,15 @@ fn is_local_host(host: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::state::{Service, Sessions, State, TunableNanos};
+    use crate::state::{Service, Sessions, StateReport, TunableNanos};
 
     struct Fixed(Result<(), String>);
 
     impl StateProvider for Fixed {
-        fn state(&self) -> State {
+        fn state(&self) -> StateReport {
             let tunables = TunableNanos { busy_poll_ns: 50_000, ..TunableNanos::default() };
             let service = Service { name: "Proxy".to_owned(), tunables, ..Service::default() };
-            State { version: "1".to_owned(), services: vec![service], ..State::default() }
+            StateReport { version: "1".to_owned(), services: vec![service], ..StateReport::default() }
         }
 
         fn sessions(&self) -> Sessions {

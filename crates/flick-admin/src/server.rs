@@ -27,7 +27,7 @@ use crate::limits::{
 };
 use crate::request::Request;
 use crate::response::{AccessPolicy, Response, respond};
-use crate::state::{Sessions, State};
+use crate::state::{Sessions, StateReport};
 
 /// A command to the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub enum AdminCommand {
 /// What the admin endpoint needs of the process.
 pub trait StateProvider: Send + Sync {
     /// The current state.
-    fn state(&self) -> State;
+    fn state(&self) -> StateReport;
 
     /// A sample of the current clients.
     fn sessions(&self) -> Sessions;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The state of a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct State {
+pub struct StateReport {
     /// Version of flick.
     pub version: String,
     /// Commit that flick was built from, if known.
@@ -117,7 +117,7 @@ pub struct Service {
     /// Request durations, over all workers.
     pub times: Times,
     /// Its workers.
-    pub workers: Vec<Worker>,
+    pub workers: Vec<WorkerReport>,
     /// Its backends.
     pub backends: Vec<BackendStats>,
     /// The program's counters and gauges.
@@ -146,7 +146,7 @@ pub struct TunableNanos {
 
 /// A worker of a service.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Worker {
+pub struct WorkerReport {
     /// Platform counters, in the order of the service's.
     pub values: Vec<i64>,
     /// Request durations.

@@ -2,7 +2,7 @@
 
 use super::Detail;
 use super::exposition::{Exposition, Kind, Label, seconds};
-use crate::state::{Service, State};
+use crate::state::{Service, StateReport};
 
 /// A series of a metric family, from one platform counter.
 struct Series {
@@ -205,7 +205,7 @@ const COUNTERS: &[Family] = &[
 const ELSEWHERE: &[&str] = &["slices_exceeded"];
 
 /// Writes the platform's metrics of all services.
-pub(super) fn write(out: &mut Exposition, state: &State, detail: Detail) {
+pub(super) fn write(out: &mut Exposition, state: &StateReport, detail: Detail) {
     let services = &state.services;
     write_family(out, services, &CONNECTIONS, Kind::Gauge, detail, |value| value.to_string());
     out.family(

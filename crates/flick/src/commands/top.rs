@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
-use flick_admin::{Address, State, client};
+use flick_admin::{Address, StateReport, client};
 
 use crate::commands::run::admin::read_token;
 use crate::failure::{Failure, Outcome};
@@ -41,7 +41,7 @@ impl Top {
     /// Shows the process until `q`, or for a second.
     pub fn run(self) -> Outcome {
         let token = self.token_file.as_deref().map(read_token).transpose()?;
-        let read = || -> Result<State, Failure> {
+        let read = || -> Result<StateReport, Failure> {
             client::state(&self.address, token.as_deref()).map_err(|error| {
                 Failure::failed(format!("cannot read the state at {}: {error}", self.address))
             })

@@ -12,7 +12,7 @@ use std::time::Duration;
 use flick_abi::Program;
 use flick_admin::limits::TOKEN_BYTES_MAX;
 use flick_admin::state::{
-    BackendStats, CounterValue, Edge, Graph, Service, Session, Task, TunableNanos, Worker,
+    BackendStats, CounterValue, Edge, Graph, Service, Session, Task, TunableNanos, WorkerReport,
 };
 use flick_admin::{Address, Config, Server};
 use flick_ir::data::Module;
@@ -196,10 +196,10 @@ fn counters(totals: &Totals, is_alone: bool) -> Vec<CounterValue> {
     .collect()
 }
 
-fn worker(worker: &flick_runtime::WorkerTotals, is_alone: bool) -> Worker {
+fn worker(worker: &flick_runtime::WorkerTotals, is_alone: bool) -> WorkerReport {
     let values = worker.totals.entries().into_iter().filter(|(name, _)| is_counted(name, is_alone));
     let values = values.map(|(_, value)| value as i64);
-    Worker {
+    WorkerReport {
         values: values.collect(),
         times: worker.times.clone(),
         slices: worker.slices.clone(),

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use flick_admin::limits::REQUEST_TIME_MAX;
 use flick_admin::recent_events::RecentEvents;
-use flick_admin::state::{Reloads, Service, Sessions, State};
+use flick_admin::state::{Reloads, Service, Sessions, StateReport};
 use flick_admin::{AdminCommand, StateProvider, process};
 use flick_ir::data::Module;
 use flick_runtime::{ServiceStats, StatsSnapshot};
@@ -156,10 +156,10 @@ impl ObservedGenerations {
 }
 
 impl StateProvider for ObservedState {
-    fn state(&self) -> State {
+    fn state(&self) -> StateReport {
         let (events, events_dropped) = self.recent.all();
         let generations = self.generations();
-        State {
+        StateReport {
             version: version::RELEASE.to_owned(),
             commit: version::COMMIT.to_owned(),
             target: version::TARGET.to_owned(),

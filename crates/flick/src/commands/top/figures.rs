@@ -3,7 +3,7 @@
 
 use std::fmt::Write;
 
-use flick_admin::State;
+use flick_admin::StateReport;
 use flick_admin::state::{BackendStats, Service, TaskRuns, Times};
 
 /// The tables at one moment.
@@ -34,7 +34,7 @@ const EVENTS_SHOWN_MAX: usize = 10;
 
 impl Figures {
     /// The tables of `now`, with rates since `before`.
-    pub fn of(now: &State, before: Option<&State>) -> Self {
+    pub fn of(now: &StateReport, before: Option<&StateReport>) -> Self {
         let before = before.filter(|before| {
             before.process.id == now.process.id && before.process.uptime_ms < now.process.uptime_ms
         });
@@ -209,7 +209,7 @@ fn programs(pairs: &[Pair<'_>]) -> FigureTable {
     FigureTable { title: "Program counters", heads: &["name", "value", "change/s"], rows: rows.collect() }
 }
 
-fn events(now: &State) -> FigureTable {
+fn events(now: &StateReport) -> FigureTable {
     let latest = now.events.iter().rev().take(EVENTS_SHOWN_MAX);
     let rows = latest.map(|event| {
         let ago_s = now.process.now_ms.saturating_sub(event.at_ms) / 1000;
@@ -218,7 +218,7 @@ fn events(now: &State) -> FigureTable {
     FigureTable { title: "Recent warnings and errors", heads: &["event", "time"], rows: rows.collect() }
 }
 
-fn title(now: &State, before: Option<&State>, elapsed_ms: u64) -> String {
+fn title(now: &StateReport, before: Option<&StateReport>, elapsed_ms: u64) -> String {
     let process = &now.process;
     let cpu_ms = before.map(|before| process.cpu_ms.saturating_sub(before.process.cpu_ms));
     let cpu =
@@ -263,11 +263,13 @@ fn duration(ns: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use flick_admin::state::{BackendStats, CounterValue, Process, Service, State, Times, Worker};
+    use flick_admin::state::{
+        BackendStats, CounterValue, Process, Service, StateReport, Times, WorkerReport,
+    };
 
     use super::Figures;
 
-    fn state(uptime_ms: u64, requests: i64, buckets: &[(u64, u64)]) -> State {
+    fn state(uptime_ms: u64, requests: i64, buckets: &[(u64, u64)]) -> StateReport {
         let times = Times { sum_ns: 0, buckets: buckets.to_vec() };
         let counter =
             CounterValue { name: "requests".to_owned(), value: requests, ..CounterValue::default() };
@@ -282,16 +284,16 @@ mod tests {
         let service = Service {
             name: "Proxy".to_owned(),
             counters: vec![counter],
-            workers: vec![Worker::default()],
+            workers: vec![WorkerReport::default()],
             backends: vec![backend],
             times,
             ..Service::default()
         };
         let process = Process { id: 7, uptime_ms, ..Process::default() };
-        State { process, services: vec![service], ..State::default() }
+        StateReport { process, services: vec![service], ..StateReport::default() }
     }
 
-    fn check(before: Option<&State>, now: &State, words: &[&str]) {
+    fn check(before: Option<&StateReport>, now: &StateReport, words: &[&str]) {
         let text = Figures::of(now, before).text();
         let line = text.lines().find(|line| line.starts_with("Proxy ")).expect("the service has a row");
         assert_eq!(line.split_whitespace().collect::<Vec<_>>(), words, "{text}");

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
-use flick_admin::State;
+use flick_admin::StateReport;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Rect};
@@ -25,7 +25,7 @@ const HISTORY_MAX: usize = 512;
 const KEYS: &str = "q quits; up, down, j, k, Page Up, Page Down, Home, End scroll";
 
 /// Shows the states that `read` returns, until `q`, Escape or Ctrl-C.
-pub fn show(first: State, read: &dyn Fn() -> Result<State, Failure>) -> Outcome {
+pub fn show(first: StateReport, read: &dyn Fn() -> Result<StateReport, Failure>) -> Outcome {
     let failed = |error: io::Error| Failure::failed(format!("the terminal does not work: {error}"));
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let outcome = draw_all(&mut terminal, first, read);
@@ -73,8 +73,8 @@ impl Direction {
 
 fn draw_all(
     terminal: &mut ratatui::DefaultTerminal,
-    first: State,
-    read: &dyn Fn() -> Result<State, Failure>,
+    first: StateReport,
+    read: &dyn Fn() -> Result<StateReport, Failure>,
 ) -> io::Result<()> {
     let mut rates = VecDeque::with_capacity(HISTORY_MAX);
     let mut figures = Figures::of(&first, None);
