@@ -1,5 +1,5 @@
 //! Limits on the worker's struct and on those of its components, whose fields must be private.
-//! Promises: a struct whose documentation has the line `Component of the worker.` is a component.
+//! Promises: a struct with a line of documentation that begins with `Component of the worker.` is a component.
 
 use super::files::{Finding, Text};
 use super::source::{Source, Struct};
@@ -59,7 +59,7 @@ fn is_component(text: &Text, line: usize) -> bool {
         let line = line.trim_start();
         line.starts_with("///") || line.starts_with("#[")
     });
-    above.into_iter().any(|line| line.trim() == MARK)
+    above.into_iter().any(|line| line.trim().starts_with(MARK))
 }
 
 #[cfg(test)]
@@ -81,12 +81,12 @@ mod tests {
     fn sizes_and_visibility_are_checked() {
         let worker = |count| format!("struct Worker<D> {{\n{}}}\n", fields(count));
         let component = |inside: &str| {
-            format!("/// A.\n///\n/// Component of the worker.\n#[derive(Debug)]\nstruct A {{\n{inside}}}\n")
+            format!("/// Component of the worker. A.\n#[derive(Debug)]\nstruct A {{\n{inside}}}\n")
         };
         check(&(component(&fields(15)) + &worker(12)), &[]);
-        check(&(component(&fields(16)) + &worker(12)), &[5]);
-        check(&(component("    pub a: u8,\n") + &worker(12)), &[5]);
-        check(&(component("") + &worker(13)), &[7]);
+        check(&(component(&fields(16)) + &worker(12)), &[3]);
+        check(&(component("    pub a: u8,\n") + &worker(12)), &[3]);
+        check(&(component("") + &worker(13)), &[5]);
         check(&component(""), &[1]);
         check(&worker(1), &[1]);
     }

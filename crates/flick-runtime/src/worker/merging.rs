@@ -23,7 +23,7 @@ use crate::observe::task_counters::TaskKind;
 use crate::run_queue::{Flow, Task};
 use crate::setup::Setup;
 
-/// What a worker holds of a merge.
+/// Component of the worker. Its part of a merge: nodes, feeders and the sink.
 pub(super) struct Merging {
     hub: Arc<Hub>,
     index: u32,
