@@ -119,7 +119,7 @@ impl BackendSetPublisher {
         Self { version: AtomicU64::new(0), latest: Mutex::new(Arc::new(first)), capacities }
     }
 
-    /// Nothing is dialled; channels have these lengths.
+    /// No channel connects; channels have these lengths.
     pub fn of_lens(lens: Vec<u64>) -> Self {
         let backend_set = BackendSet { lens, ..BackendSet::empty(0) };
         Self { version: AtomicU64::new(0), latest: Mutex::new(Arc::new(backend_set)), capacities: Vec::new() }
@@ -140,9 +140,9 @@ impl BackendSetPublisher {
         &self.capacities
     }
 
-    /// Gives a channel a new list. SuccessorWorkers take it over when they are next awake. Whether anything is new.
+    /// Gives a channel a new list. Workers apply it at their next iteration. Returns whether anything is new.
     ///
-    /// Errors: there is no capacity for so many.
+    /// Errors: the list is longer than the capacity of the channel.
     pub fn publish(&self, channel: usize, list: &[BackendAddress]) -> Result<bool, String> {
         let capacity = self.capacities.get(channel).filter(|capacity| !capacity.slots.is_empty());
         let capacity = capacity.ok_or("it is not a channel of backends")?;
@@ -211,8 +211,8 @@ fn ranked(list: &[BackendAddress]) -> Vec<BackendAddress> {
     list
 }
 
-/// Gives each address of a list a slot of the channel: the one that it has or had, or else one that nobody ever had, or else
-/// the one whose owner left first.
+/// Gives each address of a list a slot of the channel: the slot that it has or had, else one that was never used, else
+/// that of the backend that was removed first.
 fn seat(slots: &mut [Slot], capacity: &ChannelCapacity, list: &[BackendAddress], version: u64) {
     let range = capacity.slots.start as usize..capacity.slots.end as usize;
     let own = &mut slots[range];
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_there_is_no_room_for_changes_nothing() {
+    fn a_list_above_the_capacity_changes_nothing() {
         let capacities = vec![
             ChannelCapacity { slots: 0..4, elements_max: 2, is_single: false },
             ChannelCapacity { slots: 4..6, elements_max: 1, is_single: true },

@@ -1,10 +1,11 @@
-//! How an element of an array of channels is picked: the policies behind `ketama(...)`, `round_robin(...)` and so on.
-//! Promises: bounded by the array's length, no allocation; where a key decides, the same key and the same list of
-//! addresses and weights give the same element in every process and release; weights are kept exactly, not on average, where
-//! balancer_state are taken.
-//! Refuses: trying another element when the picked one is down, where a key decides: that is the program's choice. Those that
-//! stand in for others have no keys.
-//! Source: balancer_state by weight as nginx takes them (smooth weighted round robin), loads by weight as its `least_conn`.
+//! Load-balancing policies: how `ketama(...)`, `round_robin(...)` and the others pick an element of an array of
+//! channels.
+//! Promises: a pick is bounded by the length of the array and allocates nothing; with a key, the same key and the same
+//! list of addresses and weights give the same element in every process and release; round robin keeps weights exactly,
+//! not on average.
+//! Refuses: another element when the one picked by a key is down; that is the program's choice. Backup backends have no
+//! keys.
+//! Source: nginx's smooth weighted round robin, and its `least_conn`.
 
 mod ketama;
 mod rendezvous;
@@ -24,14 +25,14 @@ use rendezvous::RendezvousNames;
 pub trait Backends {
     /// Whether it is up or was never tried; `false` outside the array.
     fn is_alive(&self, channel: u32, element: u64) -> bool;
-    /// Requests under way on it from this worker; 0 outside the array.
+    /// Requests in flight to it from this worker; 0 outside the array.
     fn load(&self, channel: u32, element: u64) -> i64;
-    /// What it is to get of its share from picks without a key, in thousandths: less than all while it has just come back.
+    /// Part of its weight for picks without a key, in thousandths: below 1000 during its slow start.
     fn share_per_mille(&self, channel: u32, element: u64) -> u64 {
         let _ = (channel, element);
         1000
     }
-    /// Its address, or that of the client of the session under way; see [`peer_bytes`].
+    /// Its address, or that of the client whose rule runs; see [`peer_bytes`].
     fn peer(&self, channel: u32, element: u64) -> [u8; 18];
 }
 
@@ -78,12 +79,12 @@ pub struct BalancerState {
 }
 
 impl LoadBalancer {
-    /// `channels`: for each channel of the program its elements; none for one that is not dialled.
+    /// `channels`: for each channel of the program its elements; none for one that does not connect.
     pub fn new(channels: &[Vec<BackendAddress>]) -> Self {
         Self { channels: channels.iter().map(|members| ChannelBalancer::new(members)).collect() }
     }
 
-    /// The balancer_state of one worker. SuccessorWorkers begin at different elements.
+    /// The load-balancing state of one worker. Workers begin at different elements.
     pub fn balancer_state(&self, worker: usize) -> BalancerState {
         let mut balancer_state =
             BalancerState { next: Vec::new(), credits: Vec::new(), worker: worker as u64 };
@@ -91,7 +92,7 @@ impl LoadBalancer {
         balancer_state
     }
 
-    /// Begins the balancer_state of a worker anew: lists have changed.
+    /// Resets the state of a worker, since lists have changed.
     pub fn begin(&self, balancer_state: &mut BalancerState) {
         balancer_state.next.resize(self.channels.len(), balancer_state.worker);
         balancer_state.credits.resize_with(self.channels.len(), Vec::new);
@@ -376,7 +377,7 @@ mod tests {
     const IDLE: Fixed = Fixed { loads: [0; 4], alive: [true; 4], shares: [1000; 4] };
 
     #[test]
-    fn turns_are_taken_by_weight_and_not_in_a_row() {
+    fn round_robin_interleaves_picks_by_weight() {
         let order = |weights: &[u32], policy| {
             let (balancer, mut draw) = (weighing(weights), draws());
             let mut balancer_state = balancer.balancer_state(0);

@@ -1,5 +1,5 @@
-//! The in-flight table against lists of the standard library: requests are opened, queued and taken off in any order, and after
-//! every step both say the same of every queue, of the capacity that is left and of the pieces that are held.
+//! Compares the in-flight table with lists of the standard library: requests are opened, queued and removed in any
+//! order, and after each step both agree on every queue, on the free capacity and on the pieces that are held.
 
 use std::collections::VecDeque;
 

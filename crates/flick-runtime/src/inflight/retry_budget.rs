@@ -1,6 +1,6 @@
-//! How many requests may be sent a second time: a part of the requests of the last second, and a few in any case.
-//! Promises: when every backend fails, what retries add stays within that part; a service with little to do may retry all of it.
-//! Source: retry budgets as Finagle and Envoy have them; one with the window of a second needs no timer.
+//! The retry budget: a share of the requests of the last second may be retried, and a minimum in any case.
+//! Promises: when every backend fails, retries add at most that share of load; a service with few requests may retry
+//! all. Source: the retry budgets of Finagle and Envoy; a window of one second needs no timer.
 
 use crate::config::RetryLimits;
 use crate::limits::RETRY_WINDOW_NS;
@@ -24,7 +24,7 @@ impl RetryBudget {
         let passed_ns = now_ns.saturating_sub(self.since_ns);
         let fresh = requests.saturating_sub(self.requests_before);
         if passed_ns >= RETRY_WINDOW_NS {
-            // However long nobody asked: what a second of that time had.
+            // The average of a second since the last retry, however long ago that was.
             let of_a_second = u128::from(fresh) * u128::from(RETRY_WINDOW_NS) / u128::from(passed_ns);
             *self = Self {
                 since_ns: now_ns,
@@ -48,7 +48,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// How many retries of `wanted` a millisecond are had in three seconds, with so many requests a millisecond.
+    /// Returns how many retries are allowed in three seconds when `wanted` are asked for per millisecond.
     fn check(limits: (u32, u32), requests: u64, wanted: u64) -> [u64; 3] {
         let limits = RetryLimits { percent: limits.0, min_per_second: limits.1 };
         let (mut budget, mut had) = (RetryBudget::default(), [0; 3]);

@@ -1,4 +1,4 @@
-//! LatencyTotals of arbitrary length for the slots of a table: when each is due, earliest first.
+//! Timers of arbitrary duration for the slots of a table, earliest first.
 //! Promises: at most one time for each slot, so that the queue is as long as the table and no longer; setting and
 //! clearing cost a walk from a leaf to the root at most, and one step when times are set in ascending order.
 //! No allocation after `new`.

@@ -1,7 +1,7 @@
-//! What programs build is read once more before it leaves: it must be of the grammar, and what the grammar says of it
-//! decides what follows (its number and loud twin, what its reply repeats, whether its client wants to hear it).
-//! Promises: bytes that are not exactly one message never leave as one; a request that was to carry them fails.
-//! Refuses: messages that are passed on as they came; they have been read.
+//! Parses messages that programs build before they are sent: they must obey the grammar, and the facts of the grammar
+//! decide what follows (the number, the non-quiet twin, what the reply repeats, whether the client wants the reply).
+//! Promises: bytes that are not exactly one message are never sent as one; a request that was to carry them fails.
+//! Refuses: messages that are forwarded unchanged; they have been parsed.
 
 use flick_abi::frame::SLOT_ASKED;
 use flick_abi::limits::ECHO_FIELDS_MAX;
@@ -48,7 +48,7 @@ struct Look<'a> {
     parser: FuncId,
     /// What the request that it answers kept.
     kept: u64,
-    /// Says whether a reply is heard, once these fields are put back.
+    /// Says whether the client wants a reply, once these fields are restored.
     judge: Option<(FuncId, &'a Echo)>,
 }
 
@@ -138,8 +138,8 @@ impl<D: Driver> Worker<D> {
         Examined::Known
     }
 
-    /// Whether bytes that nothing follows are one message, of which the first part has been read: what stands behind it
-    /// would be taken for the next one, and a reply to it given to somebody else.
+    /// Whether the bytes are exactly one message, of which the first part has been parsed. Bytes after it would be
+    /// parsed as the next message, and its reply delivered to another client.
     fn is_one_message(&self, parser: FuncId, first: &Frame, bytes: &[u8]) -> bool {
         let mut frame = Frame::new();
         frame.copy_from(first);

@@ -1,8 +1,9 @@
-//! Retries: of requests that the grammar lets be repeated (`%retry`), that were sent whole, and that have had no byte of
-//! a reply.
-//! Promises: a stale connection costs no failure; a request goes to another backend only where its rule picked without
-//! a key and keeps nothing of that, [`RETRIES_MAX`](crate::limits::RETRIES_MAX) times at most, and only within the retry budget; nothing else is
-//! sent twice.
+//! Retries of requests that the grammar lets be repeated (`%retry`), that were sent completely, and that got no byte
+//! of a reply.
+//! Promises: a stale connection costs no failure; a request goes to another backend only if its rule picked without
+//! a key
+//! and keeps nothing of the pick, at most [`RETRIES_MAX`](crate::limits::RETRIES_MAX) times, and only within the retry
+//! budget; nothing else is sent twice.
 //! Refuses: requests of rules that ask (they see the failure, and know better), and those that ran out of time.
 //!
 //! A retry to another backend asks the policy that the rule had asked, with the backend that failed taken for dead.

@@ -125,8 +125,8 @@ impl<D: Driver> Worker<D> {
 
     /// Both sides have said that they send no more: what is left goes out, and both connections end.
     //= RFC 9110 section 9.3.6
-    //# the intermediary MUST attempt to send any outstanding data that came from the closed side to the other side, close
-    //# both connections, and then discard any remaining data left undelivered
+    //# the intermediary MUST attempt to send any outstanding data that came from the closed side to the other side,
+    //# close both connections, and then discard any remaining data left undelivered
     fn end_tunnel_if_over(&mut self, key: Key) {
         let Some(session) = self.downstream.client_mut(key) else { return };
         let closed = session.stream().tunnel().filter(|tunnel| tunnel.is_closed());

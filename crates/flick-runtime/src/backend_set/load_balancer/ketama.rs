@@ -1,6 +1,7 @@
-//! Consistent hashing on a ring, placed exactly as twemproxy 0.5 balancer it with `distribution: ketama`,
-//! `hash: fnv1a_64` and no names of its own for servers.
-//! Promises: a service can be moved from twemproxy to flick, or back, and every key stays where it is, whatever the weights.
+//! Consistent hashing on a ring, with the points that twemproxy 0.5 has for `distribution: ketama`, `hash: fnv1a_64`
+//! and servers without names.
+//! Promises: a service can be moved from twemproxy to flick, or back, and every key keeps its backend, whatever the
+//! weights.
 //! Refuses: names of hosts: a ring is built from addresses.
 //! Source: libketama as twemproxy describes and runs it; compared with the program itself in `tests/twemproxy.rs`.
 
@@ -54,8 +55,8 @@ impl KetamaRing {
     }
 }
 
-/// Digests of an element of this weight, of so many elements that weigh `sum` together. The arithmetic is in single precision,
-/// which for some counts loses a digest.
+/// Digests of an element of this weight among `elements` with a total weight of `sum`. The arithmetic is in single
+/// precision, as in twemproxy, which for some counts loses a digest.
 fn digests_of(weight: u32, sum: u32, elements: usize) -> u32 {
     let count = elements as f32;
     let share = weight as f32 / sum as f32;
@@ -109,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_empty_key_has_the_place_zero() {
+    fn the_empty_key_has_the_point_zero() {
         assert_eq!(fnv1a(b""), 0);
         assert_eq!(KetamaRing::default().pick(b"x"), 0, "a ring without points picks nothing");
     }

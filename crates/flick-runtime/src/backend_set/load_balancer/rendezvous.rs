@@ -1,6 +1,6 @@
 //! Highest random weight: of all elements the one whose address and the key together give the highest number.
-//! Promises: the same key and list give the same element in every process and release; when one element comes, goes, or weighs
-//! more or less, only keys that it gets or had move; each gets keys by its weight.
+//! Promises: the same key and list give the same element in every process and release; when an element is added,
+//! removed or changes its weight, only keys that it gets or had move; each gets keys by its weight.
 //! Refuses: logarithms of the machine's library, which may round otherwise tomorrow.
 //! Source: Thaler and Ravishankar, 1998; weights as in Schindelhauer and Schomaker's logarithmic method.
 
