@@ -32,7 +32,7 @@ pub trait Backends {
         let _ = (channel, element);
         1000
     }
-    /// Its address, or that of the client whose rule runs; see [`peer_bytes`].
+    /// Its address, or that of the client whose rule runs.
     fn peer(&self, channel: u32, element: u64) -> [u8; 18];
 }
 

@@ -196,7 +196,7 @@ impl SuspendedRules {
         self.slab.get_mut(key)
     }
 
-    /// Takes an activation out. No entry of the ledger may name it any more.
+    /// Removes a suspended rule. No entry of the in-flight table may name it any more.
     pub fn remove(&mut self, key: Key) -> Option<SuspendedRule> {
         assert!(self.open_ask(key, None).is_none(), "an activation ends after its asks");
         let suspended = self.slab.remove(key)?;
@@ -252,7 +252,7 @@ impl SuspendedRules {
         out_len
     }
 
-    /// Notes that an ask waits for an entry of the ledger, until then at most.
+    /// Notes that an `ask` waits for an entry of the in-flight table, until then at most.
     pub fn wait_for(&mut self, key: Key, ask: u8, request: RequestId, deadline_ns: u64) {
         let Some(suspended) = self.slab.get_mut(key) else { return };
         self.opens[key.index as usize * self.shape.asks_at_once + usize::from(ask)] =

@@ -25,7 +25,7 @@ pub struct Requirements {
     pub shape: RuleFootprint,
     /// Words of state of each session.
     pub state_words: usize,
-    /// Entries of the ledger that one message may need.
+    /// Entries of the in-flight table that one message may need.
     pub entries_per_message: usize,
     /// Running a rule twice on one message would be seen.
     pub has_effects: bool,

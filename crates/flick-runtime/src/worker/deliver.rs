@@ -23,8 +23,8 @@ use crate::slab::Key;
 const MS: u64 = 1_000_000;
 
 impl<D: Driver> Worker<D> {
-    /// Opens a request and puts it at the end of its session's queue. `None`: the ledger is full, which the callers
-    /// have excluded, or the session is gone.
+    /// Opens a request and appends it to its client's queue. `None`: the in-flight table is full, which the callers
+    /// have excluded, or the client is gone.
     pub(super) fn open_request(
         &mut self,
         session: Option<Key>,

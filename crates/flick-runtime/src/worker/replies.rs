@@ -1,5 +1,5 @@
-//! The backend's side: bytes from a backend become replies, and each goes to the request the ledger names.
-//! Promises: a reply that the ledger does not expect closes its connection; nothing of it reaches a client.
+//! Splits a backend's bytes into replies and delivers each to the oldest request of its connection.
+//! Promises: a reply that the in-flight table does not expect closes its connection; nothing of it reaches a client.
 
 use std::time::Duration;
 

@@ -364,7 +364,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Whether everything a message's sends may need is there: ledger entries, room on the connections.
+    /// Whether the sends of a message find entries in the in-flight table and capacity on the connections.
     ///
     /// Errors: something is not; the backend that has no dedicated connection left, if it is that.
     fn has_capacity(&self, sends: &[Send]) -> Result<(), Option<u32>> {

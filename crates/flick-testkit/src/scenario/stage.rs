@@ -145,7 +145,7 @@ pub(crate) fn expect_quiet(audit: &WorkerAudit, open: u64, driver_bufs: u32) -> 
     let left: Vec<String> = [
         ("sessions", sessions),
         ("sessions counted as open", open as usize),
-        ("ledger entries", requests),
+        ("requests in flight", requests),
         ("pieces of input", pieces),
         ("parser states", frames),
         ("small buffers", small_bufs as usize),
