@@ -1,13 +1,13 @@
 //! Clients: their connections, the messages that arrive on them, and their deadlines.
 
+mod blocked;
 pub(crate) mod body;
 pub(crate) mod client;
 pub(crate) mod deadlines;
 pub(crate) mod inbox;
 pub(crate) mod stream;
 
-use std::collections::VecDeque;
-
+use self::blocked::BlockedQueue;
 use self::client::ClientConn;
 use self::deadlines::{DeadlineKind, Deadlines};
 use self::stream::{Stream, Wait};
@@ -18,7 +18,7 @@ pub(crate) struct Downstream {
     clients: Slab<ClientConn>,
     deadlines: Deadlines,
     /// Clients that wait for capacity that several share, first come first served.
-    blocked: VecDeque<Key>,
+    blocked: BlockedQueue,
     /// Clients with replies in their batch buffer, which is released at the end of the iteration.
     filled: Vec<Key>,
     /// Clients with a truncated reply: they are reset once its received part is sent.
@@ -31,7 +31,7 @@ impl Downstream {
         Self {
             clients: Slab::new(clients_max),
             deadlines: Deadlines::new(clients_max),
-            blocked: VecDeque::with_capacity(clients_max),
+            blocked: BlockedQueue::new(clients_max),
             filled: Vec::with_capacity(clients_max),
             to_reset: Vec::with_capacity(clients_max),
         }
@@ -117,7 +117,7 @@ impl Downstream {
     pub(crate) fn block(&mut self, key: Key, backend: Option<u32>) -> bool {
         let Some(client) = self.clients.get_mut(key) else { return false };
         client.stream_mut().wait_for(Wait::Capacity { backend });
-        self.blocked.push_back(key);
+        self.blocked.push(key.index);
         true
     }
 
@@ -129,33 +129,30 @@ impl Downstream {
     /// Whether a client is queued until there is capacity.
     #[inline]
     pub(crate) fn has_blocked(&self) -> bool {
-        !self.blocked.is_empty()
+        self.blocked.len() > 0
     }
 
-    /// Takes the first client out of the queue for capacity; the backend at which it is pending.
+    /// Takes the first client that still waits out of the queue for capacity. Returns it and the backend at which it is
+    /// pending; its stream still waits.
     pub(crate) fn pop_blocked(&mut self) -> Option<(Key, Option<u32>)> {
-        let key = self.blocked.pop_front()?;
-        let backend = self.stream(key).and_then(|stream| match stream.wait() {
-            Wait::Capacity { backend } => backend,
-            Wait::Nothing | Wait::Replies | Wait::Client => None,
-        });
-        Some((key, backend))
+        while let Some(slot) = self.blocked.pop() {
+            if let Some(key) = self.clients.key_at(slot as usize)
+                && let Some(Wait::Capacity { backend }) = self.stream(key).map(Stream::wait)
+            {
+                return Some((key, backend));
+            }
+        }
+        None
     }
 
     /// Queues a client again that `pop_blocked` has returned, and for which there is no capacity.
     pub(crate) fn block_again(&mut self, key: Key) {
-        self.blocked.push_back(key);
+        self.blocked.push(key.index);
     }
 
-    /// A client does not wait for capacity any more; `false` if it did not.
-    pub(crate) fn unblock(&mut self, key: Key) -> bool {
-        match self.stream_mut(key) {
-            Some(stream) if stream.is_blocked() => {
-                stream.resume();
-                true
-            }
-            _ => false,
-        }
+    /// A client waits no more. Returns the backend at which it was pending.
+    pub(crate) fn unblock(&mut self, key: Key) -> Option<u32> {
+        self.stream_mut(key)?.resume()
     }
 
     /// Whether one more client can be noted for a reset.
@@ -214,5 +211,56 @@ impl Downstream {
             }
         }
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flick_net::Handle;
+
+    use super::Downstream;
+    use super::client::ClientConn;
+    use super::stream::Stream;
+    use crate::rules::locals::Locals;
+    use crate::slab::Key;
+
+    const CLIENTS_MAX: usize = 2;
+
+    fn accept(downstream: &mut Downstream) -> Key {
+        let stream = Stream::new(Locals::new(0, 0).take(), false);
+        let client = ClientConn::new(Handle { index: 0, generation: 0 }, stream, 0);
+        downstream.insert(client).expect("a slot is free")
+    }
+
+    #[test]
+    fn a_client_that_blocks_again_before_it_is_looked_at_is_queued_once() {
+        let mut downstream = Downstream::new(CLIENTS_MAX);
+        let (a, b) = (accept(&mut downstream), accept(&mut downstream));
+        for _ in 0..10 * CLIENTS_MAX {
+            for key in [a, b] {
+                // The end of its input lets it run, and there is still no capacity.
+                assert!(downstream.block(key, None));
+                downstream.client_mut(key).expect("it is connected").begin_run();
+            }
+        }
+        assert_eq!(downstream.blocked_len(), CLIENTS_MAX);
+        assert!(downstream.block(b, Some(3)));
+        assert_eq!(downstream.pop_blocked(), Some((b, Some(3))), "the other one waits no more");
+        assert!(!downstream.has_blocked());
+    }
+
+    #[test]
+    fn clients_that_leave_while_blocked_do_not_fill_the_queue() {
+        let mut downstream = Downstream::new(CLIENTS_MAX);
+        for _ in 0..10 * CLIENTS_MAX {
+            let key = accept(&mut downstream);
+            assert!(downstream.block(key, None));
+            assert!(downstream.remove(key).is_some());
+        }
+        assert_eq!(downstream.blocked_len(), 1);
+        let key = accept(&mut downstream);
+        assert_eq!(downstream.pop_blocked(), None, "its slot's client does not wait");
+        assert!(downstream.block(key, None));
+        assert_eq!(downstream.pop_blocked(), Some((key, None)));
     }
 }

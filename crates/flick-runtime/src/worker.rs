@@ -360,12 +360,10 @@ impl<D: Driver> Worker<D> {
                 self.downstream.block_again(key);
                 continue;
             }
-            if self.downstream.unblock(key) {
-                if let Some(backend) = wants {
-                    self.upstream.backend_mut(backend as usize).remove_pending();
-                }
-                self.enqueue_session(key);
+            if let Some(backend) = self.downstream.unblock(key) {
+                self.upstream.backend_mut(backend as usize).remove_pending();
             }
+            self.enqueue_session(key);
         }
         while let Some(backend_conn) = self.upstream.next_stalled() {
             self.enqueue_backend_conn(backend_conn);
