@@ -90,7 +90,7 @@ impl Shared {
     }
 
     /// Asks all workers to hand over what they can, and to finish the rest.
-    pub(crate) fn replace(&self, deadline: Duration, successor: Arc<dyn Successor>) {
+    pub fn replace(&self, deadline: Duration, successor: Arc<dyn Successor>) {
         self.set_successor(successor);
         self.end(deadline, REPLACED, &[RUNNING]);
     }

@@ -24,6 +24,8 @@ impl<D: Driver> Worker<D> {
             self.retire_backend_conn(backend_conn);
             return;
         };
+        // A tunnel never migrates, and a client that migrates is not received from.
+        session.stay();
         session.stream_mut().begin_tunnel(backend_conn, epoch);
         self.upstream.conn_mut(backend_conn).begin_tunnel(key);
         self.observe.counters().tunnels.add(1);

@@ -3,6 +3,7 @@
 
 mod bodies;
 mod fault_injection;
+mod migration;
 mod peers;
 mod timeouts;
 mod tiny;

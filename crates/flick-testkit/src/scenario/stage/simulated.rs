@@ -148,6 +148,11 @@ impl Simulated {
         Ok(Self { service, peers, log })
     }
 
+    /// How the service is drained and replaced.
+    pub fn shared(&self) -> &flick_runtime::Shared {
+        &self.service.shared
+    }
+
     fn peer(&self, peer: PeerId) -> Shared {
         Rc::clone(&self.peers.borrow()[peer.0])
     }
