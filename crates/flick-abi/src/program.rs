@@ -291,6 +291,15 @@ pub enum ReplyOrder {
     InOrder,
 }
 
+/// A field of a request, and where its reply repeats it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EchoField {
+    /// In the request.
+    pub request: WireField,
+    /// In the reply; `None` if the unit of the replies has no such field.
+    pub reply: Option<WireField>,
+}
+
 /// The facts of a grammar that the platform uses.
 #[derive(Clone, Debug)]
 pub struct Protocol {
@@ -300,13 +309,13 @@ pub struct Protocol {
     pub order: ReplyOrder,
     /// Whether a backend connection carries one exchange at a time (`%exclusive`).
     pub exclusive: bool,
-    /// The field that the platform numbers in requests and restores in replies (`%correlate`); also one of `echo`.
-    pub correlate: Option<WireField>,
-    /// The field that `SLOT_NON_QUIET` replaces on a shared connection, so that every request gets a reply (`%loud`);
-    /// also one of `echo`, and restored in replies.
-    pub non_quiet: Option<WireField>,
-    /// Fields that a reply repeats from its request; kept in the in-flight table, at most `ECHO_FIELDS_MAX`.
-    pub echo: Vec<WireField>,
+    /// Which echo field the platform numbers in requests and restores in replies (`%correlate`).
+    pub correlate: Option<usize>,
+    /// Which echo field `SLOT_NON_QUIET` replaces on a shared connection, so that every request gets a reply (`%loud`);
+    /// restored in replies.
+    pub non_quiet: Option<usize>,
+    /// Fields of a request that are kept in the in-flight table, at most `ECHO_FIELDS_MAX`.
+    pub echo: Vec<EchoField>,
     /// Builders of the platform's own replies, indexed by [`FailureReason`].
     pub failures: [Option<FuncId>; FailureReason::COUNT],
     /// Largest message that the grammar can describe, in bytes; saturates.
@@ -317,6 +326,16 @@ impl Protocol {
     /// Whether each session has its own backend connections: the grammar has neither requests nor replies.
     pub fn is_private(&self) -> bool {
         self.order == ReplyOrder::None
+    }
+
+    /// The field that the platform numbers in requests.
+    pub fn correlated(&self) -> Option<&EchoField> {
+        self.correlate.map(|at| &self.echo[at])
+    }
+
+    /// The field that the platform makes non-quiet in requests.
+    pub fn made_non_quiet(&self) -> Option<&EchoField> {
+        self.non_quiet.map(|at| &self.echo[at])
     }
 }
 

@@ -12,6 +12,7 @@ mod enums;
 mod field_types;
 mod flatten;
 mod properties;
+mod repeated;
 mod resolve;
 mod unsatisfiable;
 
@@ -41,6 +42,7 @@ pub(crate) fn check(decls: &Decls, items: &mut Items, sink: &mut Sink) {
         properties::check(UnitId(unit as u32), &decls.units[unit], items, sink);
         unsatisfiable::check(UnitId(unit as u32), items, sink);
     }
+    repeated::check(decls, items, sink);
 }
 
 /// Runs `check` with a checker for expressions of a grammar.

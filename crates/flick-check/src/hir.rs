@@ -371,6 +371,10 @@ pub struct Facts {
     pub on: Vec<(String, Expr)>,
     /// `%replies = unit`, on the request: the unit of its replies.
     pub replies: Option<UnitId>,
+    /// Where a reply of another unit repeats a field of `echo`: that field, and the field of the reply.
+    pub repeated: Vec<(FieldId, FieldId)>,
+    /// On the unit of another unit's replies: the fields that `repeated` of that unit names.
+    pub repeats: Vec<FieldId>,
     /// `%exclusive = true`: one exchange at a time on a connection to a backend.
     pub exclusive: bool,
     /// `%keep = e`, on a request: an integer for the parser of its reply (`FieldKind::Kept`).

@@ -106,9 +106,10 @@ mod tests {
   rule 0 run f2 asks
   rule 1 pass 0
   protocol "cmd" in_order max 18446744073709551615 {
-    correlate (12, u32be, slot 9)
-    echo (12, u32be, slot 9)
+    echo (12, u32be, slot 9) reply (0, u32le, slot 8)
     echo (1, u8le, slot 10)
+    correlate 0
+    loud 1
     failure malformed f3
   }
   merge 1 order f3 combine f2 pass 0
@@ -232,10 +233,10 @@ fn f4 rule "everything" {
     #[test]
     fn errors_name_their_line() {
         for (from, to, line, message) in [
-            ("need v1", "nede v1", 27, "`nede` is no operation"),
-            ("v2: int = load", "v2: nit = load", 29, "`nit` is no type"),
-            ("  b2():", "  b7():", 32, "block b2 comes here"),
-            ("fn f1 helper", "fn f1 helped", 38, "`helped` is no kind of function"),
+            ("need v1", "nede v1", 28, "`nede` is no operation"),
+            ("v2: int = load", "v2: nit = load", 30, "`nit` is no type"),
+            ("  b2():", "  b7():", 33, "block b2 comes here"),
+            ("fn f1 helper", "fn f1 helped", 39, "`helped` is no kind of function"),
         ] {
             let error = parse(&SMALL.replace(from, to)).expect_err("the text is broken");
             assert_eq!((error.line, error.message.as_str()), (line, message));

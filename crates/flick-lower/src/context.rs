@@ -85,7 +85,8 @@ impl<'p> Analysed<'p> {
     }
 
     fn keys(program: &Program, info: &UnitInfo<'_>) -> BTreeSet<SlotKey> {
-        let mut keys: BTreeSet<_> = info.echo().into_iter().map(SlotKey::Field).collect();
+        let repeats = info.unit.facts.repeats.iter().copied();
+        let mut keys: BTreeSet<_> = info.echo().into_iter().chain(repeats).map(SlotKey::Field).collect();
         for (_, build) in &info.unit.facts.on {
             keys.extend(keys_of(build));
         }

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use flick_abi::{
-    Bounds, Channel, Counter, Dict, FuncId, Handler, Merge, Program, Protocol, Rule, RuleAction, Timer,
-    Units, View,
+    Bounds, Channel, Counter, Dict, EchoField, FuncId, Handler, Merge, Program, Protocol, Rule, RuleAction,
+    Timer, Units, View,
 };
 use flick_check::hir;
-use flick_check::hir::UnitId;
+use flick_check::hir::{FieldId, UnitId};
 use flick_ir::data::{Function, Module, Op};
 
 use crate::builder::{ConstPool, renumber_calls};
@@ -267,15 +267,30 @@ fn lower_protocol(
     functions: &mut Functions,
 ) -> Protocol {
     let info: &UnitInfo<'_> = cx.unit(unit);
-    let facts = &info.unit.facts;
+    let (facts, kept) = (&info.unit.facts, info.echo());
+    let position = |field: FieldId| kept.iter().position(|known| *known == field);
     Protocol {
         name: info.unit.name.clone(),
         order: info.order(),
         exclusive: facts.exclusive,
-        correlate: facts.correlate.map(|field| info.wire_field(field)),
-        non_quiet: facts.loud.as_ref().map(|(field, _)| info.wire_field(*field)),
-        echo: info.echo().into_iter().map(|field| info.wire_field(field)).collect(),
+        correlate: facts.correlate.and_then(position),
+        non_quiet: facts.loud.as_ref().and_then(|(field, _)| position(*field)),
+        echo: kept.iter().map(|field| echo_field(cx, info, *field)).collect(),
         failures: lower_failures(cx, consts, unit, |function| functions.add(function)),
         message_bytes_max: info.message_bytes_max(),
     }
+}
+
+/// A field that is kept of a request, and where its reply repeats it.
+fn echo_field(cx: &Context<'_>, info: &UnitInfo<'_>, field: FieldId) -> EchoField {
+    let request = info.wire_field(field);
+    let facts = &info.unit.facts;
+    let reply = match facts.replies.filter(|replies| *replies != info.id) {
+        None => Some(request),
+        Some(replies) => {
+            let pair = facts.repeated.iter().find(|(own, _)| *own == field);
+            pair.map(|(_, theirs)| cx.unit(replies).wire_field(*theirs))
+        }
+    };
+    EchoField { request, reply }
 }

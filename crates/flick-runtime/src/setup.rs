@@ -76,10 +76,6 @@ pub struct Setup {
     pub actions: Vec<Vec<RuleAction>>,
     /// What its code needs of a worker.
     pub needs: Requirements,
-    /// Of the listened channel's protocol: which echo field is the correlated one.
-    pub correlate_echo: Option<usize>,
-    /// Which echo field of the listened channel's protocol is the non-quiet one.
-    pub non_quiet_echo: Option<usize>,
     /// Some backends are of a protocol in which every exchange has a connection for itself.
     pub always_dedicates: bool,
     /// Each session has backend connections of its own.
@@ -126,10 +122,6 @@ impl Setup {
         let protocol = &program.protocols[program.channels[listened].protocol];
         let is_relay = is_private(&program, protocol)?;
         let needs = Requirements::of(&program, listened, &bound.elements(), config)?;
-        let position = |wanted: Option<flick_abi::WireField>| {
-            wanted.and_then(|wanted| protocol.echo.iter().position(|field| *field == wanted))
-        };
-        let (correlate_echo, non_quiet_echo) = (position(protocol.correlate), position(protocol.non_quiet));
         let mut actions = vec![Vec::new(); program.channels.len()];
         for rule in &program.rules {
             actions[rule.source].push(rule.action);
@@ -148,8 +140,6 @@ impl Setup {
             backend_sets: BackendSetPublisher::new(bound.capacities, &bound.lists),
             actions,
             needs,
-            correlate_echo,
-            non_quiet_echo,
             always_dedicates: backends_are_exclusive(&program),
             is_relay,
             whole_bytes_max: crate::setup::requirements::whole_bytes_max(&program),

@@ -246,13 +246,7 @@ impl PropertyReader<'_> {
             self.sink.push(report::grammar::not_fixed_in_a_tree(checked.span, fact, own));
             return None;
         }
-        let varying = fields[..field.0 as usize].iter().find(|before| match &before.kind {
-            FieldKind::Bytes { length, .. } => !matches!(length.kind, ExprKind::Int(_)),
-            FieldKind::Vint { .. } => true,
-            FieldKind::Int { .. } | FieldKind::Var { .. } => false,
-            other => other.is_on_wire(),
-        });
-        if let Some(before) = varying {
+        if let Some(before) = varying_before(fields, field) {
             let own = fields[field.0 as usize].name.as_deref().unwrap_or_default();
             let name = before.name.as_deref().unwrap_or("an unnamed field");
             self.sink.push(report::grammar::not_fixed(checked.span, fact, own, name, before.span.clone()));
@@ -367,6 +361,22 @@ impl PropertyReader<'_> {
             ));
         }
     }
+}
+
+/// The first field of variable length before `field`.
+fn varying_before(fields: &[Field], field: FieldId) -> Option<&Field> {
+    fields[..field.0 as usize].iter().find(|before| match &before.kind {
+        FieldKind::Bytes { length, .. } => !matches!(length.kind, ExprKind::Int(_)),
+        FieldKind::Vint { .. } => true,
+        FieldKind::Int { .. } | FieldKind::Var { .. } => false,
+        other => other.is_on_wire(),
+    })
+}
+
+/// Whether a field has the same offset in all messages of its unit.
+pub(super) fn is_at_fixed_offset(unit: &Unit, field: FieldId) -> bool {
+    let in_body = unit.body.as_deref().is_none_or(|body| has_fixed_offset(&unit.fields, body, field));
+    in_body && varying_before(&unit.fields, field).is_none()
 }
 
 /// Whether only integers of a fixed width come before a field of a structured unit.

@@ -2,7 +2,7 @@
 
 use super::{list, similar};
 use crate::diagnostic::Diagnostic;
-use crate::hir::Span;
+use crate::hir::{Span, Unit};
 
 const PROPERTIES: &[&str] = &[
     "byteorder",
@@ -344,4 +344,40 @@ pub(crate) fn too_many_fields(span: Span, name: &str, count: usize, fields_max: 
         format!("too many fields: the fields of `{name}` use {count} slots, the limit of a message is {fields_max}"),
     )
     .label("too many fields")
+}
+
+/// The reply has no field that could repeat `field` of its request.
+pub(crate) fn not_repeated(span: Span, field: &str, reply: &Unit) -> Diagnostic {
+    let (name, location) = (&reply.name, reply.span.clone());
+    Diagnostic::error("E0622", span, format!("no field of `{name}` repeats `{field}` of its request"))
+        .label("the platform changes this field in requests and restores it in replies")
+        .also(location, format!("has neither `%correlate` nor a field `{field}`"))
+        .help(format!("write `%correlate = self.FIELD;` in `{name}`, with the field that repeats `{field}`"))
+}
+
+/// A field of the reply cannot repeat `field` of the request; `why` completes "it".
+pub(crate) fn cannot_repeat(
+    span: Span,
+    (field, reply): (&str, &Unit),
+    location: Span,
+    why: &str,
+) -> Diagnostic {
+    Diagnostic::error(
+        "E0622",
+        span,
+        format!("this field of `{}` cannot repeat `{field}`: it {why}", reply.name),
+    )
+    .label("the platform changes this field in requests and restores it in replies")
+    .also(location, why.to_owned())
+    .help(format!("declare it as an integer of the width of `{field}`, after fields of fixed length only"))
+}
+
+/// The reply has `%correlate`, its request has not.
+pub(crate) fn correlated_reply_only(span: Span, request: &Unit, reply: &Unit) -> Diagnostic {
+    let (own, theirs) = (&request.name, &reply.name);
+    let title = format!("`%correlate` of `{theirs}` without `%correlate` of its request `{own}`");
+    Diagnostic::error("E0622", span, title)
+        .label("nothing numbers the requests")
+        .also(request.span.clone(), format!("its replies are of `{theirs}`"))
+        .help(format!("write `%correlate = self.FIELD;` in `{own}`, or remove it here"))
 }

@@ -6,8 +6,8 @@ mod state;
 use std::fmt::Write as _;
 
 use flick_abi::{
-    Bounds, Channel, Counter, FailureReason, FuncId, Program, Protocol, ReplyOrder, Rule, RuleAction, Units,
-    View, WireField,
+    Bounds, Channel, Counter, EchoField, FailureReason, FuncId, Program, Protocol, ReplyOrder, Rule,
+    RuleAction, Units, View, WireField,
 };
 
 use super::lexer::quote;
@@ -80,12 +80,17 @@ fn print_protocol(protocol: &Protocol) -> String {
     let exclusive = if protocol.exclusive { " exclusive" } else { "" };
     let max = protocol.message_bytes_max;
     let mut text = format!("  protocol {name} {order}{exclusive} max {max} {{\n");
-    let correlate = protocol.correlate.iter().map(|field| ("correlate", field));
-    let non_quiet = protocol.non_quiet.iter().map(|field| ("loud", field));
-    let echo = protocol.echo.iter().map(|field| ("echo", field));
-    for (role, field) in correlate.chain(non_quiet).chain(echo) {
-        let width = width_name(field.width_bytes, field.big_endian);
-        let _ = writeln!(text, "    {role} ({}, u{width}, slot {})", field.offset, field.slot);
+    for field in &protocol.echo {
+        let _ = write!(text, "    echo {}", print_wire_field(&field.request));
+        if let Some(reply) = &field.reply {
+            let _ = write!(text, " reply {}", print_wire_field(reply));
+        }
+        text.push('\n');
+    }
+    for (role, at) in [("correlate", protocol.correlate), ("loud", protocol.non_quiet)] {
+        if let Some(at) = at {
+            let _ = writeln!(text, "    {role} {at}");
+        }
     }
     for (name, reason) in FailureReason::NAMES {
         if let Some(builder) = protocol.failures[reason as usize] {
@@ -94,6 +99,11 @@ fn print_protocol(protocol: &Protocol) -> String {
     }
     text.push_str("  }\n");
     text
+}
+
+fn print_wire_field(field: &WireField) -> String {
+    let width = width_name(field.width_bytes, field.big_endian);
+    format!("({}, u{width}, slot {})", field.offset, field.slot)
 }
 
 /// Reads a program.
@@ -216,9 +226,13 @@ fn protocol(reader: &mut Reader) -> Parsed<Protocol> {
     reader.mark("{")?;
     while !reader.opt_mark("}") {
         match reader.word()?.as_str() {
-            "correlate" => protocol.correlate = Some(wire_field(reader)?),
-            "loud" => protocol.non_quiet = Some(wire_field(reader)?),
-            "echo" => protocol.echo.push(wire_field(reader)?),
+            "correlate" => protocol.correlate = Some(reader.number()?),
+            "loud" => protocol.non_quiet = Some(reader.number()?),
+            "echo" => {
+                let request = wire_field(reader)?;
+                let reply = if reader.opt_word("reply") { Some(wire_field(reader)?) } else { None };
+                protocol.echo.push(EchoField { request, reply });
+            }
             "failure" => {
                 let name = reader.word()?;
                 let known = FailureReason::NAMES.iter().find(|(known, _)| *known == name);

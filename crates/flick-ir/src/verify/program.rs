@@ -114,13 +114,18 @@ fn indices(program: &Program, report: &mut Report<'_>) {
         report.require(is_known, || format!("handler {index} names a channel that does not exist"));
     }
     for protocol in &program.protocols {
-        let fields = protocol.echo.iter().chain(&protocol.correlate).chain(&protocol.non_quiet);
+        let fields = protocol.echo.iter().flat_map(|field| [Some(&field.request), field.reply.as_ref()]);
         let is_good = |field: &WireField| {
             usize::from(field.slot) < FRAME_SLOTS_MAX && matches!(field.width_bytes, 1 | 2 | 4 | 8)
         };
-        for field in fields.filter(|field| !is_good(field)) {
+        for field in fields.flatten().filter(|field| !is_good(field)) {
             report.add(format!("protocol `{}` has a field of no slot or width: {field:?}", protocol.name));
         }
+        let changed = protocol.correlate.iter().chain(&protocol.non_quiet);
+        let is_kept = changed.clone().all(|at| *at < protocol.echo.len());
+        report.require(is_kept, || {
+            format!("protocol `{}` changes a field that it does not keep", protocol.name)
+        });
         let is_few = protocol.echo.len() <= ECHO_FIELDS_MAX;
         report.require(is_few, || format!("protocol `{}` has too many echo fields", protocol.name));
     }

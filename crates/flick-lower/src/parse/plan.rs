@@ -117,7 +117,8 @@ pub fn persistent_keys(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BT
         Role::Request => keys.extend(info.echo().into_iter().map(SlotKey::Field)),
         Role::Reply => {
             let loud = facts.loud.iter().map(|(field, _)| *field);
-            keys.extend(facts.correlate.into_iter().chain(loud).map(SlotKey::Field));
+            let own = facts.correlate.into_iter().chain(loud);
+            keys.extend(own.chain(facts.repeats.iter().copied()).map(SlotKey::Field));
             keys.extend(facts.silent.iter().chain(&facts.more).flat_map(keys_of));
         }
     }

@@ -341,8 +341,8 @@ fn a_number_that_replies_are_found_by_lies_behind_the_literals_in_front_of_it() 
     let body = vec![literal(b"abc"), item(0), literal(b":"), item(1)];
     let subject = Subject::new(&program(fields, body, facts, &[]), "parse_reply");
     subject.done(b"abc\x01:\x00\x00\x00\x07");
-    let id = subject.engines.module.program.protocols[0].correlate.expect("replies have a number");
-    assert_eq!((id.offset, id.width_bytes), (5, 4));
+    let id = subject.engines.module.program.protocols[0].correlated().expect("replies have a number");
+    assert_eq!((id.request.offset, id.request.width_bytes), (5, 4));
 }
 
 #[test]

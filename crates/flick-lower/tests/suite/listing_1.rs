@@ -117,7 +117,7 @@ fn flags_and_non_quiet_twins_are_those_of_the_protocol() {
 fn flags_of_a_reply_follow_from_the_restored_opcode() {
     let engines = engines();
     let view = engines.module.program.channels[1].view.clone().unwrap();
-    let opcode = engines.module.program.protocols[0].non_quiet.unwrap();
+    let opcode = engines.module.program.protocols[0].made_non_quiet().unwrap().request;
     let check = |sent: u8, restored: u8, status: u16, key: &[u8], expected: u64| {
         let message = Message {
             magic: 0x81,

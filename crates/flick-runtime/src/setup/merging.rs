@@ -70,8 +70,6 @@ pub(super) fn bind(
         backend_sets: BackendSetPublisher::of_lens(channel_lens),
         actions: vec![Vec::new(); program.channels.len()],
         needs,
-        correlate_echo: None,
-        non_quiet_echo: None,
         always_dedicates: false,
         is_relay: false,
         whole_bytes_max: crate::limits::WHOLE_BYTES_MAX,

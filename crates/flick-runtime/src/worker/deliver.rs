@@ -2,7 +2,7 @@
 
 use flick_abi::frame::SLOT_ASKED;
 use flick_abi::limits::{ECHO_FIELDS_MAX, FAILURE_BYTES_MAX};
-use flick_abi::{FailureReason, Frame, MessageFlags, ParseStep};
+use flick_abi::{EchoField, FailureReason, Frame, MessageFlags, ParseStep};
 use flick_buffers::{Buf, BufClass, Pool, Slice};
 use flick_net::Driver;
 
@@ -95,7 +95,7 @@ impl<D: Driver> Worker<D> {
         };
         // On the stack: failures may arise inside any other work of the worker.
         let (mut frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
-        restore_echo(&mut frame, &self.ctx.setup().protocol().echo, &echo);
+        restore_request(&mut frame, &self.ctx.setup().protocol().echo, &echo);
         let len = self.ctx.setup().engine.build(builder, &frame, &mut text);
         let front = &text[..len];
         if self.is_failure_silent(request, front) {
@@ -383,18 +383,22 @@ pub(super) fn reply_patches(
     echo: &[u64; flick_abi::limits::ECHO_FIELDS_MAX],
 ) -> Patches {
     let protocol = setup.protocol();
-    let restored = |field: Option<flick_abi::WireField>, at: Option<usize>| Some((field?, echo[at?]));
-    [restored(protocol.correlate, setup.correlate_echo), restored(protocol.non_quiet, setup.non_quiet_echo)]
+    [protocol.correlate, protocol.non_quiet].map(|at| Some((protocol.echo[at?].reply?, echo[at?])))
 }
 
-/// Puts the kept fields of a request back into a frame.
-pub(super) fn restore_echo(
-    frame: &mut Frame,
-    fields: &[flick_abi::WireField],
-    echo: &[u64; ECHO_FIELDS_MAX],
-) {
+/// Puts the kept fields of a request into an empty frame, as its parser does.
+pub(super) fn restore_request(frame: &mut Frame, fields: &[EchoField], echo: &[u64; ECHO_FIELDS_MAX]) {
     for (field, value) in fields.iter().zip(echo) {
-        frame.slots[usize::from(field.slot)] = *value;
+        frame.slots[usize::from(field.request.slot)] = *value;
+    }
+}
+
+/// Puts the kept fields of a request into the frame of its reply, where the reply repeats them.
+pub(super) fn restore_echo(frame: &mut Frame, fields: &[EchoField], echo: &[u64; ECHO_FIELDS_MAX]) {
+    for (field, value) in fields.iter().zip(echo) {
+        if let Some(reply) = &field.reply {
+            frame.slots[usize::from(reply.slot)] = *value;
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use flick_abi::{Event, FailureReason, Frame};
 use flick_net::Driver;
 
 use super::Worker;
-use super::deliver::restore_echo;
+use super::deliver::restore_request;
 use super::sending::BackendIncident;
 use crate::inflight::{ReplyTarget, RequestId};
 use crate::rules::suspended::SuspendedRule;
@@ -68,7 +68,7 @@ impl<D: Driver> Worker<D> {
             ..SuspendedRule::new(rule, start)
         };
         let mut frame = Frame::new();
-        restore_echo(&mut frame, &self.ctx.setup().protocol().echo, entry.echo());
+        restore_request(&mut frame, &self.ctx.setup().protocol().echo, entry.echo());
         let Some(key) = self.suspend_rule(suspended, &frame) else { return false };
         self.inflight.get_mut(request).set_reply_target(ReplyTarget::Answerer(key));
         true

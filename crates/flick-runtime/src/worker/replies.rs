@@ -330,9 +330,10 @@ impl<D: Driver> Worker<D> {
 
     /// Whether a reply has the number of the request that is to be answered next, if the protocol has numbers.
     fn has_number(&self, channel: usize, reply: &Frame, number: u64) -> bool {
-        let correlate = &self.ctx.setup().protocol_of(channel).correlate;
-        let found = |field: &WireField| reply.slots[usize::from(field.slot)] & number_mask(correlate);
-        correlate.as_ref().is_none_or(|field| found(field) == number)
+        let correlated = self.ctx.setup().protocol_of(channel).correlated();
+        let repeats = correlated.and_then(|field| field.reply);
+        let found = |field: WireField| reply.slots[usize::from(field.slot)] & number_mask(correlated);
+        repeats.is_none_or(|field| found(field) == number)
     }
 
     /// The head of a reply has gone on; the rest follows.

@@ -3,7 +3,7 @@
 
 use flick_abi::frame::{SLOT_ASKED, SLOT_NON_QUIET};
 use flick_abi::limits::ECHO_FIELDS_MAX;
-use flick_abi::{Event, FailureReason, Frame, MessageFlags, Send, WireField};
+use flick_abi::{EchoField, Event, FailureReason, Frame, MessageFlags, Send};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
@@ -123,7 +123,7 @@ impl<D: Driver> Worker<D> {
             let may_retry = self.upstream.conn(backend_conn).exchanges() > 0 || picked.is_some();
             resend = (may_retry && exclusive && frame.flags().has(MessageFlags::RETRY)).then_some(request);
             self.inflight.get_mut(request).note_sent(SentRequest {
-                number: number & number_mask(&self.ctx.setup().protocol_of(channel).correlate),
+                number: number & number_mask(self.ctx.setup().protocol_of(channel).correlated()),
                 kept: frame.slots[SLOT_ASKED],
                 dedicated_conn: exclusive.then_some(backend_conn),
                 picked,
@@ -197,7 +197,8 @@ impl<D: Driver> Worker<D> {
         let protocol = self.ctx.setup().protocol_of(channel);
         let frame = if examined { &scratch.other } else { &scratch.frame };
         let non_quiet = frame.slots[SLOT_NON_QUIET];
-        [protocol.correlate.map(|field| (field, number)), protocol.non_quiet.map(|field| (field, non_quiet))]
+        let patch = |field: Option<&EchoField>, value| field.map(|field| (field.request, value));
+        [patch(protocol.correlated(), number), patch(protocol.made_non_quiet(), non_quiet)]
     }
 
     /// The echo fields of a parsed request of a session.
@@ -208,7 +209,7 @@ impl<D: Driver> Worker<D> {
     fn echo_for(&self, channel: usize, frame: &Frame) -> [u64; ECHO_FIELDS_MAX] {
         let mut echo = [0; ECHO_FIELDS_MAX];
         for (kept, field) in echo.iter_mut().zip(&self.ctx.setup().protocol_of(channel).echo) {
-            *kept = frame.slots[usize::from(field.slot)];
+            *kept = frame.slots[usize::from(field.request.slot)];
         }
         echo
     }
@@ -233,9 +234,11 @@ impl<D: Driver> Worker<D> {
 }
 
 /// The part of a number that the correlate field can carry.
-pub(super) fn number_mask(correlate: &Option<WireField>) -> u64 {
-    match correlate {
-        Some(field) if field.width_bytes < 8 => (1 << (u64::from(field.width_bytes) * 8)) - 1,
+pub(super) fn number_mask(correlated: Option<&EchoField>) -> u64 {
+    match correlated {
+        Some(EchoField { request, .. }) if request.width_bytes < 8 => {
+            (1 << (u64::from(request.width_bytes) * 8)) - 1
+        }
         _ => u64::MAX,
     }
 }

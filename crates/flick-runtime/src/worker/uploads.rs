@@ -142,7 +142,7 @@ impl<D: Driver> Worker<D> {
         let exclusive = self.upstream.backend_of(backend_conn).is_exclusive();
         let state = self.upstream.conn_mut(backend_conn);
         self.inflight.get_mut(request).note_sent(SentRequest {
-            number: number & number_mask(&self.ctx.setup().protocol_of(channel).correlate),
+            number: number & number_mask(self.ctx.setup().protocol_of(channel).correlated()),
             kept,
             dedicated_conn: exclusive.then_some(backend_conn),
             picked: None,

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use flick_abi::frame::{SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_NON_QUIET, SLOT_TOTAL};
 use flick_abi::{
-    Bounds, Channel, Engine, FaultCause, Frame, FuncId, MessageFlags, ParseStep, Program, Protocol,
-    ReplyOrder, Rule, RuleAction, RuleCall, RuleOutcome, Send, SendBody, Units, View, WireField,
+    Bounds, Channel, EchoField, Engine, FaultCause, Frame, FuncId, MessageFlags, ParseStep, Program,
+    Protocol, ReplyOrder, Rule, RuleAction, RuleCall, RuleOutcome, Send, SendBody, Units, View, WireField,
 };
 
 pub const OPCODE: usize = 12;
@@ -153,9 +153,9 @@ pub fn program() -> Arc<Program> {
             name: "cmd".into(),
             order: ReplyOrder::InOrder,
             exclusive: false,
-            correlate: Some(opaque),
-            non_quiet: Some(opcode),
-            echo: vec![opcode, opaque],
+            correlate: Some(1),
+            non_quiet: Some(0),
+            echo: [opcode, opaque].map(|field| EchoField { request: field, reply: Some(field) }).to_vec(),
             failures: std::array::from_fn(|reason| Some(FuncId(BUILD + reason as u32))),
             message_bytes_max: 24 + u64::from(u32::MAX),
         }],

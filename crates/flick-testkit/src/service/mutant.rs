@@ -111,15 +111,16 @@ impl Engine for Liar {
 /// The same program with an engine that lies.
 pub fn lying(subject: &Subject, lie: Lie) -> Subject {
     let protocol = &subject.program.protocols[0];
-    let slot = |field: Option<flick_abi::WireField>| field.map_or(0, |field| usize::from(field.slot));
+    let slot =
+        |field: Option<&flick_abi::EchoField>| field.map_or(0, |field| usize::from(field.request.slot));
     let view = subject.program.channels[1].view.as_ref();
     let liar = Liar {
         honest: Arc::clone(&subject.engine),
         lie,
         parsed_count: AtomicU64::new(0),
         reply_flags: view.and_then(|view| view.reply_flags),
-        opcode_slot: slot(protocol.non_quiet),
-        opaque_slot: slot(protocol.correlate),
+        opcode_slot: slot(protocol.made_non_quiet()),
+        opaque_slot: slot(protocol.correlated()),
     };
     Subject { program: Arc::clone(&subject.program), engine: Arc::new(liar) }
 }

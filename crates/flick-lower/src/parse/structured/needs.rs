@@ -120,7 +120,8 @@ fn outside_keys(
         }
         Role::Reply => {
             let loud = facts.loud.iter().map(|(field, _)| *field);
-            keys.extend(facts.correlate.into_iter().chain(loud).map(SlotKey::Field));
+            let own = facts.correlate.into_iter().chain(loud);
+            keys.extend(own.chain(facts.repeats.iter().copied()).map(SlotKey::Field));
             exprs.extend(facts.silent.iter().chain(&facts.more).chain(&facts.tunnel));
         }
     }
