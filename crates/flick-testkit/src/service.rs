@@ -26,8 +26,8 @@ use flick_runtime::access_log::AccessLog;
 use flick_runtime::edge_counters::EdgeCounters;
 use flick_runtime::state::{Origin, State};
 use flick_runtime::{
-    BackendCounters, Binding, Counters, Limits, PlatformConfig, Setup, Shared, StartError, Timeouts, Totals,
-    Worker, WorkerConfig,
+    BackendCounters, Binding, Counters, Hub, Limits, PlatformConfig, Setup, Shared, StartError, Timeouts,
+    Totals, Worker, WorkerConfig,
 };
 
 use crate::scenario::stage::expect_quiet;
@@ -46,7 +46,8 @@ const ITERATION_MS_MAX: u64 = 10;
 /// A program and what runs it.
 #[derive(Clone)]
 pub struct Subject {
-    /// The program. It listens on its first channel and connects to backends on its second.
+    /// The program. It listens on its first channel and connects to backends on its second; a process that merges
+    /// listens on the array that it merges.
     pub program: Arc<Program>,
     /// Its code.
     pub engine: Arc<dyn Engine>,
@@ -61,6 +62,8 @@ pub struct SimServiceConfig {
     pub sim: SimConfig,
     /// How many backends.
     pub servers: usize,
+    /// How many streams a process that merges receives.
+    pub streams: usize,
     /// Number of backends by backend channel, in the order of the channels. Empty: all are of the program's
     /// second channel, if it has one.
     pub groups: Vec<(String, usize)>,
@@ -88,6 +91,7 @@ impl SimServiceConfig {
             seed,
             sim: SimConfig::default(),
             servers,
+            streams: 1,
             groups: Vec::new(),
             weights: Vec::new(),
             ranks: Vec::new(),
@@ -162,7 +166,7 @@ impl SimService {
                 edge_counters,
                 workers: 1,
                 index: 0,
-                hub: None,
+                hub: hub_of(&setup),
                 access: is_logged.then(|| access.sink("simulated", 0)),
                 seed: config.seed,
                 time_slices: false,
@@ -268,6 +272,10 @@ pub(crate) fn try_setup(
         ..Binding::new(name, endpoints.to_vec())
     };
     let channels = &subject.program.channels;
+    let merged = subject.program.merges.first().map(|merge| merge.source);
+    let listened = merged.unwrap_or(0);
+    let connected = if listened == 1 { 0 } else { 1 };
+    let streams = if merged.is_some() { config.streams } else { 1 };
     let mut rest = backends;
     let mut connect: Vec<Binding> = Vec::new();
     for (name, count) in &config.groups {
@@ -275,14 +283,14 @@ pub(crate) fn try_setup(
         connect.push(bind(name, own));
         rest = behind;
     }
-    if let (true, Some(second)) = (config.groups.is_empty(), channels.get(1)) {
-        connect.push(bind(&second.name, backends));
+    if let (true, Some(connected)) = (config.groups.is_empty(), channels.get(connected)) {
+        connect.push(bind(&connected.name, backends));
     }
     let platform = PlatformConfig {
         workers: 1,
         pin: false,
         io: Default::default(),
-        listen: vec![bind(&channels[0].name, std::slice::from_ref(listen))],
+        listen: vec![bind(&channels[listened].name, &vec![listen.clone(); streams])],
         connect,
         limits: config.limits.clone(),
         timeouts: config.timeouts.clone(),
@@ -291,6 +299,11 @@ pub(crate) fn try_setup(
     };
     let (program, engine) = (Arc::clone(&subject.program), Arc::clone(&subject.engine));
     Setup::new(program, engine, &platform)
+}
+
+/// What the only worker of a service shares with itself if its program merges.
+pub(crate) fn hub_of(setup: &Setup) -> Option<Arc<Hub>> {
+    setup.merge.as_ref().map(|merge| Arc::new(Hub::new(merge, 1)))
 }
 
 /// Room for a small service.

@@ -387,7 +387,8 @@ impl Generator {
             (ValueType::Int, 1) => {
                 let (list, at) =
                     (self.expr(&ValueType::List(Box::new(ValueType::Int), 6)), self.expr(&ValueType::Int));
-                format!("{list}[{at}]")
+                // An index that is outside for sure is an error.
+                format!("{list}[len(str({at})) - 1]")
             }
             (ValueType::Int, 2) => {
                 let (text, part) = (self.expr(&ValueType::Text(20)), self.expr(&ValueType::Text(20)));

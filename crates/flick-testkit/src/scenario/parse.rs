@@ -5,6 +5,7 @@
 //! service cache.flick               # where the folder has several programs
 //! process Text                      # where the program has several; without it, the first
 //! backends 2                        # of the first backend channel; `backends NAME 2` of another
+//! streams 2                         # of a process that merges; without it, as many as there are clients
 //! seeds 200                         # played so often, on networks that cut, delay and mix as the seed says
 //! limit max_inflight_per_client 4
 //! timeout response 50 ms
@@ -31,6 +32,7 @@
 //! client a  expects "HTTP/1.1 200 OK\r\n" ... "\r\n\r\n", expects "ok", sends 20000 bytes, expects 20000 bytes
 //! ```
 
+use std::collections::BTreeSet;
 use std::fmt;
 
 use super::messages::{self, MessageText};
@@ -114,6 +116,8 @@ pub struct Scenario {
     /// Number of backends by backend channel, in the order of the channels. Empty: all are of the first
     /// channel.
     pub groups: Vec<(String, usize)>,
+    /// How many streams are merged, if it says so.
+    pub streams: Option<usize>,
     /// How many seeds it is played with.
     pub seeds: u64,
     /// The program it is about, a file beside it, where the folder has several.
@@ -131,6 +135,15 @@ pub struct Scenario {
 }
 
 impl Scenario {
+    /// How many streams a process that merges receives: as many as there are clients, if the scenario does not say.
+    pub fn streams(&self) -> usize {
+        let client = |(_, step): &'_ (usize, Step)| match step {
+            Step::Client(name, _) => Some(name.clone()),
+            _ => None,
+        };
+        self.streams.unwrap_or_else(|| self.steps.iter().filter_map(client).collect::<BTreeSet<_>>().len())
+    }
+
     /// What the backend of a number is called.
     pub fn backend_name(&self, index: usize) -> String {
         let mut first = 0;
@@ -252,6 +265,7 @@ fn parse_line(scenario: &mut Scenario, line: usize, words: &[Word]) -> Result<()
         }
         ["service", file] => scenario.service = Some(file.to_string()),
         ["process", name] => scenario.process = Some(name.to_string()),
+        ["streams", _] => scenario.streams = Some(number(words.get(1))?),
         ["seeds", _] => scenario.seeds = number(words.get(1))?,
         ["limit", name, _] => scenario.limits.push((name.to_string(), number(words.get(2))?)),
         ["timeout", name, _, "ms"] => scenario.timeouts.push((name.to_string(), number(words.get(2))?)),

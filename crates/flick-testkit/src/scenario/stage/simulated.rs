@@ -133,6 +133,7 @@ impl Simulated {
     pub fn with_seed(scenario: &Scenario, subject: &Subject, seed: u64) -> Result<Self, String> {
         let mut config = SimServiceConfig::new(seed, scenario.backends);
         config.groups = scenario.groups.clone();
+        config.streams = scenario.streams();
         config.sim = network(seed);
         config.limits = limits(scenario, config.limits)?;
         config.timeouts = timeouts(scenario)?;

@@ -17,7 +17,7 @@ use flick_runtime::{Counters, Shared, Worker, WorkerAudit, WorkerConfig};
 
 use super::{Command, PeerId, Reachable, Stage, expect_quiet, limits, timeouts};
 use crate::scenario::{Scenario, play};
-use crate::service::{SimServiceConfig, Subject, setup};
+use crate::service::{SimServiceConfig, Subject, hub_of, setup};
 
 /// Large buffers that an io_uring driver keeps to receive into.
 const URING_BUFS: u32 = flick_net::limits::PROVIDED_BUFS_MAX as u32 + 1;
@@ -163,6 +163,7 @@ impl Sockets {
     pub fn new(scenario: &Scenario, subject: &Subject, io: IoKind) -> Result<Option<Self>, String> {
         let mut config = SimServiceConfig::new(1, scenario.backends);
         config.groups = scenario.groups.clone();
+        config.streams = scenario.streams();
         config.limits = limits(scenario, config.limits)?;
         config.timeouts = timeouts(scenario)?;
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -183,6 +184,7 @@ impl Sockets {
         let state =
             State::new(&setup.program, 1, Origin::System(monotonic_ns())).expect("small dictionaries fit");
         let state = Arc::new(state);
+        let hub = hub_of(&setup);
         let worker_config = WorkerConfig {
             service: setup.program.name.clone(),
             setup,
@@ -193,7 +195,7 @@ impl Sockets {
             edge_counters,
             workers: 1,
             index: 0,
-            hub: None,
+            hub,
             // A log of every request that no thread reads: this also tests what happens when its ring is full.
             access: Some(AccessLog { sample: NonZeroU32::MIN, port: Arc::default() }.sink("stage", 0)),
             seed: 1,
