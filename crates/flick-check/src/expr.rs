@@ -40,7 +40,7 @@ use flick_syntax::LiteralValue;
 use flick_syntax::ast;
 
 use crate::diagnostic::Sink;
-use crate::hir::{EnumId, Expr, ExprKind, Span, Ty};
+use crate::hir::{EnumId, Expr, ExprKind, LocalId, Span, Ty};
 use crate::items::Items;
 use crate::load::span_of;
 use crate::range::Range;
@@ -59,6 +59,10 @@ pub(crate) struct Exprs<'a> {
     pub(crate) enum_hint: Option<EnumId>,
     /// Number of enclosing loops.
     pub(crate) loop_depth: usize,
+    /// Number of `else if` on the way to the current block.
+    pub(crate) else_ifs: usize,
+    /// Variables that are the length of something, with that.
+    pub(crate) lens: Vec<(LocalId, Expr)>,
     /// Number of trial checks of loop bodies.
     pub(crate) trials: usize,
 }
@@ -91,7 +95,18 @@ impl<'a> Exprs<'a> {
     pub(crate) fn new(items: &'a Items, sink: &'a mut Sink, file: u32, scope: Scope) -> Self {
         let mut scope = scope;
         scope.set_outer(items.state_names_in(file));
-        Exprs { items, sink, file, scope, grammar: None, enum_hint: None, loop_depth: 0, trials: 0 }
+        Exprs {
+            items,
+            sink,
+            file,
+            scope,
+            grammar: None,
+            enum_hint: None,
+            loop_depth: 0,
+            else_ifs: 0,
+            lens: Vec::new(),
+            trials: 0,
+        }
     }
 }
 

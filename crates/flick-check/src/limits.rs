@@ -45,8 +45,6 @@ pub const HEX_DIGITS_MAX: u8 = 16;
 pub const VARINT_BYTES_MAX: u8 = 9;
 /// Largest bound of a list in a message.
 pub const LIST_ELEMENTS_MAX: u32 = 1 << 20;
-/// Deepest nesting of classes.
-pub const CLASS_NESTING_MAX: usize = 16;
 /// Most keys of one keyed list that a grammar and its program look up.
 pub const KEYS_MAX: usize = 48;
 /// Most list elements of one message that programs read.
@@ -83,6 +81,8 @@ pub const TRIPS_MAX: u32 = 65_536;
 pub const TRIALS_MAX: usize = 200;
 /// Deepest nesting of loops.
 pub const LOOP_NESTING_MAX: usize = 4;
+/// Most `else if` on the way to one block: each is the `else` of the one before it.
+pub const ELSE_IFS_MAX: usize = 256;
 
 const _: () = assert!(DEFAULT_BYTES_MAX <= WRITTEN_BYTES_MAX);
 const _: () = assert!(LIST_BYTES_MAX <= flick_abi::limits::BUILT_BYTES_MAX as u64);

@@ -111,6 +111,13 @@ fn channels(decl: &InFile<ast::ProcDecl>, items: &Items, sink: &mut Sink) -> Vec
             sink.push(report::channels::value_parameter(param.span.clone(), &param.name));
             param.ty = Ty::Unknown;
         }
+        if matches!(
+            param.ty,
+            Ty::Chan { receives: None, sends: None } | Ty::ChanArray { receives: None, sends: None }
+        ) {
+            sink.push(report::channels::no_direction(param.span.clone(), &param.name));
+            param.ty = Ty::Unknown;
+        }
         if let Some((_, first)) =
             items.state_names_in(decl.file).into_iter().find(|(known, _)| *known == param.name)
         {

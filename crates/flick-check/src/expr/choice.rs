@@ -5,6 +5,7 @@ use flick_syntax::ast;
 
 use super::{Expectation, Exprs, conform, unknown};
 use crate::hir::{Block, Expr, ExprKind, Span, Ty};
+use crate::limits::ELSE_IFS_MAX;
 use crate::report;
 use crate::ty::join;
 
@@ -65,7 +66,14 @@ impl Exprs<'_> {
         let branches: Vec<ast::IfBranch> = choice.branches().collect();
         let mut common = Branches::new(wanted);
         let mut checked = Vec::new();
-        for branch in &branches {
+        let outside = self.else_ifs;
+        for (index, branch) in branches.iter().enumerate() {
+            self.else_ifs = outside + index;
+            if self.else_ifs > ELSE_IFS_MAX {
+                self.sink.push(report::values::too_many_else_ifs(self.heading(branch), ELSE_IFS_MAX));
+                self.else_ifs = outside;
+                return unknown(span);
+            }
             let branch_span = self.span(branch.range());
             let cond = self.condition(branch.condition(), &branch_span);
             let then = self.branch_block(branch.body(), wanted, &branch_span, &mut common);
@@ -81,6 +89,7 @@ impl Exprs<'_> {
                 None
             }
         };
+        self.else_ifs = outside;
         let blocks = checked.iter_mut().map(|(_, then, _)| then).chain(&mut otherwise);
         let ty = common.finish(blocks);
         // From the last branch to the first: each `else if` is the `else` of the previous one.

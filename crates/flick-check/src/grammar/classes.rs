@@ -1,94 +1,133 @@
 //! Classes: named sets of bytes.
 //! Promises: a class in the tables is complete, and no class is recursive.
 
-use std::collections::BTreeSet;
-
 use flick_syntax::ast::{self, ClassItemKind};
 
 use crate::diagnostic::Sink;
 use crate::hir::{Class, ClassId};
 use crate::items::{Decls, Items, TypeItem};
-use crate::limits::CLASS_NESTING_MAX;
 use crate::load::span_of;
 use crate::report;
 
-/// Computes the sets of all classes.
+/// Computes the sets of all classes, each once, in time linear in their declarations.
 pub(super) fn check(decls: &Decls, items: &mut Items, sink: &mut Sink) {
-    let mut reported = BTreeSet::new();
+    let states = vec![State::New; decls.classes.len()];
+    let mut reader = ClassReader { decls, items, sink, states };
     for index in 0..decls.classes.len() {
-        let mut reader = ClassReader { decls, items, sink, reported: &mut reported, is_damaged: false };
-        let set = reader.set(ClassId(index as u32), &mut Vec::new());
-        let is_damaged =
-            reader.is_damaged || decls.classes[index].node.items().any(|item| item.kind().is_none());
-        let class = &items.classes[index];
+        reader.compute(ClassId(index as u32));
+    }
+    let states = reader.states;
+    for (class, state) in items.classes.iter_mut().zip(states) {
+        let State::Done { set, is_damaged } = state else { continue };
         if set == [0; 4] && !is_damaged {
             sink.push(report::structured::empty_class(class.span.clone(), &class.name));
         }
-        items.classes[index].set = set;
+        class.set = set;
     }
+}
+
+/// How far a class has been computed.
+#[derive(Clone, Copy)]
+enum State {
+    New,
+    /// It, or a class in it, is being read.
+    Open,
+    /// `is_damaged`: a part of it was rejected.
+    Done {
+        set: [u64; 4],
+        is_damaged: bool,
+    },
+}
+
+/// A class that is being read.
+struct OpenClass {
+    id: ClassId,
+    items: Vec<ast::ClassItem>,
+    /// The next of `items`.
+    next: usize,
+    set: [u64; 4],
+    is_damaged: bool,
 }
 
 struct ClassReader<'a> {
     decls: &'a Decls,
     items: &'a Items,
     sink: &'a mut Sink,
-    /// Classes whose cycle was reported.
-    reported: &'a mut BTreeSet<u32>,
-    /// Whether a part of the class was rejected.
-    is_damaged: bool,
+    states: Vec<State>,
 }
 
 impl ClassReader<'_> {
-    /// Returns the set of a class; the classes of `path` contain it.
-    fn set(&mut self, id: ClassId, path: &mut Vec<ClassId>) -> [u64; 4] {
-        path.push(id);
-        let decl = &self.decls.classes[id.0 as usize];
-        let (file, node) = (decl.file, decl.node.clone());
-        let mut set = [0u64; 4];
-        for item in node.items() {
-            let span = span_of(file, item.range());
-            match item.kind() {
-                None => {}
-                Some(ClassItemKind::Bytes(bytes)) => bytes.iter().for_each(|byte| add(&mut set, *byte)),
-                Some(ClassItemKind::Range(from, to)) => match (from.as_slice(), to.as_slice()) {
-                    ([from], [to]) if from <= to => (*from..=*to).for_each(|byte| add(&mut set, byte)),
-                    ([_], [_]) => self.damaged(report::structured::class_range_backwards(span)),
-                    _ => self.damaged(report::structured::class_range(span)),
-                },
-                Some(ClassItemKind::Class(name)) => {
-                    let library = item.library();
-                    let library = library.as_ref().map(ast::Name::text);
-                    let Some(TypeItem::Class(inner)) = self.items.type_named(file, library, name.text())
-                    else {
-                        let known = class_names(self.items);
-                        let report = report::structured::unknown_class(span, name.text(), &known);
-                        self.damaged(report);
-                        continue;
-                    };
-                    if path.contains(&inner) || path.len() > CLASS_NESTING_MAX {
-                        if !self.reported.contains(&inner.0) {
-                            let report = report::structured::recursive_class(span, name.text());
-                            self.damaged(report);
-                        }
-                        self.is_damaged = true;
-                        self.reported.extend(path.iter().map(|class| class.0));
-                        continue;
-                    }
-                    let inner = self.set(inner, path);
-                    set.iter_mut().zip(inner).for_each(|(word, inner)| *word |= inner);
+    /// Computes a class and those in it. They may be nested as deep as there are classes, so they are on a list and
+    /// not on the stack.
+    fn compute(&mut self, id: ClassId) {
+        let mut path: Vec<OpenClass> = Vec::new();
+        if matches!(self.states[id.0 as usize], State::New) {
+            path.push(self.open(id));
+        }
+        while let Some(top) = path.last_mut() {
+            let Some(item) = top.items.get(top.next).cloned() else {
+                let OpenClass { id, mut set, is_damaged, .. } = path.pop().expect("the loop saw it");
+                if self.decls.classes[id.0 as usize].node.is_complement() {
+                    set.iter_mut().for_each(|word| *word = !*word);
                 }
+                self.states[id.0 as usize] = State::Done { set, is_damaged };
+                continue;
+            };
+            match self.item(top, &item) {
+                // The item is looked at again when that class is done.
+                Some(inner) => path.push(self.open(inner)),
+                None => top.next += 1,
             }
         }
-        if node.is_complement() {
-            set.iter_mut().for_each(|word| *word = !*word);
-        }
-        path.pop();
-        set
     }
 
-    fn damaged(&mut self, report: crate::diagnostic::Diagnostic) {
-        self.is_damaged = true;
-        self.sink.push(report);
+    fn open(&mut self, id: ClassId) -> OpenClass {
+        self.states[id.0 as usize] = State::Open;
+        let items = self.decls.classes[id.0 as usize].node.items().collect();
+        OpenClass { id, items, next: 0, set: [0; 4], is_damaged: false }
+    }
+
+    /// Adds an item of a class to its set. Returns the class that has to be computed before.
+    fn item(&mut self, class: &mut OpenClass, item: &ast::ClassItem) -> Option<ClassId> {
+        let file = self.decls.classes[class.id.0 as usize].file;
+        let span = span_of(file, item.range());
+        let rejected = match item.kind() {
+            None => None,
+            Some(ClassItemKind::Bytes(bytes)) => {
+                bytes.iter().for_each(|byte| add(&mut class.set, *byte));
+                return None;
+            }
+            Some(ClassItemKind::Range(from, to)) => match (from.as_slice(), to.as_slice()) {
+                ([from], [to]) if from <= to => {
+                    (*from..=*to).for_each(|byte| add(&mut class.set, byte));
+                    return None;
+                }
+                ([_], [_]) => Some(report::structured::class_range_backwards(span)),
+                _ => Some(report::structured::class_range(span)),
+            },
+            Some(ClassItemKind::Class(name)) => {
+                let library = item.library();
+                let library = library.as_ref().map(ast::Name::text);
+                match self.items.type_named(file, library, name.text()) {
+                    Some(TypeItem::Class(inner)) => match self.states[inner.0 as usize] {
+                        State::New => return Some(inner),
+                        State::Open => Some(report::structured::recursive_class(span, name.text())),
+                        State::Done { set, is_damaged } => {
+                            class.set.iter_mut().zip(set).for_each(|(word, inner)| *word |= inner);
+                            class.is_damaged |= is_damaged;
+                            return None;
+                        }
+                    },
+                    _ => {
+                        let known = class_names(self.items);
+                        Some(report::structured::unknown_class(span, name.text(), &known))
+                    }
+                }
+            }
+        };
+        class.is_damaged = true;
+        rejected.into_iter().for_each(|report| self.sink.push(report));
+        None
     }
 }
 

@@ -149,6 +149,13 @@ pub(crate) fn not_a_message(span: Span, found: &str) -> Diagnostic {
     .help("write a unit of a grammar, for example `cmd` after `use memcached_binary`")
 }
 
+/// A channel `-/-` of a process.
+pub(crate) fn no_direction(span: Span, name: &str) -> Diagnostic {
+    Diagnostic::error("E0515", span, format!("invalid channel type: `{name}` neither receives nor sends"))
+        .label("`-` on both sides")
+        .help(format!("write the messages of its directions, for example `cmd/cmd {name}`, or remove it"))
+}
+
 pub(crate) fn value_parameter(span: Span, name: &str) -> Diagnostic {
     Diagnostic::error("E0516", span, format!("invalid parameter: `{name}` of a process is not a channel"))
         .label("expected a channel")

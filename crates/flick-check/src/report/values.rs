@@ -566,3 +566,10 @@ pub(crate) fn misplaced_capacity_check(span: Span) -> Diagnostic {
         .note("`room()` is true if the output buffer has capacity for everything that the branch may build.")
         .help("write `if room(): ... else: ...`")
 }
+
+pub(crate) fn too_many_else_ifs(span: Span, most: usize) -> Diagnostic {
+    Diagnostic::error("E0132", span, format!("nested too deeply: the limit is {most} `else if` in a row"))
+        .label("exceeds the limit")
+        .note("Each `else if` is nested in the `else` before it.")
+        .help("write a `switch`, or look the value up in a list or dictionary")
+}
