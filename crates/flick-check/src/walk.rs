@@ -82,8 +82,8 @@ pub fn children<'e>(expr: &'e Expr, visit: &mut dyn FnMut(Child<'e>)) {
         | ExprKind::Builtin(_, args)
         | ExprKind::Tuple(args)
         | ExprKind::List(args)
-        | ExprKind::Concat(args)
-        | ExprKind::StructBuild(_, args) => args.iter().for_each(|arg| visit(Child::Expr(arg))),
+        | ExprKind::Concat(args) => args.iter().for_each(|arg| visit(Child::Expr(arg))),
+        ExprKind::StructBuild(_, fields) => given(None, fields, visit),
         ExprKind::StructWith(base, fields) => given(Some(base), fields, visit),
         ExprKind::With(base, fields) => given(Some(base), fields, visit),
         ExprKind::Build(_, fields) => given(None, fields, visit),

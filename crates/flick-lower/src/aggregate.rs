@@ -27,6 +27,14 @@ impl Body<'_> {
         Val::Variant { tag, cases }
     }
 
+    /// `point{y = 2, x = 1}`: the values are computed in the order as written, and lie in that of the declaration.
+    pub fn struct_build(&mut self, fields: &[(u32, Expr)]) -> Val {
+        let mut vals: Vec<(u32, Val)> =
+            fields.iter().map(|(field, expr)| (*field, self.expr(expr))).collect();
+        vals.sort_by_key(|(field, _)| *field);
+        Val::Group(vals.into_iter().map(|(_, val)| val).collect())
+    }
+
     /// `p with x = 1`: the values are computed from the unchanged record.
     pub fn struct_with(&mut self, record: &Expr, fields: &[(u32, Expr)]) -> Val {
         let mut parts = self.expr(record).group();

@@ -107,7 +107,7 @@ impl Body<'_> {
     fn expr_of_parts(&mut self, expr: &Expr) -> Val {
         match &expr.kind {
             ExprKind::Tuple(parts) => Val::Group(parts.iter().map(|part| self.expr(part)).collect()),
-            ExprKind::StructBuild(_, parts) => Val::Group(parts.iter().map(|part| self.expr(part)).collect()),
+            ExprKind::StructBuild(_, fields) => self.struct_build(fields),
             ExprKind::TupleField(of, index) | ExprKind::StructField(of, index) => self.part(of, *index),
             ExprKind::StructWith(record, fields) => self.struct_with(record, fields),
             ExprKind::VariantBuild(id, case, carried) => self.variant_build(*id, *case, carried.as_deref()),

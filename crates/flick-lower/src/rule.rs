@@ -77,7 +77,8 @@ fn is_zero(expr: &Expr) -> bool {
         ExprKind::Str(text) => text.is_empty(),
         ExprKind::List(all) => all.is_empty(),
         ExprKind::None => true,
-        ExprKind::Tuple(parts) | ExprKind::StructBuild(_, parts) => parts.iter().all(is_zero),
+        ExprKind::Tuple(parts) => parts.iter().all(is_zero),
+        ExprKind::StructBuild(_, fields) => fields.iter().all(|(_, value)| is_zero(value)),
         _ => false,
     }
 }

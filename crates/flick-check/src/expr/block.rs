@@ -126,6 +126,9 @@ impl Exprs<'_> {
         match binding.kind() {
             Some(ast::BindingKind::Name(name)) => {
                 let local = self.scope.declare(name.text(), value.ty.clone(), location, self.sink);
+                if let ExprKind::Builtin(Builtin::Len, args) = &value.kind {
+                    self.lens.extend(args.iter().cloned().map(|of| (local, of)));
+                }
                 out.push(Stmt::Let(local, value));
             }
             Some(ast::BindingKind::Parts(parts)) => self.let_parts(&parts, value, &location, out),
@@ -181,7 +184,8 @@ impl Exprs<'_> {
     fn stage(&mut self, piped: Expr, stage: &ast::Expr) -> Expr {
         let span = self.span(stage.range());
         if let ast::Expr::Call(call) = stage {
-            return self.call(call, Some(piped), Expectation::Value, span);
+            let called = self.call(call, Some(piped), Expectation::Value, span);
+            return super::value::piped_first(self, called);
         }
         if let ast::Expr::Name(name) = stage
             && let Some(name) = name.name()

@@ -4,11 +4,12 @@
 use flick_syntax::ast;
 
 use super::{Exprs, adapt, bind, unknown, value_block};
-use crate::hir::{BinaryOp, Block, Expr, ExprKind, LoopSource, Span, Ty};
+use crate::hir::{BinaryOp, Block, Builtin, Expr, ExprKind, LoopSource, Span, Ty};
 use crate::limits::JOINED_BYTES_MAX;
 use crate::range::{INT, Range, range_of};
 use crate::report;
 use crate::ty::join;
+use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
 
 /// Values of a byte.
 const BYTE: Range = Range { lo: 0, hi: 255 };
@@ -70,6 +71,7 @@ impl Exprs<'_> {
             }
         };
         let position = self.number(position, "the index");
+        self.reject_outside(&base, &position);
         let (base, position) = (Box::new(base), Box::new(position));
         let kind = match base.ty {
             Ty::ChanArray { .. } => ExprKind::Index(base, position),
@@ -77,6 +79,43 @@ impl Exprs<'_> {
             _ => ExprKind::ByteAt(base, position),
         };
         Expr { kind, ty, span }
+    }
+
+    /// Rejects an index that is outside whatever the value is.
+    fn reject_outside(&mut self, base: &Expr, position: &Expr) {
+        let (what, elements_max) = match &base.ty {
+            Ty::ChanArray { .. } => ("an array of channels", CHANNEL_ELEMENTS_MAX as u32),
+            Ty::List { max, .. } => ("a list", *max),
+            Ty::Bytes { max, .. } => ("a string", *max),
+            _ => return,
+        };
+        let Some(range) = range_of(&position.ty) else { return };
+        let why = if range.hi < 0 {
+            "an index is not negative; it does not count from the end".to_owned()
+        } else if self.is_past_end(base, position) {
+            format!("the last index of {what} is `len(...) - 1`")
+        // The bound of an empty accumulator is not known yet.
+        } else if elements_max > 0 && range.lo >= i128::from(elements_max) {
+            format!("{what} of this type has at most {elements_max} elements, and the first is 0")
+        } else {
+            return;
+        };
+        self.sink.push(report::bounds::index_outside(position.span.clone(), &why));
+    }
+
+    /// Whether an index is the length of the value, or more.
+    fn is_past_end(&self, base: &Expr, position: &Expr) -> bool {
+        match &position.kind {
+            ExprKind::Builtin(Builtin::Len, args) => is_same_name(base, &args[0]),
+            ExprKind::Local(local) => {
+                self.lens.iter().any(|(known, of)| known == local && is_same_name(base, of))
+            }
+            ExprKind::Binary(BinaryOp::Add, a, b) => {
+                let is_more = |by: &Expr| range_of(&by.ty).is_some_and(|range| range.lo >= 0);
+                self.is_past_end(base, a) && is_more(b) || self.is_past_end(base, b) && is_more(a)
+            }
+            _ => false,
+        }
     }
 
     /// Checks that an index is an integer in the range of `int`.
@@ -145,6 +184,15 @@ impl Exprs<'_> {
 
 fn literal_bytes(part: &Expr) -> Option<&[u8]> {
     if let ExprKind::Str(bytes) = &part.kind { Some(bytes) } else { None }
+}
+
+/// Whether both are the same variable or channel.
+fn is_same_name(a: &Expr, b: &Expr) -> bool {
+    match (&a.kind, &b.kind) {
+        (ExprKind::Local(a), ExprKind::Local(b)) => a == b,
+        (ExprKind::Channel(a), ExprKind::Channel(b)) => a == b,
+        _ => false,
+    }
 }
 
 /// Maximum length of a slice of a value of at most `max` elements.

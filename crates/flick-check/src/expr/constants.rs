@@ -20,6 +20,15 @@ pub(super) struct KeyInit {
     key: u32,
     value: Option<Expr>,
     span: Span,
+    /// Number of fields that are assigned before it.
+    pub(super) fields_before: usize,
+}
+
+impl KeyInit {
+    /// Whether it matters if its value is computed before or after others.
+    pub(super) fn depends_on_order(&self) -> bool {
+        self.value.as_ref().is_some_and(super::value::depends_on_order)
+    }
 }
 
 /// The location of an earlier assignment of the same key.
@@ -97,7 +106,7 @@ impl Exprs<'_> {
         name: &ast::Name,
         key: &ast::Expr,
         value: Option<ast::Expr>,
-        span: &Span,
+        (span, fields_before): (&Span, usize),
     ) -> Option<KeyInit> {
         let location = self.span(name.range());
         let list =
@@ -116,7 +125,7 @@ impl Exprs<'_> {
         let (key, ty) = self.key_number(unit, list, name.text(), key)?;
         let value = self.opt_expr(value, span);
         if matches!(value.kind, ExprKind::None) {
-            return Some(KeyInit { list, key, value: None, span: span.clone() });
+            return Some(KeyInit { list, key, value: None, span: span.clone(), fields_before });
         }
         let shown = format!("`{}`", name.text());
         let value = self.coerce(value, &ty, &shown, Some(location));
@@ -125,7 +134,7 @@ impl Exprs<'_> {
         {
             self.check_constant(unit, keyed.value, name.text(), &value);
         }
-        Some(KeyInit { list, key, value: Some(value), span: span.clone() })
+        Some(KeyInit { list, key, value: Some(value), span: span.clone(), fields_before })
     }
 
     /// Rejects a constant that its field cannot hold.

@@ -3,6 +3,7 @@
 use flick_syntax::ast;
 
 use super::constants::{KeyInit, same_key, with_keys};
+use super::value::depends_on_order;
 use super::{Exprs, unknown};
 use crate::hir::{Expr, ExprKind, FieldId, Span, Ty, UnitId};
 use crate::items::TypeItem;
@@ -143,11 +144,20 @@ impl Exprs<'_> {
         let (fields, keys) = self.inits(unit, with.fields());
         self.reject_fields_of_two_arms(unit, &fields);
         self.reject_impossible_constants(unit, &fields);
-        if fields.is_empty() && !keys.is_empty() {
-            return with_keys(base, keys);
+        let mut changed = base;
+        let (mut fields, mut keys) = (fields, keys);
+        // A key is set after the fields, unless its value must be computed before that of a field.
+        while let Some(at) = keys.iter().position(|key| {
+            key.depends_on_order()
+                && fields[key.fields_before..].iter().any(|(_, value)| depends_on_order(value))
+        }) {
+            let before = keys[at].fields_before;
+            let (later_fields, mut later_keys) = (fields.split_off(before), keys.split_off(at + 1));
+            later_keys.iter_mut().for_each(|key| key.fields_before -= before);
+            changed = with_keys(with_fields(changed, unit, fields, &span), keys);
+            (fields, keys) = (later_fields, later_keys);
         }
-        let changed = Expr { kind: ExprKind::With(Box::new(base), fields), ty: Ty::Record(unit), span };
-        with_keys(changed, keys)
+        with_keys(with_fields(changed, unit, fields, &span), keys)
     }
 
     fn inits(
@@ -163,7 +173,7 @@ impl Exprs<'_> {
             let span = self.span(name.range());
             let whole = self.span(init.range());
             if let Some(key) = init.key() {
-                let given = self.key_init(unit, &name, &key, init.value(), &whole);
+                let given = self.key_init(unit, &name, &key, init.value(), (&whole, out.len()));
                 if let Some(first) = given.as_ref().and_then(|given| same_key(&keys, given)) {
                     self.sink.push(report::names::field_specified_twice(whole, name.text(), first));
                     continue;
@@ -239,4 +249,13 @@ impl Exprs<'_> {
         };
         Some((FieldId(index as u32), units::grammar_type(&declared.fields[index].kind)))
     }
+}
+
+/// `message with field = value`, or the message itself where nothing is assigned.
+fn with_fields(message: Expr, unit: UnitId, fields: Vec<(FieldId, Expr)>, span: &Span) -> Expr {
+    if fields.is_empty() {
+        return message;
+    }
+    let kind = ExprKind::With(Box::new(message), fields);
+    Expr { kind, ty: Ty::Record(unit), span: span.clone() }
 }

@@ -4,7 +4,7 @@
 use flick_syntax::ast;
 
 use super::{Expectation, Exprs, unknown};
-use crate::hir::{Block, Expr, ExprKind, LocalId, Span, Stmt, StructId, Ty, VariantId};
+use crate::hir::{Block, Builtin, Expr, ExprKind, LocalId, Span, Stmt, StructId, Ty, VariantId};
 use crate::limits::VALUE_WORDS_MAX;
 use crate::report;
 use crate::ty::{has_part, join};
@@ -247,7 +247,8 @@ impl Exprs<'_> {
         let fields = values.into_iter().zip(&record.fields).map(|(value, (name, ty))| {
             self.coerce(value, ty, &format!("`{name}`"), Some(record.span.clone()))
         });
-        Expr { kind: ExprKind::StructBuild(id, fields.collect()), ty: Ty::Struct(id), span }
+        let fields = (0..).zip(fields).collect();
+        Expr { kind: ExprKind::StructBuild(id, fields), ty: Ty::Struct(id), span }
     }
 
     /// `point{x = 1, y = 2}`.
@@ -272,9 +273,7 @@ impl Exprs<'_> {
             self.sink.push(report);
             return Expr { ty: Ty::Struct(id), ..unknown(span) };
         }
-        let mut given = given;
-        given.sort_by_key(|(index, _)| *index);
-        let fields = given.into_iter().map(|(_, value)| value).collect();
+        let fields = given.into_iter().map(|(index, value)| (index as u32, value)).collect();
         Expr { kind: ExprKind::StructBuild(id, fields), ty: Ty::Struct(id), span }
     }
 
@@ -440,13 +439,81 @@ pub(super) fn bind(
     if is_cheap {
         return rest(exprs, value);
     }
+    let (local, read) = hidden(exprs, &value);
+    let result = rest(exprs, read);
+    let_in(local, value, result)
+}
+
+/// A local for `value`, and the expression that reads it.
+fn hidden(exprs: &mut Exprs<'_>, value: &Expr) -> (LocalId, Expr) {
     let (ty, span) = (value.ty.clone(), value.span.clone());
     let local = exprs.scope.hidden("", ty.clone(), span.clone());
-    let result = rest(exprs, Expr { kind: ExprKind::Local(local), ty, span });
+    (local, Expr { kind: ExprKind::Local(local), ty, span })
+}
+
+/// `let local = value`, then `result`.
+fn let_in(local: LocalId, value: Expr, result: Expr) -> Expr {
     let (ty, span) = (result.ty.clone(), result.span.clone());
     let body = Block { stmts: vec![Stmt::Let(local, value)], value: Some(Box::new(result)) };
     // An `if true` with one branch is a block as an expression.
     let truth = Expr { kind: ExprKind::Bool(true), ty: Ty::Bool, span: span.clone() };
     let arms = vec![(vec![truth.clone()], body)];
     Expr { kind: ExprKind::Switch { value: Box::new(truth), arms, otherwise: None }, ty, span }
+}
+
+/// Makes the value that a chain passes as the last argument of `call` the first one to be computed, as it is written.
+pub(super) fn piped_first(exprs: &mut Exprs<'_>, call: Expr) -> Expr {
+    let mut call = call;
+    let moved = match &mut call.kind {
+        ExprKind::StructBuild(_, fields) => {
+            fields.rotate_right(1);
+            None
+        }
+        ExprKind::Build(_, fields) => {
+            fields.rotate_right(1);
+            None
+        }
+        ExprKind::Call(_, args) | ExprKind::Builtin(_, args) => match args.split_last_mut() {
+            Some((piped, rest)) if depends_on_order(piped) && rest.iter().any(depends_on_order) => {
+                let (local, read) = hidden(exprs, piped);
+                Some((local, std::mem::replace(piped, read)))
+            }
+            _ => None,
+        },
+        _ => None,
+    };
+    match moved {
+        Some((local, piped)) => let_in(local, piped, call),
+        None => call,
+    }
+}
+
+/// Whether an expression has an effect, or its value may depend on effects of others.
+pub(super) fn depends_on_order(value: &Expr) -> bool {
+    crate::walk::any(value, &mut |part| match &part.kind {
+        ExprKind::Builtin(builtin, _) => matches!(
+            builtin,
+            Builtin::Now
+                | Builtin::Random
+                | Builtin::Log
+                | Builtin::Alive
+                | Builtin::Load
+                | Builtin::RoundRobin
+                | Builtin::LeastLoaded
+                | Builtin::TwoChoices
+        ),
+        kind => matches!(
+            kind,
+            ExprKind::Call(..)
+                | ExprKind::SessionLocal(_)
+                | ExprKind::Dict(_)
+                | ExprKind::Counter(_)
+                | ExprKind::DictGet(..)
+                | ExprKind::DictHas(..)
+                | ExprKind::DictPut(..)
+                | ExprKind::DictUpdate { .. }
+                | ExprKind::Ask { .. }
+                | ExprKind::AskAll { .. }
+        ),
+    })
 }

@@ -283,8 +283,8 @@ pub enum ExprKind {
     Tuple(Vec<Expr>),
     /// `pair.0`, or an element of a destructured tuple.
     TupleField(Box<Expr>, u32),
-    /// `point{x = 1, y = 2}` or `point(1, 2)`: every field, in order of declaration.
-    StructBuild(StructId, Vec<Expr>),
+    /// `point{x = 1, y = 2}` or `point(1, 2)`: every field once, in the order as written.
+    StructBuild(StructId, Vec<(u32, Expr)>),
     /// `p.x`.
     StructField(Box<Expr>, u32),
     /// `p with x = 1`.

@@ -166,3 +166,10 @@ pub(crate) fn calls_too_deep(span: Span, name: &str, depth_max: usize) -> Diagno
     .label("calls nested too deep")
     .help("merge some of the functions")
 }
+
+/// An index that is outside in every run.
+pub(crate) fn index_outside(span: Span, why: &str) -> Diagnostic {
+    Diagnostic::error("E0329", span, "index is always out of bounds")
+        .label(why.to_owned())
+        .help("write an index from 0 to the length - 1, for example `hash(req.key) mod len(backends)`")
+}

@@ -158,7 +158,11 @@ impl Body<'_> {
         match &expr.kind {
             ExprKind::Tuple(parts) => format!("({})", self.list(parts)),
             ExprKind::TupleField(base, index) => format!("{}.{index}", self.expr(base)),
-            ExprKind::StructBuild(_, fields) => format!("{}({})", self.text.ty(&expr.ty), self.list(fields)),
+            ExprKind::StructBuild(_, fields) => {
+                let fields: Vec<String> =
+                    fields.iter().map(|(index, value)| format!("{index}={}", self.expr(value))).collect();
+                format!("{}({})", self.text.ty(&expr.ty), fields.join(" "))
+            }
             ExprKind::StructField(base, index) => format!("{}.{index}", self.expr(base)),
             ExprKind::StructWith(base, fields) => {
                 let fields: Vec<String> =
