@@ -163,7 +163,14 @@ fn rebuilt(funs: &[Fun], process: &Option<Proc>, items: &Items) -> Vec<u64> {
             FieldKind::Bytes { max_bytes, .. } => Some(u64::from(max_bytes.unwrap_or(0))),
             _ => None,
         };
-        let texts: Vec<u64> = written.iter().filter_map(|field| longest(field.0 as usize)).collect();
+        // A streamed field may be set in a message that is built.
+        let given = |field: &FieldId| match &unit.fields[field.0 as usize].kind {
+            FieldKind::Bytes { max_bytes: None, length, .. } if unit.body.is_none() => {
+                Some(u64::from(crate::units::longest(length, None)))
+            }
+            _ => longest(field.0 as usize),
+        };
+        let texts: Vec<u64> = written.iter().filter_map(given).collect();
         let numbers = unit.fields.len() as u64 * VINT_BYTES_MAX;
         let head = (0..unit.fields.len()).filter_map(longest).sum::<u64>() + numbers;
         head.saturating_mul(texts.len() as u64 + 1).saturating_add(texts.iter().sum()).saturating_add(numbers)

@@ -167,7 +167,8 @@ pub(crate) fn check(
         let is_written =
             all.iter().any(|uses| uses.writes.iter().chain(&uses.builds).any(|(of, _)| *of == unit as u32));
         if is_written {
-            derived_fit(UnitId(unit as u32), items, sink);
+            let builds = |field: FieldId| all.iter().any(|uses| uses.builds.contains(&(unit as u32, field)));
+            derived_fit(UnitId(unit as u32), &builds, items, sink);
         }
     }
     all.pop();
@@ -255,7 +256,7 @@ fn warn_unused_state(all: &[&Uses], items: &Items, sink: &mut Sink) {
     }
 }
 
-/// A last field without a declared bound is streamed unless the program reads it.
+/// A last field without a declared bound is streamed unless the program reads or changes it.
 fn resolve_last_field(unit: UnitId, all: &[&Uses], items: &mut Items, sink: &mut Sink) {
     let fields = &items.unit(unit).fields;
     let Some(index) = fields.iter().rposition(|field| field.kind.is_on_wire()) else {
@@ -267,7 +268,8 @@ fn resolve_last_field(unit: UnitId, all: &[&Uses], items: &mut Items, sink: &mut
         FieldKind::Bytes { streamed, length, max_bytes: None, .. } => (*streamed, length.clone()),
         _ => return,
     };
-    let is_used = all.iter().any(|uses| uses.has(&key));
+    // A value of a message that the program builds says nothing about those that are forwarded.
+    let is_used = all.iter().any(|uses| uses.reads.contains(&key) || uses.writes.contains(&key));
     if is_used && declared {
         let name = field.name.clone().unwrap_or_default();
         let locations = all.iter().flat_map(|uses| &uses.locations).filter(|(known, _)| *known == key);
@@ -319,7 +321,7 @@ fn head_size(unit: UnitId, items: &Items, sink: &mut Sink) {
 }
 
 /// If messages are changed, a derived field must be able to hold the new value.
-fn derived_fit(unit: UnitId, items: &Items, sink: &mut Sink) {
+fn derived_fit(unit: UnitId, builds: &dyn Fn(FieldId) -> bool, items: &Items, sink: &mut Sink) {
     let declared = items.unit(unit);
     for field in &declared.fields {
         let Some(Derived::Expr(expr)) = field.kind.derived() else { continue };
@@ -330,7 +332,7 @@ fn derived_fit(unit: UnitId, items: &Items, sink: &mut Sink) {
                 None => continue,
             },
         };
-        let Some(range) = range_when_changed(declared, expr) else { continue };
+        let Some(range) = range_when_changed(declared, builds, expr) else { continue };
         if !range.is_inside(allowed) {
             let name = field.name.as_deref().unwrap_or_default();
             let ty = units::wire_type_name(&field.kind);
@@ -339,11 +341,15 @@ fn derived_fit(unit: UnitId, items: &Items, sink: &mut Sink) {
     }
 }
 
-/// The range of a derived field. `None` if it depends on the length of a streamed field, which only the width of its
-/// length field bounds.
-fn range_when_changed(unit: &Unit, expr: &Expr) -> Option<Range> {
+/// The range of a derived field. `None` if it depends on the length of a streamed field that no program builds, which
+/// only the width of its length field bounds.
+fn range_when_changed(unit: &Unit, builds: &dyn Fn(FieldId) -> bool, expr: &Expr) -> Option<Range> {
     let length = |field: FieldId| match &unit.fields[field.0 as usize].kind {
-        FieldKind::Bytes { max_bytes, .. } => max_bytes.map(|max| Range { lo: 0, hi: i128::from(max) }),
+        FieldKind::Bytes { max_bytes, length, .. } => {
+            let is_built = unit.body.is_none() && builds(field);
+            let max = max_bytes.or_else(|| is_built.then(|| units::longest(length, None)));
+            max.map(|max| Range { lo: 0, hi: i128::from(max) })
+        }
         FieldKind::Text { max_bytes, .. } => Some(Range { lo: 0, hi: i128::from(*max_bytes) }),
         FieldKind::List(list) => list.max.map(|max| Range { lo: 0, hi: i128::from(max) }),
         _ => None,
@@ -361,7 +367,7 @@ fn range_when_changed(unit: &Unit, expr: &Expr) -> Option<Range> {
             other => other.number_range().map(|(lo, hi)| Range { lo, hi }),
         },
         ExprKind::Binary(op, a, b) => {
-            Range::of_binary(*op, range_when_changed(unit, a)?, range_when_changed(unit, b)?)
+            Range::of_binary(*op, range_when_changed(unit, builds, a)?, range_when_changed(unit, builds, b)?)
         }
         _ => crate::range::range_of(&expr.ty),
     }
