@@ -84,6 +84,9 @@ fn phases(files: &[load::File], process: usize, sink: &mut Sink) -> Program {
     if let Some(process) = &decls.process {
         session_locals::check(process, &mut items, sink);
     }
+    if let Some(process) = &decls.process {
+        process::note_reversed(process, &mut items);
+    }
     let funs = functions::bodies(&fun_decls, &items, sink);
     let ask_targets = AskTargets::of(&funs);
     let mut process =

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::ask_targets::AskTargets;
 use crate::diagnostic::Sink;
-use crate::hir::{AskAll, Block, Builtin, Expr, ExprKind, Fun, Proc, SessionLocalId, Span, Stmt};
+use crate::hir::{AskAll, Block, Builtin, Expr, ExprKind, Fun, Proc, Rule, SessionLocalId, Span, Stmt};
 use crate::items::Items;
 use crate::report;
 use crate::walk::{self, Child};
@@ -87,7 +87,14 @@ pub(crate) fn check(funs: &[Fun], process: Option<&Proc>, items: &Items, sink: &
     }
     let Some(process) = process else { return };
     let mut walker = Walker { funs, known: &known, items, sink, found: Origins::new() };
-    process.rules.iter().for_each(|rule| walker.block(&rule.body, &[]));
+    for rule in &process.rules {
+        walker.found.clear();
+        walker.block(&rule.body, &[]);
+        if !walker.found.contains_key(&Effect::Send) && waits_for_a_message(process, rule, items) {
+            let name = &process.channels[rule.source.0 as usize].name;
+            walker.sink.push(report::channels::sends_nothing(rule.span.clone(), name));
+        }
+    }
     process.handlers.iter().for_each(|handler| walker.block(&handler.body, &[Region::Except]));
     process.timers.iter().for_each(|timer| walker.block(&timer.body, &[Region::Every]));
     for merge in &process.merges {
@@ -96,6 +103,13 @@ pub(crate) fn check(funs: &[Fun], process: Option<&Proc>, items: &Items, sink: &
         walker.block(&merge.finish.body, &[Region::AfterFoldt]);
     }
     reject_asks_of_the_sender(process, &AskTargets::of(funs), sink);
+}
+
+/// Whether somebody waits for what a rule sends: its source sends requests that have replies, or replies to them.
+fn waits_for_a_message(process: &Proc, rule: &Rule, items: &Items) -> bool {
+    let channel = &process.channels[rule.source.0 as usize];
+    let (Some(receives), Some(sends)) = (channel.receives, channel.sends) else { return false };
+    [receives, sends].into_iter().any(|unit| items.unit(unit).facts.in_order)
 }
 
 /// Reports rules that ask the channel of their own message, which would wait for itself.

@@ -109,6 +109,7 @@ const PAGES: &[(&str, &str)] = &[
     ("E0515", include_str!("../../../docs/errors/E0515.md")),
     ("E0516", include_str!("../../../docs/errors/E0516.md")),
     ("E0517", include_str!("../../../docs/errors/E0517.md")),
+    ("E0518", include_str!("../../../docs/errors/E0518.md")),
     ("E0601", include_str!("../../../docs/errors/E0601.md")),
     ("E0602", include_str!("../../../docs/errors/E0602.md")),
     ("E0603", include_str!("../../../docs/errors/E0603.md")),

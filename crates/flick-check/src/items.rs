@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use flick_syntax::ast::{self, AstNode};
 
-use crate::diagnostic::Sink;
+use crate::diagnostic::{Diagnostic, Sink};
 use crate::hir::{
     self, ClassId, CounterId, DictId, EnumId, FieldId, FunId, SessionLocalId, Span, StructId, Ty, UnitId,
     VariantId,
@@ -115,6 +115,8 @@ pub(crate) struct Items {
     pub(crate) fun_names: BTreeMap<String, FunId>,
     /// Channels of the process and their types as written, for diagnostics.
     pub(crate) channel_texts: BTreeMap<String, String>,
+    /// A channel of the process that has the directions of the other side; reported where something follows from it.
+    pub(crate) reversed: Option<Diagnostic>,
 }
 
 /// Declarations that later phases check.

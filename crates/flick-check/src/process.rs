@@ -80,6 +80,25 @@ pub(crate) fn check(
     Some(process)
 }
 
+/// Remembers a channel that has the directions of the other side, so that what follows from it is reported once.
+pub(crate) fn note_reversed(decl: &InFile<ast::ProcDecl>, items: &mut Items) {
+    let is_pair =
+        |request: UnitId, reply: UnitId| request != reply && items.unit(request).facts.replies == Some(reply);
+    let reversed = decl.node.params().find_map(|param| {
+        // What it is wrong with is reported later.
+        let ty = types::param(items, &param, decl.file, &mut Sink::default())?;
+        let (Some(receives), Some(sends)) = ends(&ty.ty) else { return None };
+        let is_array = matches!(ty.ty, Ty::ChanArray { .. });
+        let is_reversed = if is_array { is_pair(receives, sends) } else { is_pair(sends, receives) };
+        let is_clients = is_array || ty.name.starts_with("client");
+        (is_reversed && is_clients).then(|| {
+            let name = |unit: UnitId| items.unit(unit).name.as_str();
+            report::structured::reversed(ty.span, &ty.name, (name(receives), name(sends)), is_array)
+        })
+    });
+    items.reversed = reversed;
+}
+
 /// A channel of the signature; the fields that are read of it are found later.
 fn as_channel(channel: crate::scope::ScopeChannel) -> Channel {
     let (receives, sends) = ends(&channel.ty);

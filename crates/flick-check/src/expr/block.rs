@@ -4,7 +4,7 @@
 use flick_syntax::ast;
 
 use super::{Expectation, Exprs, unknown};
-use crate::hir::{Block, Builtin, Expr, ExprKind, Span, Stmt, Ty};
+use crate::hir::{Block, Builtin, Expr, ExprKind, Span, Stmt, Ty, UnitId};
 use crate::report;
 use crate::ty::is_open;
 
@@ -221,7 +221,8 @@ impl Exprs<'_> {
                 (None, _) => {
                     let (name, decl) = self.channel_location(&channel);
                     let receives = receives.map_or("cmd", |unit| self.items.unit(unit).name.as_str());
-                    self.sink.push(report::channels::cannot_send(target, &name, decl, receives));
+                    let is_element = matches!(channel.kind, ExprKind::Index(..));
+                    self.sink.push(report::channels::cannot_send(target, &name, decl, receives, is_element));
                 }
                 (Some(_), Ty::Unknown) => {}
                 (Some(unit), Ty::Record(sent)) if unit == sent => {}
@@ -229,6 +230,7 @@ impl Exprs<'_> {
                     let unit = &self.items.unit(*unit).name;
                     self.sink.push(report::ask::reply_may_be_missing(message.span.clone(), unit));
                 }
+                (Some(unit), Ty::Record(sent)) if self.explained_by_reversal(*unit, *sent) => {}
                 (Some(unit), found) => {
                     let (name, decl) = self.channel_location(&channel);
                     let (wanted, found) = (self.items.unit(*unit).name.clone(), self.items.describe(found));
@@ -253,6 +255,15 @@ impl Exprs<'_> {
         }
         let kind = ExprKind::Send { message: Box::new(message), channel: Box::new(channel) };
         Expr { kind, ty: Ty::Nothing, span }
+    }
+
+    /// Whether a message stands for its request or reply because a channel of the process is reversed. Reports that.
+    pub(super) fn explained_by_reversal(&mut self, a: UnitId, b: UnitId) -> bool {
+        let replies = |unit: UnitId| self.items.unit(unit).facts.replies;
+        let is_pair = replies(a) == Some(b) || replies(b) == Some(a);
+        let Some(reversed) = self.items.reversed.as_ref().filter(|_| is_pair) else { return false };
+        self.sink.push(reversed.clone());
+        true
     }
 
     /// Name and location of a channel, for diagnostics.

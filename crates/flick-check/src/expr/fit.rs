@@ -166,6 +166,21 @@ impl Exprs<'_> {
                 self.sink.push(report);
             }
             (found, wanted) if channel_fits(found, wanted) || found == wanted => {}
+            (Ty::Record(a), Ty::Record(b)) if self.explained_by_reversal(*a, *b) => {}
+            (Ty::Chan { receives: Some(a), sends: Some(b) }, Ty::Chan { receives, sends })
+            | (Ty::ChanArray { receives: Some(a), sends: Some(b) }, Ty::ChanArray { receives, sends })
+                if (*receives == Some(*b) || *sends == Some(*a)) && self.explained_by_reversal(*a, *b) => {}
+            (found, wanted) if lacks_sending(found, wanted) => {
+                let (wanted, found) =
+                    (self.describe_wanted(wanted, found), self.describe_wanted(found, wanted));
+                let why = target.why.clone().map(|span| (span, format!("{} is {wanted}", target.target)));
+                self.sink.push(report::channels::receive_only_argument(
+                    target.span.clone(),
+                    &wanted,
+                    &found,
+                    why,
+                ));
+            }
             (Ty::Option(inner), _) if join(inner, wanted).is_some() => {
                 let inner = self.items.describe(inner);
                 self.sink.push(report::values::may_be_none(target.span.clone(), &inner));
@@ -230,6 +245,19 @@ impl CoercionTarget {
     fn part(&self, what: &str) -> CoercionTarget {
         let target = format!("{what} {}", self.target);
         CoercionTarget { span: self.span.clone(), target, why: self.why.clone(), literal: self.literal }
+    }
+}
+
+/// Whether a channel that only receives stands where one that sends is expected.
+fn lacks_sending(found: &Ty, wanted: &Ty) -> bool {
+    match (found, wanted) {
+        (Ty::Chan { sends: None, .. }, Ty::Chan { sends: Some(_), receives: None })
+        | (Ty::ChanArray { sends: None, .. }, Ty::ChanArray { sends: Some(_), receives: None }) => true,
+        (Ty::Chan { receives: a, sends: None }, Ty::Chan { receives: b, sends: Some(_) })
+        | (Ty::ChanArray { receives: a, sends: None }, Ty::ChanArray { receives: b, sends: Some(_) }) => {
+            a == b
+        }
+        _ => false,
     }
 }
 

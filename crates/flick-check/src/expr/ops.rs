@@ -60,6 +60,13 @@ impl Exprs<'_> {
 
     pub(super) fn binary(&mut self, binary: &ast::BinaryExpr, span: Span) -> Expr {
         let mut left = self.opt_expr(binary.left(), &span);
+        if let (Some(ast::BinaryOp::Less), Some(ast::Expr::Unary(sent))) = (binary.op(), binary.right())
+            && matches!(left.ty, Ty::Chan { .. } | Ty::ChanArray { .. })
+            && sent.op() == Some(ast::UnaryOp::Neg)
+        {
+            self.sink.push(report::channels::left_arrow(span.clone()));
+            return Expr { ty: Ty::Nothing, ..unknown(span) };
+        }
         let expected = left.ty.clone();
         let mut right = match binary.right() {
             Some(right) => self.expr_like(&right, &expected),

@@ -4,11 +4,28 @@ use super::list;
 use crate::diagnostic::Diagnostic;
 use crate::hir::Span;
 
-pub(crate) fn cannot_send(span: Span, name: &str, decl: Span, receives: &str) -> Diagnostic {
+pub(crate) fn cannot_send(span: Span, name: &str, decl: Span, receives: &str, is_array: bool) -> Diagnostic {
+    let (open, close) = if is_array { ("[", "]") } else { ("", "") };
     Diagnostic::error("E0501", span, format!("cannot send to `{name}`: the channel is receive-only"))
         .label("sent here")
         .also(decl, "receive-only: `-` after the slash")
-        .help(format!("declare it as `{receives}/{receives} {name}` to send to it"))
+        .help(format!("declare it as `{open}{receives}/{receives}{close} {name}` to send to it"))
+}
+
+/// A channel that only receives, as an argument for a parameter that sends.
+pub(crate) fn receive_only_argument(
+    span: Span,
+    wanted: &str,
+    found: &str,
+    why: Option<(Span, String)>,
+) -> Diagnostic {
+    let title = format!("mismatched types: expected {wanted}, found {found}, which is receive-only");
+    let diagnostic = Diagnostic::error("E0401", span, title).label("receive-only: `-` after the slash");
+    let diagnostic = match why {
+        Some((span, text)) => diagnostic.also(span, text),
+        None => diagnostic,
+    };
+    diagnostic.help("in the process, write the message that is sent after the slash, for example `cmd/cmd`")
 }
 
 pub(crate) fn cannot_receive(span: Span, name: &str, decl: Span, sends: &str) -> Diagnostic {
@@ -113,6 +130,25 @@ pub(crate) fn no_destination(span: Span) -> Diagnostic {
     Diagnostic::error("E0512", span, "missing destination: this rule does not send its messages anywhere")
         .label("the chain ends here")
         .help("send them, `| client => backend`, or pass them to a function: `| client => f(backends)`")
+}
+
+/// A rule whose functions never send.
+pub(crate) fn sends_nothing(span: Span, source: &str) -> Diagnostic {
+    Diagnostic::warning(
+        "E0518",
+        span,
+        format!("this rule never sends a message: what `{source}` sends is dropped"),
+    )
+    .label("no `=> channel` in this rule or in its functions")
+    .note("A request for which nothing is sent is answered with `%on unavailable`.")
+    .help("end the chain with a channel, `=> client`, or send in a function: `message => channel`")
+}
+
+/// `channel <- message`.
+pub(crate) fn left_arrow(span: Span) -> Diagnostic {
+    Diagnostic::error("E0126", span, "`<-` is not an operator")
+        .label("the message comes first")
+        .help("write `message => channel`")
 }
 
 pub(crate) fn after_a_send(span: Span) -> Diagnostic {

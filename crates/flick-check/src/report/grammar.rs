@@ -120,7 +120,7 @@ pub(crate) fn signed_length(span: Span, name: &str, ty: &str, location: Span) ->
     Diagnostic::error("E0607", span, format!("invalid length: `{name}` is signed and may be negative"))
         .label("signed")
         .also(location, format!("declared `{ty}`"))
-        .help(format!("declare `{name}` as `u{ty}`"))
+        .help(format!("declare `{name}` as `u{ty}`, or reject negative values: `&requires = $$ >= 0`"))
 }
 
 pub(crate) fn impossible_length(span: Span, name: &str, found: &str) -> Diagnostic {

@@ -83,12 +83,16 @@ pub(crate) fn unknown_type<'a>(
 ) -> Diagnostic {
     let other = match name {
         "str" | "String" | "text" => Some("string"),
-        "integer" | "long" | "Int" => Some("int"),
+        "integer" | "long" | "Int" | "ssize_t" | "isize" | "ptrdiff_t" => Some("int"),
         "boolean" | "Bool" => Some("bool"),
-        "byte" | "u8" | "char" => Some("uint8"),
-        "u16" | "short" => Some("uint16"),
-        "u32" | "uint" => Some("uint32"),
-        "u64" => Some("uint64"),
+        "byte" | "u8" | "char" | "uint8_t" => Some("uint8"),
+        "u16" | "uint16_t" => Some("uint16"),
+        "u32" | "uint" | "unsigned" | "uint32_t" => Some("uint32"),
+        "u64" | "uint64_t" | "size_t" | "usize" | "uintptr_t" => Some("uint64"),
+        "i8" | "int8_t" => Some("int8"),
+        "i16" | "int16_t" | "short" => Some("int16"),
+        "i32" | "int32_t" | "signed" => Some("int32"),
+        "i64" | "int64_t" => Some("int64"),
         _ => None,
     };
     let mut names = known.clone().into_iter();
@@ -141,9 +145,15 @@ pub(crate) fn unknown_function<'a>(
     known: impl IntoIterator<Item = &'a str> + Clone,
 ) -> Diagnostic {
     let known_list = list(known.clone());
+    let help = match name {
+        "print" | "println" | "printf" | "echo" | "puts" | "debug" | "trace" => {
+            "write `log(text)`; an integer is converted with `str(n)`".to_owned()
+        }
+        _ => did_you_mean(name, known, format!("the functions in this scope are {known_list}")),
+    };
     Diagnostic::error("E0205", span, format!("cannot find function `{name}` in this scope"))
         .label("not found in this scope")
-        .help(did_you_mean(name, known, format!("the functions in this scope are {known_list}")))
+        .help(help)
 }
 
 pub(crate) fn unknown_member<'a>(
@@ -183,9 +193,9 @@ pub(crate) fn record_without_grammar(span: Span, name: &str, grammars: &[&str]) 
         Some(close) => {
             format!("did you mean `{close}`? A record is a view of the grammar with the same name")
         }
-        None if grammars.is_empty() => {
-            "add a `use` line at the top, for example `use memcached_binary`, which defines `cmd`".to_owned()
-        }
+        None if grammars.is_empty() => format!(
+            "write `type {name} = unit {{ ... }};` with the encoding of its fields, or import a grammar: `use memcached_binary`"
+        ),
         None => format!("name the record after one of them, or declare `type {name} = unit {{ ... }};`"),
     };
     Diagnostic::error("E0208", span, format!("cannot find a grammar for record `{name}`"))

@@ -432,9 +432,31 @@ pub(crate) fn list_used_in_its_element(span: Span, path: &str) -> Diagnostic {
         .help("use the fields of the element instead")
 }
 
+/// A channel of clients that receives replies, or one of backends that receives requests.
+pub(crate) fn reversed(
+    span: Span,
+    name: &str,
+    (receives, sends): (&str, &str),
+    is_array: bool,
+) -> Diagnostic {
+    let (open, close) = if is_array { ("[", "]") } else { ("", "") };
+    let (peer, wanted) = if is_array { ("backends", "replies") } else { ("clients", "requests") };
+    let title = format!("request and reply are exchanged: `{name}` receives `{receives}`");
+    Diagnostic::error("E0650", span, title)
+        .label(format!("{peer} send {wanted}"))
+        .note("The message before the slash is received, the one behind it is sent.")
+        .help(format!(
+            "write `{open}{sends}/{receives}{close} {name}`, and so in the functions that it is passed to"
+        ))
+}
+
 pub(crate) fn any_argument(span: Span, found: usize) -> Diagnostic {
-    Diagnostic::error("E0644", span, format!("invalid `&any`: expected the values of one key, found {found}"))
-        .label("expected one key")
+    let title = match found {
+        0 => "invalid `&any`: the expression uses no key of a list".to_owned(),
+        _ => format!("invalid `&any`: the expression uses {found} keys, expected one"),
+    };
+    Diagnostic::error("E0644", span, title)
+        .label("expected one key of a list, such as `self.headers[\"connection\"]`")
         .help("write `&any = has_token(self.headers[\"connection\"], \"close\")`")
 }
 

@@ -215,9 +215,10 @@ impl Parser<'_> {
     /// Reports words that are values elsewhere.
     pub(super) fn foreign_value(&mut self) {
         let (title, help) = match self.text() {
-            "None" | "NULL" | "nil" | "null" if !self.is_unit => {
-                ("unknown literal: an option without a value is `none`", "write `none`")
-            }
+            "None" | "NULL" | "nil" | "null" if !self.is_unit => (
+                "unknown literal: an option without a value is `none`",
+                "write `none` for an option; other values are never missing: compare a string with `\"\"`, an integer with 0",
+            ),
             "Some" if self.nth(1) == LParen => {
                 ("unknown function `Some`: write `some` in lower case", "write `some(value)`")
             }
@@ -247,6 +248,46 @@ impl Parser<'_> {
         let disrupts = matches!(self.text(), "some" | "await" | "lambda");
         self.note(SyntaxErrorKind::ForeignKeyword, self.here(), title, help);
         self.is_quiet |= disrupts;
+    }
+
+    /// Reports a type of C in several words, `unsigned int`, or of a pointer, `char*`, and steps over it; says whether
+    /// there was one.
+    pub(super) fn foreign_type(&mut self) -> bool {
+        const WORDS: &[&str] = &["const", "unsigned", "signed", "long", "short", "int", "char", "double"];
+        let count = (0..).take_while(|ahead| WORDS.contains(&self.nth_text(*ahead))).count();
+        let words: Vec<&str> = (0..count).map(|ahead| self.nth_text(ahead)).collect();
+        let is_pointer = self.nth(count.max(1)) == Star;
+        if count < 2 && !is_pointer {
+            return false;
+        }
+        let (title, help) = if is_pointer {
+            (
+                "pointers are not supported",
+                "write `string<N>` for text and `bytes<N>` for any bytes, with their bound",
+            )
+        } else {
+            let is_unsigned = words.contains(&"unsigned");
+            let help = match (is_unsigned, words.last()) {
+                (_, Some(&"double")) => "there are no fractions: write `int`, in a smaller unit",
+                (true, Some(&"char")) => "write `uint8`",
+                (false, Some(&"char")) => "write `int8`",
+                (true, _) if words.contains(&"short") => "write `uint16`",
+                (false, _) if words.contains(&"short") => "write `int16`",
+                (true, _) if words.contains(&"long") => "write `uint64`",
+                (false, _) if words.contains(&"long") => "write `int64`",
+                (true, _) => "write `uint32`",
+                (false, _) => "write `int32`",
+            };
+            ("a type is one word", help)
+        };
+        self.note(SyntaxErrorKind::ForeignKeyword, self.here(), title, help);
+        self.start(Error);
+        for _ in 0..count.max(1) {
+            self.bump();
+        }
+        while self.eat(Star) {}
+        self.finish();
+        true
     }
 
     /// Says whether nothing stands between the current token and the next one.

@@ -46,9 +46,9 @@ impl Parser<'_> {
         if has_colon || self.at(Eq) {
             self.bump();
         }
-        let has_braces =
-            self.at_word("unit") || self.at_class() || self.at_word("enum") && self.braces_follow();
-        if let Some(range) = parameters.filter(|_| !self.at_word("unit")) {
+        let is_unit = self.at_word("unit") || self.at_record_for_unit(has_colon);
+        let has_braces = is_unit || self.at_class() || self.at_word("enum") && self.braces_follow();
+        if let Some(range) = parameters.filter(|_| !is_unit) {
             let help = "remove the parentheses; only `type chunk(limit: uint32) = unit { ... };` and `fun` have parameters";
             self.note(SyntaxErrorKind::Expected, range, "parameters are not allowed on this type", help);
         }
@@ -61,7 +61,7 @@ impl Parser<'_> {
             let help = format!("write `type name = {} {{ ... }};`", self.text());
             self.note(SyntaxErrorKind::Expected, self.end_of_previous(), title, help);
         }
-        if self.at_word("unit") {
+        if is_unit {
             self.unit_decl(checkpoint);
         } else if self.at_class() {
             self.class_decl(checkpoint);
@@ -73,6 +73,17 @@ impl Parser<'_> {
         }
         self.finish();
         self.end_of_line(TYPE);
+    }
+
+    /// Says whether `record {` stands here for `unit {`, and reports it.
+    fn at_record_for_unit(&mut self, has_colon: bool) -> bool {
+        let is_it = !has_colon && self.at_word("record") && self.nth(1) == LBrace;
+        if is_it {
+            let title = "expected `unit` before fields in braces, found `record`";
+            let help = "write `type name = unit { ... };` for the encoding of a message; a record of plain values is `type name: record` with indented fields";
+            self.note(SyntaxErrorKind::Expected, self.here(), title, help);
+        }
+        is_it
     }
 
     fn braces_follow(&self) -> bool {

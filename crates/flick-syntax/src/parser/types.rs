@@ -28,6 +28,7 @@ impl Parser<'_> {
             return;
         }
         match self.current() {
+            Ident if self.foreign_type() => {}
             Ident => self.named_type(),
             LBrack => {
                 self.start(ListType);

@@ -10,7 +10,7 @@ use crate::expr::GrammarScope;
 use crate::grammar::allowed_attributes as attrs;
 use crate::grammar::draft::{Draft, attr};
 use crate::grammar::field_types::{self, cause};
-use crate::hir::{Expr, ExprKind, FieldId, FieldKind, Ty};
+use crate::hir::{BinaryOp, Expr, ExprKind, FieldId, FieldKind, Ty};
 use crate::limits::UNIT_FIELDS_MAX;
 use crate::load::span_of;
 use crate::range::range_of;
@@ -182,6 +182,7 @@ impl FieldSite<'_, '_> {
         let field = self.rows.items.field(self.rows.unit, source);
         if let FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } = field.kind
             && repr.signed
+            && !field.requires.iter().any(excludes_negative)
         {
             let name = field.name.as_deref().unwrap_or_default();
             let (ty, location) = (primitives::int_name(repr), field.span.clone());
@@ -346,4 +347,18 @@ fn self_paths(expr: &ast::Expr) -> Vec<(String, std::ops::Range<usize>)> {
         }
     }
     out
+}
+
+/// Whether a condition on `$$` is false for all negative values.
+fn excludes_negative(condition: &Expr) -> bool {
+    let ExprKind::Binary(op, a, b) = &condition.kind else { return false };
+    match (op, &a.kind, &b.kind) {
+        (BinaryOp::And, ..) => excludes_negative(a) || excludes_negative(b),
+        (BinaryOp::Or, ..) => excludes_negative(a) && excludes_negative(b),
+        (BinaryOp::Ge | BinaryOp::Eq, ExprKind::Dollar, ExprKind::Int(least))
+        | (BinaryOp::Le | BinaryOp::Eq, ExprKind::Int(least), ExprKind::Dollar) => *least >= 0,
+        (BinaryOp::Gt, ExprKind::Dollar, ExprKind::Int(below))
+        | (BinaryOp::Lt, ExprKind::Int(below), ExprKind::Dollar) => *below >= -1,
+        _ => false,
+    }
 }
