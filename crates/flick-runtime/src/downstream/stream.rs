@@ -75,6 +75,16 @@ impl Tunnel {
         !std::mem::replace(&mut self.backend_has_ended, true)
     }
 
+    /// Whether the client's end is forwarded, with everything that it sent before.
+    pub fn client_has_ended(self) -> bool {
+        self.client_has_ended
+    }
+
+    /// Whether the backend's end is forwarded, with everything that it sent before.
+    pub fn backend_has_ended(self) -> bool {
+        self.backend_has_ended
+    }
+
     /// Whether one side has ended.
     pub fn is_half_closed(self) -> bool {
         self.client_has_ended || self.backend_has_ended
@@ -222,6 +232,8 @@ impl Stream {
     pub fn next_request(&mut self, inflight_max: u32, exclusive: bool) -> NextRequest {
         let in_flight = self.requests.len();
         let is_alone = match self.next_request {
+            // The last reply may begin a tunnel, whose first bytes may have arrived already.
+            NextRequest::Never if in_flight > 0 => return NextRequest::AfterReplies,
             NextRequest::Never => return NextRequest::Never,
             NextRequest::AfterReplies => true,
             NextRequest::Now => exclusive,

@@ -540,10 +540,10 @@ impl BackendConn {
         self.state = BackendConnState::Tunnel { client };
     }
 
-    /// Both sides of the tunnel have closed in order, or its client has left.
-    pub fn leave_tunnel(&mut self) {
+    /// The tunnel ends. `in_order`: its client had closed its side, and what it sent before that goes out.
+    pub fn leave_tunnel(&mut self, in_order: bool) {
         if matches!(self.state, BackendConnState::Tunnel { .. }) {
-            self.state = BackendConnState::Draining { in_order: false };
+            self.state = BackendConnState::Draining { in_order };
         }
     }
 }

@@ -153,7 +153,7 @@ impl<D: Driver> Worker<D> {
         let handled = self.fail_all(backend_conn, reason, incident);
         match holder {
             Holder::Requests | Holder::IdleList => {}
-            Holder::Tunnel(client) => self.end_session(client, true),
+            Holder::Tunnel(client) => self.tunnel_lost(client),
             Holder::Relay { client, next } => {
                 self.relay_conn_lost(client, backend_conn, next, was_connected);
             }

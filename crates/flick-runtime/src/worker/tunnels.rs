@@ -135,7 +135,7 @@ impl<D: Driver> Worker<D> {
         let Some(backend_conn) = closed.map(Tunnel::backend_conn) else { return };
         session.stream_mut().end_tunnel();
         session.linger();
-        self.upstream.conn_mut(backend_conn).leave_tunnel();
+        self.upstream.conn_mut(backend_conn).leave_tunnel(true);
         self.retire_backend_conn(backend_conn);
         self.linger_on(key);
     }
@@ -149,11 +149,21 @@ impl<D: Driver> Worker<D> {
         self.end_session(key, true);
     }
 
-    /// The session of a tunnel has ended.
+    /// The backend connection of a tunnel is lost. What the backend sent before it closed its side still goes out.
+    pub(super) fn tunnel_lost(&mut self, key: Key) {
+        let tunnel = self.downstream.stream(key).and_then(Stream::tunnel);
+        if tunnel.is_some_and(Tunnel::backend_has_ended) {
+            self.end_tunnel(key);
+        } else {
+            self.end_session(key, true);
+        }
+    }
+
+    /// The session of a tunnel has ended. What the client sent before it closed its side still goes out.
     pub(super) fn leave_tunnel(&mut self, tunnel: Tunnel) {
         let state = self.upstream.conn_mut(tunnel.backend_conn());
         if state.epoch() == tunnel.epoch() {
-            state.leave_tunnel();
+            state.leave_tunnel(tunnel.client_has_ended());
             self.enqueue_backend_conn(tunnel.backend_conn());
         }
     }

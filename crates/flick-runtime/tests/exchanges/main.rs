@@ -454,6 +454,46 @@ fn the_end_of_either_side_of_a_tunnel_reaches_the_other() {
 }
 
 #[test]
+fn what_one_side_of_a_tunnel_sent_before_it_closed_reaches_the_other() {
+    for reply in ["ok tunnel\\n", "ok last tunnel\\n"] {
+        for (first, second) in [("client a", "backend 0"), ("backend 0", "client a")] {
+            // What the second one sends meets a closed connection, which is then reset.
+            check(&format!(
+                r#"simulator only
+                client a  sends "up k0\n"
+                backend 0 expects "up k0\n", sends "{reply}"
+                client a  expects "{reply}"
+                {second} stops reading
+                wait 2 ms
+                {first} sends 60000 bytes, closes
+                wait 20 ms
+                {second} sends "more"
+                wait 20 ms
+                {second} reads again, expects 60000 bytes, expects closed
+                wait 20 ms
+                expect quiet"#
+            ));
+        }
+    }
+}
+
+#[test]
+fn a_tunnel_behind_the_last_request_of_a_client_carries_bytes() {
+    check(
+        r#"client a  sends "up k0 last\nearly"
+        backend 0 expects "up k0 last\n", expects nothing for 5 ms, sends "ok last tunnel\n"
+        client a  expects "ok last tunnel\n"
+        backend 0 expects "early", sends "1"
+        client a  expects "1", sends "2"
+        backend 0 expects "2"
+        client a  half-closes
+        backend 0 expects closed, sends "3", closes
+        client a  expects "3", expects closed
+        expect quiet"#,
+    );
+}
+
+#[test]
 fn a_tunnel_in_which_nothing_moves_ends() {
     check(
         r#"simulator only
