@@ -3,7 +3,7 @@
 use flick_syntax::ast;
 
 use super::{Expectation, Exprs, unknown};
-use crate::hir::{EnumId, Expr, ExprKind, FieldId, FieldKind, Span, Ty, UnitId};
+use crate::hir::{EnumId, Expr, ExprKind, FieldId, FieldKind, Span, StructId, Ty, UnitId};
 use crate::items::TypeItem;
 use crate::report;
 use crate::scope::ResolvedName;
@@ -181,23 +181,23 @@ impl Exprs<'_> {
                 let joined = path[index..].iter().map(|name| name.text()).collect::<Vec<_>>().join(".");
                 return self.field_of(base, &joined, path_span, span);
             };
-            let declared = &self.items.structs[id.0 as usize];
-            let Some(field) = declared.fields.iter().position(|(known, _)| known == name.text()) else {
-                let known: Vec<&str> = declared.fields.iter().map(|(name, _)| name.as_str()).collect();
-                let location = self.span(name.range());
-                self.sink.push(report::names::unknown_field(
-                    location,
-                    &declared.name,
-                    name.text(),
-                    known,
-                    None,
-                ));
-                return unknown(span);
-            };
-            let ty = declared.fields[field].1.clone();
+            let Some(field) = self.struct_field(id, name) else { return unknown(span) };
+            let ty = self.items.structs[id.0 as usize].fields[field].1.clone();
             base = Expr { kind: ExprKind::StructField(Box::new(base), field as u32), ty, span: span.clone() };
         }
         base
+    }
+
+    /// Returns the index of a record's field. Reports a name that the record does not have.
+    pub(super) fn struct_field(&mut self, id: StructId, name: &ast::Name) -> Option<usize> {
+        let declared = &self.items.structs[id.0 as usize];
+        let index = declared.fields.iter().position(|(known, _)| known == name.text());
+        if index.is_none() {
+            let known: Vec<&str> = declared.fields.iter().map(|(name, _)| name.as_str()).collect();
+            let location = self.span(name.range());
+            self.sink.push(report::names::unknown_field(location, &declared.name, name.text(), known, None));
+        }
+        index
     }
 
     fn field_of(&mut self, base: Expr, path: &str, path_span: Span, span: Span) -> Expr {

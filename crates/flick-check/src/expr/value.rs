@@ -289,25 +289,16 @@ impl Exprs<'_> {
         id: StructId,
         inits: impl Iterator<Item = ast::FieldInit>,
     ) -> Vec<(usize, Expr)> {
-        let declared = &self.items.structs[id.0 as usize];
         let mut out: Vec<(usize, Expr)> = Vec::new();
         let mut locations: Vec<(usize, Span)> = Vec::new();
         for init in inits {
             let Some(name) = init.name() else { continue };
             let location = self.span(name.range());
-            let Some(index) = declared.fields.iter().position(|(known, _)| known == name.text()) else {
+            let Some(index) = self.struct_field(id, &name) else {
                 init.value().iter().for_each(|value| _ = self.expr(value));
-                let known = declared.fields.iter().map(|(name, _)| name.as_str());
-                let known: Vec<&str> = known.collect();
-                self.sink.push(report::names::unknown_field(
-                    location,
-                    &declared.name,
-                    name.text(),
-                    known,
-                    None,
-                ));
                 continue;
             };
+            let declared = &self.items.structs[id.0 as usize];
             let ty = &declared.fields[index].1;
             let whole = self.span(init.range());
             let value = match init.value() {
