@@ -11,7 +11,7 @@ use flick_check::hir::{
 
 use crate::engines::Engines;
 use crate::hand::{self, arithmetic, bytes_field, compare, field, int, int_field, repr};
-use crate::source::{program_with, verified};
+use crate::source::{lowered, program_with};
 use crate::structured::{
     BLANK, LINE, Subject, WORD, bytes, item, items, literal, named, number, parts, program, run, same, slot,
     streams, text, until,
@@ -424,7 +424,7 @@ fun to: (-/q backend, m: q) -> ()
 /// The parser of a flat unit, whole and cut at every byte.
 fn flat(fields: Vec<Field>, view: &[u32], data: &[u8]) -> (ParseStep, Frame) {
     let program = hand::program(fields, Facts::default(), view);
-    let engines = Engines::new(verified(flick_lower::lower(&program)));
+    let engines = Engines::new(lowered(&program));
     engines.parse_at_every_cut(engines.find("parse_request.client"), data)
 }
 
@@ -463,7 +463,7 @@ fn a_bound_of_the_view_holds_for_its_own_field_alone() {
     let mut program = hand::program(fields, Facts::default(), &[1, 2]);
     let view = &mut program.process.as_mut().expect("the program has a process").channels[0].view;
     (view[0].max, view[1].max) = (Some(9), Some(4));
-    let engines = Engines::new(verified(flick_lower::lower(&program)));
+    let engines = Engines::new(lowered(&program));
     let parser = engines.find("parse_request.client");
     assert_eq!(engines.parse_at_every_cut(parser, b"\x04abcdabcd").0, ParseStep::Done);
     assert_eq!(

@@ -9,7 +9,7 @@ use flick_check::hir::{
 use crate::engines::Engines;
 use crate::hand::{block, bool_expr, channel, int_field, program};
 use crate::random::{Random, cases};
-use crate::source::verified;
+use crate::source::lowered;
 
 const SIGNED: Ty = Ty::Int { lo: i64::MIN as i128, hi: i64::MAX as i128, unsigned: false };
 const UNSIGNED: Ty = Ty::Int { lo: 0, hi: u64::MAX as i128, unsigned: true };
@@ -149,7 +149,7 @@ fn engines(value: Expr) -> Engines {
     let message = Local { name: "m".to_owned(), ty: Ty::Record(UnitId(0)), span: Span::default() };
     let rule = Rule { source: ChannelId(0), locals: vec![message], body, span: Span::default() };
     program.process.as_mut().unwrap().rules.push(rule);
-    Engines::new(verified(flick_lower::lower(&program)))
+    Engines::new(lowered(&program))
 }
 
 #[test]

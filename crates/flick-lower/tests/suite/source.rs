@@ -1,5 +1,6 @@
 //! From source text to a verified module.
 
+use flick_check::Sources;
 use flick_check::hir::Program;
 use flick_compiler::{Accepted, CompileFailure, Input, stdlib};
 use flick_ir::data::Module;
@@ -47,9 +48,8 @@ fn checked(text: &str, files: &[(&str, &str)]) -> Result<Accepted, CompileFailur
     flick_compiler::check(&Input::text("test.flick", text).with_files(files))?.accept()
 }
 
-/// Returns the module of a program that no text stands for, if the verifier accepts it.
-pub fn verified(module: Module) -> Module {
-    let errors: Vec<String> = flick_ir::verify(&module).iter().map(ToString::to_string).collect();
-    assert!(errors.is_empty(), "{}\n{}", errors.join("\n"), flick_ir::text::print(&module));
-    module
+/// Lowers a program that no text stands for. Panics when it exceeds a limit or its module is not well-formed.
+pub fn lowered(program: &Program) -> Module {
+    let module = flick_compiler::lower(program, &Sources::default());
+    module.unwrap_or_else(|diagnostics| panic!("{diagnostics:?}"))
 }

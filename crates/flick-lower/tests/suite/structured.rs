@@ -11,7 +11,7 @@ use flick_testkit::feed::{FeedOutcome, feed};
 
 use crate::engines::Engines;
 use crate::hand::{block, bool_expr, compare, field, int, int_expr};
-use crate::source::{program_with, verified};
+use crate::source::{lowered, program_with};
 
 pub fn named(name: &str, kind: FieldKind) -> Field {
     let name = Some(name.to_owned());
@@ -136,7 +136,7 @@ pub struct Subject {
 
 impl Subject {
     pub fn new(program: &Program, parser: &str) -> Self {
-        let engines = Engines::new(verified(flick_lower::lower(program)));
+        let engines = Engines::new(lowered(program));
         let parser = engines.find(&format!("{parser}.client"));
         Self { engines, parser }
     }

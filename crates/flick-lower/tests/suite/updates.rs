@@ -12,7 +12,7 @@ use crate::hand::{
 };
 use crate::memcached::Message;
 use crate::random::{Random, cases};
-use crate::source::verified;
+use crate::source::lowered;
 
 const UNIT: UnitId = UnitId(0);
 /// `fun update(m: cmd) -> cmd`.
@@ -335,7 +335,7 @@ fn changed_and_built_messages_are_what_was_meant() {
         let bytes = if streamed { vec![10, 11] } else { vec![10, 11, 12] };
         let mut maker = Maker { random: Random(seed), bytes, locals: 1, may_call: false };
         let program = maker.program(streamed);
-        let engines = Engines::new(verified(flick_lower::lower(&program)));
+        let engines = Engines::new(lowered(&program));
         let (parser, rule) = (engines.find("parse_request.client"), engines.find("rule.1"));
         let mut random = Random(!seed);
         for _ in 0..6 {
