@@ -18,7 +18,7 @@ use crate::ready::Ready;
 use crate::unit::SlotKey;
 use crate::value::{Num, Shape, Val};
 
-/// How arithmetic behaves.
+/// The behaviour of arithmetic.
 #[derive(Clone, Copy, Debug)]
 pub enum Mode {
     /// As on integers without end; what cannot be represented is a fault of this field.
@@ -30,7 +30,7 @@ pub enum Mode {
     Wrapping,
 }
 
-/// What `self` is.
+/// The meaning of `self`.
 #[derive(Clone, Debug)]
 pub enum SelfScope {
     /// Nothing: program text.
@@ -52,17 +52,17 @@ pub struct Body<'p> {
     pub consts: &'p mut ConstPool,
     /// The function.
     pub f: FunctionBuilder,
-    /// How arithmetic behaves here.
+    /// The behaviour of arithmetic here.
     pub mode: Mode,
     /// Locals of the function whose text is being lowered, by `LocalId`.
     pub locals: Vec<Option<Val>>,
-    /// What `self` is here, and of which grammar.
+    /// The meaning of `self` here, and its grammar.
     pub scope: (UnitId, SelfScope),
-    /// What `$$` is here.
+    /// The value of `$$` here.
     pub dollar: Option<Val>,
     /// The value of the occurrence of a key that is looked at: list and key, and the value.
     pub occurrence: Option<((FieldId, u32), Value)>,
-    /// What is known of the structured message that is being written.
+    /// The known values of the structured message that is being written.
     pub ready: Ready,
     /// The frame parameter, where there is one.
     pub frame: Option<Value>,
@@ -245,7 +245,7 @@ pub fn word_type(ty: &Ty) -> Type {
     }
 }
 
-/// What a number of this type may be, as far as its word can.
+/// Returns the range of a number of this type, within that of its word.
 pub fn int_range(ty: &Ty) -> Interval {
     match ty {
         Ty::Int { lo, hi, unsigned } => {

@@ -11,7 +11,7 @@ use crate::value::{Num, Val};
 
 /// Bytes of an endpoint: an IPv6 address, then a port.
 const ENDPOINT_BYTES: u32 = 18;
-/// Where the port starts in an endpoint.
+/// The position of the port in an endpoint.
 const PORT_AT: i64 = 16;
 /// Nanoseconds of a second.
 const SECOND_NS: i128 = 1_000_000_000;
@@ -53,7 +53,7 @@ impl Body<'_> {
                 let now = self.host(Type::Int, HostCall::Now, Vec::new());
                 Val::Num(Num::one(now, Interval::INT))
             }
-            // What it asks for is known when everything is lowered.
+            // The number of bytes is known when everything is lowered.
             Builtin::Room => Val::Bool(self.f.define(Type::Bool, Op::HasCapacity { bytes: 0 })),
             builtin => panic!("the checker gives {builtin:?} arguments"),
         }

@@ -1,5 +1,5 @@
-//! How values travel: through block parameters where branches meet and loops turn, through words of lists, packed
-//! bytes and helpers.
+//! Carriers of values: block parameters where branches meet and loops repeat, words of lists, packed bytes, arguments
+//! of helpers.
 //! Promises: a carrier made from values carries each of them; one made from a type carries every value of the type,
 //! and its words depend on the type and the program alone.
 //! Refuses: channels and messages where a type is stored beyond the activation; the checker does.
@@ -18,7 +18,7 @@ use crate::value::{Num, Record, Shape, ShapeKind, Val, Word};
 /// The shapes that a message may have, with the parts that each may replace.
 pub type Layout = BTreeMap<ShapeKind, BTreeSet<Part>>;
 
-/// How a value is carried in words.
+/// The words that carry a value.
 #[derive(Clone, Debug)]
 pub enum Carrier {
     /// An integer in one word.
@@ -269,7 +269,7 @@ impl Body<'_> {
         self.arrived(&carrier, &mut params.into_iter())
     }
 
-    /// What a value of a type is that is not there: words of nothing, and messages without a shape.
+    /// Returns the placeholder of an absent value of a type: zero words, and messages without a shape.
     pub fn absent(&mut self, ty: &Ty) -> Val {
         match ty {
             Ty::Int { .. } | Ty::Enum(_) | Ty::Ipv4 | Ty::Time | Ty::Duration => Val::Num(self.constant(0)),

@@ -67,7 +67,7 @@ impl Body<'_> {
     }
 
     fn make_guarded(&mut self, shape: &Shape, hand_over: &mut dyn FnMut(&mut Self, OutMessage)) {
-        // What arrived was too long for what is added to it; what else does not fit is our program's doing.
+        // If it is as it arrived, the client's message is too long for the additions; otherwise the program's is.
         let is_as_it_came = shape.kind != ShapeKind::Built && shape.message.is_none();
         let crowded = if is_as_it_came { FailureReason::TooLong } else { FailureReason::Unavailable };
         let (capacity, guard) = (self.capacity_for(shape), self.guard_of(shape));
@@ -101,7 +101,7 @@ impl Body<'_> {
         }
         let info = self.cx.unit(shape.unit);
         let mut changed = self.changed_on_wire(shape);
-        // What comes last may stream: replaced, nothing of the original stands behind it.
+        // The last field may be streamed: if it is replaced, no byte of the original follows it.
         let body_field = changed.last().copied().filter(|field| self.may_stream(shape, *field));
         if body_field.is_some() {
             changed.pop();
@@ -177,7 +177,7 @@ impl Body<'_> {
         fields.chain(lists).collect::<BTreeSet<FieldId>>().into_iter().collect()
     }
 
-    /// Whether a field may stream: it is bytes of any length, and nothing stands behind it.
+    /// Whether a field may be streamed: it is bytes of any length, and no field follows it.
     fn may_stream(&self, shape: &Shape, field: FieldId) -> bool {
         let info = self.cx.unit(shape.unit);
         let is_body = match &info.field(field).kind {
@@ -298,7 +298,7 @@ impl Body<'_> {
         }
         let mark = self.f.define(Type::Int, Op::OutMark);
         self.make_structured(shape, &mut |body, out_message| {
-            // What stands behind the head is there too: who asks for the bytes of a message gets it whole.
+            // The bytes behind the head have arrived too: a rule that reads the bytes of a message gets it whole.
             if let OutMessage::Rebuilt { tail_from: Some(tail), .. } = out_message {
                 let end = body.head_slot(shape, SLOT_TOTAL);
                 body.emit_range(shape, tail, end);

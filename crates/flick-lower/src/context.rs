@@ -1,4 +1,4 @@
-//! What all functions of one program share while they are lowered.
+//! State that the functions of one program share while they are lowered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,7 +33,7 @@ pub struct Context<'p> {
     pub state_words: u32,
 }
 
-/// What is known of a function.
+/// Facts of a function.
 #[derive(Clone, Copy, Debug, Default)]
 struct FunInfo {
     asks: bool,
@@ -43,7 +43,7 @@ struct FunInfo {
     parts: usize,
 }
 
-/// What the program does with messages of a grammar.
+/// The uses of a grammar's messages in the program.
 #[derive(Clone, Debug, Default)]
 struct UnitUse {
     changed: BTreeSet<Part>,
@@ -63,7 +63,7 @@ struct Analysed<'p> {
     units: Vec<UnitInfo<'p>>,
     uses: Vec<UnitUse>,
     has_others: bool,
-    /// What has a slot, by unit.
+    /// The keys that have a slot, by unit.
     keys: Vec<BTreeSet<SlotKey>>,
 }
 
@@ -161,7 +161,7 @@ impl<'p> Context<'p> {
         cx
     }
 
-    /// What is known of a grammar.
+    /// Returns the facts of a grammar.
     pub fn unit(&self, unit: UnitId) -> &UnitInfo<'p> {
         &self.units[unit.0 as usize]
     }
@@ -181,7 +181,7 @@ impl<'p> Context<'p> {
         self.funs[fun.0 as usize].inlined
     }
 
-    /// Whether evaluating an expression can be noticed by anybody but the one who uses its value.
+    /// Whether evaluating an expression has effects besides its value.
     pub fn has_effects(&self, expr: &Expr) -> bool {
         let mut found = false;
         walk::expr(expr, &mut |inner| found |= self.is_effect(inner));
@@ -238,12 +238,12 @@ impl<'p> Context<'p> {
         }
     }
 
-    /// How a value of any origin is carried.
+    /// Returns the carrier of a value of any origin.
     pub fn carrier(&self, ty: &Ty) -> Carrier {
         Carrier::of_ty(self, ty, &|unit| self.any_layout(unit))
     }
 
-    /// How an element of a list is carried.
+    /// Returns the carrier of an element of a list.
     pub fn elem_carrier(&self, elem: &Ty) -> Carrier {
         Carrier::of_ty(self, elem, &|unit| self.list_layout(unit))
     }
@@ -300,7 +300,7 @@ impl<'p> Context<'p> {
     }
 }
 
-/// What the program does with messages, by grammar; and whether an activation has several.
+/// Collects the uses of messages by grammar, and whether an activation has several messages.
 fn unit_uses(program: &Program, units: &[UnitInfo<'_>]) -> (Vec<UnitUse>, bool) {
     let mut uses = vec![UnitUse::default(); program.units.len()];
     let mut has_others = program.process.as_ref().is_some_and(|process| !process.merges.is_empty());

@@ -63,7 +63,7 @@ impl Body<'_> {
         }
     }
 
-    /// What the platform gave for a key, as an option.
+    /// Unpacks the entry of a key that the platform returned, as an option.
     fn found(&mut self, packed: Value, ty: &Ty) -> Val {
         let is_missing = self.f.define(Type::Bool, Op::IsMissing(packed));
         let (missing, there) = (self.f.new_block(&[]), self.f.new_block(&[]));
@@ -188,7 +188,7 @@ impl Body<'_> {
         self.join(vec![(write, Val::Bool(written)), (remove, Val::Bool(removed))]).bool()
     }
 
-    /// How often an update is tried: once, with the entry to itself, where all attempts would build too much.
+    /// Returns how often an update is tried: once, with the entry locked, where all attempts would build too much.
     fn attempts(&self, dict: DictId) -> u32 {
         let dict = &self.cx.program.dicts[dict.0 as usize];
         let values = packed_bytes_max(self.cx.program, &dict.value).saturating_mul(3);

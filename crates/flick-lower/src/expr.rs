@@ -103,7 +103,7 @@ impl Body<'_> {
         )
     }
 
-    /// Lowers what is made of parts: tuples, options, lists, text, and what goes through them.
+    /// Lowers composite expressions: tuples, options, lists, text, and loops over them.
     fn expr_of_parts(&mut self, expr: &Expr) -> Val {
         match &expr.kind {
             ExprKind::Tuple(parts) => Val::Group(parts.iter().map(|part| self.expr(part)).collect()),

@@ -1,4 +1,4 @@
-//! Which bytes a request may begin with, so that the first byte of a connection tells which grammar it speaks.
+//! Computes the set of first bytes of a request: the first byte of a connection selects its grammar.
 //! Promises: no request of the grammar begins with a byte outside the set. Only what the grammar pins counts: a
 //! literal, or an integer of one byte that `%request`, `&requires` or a `check` bounds.
 //! Refuses: to look into text. A word that could be anything makes no set, nor does one of letters only: grammars of
@@ -12,7 +12,7 @@ use crate::walk::conjuncts;
 /// A set of bytes, bit by bit.
 type ByteSet = [u64; 4];
 
-/// What is known of a value when only the first byte is.
+/// The knowledge of a value when only the first byte has arrived.
 #[derive(Clone, Copy, PartialEq)]
 enum Known {
     Int(i128),

@@ -1,4 +1,4 @@
-//! Whether what a program computed can be written at all.
+//! Checks whether the values that a program computed can be written.
 //! Promises: bytes that their field cannot hold are never written: those outside its class, those in which what ends
 //! it stands, too few, and numbers of too many digits. A message of such a value is not sent, unless the field stays
 //! away; nor is one whose list has no room for a key that is set.
@@ -138,7 +138,7 @@ impl Body<'_> {
         Some(self.f.binary(Type::Bool, Binary::Or, is_missing, holds))
     }
 
-    /// What a number will be, with what is known of it before it is taken to fit its field; `None`: it is unchanged.
+    /// Returns the new value of a number and its range, before it is fitted to its field; `None`: it is unchanged.
     fn unfitted_number(&mut self, shape: &Shape, field: FieldId) -> Option<Num> {
         let info = self.cx.unit(shape.unit);
         if let Some(formula) = info.formula(field) {

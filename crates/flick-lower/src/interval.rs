@@ -15,9 +15,9 @@ pub struct Interval {
 }
 
 impl Interval {
-    /// What a signed word holds.
+    /// The range of a signed word.
     pub const INT: Self = Self { lo: i64::MIN as i128, hi: i64::MAX as i128 };
-    /// What an unsigned word holds.
+    /// The range of an unsigned word.
     pub const UINT: Self = Self { lo: 0, hi: u64::MAX as i128 };
 
     /// From `lo` to `hi`. Panics when that is empty.

@@ -139,7 +139,7 @@ impl Body<'_> {
         self.select(is_missing, received, len)
     }
 
-    /// What an element of a list is to a program that gives one.
+    /// Returns the type of the elements that a program gives a list.
     pub fn elem_ty(&self, unit: UnitId, list: FieldId) -> Ty {
         let list = self.cx.unit(unit).list(list).expect("the checker found a list here");
         let bytes = Ty::Bytes { max: list.elem_bytes_max, text: false };
@@ -222,14 +222,14 @@ impl Body<'_> {
         }
     }
 
-    /// What becomes of a key and its value, where the program changes it.
+    /// Returns the state and the value of a key that the program changes.
     pub fn key_change(&mut self, shape: &Shape, list: FieldId, key: u32) -> Option<(Value, Value)> {
         let state = shape.overrides.get(&Part::KeyState(list, key))?.num().value();
         let value = shape.overrides.get(&Part::Key(list, key)).map(Val::bytes)?;
         Some((state, value))
     }
 
-    /// Whether a key follows from what this shape changes or gives, and what it says then: a number that is to be
+    /// Returns whether a key follows from fields that this shape changes or gives, and its value then: a number that is
     /// written in digits, or bytes.
     pub fn followed_key(&mut self, shape: &Shape, list: FieldId, key: u32) -> Option<(Value, Val)> {
         let info = self.cx.unit(shape.unit);

@@ -87,7 +87,7 @@ impl Body<'_> {
         self.arrived(&carrier, &mut words.into_iter())
     }
 
-    /// How many elements a list has.
+    /// Returns the number of elements of a list.
     pub fn list_len(&mut self, memory: Value, elem: &Ty) -> Value {
         let bytes = self.f.define(Type::Int, Op::Len(memory));
         let size = self.f.int(i64::from(self.cx.stride(elem) * WORD_BYTES));
@@ -146,7 +146,7 @@ impl Body<'_> {
         Val::Bytes(self.f.define(Type::Bytes, Op::Slice { bytes, start, end }))
     }
 
-    /// Where the element `index` starts. Elements of several bytes are clamped here, so that the product stays small.
+    /// Returns the offset of the element `index`. An element of several bytes is clamped, to keep the product small.
     fn byte_offset(&mut self, index: Num, size: u32, len: Value) -> Value {
         let index = self.signed_index(index);
         if size == 1 {

@@ -99,7 +99,7 @@ impl Body<'_> {
         self.arithmetic(BinaryOp::Sub, zero, a, ty)
     }
 
-    /// Whether `a op b`, exactly, whatever their words.
+    /// Compares two numbers exactly, whatever the signs of their words.
     pub fn compare(&mut self, op: BinaryOp, a: Num, b: Num) -> Value {
         match op {
             BinaryOp::Gt => return self.compare(BinaryOp::Lt, b, a),
@@ -230,7 +230,7 @@ impl Body<'_> {
     }
 }
 
-/// What `a op b` may be, for arithmetic operators.
+/// Returns the range of `a op b` for arithmetic operators.
 pub fn range_of_arithmetic(op: BinaryOp, a: Interval, b: Interval) -> Option<Interval> {
     match op {
         BinaryOp::Add => a.add(b),

@@ -81,7 +81,7 @@ pub fn seen_by(program: &Program, channel: &Channel, role: Role) -> (UnitId, Cha
     (unit, seen)
 }
 
-/// What a parser keeps in the frame.
+/// Returns the keys that a parser keeps in the frame.
 pub fn kept_keys(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<SlotKey> {
     match &info.unit.body {
         Some(body) => structured::needs::Needs::new(info, body, role, channel).kept,

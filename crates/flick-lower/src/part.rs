@@ -1,4 +1,4 @@
-//! What of a message a program can give another value, and what follows from it.
+//! The parts of a message that a program can change, and the parts that are computed from them.
 //! Promises: a part takes one word; what follows from a change is found part by part, so that a change of one key of
 //! a list touches nothing that reads another.
 //! Refuses: fields of the elements of a list: a program gives whole lists.
@@ -20,7 +20,7 @@ pub enum Part {
     Field(FieldId),
     /// The value of a key of a keyed list.
     Key(FieldId, u32),
-    /// What becomes of that key: one of [`KEY_KEPT`], [`KEY_SET`], [`KEY_REMOVED`].
+    /// The change of that key: one of [`KEY_KEPT`], [`KEY_SET`], [`KEY_REMOVED`].
     KeyState(FieldId, u32),
     /// All bytes of a message that is given by them; missing where it is not.
     Wire,
@@ -92,7 +92,7 @@ impl<'p> UnitInfo<'p> {
         }
     }
 
-    /// What follows from changed parts in one step.
+    /// Returns the parts that are computed from changed parts directly.
     fn followers(&self, affected: &BTreeSet<Part>) -> Vec<Part> {
         let mut found = Vec::new();
         for (id, field) in self.fields() {
@@ -163,13 +163,13 @@ impl<'p> UnitInfo<'p> {
         self.update_needs = needs;
     }
 
-    /// What replacing a field needs: where it stands and, for a number, what it was.
+    /// Notes the slots that replacing a field needs: its position and, of a number, its old value.
     fn note_field(&self, field: FieldId, is_direct: bool, needs: &mut BTreeSet<SlotKey>) {
         let kind = &self.field(field).kind;
         if kind.is_on_wire() {
             needs.extend([SlotKey::Start(field), SlotKey::End(field)]);
         }
-        // Where ways meet on which it was changed and not, its word is carried.
+        // Where a path that changes it meets one that does not, its word is carried.
         let is_carried = is_direct && !matches!(kind, FieldKind::ToClose { .. } | FieldKind::List(_));
         let is_number =
             kind.number_range().is_some() || matches!(kind, FieldKind::Int { .. } | FieldKind::Vint { .. });
@@ -190,7 +190,7 @@ impl<'p> UnitInfo<'p> {
         }
     }
 
-    /// What reading a key in a formula needs: the key, and what it follows from in its turn.
+    /// Notes the slots that reading a key in a formula needs: the key, and those that it is computed from.
     fn note_read(&self, key: SlotKey, needs: &mut BTreeSet<SlotKey>) {
         if !needs.insert(key) {
             return;

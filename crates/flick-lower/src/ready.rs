@@ -1,4 +1,4 @@
-//! What writing a structured message needs to know before its first byte is written.
+//! Computes the values that must be known before the first byte of a structured message is written.
 //! Promises: what is computed here is all that may build something in the output, where it would stand in the middle of
 //! the message: texts, lists, values of choices and of what follows from other fields.
 //! Refuses: fields of the elements of lists; what they follow from is in the element.
@@ -14,7 +14,7 @@ use crate::part::{KEY_KEPT, KEY_SET, Part};
 use crate::repeat::Run;
 use crate::value::{Shape, ShapeKind, Val};
 
-/// What is known when the first byte is written.
+/// The values that are known when the first byte is written.
 #[derive(Clone, Debug, Default)]
 pub struct Ready {
     /// Fields that follow from others.
@@ -132,7 +132,7 @@ impl Body<'_> {
                     found.replaced.push((key, cond));
                     found.set.push((key, cond, said));
                 }
-                // What follows from a field is believed, not what is said besides.
+                // A value that follows from a field takes precedence over one that the program sets.
                 (Some((goes, is_set, value)), Some((cond, said))) => {
                     found.replaced.push((key, self.f.binary(Type::Bool, Binary::Or, goes, cond)));
                     let not = self.f.define(Type::Bool, Op::Not(cond));

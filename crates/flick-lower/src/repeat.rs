@@ -13,13 +13,13 @@ use crate::layout::WORD_BYTES;
 use crate::list::elem_of;
 use crate::value::{Num, Val};
 
-/// What a loop goes through, evaluated.
+/// The evaluated sequence that a loop iterates over.
 #[derive(Clone, Debug)]
 pub struct Run {
     kind: RunKind,
-    /// How many trips (`Int`).
+    /// The number of iterations (`Int`).
     pub count: Value,
-    /// How many at most.
+    /// The largest number of iterations.
     pub trips_max: u32,
 }
 
@@ -31,7 +31,7 @@ enum RunKind {
 }
 
 impl Body<'_> {
-    /// Evaluates what a loop goes through.
+    /// Evaluates the sequence that a loop iterates over.
     pub fn run_of(&mut self, source: &LoopSource) -> Run {
         match source {
             LoopSource::List(list) => {
@@ -178,7 +178,7 @@ impl Body<'_> {
             body.set_local(local, element.clone());
             let keep = body.block(block).bool();
             let count = carried[0].num().value();
-            // What is not kept is overwritten by the next, or cut off; there is room for all.
+            // An element that is not kept is overwritten by the next one, or cut off; there is capacity for all.
             body.elem_to(memory, count, elem, &element);
             let step = body.f.bool_to_int(keep);
             let next = body.f.binary(Type::Int, Binary::Add, count, step);

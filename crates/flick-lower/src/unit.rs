@@ -1,4 +1,4 @@
-//! What lowering knows of a grammar: which fields depend on which, what they may be, where they are kept.
+//! Facts of a grammar for lowering: dependencies, ranges and slots of its fields.
 //! Promises: a key's slot is the same in every parser of the unit; unused values have none.
 //! Refuses: more needed fields than a frame has slots; `crowded` counts them before.
 //! Source: FLICK §4.2 (only the fields a program uses, and what they depend on).
@@ -56,18 +56,18 @@ pub struct UnitInfo<'p> {
     pub id: UnitId,
     /// The grammar.
     pub unit: &'p Unit,
-    /// What each integer, variable or length may be; lengths within the field's bound.
+    /// The range of each integer, variable or length; lengths are within the field's bound.
     ranges: Vec<Interval>,
     slots: BTreeMap<SlotKey, u16>,
     /// Slots behind those of the platform in use.
     own_slots: usize,
-    /// What a changed message needs of the original, over all changes in the program.
+    /// Slots of the original that changed messages need, over all changes in the program.
     pub update_needs: BTreeSet<SlotKey>,
-    /// What the program does with keys and lists of a structured unit.
+    /// The keys and lists of a structured unit that the program uses.
     pub uses: Uses,
 }
 
-/// What a program does with keys and lists of a structured unit.
+/// The keys and lists of a structured unit that a program uses.
 #[derive(Clone, Debug, Default)]
 pub struct Uses {
     /// Fields that are read.
@@ -125,12 +125,12 @@ impl<'p> UnitInfo<'p> {
         self.unit.fields.iter().enumerate().map(|(index, field)| (FieldId(index as u32), field))
     }
 
-    /// Why a bound of a field is exceeded, for the error response.
+    /// Returns the cause to report when the bound of a field is exceeded.
     pub fn too_long(&self, field: FieldId) -> FaultCause {
         self.field(field).too_long
     }
 
-    /// What an integer or variable may be; for a bytes field its length.
+    /// Returns the range of an integer or variable; of a bytes field, the range of its length.
     pub fn range(&self, field: FieldId) -> Interval {
         self.ranges[field.0 as usize]
     }
@@ -222,7 +222,7 @@ impl<'p> UnitInfo<'p> {
         }
     }
 
-    /// What the length of a field may be, in bytes.
+    /// Returns the range of a field's length, in bytes.
     pub fn length_range(&self, field: FieldId) -> Interval {
         match self.field(field).kind {
             FieldKind::Vint { .. } => vint::LENGTH,
@@ -252,7 +252,7 @@ impl<'p> UnitInfo<'p> {
         WireField { offset, width_bytes: repr.width_bytes, big_endian, slot }
     }
 
-    /// How replies find their requests.
+    /// Returns how replies are matched with requests.
     pub fn order(&self) -> ReplyOrder {
         let facts = &self.unit.facts;
         if facts.in_order || facts.correlate.is_some() || facts.replies.is_some() || facts.exclusive {
@@ -285,7 +285,7 @@ impl<'p> UnitInfo<'p> {
         facts.echo.iter().copied().chain(facts.correlate).chain(loud).collect()
     }
 
-    /// What becomes of an integer when something it follows from changes.
+    /// Returns the formula that computes an integer from other fields.
     pub fn formula(&self, field: FieldId) -> Option<Formula<'p>> {
         match &self.field(field).kind {
             FieldKind::Var { parse, .. } | FieldKind::Flag { parse, any: None } => Some(Formula::Expr(parse)),
@@ -345,7 +345,7 @@ impl<'p> UnitInfo<'p> {
         self.update_needs = needs;
     }
 
-    /// What an expression over fields may be.
+    /// Returns the range of an expression over fields.
     pub fn range_of(&self, expr: &Expr) -> Interval {
         let everything = Interval::new(i128::from(i64::MIN), i128::from(u64::MAX));
         match &expr.kind {
@@ -375,7 +375,7 @@ impl<'p> UnitInfo<'p> {
     }
 }
 
-/// What an integer follows from.
+/// The fields that an integer is computed from.
 #[derive(Clone, Copy, Debug)]
 pub enum Formula<'p> {
     /// The length of a bytes field.
@@ -385,7 +385,7 @@ pub enum Formula<'p> {
 }
 
 impl Formula<'_> {
-    /// What it reads.
+    /// Returns the slots that it reads.
     pub fn keys(&self) -> Vec<SlotKey> {
         match self {
             Formula::LengthOf(field) => vec![SlotKey::Length(*field)],
@@ -410,7 +410,7 @@ impl SlotKey {
     }
 }
 
-/// What a number of a structured unit may be, as far as a word can.
+/// Returns the range of a number of a structured unit, within that of a word.
 fn number_range(kind: &FieldKind) -> Interval {
     let (lo, hi) = kind.number_range().expect("the kind is that of a number");
     let word = if lo < 0 { Interval::INT } else { Interval::UINT };

@@ -1,4 +1,4 @@
-//! What an expression is while it is lowered: words of the IR, or a message known only statically.
+//! The value of an expression during lowering: words of the IR, or a message known only statically.
 //! Promises: a message costs nothing until it is sent. It is where its fields come from (a message of this
 //! activation, or nothing) and which fields were replaced; updates are resolved here, not at run time. Tuples,
 //! records, options and variants are their parts side by side.
@@ -31,7 +31,7 @@ pub enum Val {
     Option {
         /// Whether it is there (`Bool`).
         present: Value,
-        /// What it is then.
+        /// Its value if it is there.
         value: Box<Val>,
     },
     /// A tagged union: what each case carries, of which that of the tag means something.
@@ -50,7 +50,7 @@ pub enum Val {
 pub struct Num {
     /// Where it is.
     pub word: Word,
-    /// What it may be.
+    /// The values that it may have.
     pub range: Interval,
 }
 
@@ -80,10 +80,10 @@ pub struct Record {
     pub shapes: Vec<Shape>,
 }
 
-/// Where a message comes from and what was changed in it.
+/// The origin of a message, and its changes.
 #[derive(Clone, Debug)]
 pub struct Shape {
-    /// Where unchanged fields come from.
+    /// The origin of unchanged fields.
     pub kind: ShapeKind,
     /// Its grammar.
     pub unit: UnitId,
@@ -93,7 +93,7 @@ pub struct Shape {
     pub overrides: BTreeMap<Part, Val>,
 }
 
-/// Where unchanged fields of a message come from.
+/// The origin of the unchanged fields of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ShapeKind {
     /// The current message as it arrived.
@@ -109,7 +109,7 @@ pub enum ShapeKind {
 }
 
 impl ShapeKind {
-    /// What becomes of it when fields are replaced.
+    /// Returns the origin after fields are replaced.
     pub fn changed(self) -> Self {
         match self {
             Self::Original | Self::Changed => Self::Changed,

@@ -12,7 +12,7 @@ use crate::body::Body;
 use crate::interval::Interval;
 use crate::value::{Num, Val};
 
-/// What the first byte may be, signed.
+/// The range of the first byte, signed.
 pub const LEAD: Interval = Interval { lo: -128, hi: 127 };
 /// Bytes of the whole.
 pub const LENGTH: Interval = Interval { lo: 1, hi: 9 };

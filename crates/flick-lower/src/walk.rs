@@ -28,7 +28,7 @@ pub fn conjuncts(expr: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// What an expression of a grammar reads of `self`. `$$` is not among it.
+/// Returns the keys of `self` that an expression of a grammar reads, without `$$`.
 pub fn keys_of(expr: &Expr) -> Vec<SlotKey> {
     let mut keys = Vec::new();
     walk::expr(expr, &mut |inner| match inner.kind {

@@ -14,7 +14,7 @@ use crate::unit::{Formula, SlotKey};
 use crate::value::{Num, Shape, ShapeKind, Val};
 use crate::walk::keys_of;
 
-/// What a byte of a variable-length integer counts to, and the mark of one that others follow.
+/// The number of values of a byte of a variable-length integer, and the mark of one that others follow.
 const GROUP: i64 = 128;
 
 impl Body<'_> {
@@ -33,8 +33,8 @@ impl Body<'_> {
         }
     }
 
-    /// Whether a field is blanks without a name that may be absent and had better be there: between words, which would
-    /// become one, and before values, where people expect one.
+    /// Whether a field is optional blanks without a name that should be written: between words, which would become one,
+    /// and before values, where a blank is customary.
     fn is_blank(&self, shape: &Shape, field: FieldId, before: &[Item], behind: &[Item]) -> bool {
         let info = self.cx.unit(shape.unit);
         let has_name = |item: Option<&Item>| match item {
@@ -370,7 +370,7 @@ impl Body<'_> {
         found
     }
 
-    /// What the elements of a list that a program gives take on the wire, in bytes.
+    /// Returns the encoded size of the elements that a program gives a list, in bytes.
     pub fn list_wire_bytes(&mut self, shape: &Shape, field: FieldId, memory: Value) -> Value {
         let info = self.cx.unit(shape.unit);
         let list = info.list(field).expect("the checker found a list here");
@@ -392,7 +392,7 @@ impl Body<'_> {
         sum[0].num().value()
     }
 
-    /// What items take on the wire, in bytes. Panics on choices and lists among them.
+    /// Returns the encoded size of items, in bytes. Panics on choices and lists among them.
     fn items_wire_bytes(&mut self, shape: &Shape, items: &[Item]) -> Value {
         let info = self.cx.unit(shape.unit);
         let mut sum = self.f.int(0);

@@ -1,4 +1,4 @@
-//! What a parser does, in which order, before a single instruction is written.
+//! Plans the steps of a parser and their order, before any instruction is emitted.
 //! Promises: a field is decoded only if the channel's view, the grammar's facts for the role, a check or the
 //! length of the message asks for it; every check runs as soon as what it reads is there; the order depends on
 //! the grammar alone, so any split of the input gives the same answer.
@@ -13,7 +13,7 @@ use flick_check::walk;
 use crate::unit::{SlotKey, UnitInfo};
 use crate::walk::{conjuncts, keys_of};
 
-/// Who sends the messages.
+/// The sender of the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// A client: `%request` must hold.
@@ -83,18 +83,18 @@ pub enum PlanStep {
     },
 }
 
-/// What a parser does.
+/// The plan of a parser.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// In order.
     pub steps: Vec<PlanStep>,
-    /// What must be in the frame when the parser is done.
+    /// The slots that must be in the frame when the parser is done.
     pub persistent: BTreeSet<SlotKey>,
     /// The last field that must lie in the head.
     pub head_end: Option<FieldId>,
 }
 
-/// What messages of a role obey. Each part is checked as soon as what it reads is there.
+/// Returns the conditions on messages of a role. Each part is checked as soon as the fields that it reads have arrived.
 pub fn role_checks<'p>(info: &UnitInfo<'p>, role: Role) -> Vec<&'p Expr> {
     let fact = match role {
         Role::Request => &info.unit.facts.request,
@@ -103,12 +103,12 @@ pub fn role_checks<'p>(info: &UnitInfo<'p>, role: Role) -> Vec<&'p Expr> {
     fact.iter().flat_map(conjuncts).collect()
 }
 
-/// What a field must obey, part by part.
+/// Returns the conditions on a field, part by part.
 pub fn field_checks<'p>(info: &UnitInfo<'p>, field: FieldId) -> Vec<&'p Expr> {
     info.field(field).requires.iter().flat_map(conjuncts).collect()
 }
 
-/// What code behind the parser finds in the frame: the view, what the platform keeps, what updates need.
+/// Collects the slots that later code reads from the frame: those of the view, of the platform and of updates.
 pub fn persistent_keys(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<SlotKey> {
     let facts = &info.unit.facts;
     let mut keys: BTreeSet<SlotKey> = channel.view.iter().map(|known| SlotKey::Field(known.field)).collect();
@@ -165,7 +165,7 @@ fn needed(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<FieldI
     needed
 }
 
-/// What a `&requires` of `field` reads, itself included where it says `$$`.
+/// Collects the slots that a `&requires` of `field` reads, with the field itself if it has `$$`.
 fn check_keys(field: FieldId, check: &Expr) -> Vec<SlotKey> {
     let mut keys = keys_of(check);
     walk::expr(check, &mut |inner| {

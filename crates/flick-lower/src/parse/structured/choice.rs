@@ -13,7 +13,7 @@ use super::stage::Cursor;
 use crate::body::Mode;
 use crate::unit::SlotKey;
 
-/// How a way through an arm ended.
+/// The end of a path through an arm.
 struct End {
     block: BlockId,
     cursor: Cursor,
@@ -51,7 +51,7 @@ impl Emitter<'_, '_> {
             self.pending.clone_from(&pending);
             let own = self.fields_of(items);
             all.difference(&own).for_each(|id| self.keep_absent(*id));
-            // What another arm has passed over is not behind this one.
+            // Bytes that another arm has skipped are not in front of this one.
             self.byte_run = None;
             self.items(items, behind);
             if !self.is_over {
@@ -62,7 +62,7 @@ impl Emitter<'_, '_> {
         self.join_arms(ends);
     }
 
-    /// Where facts have been evaluated on one way, they are on all.
+    /// Evaluates facts on all paths if they have been evaluated on one.
     fn join_arms(&mut self, mut ends: Vec<End>) {
         let any_facts_done = ends.iter().any(|end| end.facts_done);
         for end in ends.iter_mut().filter(|end| any_facts_done && !end.facts_done) {
@@ -109,7 +109,7 @@ impl Emitter<'_, '_> {
         self.keep_follows_of_none(id);
     }
 
-    /// What is summed up or found out over a list that is not there.
+    /// Sets the sums and flags of an absent list to zero.
     fn keep_follows_of_none(&mut self, list: FieldId) {
         let sums = self.needs.sums.iter().filter(|(_, own)| *own == list).map(|(var, _)| *var);
         let flags = self.needs.flags.iter().filter(|(_, own, _)| *own == list).map(|(flag, ..)| *flag);

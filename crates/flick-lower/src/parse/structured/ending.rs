@@ -1,4 +1,4 @@
-//! What a parser says of a message besides its fields: facts, flags, where its head and the message end, and parts.
+//! The results of a parser besides fields: facts, flags, the ends of the head and of the message, and parts.
 //! Promises: facts are evaluated as soon as what they read is known, and before anything of the message is passed on; a
 //! head lies in one piece; what is streamed is never waited for.
 
@@ -33,13 +33,13 @@ enum What {
     EchoReady,
     /// A part of `%request` or `%reply` must hold.
     RoleCheck(usize),
-    /// What to write into the non-quiet field.
+    /// The value for the non-quiet field.
     Loud,
-    /// What the parser of the reply gets.
+    /// The value that the parser of the reply gets.
     Keep,
     /// The message's flags.
     Flags,
-    /// What a keyed list cuts besides the keys that are always cut.
+    /// The keys that a keyed list cuts besides those that are always cut.
     Cuts(FieldId),
 }
 
@@ -62,7 +62,7 @@ fn flags<'p>(info: &UnitInfo<'p>, role: Role) -> Vec<(Option<&'p Expr>, u64)> {
         .collect()
 }
 
-/// What is to be found out about messages of a role.
+/// Lists the facts to compute about messages of a role.
 pub fn facts(info: &UnitInfo<'_>, role: Role) -> Vec<Fact> {
     let facts = &info.unit.facts;
     let ids = |exprs: &mut dyn Iterator<Item = &Expr>| -> Vec<FieldId> {
@@ -359,7 +359,7 @@ impl Emitter<'_, '_> {
     }
 }
 
-/// What a word holds of numbers that may be negative, or may not.
+/// Returns the range of the word that holds a number, which is signed if the number may be negative.
 fn word_of(num: Num) -> Interval {
     if num.range.lo < 0 { Interval::INT } else { Interval::UINT }
 }

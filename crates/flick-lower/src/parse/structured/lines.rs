@@ -70,7 +70,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    /// What the elements of a list look like, if they are lines of which most may be passed over.
+    /// Returns the form of the elements of a list, if they are lines of which most may be skipped.
     fn line_form(&mut self, id: FieldId, list: &List) -> Option<LineForm> {
         let (keyed, ListEnd::Until(end)) = (list.keyed.as_ref(), &list.end) else { return None };
         let is_summed = self.needs.sums.iter().any(|(_, of)| *of == id);
@@ -154,7 +154,7 @@ impl<'a> Emitter<'a, '_> {
         keys.into_iter().filter(|key| !keyed.keys[*key as usize].is_empty()).map(line_key).collect()
     }
 
-    /// What the operation does for a name, where that is all that there is to do until the last line.
+    /// Returns the action of the operation for a name, if no other work is left until the last line.
     fn line_does(&self, id: FieldId, keyed: &Keyed, key: u32) -> LineDoes {
         let is_changed = self.info.uses.changed_keys.contains(&(id, key));
         let (own, cut, is_listed) =
@@ -242,7 +242,7 @@ impl<'a> Emitter<'a, '_> {
         }
     }
 
-    /// Where constant bytes lie.
+    /// Returns the offset and length of constant bytes.
     fn const_range(&mut self, bytes: &[u8]) -> (u32, u32) {
         match self.body.consts.intern(bytes) {
             Op::ConstBytes { offset, len } => (offset, len),

@@ -33,7 +33,7 @@ struct Loop<'l> {
     streams: bool,
     /// Each element ends a part of its own.
     ends_parts: bool,
-    /// Where the list is over.
+    /// The blocks and positions at which the list ends.
     exits: Vec<(BlockId, Cursor)>,
 }
 
@@ -86,12 +86,12 @@ impl Emitter<'_, '_> {
         }
     }
 
-    /// Whether a list is passed on as it arrives.
+    /// Whether a list is streamed.
     fn streams(&self, list: &List) -> bool {
         self.parts && list.streamed && self.is_in_tail()
     }
 
-    /// How often the head is come back to, at most, in one call.
+    /// Returns the largest number of iterations in one call.
     fn trips_max(&self, list: &List, streams: bool) -> u32 {
         let least = Sizes::of(self.info, &list.body).least;
         assert!(
@@ -296,7 +296,7 @@ impl Emitter<'_, '_> {
         self.body.f.jump(own.head, vec![position, zero, seen]);
     }
 
-    /// What an element tells of where its list ends.
+    /// Counts an element towards the end of its list.
     fn count_towards_the_end(&mut self, own: &mut Loop<'_>) {
         let (id, list) = (own.id, own.list);
         match &list.end {

@@ -1,4 +1,4 @@
-//! What a parser of a structured unit must keep, and from where on nothing of the message is looked at.
+//! The values that a parser of a structured unit must keep, and the position after which it reads nothing.
 //! Promises: a key is kept only if the channel's view, a fact for the role, an update or the framing itself reads it.
 //! Source: FLICK §4.2 (unread fields are never decoded).
 
@@ -16,7 +16,7 @@ use crate::walk::keys_of;
 /// Further values of a key that names what is cut, besides the first.
 pub const FURTHER_MAX: u32 = 3;
 
-/// What a parser keeps.
+/// The values that a parser keeps.
 #[derive(Debug)]
 pub struct Needs {
     /// Keys that have slots.
@@ -89,7 +89,7 @@ fn is_read_list(info: &UnitInfo<'_>, field: FieldId) -> bool {
     }
 }
 
-/// What code behind the parser finds in the frame, and what the facts for the role read.
+/// Collects the slots that later code reads from the frame, and those that the facts for the role read.
 fn outside_keys(
     info: &UnitInfo<'_>,
     role: Role,
@@ -129,7 +129,7 @@ fn outside_keys(
     keys.into_iter().flat_map(|key| text_keys(info, key)).collect()
 }
 
-/// What a text variable is computed from; other text variables in it are followed.
+/// Collects the slots that a text variable is computed from, through other text variables.
 fn text_var_keys(info: &UnitInfo<'_>, parse: &Expr) -> Vec<SlotKey> {
     keys_of(parse).into_iter().flat_map(|key| text_keys(info, key)).collect()
 }
@@ -186,7 +186,7 @@ pub fn each_field(info: &UnitInfo<'_>, items: &[Item], visit: &mut dyn FnMut(Fie
     }
 }
 
-/// Where each field stands, as an index in the order of the text; of a list where it has ended.
+/// The position of each field, as an index in the order of the text; of a list, the position of its end.
 struct LastUses<'a, 'p> {
     info: &'a UnitInfo<'p>,
     last: BTreeMap<FieldId, usize>,
@@ -227,7 +227,7 @@ struct Finder<'a, 'p> {
 }
 
 impl Finder<'_, '_> {
-    /// What the framing of a row reads.
+    /// Notes the slots that the framing of a row reads.
     fn items(&mut self, items: &[Item], read_lists: &BTreeSet<FieldId>) {
         for item in items {
             match item {

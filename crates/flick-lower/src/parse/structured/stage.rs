@@ -16,7 +16,7 @@ use crate::unit::{SlotKey, UnitInfo};
 /// A place in the message and what is known of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
-    /// What `fixed` counts from; `None`: the start of the message (or part).
+    /// The position that `fixed` counts from; `None`: the start of the message (or part).
     pub base: Option<Value>,
     /// Bytes behind it.
     pub fixed: u32,
@@ -48,7 +48,7 @@ impl Cursor {
     }
 }
 
-/// What one switch over the state leads to: the function's, or that in the head of a list.
+/// The targets of one switch over the state: the function's, or that in the head of a list.
 #[derive(Debug, Default)]
 pub struct Scope {
     /// State and where it goes on.

@@ -13,14 +13,14 @@ use crate::interval::Interval;
 use crate::unit::SlotKey;
 use crate::value::{Num, Val};
 
-/// What has been passed over since a place, in one piece.
+/// The bytes that have been skipped since a position, in one piece.
 #[derive(Clone, Copy, Debug)]
 pub struct ByteRun {
     /// The place.
     pub start: Value,
     /// Every byte since is of it.
     pub set: [u64; 4],
-    /// How many they are at most.
+    /// Their largest number.
     pub most: u32,
 }
 
@@ -29,7 +29,7 @@ pub struct ByteRun {
 pub struct Text<'a> {
     /// Every byte is of it.
     pub class: Option<ClassId>,
-    /// What ends it.
+    /// The delimiter that ends it.
     pub until: Option<&'a [u8]>,
     /// Least length, in bytes.
     pub min_bytes: u32,
@@ -47,7 +47,7 @@ const HEX_DIGITS: [u64; 4] = [0x03ff_0000_0000_0000, 0x0000_007e_0000_007e, 0, 0
 const CONTINUED: [u64; 4] = [0, 0, u64::MAX, u64::MAX];
 /// Decimal digits that do not fit a signed word in any case.
 const DECIMAL_DIGITS_MAX: u8 = 19;
-/// What a letter in lower case has over one in upper case.
+/// The bit that distinguishes a lower-case letter from the upper-case one.
 const LOWER_BIT: u8 = 0x20;
 /// The sign of a number.
 const MINUS: u8 = b'-';
@@ -115,7 +115,7 @@ impl Emitter<'_, '_> {
         (start, end)
     }
 
-    /// Where `needle` first stands from here on, at most `max` bytes behind; it is there.
+    /// Returns the first position of `needle` from here on, at most `max` bytes ahead; it has been found.
     fn seek(&mut self, id: FieldId, needle: &[u8], max: u32) -> (Value, Value) {
         let Op::ConstBytes { offset, len } = self.body.consts.intern(needle) else {
             panic!("constant bytes are constant bytes")
@@ -205,7 +205,7 @@ impl Emitter<'_, '_> {
         self.requires(id, Val::Bytes(value));
     }
 
-    /// What the author says must hold of a field.
+    /// Checks the `&requires` of a field.
     pub fn requires(&mut self, id: FieldId, val: Val) {
         let field = self.info.field(id);
         if field.requires.is_empty() {
@@ -552,7 +552,7 @@ impl Emitter<'_, '_> {
         self.join(ends);
     }
 
-    /// What lies between `start` and here, which is there, is not passed on.
+    /// Cuts the bytes between `start` and here, which have arrived: they are not forwarded.
     fn cut(&mut self, start: Cursor) {
         let (start, end) = (self.position(start), self.position(self.at));
         let has_capacity = self.body.f.define(Type::Bool, Op::Cut { start, end });
