@@ -1,4 +1,4 @@
-//! How much work, output and how many messages one activation can cause at most.
+//! Upper bounds of the work, output and messages of one activation.
 //! Promises: no activation, over all its suspensions, uses more steps, counted with `weights`, sends or asks more, or
 //! builds more bytes than said here, on any input; each sum runs along one path that the blocks allow, though perhaps
 //! no input takes it.
@@ -28,7 +28,7 @@ pub use capacity_checks::fill_capacity_checks;
 pub use excess::{Excess, Limit, excesses};
 pub use program::program_bounds;
 
-/// What one function needs at most.
+/// The bounds of one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionBounds {
     /// Steps, callees included.

@@ -15,7 +15,7 @@ pub struct Cfg {
     pub idom: Vec<Option<BlockId>>,
     /// Whether some block can be reached from itself.
     pub has_cycle: bool,
-    /// Where each block stands in `order`.
+    /// The index of each block in `order`.
     position: Vec<Option<u32>>,
     /// First and last number of the part of the dominator tree below each block.
     span: Vec<(u32, u32)>,
@@ -170,7 +170,7 @@ impl Cfg {
     }
 }
 
-/// Where a block may go on, with the values handed over.
+/// Returns the successors of a block, with their arguments.
 pub fn successors(end: &Terminator) -> Vec<(BlockId, &[Value])> {
     match end {
         Terminator::Jump(target, args) => vec![(*target, args)],

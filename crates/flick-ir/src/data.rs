@@ -9,7 +9,7 @@ use flick_abi::{FuncId, HostCall, Program};
 /// A whole program: what the platform sees, and the code behind its function numbers.
 #[derive(Clone, Debug)]
 pub struct Module {
-    /// What the platform sees.
+    /// The program as the platform sees it.
     pub program: Program,
     /// Code, by `FuncId`.
     pub functions: Vec<Function>,
@@ -19,7 +19,7 @@ pub struct Module {
     pub classes: Vec<[u64; 4]>,
 }
 
-/// What a function is for; decides its parameters and which instructions it may use.
+/// The purpose of a function; decides its parameters and which instructions it may use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FuncKind {
     /// Params `(frame, int len)`; ends in `Done`, `Fault` or `Need`; reads the message with `Load`.
@@ -65,7 +65,7 @@ pub struct Value(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct BlockId(pub u32);
 
-/// Where an instruction comes from: file number and byte offset in it; used by the bounds report.
+/// The source location of an instruction: file number and byte offset; used by the bounds report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SourceOrigin {
     /// Index of the source file, as the checker numbers them.
@@ -79,7 +79,7 @@ pub struct SourceOrigin {
 pub struct Function {
     /// Name for people: `parse_request.client`, `rule.1`, `target_backend`.
     pub name: String,
-    /// What it is for.
+    /// Its purpose.
     pub kind: FuncKind,
     /// Types of its results (helpers only; at most one).
     pub results: Vec<Type>,
@@ -106,18 +106,18 @@ pub struct Block {
     pub trips_max: Option<u32>,
     /// Instructions.
     pub insts: Vec<Inst>,
-    /// How it ends.
+    /// Its terminator.
     pub end: Terminator,
 }
 
 /// One instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inst {
-    /// What it defines, if anything.
+    /// The value that it defines, if any.
     pub result: Option<Value>,
-    /// What it does.
+    /// Its operation.
     pub op: Op,
-    /// Where it comes from.
+    /// Its source location.
     pub origin: SourceOrigin,
 }
 
@@ -169,7 +169,7 @@ pub enum Binary {
     MaxU,
 }
 
-/// What [`Op::Transform`] makes of bytes.
+/// The transforms of [`Op::Transform`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transform {
     /// `%41` becomes `A` (RFC 3986 §2.1); missing where two hexadecimal digits do not follow a `%`.
@@ -182,7 +182,7 @@ pub enum Transform {
     Base64Encode,
 }
 
-/// What lines look like that [`Op::Lines`] passes over: a name, a separator, a value, and what ends them.
+/// The form of the lines that [`Op::Lines`] skips: a name, a separator, a value and an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineForm {
     /// Class of a name's bytes, of which there is at least one.
@@ -195,7 +195,7 @@ pub struct LineForm {
     pub blanks: u32,
     /// Class of a value's bytes.
     pub value: u32,
-    /// What ends a line, 1 or 2 bytes: a range of `Module::consts` (start, length).
+    /// The bytes that end a line, 1 or 2: a range of `Module::consts` (start, length).
     pub end: (u32, u32),
     /// Most bytes of a line.
     pub max: u32,
@@ -216,11 +216,11 @@ pub struct LineForm {
 pub struct LineKey {
     /// The name: a range of `Module::consts` (start, length).
     pub name: (u32, u32),
-    /// What happens.
+    /// The action.
     pub does: LineDoes,
 }
 
-/// What [`Op::Lines`] does with a line of a known name.
+/// The action of [`Op::Lines`] on a line of a known name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineDoes {
     /// Nothing: it goes no further.
@@ -238,7 +238,7 @@ pub enum LineDoes {
     Cut,
 }
 
-/// What an instruction does.
+/// The operation of an instruction.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Op {
     /// An integer, boolean or channel constant (type of the result says which); for `Bytes` -1, which is missing.
@@ -265,7 +265,7 @@ pub enum Op {
     },
     /// Length of a bytes value.
     Len(Value),
-    /// Where a bytes value starts in its region (`Int`): for a part of a message, its offset in it.
+    /// The offset of a bytes value in its region (`Int`), for instance in a message.
     BytesOffset(Value),
     /// The frozen hash of a bytes value (`Uint`).
     HashBytes(Value),
@@ -296,7 +296,7 @@ pub enum Op {
     /// Reads an integer of the message at `base + offset` (parsers only). A dominating `Need` with the same
     /// base must cover it; the verifier checks that.
     Load {
-        /// Where the segment starts; `None`: 0.
+        /// The start of the segment; `None`: 0.
         base: Option<Value>,
         /// Offset in the segment.
         offset: u32,
@@ -318,11 +318,11 @@ pub enum Op {
     /// The end of the longest run of bytes of a class (`Int`): the first place from `from` on, at most `max` bytes
     /// behind it and never behind the end of what is there, whose byte is not of the class (parsers only).
     ScanRun {
-        /// Where to start; what lies behind the end of the message counts as its end.
+        /// The start; a position behind the end of the message counts as its end.
         from: Value,
         /// Index in `Module::classes`.
         class: u32,
-        /// How far to go.
+        /// The largest number of bytes to look at.
         max: u32,
     },
     /// The first position (`Int`) from `from` on where constant bytes begin; without one, the first where they may
@@ -330,24 +330,24 @@ pub enum Op {
     /// so `position - from > max` says that they do not begin in time, and `position + len` beyond the message that
     /// it goes on.
     Seek {
-        /// Where to start; what lies behind the end of the message counts as its end.
+        /// The start; a position behind the end of the message counts as its end.
         from: Value,
-        /// What to look for: a range of `Module::consts`.
+        /// The needle: a range of `Module::consts`.
         offset: u32,
         /// Its length, 1 to 16 bytes.
         len: u32,
-        /// How far behind `from` it may begin.
+        /// The largest distance from `from` to its first byte.
         max: u32,
     },
     /// Skips whole lines from `from` on, at most `left`, and does for each what its name asks for (parsers only).
     /// `Int`: the position behind the last one, plus `2^32` for each. Stops at a line of another form, at an
     /// incomplete one, and at one that the parser itself has to handle.
     Lines {
-        /// Where the first one starts; what lies behind the end of the message counts as its end.
+        /// The start of the first one; a position behind the end of the message counts as its end.
         from: Value,
-        /// How many at most (`Int`).
+        /// The largest number (`Int`).
         left: Value,
-        /// What they look like.
+        /// Their form.
         form: Box<LineForm>,
     },
     /// Appends a `Bytes` value to the items of the frame (parsers only). More than `ITEMS_MAX` are a broken invariant.
@@ -378,7 +378,7 @@ pub enum Op {
         message: Option<Value>,
         /// First item (`Int`).
         from: Value,
-        /// How many (`Int`); counted as `count_max` if more, as 0 if negative.
+        /// The number (`Int`); counted as `count_max` if more, as 0 if negative.
         count: Value,
         /// Bound.
         count_max: u32,
@@ -396,7 +396,7 @@ pub enum Op {
     Transform {
         /// Which.
         kind: Transform,
-        /// What of.
+        /// The bytes.
         bytes: Value,
         /// Longest result; a longer one is a broken invariant.
         max_bytes: u32,
@@ -429,7 +429,7 @@ pub enum Op {
     },
     /// Sends the original message to a channel.
     SendOriginal {
-        /// Where to.
+        /// The channel.
         chan: Value,
     },
     /// Remembers the end of the activation's output (`Int`): where a rebuilt head starts.
@@ -437,10 +437,10 @@ pub enum Op {
     /// Whether the output has capacity for `bytes`, besides all that the rule may build elsewhere (`Bool`). The
     /// blocks that a branch on it dominates build no more than that.
     HasCapacity {
-        /// How many; `bounds::fill_capacity_checks` computes it.
+        /// The number of bytes; `bounds::fill_capacity_checks` computes it.
         bytes: u32,
     },
-    /// What was appended to the output since a mark (`Bytes`).
+    /// The bytes that were appended to the output since a mark (`Bytes`).
     Written {
         /// Result of an `OutMark`.
         mark: Value,
@@ -470,7 +470,7 @@ pub enum Op {
     },
     /// Sends what was emitted since `mark`, then, if `tail_from` is given, the message from there to its end.
     SendRebuilt {
-        /// Where to.
+        /// The channel.
         chan: Value,
         /// Result of an `OutMark`.
         mark: Value,
@@ -481,7 +481,7 @@ pub enum Op {
     },
     /// Sends another message of this activation, unchanged.
     SendMessage {
-        /// Where to.
+        /// The channel.
         chan: Value,
         /// Which (`Message`).
         message: Value,
@@ -554,7 +554,7 @@ pub enum Op {
         /// `Int`.
         index: Value,
     },
-    /// Where the second first stands in the first (`Int`); -1 nowhere.
+    /// The first position of the second in the first (`Int`), or -1.
     Find(Value, Value),
     /// Cuts bytes at a separator into at most `max` parts, the last with the rest: a list of `Bytes` words in the
     /// output. An empty separator gives one part.
@@ -633,14 +633,14 @@ pub enum Op {
     StateLoadBytes {
         /// Which.
         word: u32,
-        /// How many at most.
+        /// The largest number.
         max_bytes: u32,
     },
     /// Writes bytes of the session's state; more than `max_bytes` is a broken invariant.
     StateStoreBytes {
         /// Which.
         word: u32,
-        /// How many at most.
+        /// The largest number.
         max_bytes: u32,
         /// `Bytes`.
         value: Value,
@@ -648,14 +648,14 @@ pub enum Op {
     /// Asks: sends the original message to a channel; the reply is for this activation. The next `Suspend` waits for
     /// it.
     AskOriginal {
-        /// Where to.
+        /// The channel.
         chan: Value,
         /// `Int`, nanoseconds; not above 0: as long as the platform waits for any reply.
         timeout_ns: Value,
     },
     /// Asks with what was emitted since `mark`, as `SendRebuilt`.
     AskRebuilt {
-        /// Where to.
+        /// The channel.
         chan: Value,
         /// Result of an `OutMark`.
         mark: Value,
@@ -668,7 +668,7 @@ pub enum Op {
     },
     /// Asks with another message of this activation, unchanged.
     AskMessage {
-        /// Where to.
+        /// The channel.
         chan: Value,
         /// Which (`Message`).
         message: Value,
@@ -715,7 +715,7 @@ pub enum Op {
     },
 }
 
-/// How a block ends.
+/// The end of a block.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Terminator {
     /// Goes to a block.
@@ -731,7 +731,7 @@ pub enum Terminator {
     },
     /// Goes to one of many blocks.
     Switch {
-        /// What decides.
+        /// The value that decides.
         value: Value,
         /// Cases; each target takes no parameters.
         cases: Vec<(i64, BlockId)>,
@@ -746,7 +746,7 @@ pub enum Terminator {
         base: Option<Value>,
         /// Second summand.
         bytes: u32,
-        /// Where to go on; takes no parameters.
+        /// The next block; it takes no parameters.
         then: BlockId,
         /// State to resume in.
         state: u32,

@@ -1,4 +1,4 @@
-//! What must hold of any bytes read as the text form of a module; for `cargo xtask fuzz ir` and for tests.
+//! Checks the invariants of any bytes read as the text form of a module; for `cargo xtask fuzz ir` and for tests.
 
 use crate::cfg::successors;
 use crate::data::Block;

@@ -17,7 +17,7 @@ use crate::data::Module;
 pub use dot::to_dot;
 pub use svg::to_svg;
 
-/// What a task does.
+/// The kind of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GraphTaskKind {
     /// Makes messages of bytes.
@@ -60,7 +60,7 @@ impl GraphTaskKind {
 /// One task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GraphTask {
-    /// What it does.
+    /// Its kind.
     pub kind: GraphTaskKind,
     /// Its name: the channel's, with `[]` for an array; a compute task is named after its rules.
     pub name: String,
@@ -68,7 +68,7 @@ pub struct GraphTask {
     pub detail: String,
 }
 
-/// What goes along an edge.
+/// The kind of an edge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum EdgeKind {
     /// Messages, one way.
@@ -86,9 +86,9 @@ pub struct GraphEdge {
     pub from: usize,
     /// Index in `TaskGraph::tasks`.
     pub to: usize,
-    /// What goes along it.
+    /// Its kind.
     pub kind: EdgeKind,
-    /// What starts the rules at its one end.
+    /// The start of the rules at its one end.
     pub start: Start,
     /// Index in `Program::channels` of where they send or ask, if it is their way out.
     pub channel: Option<usize>,
@@ -153,7 +153,7 @@ pub fn graph(module: &Module) -> TaskGraph {
     TaskGraph { name: program.name.clone(), tasks, edges }
 }
 
-/// What starts rules: a task of the first column, the one that runs them, and what that does.
+/// A start of rules: a task of the first column, the task that runs the rules, and their actions.
 struct Starter {
     cause: Start,
     task: GraphTask,

@@ -25,7 +25,7 @@ use activation::{Activation, Ending, Through};
 pub struct Interpreter {
     module: Arc<Module>,
     loops: Arc<[FunctionLoops]>,
-    /// What no activation may exceed, by function; computed at the first call.
+    /// The bounds of an activation, by function; computed at the first call.
     certificate: Arc<OnceLock<Vec<FunctionBounds>>>,
 }
 
@@ -49,14 +49,14 @@ impl FunctionLoops {
     }
 }
 
-/// What observes a running call.
+/// The observer of a running call.
 #[derive(Default)]
 struct Hooks<'a, 'c> {
     through: Through<'a, 'c>,
     visitor: Option<Visitor<'a>>,
 }
 
-/// What one call has used.
+/// The resources that one call has used.
 #[derive(Clone, Copy, Debug)]
 struct Used {
     steps: u64,
@@ -79,7 +79,7 @@ impl Interpreter {
         &self.module
     }
 
-    /// What no call may exceed, by function.
+    /// Returns the bounds of a call, by function.
     pub fn certificate(&self) -> &[FunctionBounds] {
         self.certificate.get_or_init(|| bounds(&self.module))
     }

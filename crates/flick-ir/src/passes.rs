@@ -56,7 +56,7 @@ impl Aliases {
         Self((0..function.values.len() as u32).map(Value).collect())
     }
 
-    /// What `value` stands for.
+    /// Returns the value that replaces `value`.
     fn find(&self, mut value: Value) -> Value {
         // An alias points to what was final when it was made, so chains end.
         while self.0[value.0 as usize] != value {

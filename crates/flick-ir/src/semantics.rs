@@ -1,4 +1,4 @@
-//! What each operation means on words and bytes, in one place.
+//! The meaning of each operation on words and bytes, in one place.
 //! Promises: total functions, the same on every machine; the interpreter, constant folding and the helpers of
 //! compiled code all call these, so that only the inlined operations can disagree, and those are compared in tests.
 //! Refuses: control flow and memory; see `interp`.

@@ -26,12 +26,12 @@ pub use print::{print, print_function};
 
 use crate::data::{Binary, Module, Type};
 
-/// Why a text is no module.
+/// The reason that a text is no module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextError {
     /// Line, from 1.
     pub line: usize,
-    /// What was expected.
+    /// The expectation that was not met.
     pub message: String,
 }
 

@@ -1,4 +1,4 @@
-//! What each operation costs in steps, the unit of the bounds an author reads.
+//! The cost of each operation in steps, the unit of the bounds that are shown to users.
 //! Promises: the interpreter counts with these numbers and `bounds` adds them up along the costliest path, so what
 //! an activation uses never exceeds what was announced.
 //! Not here: nanoseconds. A step is about one machine operation; an operation on bytes counts as a fixed number,

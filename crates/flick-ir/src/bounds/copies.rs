@@ -43,7 +43,7 @@ impl Copies {
         copies
     }
 
-    /// How often the loop of a copy goes round, where its rounds are bounded together.
+    /// Returns the number of iterations of a copy's loop, if they are bounded together.
     pub(super) fn rounds(&self, block: BlockId, inst: usize) -> Option<u64> {
         self.insts.get(&(block, inst)).copied()
     }
@@ -106,7 +106,7 @@ impl Next<'_> {
             })
     }
 
-    /// What holds exactly where the copy is made.
+    /// Returns the condition under which the copy is made.
     fn condition(&self) -> Option<Value> {
         let block = self.copy.0;
         let [from] = self.cfg.predecessors[block.0 as usize].as_slice() else { return None };

@@ -28,7 +28,7 @@ pub struct Excess {
     pub limit: Limit,
     /// What it may do, with the numbers: `builds up to 300000 bytes, more than 262144`.
     pub message: String,
-    /// Where most of it comes from, if that is known.
+    /// The location that causes most of it, if that is known.
     pub origin: Option<SourceOrigin>,
 }
 

@@ -1,5 +1,5 @@
-//! How long each bytes value can be, as far as operations and constants tell.
-//! Promises: no value of a run is longer than said here, as long as messages keep to the heads of their views.
+//! Upper bounds of the lengths of bytes values, from operations and constants.
+//! Promises: no value of a run is longer than its bound, if messages keep to the heads of their views.
 //! Refuses: following values through lists, and more than [`ROUNDS`] times through results of calls and around loops;
 //! those count as the longest value of the program.
 
@@ -115,7 +115,7 @@ fn result(function: &Function, found: &[u64]) -> u64 {
 /// One computation of the lengths of a function.
 struct Round<'a> {
     function: &'a Function,
-    /// What was found before; not too short.
+    /// The bounds found before; none is too low.
     before: &'a [u64],
     /// Results of functions.
     results: &'a [u64],

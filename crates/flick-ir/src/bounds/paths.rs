@@ -14,14 +14,14 @@ pub(super) struct Paths<'a> {
     loops: &'a [Loop],
 }
 
-/// Where the costliest round of a loop goes on, by block of its body.
+/// The next block of the costliest iteration of a loop, by block of its body.
 type Round = BTreeMap<BlockId, Option<BlockId>>;
 
 /// The result for one kind of cost.
 pub(super) struct Longest {
     /// Cost from the entry to the end of the function.
     pub(super) total: u64,
-    /// Where the costliest way goes on, by block.
+    /// The next block of the costliest path, by block.
     next: Vec<Option<BlockId>>,
     /// By loop.
     rounds: Vec<Round>,
@@ -108,7 +108,7 @@ impl<'a> Paths<'a> {
         (costs[found.head.0 as usize].unwrap_or(0), round)
     }
 
-    /// How often each block is on the costliest way.
+    /// Returns how often each block is on the costliest path.
     pub(super) fn counts(&self, longest: &Longest) -> Vec<u64> {
         let mut counts = vec![0_u64; self.function.blocks.len()];
         let mut at = Some(BlockId(0));

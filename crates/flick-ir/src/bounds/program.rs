@@ -1,4 +1,4 @@
-//! What a whole program needs at most: its functions' bounds, put together as the platform runs them.
+//! Bounds of a whole program: those of its functions, combined as the platform runs them.
 
 use flick_abi::{Bounds, FuncId, RuleAction};
 use flick_dict::{DictConfig, Seed};

@@ -1,5 +1,5 @@
-//! What code may do to others: the channels it sends to and asks, and what it reads or changes of what is kept.
-//! Promises: everything that may happen is found.
+//! The effects that code may have: the channels that it sends to or asks, and the state that it reads or changes.
+//! Promises: every possible effect is found.
 
 use std::collections::BTreeSet;
 
@@ -11,18 +11,18 @@ use crate::data::{Function, Module, Op, Type, Value};
 use crate::semantics;
 use crate::text::host_number;
 
-/// What some rules may do.
+/// The possible effects of some rules.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reach {
     /// Channels that messages are sent to.
     pub(super) sends: BTreeSet<usize>,
     /// Channels that are asked.
     pub(super) asks: BTreeSet<usize>,
-    /// What is read or changed.
+    /// The state that is read or changed.
     pub(super) keeps: BTreeSet<Kept>,
 }
 
-/// What these actions may do.
+/// Collects the possible effects of actions.
 pub(super) fn of(module: &Module, actions: &[RuleAction]) -> Reach {
     let mut reach = Reach::default();
     for action in actions {

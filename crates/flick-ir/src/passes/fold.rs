@@ -33,7 +33,7 @@ fn invert_branches(function: &mut Function) -> bool {
     changed
 }
 
-/// What is known about values, and what follows from it.
+/// The known facts of values, and their consequences.
 pub(super) struct Folder {
     /// Known words, by value.
     constants: Vec<Option<u64>>,
@@ -73,7 +73,7 @@ fn fold_insts(function: &mut Function, folder: &mut Folder) -> bool {
     changed
 }
 
-/// What an operation comes to.
+/// The result of folding an operation.
 pub(super) enum Folded {
     /// Always this word.
     Word(u64),
@@ -102,7 +102,7 @@ impl Folder {
         self.constants[self.aliases.find(value).0 as usize]
     }
 
-    /// What an operation comes to.
+    /// Folds an operation.
     pub(super) fn fold(&self, op: &Op) -> Folded {
         match op {
             Op::Const(word) => Folded::Word(*word as u64),

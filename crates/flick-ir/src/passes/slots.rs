@@ -10,7 +10,7 @@ use super::Aliases;
 use crate::cfg::{Cfg, successors};
 use crate::data::{Block, BlockId, FuncKind, Function, Inst, LineDoes, Op, Terminator, Type, Value};
 
-/// What slots are known to hold.
+/// The known values of slots.
 type Known = Vec<(u16, Value)>;
 
 /// Runs the pass. Returns whether it changed anything.

@@ -27,11 +27,11 @@ const ARITHMETIC: [Binary; 13] = [
 ];
 const COMPARISONS: [Binary; 6] = [Binary::Eq, Binary::Ne, Binary::LtS, Binary::LeS, Binary::LtU, Binary::LeU];
 
-/// What may be used at one point.
+/// The values that may be used at one point.
 #[derive(Clone, Default)]
 pub(super) struct Scope {
     pub(super) values: Vec<Value>,
-    /// What `Need`s have established: base, bytes.
+    /// The bytes that `Need`s have established: base, bytes.
     covered: Vec<(Option<Value>, u32)>,
     /// Results of `OutMark`.
     marks: Vec<Value>,
@@ -49,7 +49,7 @@ pub(super) struct Body<'a> {
     calls_left: usize,
     /// Loops around the current block.
     pub(super) loop_depth: usize,
-    /// How often the current block runs at most.
+    /// The largest number of runs of the current block.
     pub(super) rounds: usize,
     pub(super) waits_left: usize,
     /// Suspensions so far.

@@ -23,7 +23,7 @@ pub struct MockHost {
     pub counters: BTreeMap<u32, i64>,
     /// The time; it goes on by a millisecond with each question.
     pub now_ns: i64,
-    /// How often, in a hundred times, another activation changes an entry between begin and commit.
+    /// The percentage of updates in which another activation changes the entry between begin and commit.
     pub contention_percent: usize,
     /// Attempt of the running update.
     attempt: i64,

@@ -22,7 +22,7 @@ const CHANNEL_LENS: [u64; 2] = [1, 3];
 /// All that can be seen of one activation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record {
-    /// How each run ended.
+    /// The outcome of each run.
     pub outcomes: Vec<RuleOutcome>,
     /// Messages sent over all runs.
     pub sends: Vec<Send>,
@@ -38,7 +38,7 @@ pub struct Record {
     pub calls: Vec<String>,
 }
 
-/// What a rule gets: the same for every engine.
+/// The inputs of a rule: the same for every engine.
 struct Inputs {
     /// The message that starts it, and all replies in the order in which they come.
     messages: Vec<(Frame, Vec<u8>)>,
@@ -96,7 +96,7 @@ pub fn record_rule_through(interpreter: &Interpreter, seed: u64) -> Record {
     record(module, seed, &Inputs::new(module, seed), Way::Through(interpreter))
 }
 
-/// How a rule is run.
+/// The way to run a rule.
 enum Way<'a> {
     /// Run by run.
     Runs(&'a mut dyn FnMut(&mut RuleCall<'_>) -> RuleOutcome),

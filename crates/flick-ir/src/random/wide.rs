@@ -55,7 +55,7 @@ impl Body<'_> {
         self.set_len(value, len);
     }
 
-    /// What makes new bytes.
+    /// Adds an operation that makes new bytes.
     pub(super) fn build(&mut self, block: BlockId, scope: &mut Scope) {
         let slack = self.rng.below(3) as u64;
         let (op, len) = match self.rng.below(6) {

@@ -18,13 +18,13 @@ pub struct LineScanner {
     pub blanks: [u64; 4],
     /// Class of a value's bytes.
     pub value: [u64; 4],
-    /// What ends a line.
+    /// The bytes that end a line.
     pub end: Vec<u8>,
     /// Names for which something happens, and what.
     pub keys: Vec<(Vec<u8>, LineDoes)>,
 }
 
-/// Where the parts of a line lie.
+/// The positions of the parts of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
     /// Its first byte, the name's.
@@ -83,7 +83,7 @@ impl LineScanner {
         is_line.then_some(Line { start, separator, end: separator + 1 + value_len, next: start + len })
     }
 
-    /// What a name asks for.
+    /// Returns the action for a name.
     pub fn does(&self, name: &[u8]) -> Option<LineDoes> {
         let is_name = |key: &[u8]| {
             if self.form.nocase { key.eq_ignore_ascii_case(name) } else { key == name }
@@ -117,7 +117,7 @@ impl LineScanner {
         if self.form.trim { trim(value, &data[start..line.end]) } else { value }
     }
 
-    /// What [`crate::data::Op::Lines`] comes to, and does.
+    /// Executes [`crate::data::Op::Lines`] and returns its result.
     pub fn pass(&self, frame: &mut Frame, data: &[u8], from: u64, left: i64) -> u64 {
         let (mut position, mut count) = (from.min(data.len() as u64) as usize, 0);
         let data = self.within(data);

@@ -11,7 +11,7 @@ pub fn in_class(class: &[u64; 4], byte: u8) -> bool {
     (class[usize::from(byte >> 6)] >> (byte & 63)) & 1 == 1
 }
 
-/// Where the run of bytes of the class that starts at `from` ends; see `Op::ScanRun`.
+/// Returns the end of the run of bytes of the class that starts at `from`; see `Op::ScanRun`.
 pub fn scan_run(data: &[u8], from: u64, class: &[u64; 4], max: u32) -> u64 {
     let len = data.len() as u64;
     let from = from.min(len);
@@ -20,7 +20,7 @@ pub fn scan_run(data: &[u8], from: u64, class: &[u64; 4], max: u32) -> u64 {
     from + run.count() as u64
 }
 
-/// Where the needle first stands from `from` on, or where it may still begin; see `Op::Seek`.
+/// Returns the first position of the needle from `from` on, or the first at which it may still begin; see `Op::Seek`.
 pub fn seek(data: &[u8], from: u64, needle: &[u8], max: u32) -> u64 {
     let len = data.len() as u64;
     let from = from.min(len);

@@ -95,7 +95,7 @@ pub fn byte_at(bytes: &[u8], index: i64) -> i64 {
     byte.map_or(-1, |byte| i64::from(*byte))
 }
 
-/// Where `needle` first stands; -1 nowhere. The empty one stands at 0.
+/// Returns the first position of `needle`, or -1. The position of an empty one is 0.
 pub fn find(bytes: &[u8], needle: &[u8]) -> i64 {
     let found = match needle {
         // A search for more has to be prepared, which takes longer than most searches.

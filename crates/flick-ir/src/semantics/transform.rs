@@ -1,4 +1,4 @@
-//! What `Op::Transform` makes of bytes.
+//! The encodings and decodings of `Op::Transform`.
 //! Promises: what an encoding gives, its decoding takes back to the same bytes, and no decoding takes two texts of the
 //! same meaning where only one is given (base64: padding and unused bits are exact).
 //! Source: RFC 3986 §2.1 to §2.3; RFC 4648 §4 and §3.5.
@@ -8,7 +8,7 @@ use base64::{DecodeSliceError, Engine};
 
 use crate::data::Transform;
 
-/// Why there is no result.
+/// The reason that there is no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NoTransform {
     /// The bytes are not of the form.

@@ -1,4 +1,4 @@
-//! What the operations on lists, packed values, state and answers mean: words, eight bytes each, little-endian.
+//! The operations on lists, packed values, state and answers: words of eight bytes, little-endian.
 
 use flick_abi::limits::MESSAGES_MAX;
 use flick_abi::{BytesRef, Region, SendBody};
@@ -13,7 +13,7 @@ pub fn as_type(word: u64, ty: Type) -> u64 {
     if ty == Type::Bool { u64::from(word != 0) } else { word }
 }
 
-/// Where word `index` starts in `len` bytes, if all of it is inside.
+/// Returns the offset of word `index` in `len` bytes, if the whole word is inside.
 fn position(len: usize, index: i64) -> Option<usize> {
     let start = usize::try_from(index).ok()?.checked_mul(8)?;
     (len.checked_sub(start)? >= 8).then_some(start)
@@ -71,7 +71,7 @@ pub fn packed_bytes(value: BytesRef, bytes: &[u8], index: u32) -> BytesRef {
     BytesRef(value.0 - u64::from(value.len()) + (start << 28) + len)
 }
 
-/// What a slot of message number `message` holds, as a value of this activation.
+/// Returns the word of a slot of message number `message`, as a value of this activation.
 pub fn message_get(word: u64, message: u8, ty: Type) -> u64 {
     let is_inside = ty == Type::Bytes && BytesRef(word).region() == Region::Message as u64;
     if is_inside { BytesRef(word).in_message(message).0 } else { as_type(word, ty) }
@@ -82,7 +82,7 @@ pub fn message_number(word: u64) -> Option<u8> {
     u8::try_from(word).ok().filter(|number| usize::from(*number) < MESSAGES_MAX)
 }
 
-/// What a send of message number `message`, unchanged, carries.
+/// Returns the body of a send of message number `message`, unchanged.
 pub fn message_body(message: u8) -> SendBody {
     if message == 0 { SendBody::Original } else { SendBody::Message(message) }
 }

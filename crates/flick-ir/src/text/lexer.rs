@@ -9,7 +9,7 @@ pub(super) enum Token {
     Word(String),
     /// A decimal number, perhaps negative; 128 bits hold every signed and unsigned word.
     Number(i128),
-    /// What stands between quotes, escapes undone.
+    /// The text between quotes, without escapes.
     Text(Vec<u8>),
     /// A single character, or `->`.
     Mark(&'static str),

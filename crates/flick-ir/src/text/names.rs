@@ -104,7 +104,7 @@ fn scan_name(op: &Op) -> &'static str {
     }
 }
 
-/// What is made of bytes, by name.
+/// The transforms, by name.
 pub(super) const TRANSFORMS: [(&str, Transform); 4] = [
     ("percent_decode", Transform::PercentDecode),
     ("percent_encode", Transform::PercentEncode),

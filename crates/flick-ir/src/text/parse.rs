@@ -7,7 +7,7 @@ use super::lexer::{self, Token};
 use super::{TYPES, TextError, parse_op, program};
 use crate::data::{Block, BlockId, FuncKind, Function, Inst, Module, SourceOrigin, Terminator, Type, Value};
 
-/// What every part of the text gives: a piece of the module, or where it stopped being one.
+/// The result of parsing a part of the text: a piece of the module, or an error with its position.
 pub(super) type Parsed<T> = Result<T, TextError>;
 
 /// The tokens and how far they are read.

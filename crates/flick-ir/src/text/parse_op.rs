@@ -135,7 +135,7 @@ fn bounded(reader: &mut Reader, word: &str) -> Parsed<Option<Op>> {
     }))
 }
 
-/// What looks for the end of something, or fills and reads lists.
+/// Parses operations that search for an end, or fill and read lists.
 fn scan(reader: &mut Reader, word: &str) -> Parsed<Option<Op>> {
     if let Some((_, kind)) = TRANSFORMS.iter().find(|(name, _)| *name == word) {
         return Ok(Some(Op::Transform { kind: *kind, bytes: reader.value()?, max_bytes: max(reader)? }));
@@ -179,7 +179,7 @@ fn scan(reader: &mut Reader, word: &str) -> Parsed<Option<Op>> {
     }))
 }
 
-/// What lines look like, in the order of its fields.
+/// Parses a line form: its fields, in order.
 fn line_form(reader: &mut Reader) -> Parsed<LineForm> {
     fn number<T: TryFrom<i128>>(reader: &mut Reader, word: &str) -> Parsed<T> {
         reader.expect_word(word)?;

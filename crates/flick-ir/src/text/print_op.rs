@@ -113,7 +113,7 @@ fn bounded_op(name: &str, op: &Op) -> String {
     }
 }
 
-/// What lines look like, in the order of its fields.
+/// Prints a line form: its fields, in order.
 fn line_form(form: &LineForm) -> String {
     let LineForm { name, name_max, separator, blanks, value, end, max, upto, trim, nocase, push, keys } =
         form;

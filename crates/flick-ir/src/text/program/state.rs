@@ -16,7 +16,7 @@ const EVENTS: [(&str, Event); 5] = [
     ("malformed", Event::Malformed),
 ];
 
-/// What a full dictionary does, by name.
+/// The eviction policies of dictionaries, by name.
 const EVICTS: [(&str, Evict); 3] =
     [("lru", Evict::Lru), ("oldest", Evict::Oldest), ("nothing", Evict::Nothing)];
 
