@@ -33,6 +33,7 @@ mod running;
 mod scripted;
 mod sending;
 mod session_list;
+mod stalls;
 mod suspend;
 mod thread_share;
 mod timeouts;

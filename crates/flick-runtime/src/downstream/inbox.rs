@@ -58,13 +58,20 @@ pub enum Completeness {
     AsDeclared,
     /// Its head: the rest is passed on as it arrives.
     Head,
+    /// All of it; but one that ends with its connection, and has no head, begins before its first byte.
+    Nothing,
 }
 
 impl Completeness {
+    /// Of the next message of a relay: at the first look, `is_fresh`, nothing need have arrived.
+    pub fn of_relay(is_fresh: &mut bool) -> Self {
+        if std::mem::take(is_fresh) { Self::Nothing } else { Self::All }
+    }
+
     /// Whether the head of this message is enough.
     fn is_head(self, frame: &Frame) -> bool {
         match self {
-            Completeness::All => false,
+            Completeness::All | Completeness::Nothing => false,
             Completeness::AsDeclared => !frame.flags().has(MessageFlags::WHOLE),
             Completeness::Head => true,
         }
@@ -132,7 +139,12 @@ impl Inbox {
         frame.restart();
         frame.slots[SLOT_ASKED] = asked;
         let Some(partial) = &self.partial else {
-            let Some(front) = tools.pieces.front(&self.queue) else { return NextMessage::Starved };
+            let Some(front) = tools.pieces.front(&self.queue) else {
+                return match wants {
+                    Completeness::Nothing => next_of_nothing(tools, parser, frame),
+                    _ => NextMessage::Starved,
+                };
+            };
             return match judge(tools.engine.parse(parser, frame, front.bytes()), frame, front.len(), wants) {
                 Verdict::Whole => NextMessage::Whole(front.sub(0..frame.total_bytes() as u32)),
                 Verdict::Large => NextMessage::Large(front.clone()),
@@ -178,6 +190,12 @@ impl Inbox {
             Verdict::Need(bytes) => self.buffer_part(tools, parser, frame, bytes),
             verdict => self.part(tools, verdict),
         }
+    }
+
+    /// How much of `seen` is the head of a large message with that frame: all that was buffered; otherwise exactly the
+    /// head, and the rest is taken by reference later.
+    pub fn head_of(&self, seen: &Slice, frame: &Frame) -> u32 {
+        if self.in_message() { seen.len() } else { frame.head_bytes() as u32 }
     }
 
     /// Gives up to buffer a message whose parser wants more than may be buffered: it lies in front again, to be
@@ -394,6 +412,18 @@ impl Inbox {
             None => self.saved = frames.insert(frame.clone()),
         }
     }
+}
+
+/// Looks at a message before its first byte: one that ends with its connection, and has no head, has begun.
+fn next_of_nothing(tools: &ParseContext<'_>, parser: FuncId, frame: &mut Frame) -> NextMessage {
+    let begins = tools.engine.parse(parser, frame, &[]) == ParseStep::Done
+        && frame.flags().has(MessageFlags::UNTIL_CLOSE)
+        && frame.head_bytes() == 0;
+    if !begins {
+        return NextMessage::Starved;
+    }
+    let buf = tools.pool.alloc(BufClass::Small);
+    buf.map_or(NextMessage::NoBuffers, |buf| NextMessage::Large(buf.slice(0..0)))
 }
 
 /// How far collecting got.

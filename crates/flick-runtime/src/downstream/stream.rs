@@ -3,6 +3,7 @@
 //! Refuses: bytes and the life of the connection, which are the connection's (`client.rs`).
 
 use crate::downstream::body::RemainingBody;
+use crate::downstream::inbox::Completeness;
 use crate::inflight::RequestQueue;
 use crate::rules::locals::StateId;
 
@@ -96,32 +97,26 @@ impl Tunnel {
     }
 }
 
-/// How far the client's side of a relayed stream is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RelayInput {
+/// A stream with backend connections of its own.
+#[derive(Clone, Copy, Debug)]
+pub struct Relay {
     /// Nothing has been read, and no rule has run.
-    New,
-    /// Messages of the client are relayed.
-    Relaying,
-    /// The client's end is forwarded to the backends.
-    Ended,
+    is_fresh: bool,
+    /// The first of its backend connections, which are a list.
+    conns: Option<u32>,
+    /// The backend connection that is inside a message for the client.
+    sender: Option<u32>,
 }
 
 /// How a stream reaches its backends.
 #[derive(Clone, Copy, Debug)]
-enum Route {
+pub enum Route {
     /// By request: each goes where the program sends it.
     Requests,
     /// The stream has become a tunnel.
     Tunnel(Tunnel),
     /// Over backend connections of its own.
-    Relay {
-        input: RelayInput,
-        /// The first of its backend connections, which are a list.
-        conns: Option<u32>,
-        /// The backend connection that is inside a message for the client.
-        sender: Option<u32>,
-    },
+    Relay(Relay),
 }
 
 /// When a stream takes its next request.
@@ -129,10 +124,13 @@ enum Route {
 pub enum NextRequest {
     /// Now.
     Now,
-    /// After all replies: too many requests are in flight, or a large one on another connection.
+    /// After all replies: too many requests are in flight, or a large one on another connection. In a relay: after the
+    /// message that a backend is sending, in the middle of which a rule might answer.
     AfterReplies,
     /// Never: the connection ends after the reply to the last one.
     Never,
+    /// Never: the client's end is forwarded to the backends of the relay.
+    Ended,
 }
 
 /// One stream.
@@ -158,7 +156,7 @@ pub struct Stream {
 impl Stream {
     /// A new stream; `is_relay`: with backend connections of its own.
     pub fn new(state: StateId, is_relay: bool) -> Self {
-        let relay = Route::Relay { input: RelayInput::New, conns: None, sender: None };
+        let relay = Route::Relay(Relay { is_fresh: true, conns: None, sender: None });
         Self {
             state,
             requests: RequestQueue::new(),
@@ -235,10 +233,11 @@ impl Stream {
             // The last reply may begin a tunnel, whose first bytes may have arrived already.
             NextRequest::Never if in_flight > 0 => return NextRequest::AfterReplies,
             NextRequest::Never => return NextRequest::Never,
+            NextRequest::Ended => return NextRequest::Ended,
             NextRequest::AfterReplies => true,
             NextRequest::Now => exclusive,
         };
-        if in_flight >= inflight_max || (is_alone && in_flight > 0) {
+        if in_flight >= inflight_max || (is_alone && in_flight > 0) || self.relay_sender().is_some() {
             return NextRequest::AfterReplies;
         }
         self.next_request = NextRequest::Now;
@@ -325,6 +324,11 @@ impl Stream {
         self.is_notified
     }
 
+    /// How it reaches its backends.
+    pub fn route(&self) -> Route {
+        self.route
+    }
+
     /// Becomes a tunnel to a backend connection.
     pub fn begin_tunnel(&mut self, backend_conn: u32, epoch: u32) {
         let tunnel = Tunnel { backend_conn, epoch, client_has_ended: false, backend_has_ended: false };
@@ -335,7 +339,7 @@ impl Stream {
     pub fn tunnel(&self) -> Option<Tunnel> {
         match self.route {
             Route::Tunnel(tunnel) => Some(tunnel),
-            Route::Requests | Route::Relay { .. } => None,
+            Route::Requests | Route::Relay(_) => None,
         }
     }
 
@@ -343,7 +347,7 @@ impl Stream {
     pub fn tunnel_mut(&mut self) -> Option<&mut Tunnel> {
         match &mut self.route {
             Route::Tunnel(tunnel) => Some(tunnel),
-            Route::Requests | Route::Relay { .. } => None,
+            Route::Requests | Route::Relay(_) => None,
         }
     }
 
@@ -352,68 +356,66 @@ impl Stream {
         self.route = Route::Requests;
     }
 
-    /// Begins to read a relayed stream; `false` if that has begun before.
-    pub fn begin_relay(&mut self) -> bool {
+    fn relay(&self) -> Option<&Relay> {
+        match &self.route {
+            Route::Relay(relay) => Some(relay),
+            Route::Requests | Route::Tunnel(_) => None,
+        }
+    }
+
+    fn relay_mut(&mut self) -> Option<&mut Relay> {
         match &mut self.route {
-            Route::Relay { input: input @ RelayInput::New, .. } => {
-                *input = RelayInput::Relaying;
-                true
-            }
-            Route::Relay { .. } | Route::Requests | Route::Tunnel(_) => false,
+            Route::Relay(relay) => Some(relay),
+            Route::Requests | Route::Tunnel(_) => None,
+        }
+    }
+
+    /// How much of the next message must be there, if `of_requests` of a request must be.
+    pub fn completeness(&mut self, of_requests: Completeness) -> Completeness {
+        match &mut self.route {
+            Route::Relay(relay) => Completeness::of_relay(&mut relay.is_fresh),
+            Route::Requests | Route::Tunnel(_) => of_requests,
         }
     }
 
     /// The client's end is forwarded to the backends of a relayed stream; `false` if it was before.
     pub fn end_relay_input(&mut self) -> bool {
-        match &mut self.route {
-            Route::Relay { input, .. } => std::mem::replace(input, RelayInput::Ended) != RelayInput::Ended,
-            Route::Requests | Route::Tunnel(_) => false,
-        }
+        std::mem::replace(&mut self.next_request, NextRequest::Ended) != NextRequest::Ended
     }
 
     /// Whether the client's end has been forwarded to the backends of a relayed stream.
     pub fn relay_input_has_ended(&self) -> bool {
-        matches!(self.route, Route::Relay { input: RelayInput::Ended, .. })
+        self.next_request == NextRequest::Ended
     }
 
     /// The first of its own backend connections.
     pub fn relay_conns(&self) -> Option<u32> {
-        match self.route {
-            Route::Relay { conns, .. } => conns,
-            Route::Requests | Route::Tunnel(_) => None,
-        }
+        self.relay()?.conns
     }
 
     /// Sets the first of its own backend connections.
     pub fn set_relay_conns(&mut self, first: Option<u32>) {
-        if let Route::Relay { conns, .. } = &mut self.route {
-            *conns = first;
+        if let Some(relay) = self.relay_mut() {
+            relay.conns = first;
         }
     }
 
     /// Leaves its own backend connections; the first of them.
     pub fn take_relay_conns(&mut self) -> Option<u32> {
-        match &mut self.route {
-            Route::Relay { conns, sender, .. } => {
-                *sender = None;
-                conns.take()
-            }
-            Route::Requests | Route::Tunnel(_) => None,
-        }
+        let relay = self.relay_mut()?;
+        relay.sender = None;
+        relay.conns.take()
     }
 
     /// The backend connection of its own that is inside a message for the client.
     pub fn relay_sender(&self) -> Option<u32> {
-        match self.route {
-            Route::Relay { sender, .. } => sender,
-            Route::Requests | Route::Tunnel(_) => None,
-        }
+        self.relay()?.sender
     }
 
     /// Sets the backend connection of its own that is inside a message for the client.
     pub fn set_relay_sender(&mut self, backend_conn: Option<u32>) {
-        if let Route::Relay { sender, .. } = &mut self.route {
-            *sender = backend_conn;
+        if let Some(relay) = self.relay_mut() {
+            relay.sender = backend_conn;
         }
     }
 }

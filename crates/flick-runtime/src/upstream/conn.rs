@@ -8,7 +8,7 @@ use flick_net::Handle;
 
 use super::stall::{Hold, Stall};
 use crate::downstream::body::RemainingBody;
-use crate::downstream::inbox::Inbox;
+use crate::downstream::inbox::{Completeness, Inbox};
 use crate::inflight::{RequestId, RequestQueue};
 use crate::slab::Key;
 
@@ -91,14 +91,23 @@ pub enum ReplyProgress {
     Body(Download),
 }
 
-/// A large reply whose head has been delivered.
+/// The client that a message of a backend is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recipient {
+    /// The client of a request in flight, in the order of its requests.
+    Request(RequestId),
+    /// The client of a relay or a tunnel, at once.
+    Client(Key),
+}
+
+/// A large message whose head has been delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Download {
-    /// The request that it answers: the front of the connection's queue.
-    pub request: RequestId,
+    /// Whose it is; a request is the front of the connection's queue.
+    pub to: Recipient,
     /// What is still to come.
     pub body: RemainingBody,
-    /// It is the last reply to the request.
+    /// No other reply to its request follows.
     pub last: bool,
     /// Its client gets it.
     pub is_delivered: bool,
@@ -134,17 +143,8 @@ pub struct RelayLeg {
     next: Option<u32>,
     /// No byte has arrived, and no rule has run for that.
     is_fresh: bool,
-    /// The large message that arrives.
-    body: Option<RelayBody>,
-}
-
-/// A large message of a backend to the client of a relay.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RelayBody {
-    /// What is still to come.
-    pub body: RemainingBody,
-    /// The client gets it.
-    pub is_delivered: bool,
+    /// The message that arrives.
+    reply: ReplyProgress,
 }
 
 /// Whether the driver receives.
@@ -421,8 +421,7 @@ impl BackendConn {
             BackendConnState::Tunnel { client } => (Holder::Tunnel(client), None),
             BackendConnState::RelayLeg(leg)
             | BackendConnState::Connecting { purpose: Purpose::RelayLeg(leg), .. } => {
-                let holder = Holder::Relay { client: leg.client, next: leg.next };
-                (holder, leg.body.map(|relay_body| relay_body.body))
+                (Holder::Relay { client: leg.client, next: leg.next }, body)
             }
             _ => (Holder::Requests, body),
         };
@@ -608,6 +607,7 @@ impl BackendConn {
         match &mut self.state {
             BackendConnState::Pipeline { reply } => Some(reply),
             BackendConnState::Exchange(exchange) => Some(&mut exchange.reply),
+            BackendConnState::RelayLeg(leg) => Some(&mut leg.reply),
             _ => None,
         }
     }
@@ -618,6 +618,7 @@ impl BackendConn {
         match &self.state {
             BackendConnState::Pipeline { reply } => *reply,
             BackendConnState::Exchange(exchange) => exchange.reply,
+            BackendConnState::RelayLeg(leg) => leg.reply,
             _ => ReplyProgress::Head,
         }
     }
@@ -731,7 +732,17 @@ impl BackendConn {
         let BackendConnState::Connecting { purpose, .. } = &mut self.state else {
             panic!("a leg of a relay is a new connection");
         };
-        *purpose = Purpose::RelayLeg(RelayLeg { client, element, next, is_fresh: true, body: None });
+        let reply = ReplyProgress::Head;
+        *purpose = Purpose::RelayLeg(RelayLeg { client, element, next, is_fresh: true, reply });
+    }
+
+    /// The client that it belongs to, if it is connected as a leg of a relay.
+    #[inline]
+    pub fn relay_client(&self) -> Option<Key> {
+        match &self.state {
+            BackendConnState::RelayLeg(leg) => Some(leg.client),
+            _ => None,
+        }
     }
 
     /// The element of its channel that the client sends to on it.
@@ -751,26 +762,18 @@ impl BackendConn {
         }
     }
 
-    /// Whether this is the first look at a leg, when nothing need have arrived.
-    pub fn take_fresh(&mut self) -> bool {
-        self.leg_mut().is_some_and(|leg| std::mem::take(&mut leg.is_fresh))
-    }
-
-    /// The large message that arrives for the client.
-    pub fn relay_body(&self) -> Option<RelayBody> {
-        self.leg().and_then(|leg| leg.body)
-    }
-
-    /// What is still to come of a large message. Returns whether the connection still has its client.
-    pub fn set_relay_body(&mut self, body: Option<RelayBody>) -> bool {
-        let Some(leg) = self.leg_mut() else { return false };
-        leg.body = body;
-        true
+    /// How much of the next message must be there, if `of_replies` of a reply must be.
+    pub fn completeness(&mut self, of_replies: Completeness) -> Completeness {
+        match &mut self.state {
+            BackendConnState::RelayLeg(leg) => Completeness::of_relay(&mut leg.is_fresh),
+            _ => of_replies,
+        }
     }
 
     /// Its client has left. Returns the next leg, and the body that is not looked at any more.
     pub fn leave_relay(&mut self, in_order: bool) -> (Option<u32>, Option<RemainingBody>) {
-        let left = self.leg().map(|leg| (leg.next, leg.body.map(|relay_body| relay_body.body)));
+        let body = self.download().map(|download| download.body);
+        let left = self.leg().map(|leg| (leg.next, body));
         if let BackendConnState::Connecting { purpose, .. } = &mut self.state {
             *purpose = Purpose::Nothing;
         } else if left.is_some() {

@@ -123,7 +123,7 @@ impl<D: Driver> Worker<D> {
         let Some(Closed { was, holder, body }) = conn.close() else { return };
         self.io.clear_inbox(conn.inbox_mut());
         let (at, dedicated) = (conn.backend() as usize, conn.is_dedicated());
-        self.drop_rest(body);
+        self.drop_body(body);
         self.observe.counters().backend_connections_closed.add(1);
         let backend = self.upstream.backend(at);
         let (exclusive, is_relay) = (backend.is_exclusive(), backend.is_relay());

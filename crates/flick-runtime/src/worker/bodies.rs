@@ -95,8 +95,8 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Forgets a body that is not looked at any more.
-    pub(super) fn drop_body(&mut self, body: RemainingBody) {
-        if let Some(key) = body.parts {
+    pub(super) fn drop_body(&mut self, body: impl Into<Option<RemainingBody>>) {
+        if let Some(key) = body.into().and_then(|body| body.parts) {
             self.io.bodies_mut().remove(key);
         }
     }

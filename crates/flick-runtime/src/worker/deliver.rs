@@ -13,11 +13,10 @@ use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::stream::Wait;
 use crate::inflight::{ReplyTarget, RequestId, RequestQueue};
 use crate::io::WriteParts;
-use crate::limits::{
-    FLUSH_TICK_MS, LINGER_MS, PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX,
-};
+use crate::limits::{FLUSH_TICK_MS, LINGER_MS};
 use crate::observe::access_log::AnsweredBy;
 use crate::slab::Key;
+use crate::upstream::conn::Recipient;
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -42,7 +41,7 @@ impl<D: Driver> Worker<D> {
         Some(request)
     }
 
-    /// Answers the request in `frame` ourselves, in its turn.
+    /// Answers the request in `frame` with an error response, in the order of its client's requests.
     pub(super) fn fail_new_request(&mut self, key: Key, frame: &Frame, reason: FailureReason) {
         let echo = self.echo_of(frame);
         let Some(request) = self.open_request(Some(key), echo, u64::MAX) else {
@@ -60,25 +59,31 @@ impl<D: Driver> Worker<D> {
         let begun = entry.has_begun();
         let Some(key) = entry.session() else { return };
         self.log_outcome(request, AnsweredBy::Platform(reason));
-        match reason {
-            FailureReason::Unavailable => self.observe.counters().errors_unavailable.add(1),
-            FailureReason::Timeout => self.observe.counters().errors_timeout.add(1),
-            FailureReason::Overload => self.observe.counters().errors_overload.add(1),
-            // The answer says that it is the last, also where a rule has found it, which had all of the request.
-            FailureReason::TooLong => {
-                if let Some(session) = self.downstream.client_mut(key) {
-                    session.stream_mut().end_after_reply();
-                }
-            }
-            FailureReason::Malformed
-            | FailureReason::Unsupported
-            | FailureReason::NameTooLong
-            | FailureReason::Farewell => {}
+        self.count_error(reason);
+        // The answer says that it is the last, also where a rule has found it, which had all of the request.
+        if reason == FailureReason::TooLong
+            && let Some(session) = self.downstream.client_mut(key)
+        {
+            session.stream_mut().end_after_reply();
         }
         let is_unspoken =
             reason == FailureReason::Farewell && !begun && self.ctx.setup().failure(reason).is_none();
         if is_unspoken || self.deliver_failure(request, reason) {
             self.finish_request(request);
+        }
+    }
+
+    /// Counts an error that is not the client's.
+    pub(super) fn count_error(&self, reason: FailureReason) {
+        match reason {
+            FailureReason::Unavailable => self.observe.counters().errors_unavailable.add(1),
+            FailureReason::Timeout => self.observe.counters().errors_timeout.add(1),
+            FailureReason::Overload => self.observe.counters().errors_overload.add(1),
+            FailureReason::Malformed
+            | FailureReason::TooLong
+            | FailureReason::Unsupported
+            | FailureReason::NameTooLong
+            | FailureReason::Farewell => {}
         }
     }
 
@@ -102,7 +107,8 @@ impl<D: Driver> Worker<D> {
             self.observe.counters().replies_suppressed.add(1);
             return true;
         }
-        self.deliver_message(request, &Outgoing { front, cuts: None, rest: None }, [None, None]);
+        let message = Outgoing { front, cuts: None, rest: None };
+        self.deliver_message(Recipient::Request(request), &message, [None, None]);
         true
     }
 
@@ -122,30 +128,36 @@ impl<D: Driver> Worker<D> {
         frame.flags().has(MessageFlags::SILENT)
     }
 
-    /// Writes one reply to a request's client, or holds it until the client's earlier requests are answered.
-    pub(super) fn deliver_message(&mut self, request: RequestId, message: &Outgoing<'_>, patches: Patches) {
+    /// Writes one message to its client, or holds it until the client's earlier requests are answered.
+    pub(super) fn deliver_message(&mut self, to: Recipient, message: &Outgoing<'_>, patches: Patches) {
         self.observe.counters().replies.add(1);
-        self.deliver_bytes(request, message, patches);
+        self.deliver_bytes(to, message, patches);
     }
 
-    /// As `deliver_message`, for a part of a reply.
-    pub(super) fn deliver_bytes(&mut self, request: RequestId, message: &Outgoing<'_>, patches: Patches) {
-        let Some(key) = self.inflight.get(request).session() else { return };
+    /// As `deliver_message`, for a part of a message.
+    pub(super) fn deliver_bytes(&mut self, to: Recipient, message: &Outgoing<'_>, patches: Patches) {
+        let Some(key) = self.client_of(to) else { return };
         let Some(session) = self.downstream.client_to_fill(key) else { return };
         let conn = session.handle();
-        let direct = session.stream().requests().front() == Some(request);
-        let entry = self.inflight.get_mut(request);
+        let (mut queue, logged) = match to {
+            Recipient::Client(_) => (None, None),
+            Recipient::Request(request) => {
+                let is_first = session.stream().requests().front() == Some(request);
+                let entry = self.inflight.get_mut(request);
+                let logged = entry.logged();
+                ((!is_first).then(|| entry.held_mut()), logged)
+            }
+        };
         let WriteParts { driver, pool, pieces } = self.io.write_parts();
-        let logged = entry.logged();
         let (mut held, mut sent) = (0, 0);
         let mut capacity = true;
         let mut emit = |slice: Slice| {
             sent += u64::from(slice.len());
-            if direct {
-                driver.send(conn, slice);
-            } else {
+            if let Some(queue) = &mut queue {
                 held += u64::from(slice.len());
-                capacity &= pieces.push(entry.held_mut(), slice);
+                capacity &= pieces.push(queue, slice);
+            } else {
+                driver.send(conn, slice);
             }
         };
         let buffered = append(pool, session.fill_mut(), BufClass::Small, message, patches, &mut emit);
@@ -158,42 +170,43 @@ impl<D: Driver> Worker<D> {
             self.log_reply(logged, message.front, sent);
         }
         if !(capacity && buffered) {
-            self.observe.counters().exhausted.add(1);
-            self.end_session(key, true);
+            self.client_exhausted(key);
         }
     }
 
-    /// Passes on a piece of a large reply.
-    pub(super) fn deliver_piece(&mut self, request: RequestId, piece: Slice) {
-        let Some(key) = self.inflight.get(request).session() else { return };
-        let logged = self.inflight.get(request).logged();
-        if logged.is_some() {
+    /// Passes on a piece of a large message.
+    pub(super) fn deliver_piece(&mut self, to: Recipient, piece: Slice) {
+        let Some(key) = self.client_of(to) else { return };
+        if let Recipient::Request(request) = to
+            && let logged @ Some(_) = self.inflight.get(request).logged()
+        {
             self.log_reply(logged, &[], u64::from(piece.len()));
         }
         let Some(session) = self.downstream.client_mut(key) else { return };
         session.note_sent(u64::from(piece.len()));
-        if session.stream().requests().front() == Some(request) {
-            self.io.driver_mut().send(session.handle(), piece);
-            return;
-        }
-        session.stream_mut().hold(u64::from(piece.len()));
-        if !self.io.pieces_mut().push(self.inflight.get_mut(request).held_mut(), piece) {
-            self.observe.counters().exhausted.add(1);
-            self.end_session(key, true);
+        match to {
+            Recipient::Request(request) if session.stream().requests().front() != Some(request) => {
+                session.stream_mut().hold(u64::from(piece.len()));
+                if !self.io.pieces_mut().push(self.inflight.get_mut(request).held_mut(), piece) {
+                    self.client_exhausted(key);
+                }
+            }
+            _ => self.io.driver_mut().send(session.handle(), piece),
         }
     }
 
-    /// The session that would be sent more than it may leave unread, if the reply to `request` went on now.
-    pub(super) fn held_up_by(&self, backend_conn: u32, request: RequestId) -> Option<Key> {
-        let key = self.inflight.get(request).session()?;
-        let session = self.downstream.client(key)?;
-        let unread = self.io.driver().backlog_bytes(session.handle()) as u64 + session.stream().held_bytes();
-        let (live, all) =
-            (self.io.pool().live_count(BufClass::Large), self.io.pool().capacity_count(BufClass::Large));
-        // A dedicated connection may be held up: the others have their own.
-        let plenty = live < all / PLENTY_SHARE && !self.upstream.conn(backend_conn).is_dedicated();
-        let most = if plenty { SESSION_ROOMY_BYTES_MAX } else { SESSION_BACKLOG_BYTES_MAX };
-        (unread > most as u64).then_some(key)
+    /// The session that a message goes to; `None`: the client of the request has gone, or there was none.
+    pub(super) fn client_of(&self, to: Recipient) -> Option<Key> {
+        match to {
+            Recipient::Request(request) => self.inflight.get(request).session(),
+            Recipient::Client(key) => Some(key),
+        }
+    }
+
+    /// Ends a session whose messages find no buffers, or no space in the table of pieces.
+    pub(super) fn client_exhausted(&mut self, key: Key) {
+        self.observe.counters().exhausted.add(1);
+        self.end_session(key, true);
     }
 
     /// A request has its last reply: what waited behind it goes out, and its session may take the next one.

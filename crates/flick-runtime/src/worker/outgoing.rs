@@ -62,6 +62,11 @@ pub(super) fn outgoing<'a>(scratch: &'a Scratch, body: SendBody, message: Option
     SendSources { frame, out, named: named.as_ref(), named_frame }.outgoing(body, message)
 }
 
+/// Whether the rest of a large message follows what is sent of its head.
+pub(super) fn has_tail(body: SendBody) -> bool {
+    !matches!(body, SendBody::Rebuilt { tail_from: u32::MAX, .. })
+}
+
 fn front_and_rest<'a>(message: &'a Slice, head: u32, frame: &'a Frame) -> Outgoing<'a> {
     let last_cut = frame.cuts().last().map(|(_, end)| end as u32);
     let cuts = last_cut.map(|_| frame);

@@ -32,6 +32,7 @@ impl<D: Driver> Worker<D> {
         let bound = self.ctx.setup().timeouts.queue;
         if !bound.is_zero()
             && self.ctx.setup().has_overload_response()
+            && !self.ctx.setup().is_relay
             && self.downstream.deadline(key) != Some(DeadlineKind::Queue)
         {
             self.set_deadline(key, DeadlineKind::Queue, self.io.now_ns() + bound.as_nanos() as u64);

@@ -1,10 +1,9 @@
-//! Splits a backend's bytes into replies and delivers each to the oldest request of its connection.
+//! Splits a backend's bytes into messages, and delivers each to the oldest request of its connection, or to the client
+//! of a relay.
 //! Promises: a reply that the in-flight table does not expect closes its connection; nothing of it reaches a client.
 
-use std::time::Duration;
-
 use flick_abi::limits::ECHO_FIELDS_MAX;
-use flick_abi::{Event, FailureReason, Frame, MessageFlags, ParseStep, SendBody, WireField};
+use flick_abi::{Event, FailureReason, Frame, MessageFlags, ParseStep, WireField};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
@@ -12,20 +11,20 @@ use super::Worker;
 use super::bodies::{Piece, next_piece};
 use super::deliver::{reply_patches, restore_echo};
 use super::health::warn_of;
-use super::outgoing::{Outgoing, outgoing};
+use super::outgoing::{Outgoing, has_tail, outgoing};
+use super::relay::End;
 use super::reply_flags::Verdict;
 use super::rules::Start;
 use super::sending::number_mask;
+use crate::downstream::body::RemainingBody;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseSpec};
 use crate::inflight::{InflightRequest, ReplyTarget, RequestId};
-use crate::limits::TUNNEL_IDLE_MS;
 use crate::observe::access_log::AnsweredBy;
 use crate::observe::edge_counters::StartId;
 use crate::observe::task_counters::TaskKind;
 use crate::rules::scratch::Scratch;
 use crate::run_queue::Flow;
-use crate::slab::Key;
-use crate::upstream::conn::{AfterExchange, BackendConnState, Download, ReplyProgress};
+use crate::upstream::conn::{AfterExchange, BackendConnState, Download, Recipient, ReplyProgress};
 
 /// Where a reply comes from, and what it answers.
 #[derive(Clone, Copy)]
@@ -46,8 +45,7 @@ impl<D: Driver> Worker<D> {
             self.io.pieces_mut().clear(self.inflight.get_mut(request).resend_mut());
         }
         if !state.inbox_mut().push(self.io.pieces_mut(), data) {
-            self.observe.counters().exhausted.add(1);
-            self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
+            self.backend_exhausted(backend_conn);
             return;
         }
         self.enqueue_backend_conn(backend_conn);
@@ -71,7 +69,6 @@ impl<D: Driver> Worker<D> {
                 self.backend_conn_receives(backend_conn, !conn.is_held());
                 self.tunnel_is_idle(backend_conn, client);
             }
-            BackendConnState::RelayLeg(ref leg) => self.relay_conn_is_idle(backend_conn, leg.client()),
             _ if conn.has_ended() && !conn.is_held() => self.backend_conn_ended(backend_conn),
             _ => self.backend_conn_receives(backend_conn, !conn.is_held()),
         }
@@ -80,6 +77,10 @@ impl<D: Driver> Worker<D> {
     /// All that a backend sent has been handled, and it has closed its side, or the connection is lost.
     fn backend_conn_ended(&mut self, backend_conn: u32) {
         let conn = self.upstream.conn(backend_conn);
+        if let Some(client) = conn.relay_client() {
+            self.leg_ended(backend_conn, client);
+            return;
+        }
         let (is_open, download) = (conn.handle().is_some(), conn.download());
         let until_close = download.filter(|download| is_open && download.body.is_until_close());
         if let Some(download) = until_close {
@@ -106,25 +107,27 @@ impl<D: Driver> Worker<D> {
             BackendConnState::Tunnel { client } => return self.tunnel_back(backend_conn, client),
             BackendConnState::RelayLeg(ref leg) => {
                 let client = leg.client();
-                return self.relay_conn_step(backend_conn, client);
+                if !self.client_takes(backend_conn, client) {
+                    return Flow::Stop;
+                }
             }
             BackendConnState::Pipeline { .. }
             | BackendConnState::Idle { .. }
             | BackendConnState::Exchange(_) => {}
         }
-        match conn.download() {
+        match self.upstream.conn(backend_conn).download() {
             Some(download) => self.forward_reply_body(backend_conn, download),
             None => self.reply_step(backend_conn),
         }
     }
 
-    /// Parses the next reply of a connection, and delivers it.
+    /// Parses the next message of a connection, and delivers it.
     fn reply_step(&mut self, backend_conn: u32) -> Flow {
         let conn = self.upstream.conn(backend_conn);
         let (is_unasked, is_empty) = (conn.requests().is_empty(), conn.inbox().is_empty());
         let backend = self.upstream.backend_of(backend_conn);
         let (exclusive, channel) = (backend.is_exclusive(), backend.channel());
-        if exclusive && is_unasked {
+        if exclusive && is_unasked && conn.relay_client().is_none() {
             if is_empty {
                 return Flow::Stop;
             }
@@ -149,7 +152,8 @@ impl<D: Driver> Worker<D> {
         let is_buffered = state.reply() == ReplyProgress::Buffered;
         let parser = if is_buffered { view.parse_asked } else { view.parse_reply };
         let asked = entry.map_or(0, |entry| entry.kept());
-        let wants = if exclusive && !is_buffered { Completeness::Head } else { Completeness::All };
+        let is_streamed = exclusive && !is_buffered;
+        let wants = state.completeness(if is_streamed { Completeness::Head } else { Completeness::All });
         let look = ParseSpec { parser, asked, wants };
         let mut scratch = self.rules.take_scratch();
         let next =
@@ -167,8 +171,7 @@ impl<D: Driver> Worker<D> {
                 self.backend_fault(backend_conn)
             }
             NextMessage::NoBuffers => {
-                self.observe.counters().exhausted.add(1);
-                self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
+                self.backend_exhausted(backend_conn);
                 Flow::Stop
             }
             NextMessage::Waits => self.wait_for_huge(backend_conn),
@@ -203,8 +206,7 @@ impl<D: Driver> Worker<D> {
         assert!(conn.reply() == ReplyProgress::Buffered, "a parser asks for a longer head than its bound");
         let front = conn.requests().front();
         if !conn.inbox_mut().unbuffer(&mut self.io.parse_context(self.ctx.setup())) {
-            self.observe.counters().exhausted.add(1);
-            self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
+            self.backend_exhausted(backend_conn);
             return Flow::Stop;
         }
         if let Some(request) = front
@@ -220,7 +222,13 @@ impl<D: Driver> Worker<D> {
     /// The client of an exchange has left: its connection, which carries nothing else, is ended by its task.
     pub(super) fn leave_exchange(&mut self, backend_conn: u32) {
         let body = self.upstream.conn_mut(backend_conn).abandon_exchange();
-        self.drop_rest(body);
+        self.drop_body(body);
+    }
+
+    /// Ends a connection whose messages find no buffers, or no space in the table of pieces.
+    pub(super) fn backend_exhausted(&mut self, backend_conn: u32) {
+        self.observe.counters().exhausted.add(1);
+        self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
     }
 
     fn backend_fault(&mut self, backend_conn: u32) -> Flow {
@@ -229,7 +237,7 @@ impl<D: Driver> Worker<D> {
         Flow::Stop
     }
 
-    /// One reply: `seen` is all of it, or of a large one at least its head.
+    /// One message: `seen` is all of it, or of a large one at least its head.
     fn reply(
         &mut self,
         backend_conn: u32,
@@ -238,7 +246,11 @@ impl<D: Driver> Worker<D> {
         seen: Slice,
         whole: bool,
     ) -> Flow {
-        let Some(request) = self.upstream.conn(backend_conn).requests().front() else {
+        let conn = self.upstream.conn(backend_conn);
+        let Some(request) = conn.requests().front() else {
+            if let Some(client) = conn.relay_client() {
+                return self.relay_message(client, End::Backend(backend_conn), scratch, seen, whole);
+            }
             self.log_backend(backend_conn, |context| {
                 warn_of!(context, "backend sent a reply that no request asked for")
             });
@@ -255,7 +267,7 @@ impl<D: Driver> Worker<D> {
         if let ReplyTarget::Ask { suspended, ask } = entry.reply_target() {
             return self.ask_reply(to, scratch, (suspended, ask), seen, whole);
         }
-        if let Some(key) = self.held_up_by(backend_conn, request) {
+        if let Some(key) = self.held_up_by(backend_conn, Recipient::Request(request)) {
             self.stall(backend_conn, key);
             return Flow::Stop;
         }
@@ -282,11 +294,7 @@ impl<D: Driver> Worker<D> {
             }
             return Flow::Go;
         }
-        let is_buffered = self.upstream.conn(backend_conn).inbox().in_message();
-        let head = if is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
-        let body = self.body_behind(&scratch.frame, head);
-        self.consume_reply(backend_conn, head);
-        self.observe.counters().streamed.add(1);
+        let (head, body) = self.take_reply_head(backend_conn, &scratch.frame, &seen);
         let passed = is_delivered && !silent && self.pass_reply(to, scratch, &seen.sub(0..head));
         if self.upstream.conn(backend_conn).epoch() != epoch {
             self.drop_body(body);
@@ -295,8 +303,23 @@ impl<D: Driver> Worker<D> {
         if passed {
             self.inflight.get_mut(request).note_begun();
         }
-        self.begin_download(backend_conn, Download { request, body, last, is_delivered: passed });
+        let to = Recipient::Request(request);
+        self.begin_download(backend_conn, Download { to, body, last, is_delivered: passed });
         Flow::Go
+    }
+
+    /// Takes the head of a large reply, of which `seen` has arrived: its length, and what follows it.
+    pub(super) fn take_reply_head(
+        &mut self,
+        backend_conn: u32,
+        frame: &Frame,
+        seen: &Slice,
+    ) -> (u32, RemainingBody) {
+        let head = self.upstream.conn(backend_conn).inbox().head_of(seen, frame);
+        let body = self.body_behind(frame, head);
+        self.consume_reply(backend_conn, head);
+        self.observe.counters().streamed.add(1);
+        (head, body)
     }
 
     /// Counts a reply that its client does not get. `begun`: it follows the first reply to a question of a rule.
@@ -336,8 +359,8 @@ impl<D: Driver> Worker<D> {
         repeats.is_none_or(|field| found(field) == number)
     }
 
-    /// The head of a reply has gone on; the rest follows.
-    fn begin_download(&mut self, backend_conn: u32, download: Download) {
+    /// The head of a large message has gone on; the rest follows.
+    pub(super) fn begin_download(&mut self, backend_conn: u32, download: Download) {
         if download.body.is_over() {
             self.reply_body_over(backend_conn, download);
             return;
@@ -348,7 +371,15 @@ impl<D: Driver> Worker<D> {
             return;
         }
         if state.is_dedicated() && !state.is_uploading() {
-            self.expect_piece(backend_conn, download.request);
+            self.expect_next(backend_conn, download.to);
+        }
+    }
+
+    /// A piece of a large message has come: until when the next one is waited for.
+    fn expect_next(&mut self, backend_conn: u32, to: Recipient) {
+        match to {
+            Recipient::Request(request) => self.expect_piece(backend_conn, request),
+            Recipient::Client(key) => self.relay_has_moved(key),
         }
     }
 
@@ -403,8 +434,9 @@ impl<D: Driver> Worker<D> {
             }
             answered = true;
             self.log_outcome(request, AnsweredBy::Backend);
-            self.deliver_message(request, &outgoing(scratch, send.body, Some(message)), patches);
-            follows |= !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
+            let to = Recipient::Request(request);
+            self.deliver_message(to, &outgoing(scratch, send.body, Some(message)), patches);
+            follows |= has_tail(send.body);
         }
         if let Some(reason) = scratch.failure.filter(|_| !answered) {
             // That a reply has no room for what a rule adds to it is not its client's doing.
@@ -414,9 +446,10 @@ impl<D: Driver> Worker<D> {
         follows
     }
 
+    /// Passes on what has arrived of a large message.
     fn forward_reply_body(&mut self, backend_conn: u32, download: Download) -> Flow {
-        let Download { request, mut body, last: _, is_delivered } = download;
-        if is_delivered && let Some(key) = self.held_up_by(backend_conn, request) {
+        let Download { to, mut body, last: _, is_delivered } = download;
+        if is_delivered && let Some(key) = self.held_up_by(backend_conn, to) {
             self.stall(backend_conn, key);
             return Flow::Stop;
         }
@@ -433,19 +466,19 @@ impl<D: Driver> Worker<D> {
         let download = Download { body, ..download };
         state.set_download((!body.is_over()).then_some(download));
         if !is_nothing && !uploading {
-            self.expect_piece(backend_conn, request);
+            self.expect_next(backend_conn, to);
         }
         let flow = match piece {
             Piece::Bytes(piece) => {
                 if is_delivered {
-                    self.deliver_piece(request, piece);
+                    self.deliver_piece(to, piece);
                 }
                 Flow::Go
             }
             Piece::Head(head) => {
                 if is_delivered {
                     let message = Outgoing { front: head.bytes(), cuts: Some(&scratch.frame), rest: None };
-                    self.deliver_bytes(request, &message, [None, None]);
+                    self.deliver_bytes(to, &message, [None, None]);
                 }
                 Flow::Go
             }
@@ -459,8 +492,7 @@ impl<D: Driver> Worker<D> {
                 self.backend_fault(backend_conn)
             }
             Piece::NoBuffers => {
-                self.observe.counters().exhausted.add(1);
-                self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
+                self.backend_exhausted(backend_conn);
                 Flow::Stop
             }
         };
@@ -475,22 +507,22 @@ impl<D: Driver> Worker<D> {
         flow
     }
 
-    /// All of a reply with a body has been passed on.
+    /// All of a large message has been passed on.
     fn reply_body_over(&mut self, backend_conn: u32, download: Download) {
-        if download.last {
-            self.reply_was_last(backend_conn, download.request);
+        match download.to {
+            Recipient::Request(request) if download.last => self.reply_was_last(backend_conn, request),
+            Recipient::Request(_) => {}
+            Recipient::Client(key) => self.sender_is_done(key, backend_conn),
         }
     }
 
     /// The backend has closed in good order behind a reply that ends so: the client connection ends the same way.
     fn reply_ends_with_conn(&mut self, backend_conn: u32, download: Download) {
         self.upstream.conn_mut(backend_conn).set_download(None);
-        if download.is_delivered
-            && let Some(key) = self.inflight.get(download.request).session()
-        {
+        if let Some(key) = self.client_of(download.to).filter(|_| download.is_delivered) {
             self.stop_reading(key);
         }
-        self.reply_was_last(backend_conn, download.request);
+        self.reply_body_over(backend_conn, Download { last: true, ..download });
         if self.upstream.conn(backend_conn).is_connected() {
             self.retire_backend_conn(backend_conn);
         }
@@ -537,40 +569,6 @@ impl<D: Driver> Worker<D> {
             self.give_back(backend_conn);
         } else if dedicated {
             self.upstream.conn_mut(backend_conn).end_exchange(now_ns);
-        }
-    }
-
-    /// Pauses a connection because a client does not read what it gets from it.
-    pub(super) fn stall(&mut self, backend_conn: u32, client: Key) {
-        let timeouts = &self.ctx.setup().timeouts;
-        // A dedicated connection stalls no client but its own.
-        let conn = self.upstream.conn(backend_conn);
-        let timeout = match conn.state() {
-            BackendConnState::Tunnel { .. } | BackendConnState::RelayLeg(_) => {
-                Duration::from_millis(TUNNEL_IDLE_MS)
-            }
-            _ if conn.is_dedicated() => timeouts.client_request,
-            _ => timeouts.client_write,
-        };
-        let now_ns = self.io.now_ns();
-        let until_ns = self.upstream.stall(backend_conn, client, now_ns, timeout.as_nanos() as u64);
-        self.note_due(until_ns);
-    }
-
-    /// The client that stalls a connection has had its time.
-    pub(super) fn drop_slow_client(&mut self, backend_conn: u32, client: Key) {
-        self.observe.counters().slow_clients_dropped.add(1);
-        let now_ns = self.io.now_ns();
-        self.upstream.conn_mut(backend_conn).stall_mut().note_dropped(now_ns);
-        self.end_session(client, true);
-        self.enqueue_backend_conn(backend_conn);
-    }
-
-    /// Ends a stall, and takes its time out of the connection's clock: its backend was not slow, a client was.
-    #[inline]
-    pub(super) fn resume_backend_conn(&mut self, backend_conn: u32) {
-        if self.upstream.conn(backend_conn).is_held() {
-            self.upstream.resume(backend_conn, self.io.now_ns());
         }
     }
 }

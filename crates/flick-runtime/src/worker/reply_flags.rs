@@ -11,7 +11,7 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::deliver::restore_echo;
-use super::outgoing::SendSources;
+use super::outgoing::{SendSources, has_tail};
 use crate::limits::JOINED_BYTES_MAX;
 use crate::rules::scratch::Scratch;
 
@@ -126,7 +126,7 @@ impl<D: Driver> Worker<D> {
             begin(other);
             step = engine.parse(look.parser, other, bytes);
         }
-        let stands_alone = matches!(body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
+        let stands_alone = !has_tail(body);
         if step != ParseStep::Done || stands_alone && !self.is_one_message(look.parser, other, bytes) {
             return Examined::Wrong;
         }

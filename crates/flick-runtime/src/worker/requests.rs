@@ -1,4 +1,4 @@
-//! The session's side: bytes from a client become requests, and requests go where the program sends them.
+//! The client's side: bytes from a client become messages, and messages go where the program sends them.
 
 use flick_abi::frame::SLOT_ASKED;
 use flick_abi::{FailureReason, MessageFlags, Send};
@@ -7,11 +7,12 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::backend_view::BackendView;
+use super::relay::End;
 use super::rules::Start;
 use super::sending::Waiter;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseSpec};
-use crate::downstream::stream::{NextRequest, Upload, Wait};
+use crate::downstream::stream::{NextRequest, Route, Upload, Wait};
 use crate::limits::{
     BACKEND_CONN_BACKLOG_BYTES_MAX, HELD_BYTES_MAX, HELD_SLICES, SESSION_BACKLOG_BYTES_MAX, WHOLE_SHARE,
 };
@@ -30,8 +31,7 @@ impl<D: Driver> Worker<D> {
         }
         let now_ns = self.io.now_ns();
         if !session.receive(self.io.pieces_mut(), data, now_ns) {
-            self.observe.counters().exhausted.add(1);
-            self.end_session(key, true);
+            self.client_exhausted(key);
             return;
         }
         if !session.stream().is_waiting() {
@@ -53,30 +53,30 @@ impl<D: Driver> Worker<D> {
 
     pub(super) fn run_session(&mut self, key: Key) {
         let Some(session) = self.downstream.client_mut(key) else { return };
-        let (pending, tunnels) = (session.begin_run(), session.stream().tunnel().is_some());
+        let (pending, route) = (session.begin_run(), session.stream().route());
         if let Some(backend) = pending {
             self.upstream.backend_mut(backend as usize).remove_pending();
         }
-        if tunnels {
-            self.run_tunnel_session(key);
-            return;
-        }
-        if self.ctx.setup().is_relay {
-            self.run_relay_session(key);
-            return;
-        }
         if !self.run_steps(TaskKind::Client, |worker| worker.session_step(key)) {
-            if self.io.driver().pause_is_free() {
-                // It has enough for its next time slice. What comes meanwhile is received after that, and is then still
-                // in the cache when it is parsed.
-                self.set_receiving(key, false);
+            if let Route::Requests = route {
+                if self.io.driver().pause_is_free() {
+                    // It has enough for its next time slice. What comes meanwhile is received after that, and is then
+                    // still in the cache when it is parsed.
+                    self.set_receiving(key, false);
+                }
+                self.hold_replies(key);
             }
-            self.hold_replies(key);
             self.enqueue_session(key);
             return;
         }
-        self.release_replies(key);
-        self.session_is_idle(key);
+        match route {
+            Route::Requests => {
+                self.release_replies(key);
+                self.session_is_idle(key);
+            }
+            Route::Tunnel(_) => self.tunnel_session_is_idle(key),
+            Route::Relay(_) => self.relay_session_is_idle(key),
+        }
     }
 
     /// Batches the replies of a few time slices, as each send to a client costs as much as a part of a slice. A client
@@ -164,8 +164,11 @@ impl<D: Driver> Worker<D> {
 
     fn session_step(&mut self, key: Key) -> Flow {
         let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
-        if !session.takes_requests() || session.stream().tunnel().is_some() {
+        if !session.takes_requests() {
             return Flow::Stop;
+        }
+        if let Some(tunnel) = session.stream().tunnel() {
+            return self.tunnel_out(key, tunnel);
         }
         match session.stream().upload() {
             Upload::To { .. } => return self.forward_body(key),
@@ -180,44 +183,46 @@ impl<D: Driver> Worker<D> {
                 self.stop_reading(key);
                 return Flow::Stop;
             }
+            NextRequest::Ended => return Flow::Stop,
         }
         if self.io.driver().backlog_bytes(session.handle()) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Client);
         }
         let is_late = session.stream().is_overdue() && self.inflight.can_answer();
-        let (mut sheds, shed_before) = (false, self.observe.counters().requests_shed.get());
-        if !session.inbox().is_empty() && !self.has_capacity_before(key) {
-            if !is_late {
-                return self.wait_for_capacity(key, None);
-            }
-            sheds = true;
+        let shed_before = self.observe.counters().requests_shed.get();
+        let sheds = !session.inbox().is_empty() && !self.has_capacity_before(key);
+        if sheds && !is_late {
+            return self.wait_for_capacity(key, None);
         }
         let wants = self.wants_of_requests();
         let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
         let parser = self.ctx.setup().view(self.ctx.setup().listened).parse_request;
+        let (route, wants) = (session.stream().route(), session.stream_mut().completeness(wants));
         let look = ParseSpec { parser, asked: 0, wants };
         let mut scratch = self.rules.take_scratch();
         let tools = &mut self.io.request_context(self.ctx.setup(), self.tasks.huge_reserve());
         let next = session.inbox_mut().next(tools, look, &mut scratch.frame);
         let flow = match next {
-            NextMessage::Whole(message) => self.whole_request(key, &mut scratch, message, sheds),
-            NextMessage::Large(seen) => self.large_request(key, &mut scratch, seen, sheds),
+            NextMessage::Whole(message) => match route {
+                Route::Relay(_) => self.relay_message(key, End::Client, &mut scratch, message, true),
+                _ => self.whole_request(key, &mut scratch, message, sheds),
+            },
+            NextMessage::Large(seen) => match route {
+                Route::Relay(_) => self.relay_message(key, End::Client, &mut scratch, seen, false),
+                _ => self.large_request(key, &mut scratch, seen, sheds),
+            },
             NextMessage::Starved => {
                 session.stream_mut().set_overdue(false);
                 Flow::Stop
             }
             NextMessage::Fault { field, cause, answerable } => {
                 tracing::debug!(field, why = cause.text(), "client sent what is not of the grammar");
-                // Where a reply repeats nothing of its request, there is nothing to be known before it is answered.
-                let answerable = answerable || self.ctx.setup().protocol().echo.is_empty();
-                let answer = answerable.then(|| cause.reason());
-                self.request_fault(key, &mut scratch, answer);
+                self.request_fault(key, &mut scratch, cause.reason(), answerable);
                 Flow::Stop
             }
             NextMessage::TooLong => panic!("a parser asks for a longer head than its bound"),
             NextMessage::NoBuffers => {
-                self.observe.counters().exhausted.add(1);
-                self.end_session(key, true);
+                self.client_exhausted(key);
                 Flow::Stop
             }
             NextMessage::Waits if is_late => self.shed_unread(key, &scratch.frame),
@@ -336,6 +341,9 @@ impl<D: Driver> Worker<D> {
     /// seen, so that whether the connection they choose has room is known too late, and the next message waits
     /// for it.
     fn has_capacity_before(&mut self, key: Key) -> bool {
+        if self.ctx.setup().is_relay {
+            return self.full_conn_has_drained(key, SESSION_BACKLOG_BYTES_MAX);
+        }
         let needs = &self.ctx.setup().needs;
         if !needs.has_effects {
             return self.inflight.capacity() > 0;
@@ -348,13 +356,19 @@ impl<D: Driver> Worker<D> {
         if self.ctx.setup().always_dedicates && !self.all_dedicate() {
             return false;
         }
-        let Some(session) = self.downstream.client_mut(key) else { return true };
-        let conn =
-            session.stream().full_conn().and_then(|backend_conn| self.upstream.conn(backend_conn).handle());
-        if conn.is_some_and(|conn| self.io.driver().backlog_bytes(conn) > BACKEND_CONN_BACKLOG_BYTES_MAX) {
+        self.full_conn_has_drained(key, BACKEND_CONN_BACKLOG_BYTES_MAX)
+    }
+
+    /// Whether at most `bytes_max` bytes wait on the backend connection that the session has filled, if there is one.
+    fn full_conn_has_drained(&mut self, key: Key, bytes_max: usize) -> bool {
+        let Some(session) = self.downstream.client(key) else { return true };
+        let Some(full_conn) = session.stream().full_conn() else { return true };
+        if self.is_clogged(full_conn, bytes_max) {
             return false;
         }
-        session.stream_mut().set_full_conn(None);
+        if let Some(stream) = self.downstream.stream_mut(key) {
+            stream.set_full_conn(None);
+        }
         true
     }
 
@@ -389,8 +403,15 @@ impl<D: Driver> Worker<D> {
     }
 
     /// What a client sent is not of the grammar: answered for that reason, if it can be, and nothing more is read.
-    pub(super) fn request_fault(&mut self, key: Key, scratch: &mut Scratch, answer: Option<FailureReason>) {
+    fn request_fault(&mut self, key: Key, scratch: &mut Scratch, reason: FailureReason, answerable: bool) {
         self.observe.counters().protocol_errors_client.add(1);
+        if self.ctx.setup().is_relay {
+            self.relay_failed(key, reason);
+            return;
+        }
+        // Where a reply repeats nothing of its request, there is nothing to be known before it is answered.
+        let answerable = answerable || self.ctx.setup().protocol().echo.is_empty();
+        let answer = answerable.then_some(reason);
         self.observe.look(&[], 0);
         if answer.is_some() {
             self.observe.counters().errors_malformed.add(1);

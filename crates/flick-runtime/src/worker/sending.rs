@@ -138,8 +138,7 @@ impl<D: Driver> Worker<D> {
         self.observe.backend(backend as usize).requests.add(1);
         if !self.write_to_backend_conn(backend_conn, &outgoing(scratch, send.body, message), patches, resend)
         {
-            self.observe.counters().exhausted.add(1);
-            self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
+            self.backend_exhausted(backend_conn);
         } else if self.upstream.conn(backend_conn).requests().is_empty() {
             self.give_back_unused(backend_conn, exclusive);
         }

@@ -25,7 +25,7 @@ use crate::rules::scratch::Scratch;
 use crate::rules::suspended::SuspendedRule;
 use crate::run_queue::{Flow, Task};
 use crate::slab::Key;
-use crate::upstream::conn::Download;
+use crate::upstream::conn::{Download, Recipient};
 
 impl<D: Driver> Worker<D> {
     /// Keeps a rule that has suspended itself on a client's request, and sends what it has left.
@@ -219,8 +219,14 @@ impl<D: Driver> Worker<D> {
     pub(super) fn note_clog(&mut self, session: Key, send: &Send) {
         let Some(backend) = self.backend_of(send) else { return };
         let backend_conn = self.upstream.backend(backend as usize).shared();
-        let is_full = self.is_clogged(backend_conn, BACKEND_CONN_BACKLOG_BYTES_MAX);
-        if is_full && let Some(session) = self.downstream.client_mut(session) {
+        self.note_full(session, backend_conn, BACKEND_CONN_BACKLOG_BYTES_MAX);
+    }
+
+    /// A session takes no further message until a backend connection drains, if more than `bytes_max` bytes wait there.
+    pub(super) fn note_full(&mut self, session: Key, backend_conn: u32, bytes_max: usize) {
+        if self.is_clogged(backend_conn, bytes_max)
+            && let Some(session) = self.downstream.client_mut(session)
+        {
             session.stream_mut().set_full_conn(Some(backend_conn));
         }
     }
@@ -272,7 +278,8 @@ impl<D: Driver> Worker<D> {
             }
             self.inflight.get_mut(request).note_begun();
             let patches = reply_patches(self.ctx.setup(), &echo);
-            self.deliver_message(request, &outgoing(scratch, send.body, message), patches);
+            let to = Recipient::Request(request);
+            self.deliver_message(to, &outgoing(scratch, send.body, message), patches);
             if let Some(session) = session.filter(|_| verdict == Verdict::DeliveredAndLast) {
                 self.ends_with_reply(session);
             }
@@ -365,13 +372,10 @@ impl<D: Driver> Worker<D> {
             }
             return Flow::Go;
         }
-        let is_buffered = self.upstream.conn(backend_conn).inbox().in_message();
-        let head = if is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
-        let body = self.body_behind(&scratch.frame, head);
-        self.consume_reply(backend_conn, head);
-        self.observe.counters().streamed.add(1);
+        let (_, body) = self.take_reply_head(backend_conn, &scratch.frame, &seen);
         self.ask_failed(suspended, ask, FailureReason::Overload);
-        let download = Download { request, body, last, is_delivered: false };
+        let to = Recipient::Request(request);
+        let download = Download { to, body, last, is_delivered: false };
         if !self.upstream.conn_mut(backend_conn).set_download(Some(download)) {
             self.drop_body(body);
         }
@@ -466,7 +470,7 @@ impl<D: Driver> Worker<D> {
             reply_patches(self.ctx.setup(), &echo)
         };
         let message: Outgoing<'_> = outgoing(scratch, send.body, message);
-        self.deliver_message(request, &message, patches);
+        self.deliver_message(Recipient::Request(request), &message, patches);
         self.finish_request(request);
         if verdict == Verdict::DeliveredAndLast {
             self.ends_with_reply(key);

@@ -9,9 +9,9 @@ use super::Worker;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::stream::{Stream, Tunnel};
 use crate::limits::{HALF_TUNNEL_IDLE_MS, SESSION_BACKLOG_BYTES_MAX, TUNNEL_IDLE_MS};
-use crate::observe::task_counters::TaskKind;
 use crate::run_queue::Flow;
 use crate::slab::Key;
+use crate::upstream::conn::Recipient;
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -54,12 +54,8 @@ impl<D: Driver> Worker<D> {
         self.set_deadline(key, kind, now_ns + idle_ms * MS);
     }
 
-    /// Runs the client's side.
-    pub(super) fn run_tunnel_session(&mut self, key: Key) {
-        if !self.run_steps(TaskKind::Client, |worker| worker.tunnel_out(key)) {
-            self.enqueue_session(key);
-            return;
-        }
+    /// The client's side of a tunnel has nothing more to pass on.
+    pub(super) fn tunnel_session_is_idle(&mut self, key: Key) {
         let Some(session) = self.downstream.client_mut(key) else { return };
         let receives = !session.stream().is_waiting() && !session.has_ended() && session.takes_requests();
         self.set_receiving(key, receives);
@@ -67,11 +63,8 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Passes on what the client has sent.
-    fn tunnel_out(&mut self, key: Key) -> Flow {
+    pub(super) fn tunnel_out(&mut self, key: Key, tunnel: Tunnel) -> Flow {
         let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
-        let Some(tunnel) = session.stream().tunnel().filter(|_| session.takes_requests()) else {
-            return Flow::Stop;
-        };
         let conn = self.upstream.conn(tunnel.backend_conn()).handle_of(tunnel.epoch());
         let Some(conn) = conn else { return Flow::Stop };
         if self.io.driver().backlog_bytes(conn) > SESSION_BACKLOG_BYTES_MAX {
@@ -91,22 +84,16 @@ impl<D: Driver> Worker<D> {
 
     /// Passes on what the backend has sent.
     pub(super) fn tunnel_back(&mut self, backend_conn: u32, key: Key) -> Flow {
-        let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
-        if session.stream().tunnel().is_none() || !session.takes_requests() {
-            return Flow::Stop;
-        }
-        if self.io.driver().backlog_bytes(session.handle()) > SESSION_BACKLOG_BYTES_MAX {
-            self.stall(backend_conn, key);
+        if !self.client_takes(backend_conn, key) {
             return Flow::Stop;
         }
         let state = self.upstream.conn_mut(backend_conn);
-        state.stall_mut().note_delivered();
         if let Some(piece) = state.inbox_mut().take_raw(self.io.pieces_mut(), u64::MAX) {
-            session.note_sent(u64::from(piece.len()));
-            self.io.driver_mut().send(session.handle(), piece);
+            self.deliver_piece(Recipient::Client(key), piece);
             self.tunnel_moves(key);
             return Flow::Go;
         }
+        let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
         let ends = state.has_ended() && state.handle().is_some();
         if ends && session.stream_mut().tunnel_mut().is_some_and(Tunnel::end_backend) {
             self.io.driver_mut().shutdown(session.handle());

@@ -3,13 +3,13 @@
 //! Promises: constant memory per large request; requests of one client before and after it keep their order.
 
 use flick_abi::frame::SLOT_ASKED;
-use flick_abi::{Event, FailureReason, FaultCause, MessageFlags, Send, SendBody};
+use flick_abi::{FailureReason, FaultCause, MessageFlags, Send, SendBody};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::Worker;
 use super::bodies::{Piece, next_piece};
-use super::outgoing::{Outgoing, outgoing};
+use super::outgoing::{Outgoing, has_tail, outgoing};
 use super::reply_flags::Examined;
 use super::rules::Start;
 use super::sending::{Waiter, number_mask};
@@ -53,9 +53,8 @@ impl<D: Driver> Worker<D> {
             // Requests before it are on other connections: they must be answered first to keep their order.
             return self.wait_for(key, Wait::Replies);
         }
-        let (channel, is_buffered) = (self.ctx.setup().listened, session.inbox().in_message());
-        // A buffered head is consumed whole; otherwise exactly the head, and the rest by reference later.
-        let head = if is_buffered { seen.len() } else { scratch.frame.head_bytes() as u32 };
+        let channel = self.ctx.setup().listened;
+        let head = session.inbox().head_of(&seen, &scratch.frame);
         let is_late = session.stream().is_overdue() && self.inflight.can_answer();
         self.observe.look(seen.bytes(), head);
         if sheds || self.sheds_next() {
@@ -161,7 +160,7 @@ impl<D: Driver> Worker<D> {
             patches,
             None,
         );
-        let streams = !matches!(send.body, SendBody::Rebuilt { tail_from: u32::MAX, .. });
+        let streams = has_tail(send.body);
         self.consume(key, head.len());
         let upload = match streams {
             _ if body.is_over() => Upload::None,
@@ -175,8 +174,7 @@ impl<D: Driver> Worker<D> {
             self.upload_sent(backend_conn);
         }
         if !written {
-            self.observe.counters().exhausted.add(1);
-            self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
+            self.backend_exhausted(backend_conn);
         }
     }
 
@@ -269,8 +267,7 @@ impl<D: Driver> Worker<D> {
             Piece::Head(head) => {
                 let message = Outgoing { front: head.bytes(), cuts: Some(&scratch.frame), rest: None };
                 if !self.write_to_backend_conn(backend_conn, &message, [None, None], None) {
-                    self.observe.counters().exhausted.add(1);
-                    self.fail_backend_conn(backend_conn, FailureReason::Overload, Some(Event::Broken));
+                    self.backend_exhausted(backend_conn);
                 }
                 Flow::Go
             }
@@ -282,8 +279,7 @@ impl<D: Driver> Worker<D> {
                 Flow::Stop
             }
             Piece::NoBuffers => {
-                self.observe.counters().exhausted.add(1);
-                self.end_session(key, true);
+                self.client_exhausted(key);
                 Flow::Stop
             }
         };
@@ -366,8 +362,7 @@ impl<D: Driver> Worker<D> {
                 Flow::Stop
             }
             Piece::NoBuffers => {
-                self.observe.counters().exhausted.add(1);
-                self.end_session(key, true);
+                self.client_exhausted(key);
                 Flow::Stop
             }
         }

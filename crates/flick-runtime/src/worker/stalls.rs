@@ -1,0 +1,77 @@
+//! Back-pressure from clients: a backend connection whose client does not read what it is sent is not read either.
+//! Promises: a client has a bounded number of unread bytes; one that stalls a connection for long is dropped; the time
+//! of a stall does not count against the backend.
+
+use std::time::Duration;
+
+use flick_buffers::BufClass;
+use flick_net::Driver;
+
+use super::Worker;
+use crate::limits::{PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX, TUNNEL_IDLE_MS};
+use crate::slab::Key;
+use crate::upstream::conn::{BackendConnState, Recipient};
+
+impl<D: Driver> Worker<D> {
+    /// The session that would be sent more than it may leave unread, if it were sent more now.
+    pub(super) fn held_up_by(&self, backend_conn: u32, to: Recipient) -> Option<Key> {
+        let key = self.client_of(to)?;
+        let session = self.downstream.client(key)?;
+        let unread = self.io.driver().backlog_bytes(session.handle()) as u64 + session.stream().held_bytes();
+        let (live, all) =
+            (self.io.pool().live_count(BufClass::Large), self.io.pool().capacity_count(BufClass::Large));
+        // A dedicated connection may be held up: the others have their own.
+        let plenty = live < all / PLENTY_SHARE && !self.upstream.conn(backend_conn).is_dedicated();
+        let most = if plenty { SESSION_ROOMY_BYTES_MAX } else { SESSION_BACKLOG_BYTES_MAX };
+        (unread > most as u64).then_some(key)
+    }
+
+    /// Whether a client takes more from a backend connection of its own; if it does not read, the connection stalls.
+    pub(super) fn client_takes(&mut self, backend_conn: u32, key: Key) -> bool {
+        let Some(session) = self.downstream.client(key) else { return false };
+        let sender = session.stream().relay_sender();
+        if !session.takes_requests() || sender.is_some_and(|sender| sender != backend_conn) {
+            return false;
+        }
+        if let Some(client) = self.held_up_by(backend_conn, Recipient::Client(key)) {
+            self.stall(backend_conn, client);
+            return false;
+        }
+        self.upstream.conn_mut(backend_conn).stall_mut().note_delivered();
+        true
+    }
+
+    /// Pauses a connection because a client does not read what it gets from it.
+    pub(super) fn stall(&mut self, backend_conn: u32, client: Key) {
+        let timeouts = &self.ctx.setup().timeouts;
+        // A dedicated connection stalls no client but its own.
+        let conn = self.upstream.conn(backend_conn);
+        let timeout = match conn.state() {
+            BackendConnState::Tunnel { .. } | BackendConnState::RelayLeg(_) => {
+                Duration::from_millis(TUNNEL_IDLE_MS)
+            }
+            _ if conn.is_dedicated() => timeouts.client_request,
+            _ => timeouts.client_write,
+        };
+        let now_ns = self.io.now_ns();
+        let until_ns = self.upstream.stall(backend_conn, client, now_ns, timeout.as_nanos() as u64);
+        self.note_due(until_ns);
+    }
+
+    /// The timeout of a client that stalls a connection has expired: drops the client.
+    pub(super) fn drop_slow_client(&mut self, backend_conn: u32, client: Key) {
+        self.observe.counters().slow_clients_dropped.add(1);
+        let now_ns = self.io.now_ns();
+        self.upstream.conn_mut(backend_conn).stall_mut().note_dropped(now_ns);
+        self.end_session(client, true);
+        self.enqueue_backend_conn(backend_conn);
+    }
+
+    /// Ends a stall, and takes its time out of the connection's clock: its backend was not slow, a client was.
+    #[inline]
+    pub(super) fn resume_backend_conn(&mut self, backend_conn: u32) {
+        if self.upstream.conn(backend_conn).is_held() {
+            self.upstream.resume(backend_conn, self.io.now_ns());
+        }
+    }
+}
