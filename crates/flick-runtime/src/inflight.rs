@@ -75,13 +75,28 @@ pub struct InflightRequest {
     held: PieceQueue,
     /// Its entry of the access recorder, if it is logged.
     logged: Option<Key>,
-    /// The entry behind it in its session's queue; of a free entry: the next free one.
-    next_in_session: u32,
-    /// The entry behind it in its connection's queue.
-    next_in_backend_conn: u32,
-    in_session: bool,
-    in_backend_conn: bool,
+    /// By queue: its position there. Of a free entry the first one leads to the next free one.
+    positions: [Position; 2],
 }
+
+/// A queue that a request is in.
+#[derive(Clone, Copy, Debug)]
+pub enum QueueOf {
+    /// That of its session.
+    Session,
+    /// That of its backend connection.
+    BackendConn,
+}
+
+/// The position of a request in a queue.
+#[derive(Clone, Copy, Debug)]
+struct Position {
+    is_queued: bool,
+    /// The entry behind it.
+    next: u32,
+}
+
+const OUT: Position = Position { is_queued: false, next: NONE };
 
 /// What a request is sent with.
 #[derive(Clone, Copy, Debug)]
@@ -358,15 +373,12 @@ impl Inflight {
             begun: false,
             held: PieceQueue::new(),
             logged: None,
-            next_in_session: NONE,
-            next_in_backend_conn: NONE,
-            in_session: false,
-            in_backend_conn: false,
+            positions: [OUT; 2],
         };
         self.live += 1;
         if self.free != NONE {
             let index = self.free;
-            self.free = self.requests[index as usize].next_in_session;
+            self.free = self.requests[index as usize].positions[0].next;
             self.requests[index as usize] = request;
             return Some(RequestId(index));
         }
@@ -384,40 +396,34 @@ impl Inflight {
         &mut self.requests[id.0 as usize]
     }
 
-    /// Appends to a session's queue.
-    pub fn push_session(&mut self, fifo: &mut RequestQueue, id: RequestId) {
+    /// Appends to a queue.
+    pub fn push(&mut self, fifo: &mut RequestQueue, id: RequestId, of: QueueOf) {
         if fifo.tail == NONE {
             fifo.head = id.0;
         } else {
-            self.requests[fifo.tail as usize].next_in_session = id.0;
+            self.requests[fifo.tail as usize].positions[of as usize].next = id.0;
         }
         fifo.tail = id.0;
         fifo.len += 1;
-        self.requests[id.0 as usize].in_session = true;
+        self.requests[id.0 as usize].positions[of as usize].is_queued = true;
     }
 
-    /// Appends to a connection's queue.
-    pub fn push_backend_conn(&mut self, fifo: &mut RequestQueue, id: RequestId) {
-        if fifo.tail == NONE {
-            fifo.head = id.0;
-        } else {
-            self.requests[fifo.tail as usize].next_in_backend_conn = id.0;
-        }
-        fifo.tail = id.0;
-        fifo.len += 1;
-        self.requests[id.0 as usize].in_backend_conn = true;
-    }
-
-    /// Takes the oldest of a session's queue off; frees the entry if no connection has it.
-    pub fn pop_session(&mut self, fifo: &mut RequestQueue, pieces: &mut Pieces) -> Option<RequestId> {
+    #[inline]
+    fn pop(&mut self, fifo: &mut RequestQueue, of: QueueOf) -> Option<RequestId> {
         let id = fifo.front()?;
-        let request = &mut self.requests[id.0 as usize];
-        fifo.head = std::mem::replace(&mut request.next_in_session, NONE);
+        let position = &mut self.requests[id.0 as usize].positions[of as usize];
+        fifo.head = std::mem::replace(position, OUT).next;
         fifo.len -= 1;
         if fifo.head == NONE {
             fifo.tail = NONE;
         }
-        request.in_session = false;
+        Some(id)
+    }
+
+    /// Takes the oldest of a session's queue off; frees the entry if no connection has it.
+    pub fn pop_session(&mut self, fifo: &mut RequestQueue, pieces: &mut Pieces) -> Option<RequestId> {
+        let id = self.pop(fifo, QueueOf::Session)?;
+        let request = &mut self.requests[id.0 as usize];
         request.session = None;
         pieces.clear(&mut request.held);
         pieces.clear(&mut request.resend);
@@ -427,15 +433,8 @@ impl Inflight {
 
     /// Takes the oldest of a connection's queue off; frees the entry if no session has it.
     pub fn pop_backend_conn(&mut self, fifo: &mut RequestQueue, pieces: &mut Pieces) -> Option<RequestId> {
-        let id = fifo.front()?;
-        let request = &mut self.requests[id.0 as usize];
-        pieces.clear(&mut request.resend);
-        fifo.head = std::mem::replace(&mut request.next_in_backend_conn, NONE);
-        fifo.len -= 1;
-        if fifo.head == NONE {
-            fifo.tail = NONE;
-        }
-        request.in_backend_conn = false;
+        let id = self.pop(fifo, QueueOf::BackendConn)?;
+        pieces.clear(&mut self.requests[id.0 as usize].resend);
         self.free_if_out(id);
         Some(id)
     }
@@ -447,10 +446,10 @@ impl Inflight {
 
     fn free_if_out(&mut self, id: RequestId) {
         let request = &mut self.requests[id.0 as usize];
-        if !request.in_session && !request.in_backend_conn {
+        if request.positions.iter().all(|position| !position.is_queued) {
             assert!(request.held.is_empty(), "a closed entry holds no reply");
             assert!(request.resend.is_empty(), "a closed entry is not sent again");
-            request.next_in_session = self.free;
+            request.positions[0].next = self.free;
             self.free = id.0;
             self.live -= 1;
         }

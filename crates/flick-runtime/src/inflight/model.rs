@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use flick_buffers::{Buf, BufClass, Pool, PoolConfig};
 
-use super::{Inflight, RequestId, RequestQueue};
+use super::{Inflight, QueueOf, RequestId, RequestQueue};
 use crate::backend_set::load_balancer::mix;
 use crate::limits::BUSY_ENTRIES;
 use crate::pieces::Pieces;
@@ -75,11 +75,11 @@ impl Run {
         request.number = self.opened;
         let (session, backend_conn, queued) = (self.below(QUEUES), self.below(QUEUES), self.below(3));
         if queued != 0 {
-            self.inflight.push_session(&mut self.sessions[session], id);
+            self.inflight.push(&mut self.sessions[session], id, QueueOf::Session);
             self.in_sessions[session].push_back(self.opened);
         }
         if queued != 1 {
-            self.inflight.push_backend_conn(&mut self.backend_conns[backend_conn], id);
+            self.inflight.push(&mut self.backend_conns[backend_conn], id, QueueOf::BackendConn);
             self.in_backend_conns[backend_conn].push_back(self.opened);
         }
         self.keep(id, queued == 2);
@@ -120,7 +120,7 @@ impl Run {
             return;
         }
         self.pop_backend_conn(from);
-        self.inflight.push_backend_conn(&mut self.backend_conns[to], id);
+        self.inflight.push(&mut self.backend_conns[to], id, QueueOf::BackendConn);
         self.in_backend_conns[to].push_back(number);
     }
 
@@ -186,13 +186,13 @@ fn a_request_moved_to_another_connection_leaves_its_old_neighbour_behind() {
     let (mut session, mut old, mut new) = (RequestQueue::new(), RequestQueue::new(), RequestQueue::new());
     let mut open = |table: &mut Inflight| {
         let id = table.open(Some(WHO), Default::default(), 0).expect("it has room");
-        table.push_session(&mut session, id);
-        table.push_backend_conn(&mut old, id);
+        table.push(&mut session, id, QueueOf::Session);
+        table.push(&mut old, id, QueueOf::BackendConn);
         id
     };
     let (moved, stays) = (open(&mut run.inflight), open(&mut run.inflight));
     assert_eq!(run.inflight.pop_backend_conn(&mut old, pool), Some(moved));
-    run.inflight.push_backend_conn(&mut new, moved);
+    run.inflight.push(&mut new, moved, QueueOf::BackendConn);
     assert_eq!(run.inflight.pop_backend_conn(&mut new, pool), Some(moved));
     assert_eq!((new.len(), new.front(), new.back()), (0, None, None), "it was alone there");
     assert_eq!((old.len(), old.front()), (1, Some(stays)));

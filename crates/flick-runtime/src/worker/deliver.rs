@@ -11,7 +11,7 @@ use super::outgoing::{Outgoing, Patches};
 use crate::downstream::client::Linger;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::stream::Wait;
-use crate::inflight::{ReplyTarget, RequestId, RequestQueue};
+use crate::inflight::{QueueOf, ReplyTarget, RequestId, RequestQueue};
 use crate::io::WriteParts;
 use crate::limits::{FLUSH_TICK_MS, LINGER_MS};
 use crate::observe::access_log::AnsweredBy;
@@ -33,7 +33,7 @@ impl<D: Driver> Worker<D> {
         let request = self.inflight.open(session, echo, deadline_ns)?;
         self.inflight.get_mut(request).note_taken(self.io.now_ns());
         if let Some(session) = session.and_then(|key| self.downstream.client_mut(key)) {
-            self.inflight.push_session(session.stream_mut().requests_mut(), request);
+            self.inflight.push(session.stream_mut().requests_mut(), request, QueueOf::Session);
         }
         if let Some(key) = session.filter(|_| self.observe.has_access_log()) {
             self.log_opened(key, request);

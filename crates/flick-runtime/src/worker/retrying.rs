@@ -18,7 +18,7 @@ use super::dedicated::FOR_EXCHANGE;
 use super::sending::Waiter;
 use crate::backend_set::load_balancer::Backends;
 use crate::config::RetryLimits;
-use crate::inflight::RequestId;
+use crate::inflight::{QueueOf, RequestId};
 use crate::pieces::PieceQueue;
 
 /// The backends but for one.
@@ -96,7 +96,7 @@ impl<D: Driver> Worker<D> {
         assert!(popped == Some(request), "the front of a queue is what is taken off it");
         let now_ns = self.io.now_ns();
         self.inflight.get_mut(request).note_retried(resend, fresh, now_ns);
-        self.inflight.push_backend_conn(self.upstream.conn_mut(fresh).requests_mut(), request);
+        self.inflight.push(self.upstream.conn_mut(fresh).requests_mut(), request, QueueOf::BackendConn);
         self.observe.backend(target as usize).requests.add(1);
         self.observe.backend(failed as usize).failures.add(1);
         self.note_failure(failed as usize);

@@ -10,7 +10,7 @@ use flick_net::Driver;
 use super::Worker;
 use super::outgoing::{Patches, outgoing};
 use super::reply_flags::Examined;
-use crate::inflight::{ReplyTarget, RequestId, SentRequest};
+use crate::inflight::{QueueOf, ReplyTarget, RequestId, SentRequest};
 use crate::rules::scratch::Scratch;
 use crate::slab::Key;
 
@@ -132,7 +132,7 @@ impl<D: Driver> Worker<D> {
             self.upstream.conn_mut(backend_conn).use_number();
             self.expect_reply(backend_conn, request);
             let requests = self.upstream.conn_mut(backend_conn).requests_mut();
-            self.inflight.push_backend_conn(requests, request);
+            self.inflight.push(requests, request, QueueOf::BackendConn);
             self.log_sent(waiter, Some(request), backend);
         }
         self.observe.backend(backend as usize).requests.add(1);

@@ -16,7 +16,7 @@ use super::sending::{Waiter, number_mask};
 use crate::downstream::body::RemainingBody;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::stream::{Upload, Wait};
-use crate::inflight::SentRequest;
+use crate::inflight::{QueueOf, SentRequest};
 use crate::limits::{BACKEND_CONN_BACKLOG_BYTES_MAX, DISCARD_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
 use crate::observe::edge_counters::StartId;
 use crate::rules::scratch::Scratch;
@@ -150,7 +150,7 @@ impl<D: Driver> Worker<D> {
         state.use_number();
         state.begin_upload();
         let epoch = state.epoch();
-        self.inflight.push_backend_conn(state.requests_mut(), request);
+        self.inflight.push(state.requests_mut(), request, QueueOf::BackendConn);
         self.expect_nothing_yet(backend_conn, request);
         let backend = self.upstream.conn(backend_conn).backend();
         self.log_sent(Waiter::Session(key), Some(request), backend);
