@@ -113,7 +113,7 @@ impl<D: Driver> Worker<D> {
         let message = seen.sub(0..head);
         match from {
             End::Client => self.observe.counters().requests.add(1),
-            End::Backend(_) => {}
+            End::Backend(_) => self.relay_has_moved(key),
         }
         match from {
             _ if head == 0 => {}

@@ -1,7 +1,7 @@
 //! Timeouts: replies that stop or are truncated, requests that exceed the total timeout, clients queued behind too
 //! many.
 
-use super::check;
+use super::{Kind, check, check_with};
 
 #[test]
 fn h15_what_came_of_a_reply_is_passed_on_though_its_backend_closes_at_once() {
@@ -88,6 +88,26 @@ fn a_client_beyond_max_pending_gets_an_overload_response_at_once() {
         client a  resets
         wait 20 ms
         expect counter requests_shed == 1
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_relay_is_not_idle_while_its_backend_sends_short_messages() {
+    check_with(
+        Kind::Private,
+        r#"simulator only
+        client a  sends "get k0\n"
+        backend 0 expects "get k0\n"
+        client a  half-closes
+        wait 40000 ms
+        backend 0 sends "push\n"
+        client a  expects "push\n"
+        wait 40000 ms
+        backend 0 sends "push\n"
+        client a  expects "push\n"
+        backend 0 closes
+        client a  expects closed
         expect quiet"#,
     );
 }
