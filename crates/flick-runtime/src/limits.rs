@@ -27,7 +27,7 @@ pub const CLOCK_EVERY_MESSAGES: u32 = 8;
 pub const CLOCK_STEPS: u64 = 2048;
 /// Tasks are timed in one of this many iterations.
 pub const SAMPLE_EVERY_ITERATIONS: u32 = 16;
-/// Tasks between two looks at how long a turn has taken.
+/// Tasks between two checks of how long an event-loop iteration has taken.
 pub const CLOCK_EVERY_TASKS: u32 = 8;
 /// Time after which a turn ends though tasks are in the queue, so that what the first of them sent goes out.
 pub const RUN_NS_MAX: u64 = 4_000_000;
@@ -35,7 +35,7 @@ pub const RUN_NS_MAX: u64 = 4_000_000;
 pub const HELD_SLICES: u32 = 4;
 /// Replies that are longer together are sent at once: they are worth a send of their own.
 pub const HELD_BYTES_MAX: usize = 16 * 1024;
-/// Rounds of the run queue in one turn.
+/// Rounds of the run queue in one event-loop iteration.
 pub const RUN_ROUNDS_MAX: u32 = 2;
 /// The same where each task has one message in a round: the driver is polled once for this many of them.
 pub const ROBIN_ROUNDS_MAX: u32 = 16;
@@ -58,7 +58,7 @@ pub const CALM_SHARE: u64 = 10;
 pub const BACKEND_CONN_BACKLOG_BYTES_MAX: usize = 1024 * 1024;
 /// Where waiting senders go on.
 pub const BACKLOG_LOW_BYTES: usize = 64 * 1024;
-/// Events taken from the driver in one turn.
+/// Events taken from the driver in one event-loop iteration.
 pub const EVENTS_MAX: usize = 4096;
 /// Longest a worker sleeps while something has a deadline.
 pub const TICK_MAX_MS: u64 = 500;

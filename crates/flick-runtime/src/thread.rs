@@ -51,7 +51,7 @@ pub type ThreadReady = std::io::Result<(Vec<WorkerHandle>, &'static str)>;
 pub struct WorkerHandle {
     /// Wakes it.
     pub waker: Waker,
-    /// Says how often it has turned.
+    /// Publishes the number of its iterations.
     pub reader: HeartbeatReader,
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct OverloadDetector {
     queue: QueueDelayMeter,
 }
 
-/// What a window had of turns that were too long.
+/// The iterations of a window that exceeded the target.
 #[derive(Clone, Copy, Debug, Default)]
 struct Late {
     iterations: u32,
@@ -44,7 +44,7 @@ struct Late {
 }
 
 impl OverloadDetector {
-    /// Allows this queueing delay. Zero never sheds.
+    /// A detector with this target delay. With zero it never sheds.
     pub fn new(target: Duration) -> Self {
         Self {
             target_ns: target.as_nanos() as u64,
@@ -58,7 +58,7 @@ impl OverloadDetector {
         }
     }
 
-    /// Allows this queueing delay from now on and measures from the start. Allocates nothing.
+    /// Sets the target delay. If it changes, all measurements are reset. Allocates nothing.
     pub fn set_target(&mut self, target: Duration) {
         let target_ns = target.as_nanos() as u64;
         if target_ns != self.target_ns {
@@ -73,8 +73,9 @@ impl OverloadDetector {
         self.target_ns > 0
     }
 
-    /// Marks the end of a queue of `queued` tasks. Where connections are queued in front of the `driver`, theirs have
-    /// waited since the end of that queue was marked. A short queue takes no time.
+    /// Marks the end of the run queue, which has `queued` tasks, to measure how long they wait. If connections are
+    /// queued in front of the `driver`, the wait begins where the driver marked the end of its queue. A short queue
+    /// counts as no delay.
     pub fn mark(&mut self, queued: usize, driver: QueueDelay, now_ns: u64) {
         if !self.is_on() {
             return;
@@ -86,7 +87,7 @@ impl OverloadDetector {
         let (stood, since_ns) = match driver {
             QueueDelay::Measured { queued: stood, since_ns } => (stood + queued, since_ns),
             QueueDelay::None => (queued, now_ns),
-            // How long they have waited is known when the end of the line has come.
+            // The delay is known only when the driver's own mark reaches the head.
             QueueDelay::Unknown => return,
         };
         if stood < SHED_REQUESTS_MIN && self.queue.has_no_marks() {
@@ -98,13 +99,13 @@ impl OverloadDetector {
         }
     }
 
-    /// Notes that a task was taken from the queue; says whether a mark has come to its head.
+    /// Counts a task that leaves the queue. Returns whether a marked task is now at the head.
     pub fn pass(&mut self) -> bool {
         self.queue.count_dequeued();
         self.queue.has_sample()
     }
 
-    /// A mark has come to the head of the queue.
+    /// A marked task is at the head of the queue: records how long it waited.
     pub fn reach(&mut self, now_ns: u64) {
         if let Some(DelaySample { queued: stood, count, since_ns }) = self.queue.take_sample() {
             let took_ns = if stood < SHED_REQUESTS_MIN { 0 } else { now_ns.saturating_sub(since_ns) };
@@ -112,7 +113,7 @@ impl OverloadDetector {
         }
     }
 
-    /// Notes that `requests` requests were served in `took_ns`, up to `now_ns`.
+    /// Records that `requests` requests were served in `took_ns`, and ends the window if it is over at `now_ns`.
     fn note(&mut self, requests: u64, took_ns: u64, now_ns: u64) {
         self.requests += requests;
         if took_ns > self.target_ns {
@@ -157,8 +158,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Turns of these lengths, one behind the other, with a request for each millisecond; how many of the next thousand
-    /// requests are shed.
+    /// Checks how many of a thousand requests are shed after iterations of these lengths, with a request for each
+    /// millisecond.
     fn check(iterations_ms: &[u64], expected: std::ops::RangeInclusive<usize>) {
         let mut shedder = OverloadDetector::new(Duration::from_millis(50));
         let mut now_ns = 7_000 * MS;
@@ -220,7 +221,7 @@ mod tests {
                 }
             }
         }
-        assert!((0..1000).filter(|_| shedder.sheds()).count() > 0, "who comes waits for ten turns");
+        assert!((0..1000).filter(|_| shedder.sheds()).count() > 0, "a new request waits for ten iterations");
     }
 
     #[test]

@@ -166,12 +166,12 @@ impl RunningService {
         self.wake();
     }
 
-    /// By worker: how often it has turned; `None`: it has ended.
+    /// By worker: the number of its event-loop iterations; `None`: it has ended.
     pub fn loops(&self) -> Vec<Option<u64>> {
         self.readers.iter().map(HeartbeatReader::iterations).collect()
     }
 
-    /// Has a worker turn, though it has nothing to do.
+    /// Wakes a worker for an event-loop iteration, though it has nothing to do.
     pub fn wake_worker(&self, worker: usize) {
         if let Some(waker) = self.wakers.get(worker) {
             waker.wake();

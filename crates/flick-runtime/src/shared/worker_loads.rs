@@ -12,17 +12,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crate::limits::{BUSY_PER_MILLE, CLIENT_LOAD_PER_MILLE, IDLE_PER_MILLE, LOAD_WINDOW_NS};
 
-/// What a worker tells the others.
+/// The load that a worker publishes.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct WorkerLoad {
     /// Busy time of its last window, and what was handed to it since.
     per_mille: AtomicU32,
-    /// When it went to rest; 0 while it runs.
+    /// When it began to wait for events; 0 while it runs.
     idle_since_ns: AtomicU64,
 }
 
-/// What all workers of a service tell.
+/// The published loads of all workers of a service.
 #[derive(Debug, Default)]
 pub(crate) struct WorkerLoads(Vec<WorkerLoad>);
 
@@ -32,12 +32,12 @@ impl WorkerLoads {
         Self((0..workers).map(|_| WorkerLoad::default()).collect())
     }
 
-    /// How busy a worker seems.
+    /// Estimated load of a worker.
     fn per_mille(&self, worker: usize, now_ns: u64) -> u32 {
         let context = &self.0[worker];
         let since_ns = context.idle_since_ns.load(Ordering::Relaxed);
         if since_ns > 0 && now_ns.saturating_sub(since_ns) > LOAD_WINDOW_NS {
-            // Its last window tells of another time; who was handed over meanwhile has woken it.
+            // Its last window is outdated; a client handed to it meanwhile would have reset `idle_since_ns`.
             return 0;
         }
         context.per_mille.load(Ordering::Relaxed)
@@ -61,12 +61,13 @@ impl ConnectionBalancer {
         (loads.0.len() > 1).then_some(Self { loads, index, window_from_ns: 0, waited_ns: 0, per_mille: 0 })
     }
 
-    /// Notes that a wait may begin, and that it is over.
+    /// Publishes since when the worker has waited for events; `None`: it runs again.
     pub(crate) fn is_idle(&self, since_ns: Option<u64>) {
         self.loads.0[self.index].idle_since_ns.store(since_ns.unwrap_or(0), Ordering::Relaxed);
     }
 
-    /// Notes the beginning of a turn, and how long the worker has waited for all its turns together.
+    /// An event-loop iteration begins; `waited_ns`: total time that the worker has waited for events. Publishes the
+    /// load once per window.
     pub(crate) fn iteration(&mut self, now_ns: u64, waited_ns: u64) {
         if self.window_from_ns == 0 {
             (self.window_from_ns, self.waited_ns) = (now_ns, waited_ns);
@@ -81,7 +82,8 @@ impl ConnectionBalancer {
         self.loads.0[self.index].per_mille.store(self.per_mille, Ordering::Relaxed);
     }
 
-    /// Which other worker should serve a client that has come to this one, if any.
+    /// The worker that a new client of this worker is handed to: the least loaded one, if this one is busy and that one
+    /// is idle.
     pub(crate) fn lighter(&self, now_ns: u64) -> Option<usize> {
         if self.per_mille < BUSY_PER_MILLE {
             return None;
@@ -91,7 +93,7 @@ impl ConnectionBalancer {
         (load <= IDLE_PER_MILLE).then_some(worker)
     }
 
-    /// Notes that `worker` was handed a client.
+    /// Adds the estimated load of a client to the `worker` that it was handed to.
     pub(crate) fn handed(&self, worker: usize, now_ns: u64) {
         let load = self.loads.per_mille(worker, now_ns) + CLIENT_LOAD_PER_MILLE;
         let context = &self.loads.0[worker];

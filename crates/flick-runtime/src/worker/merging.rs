@@ -101,7 +101,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Lets in who waits, as far as the present job lacks streams.
+    /// Admits queued clients, while the current job lacks streams.
     pub(super) fn merge_resume_accept(&mut self) {
         while let Some(conn) = self.listeners.first_waiting() {
             if !self.join(conn) {
@@ -115,7 +115,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// What other workers have brought about since the last turn.
+    /// Handles what other workers have changed since the last iteration.
     pub(super) fn run_merge_tasks(&mut self) {
         let stage = self.with_merging(|worker, merging| {
             let hub = Arc::clone(&merging.hub);

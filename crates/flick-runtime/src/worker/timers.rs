@@ -114,7 +114,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// The request at the front of a connection has had its time.
+    /// The deadline of the request at the front of a connection has passed.
     fn request_due(&mut self, backend_conn: u32) {
         if self.has_just_received(backend_conn)
             || !self.is_over_time(backend_conn) && self.upload_goes_on(backend_conn)
