@@ -31,55 +31,33 @@ mod lexer;
 use crate::rfc;
 use crate::run::{self, Outcome};
 use files::{Finding, Text};
-use terms::table::{self, Table};
+use terms::table;
 
 /// One check over all texts of the repository.
-struct Check {
-    run: fn(&[Text]) -> Vec<Finding>,
-    /// The key of the table for paths that are not held to it yet.
-    list: &'static str,
-    /// Those paths.
-    pending: fn(&Table) -> &[String],
-}
-
-impl Check {
-    /// A check that every path is held to.
-    const fn everywhere(run: fn(&[Text]) -> Vec<Finding>) -> Self {
-        Self { run, list: "", pending: |_| &[] }
-    }
-}
+type Check = fn(&[Text]) -> Vec<Finding>;
 
 const CHECKS: &[Check] = &[
-    Check::everywhere(rust::no_file_is_too_long),
-    Check::everywhere(rust::no_function_is_too_long),
-    Check::everywhere(rust::no_mod_rs),
-    Check::everywhere(rust::files_say_what_they_are),
-    Check::everywhere(rust::unsafe_stays_behind_its_fence),
-    Check::everywhere(rust::crates_forbid_unsafe),
-    Check::everywhere(rust::no_loose_ends),
-    Check::everywhere(rust::tests_are_never_ignored),
-    Check::everywhere(docs::no_foreign_paths),
-    Check::everywhere(docs::hyperlinks_have_targets),
-    Check::everywhere(errors::every_code_has_a_page_and_a_golden_file),
-    Check::everywhere(map::the_map_is_true),
-    Check::everywhere(rfc::rules_are_cited),
-    Check { run: terms::no_banned_words, list: "pending", pending: |table| &table.pending },
-    Check { run: lines::no_line_is_too_long, list: "pending_lines", pending: |table| &table.pending_lines },
-    Check { run: types::one_name_is_one_type, list: "pending_types", pending: |table| &table.pending_types },
-    Check {
-        run: components::the_worker_is_in_parts,
-        list: "pending_components",
-        pending: |table| &table.pending_components,
-    },
-    Check {
-        run: imports::no_import_circles,
-        list: "pending_imports",
-        pending: |table| &table.pending_imports,
-    },
+    rust::no_file_is_too_long,
+    rust::no_function_is_too_long,
+    rust::no_mod_rs,
+    rust::files_say_what_they_are,
+    rust::unsafe_stays_behind_its_fence,
+    rust::crates_forbid_unsafe,
+    rust::no_loose_ends,
+    rust::tests_are_never_ignored,
+    docs::no_foreign_paths,
+    docs::hyperlinks_have_targets,
+    errors::every_code_has_a_page_and_a_golden_file,
+    map::the_map_is_true,
+    rfc::rules_are_cited,
+    terms::no_banned_words,
+    lines::no_line_is_too_long,
+    types::one_name_is_one_type,
+    components::the_worker_is_in_parts,
+    imports::no_import_circles,
 ];
 
-/// Runs all checks. `--terms PATH` shows the banned words below a path, `--all PATH` the findings of every check there;
-/// both show what is pending too.
+/// Runs all checks. `--terms PATH` shows the banned words below a path, `--all PATH` the findings of every check there.
 ///
 /// Errors: there are findings, or the arguments are unknown.
 pub fn run_with(args: &[String]) -> Outcome {
@@ -98,22 +76,7 @@ pub fn run() -> Outcome {
 }
 
 fn check(texts: &[Text]) -> Outcome {
-    let table = Table::load(texts).map_err(|finding| finding.to_string())?;
-    let mut held = Vec::new();
-    for check in CHECKS {
-        let pending = (check.pending)(&table);
-        let findings = (check.run)(texts);
-        for path in
-            pending.iter().filter(|path| !findings.iter().any(|found| table::is_below(&found.path, path)))
-        {
-            println!(
-                "note: `{path}` has nothing left to mend: remove it from `{}` in {}",
-                check.list,
-                table::PATH
-            );
-        }
-        held.extend(findings.into_iter().filter(|found| !table::is_in(&found.path, pending)));
-    }
+    let mut held: Vec<_> = CHECKS.iter().flat_map(|check| check(texts)).collect();
     commits::warn_of_subjects();
     print(&mut held);
     match held.len() {
@@ -127,7 +90,7 @@ fn check(texts: &[Text]) -> Outcome {
 
 /// Shows the findings of all checks below a path.
 fn show(texts: &[Text], path: &str) -> Outcome {
-    let all = CHECKS.iter().flat_map(|check| (check.run)(texts));
+    let all = CHECKS.iter().flat_map(|check| check(texts));
     let mut found: Vec<_> =
         all.filter(|finding| path == "." || table::is_below(&finding.path, path)).collect();
     print(&mut found);

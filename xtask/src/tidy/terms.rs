@@ -26,7 +26,7 @@ pub fn no_banned_words(texts: &[Text]) -> Vec<Finding> {
     texts.iter().flat_map(|text| search.findings(text)).map(|(_, finding)| finding).collect()
 }
 
-/// Prints the banned words below `path`, those in `pending` too, and how often each occurs.
+/// Prints the banned words below `path` and how often each occurs.
 ///
 /// Errors: there are some.
 pub fn show(texts: &[Text], path: &str) -> Outcome {

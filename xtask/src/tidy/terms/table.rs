@@ -1,4 +1,4 @@
-//! `docs/terms.toml`: the banned words, and the paths that are not held to a check yet.
+//! `docs/terms.toml`: the banned words and the names that several types may have.
 //! Promises: a table that loads is sound: scopes are known, words are lower case, every exception has a reason.
 
 use serde::Deserialize;
@@ -12,21 +12,6 @@ pub const PATH: &str = "docs/terms.toml";
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Table {
-    /// Paths that are not held to the banned words yet.
-    #[serde(default)]
-    pub pending: Vec<String>,
-    /// Paths whose types are not held to unique names yet.
-    #[serde(default)]
-    pub pending_types: Vec<String>,
-    /// Paths that are not held to the length of lines yet.
-    #[serde(default)]
-    pub pending_lines: Vec<String>,
-    /// Crates whose modules may import each other in circles for now.
-    #[serde(default)]
-    pub pending_imports: Vec<String>,
-    /// Crates whose components are not held to their number of fields yet.
-    #[serde(default)]
-    pub pending_components: Vec<String>,
     /// Paths that hold no words of ours.
     #[serde(default)]
     pub exempt: Vec<Exempt>,
@@ -163,11 +148,6 @@ pub fn is_below(path: &str, prefix: &str) -> bool {
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Whether `path` is in one of `prefixes`.
-pub fn is_in(path: &str, prefixes: &[String]) -> bool {
-    prefixes.iter().any(|prefix| is_below(path, prefix))
-}
-
 #[cfg(test)]
 mod tests {
     use super::{PATH, Table, is_below};
@@ -186,7 +166,7 @@ mod tests {
     #[test]
     fn a_table_is_sound_or_refused() {
         check(
-            "pending = []\n[[term]]\nwords = [\"foo\", \"foo bar\"]\nuse = \"baz\"\nscope = \"text\"\n",
+            "[[term]]\nwords = [\"foo\", \"foo bar\"]\nuse = \"baz\"\nscope = \"text\"\n",
             None,
         );
         check("[[term]]\nwords = [\"Foo\"]\nuse = \"baz\"\nscope = \"text\"\n", Some("lower case"));
