@@ -33,6 +33,9 @@ pub struct StateReport {
     /// Lines of the access log that could not be written.
     #[serde(default)]
     pub access_dropped: u64,
+    /// Lines of the log that were dropped because standard error was not read.
+    #[serde(default)]
+    pub log_lines_dropped: u64,
 }
 
 /// A sample of the clients.

@@ -86,6 +86,7 @@ impl Failure {
             // Messages with an excerpt have a title of their own.
             let is_titled = self.is_titled || message.starts_with("error");
             let title = if is_titled { "" } else { "error: " };
+            logging::background::flush();
             anstream::eprintln!("{title}{message}");
         }
         ExitCode::from(self.status)

@@ -1,4 +1,7 @@
 //! The log: events of `tracing` on standard error, as text or as JSON.
+//! Promises: once the service runs, no thread waits for standard error (`background.rs`).
+
+pub mod background;
 
 use std::io::IsTerminal;
 use std::sync::OnceLock;
@@ -39,7 +42,7 @@ pub fn start(format: LogFormat, verbose: bool, recent: &RecentEvents) {
     if let Ok(shown) = FAILURE_DIRECTIVE.parse::<Directive>() {
         filter = filter.add_directive(shown);
     }
-    let log = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let log = tracing_subscriber::fmt::layer().with_writer(background::Lines).with_target(false);
     let all = tracing_subscriber::registry();
     // No other log is installed.
     let _ = match format {

@@ -28,8 +28,10 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     sys::configure_allocator();
-    match commands::Cli::from_arguments().and_then(|cli| cli.command.run()) {
+    let code = match commands::Cli::from_arguments().and_then(|cli| cli.command.run()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
-    }
+    };
+    logging::background::flush();
+    code
 }

@@ -39,3 +39,5 @@ mod sizes;
 mod slow_readers;
 #[path = "reliability/transports.rs"]
 mod transports;
+#[path = "reliability/unread_log.rs"]
+mod unread_log;

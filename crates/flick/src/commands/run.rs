@@ -96,6 +96,8 @@ impl Run {
         }
         let locks = StateDirLocks::lock(&prepared.services, &inherited.locks)?;
         let files = sandbox::restrict_files(&prepared)?;
+        let in_background = logging::background::start();
+        in_background.map_err(|error| Failure::failed(format!("cannot start the log's thread: {error}")))?;
         // Before the services start: a signal must not kill the process while they are half started.
         let queue = ControlQueue::new(early)?;
         disable_huge_pages();

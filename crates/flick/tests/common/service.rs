@@ -149,7 +149,7 @@ pub fn seen(admin: SocketAddr, path: &str) -> (u16, String) {
 }
 
 /// The address in a log line that says `word`, as text or JSON.
-fn address_in(line: &str, word: &str) -> Option<SocketAddr> {
+pub fn address_in(line: &str, word: &str) -> Option<SocketAddr> {
     let is_said =
         [format!(" {word} "), format!("\"{word}\"")].iter().any(|said| line.contains(said.as_str()));
     if !is_said {

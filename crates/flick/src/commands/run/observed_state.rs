@@ -15,6 +15,7 @@ use flick_ir::data::Module;
 use flick_runtime::{ServiceStats, StatsSnapshot};
 
 use super::admin::{self, ObservedService};
+use crate::logging::background;
 use crate::supervise::ControlMessage;
 use crate::version;
 
@@ -177,6 +178,7 @@ impl StateProvider for ObservedState {
             events,
             events_dropped,
             access_dropped: self.access_dropped.load(Ordering::Relaxed),
+            log_lines_dropped: background::dropped(),
         }
     }
 

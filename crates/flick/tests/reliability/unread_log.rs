@@ -1,0 +1,60 @@
+//! A log that nobody reads: standard error is a full pipe, and clients and the admin endpoint are served as before.
+
+use std::io::{BufRead, BufReader};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Stdio;
+use std::time::Duration;
+
+use crate::common::service::{address_in, seen};
+use crate::common::{Scratch, flick, http, wait};
+
+const PROGRAM: &str = "\
+use http
+
+proc Noisy: (request/response client)
+  | client => answer() => client
+
+fun answer: (req: request) -> (response)
+  log(req.path)
+  response{status = 200, reason = \"OK\", body = \"ok\"}
+";
+
+/// The first address in the lines of a log that say `word`.
+fn address_behind(lines: &mut impl BufRead, word: &str) -> SocketAddr {
+    let mut line = String::new();
+    loop {
+        line.clear();
+        assert_ne!(lines.read_line(&mut line).expect("the log is text"), 0, "the service has ended");
+        if let Some(address) = address_in(&line, word) {
+            return address;
+        }
+    }
+}
+
+#[test]
+fn a_log_that_nobody_reads_blocks_neither_clients_nor_the_admin_endpoint() {
+    let scratch = Scratch::new("unread_log");
+    let program = scratch.write("noisy.flick", PROGRAM);
+    let mut command = flick();
+    command.arg("run").arg(program).args(["--listen", "client=127.0.0.1:0", "--workers", "1", "--admin", "0"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("flick starts");
+    let mut log = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
+    let admin = address_behind(&mut log, "admin endpoint");
+    let client = address_behind(&mut log, "listening");
+
+    let mut stream = TcpStream::connect(client).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout can be set");
+    let target = format!("/{}", "x".repeat(7_000));
+    // The platform admits a hundred lines a second of a worker's program: a pipe and the queue are full after two.
+    let dropped = wait::until("lines to be dropped", || {
+        let (status, _) = http::exchange(&mut stream, &target).expect("the worker does not wait for its log");
+        assert_eq!(status, 200);
+        let (status, text) = seen(admin, "/metrics");
+        assert_eq!(status, 200);
+        let line = text.lines().find(|line| line.starts_with("flick_log_lines_dropped_total "))?;
+        line.split_once(' ')?.1.parse::<u64>().ok().filter(|count| *count > 0)
+    });
+    println!("{dropped} lines dropped");
+    child.kill().expect("our own child");
+    child.wait().expect("our own child");
+}
