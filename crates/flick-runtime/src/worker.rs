@@ -15,6 +15,7 @@ mod bodies;
 mod dedicated;
 mod deliver;
 mod events;
+mod eviction;
 mod health;
 mod measuring;
 mod merging;

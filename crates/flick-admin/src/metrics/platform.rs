@@ -85,6 +85,7 @@ const COUNTERS: &[Family] = &[
         "Client connections closed by flick: the client was too slow, or buffers or tables were full.",
         &[
             labelled("slow_clients_dropped", "reason", "client_write_timeout"),
+            labelled("clients_evicted", "reason", "evicted"),
             labelled("client_request_timeouts", "reason", "client_request_timeout"),
             labelled("first_byte_timeouts", "reason", "no_request"),
             labelled("exhausted", "reason", "no_capacity"),

@@ -24,12 +24,20 @@ pub enum Hold {
     HugeBuffer,
 }
 
+/// How long a client may stall a connection without taking a byte.
+#[derive(Clone, Copy, Debug)]
+struct Allowance {
+    client: Key,
+    begun_ns: u64,
+    until_ns: u64,
+}
+
 /// The stalls of one backend connection.
 #[derive(Debug)]
 pub struct Stall {
     hold: Hold,
-    /// The last stall, until a byte is delivered: the client, and when it is dropped.
-    allowance: Option<(Key, u64)>,
+    /// Of the stalls since a byte was delivered: the client, when the first began, and when the client is dropped.
+    allowance: Option<Allowance>,
     /// When a client was last dropped for a stall.
     dropped_ns: u64,
     /// Clients dropped in short order, up to a bound: each halves the time of the next one.
@@ -70,13 +78,19 @@ impl Stall {
         if now_ns.saturating_sub(self.dropped_ns) > timeout_ns * CALM_SHARE {
             self.impatience = 0;
         }
-        let until_ns = match self.allowance {
-            Some((same, until_ns)) if same == client => until_ns,
-            _ => now_ns + (timeout_ns >> self.impatience),
+        let allowance = match self.allowance {
+            Some(allowance) if allowance.client == client => allowance,
+            _ => Allowance { client, begun_ns: now_ns, until_ns: now_ns + (timeout_ns >> self.impatience) },
         };
-        self.allowance = Some((client, until_ns));
-        self.hold = Hold::Client { client, until_ns, since_ns: now_ns };
-        until_ns
+        self.allowance = Some(allowance);
+        self.hold = Hold::Client { client, until_ns: allowance.until_ns, since_ns: now_ns };
+        allowance.until_ns
+    }
+
+    /// The client that stalls it, and since when that client has taken no byte.
+    pub fn stalled_by(&self) -> Option<(Key, u64)> {
+        let Hold::Client { client, .. } = self.hold else { return None };
+        self.allowance.map(|allowance| (client, allowance.begun_ns))
     }
 
     /// Waits for a huge buffer.

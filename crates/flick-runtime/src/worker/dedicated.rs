@@ -158,6 +158,10 @@ impl<D: Driver> Worker<D> {
     /// A session waits for a connection to `backend`.
     pub(super) fn wait_for_conn(&mut self, key: Key, backend: Option<u32>) -> Flow {
         let wants = backend.filter(|backend| self.upstream.backend(*backend as usize).is_exclusive());
+        let holder = wants.and_then(|backend| self.longest_holder(backend as usize));
+        if let Some((evict_ns, _)) = holder {
+            self.note_due(evict_ns);
+        }
         self.wait_for_capacity(key, wants)
     }
 

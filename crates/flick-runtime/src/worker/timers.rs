@@ -78,6 +78,7 @@ impl<D: Driver> Worker<D> {
                 }
             }
         }
+        let eviction_ns = self.evict_holders(now_ns);
         while let Some((key, kind)) = self.downstream.take_expired(now_ns) {
             self.session_due(key, kind);
         }
@@ -96,7 +97,7 @@ impl<D: Driver> Worker<D> {
         let sessions = self.downstream.next_deadline_ns().into_iter().chain(self.listeners.again_ns());
         let others =
             self.merge_due_ns().into_iter().chain(self.rules.next_due_ns()).chain(self.health_due_ns());
-        let next_ns = backend_conns.chain(sessions).chain(others).min();
+        let next_ns = backend_conns.chain(sessions).chain(others).chain(eviction_ns).min();
         self.clock.set_next_due(now_ns, next_ns);
     }
 

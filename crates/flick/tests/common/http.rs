@@ -76,13 +76,19 @@ fn serve(stream: TcpStream, page: impl Fn(&str) -> Vec<u8>, requests: &AtomicU64
                 Ok(_) => {}
             }
         }
+        let head = String::from_utf8_lossy(&head).into_owned();
+        let length = head.lines().find_map(|line| line.strip_prefix("Content-Length: "));
+        let length = length.map_or(0, |length| length.parse().expect("a length is a number"));
+        if io::copy(&mut stream.by_ref().take(length), &mut io::sink()).is_err() {
+            return;
+        }
         requests.fetch_add(1, Ordering::SeqCst);
-        let mut body = page(String::from_utf8_lossy(&head).split(' ').nth(1).unwrap_or_default());
+        let mut body = page(head.split(' ').nth(1).unwrap_or_default());
         if ended.load(Ordering::SeqCst) {
             return;
         }
         let reply = format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", body.len());
-        if head.starts_with(b"HEAD ") {
+        if head.starts_with("HEAD ") {
             body.clear();
         }
         let stream = stream.get_mut();

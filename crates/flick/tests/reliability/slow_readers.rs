@@ -1,10 +1,12 @@
-//! Clients that ask for much and do not read it: they cost bounded memory, and others are served.
+//! Clients that ask for much and do not read it, or send slowly: they cost bounded memory, and others are served.
 
 use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use flick_load::binary::Status;
 
+use crate::common::http::{self, Backend};
 use crate::common::peers::{self, Memcached};
 use crate::common::service::Service;
 use crate::machine::{self, Lateness};
@@ -108,4 +110,66 @@ fn large_values_of_several_backends_reach_their_clients() {
         drop(writer);
         service.drained();
     }
+}
+
+/// Connections to the backend, and clients that want to keep all of them.
+const CONNECTIONS: &str = "16";
+const HOLDERS: usize = 40;
+
+/// 2 MB for `/large`, and little for everything else.
+fn page(target: &str, size: usize) -> Vec<u8> {
+    vec![b'x'; if target == "/large" { 2_000_000 } else { size }]
+}
+
+/// Requests of an honest client while other clients hold all connections to the backend: none fails.
+fn serves_others_beside(holders: impl Fn(SocketAddr) -> TcpStream) {
+    let _machine = machine::alone();
+    let program = crate::common::root().join("examples/http_balancer/round_robin.flick");
+    for io in ["epoll", "uring"] {
+        let backend = Backend::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), page, 5).expect("a free port");
+        let connect = format!("backends={}", backend.address);
+        let service = Service::start(&[
+            "run",
+            program.to_str().expect("a path of the repository"),
+            "--listen",
+            "client=127.0.0.1:0",
+            "--connect",
+            &connect,
+            "--max-connections-per-backend",
+            CONNECTIONS,
+            "--workers",
+            "1",
+            "--io",
+            io,
+        ]);
+        let held: Vec<TcpStream> = (0..HOLDERS).map(|_| holders(service.address)).collect();
+        for round in 0..50 {
+            // A connection of its own for each request: whoever asks next must not be the one that pays.
+            let mut honest = crate::common::client::connect(service.address);
+            let (status, body) = http::exchange(&mut honest, "/small").expect("an honest client is answered");
+            assert_eq!((status, body.len()), (200, 5), "{io}, request {round}");
+        }
+        drop(held);
+        service.drained();
+        backend.stop();
+    }
+}
+
+#[test]
+fn clients_that_do_not_read_do_not_take_all_backend_connections() {
+    serves_others_beside(|address| {
+        let mut reader = wire::connect_narrow(address);
+        reader.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").expect("the service reads");
+        reader
+    });
+}
+
+#[test]
+fn clients_that_upload_slowly_do_not_take_all_backend_connections() {
+    serves_others_beside(|address| {
+        let mut sender = crate::common::client::connect(address);
+        let head = b"POST /small HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n0123456789";
+        sender.write_all(head).expect("the service reads");
+        sender
+    });
 }
