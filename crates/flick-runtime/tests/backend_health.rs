@@ -183,6 +183,23 @@ fn checks_find_one_that_is_silent_before_a_client_does_and_that_it_is_well() {
 }
 
 #[test]
+fn a_backend_whose_checks_pass_again_is_no_longer_ejected() {
+    let limits = HealthLimits {
+        outlier_consecutive_failures: 3,
+        outlier_ejection_time: Duration::from_secs(60),
+        ..checking()
+    };
+    let (mut service, silent) = service(limits);
+    silent.set(true);
+    assert_eq!(ask(&mut service, 10).0, 0);
+    pass(&mut service, 5_000);
+    assert_eq!(service.backend_counters[0].ejections.get(), 1);
+    silent.set(false);
+    pass(&mut service, 4_000);
+    assert_eq!(ask(&mut service, 10).0, 10, "the ejection has 50 s left");
+}
+
+#[test]
 fn a_wrong_answer_and_a_refused_connection_fail_a_check() {
     let (mut service, _) =
         service(HealthLimits { health_check_expect: b"HTTP/1.1 200".to_vec(), ..checking() });

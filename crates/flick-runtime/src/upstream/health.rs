@@ -208,7 +208,7 @@ impl BackendHealth {
     }
 
     /// A check has ended; the next one begins at `due_ns`. Returns whether as many in a row as `limits` ask for have
-    /// changed what is thought of the backend.
+    /// changed the backend's state. A backend whose checks pass again is no longer ejected.
     pub fn end_check(&mut self, is_good: bool, due_ns: u64, limits: &HealthLimits) -> bool {
         self.check.due_ns = due_ns;
         if is_good != self.fails_checks {
@@ -220,6 +220,7 @@ impl BackendHealth {
         let changes = self.check.against >= needed.max(1);
         if changes {
             (self.fails_checks, self.check.against) = (!is_good, 0);
+            self.is_ejected &= !is_good;
         }
         changes
     }
