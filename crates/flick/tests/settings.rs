@@ -25,6 +25,38 @@ fun answer: (req: request) -> (response)
   response{status = 200, reason = "OK", headers = [], body = raw("")}
 "#;
 
+/// Settings are right: nothing is started, and the services are named. A wrong one is shown as at a start.
+#[test]
+fn check_of_a_settings_file_starts_nothing() {
+    let scratch = Scratch::new("settings-check");
+    scratch.write("keeper.flick", KEEPER);
+    let held = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = held.local_addr().expect("a bound socket has an address");
+    let text = format!("program = \"keeper.flick\"\n[listen]\nclient = \"{address}\"\n");
+    for (right, text) in [(true, text.clone()), (false, text.replace("client", "clint"))] {
+        scratch.write("flick.toml", &text);
+        for args in
+            [&["check", "flick.toml"][..], &["run", "--check"], &["run", "--check", "--config", "flick.toml"]]
+        {
+            let output =
+                common::flick().args(args).current_dir(scratch.path()).output().expect("flick starts");
+            let (status, stdout, stderr) = common::captured(output);
+            match right {
+                true => assert_eq!(
+                    (status, stdout.as_str()),
+                    (0, "ok: services `Keeper`\n"),
+                    "{args:?}: {stderr}"
+                ),
+                false => {
+                    assert_ne!(status, 0, "{args:?}");
+                    assert!(stderr.contains("clint"), "{args:?}: {stderr}");
+                }
+            }
+        }
+    }
+    assert!(!scratch.path().join("flick-state").exists(), "no state directory was made");
+}
+
 /// What `flick run` says to a settings file, with its status in the first line.
 fn say(input: &str) -> String {
     let scratch = Scratch::new("settings");

@@ -6,21 +6,23 @@ mod json;
 
 pub use bounds::bytes as size_text;
 
+use std::ffi::OsStr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, FromArgMatches};
 use flick_check::hir;
 use flick_compiler::{Input, check, lower};
 
+use super::run::Run;
 use crate::failure::{Failure, Outcome};
 use crate::report;
 use bounds::ResourceBounds;
 use json::CheckResult;
 
-/// Check a program.
+/// Check a program, or the settings and all their programs.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// Program to check
+    /// Program, or settings file (`flick.toml`), to check
     file: PathBuf,
     /// Print the resource bounds of each process: memory, work per message, sizes
     #[arg(long)]
@@ -33,6 +35,9 @@ pub struct Check {
 impl Check {
     /// Checks the program and prints the result. Errors of the program exit with 1.
     pub fn run(self) -> Outcome {
+        if self.file.extension().is_some_and(|extension| extension == "toml") {
+            return self.check_settings();
+        }
         let mut checked = check(&Input::file(&self.file)?)?;
         let mut bounds = Vec::new();
         let mut rejections = Vec::new();
@@ -64,6 +69,20 @@ impl Check {
             crate::console::say!("{}", bounds.text());
         }
         Ok(())
+    }
+}
+
+impl Check {
+    /// As `flick run --check --config FILE`.
+    fn check_settings(&self) -> Outcome {
+        if self.bounds || self.json {
+            return Err(Failure::usage("`--bounds` and `--json` are for a program, not for a settings file"));
+        }
+        let config: [&OsStr; 4] =
+            ["run".as_ref(), "--check".as_ref(), "--config".as_ref(), self.file.as_ref()];
+        let matches = Run::augment_args(clap::Command::new("run")).get_matches_from(config);
+        let run = Run::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
+        run.run()
     }
 }
 

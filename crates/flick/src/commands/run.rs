@@ -44,6 +44,9 @@ pub struct Run {
 impl Run {
     /// Compiles and starts the services, and returns when they have ended.
     pub fn run(self) -> Outcome {
+        if self.flags.check {
+            return self.check();
+        }
         let recent = RecentEvents::default();
         if let Some(format) = settings::log_format(&self.flags) {
             logging::start(format, self.flags.verbose, &recent);
@@ -64,6 +67,15 @@ impl Run {
         generations.serve_admin();
         notify::ready();
         supervise::supervise(generations, &mut queue)
+    }
+
+    /// Checks what can be checked without opening a socket: settings, programs, bindings, needed memory.
+    fn check(self) -> Outcome {
+        let prepared = Prepared::new(&self.flags, &AccessLog::default().port(), &LastLists::default(), &[])?;
+        prepared.settings.warn_deprecated();
+        let names: Vec<_> = prepared.services.iter().map(|service| format!("`{}`", service.name)).collect();
+        crate::console::sayln!("ok: services {}", names.join(", "));
+        Ok(())
     }
 
     /// Compiles the programs, opens the sockets and starts the workers. A new process of an upgrade rejects what a

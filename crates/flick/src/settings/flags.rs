@@ -70,6 +70,9 @@ pub struct RunFlags {
     /// Longest graceful shutdown after SIGTERM or SIGINT. Connections still open are then closed. [default: 10s]
     #[arg(long, value_name = "DURATION", help_heading = LIFECYCLE)]
     pub shutdown_timeout: Option<Period>,
+    /// Check the settings and the programs as a start would, without starting anything, and exit.
+    #[arg(long, help_heading = LIFECYCLE)]
+    pub check: bool,
     /// Longest time that the old generation serves its remaining clients after a reload or an upgrade. [default: 10m]
     #[arg(long, value_name = "DURATION", help_heading = LIFECYCLE)]
     pub old_generation_timeout: Option<Period>,

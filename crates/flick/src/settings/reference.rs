@@ -11,7 +11,7 @@ use super::file;
 use super::flags::RunFlags;
 
 /// Options without a key in `flick.toml`.
-const WITHOUT_KEY: &[&str] = &["config", "watch", "verbose", "help"];
+const WITHOUT_KEY: &[&str] = &["check", "config", "watch", "verbose", "help"];
 
 /// Values of which every option accepts one.
 const EXAMPLES: &[&str] = &[
