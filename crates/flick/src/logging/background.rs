@@ -86,7 +86,10 @@ fn write_all(lines: &Receiver<Box<[u8]>>) {
         WAITING_BYTES.fetch_sub(line.len(), Ordering::AcqRel);
         let dropped = dropped();
         if dropped > reported {
-            tracing::warn!(lines = dropped - reported, "log lines were dropped because standard error was not read");
+            tracing::warn!(
+                lines = dropped - reported,
+                "log lines were dropped because standard error was not read"
+            );
             reported = dropped;
         }
     }

@@ -36,7 +36,14 @@ fn a_log_that_nobody_reads_blocks_neither_clients_nor_the_admin_endpoint() {
     let scratch = Scratch::new("unread_log");
     let program = scratch.write("noisy.flick", PROGRAM);
     let mut command = flick();
-    command.arg("run").arg(program).args(["--listen", "client=127.0.0.1:0", "--workers", "1", "--admin", "0"]);
+    command.arg("run").arg(program).args([
+        "--listen",
+        "client=127.0.0.1:0",
+        "--workers",
+        "1",
+        "--admin",
+        "0",
+    ]);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("flick starts");
     let mut log = BufReader::new(child.stderr.take().expect("stderr is a pipe"));
     let admin = address_behind(&mut log, "admin endpoint");

@@ -165,10 +165,7 @@ mod tests {
 
     #[test]
     fn a_table_is_sound_or_refused() {
-        check(
-            "[[term]]\nwords = [\"foo\", \"foo bar\"]\nuse = \"baz\"\nscope = \"text\"\n",
-            None,
-        );
+        check("[[term]]\nwords = [\"foo\", \"foo bar\"]\nuse = \"baz\"\nscope = \"text\"\n", None);
         check("[[term]]\nwords = [\"Foo\"]\nuse = \"baz\"\nscope = \"text\"\n", Some("lower case"));
         check("[[term]]\nwords = [\"foo\"]\nuse = \"\"\nscope = \"text\"\n", Some("lacks"));
         check("[[term]]\nwords = [\"foo\"]\nuse = \"a\"\nscope = \"some\"\n", Some("unknown variant"));
