@@ -121,27 +121,23 @@ fn page(target: &str, size: usize) -> Vec<u8> {
     vec![b'x'; if target == "/large" { 2_000_000 } else { size }]
 }
 
+/// The HTTP balancer before one backend, with one worker.
+fn balancer(backend: &Backend, extra: &[&str]) -> Service {
+    let program = crate::common::root().join("examples/http_balancer/round_robin.flick");
+    let program = program.to_str().expect("a path of the repository");
+    let connect = format!("backends={}", backend.address);
+    let mut args =
+        vec!["run", program, "--listen", "client=127.0.0.1:0", "--connect", &connect, "--workers", "1"];
+    args.extend_from_slice(extra);
+    Service::start(&args)
+}
+
 /// Requests of an honest client while other clients hold all connections to the backend: none fails.
 fn serves_others_beside(holders: impl Fn(SocketAddr) -> TcpStream) {
     let _machine = machine::alone();
-    let program = crate::common::root().join("examples/http_balancer/round_robin.flick");
     for io in ["epoll", "uring"] {
         let backend = Backend::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), page, 5).expect("a free port");
-        let connect = format!("backends={}", backend.address);
-        let service = Service::start(&[
-            "run",
-            program.to_str().expect("a path of the repository"),
-            "--listen",
-            "client=127.0.0.1:0",
-            "--connect",
-            &connect,
-            "--max-connections-per-backend",
-            CONNECTIONS,
-            "--workers",
-            "1",
-            "--io",
-            io,
-        ]);
+        let service = balancer(&backend, &["--io", io, "--max-connections-per-backend", CONNECTIONS]);
         let held: Vec<TcpStream> = (0..HOLDERS).map(|_| holders(service.address)).collect();
         for round in 0..50 {
             // A connection of its own for each request: whoever asks next must not be the one that pays.
@@ -172,4 +168,34 @@ fn clients_that_upload_slowly_do_not_take_all_backend_connections() {
         sender.write_all(head).expect("the service reads");
         sender
     });
+}
+
+/// A container of 128 MiB with default settings: the buffers fit into it, and clients that do not read stay within it.
+#[test]
+fn clients_that_do_not_read_fit_into_a_small_container() {
+    let _machine = machine::alone();
+    for io in ["epoll", "uring"] {
+        let backend = Backend::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), page, 5).expect("a free port");
+        let service = balancer(&backend, &["--io", io, "--max-memory", "128MiB"]);
+        let held: Vec<TcpStream> = (0..400)
+            .map(|_| {
+                let mut reader = wire::connect_narrow(service.address);
+                reader.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").expect("the service reads");
+                reader
+            })
+            .collect();
+        let (begun, mut most) = (Instant::now(), 0);
+        while begun.elapsed() < Duration::from_secs(3) {
+            most = machine::resident_bytes(service.pid()).max(most);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        assert!(most < 128 * MIB, "{io}: {} MiB", most / MIB);
+        drop(held);
+        crate::common::wait::until("an honest client to be served", || {
+            let mut honest = crate::common::client::connect(service.address);
+            http::exchange(&mut honest, "/small").ok().filter(|(status, _)| *status == 200)
+        });
+        service.drained();
+        backend.stop();
+    }
 }

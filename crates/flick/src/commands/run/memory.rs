@@ -4,7 +4,7 @@
 //! Refuses: to guess. Nothing is checked if the machine does not report its memory.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flick_runtime::PlatformConfig;
 use flick_runtime::memory::{MemoryPart, parts};
@@ -23,6 +23,47 @@ const LISTED_MAX: usize = 4;
 const THREAD_ADDRESSES: u64 = 32 << 20;
 /// Address space of the process for the compiler, the admin endpoint and the logs. Rounded up.
 const PROCESS_ADDRESSES: u64 = 192 << 20;
+
+/// Part of the available memory that the default `buffer_memory` leaves to the code, the compiler and the kernel's
+/// sockets: one in this many.
+const SPARE_SHARE: u64 = 8;
+/// Least buffer memory that a service gets by default, however little is available.
+const FITTED_MIN: u64 = 16 << 20;
+
+/// Reduces the default `buffer_memory` of services to what the other parts leave of the available memory, but not below
+/// [`FITTED_MIN`], so that a service with default settings starts, and survives, in a small container.
+pub fn fit_buffers(
+    named: &[NamedService<'_>],
+    configs: &mut [PlatformConfig],
+    settings: &Settings,
+) -> Outcome {
+    let Some((available, _)) = available_memory(settings) else { return Ok(()) };
+    let is_default = |service: &NamedService<'_>| !settings.programs[service.entry].sets_buffer_memory;
+    let count = named.iter().filter(|service| is_default(service)).count() as u64;
+    let mut rest = available - available / SPARE_SHARE;
+    for (service, config) in named.iter().zip(&*configs) {
+        let own = parts(service.program, config).map_err(start_failure);
+        let own = own.map_err(|failure| settings.at_program(service.entry, failure))?;
+        let buffers = if is_default(service) { config.limits.buffer_memory } else { 0 };
+        let others = own.iter().fold(0u64, |sum, part| sum.saturating_add(part.bytes));
+        rest = rest.saturating_sub(others.saturating_sub(buffers));
+    }
+    for (service, config) in named.iter().zip(configs) {
+        if is_default(service) {
+            let most = (rest / count).max(FITTED_MIN);
+            config.limits.buffer_memory = config.limits.buffer_memory.min(most);
+        }
+    }
+    Ok(())
+}
+
+/// Memory that all services together may need, and who says so.
+fn available_memory(settings: &Settings) -> Option<(u64, &'static str)> {
+    match settings.max_memory {
+        Some(bytes) => Some((bytes, "`--max-memory` allows")),
+        None => machine_memory().map(|bytes| (bytes, "this machine, or the cgroup of this process, has")),
+    }
+}
 
 /// Compares the memory that the services may need with the `max_memory` of each program and of all together, or with
 /// the memory of the machine; and their address space with what the process may still map. Dictionaries in `existing`
@@ -59,11 +100,7 @@ pub fn check(
         let who = format!("the program {}", settings.programs[entry].program.display());
         check_sum(&who, &own, allowed, "its `max_memory` allows")?;
     }
-    let available = match settings.max_memory {
-        Some(bytes) => Some((bytes, "`--max-memory` allows")),
-        None => machine_memory().map(|bytes| (bytes, "this machine, or the cgroup of this process, has")),
-    };
-    if let Some((available, whose)) = available {
+    if let Some((available, whose)) = available_memory(settings) {
         check_sum(&who, &all, available, whose)?;
     }
     if let Some(left) = address_space_left() {
@@ -136,18 +173,43 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The smallest limit of the cgroups around this process, in bytes. Source: the kernel's cgroup-v2 document.
+/// Where cgroups are mounted.
+const CGROUPS: &str = "/sys/fs/cgroup";
+
+/// The smallest limit of the cgroups around this process, of version 2 or 1, in bytes.
+/// Source: the kernel's documents cgroup-v2 and cgroup-v1/memory.
 fn cgroup_limit() -> Option<u64> {
     let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    let own = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let path = Path::new("/sys/fs/cgroup").join(own.trim_start_matches('/'));
-    let limits = path.ancestors().take_while(|path| path.starts_with("/sys/fs/cgroup"));
-    limits.filter_map(|path| std::fs::read_to_string(path.join("memory.max")).ok()?.trim().parse().ok()).min()
+    limit_files(&groups)
+        .iter()
+        .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok())
+        .min()
+}
+
+/// The files with limits of the cgroups that `/proc/self/cgroup` lists, and of those around them. In a container the
+/// listed path is the host's, and the root of the mount has the container's own limit.
+fn limit_files(groups: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        let mut fields = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(own)) = (fields.next(), fields.next()) else { continue };
+        let (root, name) = match controllers {
+            "" => (PathBuf::from(CGROUPS), "memory.max"),
+            _ if controllers.split(',').any(|controller| controller == "memory") => {
+                (Path::new(CGROUPS).join("memory"), "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        let path = root.join(own.trim_start_matches('/'));
+        let paths = path.ancestors().take_while(|path| path.starts_with(&root));
+        files.extend(paths.map(|path| path.join(name)));
+    }
+    files
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{by_address_space, excess, kilobytes};
+    use super::{by_address_space, excess, kilobytes, limit_files};
     use flick_runtime::memory::MemoryPart;
 
     fn part(what: &str, bytes: u64) -> MemoryPart {
@@ -195,5 +257,19 @@ mod tests {
         let text = "MemTotal:       24601234 kB\nMemFree:        1 kB\n";
         assert_eq!(kilobytes(text, "MemTotal:"), Some(24_601_234 * 1024));
         assert_eq!(kilobytes("MemFree: 1 kB\n", "MemTotal:"), None);
+    }
+
+    #[test]
+    fn limits_of_both_versions_of_cgroups_are_read() {
+        let files = limit_files("4:memory:/a/b\n3:cpu,cpuacct:/c\n1:name=systemd:/\n0::/d\n");
+        let files: Vec<_> = files.iter().map(|path| path.display().to_string()).collect();
+        let expected = [
+            "/sys/fs/cgroup/memory/a/b/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/a/memory.limit_in_bytes",
+            "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+            "/sys/fs/cgroup/d/memory.max",
+            "/sys/fs/cgroup/memory.max",
+        ];
+        assert_eq!(files, expected);
     }
 }

@@ -67,7 +67,8 @@ impl Prepared {
         let programs: Vec<_> =
             made.iter().map(|(entry, executable)| (*entry, &executable.module.program)).collect();
         let named = services::named(&settings, &programs)?;
-        let (configs, opened) = configs(&settings, &named, port, known)?;
+        let (mut configs, opened) = configs(&settings, &named, port, known)?;
+        memory::fit_buffers(&named, &mut configs, &settings)?;
         let configured: Vec<_> = named.iter().zip(&configs).collect();
         let dicts = memory::check(&configured, &settings, existing)?;
         let modules = made.iter().map(|(_, executable)| Arc::clone(&executable.module)).collect();
