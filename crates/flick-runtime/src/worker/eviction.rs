@@ -1,5 +1,5 @@
 //! Eviction: clients that hold a backend connection without using it make room for clients that wait for one.
-//! Promises: nobody is evicted while connections are free or nobody waits; the client that has been idle on its
+//! Promises: no client is evicted while connections are free or no client waits; the client that has been idle on its
 //! connection for the longest time goes first; a request that can be served within the queue timeout is not rejected
 //! because other clients do not read, or send slowly.
 //! Not here: slow clients of a shared connection (`drop_slow_client`), the connection limits of clients
@@ -8,7 +8,7 @@
 use flick_net::Driver;
 
 use super::Worker;
-use crate::limits::{EVICTIONS_MAX, UPLOAD_BYTES_PER_S_MIN, UPLOAD_GRACE_MS};
+use crate::limits::{EVICTIONS_MAX, UPLOAD_BYTES_PER_S_MIN, UPLOAD_DELAY_MS};
 use crate::slab::Key;
 
 /// Nanoseconds of a millisecond.
@@ -49,6 +49,6 @@ impl<D: Driver> Worker<D> {
         let entry = self.inflight.get(request);
         let client = entry.session()?;
         let paid_ms = self.downstream.client(client)?.bytes_in() * 1_000 / UPLOAD_BYTES_PER_S_MIN;
-        Some((entry.taken_ns() + UPLOAD_GRACE_MS.max(paid_ms) * MS, client))
+        Some((entry.taken_ns() + UPLOAD_DELAY_MS.max(paid_ms) * MS, client))
     }
 }

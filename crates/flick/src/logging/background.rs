@@ -1,5 +1,5 @@
-//! Standard error without waiting: a thread writes the lines of the log, so that a reader that has stopped (a full pipe,
-//! a stopped terminal) delays no worker and no request of the admin endpoint.
+//! Standard error without waiting: a thread writes the lines of the log, so that a reader that has stopped (a full
+//! pipe, a stopped terminal) delays no worker and no request of the admin endpoint.
 //! Promises: a line is queued or dropped, never waited for; dropped lines are counted and reported once the reader goes
 //! on; lines keep their order. Before [`start`], lines are written at once.
 
@@ -54,7 +54,7 @@ impl Write for Lines {
     }
 }
 
-/// Starts the thread that writes. Call it once the process is confined, because the thread inherits the confinement.
+/// Starts the thread that writes. Call it once the sandbox restricts files, because the thread inherits that.
 ///
 /// Errors: the thread cannot be started.
 pub fn start() -> io::Result<()> {

@@ -140,7 +140,7 @@ fn serves_others_beside(holders: impl Fn(SocketAddr) -> TcpStream) {
         let service = balancer(&backend, &["--io", io, "--max-connections-per-backend", CONNECTIONS]);
         let held: Vec<TcpStream> = (0..HOLDERS).map(|_| holders(service.address)).collect();
         for round in 0..50 {
-            // A connection of its own for each request: whoever asks next must not be the one that pays.
+            // A connection of its own for each request: the client that asks next must not be the one that pays.
             let mut honest = crate::common::client::connect(service.address);
             let (status, body) = http::exchange(&mut honest, "/small").expect("an honest client is answered");
             assert_eq!((status, body.len()), (200, 5), "{io}, request {round}");

@@ -1,4 +1,4 @@
-//! A log that nobody reads: standard error is a full pipe, and clients and the admin endpoint are served as before.
+//! A log without a reader: standard error is a full pipe, and clients and the admin endpoint are served as before.
 
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpStream};
@@ -32,7 +32,7 @@ fn address_behind(lines: &mut impl BufRead, word: &str) -> SocketAddr {
 }
 
 #[test]
-fn a_log_that_nobody_reads_blocks_neither_clients_nor_the_admin_endpoint() {
+fn an_unread_log_blocks_neither_clients_nor_the_admin_endpoint() {
     let scratch = Scratch::new("unread_log");
     let program = scratch.write("noisy.flick", PROGRAM);
     let mut command = flick();
