@@ -105,7 +105,7 @@ pub(crate) fn check(funs: &[Fun], process: Option<&Proc>, items: &Items, sink: &
     reject_asks_of_the_sender(process, &AskTargets::of(funs), sink);
 }
 
-/// Whether somebody waits for what a rule sends: its source sends requests that have replies, or replies to them.
+/// Whether a peer waits for what a rule sends: its source sends requests that have replies, or replies to them.
 fn waits_for_a_message(process: &Proc, rule: &Rule, items: &Items) -> bool {
     let channel = &process.channels[rule.source.0 as usize];
     let (Some(receives), Some(sends)) = (channel.receives, channel.sends) else { return false };

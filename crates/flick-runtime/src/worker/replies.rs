@@ -247,15 +247,8 @@ impl<D: Driver> Worker<D> {
         seen: Slice,
         whole: bool,
     ) -> Flow {
-        let conn = self.upstream.conn(backend_conn);
-        let Some(request) = conn.requests().front() else {
-            if let Some(client) = conn.relay_client() {
-                return self.relay_message(client, End::Backend(backend_conn), scratch, seen, whole);
-            }
-            self.log_backend(backend_conn, |context| {
-                warn_of!(context, "backend sent a reply that no request asked for")
-            });
-            return self.backend_fault(backend_conn);
+        let Some(request) = self.upstream.conn(backend_conn).requests().front() else {
+            return self.message_without_request(backend_conn, scratch, seen, whole);
         };
         let to = DeliveredTo { backend_conn, channel, request };
         let entry = self.inflight.get(request);
@@ -307,6 +300,23 @@ impl<D: Driver> Worker<D> {
         let to = Recipient::Request(request);
         self.begin_download(backend_conn, Download { to, body, last, is_delivered: passed });
         Flow::Go
+    }
+
+    /// A message that answers no request: of a relay's backend, or a fault.
+    fn message_without_request(
+        &mut self,
+        backend_conn: u32,
+        scratch: &mut Scratch,
+        seen: Slice,
+        whole: bool,
+    ) -> Flow {
+        if let Some(client) = self.upstream.conn(backend_conn).relay_client() {
+            return self.relay_message(client, End::Backend(backend_conn), scratch, seen, whole);
+        }
+        self.log_backend(backend_conn, |context| {
+            warn_of!(context, "backend sent a reply that no request asked for")
+        });
+        self.backend_fault(backend_conn)
     }
 
     /// Takes the head of a large reply, of which `seen` has arrived: its length, and what follows it.

@@ -197,20 +197,13 @@ impl<D: Driver> Worker<D> {
         let wants = self.wants_of_requests();
         let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
         let parser = self.ctx.setup().view(self.ctx.setup().listened).parse_request;
-        let (route, wants) = (session.stream().route(), session.stream_mut().completeness(wants));
-        let look = ParseSpec { parser, asked: 0, wants };
+        let look = ParseSpec { parser, asked: 0, wants: session.stream_mut().completeness(wants) };
         let mut scratch = self.rules.take_scratch();
         let tools = &mut self.io.request_context(self.ctx.setup(), self.tasks.huge_reserve());
         let next = session.inbox_mut().next(tools, look, &mut scratch.frame);
         let flow = match next {
-            NextMessage::Whole(message) => match route {
-                Route::Relay(_) => self.relay_message(key, End::Client, &mut scratch, message, true),
-                _ => self.whole_request(key, &mut scratch, message, sheds),
-            },
-            NextMessage::Large(seen) => match route {
-                Route::Relay(_) => self.relay_message(key, End::Client, &mut scratch, seen, false),
-                _ => self.large_request(key, &mut scratch, seen, sheds),
-            },
+            NextMessage::Whole(message) => self.client_message(key, &mut scratch, message, true, sheds),
+            NextMessage::Large(seen) => self.client_message(key, &mut scratch, seen, false, sheds),
             NextMessage::Starved => {
                 session.stream_mut().set_overdue(false);
                 Flow::Stop
@@ -234,6 +227,24 @@ impl<D: Driver> Worker<D> {
             self.message_taken(key, shed_before);
         }
         flow
+    }
+
+    /// One message of a client: `seen` is all of it, or of a large one at least its head.
+    #[inline]
+    fn client_message(
+        &mut self,
+        key: Key,
+        scratch: &mut Scratch,
+        seen: Slice,
+        whole: bool,
+        sheds: bool,
+    ) -> Flow {
+        let Some(session) = self.downstream.client(key) else { return Flow::Stop };
+        match session.stream().route() {
+            Route::Relay(_) => self.relay_message(key, End::Client, scratch, seen, whole),
+            _ if whole => self.whole_request(key, scratch, seen, sheds),
+            _ => self.large_request(key, scratch, seen, sheds),
+        }
     }
 
     /// How much of a short request must be there. A slow body then waits in a buffer, not on a backend connection that

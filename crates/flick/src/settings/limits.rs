@@ -70,7 +70,7 @@ pub struct LimitSettings {
     #[arg(long, value_name = "SIZE")]
     max_memory: Option<Size>,
     /// Memory for network buffers. Pages are touched only when used.
-    /// [default: 1GiB or, if that is less, what the available memory leaves; divided among the services]
+    /// [default: 1GiB or what the available memory leaves, divided among the services]
     #[arg(long, value_name = "SIZE")]
     buffer_memory: Option<Size>,
     /// Maximum number of connections from one worker to one backend that are dedicated to a single large message.
