@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What a beat says of a worker that has ended, however it did.
 const ENDED: u64 = u64::MAX;
 
-/// BalancerState, on lines of their own.
+/// The count, on lines of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Beats(AtomicU64);

@@ -29,7 +29,7 @@ use crate::upstream::conn::{AfterExchange, BackendConnState, Download, Recipient
 
 /// Where a reply comes from, and what it answers.
 #[derive(Clone, Copy)]
-pub(super) struct DeliveredTo {
+pub(super) struct ReplySource {
     /// The connection.
     pub backend_conn: u32,
     /// Its channel.
@@ -250,7 +250,7 @@ impl<D: Driver> Worker<D> {
         let Some(request) = self.upstream.conn(backend_conn).requests().front() else {
             return self.message_without_request(backend_conn, scratch, seen, whole);
         };
-        let to = DeliveredTo { backend_conn, channel, request };
+        let to = ReplySource { backend_conn, channel, request };
         let entry = self.inflight.get(request);
         if !self.has_number(channel, &scratch.frame, entry.number()) {
             self.log_backend(backend_conn, |context| {
@@ -414,8 +414,8 @@ impl<D: Driver> Worker<D> {
 
     /// Runs the rules on a reply and passes it on as they say; says whether the original goes to the client, so that
     /// the rest of a large one follows.
-    fn pass_reply(&mut self, is_delivered: DeliveredTo, scratch: &mut Scratch, message: &Slice) -> bool {
-        let DeliveredTo { backend_conn, channel, request } = is_delivered;
+    fn pass_reply(&mut self, source: ReplySource, scratch: &mut Scratch, message: &Slice) -> bool {
+        let ReplySource { backend_conn, channel, request } = source;
         let element = self.upstream.backend_of(backend_conn).element();
         let entry = self.inflight.get(request);
         let (session, echo, kept) = (entry.session(), *entry.echo(), entry.kept());
@@ -432,7 +432,7 @@ impl<D: Driver> Worker<D> {
                 continue;
             }
             match self.judge(scratch, send.body, Some(message), (&echo, kept)) {
-                Verdict::DeliveredTo => {}
+                Verdict::Delivered => {}
                 Verdict::DeliveredAndLast => self.upstream.conn_mut(backend_conn).close_after_exchange(),
                 Verdict::Silent => {
                     self.observe.counters().replies_suppressed.add(1);

@@ -30,7 +30,7 @@ pub(super) enum Examined {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It goes out.
-    DeliveredTo,
+    Delivered,
     /// It goes out, and its end is the connection's.
     DeliveredAndLast,
     /// Its client has asked not to hear it.
@@ -79,9 +79,9 @@ impl<D: Driver> Worker<D> {
         (echo, kept): (&Echo, u64),
     ) -> Verdict {
         let Some(view) = &self.ctx.setup().program.channels[self.ctx.setup().listened].view else {
-            return Verdict::DeliveredTo;
+            return Verdict::Delivered;
         };
-        let SendBody::Rebuilt { tail_from, .. } = body else { return Verdict::DeliveredTo };
+        let SendBody::Rebuilt { tail_from, .. } = body else { return Verdict::Delivered };
         // Of a message whose parts follow unchanged, the head is all that has been built.
         let parser = if tail_from == u32::MAX { view.parse_asked } else { view.parse_reply };
         let look = Look { parser, kept, judge: view.reply_flags.map(|judge| (judge, echo)) };
@@ -94,7 +94,7 @@ impl<D: Driver> Worker<D> {
         } else if flags.has(MessageFlags::UNTIL_CLOSE) {
             Verdict::DeliveredAndLast
         } else {
-            Verdict::DeliveredTo
+            Verdict::Delivered
         }
     }
 

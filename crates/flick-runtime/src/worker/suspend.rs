@@ -13,7 +13,7 @@ use flick_net::Driver;
 use super::Worker;
 use super::deliver::{reply_patches, restore_echo};
 use super::outgoing::{Outgoing, outgoing};
-use super::replies::DeliveredTo;
+use super::replies::ReplySource;
 use super::reply_flags::Verdict;
 use super::rules::Paused;
 use super::sending::{BackendIncident, Unsent, Waiter};
@@ -334,13 +334,13 @@ impl<D: Driver> Worker<D> {
     /// The reply to an ask: kept if it is whole; of a large one nothing is.
     pub(super) fn ask_reply(
         &mut self,
-        is_delivered: DeliveredTo,
+        source: ReplySource,
         scratch: &mut Scratch,
         (suspended, ask): (Key, u8),
         seen: Slice,
         whole: bool,
     ) -> Flow {
-        let DeliveredTo { backend_conn, channel, request } = is_delivered;
+        let ReplySource { backend_conn, channel, request } = source;
         let echo = *self.inflight.get(request).echo();
         restore_echo(&mut scratch.frame, &self.ctx.setup().protocol_of(channel).echo, &echo);
         if let Some(judge) = self.ctx.setup().view(channel).reply_flags {
@@ -452,7 +452,7 @@ impl<D: Driver> Worker<D> {
         let verdict = self.judge(scratch, send.body, message, (&echo, kept));
         let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return };
         match verdict {
-            Verdict::DeliveredTo | Verdict::DeliveredAndLast => {}
+            Verdict::Delivered | Verdict::DeliveredAndLast => {}
             Verdict::Silent => {
                 self.observe.counters().replies_suppressed.add(1);
                 self.finish_request(request);
