@@ -19,20 +19,27 @@ pub struct RetryBudget {
 }
 
 impl RetryBudget {
+    /// Notes the time and the requests taken so far, ever: once a second the next window begins. Called in every
+    /// iteration, so that the window before a failure is the second before it, and not the time since the last retry.
+    #[inline]
+    pub fn note_time(&mut self, now_ns: u64, requests: u64) {
+        let passed_ns = now_ns.saturating_sub(self.since_ns);
+        if passed_ns < RETRY_WINDOW_NS {
+            return;
+        }
+        let fresh = requests.saturating_sub(self.requests_before);
+        let of_a_second = u128::from(fresh) * u128::from(RETRY_WINDOW_NS) / u128::from(passed_ns);
+        *self = Self {
+            since_ns: now_ns,
+            requests_before: requests,
+            last_requests: of_a_second as u64,
+            used: 0,
+        };
+    }
+
     /// Takes one, if there is one. `requests`: taken so far, ever.
     pub fn take(&mut self, now_ns: u64, requests: u64, limits: RetryLimits) -> bool {
-        let passed_ns = now_ns.saturating_sub(self.since_ns);
-        let fresh = requests.saturating_sub(self.requests_before);
-        if passed_ns >= RETRY_WINDOW_NS {
-            // The average of a second since the last retry, however long ago that was.
-            let of_a_second = u128::from(fresh) * u128::from(RETRY_WINDOW_NS) / u128::from(passed_ns);
-            *self = Self {
-                since_ns: now_ns,
-                requests_before: requests,
-                last_requests: of_a_second as u64,
-                used: 0,
-            };
-        }
+        self.note_time(now_ns, requests);
         let fresh = requests.saturating_sub(self.requests_before).max(self.last_requests);
         let most = u64::from(limits.min_per_second) + fresh * u64::from(limits.percent) / 100;
         let is_left = self.used < most;
@@ -67,6 +74,18 @@ mod tests {
         assert_eq!(check((20, 10), 0, 3), [10, 10, 10], "a few in any case");
         assert_eq!(check((0, 0), 10, 10), [0, 0, 0], "none at all");
         assert_eq!(check((100, 0), 1, 1), [999, 1_000, 1_000], "all of them");
+    }
+
+    #[test]
+    fn the_first_outage_after_a_start_has_the_budget_of_the_second_before() {
+        let limits = RetryLimits { percent: 20, min_per_second: 1 };
+        let mut budget = RetryBudget::default();
+        let uptime_ms = 3_600_000;
+        for at_ms in 0..2_500 {
+            budget.note_time((uptime_ms + at_ms) * MS, at_ms * 50);
+        }
+        let retried = (0..20_000).filter(|_| budget.take((uptime_ms + 2_500) * MS, 125_000, limits)).count();
+        assert_eq!(retried, 10_001);
     }
 
     #[test]
