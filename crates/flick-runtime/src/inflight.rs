@@ -439,6 +439,12 @@ impl Inflight {
         Some(id)
     }
 
+    /// Notes the time and the requests taken so far, ever, for the retry budget.
+    #[inline]
+    pub fn note_time(&mut self, now_ns: u64, requests: u64) {
+        self.retry_budget.note_time(now_ns, requests);
+    }
+
     /// Takes one retry from the budget, if there is one. `requests`: taken so far, ever.
     pub fn take_retry(&mut self, now_ns: u64, requests: u64, limits: RetryLimits) -> bool {
         self.retry_budget.take(now_ns, requests, limits)

@@ -29,12 +29,8 @@ impl RetryBudget {
         }
         let fresh = requests.saturating_sub(self.requests_before);
         let of_a_second = u128::from(fresh) * u128::from(RETRY_WINDOW_NS) / u128::from(passed_ns);
-        *self = Self {
-            since_ns: now_ns,
-            requests_before: requests,
-            last_requests: of_a_second as u64,
-            used: 0,
-        };
+        *self =
+            Self { since_ns: now_ns, requests_before: requests, last_requests: of_a_second as u64, used: 0 };
     }
 
     /// Takes one, if there is one. `requests`: taken so far, ever.

@@ -24,7 +24,6 @@ use crate::observe::edge_counters::StartId;
 use crate::observe::task_counters::TaskKind;
 use crate::rules::scratch::Scratch;
 use crate::run_queue::Flow;
-use crate::slab::Key;
 use crate::upstream::conn::{AfterExchange, BackendConnState, Download, Recipient, ReplyProgress};
 
 /// Where a reply comes from, and what it answers.

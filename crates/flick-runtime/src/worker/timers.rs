@@ -67,6 +67,7 @@ impl<D: Driver> Worker<D> {
             self.drain_backends(now_ns);
         }
         self.run_drain(now_ns);
+        self.inflight.note_time(now_ns, self.observe.counters().requests.get());
     }
 
     /// Acts on all deadlines that have passed, and notes the next one.
