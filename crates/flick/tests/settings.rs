@@ -32,7 +32,7 @@ fn check_of_a_settings_file_starts_nothing() {
     scratch.write("keeper.flick", KEEPER);
     let held = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = held.local_addr().expect("a bound socket has an address");
-    let text = format!("program = \"keeper.flick\"\n[listen]\nclient = \"{address}\"\n");
+    let text = format!("[listen]\nclient = \"{address}\"\n[[service]]\nprogram = \"keeper.flick\"\n");
     for (right, text) in [(true, text.clone()), (false, text.replace("client", "clint"))] {
         scratch.write("flick.toml", &text);
         for args in

@@ -2,8 +2,9 @@
 //! Promises: a program that is missing fails the test and names the Debian package it comes in.
 
 use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use super::wait;
 
@@ -20,8 +21,12 @@ pub struct Memcached {
 impl Memcached {
     /// Starts one on a free port.
     pub fn start() -> Self {
+        Self::start_on(free_address)
+    }
+
+    fn start_on(address: impl Fn() -> SocketAddr) -> Self {
         for _ in 0..PORT_TRIES_MAX {
-            if let Some(memcached) = Self::start_at(free_address()) {
+            if let Some(memcached) = Self::start_at(address()) {
                 return memcached;
             }
         }
@@ -30,9 +35,8 @@ impl Memcached {
 
     /// Starts one on this port; `None` if it ends at once, because the port is taken.
     pub fn start_at(address: SocketAddr) -> Option<Self> {
-        let port = address.port().to_string();
-        let args =
-            ["-l", "127.0.0.1", "-p", &port, "-U", "0", "-t", "1", "-m", "256", "-c", "4096", "-u", "nobody"];
+        let (ip, port) = (address.ip().to_string(), address.port().to_string());
+        let args = ["-l", &ip, "-p", &port, "-U", "0", "-t", "1", "-m", "256", "-c", "4096", "-u", "nobody"];
         let mut child = spawn(Command::new("memcached").args(args), "memcached");
         let answers =
             wait::until("memcached to answer or end", || match child.try_wait().expect("our own child") {
@@ -42,9 +46,9 @@ impl Memcached {
         answers.then_some(Self { child, address })
     }
 
-    /// Starts several.
+    /// Starts several, each on an address that stays its own when it is killed.
     pub fn several(count: usize) -> Vec<Self> {
-        (0..count).map(|_| Self::start()).collect()
+        (0..count).map(|_| Self::start_on(own_address)).collect()
     }
 
     /// Its process id.
@@ -106,6 +110,16 @@ impl Drop for Redis {
 /// Addresses of several.
 pub fn addresses(servers: &[Memcached]) -> Vec<SocketAddr> {
     servers.iter().map(|server| server.address).collect()
+}
+
+/// A port of a loopback address that no other server of this process has: the port of a server that was killed stays
+/// free until the server is started again.
+fn own_address() -> SocketAddr {
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
+    let listener =
+        TcpListener::bind((Ipv4Addr::new(127, 1 + high, low, 1), 0)).expect("the loopback has a free port");
+    listener.local_addr().expect("a bound socket has an address")
 }
 
 /// A port that was free a moment ago.
