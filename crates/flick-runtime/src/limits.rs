@@ -56,7 +56,7 @@ pub const EVICTIONS_MAX: u32 = 32;
 /// Bytes in a second below which a request's body is sent too slowly to hold a backend connection that others wait for.
 pub const UPLOAD_BYTES_PER_S_MIN: u64 = 16 * 1024;
 /// How long an upload may be slower before it is evicted when others wait.
-pub const UPLOAD_DELAY_MS: u64 = 500;
+pub const UPLOAD_DELAY_MS: u64 = 200;
 /// Halvings of the patience with slow clients: each that is dropped leaves half as much for the next.
 pub const IMPATIENCE_SHIFT_MAX: u32 = 5;
 /// Times the patience that must pass without a drop before it is whole again.

@@ -114,7 +114,7 @@ pub fn addresses(servers: &[Memcached]) -> Vec<SocketAddr> {
 
 /// A port of a loopback address that no other server of this process has: the port of a server that was killed stays
 /// free until the server is started again.
-fn own_address() -> SocketAddr {
+pub fn own_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
     let listener =

@@ -9,6 +9,7 @@ use flick_load::store::{EmbeddedStore, StoreHandle};
 use flick_net::{Endpoint, IoKind};
 use flick_runtime::{Binding, Limits, Platform, PlatformConfig, StatsSnapshot, Timeouts, Totals};
 
+use crate::common::peers::own_address;
 use crate::common::{self, wait};
 
 /// Every kernel interface that a test runs over.
@@ -50,7 +51,8 @@ impl Proxy {
 
     /// As `start`, with backends of any kind.
     pub fn start_at(backends: Vec<Endpoint>, io: IoKind, change: impl FnOnce(&mut PlatformConfig)) -> Self {
-        let any = Endpoint::Tcp(SocketAddr::from(([127, 0, 0, 1], 0)));
+        // Not the port of a backend that another test has stopped, to which its proxy connects again.
+        let any = Endpoint::Tcp(own_address());
         let mut config = PlatformConfig {
             workers: 1,
             pin: false,
