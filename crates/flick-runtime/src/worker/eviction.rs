@@ -20,7 +20,10 @@ impl<D: Driver> Worker<D> {
         let mut next_ns: Option<u64> = None;
         for backend in 0..self.upstream.backends().len() {
             let pending = self.upstream.backend(backend).pending();
-            let mut holder = self.longest_holder(backend).filter(|_| pending > 0);
+            if pending == 0 {
+                continue;
+            }
+            let mut holder = self.longest_holder(backend);
             for _ in 0..pending.min(EVICTIONS_MAX) {
                 let Some((_, client)) = holder.filter(|(evict_ns, _)| *evict_ns <= now_ns) else { break };
                 self.observe.counters().clients_evicted.add(1);

@@ -239,11 +239,10 @@ impl<D: Driver> Worker<D> {
         whole: bool,
         sheds: bool,
     ) -> Flow {
-        let Some(session) = self.downstream.client(key) else { return Flow::Stop };
-        match session.stream().route() {
-            Route::Relay(_) => self.relay_message(key, End::Client, scratch, seen, whole),
-            _ if whole => self.whole_request(key, scratch, seen, sheds),
-            _ => self.large_request(key, scratch, seen, sheds),
+        match whole {
+            _ if self.ctx.setup().is_relay => self.relay_message(key, End::Client, scratch, seen, whole),
+            true => self.whole_request(key, scratch, seen, sheds),
+            false => self.large_request(key, scratch, seen, sheds),
         }
     }
 
