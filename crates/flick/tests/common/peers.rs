@@ -117,14 +117,16 @@ pub fn addresses(servers: &[Memcached]) -> Vec<SocketAddr> {
 pub fn own_address() -> SocketAddr {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let [high, low] = NEXT.fetch_add(1, Ordering::Relaxed).to_be_bytes();
-    let listener =
-        TcpListener::bind((Ipv4Addr::new(127, 1 + high, low, 1), 0)).expect("the loopback has a free port");
-    listener.local_addr().expect("a bound socket has an address")
+    free_address_of(Ipv4Addr::new(127, 1 + high, low, 1))
 }
 
 /// A port that was free a moment ago.
 pub fn free_address() -> SocketAddr {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
+    free_address_of(Ipv4Addr::LOCALHOST)
+}
+
+fn free_address_of(ip: Ipv4Addr) -> SocketAddr {
+    let listener = TcpListener::bind((ip, 0)).expect("the loopback has a free port");
     listener.local_addr().expect("a bound socket has an address")
 }
 
