@@ -1,6 +1,6 @@
-//! Which addresses the elements of each channel have at the moment, and how that changes while a service runs.
-//! Promises: a list is whole or not there: a worker sees the old one or the new one, between two turns; no lock is
-//! taken unless the list has changed; an address that stays keeps its place, and with it its connections.
+//! Backend sets: the addresses of the elements of each channel, and changes of them while a service runs.
+//! Promises: a list changes as a whole, between two iterations of a worker; no lock is taken unless the list has
+//! changed; an address that stays keeps its slot, and with it its connections.
 //! Refuses: more elements than capacity was made for before the start.
 
 pub mod load_balancer;
@@ -28,18 +28,18 @@ pub struct BackendSet {
     load_balancer: Arc<LoadBalancer>,
 }
 
-/// ChannelCapacity for one backend.
+/// Slot of one backend.
 #[derive(Clone, Debug, Default)]
 pub struct Slot {
-    /// Who has it, or had it last.
+    /// Address of the backend that has the slot, or had it last; `None`: the slot was never used.
     pub endpoint: Option<Endpoint>,
-    /// What that one weighs.
+    /// Weight of that backend.
     pub weight: u32,
-    /// Its rank.
+    /// Rank of that backend.
     pub rank: u16,
-    /// Which element that is; `None`: it has left the list.
+    /// Index of that backend in its list; `None`: it was removed, or the slot was never used.
     pub element: Option<u64>,
-    /// The version in which it left.
+    /// Version of the lists in which it was removed.
     left: u64,
 }
 
@@ -60,12 +60,12 @@ impl BackendSet {
         &self.slots
     }
 
-    /// Where picks of elements fall.
+    /// Returns the load balancer for these lists.
     pub fn load_balancer(&self) -> &Arc<LoadBalancer> {
         &self.load_balancer
     }
 
-    /// Counts the lists.
+    /// Returns the version of the lists: the number of changes since the start.
     pub fn version(&self) -> u64 {
         self.version
     }
@@ -81,7 +81,7 @@ impl BackendSet {
     }
 }
 
-/// ChannelCapacity for the backends of one channel.
+/// Capacity for the backends of one channel.
 #[derive(Clone, Debug, Default)]
 pub struct ChannelCapacity {
     /// Its slots.
@@ -92,7 +92,7 @@ pub struct ChannelCapacity {
     pub is_single: bool,
 }
 
-/// Where the latest lists are to be seen.
+/// Publisher of the latest backend sets, which the workers read.
 #[derive(Debug)]
 pub struct BackendSetPublisher {
     version: AtomicU64,

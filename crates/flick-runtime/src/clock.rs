@@ -30,31 +30,31 @@ pub(crate) struct Clock {
     may_wait: bool,
     /// Version of the tunables in force.
     tunables_version: u64,
-    /// Where several services share the thread: when this iteration ends.
+    /// End of this iteration, if several services share the thread.
     iteration_end: Option<Instant>,
 }
 
 /// Polling before sleeping.
 #[derive(Debug, Default)]
 struct BusyPoll {
-    /// How long the worker polls before it sleeps. Zero: it sleeps at once.
+    /// Time that the worker polls before it sleeps. Zero: it sleeps at once.
     max_ns: u64,
     /// Time spent polling since the start.
     spent_ns: u64,
 }
 
-/// When the worker looks at its deadlines next.
+/// Next time at which the worker checks its deadlines.
 #[derive(Debug)]
 struct NextDue {
     /// The earliest deadline.
     due_ns: Option<u64>,
-    /// When the worker looked last.
+    /// Time of the worker's last check.
     looked_ns: u64,
     /// The worker was stopped: nothing is overdue before that time.
     pause_until_ns: Option<u64>,
 }
 
-/// How long tasks run.
+/// Limits on how long a task runs before the next one.
 struct TimeSlices {
     policy: TaskScheduling,
     /// Messages of one run.
@@ -144,7 +144,7 @@ impl Clock {
         (self.due.looked_ns, self.due.due_ns) = (now_ns, next_ns);
     }
 
-    /// When the worker looked at its deadlines last.
+    /// Returns the time at which the worker last checked its deadlines.
     pub(crate) fn looked_ns(&self) -> u64 {
         self.due.looked_ns
     }
@@ -165,7 +165,7 @@ impl Clock {
         waits
     }
 
-    /// How long the worker polls before it sleeps; zero where it does not.
+    /// Returns the time that the worker polls before it sleeps; zero: it does not poll.
     pub(crate) fn busy_poll_max_ns(&self) -> u64 {
         self.busy_poll.max_ns
     }
@@ -180,7 +180,7 @@ impl Clock {
         self.busy_poll.spent_ns
     }
 
-    /// How long to wait for more before what `arrived` is handled.
+    /// Returns how long to wait for more messages before those that `arrived` are handled; `None`: no wait.
     pub(crate) fn batch_wait(&self, arrived: Arrivals) -> Option<Duration> {
         self.batch_delay.wait(arrived)
     }
@@ -233,8 +233,8 @@ impl Clock {
         self.slices.policy != TaskScheduling::RoundRobin
     }
 
-    /// When a run begins, where the clock is read after each message. Elsewhere it is first read after a few: most
-    /// runs end before that.
+    /// Returns the time at which a run begins, where the clock is read after each message. `None`: it is first read
+    /// after a few messages, as most runs end before that.
     #[inline]
     pub(crate) fn begin_run(&self) -> Option<Instant> {
         (self.slices.clock_every == 1 && self.slices.slice.is_some()).then(Instant::now)
@@ -268,7 +268,7 @@ impl Clock {
         self.slices.has_clock && monotonic_ns() > at_ns
     }
 
-    /// When this iteration began, if its tasks are timed.
+    /// Returns the time at which this iteration begins, if its tasks are timed.
     pub(crate) fn sample(&mut self) -> Option<Instant> {
         if !self.slices.has_clock {
             return None;

@@ -1,4 +1,4 @@
-//! What an operator may set: bindings, limits and timeouts, with their defaults.
+//! Configuration of a platform: bindings, limits and timeouts, with their defaults.
 
 mod backend_address;
 mod health;
@@ -17,11 +17,11 @@ use crate::observe::access_log::AccessLog;
 pub struct Binding {
     /// The channel's name in the signature.
     pub channel: String,
-    /// Where to listen, or the elements of the array in order.
+    /// Addresses to listen on, or addresses of the array's elements in order.
     pub endpoints: Vec<Endpoint>,
-    /// What each of them weighs; nothing: all the same.
+    /// Weights of the elements, in the same order; empty: all are equal.
     pub weights: Vec<u32>,
-    /// Which of them stand in for others, see [`BackendAddress::rank`]; nothing: none.
+    /// Ranks of the elements, in the same order, see [`BackendAddress::rank`]; empty: no element is a backup.
     pub ranks: Vec<u16>,
 }
 
@@ -40,7 +40,7 @@ impl Binding {
     }
 }
 
-/// What to do with a peer beyond `Limits::max_connections`.
+/// Action for a client beyond `Limits::max_connections`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum OnMaxConnections {
     /// Stop accepting until a session ends; peers wait in the kernel's queue.
@@ -50,7 +50,7 @@ pub enum OnMaxConnections {
     Reject,
 }
 
-/// How long a task runs before the next one has its turn. Source: FLICK §6.4.
+/// Scheduling policy: how long a task runs before the next one. Source: FLICK §6.4.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum TaskScheduling {
     /// Until its time slice is over, or it has nothing to do.
@@ -69,7 +69,7 @@ pub struct Limits {
     pub max_connections: u32,
     /// Clients that a predecessor hands over. They are served although `max_connections` is lower now. Not a setting.
     pub inherited_connections: u32,
-    /// What happens to the next one.
+    /// Action for clients beyond `max_connections`.
     pub on_max_connections: OnMaxConnections,
     /// Client connections of one address at one time, of IPv6 of one /64; those beyond are turned away. Zero: as many
     /// as there are sessions.
@@ -95,14 +95,14 @@ pub struct Limits {
     /// Most elements of a channel of backends whose list may change while the service runs; 0: as many as it is given
     /// at the start.
     pub max_backends: u32,
-    /// How long a task runs before the next one has its turn.
+    /// Scheduling policy: how long a task runs before the next one.
     pub task_scheduling: TaskScheduling,
-    /// Longest that a worker's turns may take, one after the other and all of them, before a part of the requests is
-    /// answered *busy* at once. Zero: whatever they take.
+    /// Target queueing delay per worker. Above it, the worker sheds load by answering a fraction of the requests with
+    /// *overload*. Zero: it sheds none.
     pub overload_queue_delay: Duration,
-    /// When backends get no requests, or fewer.
+    /// Limits on requests to backends, by their health and their load.
     pub health: HealthLimits,
-    /// How many requests may be sent to another backend when theirs has failed.
+    /// Retry budget: the requests that may be sent to another backend when theirs has failed.
     pub retries: RetryLimits,
     /// Time a task may run before it goes to the back of the queue, where the policy is cooperative.
     pub time_slice: Duration,
@@ -111,7 +111,7 @@ pub struct Limits {
     /// Longest time that a busy worker waits for more messages in one iteration; zero: never. See
     /// `overload/batch_delay.rs`.
     pub batch_delay_max: Duration,
-    /// How long a worker without work looks for some before it sleeps, at most a millisecond; zero: not at all.
+    /// Time that a worker without work polls before it sleeps, at most a millisecond; zero: it sleeps at once.
     pub busy_poll: Duration,
     /// Its part of a thread that it shares, against the other services that have something to do.
     pub cpu_weight: u32,
@@ -172,11 +172,12 @@ pub struct Timeouts {
     pub queue: Duration,
     /// From the first byte of a request to its last; a longer body has this long for each further 64 KiB.
     pub client_request: Duration,
-    /// How long a client may leave a reply unread that holds up a shared backend connection.
+    /// Longest time that a client may leave a reply unread that holds up a shared backend connection, or a dedicated
+    /// one for which other clients wait.
     pub client_write: Duration,
     /// A client connection without any traffic; zero: never closed for that.
     pub idle: Duration,
-    /// How long requests in flight on a removed backend may go on.
+    /// Longest time that requests in flight on a removed backend may go on.
     pub backend_drain: Duration,
     /// First pause before a worker connects to a failed backend again; doubles up to `reconnect_backoff_max`, with
     /// jitter.
@@ -210,7 +211,7 @@ pub struct PlatformConfig {
     pub workers: usize,
     /// Pin each worker to a core.
     pub pin: bool,
-    /// Which kernel interface carries bytes.
+    /// Kernel interface that carries bytes.
     pub io: IoKind,
     /// Channels that are listened on.
     pub listen: Vec<Binding>,
@@ -220,7 +221,7 @@ pub struct PlatformConfig {
     pub limits: Limits,
     /// Timeouts.
     pub timeouts: Timeouts,
-    /// Where dictionaries are kept across restarts; `None`: nowhere, whatever the program says.
+    /// Directory in which dictionaries are kept across restarts; `None`: they are not kept, whatever the program says.
     pub state_dir: Option<std::path::PathBuf>,
     /// The access log, if there is one.
     pub access: Option<AccessLog>,

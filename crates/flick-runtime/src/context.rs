@@ -1,11 +1,11 @@
-//! What a worker reads and never changes: its program, its limits, its name, and what the workers of a service share.
+//! Constant context of a worker: its program, its limits, its name, and the state that the workers of a service share.
 
 use std::sync::Arc;
 
 use crate::setup::Setup;
 use crate::shared::Shared;
 
-/// What does not change while the worker runs.
+/// Data that does not change while the worker runs.
 ///
 /// Component of the worker.
 pub(crate) struct Context {
@@ -27,7 +27,7 @@ impl Context {
         &self.setup
     }
 
-    /// What the workers of the service share with each other and with the control thread.
+    /// Returns the state that the workers of the service share with each other and with the control thread.
     #[inline]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.shared

@@ -12,7 +12,7 @@ pub const WHOLE_BYTES_MAX: u64 = LARGE_BYTES as u64;
 pub const HUGE_SHARE: u64 = 2;
 /// Huge buffers without which a worker of such a program does not start.
 pub const HUGE_MIN: u64 = 4;
-/// How often a worker checks whether a huge buffer is free that a message waits for.
+/// Interval at which a worker checks whether a huge buffer is free, while a message waits for one.
 pub const HUGE_TICK_MS: u64 = 2;
 /// Messages up to this length are copied into the outgoing batch; of longer ones only the front is copied and the
 /// rest is passed on by reference.
@@ -29,7 +29,8 @@ pub const CLOCK_STEPS: u64 = 2048;
 pub const SAMPLE_EVERY_ITERATIONS: u32 = 16;
 /// Tasks between two checks of how long an event-loop iteration has taken.
 pub const CLOCK_EVERY_TASKS: u32 = 8;
-/// Time after which a turn ends though tasks are in the queue, so that what the first of them sent goes out.
+/// Time after which an event-loop iteration ends though tasks are queued, so that the output of the first of them is
+/// sent.
 pub const RUN_NS_MAX: u64 = 4_000_000;
 /// Slices of a session with more to do whose replies go out together.
 pub const HELD_SLICES: u32 = 4;
@@ -55,7 +56,7 @@ pub const PLENTY_SHARE: u32 = 4;
 pub const EVICTIONS_MAX: u32 = 32;
 /// Bytes in a second below which a request's body is sent too slowly to hold a backend connection that others wait for.
 pub const UPLOAD_BYTES_PER_S_MIN: u64 = 16 * 1024;
-/// How long an upload may be slower before it is evicted when others wait.
+/// Shortest time between the arrival of a request and the eviction of its slow upload, when other clients wait.
 pub const UPLOAD_DELAY_MS: u64 = 200;
 /// Halvings of the patience with slow clients: each that is dropped leaves half as much for the next.
 pub const IMPATIENCE_SHIFT_MAX: u32 = 5;
@@ -63,53 +64,54 @@ pub const IMPATIENCE_SHIFT_MAX: u32 = 5;
 pub const CALM_SHARE: u64 = 10;
 /// Outgoing bytes of a backend connection beyond which sessions that send to it wait.
 pub const BACKEND_CONN_BACKLOG_BYTES_MAX: usize = 1024 * 1024;
-/// Where waiting senders go on.
+/// Low watermark: waiting senders go on when no more outgoing bytes than this are left.
 pub const BACKLOG_LOW_BYTES: usize = 64 * 1024;
 /// Events taken from the driver in one event-loop iteration.
 pub const EVENTS_MAX: usize = 4096;
 /// Longest a worker sleeps while something has a deadline.
 pub const TICK_MAX_MS: u64 = 500;
-/// How long a dedicated connection is idle before it is preferred to a new one: a backend that closes after a reply has
-/// closed by then.
+/// Time that a dedicated connection must be idle before it is preferred to a new one: a backend that closes after a
+/// reply has closed by then.
 pub const SPARE_CONN_IDLE_MS: u64 = 5;
-/// How long a connection of an exclusive protocol stays idle before it is closed.
+/// Longest time that a connection of an exclusive protocol stays idle before it is closed.
 pub const DEDICATED_CONN_IDLE_MS: u64 = 30_000;
 /// Bytes of a request's body that are taken and dropped so that its client can go on, when an exclusive protocol's
 /// request was answered without it; beyond, the connection is closed behind the answer.
 pub const DISCARD_BYTES_MAX: u64 = 256 * 1024;
-/// How long nothing may move in a tunnel.
+/// Longest time that a tunnel may be idle.
 pub const TUNNEL_IDLE_MS: u64 = 600_000;
 /// Bytes of a built message that are put together to be read again, when its head goes on in what follows unchanged.
 pub const JOINED_BYTES_MAX: usize = 2 * flick_abi::limits::BIG_HEAD_BYTES_MAX;
-/// The same when one side has ended.
+/// Longest time that a tunnel may be idle after one side has ended.
 pub const HALF_TUNNEL_IDLE_MS: u64 = 60_000;
 /// Slots per element of a channel whose backend set may change: removed backends keep theirs until their requests have
 /// ended.
 pub const SLOTS_PER_ELEMENT: u32 = 2;
-/// How often a worker looks whether a backend that has left its list has finished.
+/// Interval at which a worker checks whether removed backends have drained.
 pub const LEAVE_TICK_MS: u64 = 10;
 /// Backend connections for each session of a service whose sessions have their own, on average: an array of many
 /// backends has fewer for each.
 pub const RELAY_CONNS_PER_SESSION: u32 = 2;
 /// A service that has no room for this many activations, and wants as many, does not start.
 pub const SUSPENDED_RULES_MIN: u32 = 256;
-/// Time of one turn of a service that shares its thread and has the usual weight.
+/// Scheduling quantum of a service that shares its thread and has the usual weight.
 pub const QUANTUM_NS: u64 = 50_000;
 /// The usual weight of a service.
 pub const CPU_WEIGHT: u32 = 100;
 /// Largest weight.
 pub const CPU_WEIGHT_MAX: u32 = 10_000;
-/// Longest turn, whatever the weight: the others wait that long.
+/// Longest scheduling quantum, whatever the weight: the other services wait that long.
 pub const QUANTUM_NS_MAX: u64 = 1_000_000;
 /// Scheduling quantum of a service that is the only one with work on its thread.
 pub const LONE_QUANTUM_NS: u64 = 200_000;
-/// How long nothing must have come for any other service before turns are that long.
+/// Time without work for any other service after which a service gets [`LONE_QUANTUM_NS`].
 pub const LONE_AFTER_NS: u64 = 10_000_000;
 /// Time over which a service's part of the processor is bounded.
 pub const CPU_WINDOW_NS: u64 = 10_000_000;
 /// Services of one process.
 pub const SERVICES_MAX: usize = 256;
-/// How long a client of an address of several services may send nothing, unless they have an idle timeout.
+/// Longest wait for the first byte of a client at an address of several services, unless one of them has an idle
+/// timeout.
 pub const SILENT_MS: u64 = 60_000;
 /// Events of one poll where services share a thread, so that a flood of one does not delay the others. A service whose
 /// iterations are too long gets fewer, down to [`EVENTS_SHARED_MIN`].
@@ -123,11 +125,11 @@ pub const SENT_BYTES_SHARED_MAX: usize = 64 * 1024;
 pub const EVENTS_SHARED_MIN: usize = 8;
 /// Lines of the log that say something bad of one backend are at least so far apart.
 pub const BACKEND_LOG_MS: u64 = 1_000;
-/// What part of a backend's requests fail is counted over so long a time.
+/// Window over which the failure percentage of a backend is counted.
 pub const EJECT_WINDOW_NS: u64 = 10_000_000_000;
 /// Doublings of the time that a backend is out.
 pub const EJECT_SHIFT_MAX: u32 = 5;
-/// What a backend that has just come back gets of its share at least, in thousandths.
+/// Least part of its share that a backend gets during its slow start, in thousandths.
 pub const SLOW_START_MIN_PER_MILLE: u64 = 50;
 /// Most that a backend weighs: what an SRV record can say.
 pub const WEIGHT_MAX: u32 = 65_535;
@@ -153,31 +155,32 @@ pub const LOAD_WINDOW_NS: u64 = 10_000_000;
 pub const BUSY_PER_MILLE: u32 = 900;
 /// A worker that was busy for fewer thousandths takes them.
 pub const IDLE_PER_MILLE: u32 = 500;
-/// What a client that was handed over counts until the next window.
+/// Load that is added to a worker for a client handed over to it, in thousandths, until its next window.
 pub const CLIENT_LOAD_PER_MILLE: u32 = 50;
 /// Clients that busier workers may leave for an idle one before it has looked.
 pub const SCAVENGED_MAX: usize = 64;
-/// How often a part of the dictionaries is swept.
+/// Interval at which a part of the dictionaries is swept for expired entries.
 pub const SWEEP_TICK_MS: u64 = 100;
 /// A timeout that is noticed this much too late is a sign that the worker was stopped.
 pub const STOOD_STILL_MS: u64 = 20;
-/// How long what others may have said meanwhile is awaited then.
+/// Time that a worker which was stopped waits for input that arrived meanwhile, before it acts on its deadlines.
 pub const SECOND_LOOK_MS: u64 = 20;
-/// How long a client that is being drained must be quiet before it is closed.
+/// Time that a client must be idle before a draining worker closes its connection.
 pub const DRAIN_QUIET_MS: u64 = 500;
 /// Times that a client is offered to the successor of a service, while its workers accept others.
 pub const SUCCESSOR_TRIES_MAX: usize = 16;
-/// How long a client may keep its side open after we have closed ours, or take nothing of its last replies.
+/// Longest time that a client may keep its side open after flick has closed its own, or take nothing of its last
+/// replies.
 pub const LINGER_MS: u64 = 1_000;
-/// How often the last replies to a client that has closed its side are looked after.
+/// Interval between checks of the unsent last replies to a client that has closed its side.
 pub const FLUSH_TICK_MS: u64 = 5;
 /// Window of the least delay that tells a standing queue from a burst.
 pub const SHED_WINDOW_NS: u64 = 100_000_000;
-/// Turns that a window has at least before it counts as overload.
+/// Fewest iterations of a window that counts as overload.
 pub const SHED_ITERATIONS_MIN: u32 = 3;
 /// Idle windows after which nothing is shed any more.
 pub const SHED_IDLE_ITERATIONS_MAX: u64 = 64;
-/// New requests of a turn that can be called a queue.
+/// Fewest tasks and waiting connections that count as a queue; a shorter one counts as no delay.
 pub const SHED_REQUESTS_MIN: u64 = 16;
 /// Denominator of the fraction of requests that is shed.
 pub const SHED_SHARES: u32 = 256;
@@ -207,9 +210,10 @@ pub const MERGE_MESSAGE_BYTES_MAX: usize = 64 * 1024;
 pub const MERGE_CHUNK_BYTES_MAX: usize = 8 * 1024;
 /// Elements a merge task takes in between two looks at the clock.
 pub const MERGE_STEP_ELEMENTS: u32 = 32;
-/// How often a reducer that has been sent everything is looked after.
+/// Interval between checks of a reducer that has been sent everything.
 pub const MERGE_FLUSH_TICK_MS: u64 = 5;
-/// How long a reducer that has everything may keep its side open before its connection is given up.
+/// Longest time that a reducer may keep its side open after everything is sent, before the job ends without waiting for
+/// it.
 pub const MERGE_LINGER_MS: u64 = 1_000;
 /// Times shorter than this power of two, in nanoseconds, are one bucket of a histogram.
 pub const LATENCY_FIRST_BITS: u32 = 10;
@@ -217,11 +221,12 @@ pub const LATENCY_FIRST_BITS: u32 = 10;
 pub const LATENCY_LAST_BITS: u32 = 36;
 /// Binary logarithm of the buckets for each power of two.
 pub const LATENCY_SHARE_BITS: u32 = 3;
-/// Requests answered in a turn whose times are noted with one look at the clock at its end; more are noted before.
+/// Requests answered in an iteration whose times are noted with one look at the clock at its end; more are noted
+/// before.
 pub const ANSWERED_MAX: usize = 1024;
 /// Clients that a worker names when it is asked which it has.
 pub const SESSIONS_LISTED_MAX: usize = 64;
-/// How long a thread that lists sessions waits for the workers' answers.
+/// Longest wait for the workers' answers when a thread lists the sessions.
 pub const SESSION_LIST_MS: u64 = 200;
 /// Bytes of the ring through which a worker's part of the access log goes, a power of two: two thousand lines and more.
 pub const ACCESS_RING_BYTES: usize = 512 * 1024;

@@ -20,7 +20,7 @@ use flick_abi::Policy;
 use crate::config::BackendAddress;
 use rendezvous::RendezvousNames;
 
-/// How the elements of the channels are doing, as the worker that runs a rule sees them. Channels are indices in
+/// State of the elements of the channels, as the worker that runs a rule sees it. Channels are indices in
 /// `Program::channels`; an element may lie outside its array.
 pub trait Backends {
     /// Whether it is up or was never tried; `false` outside the array.
@@ -49,7 +49,7 @@ impl Backends for () {
     }
 }
 
-/// What picks are made of; the same for all workers.
+/// Load-balancing tables of all channels; the same for all workers.
 #[derive(Debug, Default)]
 pub struct LoadBalancer {
     channels: Vec<ChannelBalancer>,
@@ -68,7 +68,7 @@ struct ChannelBalancer {
     is_even: bool,
 }
 
-/// What one worker remembers between picks.
+/// Load-balancing state of one worker, kept between picks.
 #[derive(Debug)]
 pub struct BalancerState {
     /// By channel: the element that round robin looks at next.
@@ -363,7 +363,7 @@ mod tests {
         check(Policy::LeastLoaded, [0; 4], none, &[0, 1, 2, 3]);
     }
 
-    /// How often each of four is picked.
+    /// Returns how often each of four elements is picked.
     fn counts(weights: &[u32; 4], policy: Policy, picks: u32, seen: &Fixed) -> [u32; 4] {
         let balancer = weighing(weights);
         let (mut balancer_state, mut draw, mut counts) = (balancer.balancer_state(0), draws(), [0; 4]);

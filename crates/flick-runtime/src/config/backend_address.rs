@@ -7,21 +7,22 @@ use crate::limits::WEIGHT_MAX;
 /// An element of a list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BackendAddress {
-    /// Where it is.
+    /// Address of the backend.
     pub endpoint: Endpoint,
-    /// How much it gets of what picks give, beside the others; from 1 to [`WEIGHT_MAX`].
+    /// Weight in picks, relative to the other elements; from 1 to [`WEIGHT_MAX`].
     pub weight: u32,
-    /// Those of the lowest rank are the array; others stand in for them, rank by rank, while all before them are down.
+    /// Rank: elements of the lowest rank are the array; the others are backups that stand in, rank by rank, while all
+    /// before them are down.
     pub rank: u16,
 }
 
 impl BackendAddress {
-    /// One of the array that gets so much beside the others.
+    /// Makes an element of the array with this weight, clamped to its bounds.
     pub fn weighing(endpoint: Endpoint, weight: u32) -> Self {
         Self { endpoint, weight: weight.clamp(1, WEIGHT_MAX), rank: 0 }
     }
 
-    /// The same with that rank.
+    /// Sets the rank.
     pub fn ranking(self, rank: u16) -> Self {
         Self { rank, ..self }
     }

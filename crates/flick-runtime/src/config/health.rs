@@ -1,38 +1,40 @@
-//! What an operator may set about backends that fail, and about requests that are sent again.
+//! Configuration of outlier ejection, health checks and retries.
 
 use std::time::Duration;
 
-/// What an operator may set about backends that fail.
+/// Limits on requests to backends: outlier ejection, slow start, bounds per backend and health checks.
 #[derive(Clone, Debug)]
 pub struct HealthLimits {
     /// Requests that must fail in a row before a backend gets no more for a while; 0: it always gets them.
     pub outlier_consecutive_failures: u32,
     /// Percentage of its requests that must fail before a backend is ejected; 0: no minimum.
     pub outlier_failure_percent: u32,
-    /// Requests of the last ten seconds without which that part says nothing.
+    /// Fewest requests within ten seconds for which `outlier_failure_percent` applies.
     pub outlier_min_requests: u32,
-    /// For how long, the first time; the next time soon after that it is twice as long.
+    /// Length of a first ejection; the next one soon after is twice as long.
     pub outlier_ejection_time: Duration,
-    /// The part of a channel's backends that may be out at one time, in percent.
+    /// Largest share of a channel's backends that may be ejected at one time, in percent.
     pub outlier_max_ejected_percent: u32,
-    /// How long one that is back gets less than its share from picks without a key; zero: it gets all at once.
+    /// Time for which a recovered backend gets less than its share of the picks without a key; zero: it gets its whole
+    /// share at once.
     pub slow_start: Duration,
     /// Clients that may wait for a connection to one backend, over all workers. Further ones get an overload response
     /// at once; 0: no bound.
     pub max_pending_per_backend: u32,
     /// Requests in flight on one backend, over all workers. Further ones fail at once; 0: no bound.
     pub max_requests_per_backend: u32,
-    /// How often each worker checks each backend; zero: never.
+    /// Interval between health checks of each backend by each worker; zero: no checks.
     pub health_check_interval: Duration,
-    /// How long a check may take.
+    /// Longest time that a health check may take.
     pub health_check_timeout: Duration,
-    /// What is sent; empty: a check is over when the connection is up.
+    /// Bytes that a health check sends. If these and the expected bytes are empty, a check succeeds once the connection
+    /// is up.
     pub health_check_send: Vec<u8>,
-    /// What the answer must begin with.
+    /// Bytes that the answer to a health check must begin with.
     pub health_check_expect: Vec<u8>,
     /// Checks that must fail in a row before a backend gets no more requests.
     pub health_check_fall: u32,
-    /// Checks that must succeed in a row before it gets some again.
+    /// Checks that must succeed in a row before it gets requests again.
     pub health_check_rise: u32,
 }
 
@@ -57,12 +59,12 @@ impl Default for HealthLimits {
     }
 }
 
-/// What an operator may set about requests that are sent again.
+/// Retry budget: bounds on requests that are sent again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RetryLimits {
-    /// How many, of a hundred requests of a second.
+    /// Retries per hundred requests of a second.
     pub percent: u32,
-    /// How many in each second, however few requests there are.
+    /// Retries allowed in each second in addition to `percent`, however few requests there are.
     pub min_per_second: u32,
 }
 

@@ -16,7 +16,7 @@ const POINTS_PER_ELEMENT: u32 = 160;
 const POINTS_PER_DIGEST: u32 = 4;
 /// The port that is not part of an element's name, as libmemcached has it.
 const NAMELESS_PORT: u16 = 11211;
-/// What twemproxy keeps of a name and its number, in bytes.
+/// Longest name with its number, in bytes; twemproxy truncates longer ones.
 const NAME_BYTES_MAX: usize = 85;
 
 /// The ring.
@@ -64,7 +64,7 @@ fn digests_of(weight: u32, sum: u32, elements: usize) -> u32 {
     (f64::from(digests) + 0.000_000_000_1) as f32 as u32
 }
 
-/// What an element is called on the ring.
+/// Returns the name of an element on the ring.
 fn name_of(endpoint: &Endpoint) -> String {
     match endpoint {
         Endpoint::Tcp(address) if address.port() == NAMELESS_PORT => address.ip().to_string(),
