@@ -49,7 +49,7 @@ impl Downstream {
         Some(client)
     }
 
-    /// How many clients are connected.
+    /// Returns the number of connected clients.
     pub(crate) fn len(&self) -> usize {
         self.clients.len()
     }
@@ -121,7 +121,7 @@ impl Downstream {
         true
     }
 
-    /// How many clients are queued until there is capacity; some of them may have stopped waiting.
+    /// Returns the number of clients in the queue for capacity; some of them may have stopped waiting.
     pub(crate) fn blocked_len(&self) -> usize {
         self.blocked.len()
     }
@@ -185,7 +185,7 @@ impl Downstream {
         self.deadlines.set(key.index, kind, at_ns);
     }
 
-    /// What the client's deadline is about, if it has one.
+    /// Returns the kind of the client's deadline, if it has one.
     #[inline]
     pub(crate) fn deadline(&self, key: Key) -> Option<DeadlineKind> {
         self.deadlines.kind(key.index)
@@ -202,7 +202,7 @@ impl Downstream {
         self.deadlines.next_ns()
     }
 
-    /// Takes away a deadline that has passed; whose it was.
+    /// Removes a deadline that has passed. Returns its client and its kind.
     pub(crate) fn take_expired(&mut self, now_ns: u64) -> Option<(Key, DeadlineKind)> {
         while let Some((slot, kind)) = self.deadlines.expired(now_ns) {
             self.deadlines.clear(slot);

@@ -24,16 +24,16 @@ const NONE: u32 = u32::MAX;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId(u32);
 
-/// Which suspended rule an entry belongs to.
+/// Suspended rule that a request belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyTarget {
     /// None.
     Nothing,
     /// Its reply answers this ask.
     Ask {
-        /// Whose.
+        /// The suspended rule that asked.
         suspended: Key,
-        /// Which of its last suspension.
+        /// Index of the ask in the rule's last suspension.
         ask: u8,
     },
     /// This suspended rule will answer it.
@@ -53,7 +53,7 @@ pub struct InflightRequest {
     echo: [u64; ECHO_FIELDS_MAX],
     /// The connection that it has alone, by its protocol; it may have been lost since.
     dedicated_conn: Option<u32>,
-    /// What its grammar keeps of it for the reader of its reply (`%keep`).
+    /// Value that its grammar keeps of it for the parser of its reply (`%keep`).
     kept: u64,
     /// Its bytes, while it may be sent again: no byte of a reply has come.
     resend: PieceQueue,
@@ -61,11 +61,11 @@ pub struct InflightRequest {
     retries: u8,
     /// The channel and the policy of the pick without a key that chose its backend: another will do.
     picked: Option<(u32, Policy)>,
-    /// When it arrived.
+    /// Time of its arrival.
     taken_ns: u64,
-    /// When it was sent to a backend.
+    /// Time at which it was last sent to a backend.
     sent_ns: u64,
-    /// When it counts as unanswered.
+    /// Time at which it counts as unanswered.
     deadline_ns: u64,
     /// Its last reply has arrived, or its failure has been written.
     done: bool,
@@ -82,9 +82,9 @@ pub struct InflightRequest {
 /// A queue that a request is in.
 #[derive(Clone, Copy, Debug)]
 pub enum QueueOf {
-    /// That of its session.
+    /// Queue of its session.
     Session,
-    /// That of its backend connection.
+    /// Queue of its backend connection.
     BackendConn,
 }
 
@@ -98,12 +98,12 @@ struct Position {
 
 const OUT: Position = Position { is_queued: false, next: NONE };
 
-/// What a request is sent with.
+/// Properties that a request gets when it is sent.
 #[derive(Clone, Copy, Debug)]
 pub struct SentRequest {
     /// The number that it carries on its connection.
     pub number: u64,
-    /// What its grammar keeps of it for the reader of its reply.
+    /// Value that its grammar keeps of it for the parser of its reply.
     pub kept: u64,
     /// The connection that it has alone.
     pub dedicated_conn: Option<u32>,
@@ -144,13 +144,13 @@ impl InflightRequest {
         &self.echo
     }
 
-    /// What its grammar keeps of it for the reader of its reply.
+    /// Value that its grammar keeps of it for the parser of its reply.
     #[inline]
     pub fn kept(&self) -> u64 {
         self.kept
     }
 
-    /// Its grammar keeps that of it.
+    /// Sets the value that its grammar keeps of it.
     #[inline]
     pub fn keep(&mut self, kept: u64) {
         self.kept = kept;
@@ -172,13 +172,13 @@ impl InflightRequest {
         self.sent_ns = sent.now_ns;
     }
 
-    /// When it was sent.
+    /// Time at which it was last sent to a backend.
     #[inline]
     pub fn sent_ns(&self) -> u64 {
         self.sent_ns
     }
 
-    /// When it arrived.
+    /// Time of its arrival.
     #[inline]
     pub fn taken_ns(&self) -> u64 {
         self.taken_ns
@@ -190,7 +190,7 @@ impl InflightRequest {
         self.taken_ns = now_ns;
     }
 
-    /// When it counts as unanswered.
+    /// Time at which it counts as unanswered.
     #[inline]
     pub fn deadline_ns(&self) -> u64 {
         self.deadline_ns

@@ -1,5 +1,5 @@
-//! Bytes in and out: the driver, the buffers, the parser states of unfinished messages, and what each connection is
-//! used for.
+//! Bytes in and out: the driver, the buffers, the parser states of unfinished messages, and the role of each
+//! connection.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::pieces::Pieces;
 use crate::setup::Setup;
 use crate::slab::{Key, Slab};
 
-/// What a connection of the driver is used for.
+/// Role of a connection of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Unused,
@@ -22,7 +22,7 @@ pub(crate) enum Role {
     Client(Key),
     /// An element of the array that the process merges.
     Stream(u32),
-    /// Who gets the result of a merge.
+    /// The receiver of a merge's result.
     Sink,
     BackendConn {
         backend_conn: u32,
@@ -51,7 +51,7 @@ pub(crate) struct Io<D: Driver> {
     events: Vec<DriverEvent>,
 }
 
-/// What is needed to write to a connection, borrowed apart.
+/// Parts of [`Io`] that are needed to write to a connection, borrowed separately.
 pub(crate) struct WriteParts<'a, D: Driver> {
     pub(crate) driver: &'a mut D,
     pub(crate) pool: &'a Pool,
@@ -100,7 +100,7 @@ impl<D: Driver> Io<D> {
         self.driver.poll(&self.pool, wait, events)
     }
 
-    /// How long the driver can sleep if the worker wants it to sleep for `wait`.
+    /// Returns how long the driver can sleep if the worker wants it to sleep for `wait`; `None`: until an event.
     pub(crate) fn poll_timeout(&mut self, wait: Option<Duration>) -> Option<Duration> {
         self.driver.poll_timeout(&self.pool, wait)
     }
@@ -143,25 +143,26 @@ impl<D: Driver> Io<D> {
         &mut self.bodies
     }
 
-    /// What is needed to write to a connection.
+    /// Borrows the parts that are needed to write to a connection.
     #[inline]
     pub(crate) fn write_parts(&mut self) -> WriteParts<'_, D> {
         WriteParts { driver: &mut self.driver, pool: &self.pool, pieces: &mut self.pieces }
     }
 
-    /// What an inbox needs to parse messages of the program of `setup`.
+    /// Returns the context in which an inbox parses messages of the program of `setup`.
     #[inline]
     pub(crate) fn parse_context<'a>(&'a mut self, setup: &'a Setup) -> ParseContext<'a> {
         self.parse_body_context(setup).0
     }
 
-    /// The same for requests, which leave `huge_reserve` huge buffers to replies.
+    /// Returns the same context for requests, which leave `huge_reserve` huge buffers to replies.
     #[inline]
     pub(crate) fn request_context<'a>(&'a mut self, setup: &'a Setup, huge_reserve: u32) -> ParseContext<'a> {
         ParseContext { huge_reserve, ..self.parse_context(setup) }
     }
 
-    /// What an inbox needs to parse the parts of a streamed message.
+    /// Returns the context in which an inbox parses the parts of a streamed message, and the parser states of such
+    /// messages.
     #[inline]
     pub(crate) fn parse_body_context<'a>(
         &'a mut self,

@@ -86,7 +86,7 @@ impl Listeners {
         self.accepting = Accepting::Paused { again_ns: Some(again_ns) };
     }
 
-    /// When to try to accept again, if accepting is paused until a time.
+    /// Returns the time at which accepting is tried again, if it is paused until a time.
     pub(crate) fn again_ns(&self) -> Option<u64> {
         match self.accepting {
             Accepting::On => None,
@@ -136,7 +136,7 @@ impl Listeners {
         self.waiting.contains(&conn)
     }
 
-    /// How many clients wait.
+    /// Returns the number of clients that wait for a session slot.
     pub(crate) fn waiting_len(&self) -> usize {
         self.waiting.len()
     }
@@ -156,12 +156,12 @@ impl Listeners {
         self.draining_since_ns
     }
 
-    /// What compares how busy the workers of the service are.
+    /// Returns the balancer of connections among the workers of the service, if accepted clients may move.
     pub(crate) fn balancer(&self) -> Option<&ConnectionBalancer> {
         self.balancer.as_ref()
     }
 
-    /// What compares how busy the workers of the service are.
+    /// Returns the balancer of connections among the workers of the service, if accepted clients may move.
     pub(crate) fn balancer_mut(&mut self) -> Option<&mut ConnectionBalancer> {
         self.balancer.as_mut()
     }

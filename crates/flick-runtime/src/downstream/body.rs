@@ -5,7 +5,7 @@
 
 use crate::slab::Key;
 
-/// What is still to come of a message.
+/// Rest of a message that has not arrived yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemainingBody {
     /// Bytes left of the present part; [`UNTIL_CLOSE`]: all until the peer closes.

@@ -9,7 +9,7 @@ use crate::downstream::inbox::Inbox;
 use crate::downstream::stream::Stream;
 use crate::pieces::Pieces;
 
-/// What is known of the client's side of a connection that takes no further requests.
+/// State of the client's side of a connection that takes no further requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ClientSide {
     /// The client may still send; what it sends is dropped.
@@ -20,7 +20,7 @@ enum ClientSide {
     Truncated,
 }
 
-/// How a draining connection ends.
+/// End of a draining connection: a close in good order or a reset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Ending {
     /// Once the last reply is written, our side closes and the connection lingers.
@@ -29,7 +29,7 @@ enum Ending {
     Reset,
 }
 
-/// Where a client connection is in its life.
+/// Phase of the life of a client connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     /// Requests are read and answered.
@@ -43,7 +43,7 @@ enum Phase {
         client: ClientSide,
         /// Fewest bytes of output that were left so far.
         unsent_bytes: usize,
-        /// When the connection is dropped, unless the client takes more of the output before.
+        /// Time at which the connection is dropped, unless the client takes more of the output before.
         give_up_ns: u64,
     },
 }
@@ -59,7 +59,7 @@ enum Input {
     Migrating,
 }
 
-/// What a lingering connection needs next.
+/// State of a lingering connection, which decides the worker's next step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Linger {
     /// All output is sent, and the client has closed its side or its time is up.
@@ -236,7 +236,7 @@ impl ClientConn {
         self.stay();
     }
 
-    /// What a lingering connection needs next, with `left_bytes` of output left. Each time the client takes some of
+    /// Returns the state of a lingering connection with `left_bytes` of output left. Each time the client takes some of
     /// them, its timeout begins again.
     pub fn linger_on(&mut self, left_bytes: usize, now_ns: u64, timeout_ns: u64) -> Linger {
         let Phase::Lingering { client, unsent_bytes, give_up_ns } = &mut self.phase else {

@@ -4,7 +4,7 @@
 
 const NONE: u32 = u32::MAX;
 
-/// What a session's deadline is about.
+/// Kind of a session's deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum DeadlineKind {
@@ -65,7 +65,7 @@ impl Deadlines {
         self.tails[kind as usize] = slot;
     }
 
-    /// What the slot's deadline is about, if it has one.
+    /// Returns the kind of the slot's deadline, if it has one.
     pub fn kind(&self, slot: u32) -> Option<DeadlineKind> {
         self.nodes.get(slot as usize).and_then(|node| node.kind)
     }

@@ -11,7 +11,7 @@ use crate::limits::WHOLE_BYTES_MAX;
 use crate::pieces::{PieceQueue, Pieces};
 use crate::slab::{Key, Slab};
 
-/// What is at the front of an inbox.
+/// Front of an inbox, as the parser finds it.
 #[derive(Debug)]
 pub enum NextMessage {
     /// A whole message; its frame is in the frame that was passed.
@@ -25,9 +25,9 @@ pub enum NextMessage {
     Starved,
     /// Not of the grammar. `answerable`: the echo fields were decoded before the fault.
     Fault {
-        /// Which field, for the log.
+        /// Index of the field in its unit, for the log.
         field: u32,
-        /// Why, see [`ParseStep::Fault`].
+        /// Cause of the fault, see [`ParseStep::Fault`].
         cause: FaultCause,
         /// Whether the frame holds the echo fields.
         answerable: bool,
@@ -38,25 +38,25 @@ pub enum NextMessage {
     Waits,
 }
 
-/// How the front message is looked at.
+/// Parameters for parsing the front message.
 #[derive(Clone, Copy, Debug)]
 pub struct ParseSpec {
-    /// With which parser.
+    /// The parser of the grammar.
     pub parser: FuncId,
-    /// What the request that it answers kept, if it is a reply.
+    /// Value that the grammar kept of the request (`%keep`), if the message is its reply; else 0.
     pub asked: u64,
-    /// How much of it must be there, if it is short.
+    /// Part of the message that must have arrived, if it is short.
     pub wants: Completeness,
 }
 
-/// How much of a short message must be there before it is taken.
+/// Part of a short message that must have arrived before it is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Completeness {
     /// All of it.
     All,
     /// All of it where its grammar says so (`%whole`), else its head.
     AsDeclared,
-    /// Its head: the rest is passed on as it arrives.
+    /// Its head: the rest is streamed.
     Head,
     /// All of it; but one that ends with its connection, and has no head, begins before its first byte.
     Nothing,
@@ -78,7 +78,7 @@ impl Completeness {
     }
 }
 
-/// What parsing needs from its worker.
+/// Parts of a worker that parsing needs.
 pub struct ParseContext<'a> {
     /// Runs the parser.
     pub engine: &'a dyn Engine,
@@ -125,7 +125,8 @@ impl Inbox {
         self.partial.is_some()
     }
 
-    /// What was read of the front message, and the bytes that came so far, where only bytes of it are waited for.
+    /// Returns the frame of the front message and its bytes so far, if it has been parsed and only the rest of its
+    /// bytes is missing.
     pub fn begun<'a>(&'a self, frames: &'a Slab<Frame>) -> Option<(&'a Frame, &'a [u8])> {
         let partial = self.partial.as_ref().filter(|_| self.is_read)?;
         Some((frames.get(self.saved?)?, partial.bytes()))
@@ -192,8 +193,8 @@ impl Inbox {
         }
     }
 
-    /// How much of `seen` is the head of a large message with that frame: all that was buffered; otherwise exactly the
-    /// head, and the rest is taken by reference later.
+    /// Returns how many bytes of `seen` are the head of a large message with that frame: all that was buffered;
+    /// otherwise exactly the head, and the rest is taken by reference later.
     pub fn head_of(&self, seen: &Slice, frame: &Frame) -> u32 {
         if self.in_message() { seen.len() } else { frame.head_bytes() as u32 }
     }
@@ -426,7 +427,7 @@ fn next_of_nothing(tools: &ParseContext<'_>, parser: FuncId, frame: &mut Frame) 
     buf.map_or(NextMessage::NoBuffers, |buf| NextMessage::Large(buf.slice(0..0)))
 }
 
-/// How far collecting got.
+/// Result of collecting bytes.
 enum Collected {
     Enough,
     Less,

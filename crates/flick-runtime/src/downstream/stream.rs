@@ -7,7 +7,7 @@ use crate::downstream::inbox::Completeness;
 use crate::inflight::RequestQueue;
 use crate::rules::locals::StateId;
 
-/// What keeps a stream from taking its next request.
+/// Reason for a stream to wait before it takes its next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// Nothing.
@@ -34,12 +34,12 @@ pub enum Upload {
         backend_conn: u32,
         /// Its epoch, so that a later use of the slot is not mistaken for it.
         epoch: u32,
-        /// What is still to come.
+        /// Rest of the body that has not arrived yet.
         body: RemainingBody,
     },
     /// It is received and dropped.
     Discard {
-        /// What is still to come.
+        /// Rest of the body that has not arrived yet.
         body: RemainingBody,
         /// Bytes of it that are received at most; beyond, the connection is closed.
         bytes_max: u64,
@@ -108,7 +108,7 @@ pub struct Relay {
     sender: Option<u32>,
 }
 
-/// How a stream reaches its backends.
+/// Route of a stream to its backends.
 #[derive(Clone, Copy, Debug)]
 pub enum Route {
     /// By request: each goes where the program sends it.
@@ -119,7 +119,7 @@ pub enum Route {
     Relay(Relay),
 }
 
-/// When a stream takes its next request.
+/// Point at which a stream takes its next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextRequest {
     /// Now.
@@ -226,7 +226,7 @@ impl Stream {
         std::mem::replace(&mut self.upload, Upload::None)
     }
 
-    /// When the next request is taken: at most `inflight_max` are in flight, one at a time if `exclusive`.
+    /// Decides when the next request is taken: at most `inflight_max` are in flight, one at a time if `exclusive`.
     pub fn next_request(&mut self, inflight_max: u32, exclusive: bool) -> NextRequest {
         let in_flight = self.requests.len();
         let is_alone = match self.next_request {
@@ -265,7 +265,7 @@ impl Stream {
         self.next_request == NextRequest::Never
     }
 
-    /// What keeps it from taking its next request.
+    /// Returns the reason why it does not take its next request.
     pub fn wait(&self) -> Wait {
         self.wait
     }
@@ -324,7 +324,7 @@ impl Stream {
         self.is_notified
     }
 
-    /// How it reaches its backends.
+    /// Returns its route to its backends.
     pub fn route(&self) -> Route {
         self.route
     }
@@ -370,7 +370,8 @@ impl Stream {
         }
     }
 
-    /// How much of the next message must be there, if `of_requests` of a request must be.
+    /// Returns the part of the next message that must have arrived before it is taken: `of_requests`, unless the stream
+    /// is a relay.
     pub fn completeness(&mut self, of_requests: Completeness) -> Completeness {
         match &mut self.route {
             Route::Relay(relay) => Completeness::of_relay(&mut relay.is_fresh),

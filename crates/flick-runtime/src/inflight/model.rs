@@ -22,7 +22,7 @@ struct Run {
     seed: u64,
     inflight: Inflight,
     pieces: Pieces,
-    /// What pieces are of.
+    /// Buffer that the pieces are slices of.
     buf: Buf,
     sessions: [RequestQueue; QUEUES],
     backend_conns: [RequestQueue; QUEUES],

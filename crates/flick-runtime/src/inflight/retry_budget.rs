@@ -5,16 +5,16 @@
 use crate::config::RetryLimits;
 use crate::limits::RETRY_WINDOW_NS;
 
-/// What one worker has used of it.
+/// Use of the retry budget by one worker in the present window of one second.
 #[derive(Debug, Default)]
 pub struct RetryBudget {
-    /// When the second began.
+    /// Start of the present window.
     since_ns: u64,
-    /// Requests that had been taken then.
+    /// Requests taken before the present window.
     requests_before: u64,
-    /// Requests of the second before.
+    /// Requests of the window before, per second.
     last_requests: u64,
-    /// Retries of this second.
+    /// Retries of the present window.
     used: u64,
 }
 
