@@ -21,7 +21,7 @@ pub use node::{Node, NodeState};
 use flick_abi::Merge;
 use flick_net::Endpoint;
 
-/// Where the result goes.
+/// Destination of the result of a merge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SinkAt {
     /// To a reducer that the worker connects to, once per job.
@@ -33,13 +33,13 @@ pub enum SinkAt {
 /// A merge bound to addresses.
 #[derive(Clone, Debug)]
 pub struct MergeSetup {
-    /// What the program says.
+    /// The merge, as the program declares it.
     pub merge: Merge,
     /// Number of streams: elements of the array.
     pub streams: u32,
     /// Index of the channel of the result.
     pub sink_channel: usize,
-    /// Where the result goes.
+    /// Destination of the result of a merge.
     pub sink: SinkAt,
     /// Bytes of a ring between two tasks.
     pub ring_bytes: usize,

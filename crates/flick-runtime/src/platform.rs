@@ -1,7 +1,7 @@
-//! RunningService services: their threads, and the handle the control thread holds on them.
+//! Running services: their threads, and the handle the control thread holds on them.
 //! Promises: everything is open when [`Platform::start_services`] returns, or nothing is; one service on its own runs
 //! on its threads as if there were no others.
-//! Start reading at [`Platform::start_services`], then `platform/thread.rs` (what a thread is made of) and `crew.rs`
+//! Start reading at [`Platform::start_services`], then `thread.rs` (the parts of a thread) and `thread/scheduler.rs`
 //! (how services share it).
 
 mod handoff;
@@ -39,7 +39,7 @@ use crate::thread::{ServicePart, SharedListenerPart, ThreadPlan};
 use crate::worker::WorkerConfig;
 use stats::WorkerStats;
 
-/// What became of a platform.
+/// Result of a platform that has ended: its last counters and its errors.
 #[derive(Debug)]
 pub struct ExitReport {
     /// The last counters, of all services.
@@ -52,7 +52,7 @@ pub struct ExitReport {
     pub unsaved: usize,
 }
 
-/// RunningService services.
+/// Services that run together, with their threads.
 pub struct Platform {
     services: Vec<RunningService>,
     keepers: Vec<(usize, Keeper)>,
@@ -60,9 +60,9 @@ pub struct Platform {
     io: &'static str,
 }
 
-/// What is open before the threads start.
+/// Listening sockets that are open before the threads start.
 struct Opened {
-    /// By service: its own addresses.
+    /// By service: the sockets of its own addresses.
     own: Vec<Vec<ListenSockets>>,
     shared: Vec<(shared_addresses::SharedAddress, ListenSockets)>,
 }
@@ -154,7 +154,7 @@ impl Platform {
         Ok(Opened { own, shared })
     }
 
-    /// What thread number `index` is made of.
+    /// Plans thread number `index`: the worker of each service on it, with its sockets, and its shared listeners.
     fn plan(
         &mut self,
         index: usize,
@@ -225,17 +225,17 @@ impl Platform {
         &self.services
     }
 
-    /// Where clients can connect, by channel, service after service.
+    /// Returns the addresses that clients can connect to, by channel, service after service.
     pub fn addresses(&self) -> Vec<(String, Endpoint)> {
         self.services.iter().flat_map(|service| service.addresses.iter().cloned()).collect()
     }
 
-    /// What the first program's code shares: its counters and dictionaries.
+    /// Returns the state that the code of the first program shares: its counters and dictionaries.
     pub fn state(&self) -> &Arc<State> {
         &self.services[0].state
     }
 
-    /// Which kernel interface carries the bytes.
+    /// Returns the name of the kernel interface that carries the bytes.
     pub fn io(&self) -> &'static str {
         self.io
     }
@@ -255,7 +255,7 @@ impl Platform {
         self.services.iter().for_each(|service| service.drain(deadline));
     }
 
-    /// What it hands over to its successor. The platform itself does not change.
+    /// Returns what the platform hands over to its successor. The platform itself does not change.
     ///
     /// Errors: `EMFILE` and other errors of duplicating sockets.
     pub fn handoff(&self) -> std::io::Result<Handoff> {

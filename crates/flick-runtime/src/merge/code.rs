@@ -60,7 +60,7 @@ impl MergeScratch {
     }
 }
 
-/// What calls need.
+/// Context for calls of the program's merge code.
 pub struct MergeCode<'a> {
     /// Runs the code.
     pub engine: &'a dyn Engine,

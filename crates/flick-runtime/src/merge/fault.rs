@@ -1,20 +1,20 @@
-//! Why a merge fails.
+//! Faults that fail a merge.
 
-/// Why a node fails its job.
+/// Fault for which a node fails its job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MergeFault {
     /// An element is not of the grammar.
     Malformed {
-        /// Which field.
+        /// Index of the field in its unit.
         field: u32,
-        /// Why, see [`flick_abi::ParseStep::Fault`].
+        /// Cause of the fault, see [`flick_abi::ParseStep::Fault`].
         cause: flick_abi::FaultCause,
     },
     /// A stream ended inside an element.
     Truncated,
     /// An element is longer than a merge takes.
     TooLong {
-        /// How long, as far as known.
+        /// Length of the element, as far as known.
         bytes: u64,
     },
     /// A stream is not sorted.

@@ -1,4 +1,4 @@
-//! What the workers of a merge share: who runs which task, who is called, and how one job follows another.
+//! Hub of a merge, shared by its workers: assigns tasks to workers, wakes them, and lets one job follow another.
 //! Promises: no lock on the path of an element: the one lock here is taken when a connection comes, and when a job
 //! ends. A job begins only when nothing of the one before is left anywhere.
 //! Refuses: elements; they go through rings.
@@ -19,7 +19,7 @@ use super::node::Node;
 use super::tree::{TaskId, Tree};
 use super::{MergeSetup, chunk_bytes};
 
-/// How a job ends.
+/// Outcome of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobEnd {
     /// Its result has been passed on.
@@ -28,7 +28,7 @@ pub enum JobEnd {
     Failed,
 }
 
-/// Where all workers are.
+/// Stage of the present job; the same for all workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobStage {
     /// Streams come and are merged.
@@ -44,7 +44,7 @@ pub enum JobStage {
 pub struct Leaf {
     /// Its number.
     pub stream: u32,
-    /// Where its bytes go.
+    /// Ring that its bytes are pushed into.
     pub ring: Producer,
 }
 
@@ -80,13 +80,13 @@ impl Bell {
     }
 }
 
-/// What the workers share.
+/// State that the workers of a merge share.
 #[derive(Debug)]
 pub struct Hub {
     /// The shape.
     pub tree: Tree,
     workers: u32,
-    /// By task: which worker runs it.
+    /// By task: the worker that runs it.
     owners: Vec<AtomicU32>,
     bells: Vec<Bell>,
     /// Changes with each stage.

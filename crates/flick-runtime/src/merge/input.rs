@@ -10,7 +10,7 @@ use super::fault::MergeFault;
 use super::tree::TaskId;
 use crate::limits::{MERGE_CHUNK_BYTES_MAX, MERGE_MESSAGE_BYTES_MAX};
 
-/// What is at the front of an input.
+/// Front of an input, as a look at it finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ElementLook {
     /// An element.
@@ -21,7 +21,7 @@ pub enum ElementLook {
     Ended,
 }
 
-/// How the front element compares with what its node keeps.
+/// Order of an input's front element relative to the element that its node keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Versus {
     /// Not compared yet.
@@ -35,11 +35,11 @@ pub enum Versus {
 /// One input.
 #[derive(Debug)]
 pub struct NodeInput {
-    /// Where it comes from; `None`: an input that never was.
+    /// Ring that the elements come from; `None`: the input has no stream.
     pub ring: Option<Consumer>,
-    /// Who pushes into the ring.
+    /// Task that pushes into the ring.
     pub from: TaskId,
-    /// How the front compares with what the node keeps.
+    /// Order of the front element relative to the element that the node keeps.
     pub versus: Versus,
     bytes: Box<[u8]>,
     start: usize,

@@ -15,12 +15,12 @@ use super::input::{ElementLook, NodeInput, Versus};
 use super::tree::TaskId;
 use crate::limits::MERGE_MESSAGE_BYTES_MAX;
 
-/// Why a node stops.
+/// Reason for the end of a node's run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NodeState {
     /// It has had its share of time.
     Tired,
-    /// Until it is called.
+    /// It waits until it is called.
     Waiting,
 }
 
@@ -33,7 +33,7 @@ pub struct Node {
     spare: Element,
     /// Its elements go through the program's last rule.
     finishes: bool,
-    /// What is ready for the ring.
+    /// Output bytes that are ready for the ring.
     out: Vec<u8>,
     ring: Producer,
     to: TaskId,
@@ -70,7 +70,8 @@ impl Node {
         std::mem::take(&mut self.taken)
     }
 
-    /// Who feeds the input of a fault, and the offset of the element in question in its stream.
+    /// Returns the task that feeds input `side`, on which a fault was found, and the offset of the front element in its
+    /// stream.
     pub fn position(&self, side: usize) -> (TaskId, u64) {
         (self.inputs[side].from, self.inputs[side].offset())
     }
@@ -161,7 +162,7 @@ impl Node {
         Ok(())
     }
 
-    /// How a front compares with what is kept.
+    /// Compares the front element of input `side` with the kept one, once. Errors: the stream is out of order.
     fn versus(&mut self, code: &mut MergeCode<'_>, side: usize) -> Result<Versus, (MergeFault, usize)> {
         let input = &mut self.inputs[side];
         if input.versus == Versus::Unknown {

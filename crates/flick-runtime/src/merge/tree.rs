@@ -8,11 +8,11 @@ pub type TaskId = u32;
 /// An edge of a tree: the ring from one task to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeEdge {
-    /// Who pushes.
+    /// Task that pushes into the ring.
     pub from: TaskId,
-    /// Who pops.
+    /// Task that pops from the ring.
     pub to: TaskId,
-    /// Which of the popping node's inputs it is.
+    /// Index of the popping node's input.
     pub side: usize,
 }
 
@@ -120,7 +120,7 @@ mod tests {
         assert_eq!(tree.edges.last().map(|edge| edge.to), Some(tree.sink()));
     }
 
-    /// What each worker has to do: streams below its nodes.
+    /// Checks the load of each worker: the sum of the streams below its nodes.
     fn check_slots(streams: u32, workers: usize, expected: &[usize]) {
         let tree = Tree::new(streams);
         let below = |node| show(&tree, node).chars().filter(|char| char.is_ascii_digit()).count();

@@ -1,4 +1,4 @@
-//! What a platform hands over to its successor.
+//! Handoff: the sockets and the state that a platform hands over to its successor, and the number of its clients.
 //! Promises: an address that both listen on is listened on all the time, with the same sockets, so that no peer in
 //! their backlogs is lost; the handoff does not change the old platform.
 
@@ -20,7 +20,7 @@ pub struct Handoff {
     clients: Vec<(String, u32)>,
 }
 
-/// What a service leaves.
+/// State that a service leaves to its successor.
 #[derive(Debug)]
 struct OldService {
     name: String,
@@ -53,12 +53,13 @@ impl Handoff {
         Ok(Self { sockets, services: services.iter().map(of).collect(), clients: clients.collect() })
     }
 
-    /// How many clients each service has, by its name.
+    /// Returns the number of clients of each service, by its name.
     pub fn clients(&self) -> &[(String, u32)] {
         &self.clients
     }
 
-    /// How many clients may come to the service of this name: those of all, if it has another name than before.
+    /// Returns the number of clients that may be handed over to the service of this name: the clients of all services,
+    /// if none had this name before.
     pub(super) fn clients_of(&self, service: &str) -> u32 {
         let known = self.clients.iter().find(|(name, _)| name == service);
         known.map_or_else(|| self.clients.iter().map(|(_, count)| count).sum(), |(_, count)| *count)
@@ -82,7 +83,7 @@ impl Handoff {
         self.left_by(service).map(|left| Arc::clone(&left.state))
     }
 
-    /// What the workers of a service share, which may take another's place.
+    /// Returns the shared state for the workers of a service, which may be the successor of another service.
     pub(super) fn shared_for(&self, service: &str, workers: usize) -> Shared {
         match self.left_by(service) {
             Some(left) => Shared::new(workers, Some(&left.shared)).knowing(left.health_problems.clone()),

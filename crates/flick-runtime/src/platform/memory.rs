@@ -1,4 +1,4 @@
-//! How much memory a service may need at most, part by part, before it starts.
+//! Memory that a service may need at most, part by part, computed before it starts.
 //! Promises: an upper bound over all inputs; every part names the setting or declaration that makes it smaller.
 //! Refuses: to know the machine; `flick run` compares.
 
@@ -23,7 +23,7 @@ pub struct MemoryPart {
     pub bytes: u64,
     /// Addresses that are set apart for it, touched or not: each worker has tables for all of it.
     pub addresses: u64,
-    /// What makes it smaller: "lower `--buffer-memory`".
+    /// Change that makes it smaller: "lower `--buffer-memory`".
     pub remedy: String,
     /// It is there once for all processes of a program.
     pub of_program: bool,
@@ -141,9 +141,9 @@ fn exchanges(
     })
 }
 
-/// What queues and lists of a worker hold for each session, beside the session itself; generous.
+/// Memory of a worker's queues and lists for each session, besides the session itself; an upper bound.
 const SESSION_QUEUE_BYTES: usize = 512;
 /// Memory of a worker for the access log: its ring and the requests in flight that will be in it; an upper bound.
 const ACCESS_BYTES: u64 = (ACCESS_RING_BYTES + ACCESS_ENTRIES_MAX * ACCESS_RECORD_BYTES_MAX) as u64;
-/// What a table of addresses holds for each session; generous.
+/// Memory of the table of client addresses for each session; an upper bound.
 const IP_COUNT_BYTES: u64 = 192;

@@ -1,4 +1,4 @@
-//! How many files a service may have open at a time: its clients, and its connections to backends.
+//! Files that a service may have open at a time: its clients, its connections to backends and its listeners.
 //! Promises: enough for as many clients as there may be, each with an exchange in flight.
 //! Refuses: to count a connection for each of several requests that one client pipelines: few clients do, and those
 //! then wait. The machine's limit: `flick run` compares.
@@ -8,7 +8,7 @@ use flick_abi::Program;
 use crate::config::PlatformConfig;
 use crate::setup::{BackendConnsMax, BoundBackends, StartError};
 
-/// What a worker has for itself: its driver, its wakers, its timers; generous.
+/// Files that a worker opens for itself: its driver, its wakers, its timers; an upper bound.
 const OF_A_WORKER: u64 = 8;
 
 /// Files that a service may have open. Errors: the bindings do not fit the process.

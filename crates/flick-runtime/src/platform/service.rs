@@ -22,7 +22,7 @@ use crate::tunables::Tunables;
 
 /// A service to start.
 pub struct ServiceConfig {
-    /// What operators call it.
+    /// Name of the service, as operators know it.
     pub name: String,
     /// The process.
     pub program: Arc<Program>,
@@ -79,12 +79,12 @@ pub struct RunningService {
 }
 
 impl RunningService {
-    /// What operators call it.
+    /// Name of the service, as operators know it.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Where clients can connect, by channel.
+    /// Returns the addresses that clients can connect to, by channel.
     pub fn addresses(&self) -> &[(String, Endpoint)] {
         &self.addresses
     }
@@ -106,7 +106,7 @@ impl RunningService {
         self.workers.iter().map(of_worker).collect()
     }
 
-    /// What its code shares: its program's counters and dictionaries.
+    /// Returns the state that its code shares: its program's counters and dictionaries.
     pub fn state(&self) -> &Arc<State> {
         &self.state
     }
@@ -116,7 +116,7 @@ impl RunningService {
         &self.setup.tunables
     }
 
-    /// Whether another service of the same program comes before it, and shows the same state.
+    /// Whether it is the first service of its program. The others show the same state.
     pub fn is_first_of_program(&self) -> bool {
         self.is_first_of_group
     }

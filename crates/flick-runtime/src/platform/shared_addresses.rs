@@ -1,4 +1,4 @@
-//! Which addresses belong to one service, and which to several.
+//! Shared listening addresses: finds the addresses that belong to several services.
 //! Promises: services at one address speak grammars whose first bytes tell them apart, or nothing starts.
 //! Refuses: to guess. Port 0 is a port of one's own, so it is never shared.
 
@@ -8,11 +8,11 @@ use crate::setup::{Setup, StartError};
 
 /// An address of several services.
 pub struct SharedAddress {
-    /// Where.
+    /// The address.
     pub at: Endpoint,
     /// Services behind it, in their order.
     pub services: Vec<u16>,
-    /// By first byte: the service.
+    /// By first byte of a connection: the service that takes it; `None`: none.
     pub whose: Box<[Option<u16>; 256]>,
 }
 
@@ -36,7 +36,9 @@ pub fn shared(setups: &[&Setup], names: &[String]) -> Result<Vec<SharedAddress>,
     Ok(found)
 }
 
-/// Whose each first byte is.
+/// Returns the service that takes connections with each first byte; `None`: none.
+///
+/// Errors: their first bytes do not tell the services apart, or one of them cannot share an address at all.
 fn table(
     setups: &[&Setup],
     names: &[String],
