@@ -1,4 +1,4 @@
-//! What a worker counts and records, and what other threads read of it.
+//! Observability of a worker: counters, latencies, the access log, the heartbeat and the session list.
 
 pub mod access_log;
 pub mod counter;
@@ -30,7 +30,7 @@ pub(crate) struct Observe {
     edges: Arc<EdgeCounters>,
     access: Option<Box<AccessRecorder>>,
     heartbeat: Heartbeat,
-    /// When the requests arrived that were answered since the clock was last read.
+    /// Arrival times of the requests that were answered since the clock was last read.
     answered: Vec<u64>,
 }
 
@@ -75,7 +75,7 @@ impl Observe {
         self.heartbeat.beat();
     }
 
-    /// What the watchdog reads.
+    /// Returns the reader of the heartbeat, for the watchdog.
     pub(crate) fn heartbeat_reader(&self) -> HeartbeatReader {
         self.heartbeat.reader()
     }

@@ -21,29 +21,29 @@ pub(crate) use recorder::AccessRecorder;
 
 use crate::limits::{ACCESS_RECORD_BYTES_MAX, ACCESS_RING_BYTES};
 
-/// That a service keeps an access log.
+/// Configuration of a service's access log.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     /// One in this many requests is logged.
     pub sample: NonZeroU32,
-    /// Who writes it.
+    /// Port through which the writer gets the rings of the workers.
     pub port: Arc<AccessLogPort>,
 }
 
-/// Where workers leave their ends of the rings for the writer.
+/// Port between workers and writer: holds the reading ends of the workers' rings until the writer takes them.
 #[derive(Debug, Default)]
 pub struct AccessLogPort {
     feeds: Mutex<Vec<AccessLogFeed>>,
-    /// Who is called when there is something to write.
+    /// Thread that writes the log; woken when there is something to write.
     writer: OnceLock<Thread>,
 }
 
 /// The writer's end of what one worker logs.
 #[derive(Debug)]
 pub struct AccessLogFeed {
-    /// What operators call the service.
+    /// Name of the service, as operators know it.
     pub service: String,
-    /// Which worker it is.
+    /// Index of the worker.
     pub worker: usize,
     ring: Consumer,
     is_ended: Arc<AtomicBool>,

@@ -15,7 +15,7 @@ macro_rules! counters {
             $(#[doc = $doc] pub $name: Counter,)+
             /// From the request that was taken in to its last reply, handed to the connection of its client.
             pub times: LatencyHistogram,
-            /// How long a task ran at a time, in one turn of a few.
+            /// Durations of task runs, sampled in one of `SAMPLE_EVERY_ITERATIONS` iterations.
             pub slices: LatencyHistogram,
             /// By kind of task.
             pub tasks: Tasks,
@@ -115,9 +115,9 @@ pub struct BackendCounters {
     pub health_check_failures: Counter,
     /// Requests that were not sent because it had as many as it may.
     pub shed: Counter,
-    /// 1 while the worker has to do with it: it is in the list, or has left it and has not finished.
+    /// 1 while the worker tracks it: it is in the list, or was removed and has not drained.
     pub tracked: Counter,
-    /// What is wrong with it.
+    /// Health of the backend, for the next generation of the service.
     pub health: PublishedHealth,
     /// From the request that was sent to its last reply.
     pub times: LatencyHistogram,

@@ -1,4 +1,4 @@
-//! How many messages went along each edge of the task graph, counted by the worker that runs the rules.
+//! Counters of the messages along each edge of the task graph, kept by the worker that runs the rules.
 //! Promises: a message costs an add for the rules that it starts and one for each message that they send; nothing is
 //! allocated after start; programs that follow each other are added up by the names of their edges.
 //! Refuses: to know what happens to a message after its edge. A message to a backend that is down is counted, too.
@@ -24,7 +24,7 @@ pub struct EdgeCounters {
     channels: usize,
 }
 
-/// What started rules: the number of a [`Start`].
+/// Number of the [`Start`] that started rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StartId(u32);
 
@@ -126,17 +126,17 @@ impl EdgeTotals {
         self.counts[program.start_number(start) * row(self.channels) + column]
     }
 
-    /// How often rules were started.
+    /// Returns the number of times that `start` has started rules.
     pub fn started(&self, program: &Program, start: Start) -> u64 {
         self.get(program, start, 0)
     }
 
-    /// Messages that they have sent to a channel.
+    /// Returns the number of messages that those rules have sent to a channel.
     pub fn sent(&self, program: &Program, start: Start, channel: usize) -> u64 {
         self.get(program, start, 1 + channel)
     }
 
-    /// Messages that they have asked with on a channel.
+    /// Returns the number of messages with which those rules have asked on a channel.
     pub fn asked(&self, program: &Program, start: Start, channel: usize) -> u64 {
         self.get(program, start, 1 + self.channels + channel)
     }

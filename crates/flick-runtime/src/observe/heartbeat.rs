@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a beat says of a worker that has ended, however it did.
+/// Value of the count when its worker has ended, by return or by panic.
 const ENDED: u64 = u64::MAX;
 
 /// The count, on lines of its own.
@@ -23,12 +23,12 @@ pub(crate) struct Heartbeat(Arc<Beats>);
 pub(crate) struct HeartbeatReader(Arc<Beats>);
 
 impl Heartbeat {
-    /// A turn begins.
+    /// Counts an iteration that begins.
     pub(crate) fn beat(&self) {
         self.0.0.store(self.0.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
 
-    /// For who watches.
+    /// Returns a reader for the watchdog.
     pub(crate) fn reader(&self) -> HeartbeatReader {
         HeartbeatReader(Arc::clone(&self.0))
     }
@@ -41,7 +41,7 @@ impl Drop for Heartbeat {
 }
 
 impl HeartbeatReader {
-    /// Turns so far; `None`: it has ended.
+    /// Returns the number of iterations so far; `None`: the worker has ended.
     pub(crate) fn iterations(&self) -> Option<u64> {
         Some(self.0.0.load(Ordering::Relaxed)).filter(|iterations| *iterations != ENDED)
     }

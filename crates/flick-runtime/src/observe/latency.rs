@@ -1,4 +1,4 @@
-//! How long things took, as counts by length: one writer, a worker, and any number of readers.
+//! Latency histogram: counts of durations by length, with one writer, a worker, and any number of readers.
 //! Promises: noting a time is two additions to memory that only this worker writes; a time is in a bucket whose width
 //! is an eighth of the times in it; nothing is allocated after `new`.
 //! Source: log-linear buckets as in HdrHistogram; powers of two, so that finding one is a shift.

@@ -22,9 +22,9 @@ pub struct PublishedHealth {
 /// Health of a backend at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HealthState {
-    /// When its ejection ends, or ended.
+    /// Time at which its ejection ends, or ended.
     pub until_ns: u64,
-    /// Since when it is healthy again, or new; 0: it always was.
+    /// Time since which it is healthy again, or new; 0: it always was healthy.
     pub back_ns: u64,
     /// Times that it was ejected in a short time.
     pub ejections: u32,
@@ -41,9 +41,9 @@ pub struct HealthState {
 pub struct UnhealthyBackend {
     /// Name of its channel.
     pub channel: String,
-    /// Where it is.
+    /// Address of the backend.
     pub endpoint: Endpoint,
-    /// What.
+    /// Health of the backend, as its worker has seen it.
     pub health_problem: HealthState,
 }
 
@@ -63,7 +63,7 @@ impl PublishedHealth {
         self.is_down.store(health_problem.is_down, Ordering::Relaxed);
     }
 
-    /// What is wrong with it.
+    /// Returns the published health of the backend.
     pub(crate) fn get(&self) -> HealthState {
         HealthState {
             until_ns: self.until_ns.load(Ordering::Relaxed),

@@ -1,4 +1,4 @@
-//! Which clients a service has: asked of its workers, which answer between two iterations.
+//! Session list: the clients of a service, as its workers report them between two iterations.
 //! Promises: it costs nothing until it is asked for; an answer is at most [`SESSIONS_LISTED_MAX`] long and written into
 //! memory that the caller has allocated. Refuses: waiting for a worker that does not answer; the list goes without its
 //! clients.
@@ -17,30 +17,30 @@ use crate::limits::SESSIONS_LISTED_MAX;
 pub struct SessionInfo {
     /// Its worker.
     pub worker: usize,
-    /// Who it is.
+    /// Address of the client.
     pub client: PeerAddr,
-    /// Since it came.
+    /// Time since it was accepted.
     pub age_ms: u64,
-    /// Since it sent something.
+    /// Time since bytes moved on its connection.
     pub idle_ms: u64,
-    /// What it does, in a few words.
+    /// State of the session, in a few words.
     pub state: &'static str,
     /// Its requests in flight.
     pub inflight: u32,
-    /// What it has sent.
+    /// Bytes that the client has sent.
     pub bytes_in: u64,
-    /// What was passed on to it.
+    /// Bytes that were sent to the client.
     pub bytes_out: u64,
 }
 
-/// Where a worker is asked.
+/// Query for the session list of a worker, and the slot for its answer.
 #[derive(Debug, Default)]
 pub(crate) struct SessionQuery {
     is_asked: AtomicBool,
     capacity: Mutex<Option<AnswerBuffer>>,
 }
 
-/// Where an answer is written, and given back to the asker.
+/// Buffer that an answer is written into, and the channel that returns it to the asker.
 #[derive(Debug)]
 struct AnswerBuffer {
     list: Vec<SessionInfo>,
@@ -48,7 +48,7 @@ struct AnswerBuffer {
 }
 
 impl SessionQuery {
-    /// Answers, if it is asked: `fill` writes at most as much as there is room for.
+    /// Answers a pending query: `fill` writes at most as many sessions as the list has capacity for.
     pub(crate) fn answer(&self, fill: impl FnOnce(&mut Vec<SessionInfo>)) {
         if !self.is_asked.swap(false, Ordering::Acquire) {
             return;

@@ -1,4 +1,4 @@
-//! What a worker counts of its tasks, by kind.
+//! Counters of a worker's tasks, by kind.
 //! Promises: one writer, as for all counters.
 
 use flick_stats::TaskRuns;
@@ -8,9 +8,9 @@ use crate::observe::counter::Counter;
 /// Kinds of tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TaskKind {
-    /// What a client sends.
+    /// A task that handles input of a client.
     Client,
-    /// What a backend sends.
+    /// A task that handles input of a backend.
     Backend,
     /// A rule that waited for replies, a handler or a timer.
     Rule,
@@ -31,7 +31,7 @@ pub const KINDS: [(TaskKind, &str); 4] = [
 pub struct TaskCounters {
     /// Times that a task ran.
     pub runs: Counter,
-    /// How long, as seen in one turn of a few.
+    /// Time that tasks ran, in nanoseconds, estimated from one in `SAMPLE_EVERY_ITERATIONS` iterations.
     pub busy_ns: Counter,
     /// Times that a task had more to do when its time slice was over.
     pub slices_exceeded: Counter,

@@ -41,7 +41,7 @@ impl Arrivals {
     }
 }
 
-/// When and how long to wait.
+/// Batch delay of a worker, adapted to the recent rate of messages.
 #[derive(Debug)]
 pub struct BatchDelay {
     wait_max_ns: u64,
@@ -79,7 +79,7 @@ impl BatchDelay {
         self.window_messages = 0;
     }
 
-    /// How long to wait when `arrived` is there already.
+    /// Returns how long to wait when `arrived` is there already; `None`: no wait.
     pub fn wait(&self, arrived: Arrivals) -> Option<Duration> {
         let pays = self.wait_ns > 0 && arrived.messages < BATCH_ENOUGH && arrived.long_pieces == 0;
         pays.then(|| Duration::from_nanos(self.wait_ns))

@@ -21,7 +21,7 @@ use crate::limits::{
     SHED_WINDOW_NS,
 };
 
-/// What a worker knows of its own delay.
+/// Measurements of a worker's queueing delay, and the share of requests that it sheds.
 #[derive(Debug)]
 pub(crate) struct OverloadDetector {
     target_ns: u64,

@@ -1,4 +1,4 @@
-//! A request that will be in the access log: what is known of it, and who answered it.
+//! A request that will be in the access log: its entry while it is in flight, and its outcome.
 
 use flick_abi::FailureReason;
 use flick_net::PeerAddr;
@@ -72,7 +72,7 @@ impl AccessEntry {
     }
 }
 
-/// Who has answered a request.
+/// Outcome of a request: the party that answered it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnsweredBy {
     /// The program itself.

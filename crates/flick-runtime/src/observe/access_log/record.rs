@@ -1,4 +1,4 @@
-//! What the access log knows of one request, as it goes through a ring.
+//! Record of one request for the access log, and its encoding in a ring.
 //! Promises: a record is at most `ACCESS_RECORD_BYTES_MAX` long; decoding gives what was encoded.
 //! Refuses: records of others. Both ends are this process, so what cannot be decoded is a broken invariant.
 
@@ -15,17 +15,17 @@ use crate::limits::ACCESS_RECORD_BYTES_MAX;
 /// One request that was answered, or whose client has gone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessRecord {
-    /// When it was taken in, on the monotonic clock.
+    /// Time of its arrival, on the monotonic clock.
     pub taken_ns: u64,
-    /// When its last reply was handed over.
+    /// Time at which its last reply was handed over, on the same clock.
     pub ended_ns: u64,
     /// Its bytes, as far as they had come then.
     pub bytes_in: u64,
     /// Those of its replies.
     pub bytes_out: u64,
-    /// Who answered.
+    /// Party that answered it.
     pub outcome: AnsweredBy,
-    /// Who asked.
+    /// Address of the client.
     pub client: PeerAddr,
     /// The backend that it went to last.
     pub backend: Option<Endpoint>,
@@ -35,7 +35,7 @@ pub struct AccessRecord {
     pub reply: Vec<u8>,
 }
 
-/// How an address begins.
+/// First byte of an encoded address: this one for no address; the constants below for each kind of address.
 const NOWHERE: u8 = 0;
 const V4: u8 = 4;
 const V6: u8 = 6;

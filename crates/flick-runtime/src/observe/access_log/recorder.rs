@@ -19,7 +19,7 @@ pub(crate) struct AccessRecorder {
     countdown: u32,
     /// A message has been read for which no request has been opened.
     is_fresh: bool,
-    /// How the message that may be chosen begins.
+    /// First bytes of the message that may be chosen.
     front: Prefix<ACCESS_REQUEST_BYTES_MAX>,
     front_bytes: u64,
     entries: Slab<AccessEntry>,
@@ -50,7 +50,7 @@ impl AccessRecorder {
         }
     }
 
-    /// What has been looked at is done with.
+    /// Forgets the message of [`Self::look`]: a request that is opened now was not read from it.
     pub(crate) fn look_away(&mut self) {
         self.is_fresh = false;
     }
