@@ -18,7 +18,7 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
 }
 
-/// What to measure.
+/// Benchmark to run.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// The memcached proxy of Listing 1 beside twemproxy and a direct connection by number of connections
@@ -88,7 +88,7 @@ pub(crate) struct CompileArgs {
     pub(crate) rounds: u32,
 }
 
-/// How often short pieces of code are measured.
+/// Rounds of a microbenchmark, and the directory for its table.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct BatchArgs {
     /// Rounds; each takes the best of ten batches
@@ -188,7 +188,7 @@ impl CoreArgs {
     }
 }
 
-/// Which flick is measured.
+/// The flick under test and its I/O driver.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct FlickArgs {
     /// Path of flick [default: target/release/flick]
@@ -214,7 +214,7 @@ impl FlickArgs {
     }
 }
 
-/// How a service is measured.
+/// Rounds, cores, flick and result directory of a service benchmark.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct RunArgs {
     /// Rounds; the median counts

@@ -169,7 +169,7 @@ fn median(mut times: Vec<f64>) -> f64 {
     times[times.len() / 2]
 }
 
-/// What a worker keeps for the activations it runs.
+/// Buffers that a worker reuses for all activations.
 struct Scratch {
     out: Vec<u8>,
     sends: SendList,

@@ -32,7 +32,7 @@ const FLOODS: [(&str, &[Flood]); 3] = [
 /// The case without a neighbour's load.
 const ALONE: (&str, &str) = ("nothing", "our process");
 
-/// Where the neighbour runs.
+/// Placements of the neighbour, each with its name in the results.
 const PLACEMENTS: [(&str, Placement); 3] = [
     ("a process of class `idle`", Placement::Yields),
     ("a process of our class", Placement::Apart),

@@ -141,7 +141,7 @@ impl Task {
     }
 }
 
-/// When tasks were done in one round.
+/// Completion times of the tasks of one round and processor time of the service, in seconds.
 struct Round {
     light_last_s: f64,
     light_mean_s: f64,
@@ -229,7 +229,7 @@ pub(crate) fn switch_ns(flick: &FlickArgs, cores: &CoreArgs) -> io::Result<f64> 
     Ok((quanta - runs) * 1e9 / (SWITCH_TASKS * SWITCH_ITEMS) as f64)
 }
 
-/// How many tasks, how many items each, and bytes of a light and of a heavy one.
+/// Number of tasks, items per task, and bytes per item of a light and of a heavy task.
 struct Shape {
     tasks: usize,
     items: usize,

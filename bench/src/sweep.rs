@@ -16,7 +16,7 @@ use crate::cli::SweepArgs;
 use crate::machine::Machine;
 use crate::page;
 
-/// What a figure measures, and how it is published.
+/// Name, heading, load and compared sides of a figure.
 pub(crate) struct Figure {
     /// Name of the files with the results, without their ending.
     pub(crate) name: String,

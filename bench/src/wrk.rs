@@ -10,7 +10,7 @@ use std::process::Command;
 use crate::process::Server;
 use crate::sweep::Round;
 
-/// What wrk printed.
+/// Figures parsed from the output of wrk.
 #[derive(Debug, PartialEq)]
 struct Summary {
     requests: f64,

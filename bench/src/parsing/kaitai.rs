@@ -14,7 +14,8 @@ use crate::cli::KaitaiArgs;
 use crate::page;
 use crate::process::ScratchDir;
 
-/// What the messages are read with on the other side, and how it is driven.
+/// Files of the Kaitai Struct side, written to the scratch directory: the generator script, the grammars and the Java
+/// program that measures them.
 const FILES: [(&str, &str); 4] = [
     ("generate.js", include_str!("../../rivals/kaitai/generate.js")),
     ("memcached_binary.ksy", include_str!("../../rivals/kaitai/memcached_binary.ksy")),

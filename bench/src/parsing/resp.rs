@@ -16,7 +16,7 @@ pub(super) struct Resp {
     replies: Vec<(&'static str, Version, Vec<u8>)>,
 }
 
-/// Which decoder of the rival reads a reply.
+/// RESP version of a reply, which selects the decoder of the rival.
 #[derive(Clone, Copy)]
 enum Version {
     Two,
