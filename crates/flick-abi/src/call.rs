@@ -15,7 +15,7 @@ pub enum Region {
     Message = 0,
     /// The program's constants.
     Const = 1,
-    /// What this activation has built.
+    /// The output of this activation.
     Out = 2,
 }
 
@@ -104,7 +104,7 @@ impl BytesRef {
     }
 }
 
-/// What a send carries.
+/// The bytes of a send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SendBody {
     /// The message that started the rule, unchanged.
@@ -132,7 +132,7 @@ pub struct Send {
     /// Element of an array of channels, as the program computed it. Outside of the array, the platform answers it as a
     /// failed request. 0 for a single channel.
     pub element: u64,
-    /// What is sent.
+    /// Bytes to send.
     pub body: SendBody,
 }
 
@@ -229,7 +229,7 @@ pub struct Message<'a> {
     pub bytes: &'a [u8],
 }
 
-/// How an activation ended.
+/// Outcome of running an activation: finished or suspended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleOutcome {
     /// It has finished.
@@ -260,8 +260,8 @@ pub struct RuleCall<'a> {
     pub sends: &'a mut SendList,
     /// The messages to ask with; empty before.
     pub asks: &'a mut AskList,
-    /// When resumed: the results of the asks of the last suspension, in order: the number of a message, or
-    /// `-1 - FailureReason`.
+    /// Results of the asks of the last suspension, when the activation is resumed: in order, each the number of a
+    /// message or `-1 - FailureReason`.
     pub answers: &'a [i64],
     /// Words kept across suspensions; at least as many as `Bounds::spill_words`.
     pub spills: &'a mut [u64],
@@ -269,7 +269,7 @@ pub struct RuleCall<'a> {
     pub resume: u32,
     /// The session's `local`s; `Program::state_words` words.
     pub state: &'a mut [u64],
-    /// Why the client's request fails, if the rule fails it (a `FailureReason` as number).
+    /// Reason for failing the client's request (a `FailureReason` as number); `None` if the rule does not fail it.
     pub failure: Option<u32>,
     /// The platform.
     pub host: &'a mut dyn Host,

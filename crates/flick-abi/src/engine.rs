@@ -17,7 +17,7 @@ pub enum ParseStep {
     Fault {
         /// Index of the field in its unit.
         field: u32,
-        /// Why.
+        /// Cause of the fault.
         cause: FaultCause,
     },
 }

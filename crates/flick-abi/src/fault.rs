@@ -1,8 +1,8 @@
-//! Why a parser refuses the bytes of a peer: one table for the compiler, both engines and the platform.
+//! Causes for which a parser rejects the bytes of a peer: one table for the compiler, both engines and the platform.
 
 use crate::program::FailureReason;
 
-/// Why bytes are not of the grammar.
+/// Cause of a parse fault.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u32)]
 pub enum FaultCause {
@@ -14,7 +14,7 @@ pub enum FaultCause {
     TooLong = 3,
     /// The message asks for what the grammar does not support.
     Unsupported = 4,
-    /// What names the subject of the message, a URI or a key, is longer than its bound.
+    /// The name of the message's subject, a URI or a key, is longer than its bound.
     NameTooLong = 5,
 }
 
@@ -25,7 +25,7 @@ struct Row {
     name: Option<&'static str>,
     /// For logs.
     text: &'static str,
-    /// How the platform answers a request with this fault.
+    /// Reason of the platform's failure reply to a request with this fault.
     reason: FailureReason,
 }
 

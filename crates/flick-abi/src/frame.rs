@@ -7,7 +7,7 @@ mod cuts;
 
 use crate::limits::{CUTS_MAX, FRAME_SLOTS_MAX, ITEMS_MAX};
 
-/// Where the parser resumes with more bytes; 0 at the start of a message.
+/// State in which the parser resumes with more bytes; 0 at the start of a message.
 pub const SLOT_STATE: usize = 0;
 /// Bytes of the message that are parsed.
 pub const SLOT_CURSOR: usize = 1;

@@ -1,4 +1,4 @@
-//! What generated code may request from the platform while a rule runs.
+//! Calls from generated code to the platform while a rule runs.
 //! Promises: no call waits for a peer; each is bounded. Both engines make the same calls in the same order.
 //! Refuses: I/O. Sends and asks are lists that the platform executes afterwards.
 

@@ -1,4 +1,4 @@
-//! What generated code and the platform share: the layout of message frames, calls and programs.
+//! Interface between generated code and the platform: the layout of message frames, calls and programs.
 //! ⏎ The compiler knows nothing of the platform and the platform nothing of the compiler; both know this crate. Start
 //! reading at [`program`] (the result of compilation), then [`frame`] (the result of parsing), then [`call`] (inputs
 //! and outputs of a rule), then [`engine`] (how the platform runs code).

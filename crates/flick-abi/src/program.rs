@@ -40,7 +40,7 @@ pub struct Channel {
     pub name: String,
     /// Whether it is an array.
     pub is_array: bool,
-    /// How messages are parsed; `None` when the process only sends on the channel.
+    /// Parsers of the messages received on the channel; `None` when the process only sends on the channel.
     pub view: Option<View>,
     /// Whether the process may send on it.
     pub sends: bool,
@@ -59,7 +59,7 @@ pub struct Units {
     pub sends: Option<String>,
 }
 
-/// How messages of one channel are parsed: the parsers decode only the fields that the program uses.
+/// Parsers of the messages of one channel; they decode only the fields that the program uses.
 #[derive(Clone, Debug)]
 pub struct View {
     /// Parser for a listening channel; it accepts requests only, where the grammar distinguishes them.
@@ -78,12 +78,12 @@ pub struct View {
     pub first: Option<[u64; 4]>,
 }
 
-/// What happens to each message of a channel.
+/// A channel and the action for each of its messages.
 #[derive(Clone, Debug)]
 pub struct Rule {
     /// Index in `Program::channels`.
     pub source: usize,
-    /// What runs.
+    /// Action for each message.
     pub action: RuleAction,
     /// Whether the rule may suspend; only a rule of the listening channel can.
     pub asks: bool,
@@ -99,7 +99,7 @@ pub struct Merge {
     /// A rule on messages 0 and 1, which compare as equal. It sends exactly one message, to channel `source`, which
     /// replaces both. Message 0 is from the stream with the lower number.
     pub combine: FuncId,
-    /// What happens to each message of the result.
+    /// Action for each message of the merged stream.
     pub finish: RuleAction,
 }
 
@@ -138,7 +138,7 @@ pub struct Timer {
     pub rule: FuncId,
 }
 
-/// What starts an activation.
+/// Trigger of an activation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Start {
     /// A message of a channel: index in `Program::channels`.
@@ -201,17 +201,17 @@ pub struct Dict {
     pub key_bytes_max: u32,
     /// Longest value, in bytes.
     pub value_bytes_max: u32,
-    /// How long after its last write an entry expires.
+    /// Time from the last write of an entry to its expiry, in nanoseconds; `None`: entries do not expire.
     pub expire_ns: Option<u64>,
-    /// What happens to a new entry when the dictionary is full.
+    /// Eviction policy when the dictionary is full.
     pub evict: Evict,
-    /// Where the dictionary is saved across restarts.
+    /// Snapshot that preserves the dictionary across restarts; `None`: it is not saved.
     pub snapshot: Option<Snapshot>,
     /// Changes when the types of keys or values change; a snapshot of another layout is not read.
     pub layout: u64,
 }
 
-/// What a full dictionary does with a new entry.
+/// Eviction policy of a full dictionary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evict {
     /// Evicts the least recently used entry (approximately).
@@ -222,12 +222,12 @@ pub enum Evict {
     Nothing,
 }
 
-/// Where a dictionary is saved across restarts.
+/// File and interval of the snapshots that preserve a dictionary across restarts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Snapshot {
     /// File name, relative to the state directory.
     pub file: String,
-    /// How often it is written, in nanoseconds; at shutdown always.
+    /// Interval between two writes of the file, in nanoseconds; it is always written at shutdown.
     pub every_ns: u64,
 }
 
@@ -282,7 +282,7 @@ impl WireField {
     }
 }
 
-/// How replies are matched with their requests.
+/// Rule by which replies are matched with their requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReplyOrder {
     /// The grammar has neither requests nor replies: each session has its own backend connections.
@@ -305,14 +305,14 @@ pub struct EchoField {
 pub struct Protocol {
     /// Name of the unit.
     pub name: String,
-    /// How replies are matched with their requests.
+    /// Rule by which replies are matched with their requests.
     pub order: ReplyOrder,
     /// Whether a backend connection carries one exchange at a time (`%exclusive`).
     pub exclusive: bool,
-    /// Which echo field the platform numbers in requests and restores in replies (`%correlate`).
+    /// Index in `echo` of the field that the platform numbers in requests and restores in replies (`%correlate`).
     pub correlate: Option<usize>,
-    /// Which echo field `SLOT_NON_QUIET` replaces on a shared connection, so that every request gets a reply (`%loud`);
-    /// restored in replies.
+    /// Index in `echo` of the field that `SLOT_NON_QUIET` replaces on a shared connection, so that every request gets a
+    /// reply (`%loud`); restored in replies.
     pub non_quiet: Option<usize>,
     /// Fields of a request that are kept in the in-flight table, at most `ECHO_FIELDS_MAX`.
     pub echo: Vec<EchoField>,
@@ -339,7 +339,7 @@ impl Protocol {
     }
 }
 
-/// Why the platform replies to a request itself.
+/// Reason for which the platform itself replies to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
 pub enum FailureReason {
