@@ -17,7 +17,7 @@ pub use exposition::Format;
 use exposition::{Exposition, Kind, seconds};
 pub use platform::counter_names;
 
-/// How many labels the metrics have.
+/// Level of detail of the metrics: series per service or per worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Detail {
     /// One series per service.

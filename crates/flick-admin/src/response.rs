@@ -21,7 +21,7 @@ const PAGE_POLICY: &str = "Content-Security-Policy: default-src 'none'; style-sr
 /// The path of the tunables.
 const TUNABLES: &str = "/api/tunables";
 
-/// Who may send requests.
+/// Access rules for requests to the admin endpoint.
 #[derive(Clone, Debug)]
 pub(crate) struct AccessPolicy {
     /// The bearer token, if one is required.

@@ -38,7 +38,7 @@ pub enum AdminCommand {
     Upgrade,
 }
 
-/// What the admin endpoint needs of the process.
+/// Interface of the admin endpoint to the process: its state, its health and its commands.
 pub trait StateProvider: Send + Sync {
     /// The current state.
     fn state(&self) -> StateReport;
