@@ -75,11 +75,11 @@ pub(crate) struct Slot {
     pub(crate) len: Cell<u32>,
     /// Next free slot; meaningful only while free.
     next_free: Cell<u32>,
-    /// Who may write the bytes after `len`.
+    /// Current writer of the bytes after `len`.
     pub(crate) writer: Cell<Writer>,
 }
 
-/// Who holds the spare bytes of a buffer.
+/// Writer that holds the spare bytes of a buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Writer {
     /// Free for the next append.

@@ -82,7 +82,7 @@ impl Drop for Region {
 pub(crate) struct FrozenRange {
     /// Offset in the region.
     pub(crate) at: usize,
-    /// How many bytes.
+    /// Number of bytes.
     pub(crate) len: usize,
 }
 
@@ -99,7 +99,7 @@ impl FrozenRange {
 pub(crate) struct SpareRange {
     /// Offset in the region.
     pub(crate) at: usize,
-    /// How many bytes.
+    /// Number of bytes.
     pub(crate) len: usize,
 }
 
