@@ -1,4 +1,4 @@
-//! Which channels may be asked, by the parameters of functions and by the bodies of a process.
+//! Finds the channels that may be asked, by the parameters of functions and by the bodies of a process.
 //! Promises: a channel that may be asked is found through names, branches, loops and calls; the result may include
 //! one that is not asked on the path taken.
 
@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::hir::{AskAll, Block, ChannelId, Expr, ExprKind, Fun, LocalId, LoopSource, Stmt};
 use crate::walk::{self, Child};
 
-/// Where the value of an expression of a channel type comes from.
+/// Origin of a channel value: a parameter of the function or a channel of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
     Param(u32),
@@ -71,7 +71,7 @@ impl AskTargets {
     }
 }
 
-/// What the names in a body that stand for channels refer to.
+/// Origins of the names in a body that stand for channels.
 struct Aliases {
     origins: BTreeMap<u32, Origins>,
 }

@@ -5,7 +5,7 @@
 use crate::hir::Span;
 use crate::limits::DIAGNOSTICS_MAX;
 
-/// How bad it is.
+/// Severity of a diagnostic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
     /// The program is rejected.
@@ -17,9 +17,9 @@ pub enum Severity {
 /// A secondary location, which explains the primary one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Label {
-    /// Where.
+    /// Location that the label marks.
     pub span: Span,
-    /// What is there.
+    /// Text of the label.
     pub text: String,
 }
 
@@ -28,11 +28,11 @@ pub struct Label {
 pub struct Diagnostic {
     /// `E0301`; `crate::explain` returns its page.
     pub code: &'static str,
-    /// How bad it is.
+    /// Severity.
     pub severity: Severity,
     /// The primary location: what to change.
     pub span: Span,
-    /// What is wrong, in one sentence without a period.
+    /// Message: one sentence without a period.
     pub title: String,
     /// Label under the primary location; may be empty.
     pub label: String,
@@ -40,7 +40,7 @@ pub struct Diagnostic {
     pub labels: Vec<Label>,
     /// Facts, in whole sentences.
     pub notes: Vec<String>,
-    /// What to write instead.
+    /// Suggestions for a correction.
     pub help: Vec<String>,
 }
 

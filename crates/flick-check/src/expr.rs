@@ -67,7 +67,7 @@ pub(crate) struct Exprs<'a> {
     pub(crate) trials: usize,
 }
 
-/// What the context expects of an expression or block.
+/// Result that the context expects of an expression or block.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Expectation<'t> {
     /// A value.

@@ -208,7 +208,7 @@ pub struct Unit {
 pub struct Field {
     /// Dotted path (`header.opcode` for a field of a nested unit); `None`: anonymous.
     pub name: Option<String>,
-    /// What it is.
+    /// Kind and encoding.
     pub kind: FieldKind,
     /// `&requires` conditions, of type bool; `Dollar` is the value of this field.
     pub requires: Vec<Expr>,
@@ -222,7 +222,7 @@ pub struct Field {
     pub span: Span,
 }
 
-/// What a field is.
+/// Kind of a field.
 #[derive(Clone, Debug)]
 pub enum FieldKind {
     /// A sized integer or enum.
@@ -333,7 +333,7 @@ pub enum FieldKind {
     List(Box<List>),
 }
 
-/// How a field is computed when a message is written.
+/// Rule that computes a field when a message is written.
 #[derive(Clone, Debug)]
 pub enum Derived {
     /// It is the length of that bytes field.
@@ -371,7 +371,7 @@ pub struct Facts {
     pub on: Vec<(String, Expr)>,
     /// `%replies = unit`, on the request: the unit of its replies.
     pub replies: Option<UnitId>,
-    /// Where a reply of another unit repeats a field of `echo`: that field, and the field of the reply.
+    /// Fields of `echo` that a reply of another unit repeats, each with the field of the reply that repeats it.
     pub repeated: Vec<(FieldId, FieldId)>,
     /// On the unit of another unit's replies: the fields that `repeated` of that unit names.
     pub repeats: Vec<FieldId>,

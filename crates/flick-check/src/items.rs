@@ -19,7 +19,7 @@ use crate::limits::{KEYS_MAX, PROCESSES_MAX};
 use crate::load::{File, span_of};
 use crate::{primitives, report};
 
-/// What a type name refers to.
+/// Declaration that a type name refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TypeItem {
     Enum(EnumId),
@@ -31,7 +31,7 @@ pub(crate) enum TypeItem {
     Variant(VariantId),
 }
 
-/// What the name of a `global` refers to.
+/// Declaration that the name of a `global` refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GlobalItem {
     Dict(DictId),

@@ -11,7 +11,7 @@ use crate::hir::{BinaryOp, Block, Builtin, Class, Expr, ExprKind, Field, FieldId
 use crate::range::Range;
 use crate::range::range_of;
 
-/// What is known about the value of a field.
+/// Known value, or range of values, of a field.
 #[derive(Clone, Debug)]
 pub(crate) enum KnownValue {
     /// An integer in this range.
@@ -20,7 +20,7 @@ pub(crate) enum KnownValue {
     Text(Vec<u8>),
 }
 
-/// What is known at the location of an expression.
+/// Known values of fields at the location of an expression.
 #[derive(Clone)]
 pub(crate) struct KnownValues<'a> {
     pub(crate) fields: &'a [Field],

@@ -5,7 +5,7 @@ use crate::diagnostic::Sink;
 use crate::hir::{ChannelId, Local, LocalId, Span, Ty};
 use crate::report;
 
-/// What a name in a body refers to.
+/// Declaration that a name in a body refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ResolvedName {
     Local(LocalId),

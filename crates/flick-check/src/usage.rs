@@ -27,7 +27,7 @@ enum StateRef {
     State(u32),
 }
 
-/// What a body uses, with everything it calls.
+/// Fields, keys, state and functions that a body uses, itself and through its calls.
 #[derive(Clone, Debug, Default)]
 struct Uses {
     reads: BTreeSet<(u32, FieldId)>,

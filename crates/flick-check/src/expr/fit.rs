@@ -231,7 +231,7 @@ impl Exprs<'_> {
     }
 }
 
-/// What a value is coerced for.
+/// Target of a coercion, for its diagnostics.
 struct CoercionTarget {
     span: Span,
     /// Description of what receives it.

@@ -7,7 +7,7 @@ use flick_syntax::ast;
 
 use crate::hir::{Builtin, Expr, ExprKind, FieldId, Ty, UnitId};
 
-/// What an expression of a grammar is for, which decides which fields it may use.
+/// Purpose of an expression of a grammar, which decides which fields it may use.
 #[derive(Clone, Debug)]
 pub(crate) enum Purpose {
     /// `&length`, `&parse` and `&requires`, evaluated while a message is parsed: fields before `visible`.
@@ -30,7 +30,7 @@ pub(crate) struct GrammarScope {
     pub(crate) unit: UnitId,
     pub(crate) site: Site,
     pub(crate) purpose: Purpose,
-    /// What `$$` is, if it is defined.
+    /// Expression and type of `$$`, if it is defined.
     pub(crate) dollar: Option<(ExprKind, Ty)>,
     /// Whether the unit is structured, so that expressions may read strings.
     pub(crate) is_structured: bool,

@@ -14,7 +14,7 @@ use flick_abi::limits::{ASKS_MAX, CHANNEL_ELEMENTS_MAX};
 /// Iterations of a `fold` that are checked one by one.
 const FIRST_ITERATIONS: usize = 3;
 
-/// What a loop iterates over, and its element type.
+/// Source of a loop, its element type and its bound.
 struct Visited {
     source: LoopSource,
     elem: Ty,

@@ -144,7 +144,7 @@ fn find(exprs: &mut Exprs<'_>, scope: &GrammarScope, path: &str, span: &Span) ->
     None
 }
 
-/// Why a field cannot be used at this location.
+/// Returns an error if a field cannot be used at this location.
 fn unavailable_here(
     scope: &GrammarScope,
     unit: &Unit,
@@ -169,7 +169,7 @@ fn unavailable_here(
     })
 }
 
-/// Why a field cannot be used for this purpose.
+/// Returns an error if a field cannot be used for this purpose.
 fn unavailable_for_purpose(
     scope: &GrammarScope,
     unit: &Unit,

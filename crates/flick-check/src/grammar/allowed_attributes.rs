@@ -1,4 +1,4 @@
-//! Which attributes are allowed on which fields.
+//! Checks the attributes of fields against those that each kind of field allows.
 //! Promises: afterwards every attribute of a field is one that its kind allows, at most once, with a value if it
 //! needs one.
 

@@ -26,7 +26,7 @@ pub(super) fn check(decls: &Decls, items: &mut Items, sink: &mut Sink) {
     }
 }
 
-/// How far a class has been computed.
+/// Progress of computing a class.
 #[derive(Clone, Copy)]
 enum State {
     New,

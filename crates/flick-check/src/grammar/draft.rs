@@ -49,7 +49,7 @@ pub(super) struct IfNode {
     pub(super) span: Span,
 }
 
-/// What the second pass needs of a field beyond its type; one for each field of the flattened unit.
+/// Input of the second pass for a field, beyond its type; one for each field of the flattened unit.
 pub(super) struct Draft {
     pub(super) site: Site,
     pub(super) attrs: Vec<ast::Attr>,

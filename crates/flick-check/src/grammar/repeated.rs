@@ -1,4 +1,5 @@
-//! Where a reply of another unit (`%replies`) repeats the fields that the platform changes in its request.
+//! Pairs the fields that the platform changes in a request with the fields of a reply of another unit (`%replies`) that
+//! repeat them.
 //! Promises: each field of `%correlate`, and each of `%loud` that the reply has, is paired with an integer of the same
 //! width at a fixed offset in the reply; otherwise the grammar is rejected.
 //! Not here: replies of the request's own unit, which repeat a field where the request has it.
@@ -82,7 +83,7 @@ impl Pairing<'_> {
         Some(FieldId(at as u32))
     }
 
-    /// Why a field of the reply cannot repeat a field of the request.
+    /// Returns the reason why a field of the reply cannot repeat a field of the request, or `None` if it can.
     fn mismatch(&self, field: FieldId, found: FieldId) -> Option<String> {
         let width = |unit: &Unit, field: FieldId| match &unit.fields[field.0 as usize].kind {
             FieldKind::Int { repr, .. } => Some(repr.width_bytes),

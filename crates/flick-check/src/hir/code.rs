@@ -256,7 +256,7 @@ pub enum ExprKind {
     },
     /// `switch` over an enum, integer, boolean or string.
     Switch {
-        /// What decides.
+        /// The value that selects the arm.
         value: Box<Expr>,
         /// Arms: constant patterns (`Int`, `Bool`, `Str`, `Member`) and body.
         arms: Vec<(Vec<Expr>, Block)>,
@@ -299,7 +299,7 @@ pub enum ExprKind {
     OrElse(Box<Expr>, Block),
     /// `switch` over a variant or option. Cases of an option: 0 none, 1 some.
     Match {
-        /// What decides.
+        /// The value that selects the arm.
         value: Box<Expr>,
         /// Case numbers (several without a binding), the local that is bound to the value, body.
         arms: Vec<(Vec<u32>, Option<LocalId>, Block)>,
@@ -318,7 +318,7 @@ pub enum ExprKind {
     For {
         /// The element.
         local: LocalId,
-        /// What is gone through.
+        /// The source of the elements.
         source: Box<LoopSource>,
         /// For each.
         body: Block,
@@ -327,7 +327,7 @@ pub enum ExprKind {
     Fold {
         /// The element.
         local: LocalId,
-        /// What is gone through.
+        /// The source of the elements.
         source: Box<LoopSource>,
         /// The accumulator; its type is the expression's.
         acc: LocalId,
@@ -340,7 +340,7 @@ pub enum ExprKind {
     MapList {
         /// The element.
         local: LocalId,
-        /// What is gone through.
+        /// The source of the elements.
         source: Box<LoopSource>,
         /// For each.
         body: Block,
@@ -349,7 +349,7 @@ pub enum ExprKind {
     Filter {
         /// The element.
         local: LocalId,
-        /// What is gone through.
+        /// The source of the elements.
         source: Box<LoopSource>,
         /// For each, of type bool.
         body: Block,
@@ -376,7 +376,7 @@ pub enum ExprKind {
     /// the entry. The value of the expression is the new value, an option or, if the body of the program is plain,
     /// plain.
     DictUpdate {
-        /// Which.
+        /// The dictionary.
         dict: DictId,
         /// Key, evaluated once.
         key: Box<Expr>,
@@ -392,7 +392,7 @@ pub enum ExprKind {
     Ask {
         /// One channel.
         channel: Box<Expr>,
-        /// What is sent.
+        /// The request.
         message: Box<Expr>,
         /// Of type duration.
         timeout: Option<Box<Expr>>,
@@ -409,14 +409,14 @@ pub enum ExprKind {
     },
     /// `message => channel`, of type `Nothing`.
     Send {
-        /// What.
+        /// The message.
         message: Box<Expr>,
-        /// Where to.
+        /// The channel that it is sent to.
         channel: Box<Expr>,
     },
 }
 
-/// What a loop iterates over.
+/// Source of the elements of a loop.
 #[derive(Clone, Debug)]
 pub enum LoopSource {
     /// A list.
@@ -441,7 +441,7 @@ pub enum AskAll {
     Array {
         /// The array.
         channels: Box<Expr>,
-        /// What is sent.
+        /// The request.
         message: Box<Expr>,
     },
     /// `ask all [c1 with m1, c2 with m2]`.
@@ -455,13 +455,13 @@ pub enum AskAll {
 pub struct AskOver {
     /// The element.
     pub local: LocalId,
-    /// What is gone through.
+    /// The source of the elements.
     pub source: LoopSource,
     /// Maximum number of elements.
     pub max: u32,
     /// The channel; the value of the block.
     pub channel: Block,
-    /// What is sent.
+    /// The request; the value of the block.
     pub message: Block,
 }
 

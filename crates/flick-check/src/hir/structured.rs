@@ -86,7 +86,7 @@ pub struct List {
     pub body: Vec<Item>,
     /// Fields of an element come after the field of the list, up to this index.
     pub fields_end: u32,
-    /// How it ends.
+    /// End of the list.
     pub end: ListEnd,
     /// Maximum number of elements; `None`: unlimited, for a list that no program reads.
     pub max: Option<u32>,
@@ -103,7 +103,7 @@ pub struct List {
     pub streamed: bool,
 }
 
-/// How a list ends.
+/// End condition of a list.
 #[derive(Clone, Debug)]
 pub enum ListEnd {
     /// After this number of elements.
@@ -139,7 +139,7 @@ pub struct Keyed {
     pub cut_listed: Option<u32>,
     /// If this is true, everything is forwarded.
     pub keep_cut: Option<Expr>,
-    /// When a message is changed or built: this key gets this string, computed from `SelfField` and `LenOf`.
+    /// Keys that are set when a message is changed or built, each to a string computed from `SelfField` and `LenOf`.
     pub follows: Vec<(u32, Expr)>,
 }
 
@@ -163,7 +163,8 @@ impl FieldKind {
         }
     }
 
-    /// How an integer is computed when a changed message is written.
+    /// Returns the rule that computes an integer when a changed message is written; `None`: its value is kept, or it is
+    /// not an integer of the message.
     pub fn derived(&self) -> Option<&Derived> {
         match self {
             FieldKind::Int { derived, .. }

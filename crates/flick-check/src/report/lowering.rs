@@ -27,7 +27,7 @@ pub fn too_many_slots(
         .help("read fewer fields and keys in one program, or declare several of them as one string")
 }
 
-/// What a rule may use more of than one activation has.
+/// Resource of an activation that a rule may exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RuleLimit {
     /// Messages that are sent.
