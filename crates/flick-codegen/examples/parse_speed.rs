@@ -1,5 +1,5 @@
-//! How fast compiled parsers are: the memcached header with a view of the key, against the same checks in Rust.
-//! Prints nanoseconds per call for both, in alternation, five rounds, and the ratio of the medians; once function
+//! Measures the speed of compiled parsers: the memcached header with a view of the key, against the same checks in
+//! Rust. Prints nanoseconds per call for both, in alternation, five rounds, and the ratio of the medians; once function
 //! against function (one call that the optimiser cannot see through), once behind a `dyn Engine`, where compiled code
 //! needs a second such call to get from the engine to the parser.
 //! Run: `cargo run --release -p flick-codegen --example parse_speed`, or with the path of another module's IR and the

@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// A compiled function in memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FunctionSymbol {
-    /// What it is called.
+    /// Name.
     pub(crate) name: String,
     /// Address of its first instruction.
     pub(crate) address: usize,

@@ -71,7 +71,7 @@ impl Compiled {
         self.announced = Some(announce::Announced::new(self.functions.iter().map(symbol).collect()));
     }
 
-    /// How long [`compile`] took.
+    /// Returns the duration of [`compile`].
     pub fn compile_time(&self) -> Duration {
         self.compile_time
     }
@@ -189,7 +189,7 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
     Ok(Compiled { announced: None, code, functions, compile_time: started.elapsed() })
 }
 
-/// What every call must bring.
+/// Returns the requirements of a module's code on every call.
 fn needs(module: &Module) -> load::Needs {
     let blocks = module.functions.iter().flat_map(|function| &function.blocks);
     let kept = blocks.flat_map(|block| &block.insts).filter_map(|inst| match inst.op {

@@ -25,7 +25,7 @@ type RuleFn = unsafe extern "C-unwind" fn(*mut RawCall<'_>, u64) -> u64;
 type OrderFn = unsafe extern "C-unwind" fn(*mut RawCall<'_>) -> i64;
 type BuilderFn = unsafe extern "C-unwind" fn(*mut RawCall<'_>);
 
-/// What generated code takes for granted of every call, as the verifier has found it in the module.
+/// Requirements of generated code on every call, as the verifier has found them in the module.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
     /// Channels whose lengths it may look up.
@@ -44,7 +44,7 @@ pub(crate) struct Code {
     builders: Box<[Option<BuilderFn>]>,
     orders: Box<[Option<OrderFn>]>,
     consts: Box<[u8]>,
-    /// What generated code has the addresses of.
+    /// Classes of bytes whose addresses generated code contains.
     _classes: Box<[ClassTable]>,
     _lines: Lines,
     needs: Needs,
@@ -52,7 +52,7 @@ pub(crate) struct Code {
     owned: Mutex<Option<Owned>>,
 }
 
-/// What goes with the code.
+/// Memory of the code and the registration of its frames.
 struct Owned {
     /// Describes the memory's frames, so it goes first.
     frames: FrameRegistration,

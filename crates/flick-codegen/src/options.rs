@@ -1,10 +1,10 @@
-//! How to compile, and why it may not work.
+//! Options of the compiler, and its errors.
 
 use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_codegen::settings::{self, Configurable};
 use flick_ir::VerifyError;
 
-/// How hard to try.
+/// Optimisation level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Optimise {
     /// As little as possible: no passes of ours, few of Cranelift's; for tests that compare.
@@ -13,10 +13,10 @@ pub enum Optimise {
     Speed,
 }
 
-/// How to compile.
+/// Options of a compilation.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// How hard Cranelift tries.
+    /// Optimisation level.
     pub optimise: Optimise,
     /// Let Cranelift check its own input; for tests.
     pub clif_verifier: bool,
@@ -60,7 +60,7 @@ impl Options {
     }
 }
 
-/// Why a module was not compiled.
+/// Reason for which a module was not compiled.
 #[derive(Clone, Debug)]
 pub enum CompileError {
     /// The module is not well-formed.

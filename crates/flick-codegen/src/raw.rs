@@ -10,8 +10,8 @@ use std::slice;
 use flick_abi::limits::OUT_BYTES_MAX;
 use flick_abi::{AskList, BytesRef, Frame, Host, Message, Region, RuleCall, SendList};
 
-/// What generated code gets instead of a [`RuleCall`]. Pointers and lengths of message 0, the constants and the output
-/// stand in the order of their regions' numbers: generated code indexes them.
+/// Call as generated code receives it, instead of a [`RuleCall`]. Pointers and lengths of message 0, the constants and
+/// the output are in the order of their regions' numbers: generated code indexes them.
 #[repr(C)]
 pub(crate) struct RawCall<'a> {
     message: *const u8,
@@ -28,8 +28,8 @@ pub(crate) struct RawCall<'a> {
     spills: *mut u64,
     resume: u64,
     sends: *mut SendList,
-    /// What the fields above were taken from; null in parsers and builders. Only what none of them shows is reached
-    /// through it: asks, further messages, answers, a failure, the platform.
+    /// Call from which the fields above were taken; null in parsers and builders. It is used only for parts that have
+    /// no field above: asks, further messages, answers, a failure, the platform.
     rule: *mut RuleCall<'a>,
     lifetime: PhantomData<&'a mut SendList>,
 }

@@ -1,4 +1,4 @@
-//! What generated code calls: everything that touches runs of bytes, and the list of sends.
+//! Runtime functions that generated code calls: all that read or write runs of bytes, and those for the list of sends.
 //! Promises: each checks every bytes value against its region. A panic in here is a bug of ours, never of a peer; it
 //! passes through the generated code (`unwind`) to the caller of the engine, which ends one service and no other.
 //! Not here: meaning; that is `flick_ir::semantics`.
@@ -23,7 +23,7 @@ pub(crate) struct RuntimeSymbol {
     pub(crate) params: usize,
     /// Whether it gives a word back.
     pub(crate) returns: bool,
-    /// Where it is.
+    /// Address.
     pub(crate) address: *const u8,
 }
 
@@ -119,8 +119,7 @@ pub(crate) const BUGS: [&str; 5] = [
     "a channel is one of the program's",
     "the lists of a message hold more items than their bound",
 ];
-/// What a parser returns instead of a step, in its two low bits, when an invariant is broken; an index in [`BUGS`]
-/// follows.
+/// Value of the two low bits of a parser's result when an invariant is broken; an index in [`BUGS`] follows.
 pub(crate) const BUG_WORD: i64 = 3;
 /// Index in [`BUGS`].
 pub(crate) const BUG_BYTES_ORDER: i64 = 0;
@@ -361,7 +360,7 @@ fn number(message: u64) -> u8 {
     semantics::message_number(message).expect("messages of an activation are numbered below their bound")
 }
 
-/// What was emitted since `mark`. `tail_from` is -1 where nothing follows.
+/// Returns the body that was emitted since `mark`, with the rest of message `tail_of` from `tail_from`; -1: no rest.
 fn rebuilt(call: &RawCall<'_>, mark: u64, tail_from: u64, tail_of: u64) -> SendBody {
     let len = (call.out_len() as u64).checked_sub(mark).expect("a mark lies inside the output");
     let tail_from = if tail_from == u64::MAX {

@@ -28,7 +28,7 @@ use crate::symbols::scan::ClassTable;
 
 pub(crate) use function::function;
 
-/// What all functions of one program share.
+/// Context shared by all functions of one program.
 pub(crate) struct Shared<'a> {
     /// Its constants at their final address.
     pub(crate) consts: &'a [u8],
@@ -40,7 +40,7 @@ pub(crate) struct Shared<'a> {
     pub(crate) steps_by_sixteen: bool,
     /// Its functions, by `FuncId`.
     pub(crate) ids: &'a [JitId],
-    /// How many channels the program has.
+    /// Number of channels of the program.
     pub(crate) channels: usize,
     /// The runtime's functions, by `SymbolId`.
     pub(crate) symbols: &'a [JitId],

@@ -16,7 +16,7 @@ use crate::options::CompileError;
 
 pub(crate) use raw::FrameRegistration;
 
-/// How the frame of each function of a program is unwound, in the order in which they are compiled.
+/// Unwind information of each function of a program, in the order in which they are compiled.
 #[derive(Default)]
 pub(crate) struct Frames {
     infos: Vec<FrameInfo>,

@@ -10,11 +10,11 @@ use flick_ir::data::{
 };
 use flick_ir::random::Rng;
 
-/// Where the parser finds where to start and how many lines there may be, and where it leaves what it has found.
+/// Slots of the parser's start position, of the largest number of lines, and of its result.
 const FROM: u16 = 12;
 const LEFT: u16 = 13;
 const FOUND: u16 = 14;
-/// Where values are kept from.
+/// First slot of the kept values.
 const KEPT: u16 = 15;
 
 fn class(is_member: impl Fn(u8) -> bool) -> [u64; 4] {
@@ -147,7 +147,7 @@ fn message(rng: &mut Rng) -> Vec<u8> {
     message
 }
 
-/// What is passed over, kept, cut and pushed.
+/// Result word of a pass, kept values, cuts and pushed items.
 type Found = (u64, Vec<u64>, Vec<(u64, u64)>, Vec<u64>);
 
 fn check(engines: &[(&str, &dyn Engine)], message: &[u8], from: u64, left: i64) {

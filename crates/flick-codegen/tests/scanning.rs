@@ -9,9 +9,9 @@ use flick_ir::data::{
 };
 use flick_ir::random::Rng;
 
-/// Where the parser finds where to start, and leaves what it has found: slots from here on.
+/// Slot of the parser's start position; its results are in the slots that follow.
 const FROM: u16 = 12;
-/// How far to look, by parser.
+/// Largest number of bytes that each parser looks through.
 const MAXES: [u32; 7] = [0, 1, 15, 16, 17, 40, u32::MAX];
 /// Back to back in the constants.
 const NEEDLES: [&[u8]; 6] = [b"\n", b"\r\n", b"aa", b"\r\n\r\n", b"aab", b"abababababababab"];

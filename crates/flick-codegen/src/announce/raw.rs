@@ -18,7 +18,7 @@ struct Entry {
     image_bytes: u64,
 }
 
-/// What gdb looks for.
+/// Descriptor of gdb's JIT interface: the head of the list of object files and the last change to it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Descriptor {
@@ -43,7 +43,7 @@ pub static __jit_debug_descriptor: Descriptor = Descriptor {
     first: AtomicPtr::new(null_mut()),
 };
 
-/// Where gdb has a breakpoint.
+/// Function in which gdb sets a breakpoint; it is called after each change of the list.
 // SAFETY: the name is gdb's, for a function without arguments; nothing else of this process has it.
 #[unsafe(no_mangle)]
 #[inline(never)]
@@ -55,7 +55,7 @@ pub extern "C" fn __jit_debug_register_code() {
 #[derive(Debug)]
 struct Listed {
     entry: Box<Entry>,
-    /// What the entry points to.
+    /// Object file that the entry points to.
     _image: Box<[u8]>,
 }
 

@@ -22,7 +22,7 @@ const END_BYTES: usize = 2;
 #[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub(crate) struct LineTable {
-    /// What bytes below 128 are not of: `NO_NAME`, `NO_VALUE`.
+    /// Flags of each byte below 128: `NO_NAME`, `NO_VALUE`.
     kinds: [u8; 128],
     /// The classes' rows and bits; see `ClassTable`.
     name_rows: [u8; 16],
@@ -35,14 +35,14 @@ pub(crate) struct LineTable {
     names: [u32; NAME_ROWS],
     /// Names for which something is done, ordered by length.
     keys: Box<[KeyTable]>,
-    /// Where those of a length begin, and those of all longer ones together.
+    /// Index in `keys` of the first name of at least this length; all longer names share the last entry.
     first_of_len: [u8; NAME_ROWS + 1],
     separator: u8,
     /// No byte above is a blank.
     blank_most: u8,
     /// A blank, if there are any.
     blank: u8,
-    /// What ends a line.
+    /// Bytes that end a line, in little-endian order; 0 if there are not `END_BYTES` of them.
     end: u16,
     /// As in the form.
     name_max: usize,
@@ -50,7 +50,7 @@ pub(crate) struct LineTable {
     upto: usize,
     /// A line of at most this many bytes is not too long, nor is its name.
     short: usize,
-    /// How the machine looks at 64 bytes of such lines.
+    /// SIMD steps for lines of this form.
     steps: Steps,
     lines: LineScanner,
 }
@@ -60,10 +60,10 @@ const NO_NAME: u8 = 0x80;
 /// A byte is not of a value's class.
 const NO_VALUE: u8 = 0x40;
 
-/// What the machine has for lines.
+/// Instruction set of the SIMD steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Steps {
-    /// Nothing, or the lines are not such that it has.
+    /// No SIMD: the machine does not support it, or not for lines of this form.
     None,
     /// AVX2: two tables of nibbles.
     Nibbles,

@@ -158,7 +158,7 @@ impl Translator<'_, '_> {
         }
     }
 
-    /// Where the rest of a rebuilt message starts (-1: nothing follows), and in which message.
+    /// Returns the start of the rest of a rebuilt message (-1: nothing follows), and the number of that message.
     fn tail(&mut self, tail_from: Option<Value>, tail_of: Option<Value>) -> [ir::Value; 2] {
         let from = tail_from.map(|value| self.get(value));
         let of = tail_of.map(|value| self.get(value));

@@ -13,7 +13,7 @@ use crate::symbols::SymbolId;
 /// Longest constant that is compared inline: four words, which is eight instructions.
 const INLINE_BYTES_MAX: usize = 32;
 
-/// Where in a value the constant must stand.
+/// Position in a value at which the constant must be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Where {
     /// It is all of the value.

@@ -39,7 +39,7 @@ impl Translator<'_, '_> {
         Some(self.builder.ins().ireduce(types::I8, word))
     }
 
-    /// What `plain` makes of the number if the bytes are a few decimal digits, and what `by_call` says otherwise.
+    /// Returns the result of `plain` for the number if the bytes are a few decimal digits, and else that of `by_call`.
     fn number_or(
         &mut self,
         bytes: Value,

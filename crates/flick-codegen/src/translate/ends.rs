@@ -1,4 +1,4 @@
-//! How blocks end.
+//! Translates the terminators of blocks.
 
 use cranelift_codegen::ir::condcodes::IntCC;
 use cranelift_codegen::ir::{Block, BlockArg, Endianness, InstBuilder, Value as ClifValue, types};

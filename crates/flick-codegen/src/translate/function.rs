@@ -32,15 +32,15 @@ pub(super) struct Translator<'a, 'f> {
     pub(super) frame: ir::Value,
     /// The `RawCall`; a parser makes one on its stack, at its start or where it needs it.
     call: Option<ir::Value>,
-    /// Where a parser makes it.
+    /// Stack slot in which a parser makes it.
     call_slot: Option<ir::StackSlot>,
     /// The message, in parsers: pointer and length.
     pub(super) message: Option<(ir::Value, ir::Value)>,
-    /// What is known, at the start of each of our blocks, of how far the message reaches.
+    /// Lengths of the message that are known to be available at the start of each of our blocks.
     covered: Covered,
     /// The block that is being translated.
     here: BlockId,
-    /// What defines each of our values; a parameter has nothing.
+    /// Operation that defines each of our values; `None` for a parameter.
     definitions: Vec<Option<&'a Op>>,
     /// Runtime functions imported so far, by `SymbolId`.
     imported: [Option<ir::FuncRef>; SYMBOLS],
@@ -129,7 +129,7 @@ fn cold_blocks(function: &Function, cfg: &Cfg) -> Vec<BlockId> {
     cfg.order.iter().copied().filter(|id| is_cold[id.0 as usize]).collect()
 }
 
-/// What defines each value.
+/// Returns the operation that defines each value; `None` for a parameter.
 fn definitions(function: &Function) -> Vec<Option<&Op>> {
     let mut definitions = vec![None; function.values.len()];
     for inst in function.blocks.iter().flat_map(|block| &block.insts) {
@@ -277,7 +277,7 @@ impl Translator<'_, '_> {
         })
     }
 
-    /// What was written to the output since `mark`.
+    /// Returns a reference to the output written since `mark`.
     fn written(&mut self, mark: Value) -> ir::Value {
         let call = self.raw_call();
         let len = self.builder.ins().load(types::I64, own_memory(), call, raw::OUT_LEN);
@@ -315,7 +315,7 @@ impl Translator<'_, '_> {
         is_found || self.covered.reaches(self.here, position)
     }
 
-    /// What defines a value.
+    /// Returns the operation that defines a value; `None` for a parameter.
     pub(super) fn definition(&self, value: Value) -> Option<&Op> {
         self.definitions[value.0 as usize]
     }
@@ -348,7 +348,8 @@ impl Translator<'_, '_> {
         self.call.unwrap_or_else(|| self.call_on_stack())
     }
 
-    /// Where in the message a value starts that this function itself has taken from it.
+    /// Returns the start in the message of a value that this function itself has taken from it; `None` for other
+    /// values.
     pub(super) fn own_start(&mut self, value: Value) -> Option<ir::Value> {
         let Some(Op::MessageBytes { start, .. }) = self.definitions[value.0 as usize] else { return None };
         Some(self.get(*start))
@@ -359,7 +360,7 @@ impl Translator<'_, '_> {
         self.builder.ins().band_imm_u(value, BYTES_OFFSET_MAX as i64)
     }
 
-    /// Where a bytes value starts in its region.
+    /// Returns the start of a bytes value in its region.
     fn bytes_offset(&mut self, value: Value) -> ir::Value {
         let value = self.get(value);
         let low = self.builder.ins().ushr_imm_u(value, i64::from(BYTES_OFFSET_MAX.count_ones()));
@@ -443,9 +444,9 @@ impl Translator<'_, '_> {
     }
 }
 
-/// Where the offset stands in a bytes value.
+/// Bit position of the offset in a bytes value.
 pub(super) const OFFSET_SHIFT: i64 = BYTES_OFFSET_MAX.count_ones() as i64;
-/// Where the region stands in a bytes value.
+/// Bit position of the region in a bytes value.
 pub(super) const REGION_SHIFT: i64 = 2 * OFFSET_SHIFT;
 
 /// Offset of a slot in the frame, in bytes.

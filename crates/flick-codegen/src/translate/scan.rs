@@ -22,7 +22,7 @@ const INLINE_NEEDLE_BYTES_MAX: usize = 2;
 /// Classes of so few bytes are those of blanks and the like, whose runs are short.
 const FEW_MEMBERS: usize = 2;
 
-/// What a step looks for.
+/// Target of a scan step.
 enum Sought {
     /// A byte that is not of the class of this number.
     NotOf(usize),

@@ -12,7 +12,7 @@ use super::words::bytes_memory;
 use crate::symbols::SymbolId;
 use crate::symbols::scan::STEP_BYTES;
 
-/// What stands between the items of a list, or around them.
+/// Bytes between or around the items of a list.
 const SEPARATORS: [u8; 3] = *b", \t";
 
 impl Translator<'_, '_> {

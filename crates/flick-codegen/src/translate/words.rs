@@ -214,8 +214,8 @@ impl Translator<'_, '_> {
 }
 
 impl Translator<'_, '_> {
-    /// Where in the message a value starts, in a parser, whose values lie there almost always; goes on in `rare`
-    /// where it lies elsewhere.
+    /// Returns the start of a value in the message; jumps to `rare` if the value lies elsewhere. Only for parsers,
+    /// whose values almost always lie in the message.
     pub(super) fn message_start(
         &mut self,
         value: Value,

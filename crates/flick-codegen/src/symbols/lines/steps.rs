@@ -23,7 +23,7 @@ const BEHIND_BYTES: usize = 4;
 /// No byte of a message stands there.
 const NOT_YET: usize = usize::MAX;
 
-/// What this machine has.
+/// Returns the SIMD steps that this machine supports.
 pub(super) fn of_machine() -> Steps {
     #[cfg(target_arch = "x86_64")]
     {
@@ -42,7 +42,8 @@ pub(super) fn of_machine() -> Steps {
 #[cfg(target_arch = "x86_64")]
 pub(super) use x86::pass;
 
-/// Which bytes of a stride are of no name, and where in it bytes of no value begin; none of those that are not there.
+/// Bit masks of a stride: bytes that are outside the class of names, and first bytes of runs outside the class of
+/// values. Bytes that are not there have no bits set.
 #[derive(Default)]
 struct Masks {
     no_name: [u64; STRIDE],
@@ -150,8 +151,8 @@ fn walk<const PUSH: bool>(
     start as u64 + ((left - rest) << 32)
 }
 
-/// Where the first stride begins. Where lines begin early it begins with the message, and need not wait until it is
-/// known where they do.
+/// Returns the start of the first stride. If the lines start early, it is the start of the message, so that it does not
+/// depend on the position at which they start, which may not be computed yet.
 #[inline(always)]
 fn start_of_strides(from: usize) -> usize {
     if from < EARLY_BYTES { black_box(0) } else { from - from % STEP_BYTES }
