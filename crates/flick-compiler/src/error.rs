@@ -1,18 +1,18 @@
-//! Why a program was not compiled.
+//! Reasons for which a program was not compiled.
 
 use std::fmt;
 
 use flick_check::{Diagnostic, Sources, render};
 use flick_codegen::CompileError;
 
-/// Why a program was not compiled.
+/// Reason for which a program was not compiled.
 #[derive(Debug)]
 pub enum CompileFailure {
     /// A file cannot be read, or hides a library file; in words.
     Load(String),
     /// The program is refused.
     Refused {
-        /// What is wrong with it, warnings included.
+        /// Errors and warnings.
         diagnostics: Vec<Diagnostic>,
         /// The texts that the diagnostics point into.
         sources: Sources,

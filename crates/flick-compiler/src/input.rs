@@ -1,4 +1,4 @@
-//! What is compiled: a text, and the files that its `use` lines find.
+//! Input of the compiler: a text, and the files that its `use` lines find.
 //! Promises: a `use` name means one thing. A file beside the program with the name of a library file is refused, so
 //! that a program never changes its meaning with the directory it lies in.
 

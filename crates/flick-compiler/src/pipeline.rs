@@ -15,7 +15,7 @@ use flick_ir::data::Module;
 use crate::error::CompileFailure;
 use crate::input::Input;
 
-/// What runs the code.
+/// Engine that runs the code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "cli", derive(clap::ValueEnum, serde::Deserialize))]
 #[cfg_attr(feature = "cli", serde(rename_all = "lowercase"))]
@@ -41,13 +41,13 @@ pub struct Checked {
 pub struct Accepted {
     /// Its meaning.
     pub program: hir::Program,
-    /// What is likely not meant as written.
+    /// Warnings: parts of the program that are likely not meant as written.
     pub warnings: Vec<Diagnostic>,
     /// The texts.
     pub sources: Sources,
 }
 
-/// How long each phase took.
+/// Duration of each phase of the compilation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PhaseTimes {
     /// Text to trees, of the program and what it uses.
@@ -65,9 +65,9 @@ pub struct PhaseTimes {
 pub struct Executable {
     /// Program and code as data.
     pub module: Arc<Module>,
-    /// What runs it.
+    /// Engine that runs it.
     pub engine: Arc<dyn Engine>,
-    /// How long it took. Parsing and checking count for the first process of a program.
+    /// Duration of each phase. Parsing and checking count for the first process of a program.
     pub times: PhaseTimes,
 }
 
@@ -75,7 +75,7 @@ pub struct Executable {
 pub struct Compilation {
     /// The processes in the order of the file; at least one.
     pub executables: Vec<Executable>,
-    /// What is likely not meant as written.
+    /// Warnings: parts of the program that are likely not meant as written.
     pub warnings: Vec<Diagnostic>,
     /// The texts.
     pub sources: Sources,
