@@ -47,9 +47,9 @@ pub struct DictConfig {
     pub key_bytes_max: u32,
     /// Longest value, in bytes; at most [`VALUE_BYTES_MAX`].
     pub value_bytes_max: u32,
-    /// How long after its last write an entry expires.
+    /// Time from the last write of an entry to its expiry, in nanoseconds; `None`: entries do not expire.
     pub expire_ns: Option<u64>,
-    /// What a write does when it is full.
+    /// Eviction policy of writes to the dictionary when it is full.
     pub evict: Evict,
     /// The seed of the hash.
     pub seed: Seed,

@@ -11,7 +11,7 @@ use crate::limits::{CHAIN_MAX, READ_TRIES_MAX};
 use crate::store::{Entry, FreeList, Header, Store};
 use crate::sync::{Ordering, back_off};
 
-/// Why a dictionary cannot be built.
+/// Reason for which a dictionary cannot be built.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DictError {
     /// The configuration exceeds a limit; the text says which.
@@ -52,7 +52,7 @@ pub(crate) struct SharedCounters {
     pub(crate) refusals: PlainU64,
     /// The clock's hand: where eviction continues.
     pub(crate) hand: PlainU64,
-    /// Where the sweep continues.
+    /// Position at which the sweep continues.
     pub(crate) sweep: PlainU64,
 }
 

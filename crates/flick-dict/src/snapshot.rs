@@ -36,7 +36,7 @@ pub struct LoadSummary {
     pub refused: u64,
 }
 
-/// Why a snapshot was not loaded.
+/// Reason for which a snapshot was not loaded.
 #[derive(Debug)]
 pub enum LoadError {
     /// There is no file, as at the first start.
