@@ -37,7 +37,7 @@ pub struct Lookup<T> {
 #[derive(Clone, Debug)]
 pub struct MissingFamily {
     is_ipv6: bool,
-    /// Why.
+    /// Error of its lookup.
     pub error: String,
 }
 

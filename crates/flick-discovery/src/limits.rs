@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// How often a file is checked for a change.
+/// Interval between two checks of a file for a change.
 pub const FILE_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// Largest file of a backend list, in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 20;

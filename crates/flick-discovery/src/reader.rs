@@ -50,9 +50,9 @@ impl LastLists {
 pub struct FirstList {
     /// The backends.
     pub list: Vec<BackendAddress>,
-    /// When to read the source next.
+    /// Delay before the next read of the source.
     pub next_read: Duration,
-    /// Why the list is the one of the former generation, if the source could not be read.
+    /// Error of reading the source, in which case the list is the one of the former generation; `None` if it was read.
     pub error: Option<String>,
 }
 
@@ -68,7 +68,7 @@ pub struct SourceReader {
     /// Failed lookups in a row.
     failures: u32,
     last_error: Option<String>,
-    /// Why the last lookup is without the addresses of one family.
+    /// Error of the address family whose addresses the last lookup did not get; `None` if no family is missing.
     partial: Option<String>,
     logged_partial: Option<String>,
 }

@@ -18,7 +18,7 @@ pub struct WatchedChannel {
     pub channel: String,
     /// The source.
     pub reader: SourceReader,
-    /// When to read it first.
+    /// Delay before the first read of the source.
     pub next_read: Duration,
 }
 
