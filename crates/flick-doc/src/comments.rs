@@ -21,7 +21,7 @@ struct Comment {
 /// The comments of a file.
 pub(crate) struct Comments {
     all: Vec<Comment>,
-    /// Where each line starts, and where the first thing on it does.
+    /// Offset of the start of each line; in `firsts`, that of its first character that is not blank.
     lines: Vec<usize>,
     firsts: Vec<usize>,
     /// The first line behind the block that the file begins with.

@@ -30,7 +30,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("tunnel", "A reply behind which both directions are raw bytes until close."),
 ];
 
-/// Why the platform answers by itself.
+/// Descriptions of the platform's own replies, by reason.
 const REASONS: &[(&str, &str)] = &[
     ("unavailable", "The answer when no backend can be reached."),
     ("timeout", "The answer when a backend takes too long."),

@@ -299,7 +299,7 @@ struct Row<'a> {
     said: Vec<String>,
 }
 
-/// What an attribute says: something about the bytes, or something about their use. HTML.
+/// Description of an attribute, as a bound of the bytes or as their meaning. HTML.
 enum Said {
     Bound(String),
     Meaning(String),

@@ -12,7 +12,7 @@ use crate::picture::picture;
 use crate::scope::{Scope, name_of, range_of, sort_of};
 use crate::shape::shapes;
 
-/// How the page looks: a part of it, so that it needs nothing else.
+/// Style sheet, which is part of the page so that it needs no other file.
 const STYLE: &str = include_str!("style.css");
 
 /// Writes the page of the file called `name`.

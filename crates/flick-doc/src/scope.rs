@@ -34,7 +34,7 @@ struct Library {
 /// A declaration by library (none: the file itself) and name.
 type DeclKey = (Option<usize>, String);
 
-/// Which bytes a class holds.
+/// Set of the bytes of a class.
 pub(crate) type ByteSet = [bool; 256];
 
 /// A declaration, and where it is.

@@ -1,4 +1,4 @@
-//! What stands on the wire, item by item, as the picture of a unit is drawn from it.
+//! Shapes of the items of a unit on the wire, from which its picture is drawn.
 //! Promises: one shape for each item that has bytes, in the order of the wire.
 
 use flick_syntax::LiteralValue;
@@ -9,37 +9,37 @@ use flick_syntax::ast::{
 use crate::html::{code, code_of, escape, one_line};
 use crate::scope::{Scope, constant, field_id};
 
-/// What an item is in the picture. Texts are HTML.
+/// Shape of an item in the picture. Texts are HTML.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// A fixed number of bits.
     Bits {
-        /// What stands in the box.
+        /// Text in the box.
         label: String,
-        /// How many.
+        /// Number of bits.
         bits: u32,
     },
     /// Bytes whose number the message says.
     Bytes {
-        /// What stands in the box.
+        /// Text in the box.
         label: String,
-        /// How many.
+        /// Length in words.
         length: String,
     },
     /// Bytes that are written in the grammar itself.
     Literal {
-        /// What stands in the box.
+        /// Text in the box.
         label: String,
-        /// How many bytes.
+        /// Number of bytes.
         bytes: u32,
         /// They may be missing.
         is_optional: bool,
     },
     /// A piece of text between its neighbours.
     Piece {
-        /// What stands in the box.
+        /// Text in the box.
         label: String,
-        /// What it is made of.
+        /// Description of its contents; may be empty.
         made_of: String,
         /// It may be there several times.
         repeats: bool,
