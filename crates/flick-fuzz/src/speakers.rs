@@ -107,13 +107,13 @@ const WRITTEN: &[[&str; 5]] = &[
 
 /// A program with both engines.
 pub struct Speaker {
-    /// What both run.
+    /// The program in the reference interpreter.
     pub interpreter: Interpreter,
     /// The same in machine code.
     pub compiled: Compiled,
     /// Parsers of its channels.
     pub parsers: Vec<FuncId>,
-    /// What it writes is a message that reads back: it is not made of bytes that the program put together.
+    /// Whether the messages that it writes can be parsed again: the program does not put them together from bytes.
     pub reads_back: bool,
 }
 

@@ -14,7 +14,7 @@ use crate::reach;
 use crate::speakers::{Speaker, readers, writers};
 use crate::targets;
 
-/// What a request may have said to keep is below this.
+/// Bound, excluded, of the value that a request keeps for the parser of its reply (`%keep`).
 const ASKED_MAX: u64 = 16;
 /// Bytes that a parser may wait for together.
 const LATE_BYTES_MAX: usize = 128;

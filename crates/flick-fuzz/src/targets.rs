@@ -1,4 +1,4 @@
-//! What must hold for any text, and for any bytes from a peer, one function per target.
+//! Properties that must hold for any text, and for any bytes from a peer, one function per target.
 
 use flick_check::Severity;
 use flick_compiler::{Checked, Input};
