@@ -1,4 +1,4 @@
-//! Which function calls which.
+//! Call graph of a module: an order of its functions in which callees come first.
 
 use crate::data::{Function, Module, Op};
 

@@ -1,4 +1,4 @@
-//! Which block follows which, in what order to visit them, which comes before which on every path, and the loops.
+//! Control-flow graph of a function: the edges and the order of its blocks, dominators and loops.
 //! Promises: total on any function whose block numbers are in range; unreachable blocks appear in no order.
 //! Source: Cooper, Harvey, Kennedy, "A Simple, Fast Dominance Algorithm"; natural loops as in any book on compilers.
 

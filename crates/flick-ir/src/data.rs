@@ -290,7 +290,7 @@ pub enum Op {
     FrameSet {
         /// Slot number.
         slot: u16,
-        /// What.
+        /// Value to write.
         value: Value,
     },
     /// Reads an integer of the message at `base + offset` (parsers only). A dominating `Need` with the same
@@ -374,7 +374,7 @@ pub enum Op {
     /// Items `[from, from + count)` of a message's frame, as far as it has them, as a list of words in the output; each
     /// a reference into that message.
     Items {
-        /// Which message; `None`: number 0.
+        /// The message; `None`: number 0.
         message: Option<Value>,
         /// First item (`Int`).
         from: Value,
@@ -386,7 +386,7 @@ pub enum Op {
     /// All bytes of a message that are forwarded (`Bytes`); missing where it is not there as a whole. Of a message with
     /// cuts a copy in the output.
     Whole {
-        /// Which; `None`: number 0.
+        /// The message; `None`: number 0.
         message: Option<Value>,
     },
     /// Whether the second is an item of the list with commas that the first is, in any case (`Bool`). Spaces and tabs
@@ -394,7 +394,7 @@ pub enum Op {
     HasToken(Value, Value),
     /// Makes new bytes in the output; missing where the old ones are not of the form.
     Transform {
-        /// Which.
+        /// Transform to apply.
         kind: Transform,
         /// The bytes.
         bytes: Value,
@@ -404,7 +404,7 @@ pub enum Op {
     /// Whether a field may hold the bytes (`Bool`): each is of the class, and what ends the field, written behind
     /// them, is not found before their end.
     Guard {
-        /// What.
+        /// The bytes.
         bytes: Value,
         /// Index in `Module::classes`.
         class: Option<u32>,
@@ -417,12 +417,12 @@ pub enum Op {
     ChanElem {
         /// The array.
         chan: Value,
-        /// Which; any value, the platform answers for a missing element.
+        /// Index of the element; any value, the platform answers for a missing element.
         index: Value,
     },
     /// Calls a helper.
     Call {
-        /// Which.
+        /// The helper.
         func: FuncId,
         /// Arguments.
         args: Vec<Value>,
@@ -449,7 +449,7 @@ pub enum Op {
     },
     /// Appends an integer to the activation's output.
     EmitInt {
-        /// What; the bits beyond the width are dropped.
+        /// The integer; the bits beyond the width are dropped.
         value: Value,
         /// 1, 2, 4 or 8.
         width_bytes: u8,
@@ -458,7 +458,7 @@ pub enum Op {
     },
     /// Appends bytes to the activation's output.
     EmitBytes {
-        /// What.
+        /// The bytes.
         value: Value,
     },
     /// Appends `[start, end)` of the original message's head to the activation's output.
@@ -483,12 +483,12 @@ pub enum Op {
     SendMessage {
         /// The channel.
         chan: Value,
-        /// Which (`Message`).
+        /// The message (`Message`).
         message: Value,
     },
     /// Appends `[start, end)` of another message of this activation to the activation's output.
     EmitMessageOf {
-        /// Which (`Message`).
+        /// The message (`Message`).
         message: Value,
         /// Start in it.
         start: Value,
@@ -498,7 +498,7 @@ pub enum Op {
     /// Reads a slot of the frame of any message of this activation. A `Bytes` slot becomes a reference into that
     /// message.
     MessageGet {
-        /// Which (`Message`).
+        /// The message (`Message`).
         message: Value,
         /// Slot number.
         slot: u16,
@@ -614,31 +614,31 @@ pub enum Op {
     PackedBytes {
         /// `Bytes`.
         packed: Value,
-        /// Which item.
+        /// Index of the item.
         index: u32,
     },
     /// Reads a word of the session's state (`Int`, `Uint` or `Bool`).
     StateLoad {
-        /// Which.
+        /// Index of the word.
         word: u32,
     },
     /// Writes a word of the session's state.
     StateStore {
-        /// Which.
+        /// Index of the word.
         word: u32,
-        /// What.
+        /// Value to write.
         value: Value,
     },
     /// Reads bytes of the session's state into the output: the word at `word` is the length, the bytes follow.
     StateLoadBytes {
-        /// Which.
+        /// Index of the word with the length.
         word: u32,
         /// The largest number.
         max_bytes: u32,
     },
     /// Writes bytes of the session's state; more than `max_bytes` is a broken invariant.
     StateStoreBytes {
-        /// Which.
+        /// Index of the word with the length.
         word: u32,
         /// The largest number.
         max_bytes: u32,
@@ -670,7 +670,7 @@ pub enum Op {
     AskMessage {
         /// The channel.
         chan: Value,
-        /// Which (`Message`).
+        /// The message (`Message`).
         message: Value,
         /// As for `AskOriginal`.
         timeout_ns: Value,
@@ -692,21 +692,21 @@ pub enum Op {
     ResumeState,
     /// Keeps a word across a suspension. Made by the spill pass only.
     SpillSet {
-        /// Which, below `SPILL_WORDS_MAX`.
+        /// Index of the slot, below `SPILL_WORDS_MAX`.
         slot: u16,
         /// Any one-word type but `Frame`.
         value: Value,
     },
     /// The word kept.
     SpillGet {
-        /// Which.
+        /// Index of the slot.
         slot: u16,
     },
     /// Whether a `Bytes` value is missing.
     IsMissing(Value),
     /// Asks the platform. Types of arguments and result: see `flick_abi::HostCall`.
     Host {
-        /// What.
+        /// The call.
         call: HostCall,
         /// Arguments.
         args: Vec<Value>,

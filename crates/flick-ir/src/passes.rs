@@ -48,7 +48,7 @@ fn optimise_function(function: &mut Function) {
     compact::run(function);
 }
 
-/// Which value stands for another from now on.
+/// Replacements of values, by value.
 struct Aliases(Vec<Value>);
 
 impl Aliases {

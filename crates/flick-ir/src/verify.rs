@@ -22,9 +22,9 @@ use crate::{bounds, calls};
 /// One thing that is wrong with a module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VerifyError {
-    /// Where: a function, a block of it; empty for the program itself.
+    /// Location of the error: a function or a block of it; empty for the program itself.
     pub position: String,
-    /// What.
+    /// Description of the error.
     pub message: String,
 }
 

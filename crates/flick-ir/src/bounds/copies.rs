@@ -77,12 +77,12 @@ fn only_copy(function: &Function, found: &Loop, position: Value) -> Option<(Bloc
     copies.next().is_none().then_some(first)
 }
 
-/// What a place of a loop becomes in the next round.
+/// Check of the value that a position of a loop has in the next iteration.
 struct Next<'a> {
     function: &'a Function,
     cfg: &'a Cfg,
     found: &'a Loop,
-    /// Which parameter of the head it is.
+    /// Index of the position in the parameters of the loop's head.
     index: usize,
     position: Value,
     copy: (BlockId, usize),

@@ -6,7 +6,7 @@ use flick_abi::limits::{BUILT_BYTES_MAX, MESSAGES_MAX, SENDS_MAX, SPILL_WORDS_MA
 use super::{FunctionBounds, bounds};
 use crate::data::{FuncKind, Module, SourceOrigin};
 
-/// Which limit.
+/// Limit of an activation that a rule may exceed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     /// Messages that are sent.
@@ -24,9 +24,9 @@ pub enum Limit {
 pub struct Excess {
     /// Index of the function.
     pub function: usize,
-    /// Which limit.
+    /// Limit that the rule may exceed.
     pub limit: Limit,
-    /// What it may do, with the numbers: `builds up to 300000 bytes, more than 262144`.
+    /// Excess with its numbers, for an error message: `builds up to 300000 bytes, more than 262144`.
     pub message: String,
     /// The location that causes most of it, if that is known.
     pub origin: Option<SourceOrigin>,

@@ -9,8 +9,8 @@ use crate::cfg::{Cfg, successors};
 use crate::data::{BlockId, Function, Module, Op, Terminator, Type, Value};
 use crate::semantics::{ADDRESS_TEXT_MAX, DIGITS_MAX};
 
-/// How often everything is computed. Each round knows of results of calls, and of what goes round in loops, what the
-/// one before found, which was long enough.
+/// Number of times that all lengths are computed. Each round uses the lengths of results of calls and of values that
+/// loops carry from the round before, which were long enough.
 const ROUNDS: usize = 2;
 
 /// The longest values of a module.

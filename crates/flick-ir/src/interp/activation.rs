@@ -27,7 +27,7 @@ pub(super) struct Activation<'a, 'c> {
     pub(super) steps: u64,
 }
 
-/// How a function ended.
+/// Result of running a function.
 pub(super) enum Ending {
     /// A parser's, with its step.
     Step(ParseStep),
@@ -266,7 +266,7 @@ impl Activation<'_, '_> {
         }
     }
 
-    /// What is there of a message of this activation.
+    /// Returns the available bytes of a message of this activation.
     pub(super) fn message_bytes(&self, number: u8) -> &[u8] {
         match number {
             0 => self.call.message,
@@ -282,7 +282,7 @@ impl Activation<'_, '_> {
     }
 }
 
-/// Where control goes.
+/// Target of a terminator: a block with its arguments, or the end of the function.
 enum Next {
     Block(BlockId, Vec<u64>),
     End(Ending),

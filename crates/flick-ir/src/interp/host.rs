@@ -104,7 +104,8 @@ impl Activation<'_, '_> {
         (&mut *self.call.host, &mut self.call.out[start..end])
     }
 
-    /// What the platform has written becomes part of the output; `None`: it had nothing.
+    /// Appends the `len` bytes that the platform has written to the output and returns a reference to them, or a
+    /// missing value if `len` is `None`. Panics when they exceed `max_bytes`.
     fn filled(&mut self, len: Option<usize>, max_bytes: u32) -> u64 {
         let Some(len) = len else { return BytesRef::MISSING.0 };
         assert!(len <= max_bytes as usize, "the platform gives no more than was asked for");

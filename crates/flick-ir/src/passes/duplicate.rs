@@ -56,7 +56,7 @@ fn worth_copying(
     (is_small && goes_on && is_shared && is_known && is_local[next.0 as usize]).then_some(*next)
 }
 
-/// Which blocks' values are used only in the block that defines them.
+/// Returns for each block whether its values are used only in the block itself.
 fn local_blocks(function: &Function) -> Vec<bool> {
     let mut home = vec![None; function.values.len()];
     for (index, block) in function.blocks.iter().enumerate() {

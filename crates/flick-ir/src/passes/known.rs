@@ -36,7 +36,7 @@ pub(super) fn run(function: &mut Function) -> bool {
     changed
 }
 
-/// What is known of a value behind a switch.
+/// Fact about the value of a switch that holds in a block behind the switch.
 enum Known {
     /// It is this.
     Is(i64),
@@ -45,7 +45,7 @@ enum Known {
 }
 
 impl Known {
-    /// What a switch says of its value in one of its blocks.
+    /// Returns the fact that a switch implies for its value in one of its blocks, if there is one.
     fn of(id: BlockId, cases: &[(i64, BlockId)], default: BlockId) -> Option<Self> {
         let here: Vec<i64> = cases.iter().filter(|(_, to)| *to == id).map(|(case, _)| *case).collect();
         match (&here[..], default == id) {

@@ -82,7 +82,7 @@ fn put(known: &mut Known, slot: u16, value: Value) {
     known.push((slot, value));
 }
 
-/// What is known on all ways.
+/// Returns the values of slots that are known at the end of all predecessors.
 fn meet(predecessors: &[BlockId], at_end: &[Known]) -> Known {
     let Some((first, rest)) = predecessors.split_first() else { return Known::new() };
     let mut known = at_end[first.0 as usize].clone();

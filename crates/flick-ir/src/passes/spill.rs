@@ -61,7 +61,7 @@ fn push_block(function: &mut Function, insts: Vec<Inst>, end: Terminator) -> Blo
 /// A value that is needed after a suspension.
 struct Kept {
     value: Value,
-    /// How to make it again, where that is as good as keeping it.
+    /// Operation that computes the value again, if that is as good as keeping it.
     again: Option<Op>,
     origin: SourceOrigin,
     /// Blocks in which its word must not be used for another, as a set of bits.
@@ -70,7 +70,7 @@ struct Kept {
     users: Vec<usize>,
 }
 
-/// Where a value is defined.
+/// Definition of a value: its block, its operation if it can be repeated, and its location in the source.
 #[derive(Clone)]
 struct Definition {
     block: usize,

@@ -10,7 +10,7 @@ use crate::data::{LineDoes, LineForm, Module};
 /// A [`LineForm`] with its classes, its names and its end.
 #[derive(Clone, Debug)]
 pub struct LineScanner {
-    /// What it was.
+    /// Form that the scanner was made from.
     pub form: LineForm,
     /// Class of a name's bytes.
     pub name: [u64; 4],
@@ -59,7 +59,7 @@ impl LineScanner {
         }
     }
 
-    /// What of a message lines may lie in.
+    /// Returns the part of a message in which lines may lie.
     pub fn within<'d>(&self, data: &'d [u8]) -> &'d [u8] {
         &data[..data.len().min(self.form.upto as usize)]
     }

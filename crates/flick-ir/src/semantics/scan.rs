@@ -1,5 +1,4 @@
-//! What looking for the end of something means, and what a frame's lists are made of: the reference that vectorised
-//! code is compared with.
+//! Reference semantics of scans for the end of something and of a frame's lists: vectorised code is compared with it.
 
 use flick_abi::{BytesRef, Frame, Region};
 

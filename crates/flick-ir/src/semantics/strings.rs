@@ -1,5 +1,6 @@
-//! What the operations on strings mean. What gives a part of a value gives a reference into the same place; what
-//! makes new bytes writes them at the start of `out`, which engines let begin where the output of the activation ends.
+//! Semantics of the operations on strings. An operation that returns a part of a value returns a reference into the
+//! same memory; one that makes new bytes writes them at the start of `out`, which engines let begin where the output of
+//! the activation ends.
 
 use std::io::Write as _;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -211,7 +212,7 @@ mod tests {
         BytesRef::new(Region::Message, 7, bytes.len() as u32)
     }
 
-    /// What a reference means in a message of seven more bytes in front.
+    /// Returns the text that a reference denotes in a message of seven more bytes in front.
     fn shown(bytes: &[u8], part: BytesRef) -> String {
         let message = [&[b'x'; 7][..], bytes].concat();
         let found = part.resolve(|_| Some(&message), &[], &[]).expect("a part lies inside its value");

@@ -11,7 +11,7 @@ use crate::data::{Binary, BlockId, FuncKind, Function, Inst, Op, Terminator, Val
 /// Bytes known to be there, by base.
 type Facts = BTreeMap<Option<Value>, u64>;
 
-/// What is known at the start of each block of how far the message reaches.
+/// Lengths of the message that are known to be available at the start of each block.
 #[derive(Clone, Debug, Default)]
 pub struct Covered {
     numbers: Numbers,
@@ -88,7 +88,7 @@ pub(super) fn check(function: &Function, cfg: &Cfg, report: &mut Report<'_>) {
     }
 }
 
-/// What is known of numbers wherever they are.
+/// Facts about numbers that hold in the whole function.
 #[derive(Clone, Debug, Default)]
 struct Numbers {
     /// Constants that are not negative.

@@ -78,7 +78,7 @@ fn check_resume_blocks(
     }
 }
 
-/// Where the entry goes on, by state.
+/// Returns the blocks in which the entry of a rule resumes, by state; none if it does not switch over the state.
 fn resume_cases(function: &Function) -> Vec<(i64, BlockId)> {
     let entry = &function.blocks[0];
     let Terminator::Switch { value, cases, .. } = &entry.end else { return Vec::new() };

@@ -1,4 +1,5 @@
-//! What the platform will look up: functions of the right kind, channels, protocols, dictionaries, words of state.
+//! Checks the items that the platform looks up: functions of the right kind, channels, protocols, dictionaries, words
+//! of state.
 
 use flick_abi::limits::{
     COUNTERS_MAX, DICT_KEY_BYTES_MAX, DICT_VALUE_BYTES_MAX, DICTS_MAX, ECHO_FIELDS_MAX, FRAME_SLOTS_MAX,

@@ -1,4 +1,4 @@
-//! What the verifier refuses, one text for each rule.
+//! Tests of the verifier's errors, one text for each rule.
 
 mod wide;
 

@@ -16,7 +16,7 @@ use crate::text::{op_name, type_name};
 
 pub(super) use kinds::acts;
 
-/// What an operand may be.
+/// Class of the types that an operand may have.
 #[derive(Clone, Copy, PartialEq)]
 enum Class {
     Number,
@@ -24,13 +24,13 @@ enum Class {
     Bytes,
     Chan,
     Message,
-    /// What a slot holds.
+    /// Types that a slot holds.
     Stored,
-    /// What a word of state holds.
+    /// Types that a word of state holds.
     State,
-    /// What a list holds.
+    /// Types that a list holds.
     Word,
-    /// What is packed.
+    /// Types that are packed.
     Packed,
     Exactly(Type),
 }

@@ -1,4 +1,4 @@
-//! What the verifier refuses of loops, asks, state, calls of the platform and orders.
+//! Tests of the verifier's errors about loops, asks, state, calls of the platform and orders.
 
 use crate::text;
 use crate::verify::verify;

@@ -1,4 +1,4 @@
-//! Which kind of function may use which operation.
+//! Operations and terminators that each kind of function may use.
 
 use crate::data::{FuncKind, Op, Terminator};
 
@@ -34,7 +34,7 @@ pub(super) fn may_use(kind: FuncKind, op: &Op) -> bool {
     }
 }
 
-/// Why a kind of function may not end in a way, if it may not.
+/// Describes a terminator that a kind of function may not use; `None`: it may use it.
 pub(super) fn may_not_end(kind: FuncKind, end: &Terminator) -> Option<&'static str> {
     match end {
         Terminator::Need { .. } | Terminator::Done | Terminator::Fault { .. } if kind != FuncKind::Parser => {

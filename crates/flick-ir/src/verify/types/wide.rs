@@ -77,7 +77,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// What reads bytes.
+    /// Checks an operation that reads bytes, and returns the class of its result.
     fn text(&mut self, inst: &Inst, op: &Op) -> Option<Class> {
         use Class::{Bool, Bytes, Number};
         match op {
@@ -133,7 +133,8 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// What makes new bytes in the output, within a bound of its own.
+    /// Checks an operation that makes new bytes in the output, within a bound of its own, and returns the class of its
+    /// result.
     fn built(&mut self, inst: &Inst, op: &Op) -> Option<Class> {
         use Class::{Bytes, Number};
         let bytes_max = match op {
@@ -188,7 +189,7 @@ impl Checker<'_, '_> {
         Some(Bytes)
     }
 
-    /// What sends, asks or writes.
+    /// Checks an operation that sends, asks or writes, and returns the class of its result.
     fn effect(&mut self, inst: &Inst, op: &Op) -> Option<Class> {
         use Class::{Bytes, Chan, Message, Number};
         let some = |value: &Option<Value>, class: Class| value.map(|value| (value, class));
