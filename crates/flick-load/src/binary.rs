@@ -27,7 +27,7 @@ pub const MAGIC_RESPONSE: u8 = 0x81;
 pub struct Header {
     /// [`MAGIC_REQUEST`] or [`MAGIC_RESPONSE`] in a well-formed message.
     pub magic: u8,
-    /// What is asked; echoed in the response.
+    /// Command of the request; echoed in the response.
     pub opcode: u8,
     /// Length of the key inside the body.
     pub key_len: u16,

@@ -31,7 +31,7 @@ pub use progress::{LoadCounts, LoadLatency, LoadProgress, LoadSnapshot};
 /// Requests that `populate` keeps unanswered.
 const POPULATE_DEPTH: usize = 64;
 
-/// Which wire protocol a load speaks.
+/// Wire protocol of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemcachedProtocol {
     /// The binary protocol: replies are matched by opaque and may come in any order.
@@ -67,12 +67,12 @@ pub enum KeyOrder {
     Sequential,
 }
 
-/// What a load does. Build one with [`LoadConfig::new`] and change what matters.
+/// Configuration of a load. Build one with [`LoadConfig::new`] and change what matters.
 #[derive(Clone, Debug)]
 pub struct LoadConfig {
-    /// Where to connect.
+    /// Address of the server.
     pub addr: SocketAddr,
-    /// Which protocol to speak.
+    /// Wire protocol.
     pub protocol: MemcachedProtocol,
     /// Connections, spread over the threads.
     pub connections: usize,
@@ -80,7 +80,7 @@ pub struct LoadConfig {
     pub depth: usize,
     /// Threads, each with its own readiness loop.
     pub threads: usize,
-    /// How many different keys are asked for, evenly.
+    /// Number of different keys, which are requested evenly.
     pub keys: u64,
     /// Length of each key in bytes.
     pub key_bytes: usize,
@@ -108,7 +108,7 @@ pub struct LoadConfig {
     pub stamped: bool,
     /// Seed of every random choice.
     pub seed: u64,
-    /// In which order keys are asked for.
+    /// Order of the requested keys.
     pub order: KeyOrder,
 }
 
@@ -183,7 +183,7 @@ pub struct LoadReport {
     pub served: LoadLatency,
     /// Slowest error reply, in microseconds: how long a client of a dead backend waits.
     pub error_latency_us_max: u64,
-    /// What was wrong with the first wrong reply.
+    /// Description of the first wrong reply; `None` if no reply was wrong.
     pub first_wrong: Option<String>,
 }
 

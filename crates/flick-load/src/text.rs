@@ -30,7 +30,7 @@ pub enum TextReply<'a> {
     Error(Status),
 }
 
-/// What the front of a receive buffer holds.
+/// Result of parsing the front of a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextParse<'a> {
     /// A reply, and how many bytes it took.

@@ -5,7 +5,7 @@
 
 macro_rules! opcodes {
     ($($(#[$doc:meta])* $name:ident = $byte:literal,)*) => {
-        /// What a request asks for.
+        /// Command of a request.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Opcode {

@@ -4,7 +4,7 @@
 //! into the body of an error.
 //! Source: memcached binary protocol revamped, §3.2; `protocol_binary.h` of memcached.
 
-/// How a request ended.
+/// Status of a response: the result of its request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u16)]
 pub enum Status {

@@ -46,7 +46,8 @@ struct Slot {
     is_get: bool,
     key: u64,
     due_ns: u64,
-    /// When it was written to the socket, by the clock of the timestamps; kept only where replies are timestamped.
+    /// Time at which it was written to the socket, by the clock of the timestamps; kept only where replies are
+    /// timestamped.
     sent_ns: u64,
 }
 
@@ -82,7 +83,7 @@ pub(super) struct Client {
     recv: Box<[u8]>,
     recv_start: usize,
     recv_end: usize,
-    /// Where replies are timestamped: the newest timestamp, and the buffer for the kernel's control messages.
+    /// The newest timestamp, and the buffer for the kernel's control messages; `None`: replies are not timestamped.
     stamps: Option<Stamps>,
     out: Vec<u8>,
     out_start: usize,

@@ -27,7 +27,7 @@ const TIMER: u64 = u64::MAX;
 /// Longest sleep of an iteration: how late a stop or the end of a phase may be noticed.
 const LOOP_NS_MAX: u64 = 10_000_000;
 
-/// How often the histogram is merged into the shared one.
+/// Interval between two merges of the histogram into the shared one, in nanoseconds.
 const MERGE_NS: u64 = 50_000_000;
 
 /// Due times nearer than this are not worth a sleep.

@@ -112,7 +112,7 @@ impl LoadLatency {
 /// The state of a load at one moment.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadSnapshot {
-    /// When it was taken.
+    /// Time at which it was taken.
     pub at: Instant,
     /// Time since the warm-up ended; zero before.
     pub elapsed: Duration,

@@ -42,7 +42,7 @@ pub(super) enum Body<'a> {
     Nonsense,
 }
 
-/// What the front of a receive buffer holds.
+/// Result of parsing the front of a receive buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WireParse<'a> {
     Whole(WireReply<'a>, usize),

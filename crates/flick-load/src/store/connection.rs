@@ -22,7 +22,7 @@ pub(super) enum Served {
     Closed,
 }
 
-/// What serving an event borrows from the loop: all connections share one receive and one send buffer.
+/// Resources of the event loop that serving an event borrows: all connections share one receive and one send buffer.
 pub(super) struct ServeContext<'a> {
     pub(super) epoll: &'a OwnedFd,
     pub(super) handler: &'a mut RequestHandler,

@@ -28,7 +28,7 @@ struct Item {
     data: Vec<u8>,
 }
 
-/// What a reader sees of an item.
+/// View of an item for a reader.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ItemView<'a> {
     pub(super) value: &'a [u8],
