@@ -104,7 +104,7 @@ impl FunctionBuilder {
         self.origin = origin;
     }
 
-    /// Where the next instructions come from.
+    /// Returns the location in the source that the next instructions get.
     pub fn origin(&self) -> SourceOrigin {
         self.origin
     }

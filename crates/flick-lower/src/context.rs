@@ -106,7 +106,7 @@ impl<'p> Analysed<'p> {
 /// A grammar of which a program needs more than a frame has room for.
 #[derive(Clone, Debug)]
 pub struct Crowded {
-    /// Which.
+    /// The grammar.
     pub unit: UnitId,
     /// Places in a frame that its messages take.
     pub slots: usize,

@@ -5,7 +5,7 @@
 
 use flick_check::hir::{Dict, Program, Ty};
 
-/// What carries a part of a stored value.
+/// Storage of one part of a stored value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoredPart {
     /// A number or boolean.

@@ -22,13 +22,13 @@ pub enum OutMessage {
     Whole(Option<Value>),
     /// Nothing: the message cannot be written, and why its request fails then.
     Unwritable(FailureReason),
-    /// What was written since the mark, and the rest of a message.
+    /// The output since the mark, and the rest of a message.
     Rebuilt {
         /// Result of an `OutMark`.
         mark: Value,
-        /// Where in the message the rest starts.
+        /// Start of the rest in its message; `None`: there is no rest.
         tail_from: Option<Value>,
-        /// Whose rest; `None`: that of the message that started the activation.
+        /// Message that the rest is of; `None`: the one that started the activation.
         tail_of: Option<Value>,
     },
 }

@@ -32,7 +32,8 @@ pub enum SlotKey {
     /// Structured units: where the bytes of a field start in the message, kept for fields that the program changes.
     /// Of a text: its value; of a number: its digits; of a list: its first element. -1 where the field is not there.
     Start(FieldId),
-    /// Where they end; the delimiter behind a text or list is not among them. -1 where the field is not there.
+    /// Structured units: the end of the bytes of a field in the message; the delimiter behind a text or list is not
+    /// among them. -1 where the field is not there.
     End(FieldId),
     /// The first value of a key of a keyed list, missing where there is none.
     At(FieldId, u32),

@@ -48,7 +48,7 @@ pub enum Val {
 /// An integer and what is known of it.
 #[derive(Clone, Copy, Debug)]
 pub struct Num {
-    /// Where it is.
+    /// Words that hold it.
     pub word: Word,
     /// The values that it may have.
     pub range: Interval,

@@ -16,7 +16,7 @@ use crate::value::{Num, Val};
 pub const LEAD: Interval = Interval { lo: -128, hi: 127 };
 /// Bytes of the whole.
 pub const LENGTH: Interval = Interval { lo: 1, hi: 9 };
-/// What one byte says.
+/// Values that take one byte.
 const SHORT: Interval = Interval { lo: -112, hi: 127 };
 /// The first byte of negative values is below it.
 const NEGATIVE_BELOW: i64 = -120;

@@ -86,7 +86,7 @@ fn compare(text: &str, seed: u64, messages: u64) -> u64 {
 struct Given {
     bytes: Vec<u8>,
     channel: usize,
-    /// For what answers asks.
+    /// Seed of the answers to asks.
     seed: u64,
 }
 
@@ -105,7 +105,7 @@ struct Seen {
     runs: Vec<Run>,
 }
 
-/// What one run until a suspension or the end left.
+/// Outputs of one run, up to a suspension or the end.
 #[derive(Debug, PartialEq)]
 struct Run {
     outcome: RuleOutcome,

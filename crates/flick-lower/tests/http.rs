@@ -58,7 +58,7 @@ fn every_reply_of_the_table_has_its_verdict() {
     assert!(wrong.is_empty(), "{} replies:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// What is wrong with the verdict of a case.
+/// Describes the difference between the verdict on a case and the expected one; `None`: they are the same.
 fn verdict_of(subject: &Subject, case: &Case, asked: Option<Asked>) -> Option<String> {
     let seen = read(subject, asked, &case.bytes, EVERY_CUT_BYTES_MAX);
     let found = match &seen {

@@ -38,7 +38,7 @@ const CASES: u64 = 300;
 /// At least this share of what is made must be of the grammar, in percent, or the test tests refusals only. Most of
 /// what the grammar of HTTP has is there to refuse.
 const GOOD_PERCENT_MIN: u64 = 4;
-/// What a request may have said to keep is below this.
+/// Bound, excluded, of the value that a request keeps for the parser of its reply (`%keep`).
 const ASKED_MAX: u32 = 16;
 
 /// Of messages of both directions, one in this many is sent in the second one too.

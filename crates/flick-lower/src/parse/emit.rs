@@ -97,7 +97,7 @@ struct Emitter<'a, 'p> {
     role: Role,
     channel: &'a Channel,
     stored: BTreeSet<SlotKey>,
-    /// Where the current segment starts in the message.
+    /// Start of the current segment in the message.
     cursor: ByteOffset,
     /// The first field of the current segment.
     segment: FieldId,

@@ -32,9 +32,9 @@ pub enum PlanStep {
     },
     /// Reads an integer.
     Load {
-        /// Which.
+        /// The field.
         field: FieldId,
-        /// Where, from the cursor, in bytes.
+        /// Offset of the field from the cursor, in bytes.
         offset: u32,
     },
     /// All echo fields are decoded.
@@ -55,30 +55,30 @@ pub enum PlanStep {
     Totals,
     /// A bytes field that is read: all of it must be there. The cursor moves behind it.
     Take {
-        /// Which.
+        /// The field.
         field: FieldId,
-        /// Where it starts, from the cursor, in bytes.
+        /// Offset of the field from the cursor, in bytes.
         offset: u32,
     },
     /// Reads the first byte of a variable-length integer, which says how long it is.
     VintLead {
-        /// Which.
+        /// The field.
         field: FieldId,
-        /// Where it starts, from the cursor, in bytes.
+        /// Offset of the field from the cursor, in bytes.
         offset: u32,
     },
     /// A variable-length integer: all of it must be there. The cursor moves behind it.
     Vint {
-        /// Which.
+        /// The field.
         field: FieldId,
-        /// Where it starts, from the cursor, in bytes.
+        /// Offset of the field from the cursor, in bytes.
         offset: u32,
     },
     /// An unread bytes field before one that is read. The cursor moves behind it.
     Skip {
-        /// Which.
+        /// The field.
         field: FieldId,
-        /// Where it starts, from the cursor, in bytes.
+        /// Offset of the field from the cursor, in bytes.
         offset: u32,
     },
 }
@@ -351,7 +351,8 @@ impl Planner<'_, '_> {
 }
 
 impl Plan {
-    /// What must be written to the frame as soon as it is known: what stays, and what is read behind a cut.
+    /// Returns the values that are written to the frame as soon as they are known: those that persist, and those that
+    /// are read after a cut.
     pub fn stored(&self, info: &UnitInfo<'_>, role: Role) -> BTreeSet<SlotKey> {
         let mut stored = self.persistent.clone();
         let mut found = BTreeSet::new();
@@ -364,7 +365,7 @@ impl Plan {
         stored
     }
 
-    /// What the steps after `index` read that was found out before, by canonical key.
+    /// Returns the canonical keys of the values that the steps from `index` on read and earlier steps define.
     pub fn live_after(&self, info: &UnitInfo<'_>, role: Role, index: usize) -> BTreeSet<SlotKey> {
         let mut live = BTreeSet::new();
         for step in self.steps[index..].iter().rev() {

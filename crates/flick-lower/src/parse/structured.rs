@@ -32,7 +32,7 @@ use needs::Needs;
 use stage::{Cursor, Scope};
 use text::{ByteRun, Text};
 
-/// What a parser is for.
+/// Purpose of a parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// Requests, in parts where they stream.
@@ -114,12 +114,12 @@ struct Emitter<'a, 'p> {
     body: Body<'p>,
     info: &'a UnitInfo<'p>,
     needs: Needs,
-    /// How many bytes are there.
+    /// Number of available bytes of the message.
     len: Value,
     role: Role,
     /// A message may be given in parts.
     parts: bool,
-    /// Where the message has been understood to.
+    /// Position up to which the message has been parsed.
     at: Cursor,
     /// The place that the cursor's slot holds, on whatever way this is come to.
     kept_cursor: Option<(Value, u32)>,
@@ -133,7 +133,7 @@ struct Emitter<'a, 'p> {
     index: usize,
     /// The field that faults are reported of.
     field: u32,
-    /// What the current path has skipped in one piece.
+    /// Bytes that the current path has skipped in one piece.
     byte_run: Option<ByteRun>,
     /// The integer that bits are of.
     bits_of: Option<(FieldId, Value)>,
@@ -148,7 +148,7 @@ struct Emitter<'a, 'p> {
     /// Some part may have ended before the message does.
     has_parts: bool,
     head_bytes_max: u64,
-    /// What a head is held to when a message comes.
+    /// Longest head that a message may have, in bytes.
     longest: u64,
 }
 

@@ -18,16 +18,16 @@ proc Pass: (request/response client, response/request backend)
 /// Parts of one message: more than any test has.
 const PARTS_MAX: usize = 100_000;
 
-/// What the platform makes of the front of some bytes.
+/// Result of parsing the front of some bytes, as the platform sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Seen {
     /// A message, where the next one begins, and what streamed of it.
     Whole {
-        /// Where the next message begins.
+        /// Offset of the next message.
         next: usize,
-        /// What is streamed: the body without its chunks.
+        /// Streamed bytes: the body without its chunks.
         body: Vec<u8>,
-        /// What follows.
+        /// Use of the connection after the message.
         end: BodyEnd,
     },
     /// None, with the status that it is answered with.
@@ -135,7 +135,7 @@ impl Subject {
         ParseStep::NeedMore(wanted)
     }
 
-    /// What the facts of replies say; of requests nothing more than the parser's own flags.
+    /// Returns the flags of a reply as its facts set them; those of a request are the parser's own flags.
     fn outcome(&self, engine: &dyn Engine, frame: &Frame, head: &[u8]) -> MessageFlags {
         let Some(reply_flags) = self.reply_flags else { return frame.flags() };
         let mut frame = frame.clone();
@@ -154,7 +154,7 @@ fn status(cause: FaultCause) -> u16 {
     }
 }
 
-/// What `%keep` says of such a request.
+/// Returns the value of `%keep` of such a request.
 fn kept(asked: Asked) -> u64 {
     match asked {
         Asked::Get => 0,

@@ -6,7 +6,7 @@ use flick_check::hir::{Expr, FieldId, FieldKind, IntRepr, Item, Keyed, List, Lis
 
 use crate::env::{Env, Unknown, V};
 
-/// What bytes are to a grammar.
+/// Verdict of a grammar on the front of some bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// A message of this many bytes is at their front.
@@ -19,7 +19,7 @@ pub enum Verdict {
     Fault(usize),
 }
 
-/// Why the walk ends early.
+/// Reason for which the walk ends early.
 #[derive(Debug)]
 enum Stop {
     Incomplete,

@@ -1,4 +1,5 @@
-//! What is known of a message while its grammar's tree is walked, and expressions over it, on numbers without end.
+//! Values of a message that are known while its grammar's tree is walked, and expressions over them, on 128-bit
+//! integers.
 //! Promises: nothing of the compiler behind the checker is in here, so that one fault cannot hide on both sides.
 
 use std::collections::BTreeMap;
@@ -40,7 +41,7 @@ impl V {
     }
 }
 
-/// What is known of a message.
+/// Known values of a message.
 #[derive(Clone, Debug)]
 pub struct Env<'p> {
     /// The program.
@@ -53,9 +54,9 @@ pub struct Env<'p> {
     pub keyed: BTreeMap<(FieldId, u32), Vec<u8>>,
     /// The occurrence at hand, for `&any`.
     pub occurrence: Option<((FieldId, u32), Vec<u8>)>,
-    /// What the request said to keep.
+    /// The value that the request kept for its reply (`%keep`).
     pub asked: u64,
-    /// What `$$` is.
+    /// The value of `$$`.
     pub dollar: Option<V>,
 }
 

@@ -30,7 +30,7 @@ const WANTED_ATTEMPTS_MAX: u32 = 30;
 /// One message in this many is the first attempt, whatever it is.
 const FIRST_ONE_IN: u32 = 6;
 
-/// What a value should be like.
+/// Preferences for the value of a field.
 #[derive(Clone, Debug, Default)]
 struct Hint {
     /// It is a length or a count.
@@ -122,7 +122,7 @@ impl<'p> Generator<'p> {
         }
     }
 
-    /// What an expression reads is worth being small.
+    /// Marks the fields that an expression reads as sizes, so that they get small values.
     fn size(&mut self, expr: &'p Expr) {
         each(expr, &mut |inner| {
             if let ExprKind::SelfField(field) = inner.kind {

@@ -60,7 +60,7 @@ fn random_grammars_read_and_write_as_their_trees_say() {
     assert!(all < 100 || good * 100 >= all * GOOD_PERCENT_MIN, "only {good} of {all} are messages");
 }
 
-/// What was done with a grammar.
+/// Numbers of messages that a grammar was tested with, and of programs that write them.
 #[derive(Default)]
 struct Counts {
     good: u64,

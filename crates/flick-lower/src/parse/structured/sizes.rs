@@ -1,4 +1,4 @@
-//! How long parts of a structured unit are, before a byte of a message is there.
+//! Bounds of the lengths of parts of a structured unit, computed from the grammar alone.
 //! Promises: no message of the grammar is shorter or longer; sums saturate at `MESSAGE_BYTES_MAX`.
 
 use flick_check::hir::{FieldId, FieldKind, Item, List, ListEnd, Literal};
