@@ -76,7 +76,7 @@ fn check(name: &str, grammar: &str, made: &str, is_right: impl Fn(&[u8], &[u8], 
     assert!(all < 100 || percent >= GOOD_PERCENT_MIN, "{name}: only {percent} % are messages");
 }
 
-/// What left is the message to the byte.
+/// Checks that the message sent equals the message received, byte by byte.
 fn same_bytes(message: &[u8], sent: &[u8], context: &str) {
     assert_eq!(sent.escape_ascii().to_string(), message.escape_ascii().to_string(), "{context}");
 }

@@ -61,12 +61,12 @@ impl Spoken {
         }
     }
 
-    /// How many channels it has.
+    /// Returns the number of channels of the program.
     pub fn channels(&self) -> usize {
         self.engines.module.program.channels.len()
     }
 
-    /// Who reads what arrives on a channel.
+    /// Returns a reader of the messages that arrive on a channel; `None` if the program receives none there.
     pub fn reader(&self, index: usize) -> Option<Reader<'_>> {
         let program = &self.engines.module.program;
         let process = self.program.process.as_ref().expect("the text has a process");
@@ -107,20 +107,20 @@ pub struct Reader<'p> {
     pub program: &'p Program,
     /// The grammar, as a tree.
     pub unit: &'p Unit,
-    /// What runs.
+    /// The program's code, on both engines.
     pub engines: &'p Engines,
     /// Reads a message part by part, and whole.
     pub parsers: Vec<FuncId>,
-    /// What happens with a message.
+    /// Rule that runs for a message; `None` if messages are passed on unchanged.
     rule: Option<FuncId>,
-    /// What is written is made of all bytes of what was read.
+    /// Whether the rule writes all bytes of the message that it has read, with `wire`.
     is_wired: bool,
-    /// What is written is made of all fields of what was read.
+    /// Whether the rule builds a message from all fields of the one that it has read.
     is_built: bool,
-    /// What must hold of those that arrive here.
+    /// Condition that the messages of this channel must fulfil.
     wanted: Option<&'p Expr>,
     output: Output,
-    /// How often each block of each function was entered by the interpreter.
+    /// Number of times that the interpreter has entered each block, by function and block.
     pub visited: BTreeMap<(u32, u32), u64>,
     /// Messages read, in one piece or in several.
     pub parses: u64,
@@ -221,7 +221,8 @@ impl Reader<'_> {
         (step == ParseStep::Done && is_there).then_some(frame)
     }
 
-    /// What the rule makes of a message: the same bytes, but for what is never passed on.
+    /// Runs the rule on both engines and returns the message that it sends: the same bytes, except for those that are
+    /// never passed on, or a message built from the same fields.
     fn written(&mut self, frame: &Frame, data: &[u8], context: &dyn Fn() -> String) -> Option<Vec<u8>> {
         let rule = self.rule?;
         let sent = self.output.run(self.engines.compiled(), rule, frame, data);
@@ -261,7 +262,7 @@ impl Reader<'_> {
     }
 }
 
-/// What a frame shows to who reads it.
+/// Contents of a frame that its readers see.
 #[derive(Debug, PartialEq)]
 struct Seen {
     total: u64,
@@ -281,7 +282,7 @@ fn seen(frame: &Frame) -> Seen {
     }
 }
 
-/// What is passed on of a message.
+/// Returns the bytes of a message that are passed on.
 fn kept(frame: &Frame, data: &[u8]) -> Vec<u8> {
     let ranges = frame.kept(0, data.len() as u64);
     ranges.flat_map(|(start, end)| data[start as usize..end as usize].iter().copied()).collect()
@@ -321,7 +322,7 @@ fn cuts(len: usize, rng: &mut Rng) -> Vec<Vec<usize>> {
     all_ends
 }
 
-/// Where rules write, used again and again.
+/// Output buffers of rules, used for every run.
 struct Output {
     out: Vec<u8>,
     state: Vec<u64>,

@@ -1,5 +1,5 @@
-//! What a run over many messages tells: how far it is, how many were of the grammar, and which blocks of the parsers
-//! were not reached.
+//! Report of a run over many messages: its progress, the number of messages that the grammar accepts, and the blocks of
+//! the parsers that were not reached.
 
 use std::time::{Duration, Instant};
 

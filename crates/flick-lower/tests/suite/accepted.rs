@@ -1,4 +1,4 @@
-//! What the checker accepts is lowered, verified and compiled: every program of the repository, documents included.
+//! Tests that every accepted program of the repository, documents included, is lowered, verified and compiled.
 //! Promises: a program is refused before it runs, with a diagnostic, or never.
 
 use std::fs;

@@ -28,7 +28,7 @@ fun doubled: (text: string<200>) -> (string<200KiB>)
   fold i in 0..11, all = \"\": (if i == 0: (text + text)[..200KiB] else: (all + all)[..200KiB])
 ";
 
-/// What each round said, and what was said behind them.
+/// Returns what each round of [`BUILDS`] sends, and what the function sends after the loop.
 fn said(text: &str) -> (Vec<String>, String) {
     let engines = engines(BUILDS);
     let mut session = Session::new(&engines, 1);

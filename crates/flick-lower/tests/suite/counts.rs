@@ -1,4 +1,4 @@
-//! What a grammar knows of how many elements its lists have.
+//! Lengths of lists in grammars: `len` of a list in counts, variables, switches and checks.
 
 use flick_abi::ParseStep;
 

@@ -194,7 +194,7 @@ fn run(engine: &dyn Engine, rule: FuncId, frame: &Frame, message: &[u8], channel
         .collect()
 }
 
-/// What a send carries, where these are the messages of its activation.
+/// Returns the bytes that a send carries, given the messages and the output buffer of its activation.
 pub fn bytes_of(body: SendBody, messages: &[&[u8]], out: &[u8]) -> Vec<u8> {
     match body {
         SendBody::Original => messages[0].to_vec(),

@@ -1,4 +1,4 @@
-//! Which bytes a request may begin with, as far as a grammar pins them.
+//! First bytes that a request may have, as far as its grammar fixes them.
 
 use crate::source::lower_with;
 

@@ -1,4 +1,5 @@
-//! What outlives a message: locals, dictionaries, counters; and what runs without one: handlers and timers.
+//! State that outlives a message (locals, dictionaries, counters), and code that runs without one (handlers and
+//! timers).
 
 use flick_abi::{Event, FailureReason};
 

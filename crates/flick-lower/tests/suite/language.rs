@@ -30,7 +30,7 @@ fn shown(bytes: &[u8]) -> String {
     format!("{n} {}", String::from_utf8_lossy(&bytes[9..]))
 }
 
-/// What an activation did, a line for each send: channel, element, message.
+/// Formats the effects of an activation, one line for each send (channel, element, message) and for a failure.
 pub fn effects(effects: &Effects) -> Vec<String> {
     let sends = effects.sends.iter().map(|(channel, element, bytes)| {
         let name = ["client", "backends"][*channel as usize];

@@ -14,7 +14,7 @@ pub enum Value {
     Bytes(Vec<u8>),
 }
 
-/// What a message is.
+/// Result of reading a message.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The fields, or nothing: the message is refused.

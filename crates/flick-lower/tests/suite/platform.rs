@@ -15,7 +15,7 @@ pub struct Platform {
     pub counters: BTreeMap<u32, i64>,
     /// Lines of the log.
     pub log: Vec<String>,
-    /// How many commits still fail because another worker was faster.
+    /// Number of commits that will still fail because another worker was faster.
     pub lost_races: u32,
     /// Attempts that `update`s have made.
     pub attempts: Vec<i64>,

@@ -35,7 +35,7 @@ impl Random {
     }
 }
 
-/// How many cases a suite runs: the number in the environment, or `default`.
+/// Returns the number of cases that a suite runs: the number in the environment, or `default`.
 pub fn cases(default: u64) -> u64 {
     std::env::var("FLICK_TEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }

@@ -10,12 +10,12 @@ use flick_abi::{
 use crate::engines::{Engines, Sent, bytes_of};
 use crate::platform::Platform;
 
-/// What one activation did.
+/// Effects of one activation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Effects {
     /// Messages that left.
     pub sends: Vec<Sent>,
-    /// Why the request failed, if the program said that it does.
+    /// Reason for which the program failed the request; `None` if it did not.
     pub failure: Option<u32>,
     /// Bytes that it built.
     pub built: u64,

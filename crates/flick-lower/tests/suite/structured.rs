@@ -141,7 +141,7 @@ impl Subject {
         Self { engines, parser }
     }
 
-    /// What the parser says of `data`, however it is cut, and the frame of the last part.
+    /// Returns the result of parsing `data`, which is the same for every cut, and the frame of the last part.
     pub fn outcome(&self, data: &[u8]) -> (FeedOutcome, Frame) {
         let parse = |frame: &mut Frame, have: &[u8]| self.engines.parse(self.parser, frame, have);
         let whole = feed(parse, data, 0, &[data.len()]);
