@@ -45,7 +45,7 @@ pub(crate) struct Conn<P> {
     output: SliceQueue,
 }
 
-/// What the driver does next with a connection.
+/// Next operation of the driver on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "the socket is not told otherwise"]
 pub(crate) enum Then {
@@ -64,7 +64,7 @@ pub(crate) enum Then {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OutputFull;
 
-/// When to report that output has drained.
+/// Watermarks of a connection's output: `Drained` is reported when it falls from the high one to the low one.
 #[derive(Clone, Copy, Debug)]
 struct Watermarks {
     high_bytes: usize,

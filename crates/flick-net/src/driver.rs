@@ -31,7 +31,7 @@ pub struct Handle {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ListenerId(pub u32);
 
-/// What a driver may use; fixed when it is built.
+/// Limits of a driver, fixed when it is built.
 #[derive(Clone, Copy, Debug)]
 pub struct DriverLimits {
     /// Connections, accepted and outgoing together.
@@ -44,7 +44,7 @@ pub struct DriverLimits {
     pub receive_bytes: u32,
 }
 
-/// What happened since the last poll. The data of one connection arrives in order.
+/// Event that occurred since the last poll. The data of one connection arrives in order.
 #[derive(Debug)]
 pub enum DriverEvent {
     /// A peer connected. The driver receives nothing until [`Driver::receive`] turns receiving on.

@@ -1,4 +1,4 @@
-//! Where a poll puts its events.
+//! The sink for the events of a poll.
 //! Promises: never more events than the poll may return.
 
 use crate::driver::DriverEvent;

@@ -1,8 +1,8 @@
-//! Why a connection ended without a clean end of stream, and the error numbers that mean it.
+//! Reasons for the end of a connection without a clean end of stream, and the error numbers that mean them.
 
 use rustix::io::Errno;
 
-/// Why a connection ended without a clean end of stream.
+/// Reason for the end of a connection without a clean end of stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnFault {
     /// The peer refused the connection.

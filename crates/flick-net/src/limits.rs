@@ -46,10 +46,10 @@ pub const LINGER_RECEIVES_MAX: usize = 16;
 /// Bytes discarded by one such receive.
 pub const LINGER_SCRATCH_BYTES: usize = 16 * 1024;
 
-/// How long a closing connection waits for its peer to stop sending.
+/// Longest time that a closing connection waits for its peer to stop sending.
 pub const LINGER_NS_MAX: u64 = 1_000_000_000;
 
-/// How long an accept waits when another driver on the same socket took the pending connection first.
+/// Longest wait of an accept when another driver on the same socket took the pending connection first.
 pub const ACCEPT_WAIT_MAX: Duration = Duration::from_millis(1);
 
 /// Interval of the probes for resets that io_uring did not report.
@@ -82,7 +82,7 @@ pub const RING_DRAIN_ROUNDS_MAX: usize = 64;
 /// Connections of one shared listener that have sent nothing; a further one evicts the oldest.
 pub const PREREAD_CONNS_MAX: u32 = 1024;
 
-/// How long a shared listener without a free descriptor waits before it accepts again.
+/// Time that a shared listener without a free descriptor waits before it accepts again.
 pub const ACCEPT_RETRY_NS: u64 = 100_000_000;
 
 /// Longest message between a process and its successor in a hot restart.

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use crate::limits::{QUEUE_MARK_NS, QUEUE_MARKS_MAX};
 
-/// How long ready connections wait for a poll when one poll returns less than is ready.
+/// Delay of ready connections before a poll serves them, when one poll returns less than is ready.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum QueueDelay {
     /// Nothing is queued.
@@ -49,7 +49,7 @@ pub struct DelaySample {
     pub queued: u64,
     /// Items dequeued since the sample before.
     pub count: u64,
-    /// When the mark was made, in nanoseconds.
+    /// Time at which the mark was made, in nanoseconds.
     pub since_ns: u64,
 }
 

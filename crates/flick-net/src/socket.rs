@@ -20,7 +20,7 @@ use crate::address::{Endpoint, PeerAddr};
 use crate::fault::ConnFault;
 use crate::limits::{ACCEPT_WAIT_MAX, LISTEN_BACKLOG_MAX};
 
-/// How a connect started.
+/// Result of starting a connect.
 pub(crate) enum ConnectStart {
     /// The socket is connected (Unix sockets).
     Done,

@@ -11,7 +11,7 @@ use flick_net::{Driver, DriverEvent, DriverLimits, Endpoint, IoKind};
 
 const LIMITS: DriverLimits =
     DriverLimits { conns_max: 8, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
-/// How long something may take that takes microseconds.
+/// Longest wait for an operation that takes microseconds.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 fn check(kind: IoKind) {

@@ -12,7 +12,7 @@ const LIMITS: DriverLimits =
 /// Repetitions. The kernel now and then misses a reset, behind large bodies only, which
 /// `FLICK_MOCKS=24000 cargo test -p flick --test reliability m2_` provokes.
 const ROUNDS: u32 = 2_000;
-/// How long something may take that takes microseconds.
+/// Longest wait for an operation that takes microseconds.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Polls until an event is `wanted`; returns all events.

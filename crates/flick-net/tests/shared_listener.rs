@@ -8,7 +8,7 @@ use std::time::Duration;
 use flick_net::limits::PREREAD_CONNS_MAX;
 use flick_net::{Endpoint, ListenSocket, Poller, PrereadConn, SharedListener};
 
-/// How long a peer may be silent, by the test's own clock.
+/// Longest silence of a peer, by the test's own clock.
 const SILENT_NS: u64 = 1_000;
 
 struct Fixture {

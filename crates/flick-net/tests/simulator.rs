@@ -23,7 +23,7 @@ fn server_address() -> Endpoint {
 /// The events of a peer, one letter each: open, data, eof, reset, timer.
 type Diary = Rc<RefCell<String>>;
 
-/// What a peer has received, piece by piece.
+/// Bytes that a peer has received, piece by piece.
 type Pieces = Rc<RefCell<Vec<Vec<u8>>>>;
 
 /// Writes when the connection opens and records its events.

@@ -1,4 +1,4 @@
-//! What the kernel, or the simulated network, has done with a connection.
+//! Results of operations on a connection, from the kernel or the simulated network.
 
 use flick_buffers::Slice;
 

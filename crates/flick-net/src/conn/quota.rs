@@ -1,7 +1,7 @@
 //! The limit on the bytes that one poll sends.
 //! Promises: a poll exceeds it by one piece at most; the next poll sends the rest.
 
-/// How many bytes one poll may send.
+/// Limit on the bytes of each poll, and the bytes that are left of it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendQuota {
     poll_bytes_max: usize,

@@ -1,5 +1,5 @@
-//! What the platform learns of a connection, in this order: connected, drained, data (the driver's), end of stream,
-//! fault.
+//! Events of a connection for the platform, in this order: connected, drained, data (reported by the driver), end of
+//! stream, fault.
 
 use super::state::{ReadSide, State, Watermark};
 use super::{Conn, Conns};

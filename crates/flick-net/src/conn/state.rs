@@ -32,7 +32,7 @@ pub(crate) struct Live {
     pub(crate) watermark: Watermark,
 }
 
-/// How far a live connection is.
+/// Stage of a live connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     Connecting,
@@ -47,7 +47,7 @@ pub(crate) enum Stage {
     },
 }
 
-/// What the platform wants to receive, and whether there is more.
+/// State of the read side: whether the platform receives, and whether the stream has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadSide {
     Paused,
@@ -60,7 +60,7 @@ pub(crate) enum ReadSide {
     Ended,
 }
 
-/// What the platform may still send.
+/// State of the write side: whether the platform may send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WriteSide {
     Open,
@@ -82,7 +82,7 @@ pub(crate) enum Watermark {
     Drained,
 }
 
-/// What the kernel does with the output.
+/// State of the kernel's sending of the output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SendState {
     Idle,

@@ -9,7 +9,7 @@ use crate::limits::ACCEPTS_PER_POLL_MAX;
 use crate::listeners::Accepting;
 use crate::socket;
 
-/// What accepting one connection came to.
+/// Result of accepting one connection.
 enum Accepted {
     /// There may be another.
     More,

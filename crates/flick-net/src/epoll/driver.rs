@@ -36,7 +36,7 @@ pub struct EpollDriver {
     pub(super) quota: SendQuota,
     pub(super) queue_meter: QueueDelayMeter,
     pub(super) queue_delay: QueueDelay,
-    /// Where the input of lingering connections goes.
+    /// Buffer for the input of lingering connections, which is discarded.
     pub(super) scratch: Box<[u8]>,
     pub(super) kernel_events: Vec<epoll::Event>,
     pub(super) waker: Waker,
@@ -44,7 +44,7 @@ pub struct EpollDriver {
     pub(super) waited_ns: u64,
 }
 
-/// What a connection is registered for; writability comes with a connect or with the first short write.
+/// Events that a connection is registered for. A connect or the first short write adds writability.
 pub(super) const INPUT_EDGES: epoll::EventFlags =
     epoll::EventFlags::IN.union(epoll::EventFlags::RDHUP).union(epoll::EventFlags::ET);
 

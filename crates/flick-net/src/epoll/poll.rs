@@ -26,7 +26,7 @@ const _: () = assert!(LINGER_SCRATCH_BYTES * LINGER_RECEIVES_MAX <= LINGER_BYTES
 /// The timeout of a poll that does not wait.
 const NO_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 0 };
 
-/// What serving one connection came to.
+/// Result of serving one connection.
 enum Served {
     /// Nothing more for now.
     Done,

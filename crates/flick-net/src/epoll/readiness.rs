@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use crate::listen::ListenSocket;
 use crate::listeners::Accepting;
 
-/// What the epoll driver keeps of a connection.
+/// State of a connection in the epoll driver.
 pub(super) struct Readiness {
     pub(super) socket: OwnedFd,
     pub(super) input: Input,

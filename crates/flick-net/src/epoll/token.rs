@@ -1,4 +1,4 @@
-//! What an epoll registration stands for, as its 64 bits of data.
+//! Token of an epoll registration: a waker, a listener or a connection, in 64 bits of data.
 
 use rustix::event::epoll;
 

@@ -1,9 +1,9 @@
-//! What the simulated network does to bytes and connections.
+//! Configuration of the simulated network: delays, cuts and resets.
 
-/// What the network does to bytes. The default is a fast, faultless one; [`SimConfig::hostile`] is not.
+/// Configuration of the simulated network. The default is a fast, faultless one; [`SimConfig::hostile`] is not.
 #[derive(Clone, Debug)]
 pub struct SimConfig {
-    /// How often, of 1000 segments, one is cut short.
+    /// Number of segments, of 1000, that are cut short.
     pub split_per_mille: u32,
     /// Longest segment that is left after a cut; 1 gives single bytes.
     pub split_bytes_max: usize,
@@ -13,7 +13,7 @@ pub struct SimConfig {
     pub connect_delay_ns: (u64, u64),
     /// Bytes a connection holds in each direction, in flight or waiting to be read: a sender waits beyond it.
     pub window_bytes: usize,
-    /// How many, of 1000 connections, are reset after a few segments.
+    /// Number of connections, of 1000, that are reset after a few segments.
     pub reset_per_mille: u32,
     /// Delivers what different connections have ready in random order.
     pub reorder: bool,
@@ -51,7 +51,7 @@ impl SimConfig {
     }
 }
 
-/// How a scripted server is reached.
+/// Reachability of a scripted server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reachability {
     /// It accepts connections.

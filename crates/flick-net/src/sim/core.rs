@@ -1,4 +1,4 @@
-//! What both sides of the simulation share: the clock, the event queue, the connections and the source of chance.
+//! State that both sides of the simulation share: the clock, the event queue, the connections and the source of chance.
 
 use std::collections::BinaryHeap;
 

@@ -19,7 +19,7 @@ use crate::listeners::{Accepting, Listeners};
 use crate::receive_buffer::ReceiveBuffer;
 use crate::slot_queue::SlotQueue;
 
-/// What the simulated network keeps for its driver.
+/// State of the simulated network for its driver.
 pub(super) struct DriverEnd {
     pub(super) limits: DriverLimits,
     pub(super) conns: Conns<SimConnId>,
@@ -37,7 +37,7 @@ pub(super) struct SimListener {
     pub(super) backlog: VecDeque<SimConnId>,
 }
 
-/// What serving one connection came to.
+/// Result of serving one connection.
 enum Served {
     Done,
     More,

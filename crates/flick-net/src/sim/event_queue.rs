@@ -1,4 +1,4 @@
-//! What will happen and when, in a total order.
+//! The future actions of a simulation, in a total order.
 //! Promises: of two actions at the same time, the one that was scheduled first happens first.
 
 use std::cmp::Ordering;
@@ -48,7 +48,7 @@ pub(super) enum Action {
     },
 }
 
-/// What travels on a connection.
+/// A segment that travels on a connection.
 pub(super) enum Segment {
     /// The connect succeeded.
     Established,

@@ -33,7 +33,7 @@ pub trait Actor {
     }
 }
 
-/// What an actor can do with its connection.
+/// Operations of an actor on its connection.
 pub struct PeerIo<'world> {
     pub(super) core: &'world mut Core,
     pub(super) conn: SimConnId,

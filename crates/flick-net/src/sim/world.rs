@@ -25,7 +25,7 @@ type ActorFactory = Box<dyn FnMut(PeerAddr) -> Option<Box<dyn Actor>>>;
 struct SimServer {
     factory: ActorFactory,
     reachability: Reachability,
-    /// What would have happened, had the server been reachable.
+    /// Actions held back while the server is a black hole.
     held: Vec<Action>,
 }
 

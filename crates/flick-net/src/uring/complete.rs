@@ -1,4 +1,4 @@
-//! What the results of the ring mean.
+//! Handling of the ring's results.
 //! Promises: the bytes of receives are taken in the order of results, whatever connection they are for; the last result
 //! of a dead connection's requests frees its slot.
 

@@ -49,7 +49,7 @@ pub struct UringDriver {
     pub(super) waited_ns: u64,
 }
 
-/// How a wake-up reaches the driver.
+/// Path on which a wake-up reaches the driver.
 pub(super) enum WakePath {
     /// The ring polls the waker's eventfd.
     Ring { is_armed: bool },

@@ -7,7 +7,7 @@
 
 use crate::limits::PROBE_INTERVAL_NS;
 
-/// When to probe, and from which slot.
+/// Time of the next round of probes, and the slot from which it continues.
 pub(super) struct ProbeSchedule {
     due_ns: u64,
     /// The slot to continue from.

@@ -9,7 +9,7 @@ use crate::limits::ACCEPTS_PARKED_MAX;
 use crate::listen::ListenSocket;
 use crate::listeners::Accepting;
 
-/// What the io_uring driver keeps of a connection.
+/// State of a connection in the io_uring driver.
 pub(super) struct Requests {
     pub(super) socket: OwnedFd,
     /// Requests whose last result has not come; the socket stays open that long.

@@ -53,7 +53,7 @@ pub(super) struct Ring {
     headers_used: usize,
     /// Requests submitted whose last result has not been seen.
     open_requests: usize,
-    /// Why the kernel refused requests; the next poll returns it.
+    /// Error with which the kernel refused requests; the next poll returns it.
     failure: Option<io::Error>,
 }
 

@@ -15,7 +15,7 @@ use crate::limits::PROBES_MAX;
 
 const LIMITS: DriverLimits =
     DriverLimits { conns_max: 2048, output_slices_max: 8, events_max: 64, receive_bytes: 16384 };
-/// How long a probe or two may take.
+/// Longest wait for one or two probes.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A connection whose peer has sent data and a reset, and whose receive reports nothing, behind `others` other

@@ -1,4 +1,4 @@
-//! What a request of the ring stands for, as its 64 bits of user data: the kind above, the slot below.
+//! Token of a request of the ring, as its 64 bits of user data: the kind above, the slot below.
 
 use crate::driver::ListenerId;
 

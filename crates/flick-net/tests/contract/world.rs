@@ -11,7 +11,7 @@ use flick_net::{Driver, DriverEvent, DriverLimits, Endpoint, EpollDriver, UringD
 
 use crate::script::{self, Step};
 
-/// How long a test may take before it fails.
+/// Longest time that a test may take before it fails.
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub const LIMITS: DriverLimits =
