@@ -1,6 +1,6 @@
-//! What `ask` costs beyond a send and a receive: one worker, a driver that moves no bytes, a backend that answers at
-//! once. The same requests are alternately forwarded (the backend's reply is forwarded) and asked (the rule waits, and
-//! forwards the reply); it prints the time of each and the difference, in nanoseconds per request.
+//! Measures the cost of `ask` beyond a send and a receive, with one worker, a driver that moves no bytes, and a backend
+//! that answers at once. The same requests are alternately forwarded (the backend's reply is forwarded) and asked (the
+//! rule waits, and forwards the reply); it prints the time of each and the difference, in nanoseconds per request.
 //!
 //! `cargo run --release -p flick-runtime --example ask_cost`
 

@@ -1,6 +1,6 @@
-//! What an access log costs, and what counting costs: one worker, a driver that moves no bytes, a backend that answers
-//! at once. The same requests are forwarded without a log, with one request in a hundred in it, and with all,
-//! alternately.
+//! Measures the cost of an access log and of counting, with one worker, a driver that moves no bytes, and a backend
+//! that answers at once. The same requests are forwarded without a log, with one request in a hundred in it, and with
+//! all, alternately.
 //!
 //! Times: `cargo run --release -p flick-runtime --example counting_cost`, and again with `--features uncounted`.
 //! Instructions of one of them:

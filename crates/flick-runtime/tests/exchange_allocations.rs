@@ -28,7 +28,8 @@ const ROUNDS: u32 = 60;
 /// Turns within which a round must be over.
 const ITERATIONS_MAX: u32 = 20_000;
 
-/// What one client asks in a round: short and long, with parts, and what goes wrong; the last one is `done`.
+/// Returns the requests of one client in a round: short and long ones, some in parts, and some that fail; the last one
+/// is `done`.
 fn requests(kind: Kind) -> Vec<u8> {
     let (long, short) = (body("long", 50_000), body("short", 40));
     let asks = [

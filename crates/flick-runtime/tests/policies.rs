@@ -1,4 +1,4 @@
-//! How long a task runs under each policy, seen in a service in the simulator: one client sends everything at once.
+//! Length of a task's run under each policy, in a service in the simulator: one client sends everything at once.
 
 mod common;
 

@@ -20,7 +20,7 @@ const NAMELESS: usize = 3;
 const KEYS: usize = 10_000;
 /// Requests sent before their replies are read.
 const BATCH: usize = 100;
-/// What the server of a number weighs.
+/// Weight of the server with this number.
 type Weight = fn(usize) -> u32;
 /// Longest wait for `nutcracker` to listen.
 const START_MAX: Duration = Duration::from_secs(10);

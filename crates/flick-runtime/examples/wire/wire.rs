@@ -48,7 +48,7 @@ impl Wire {
         bytes
     }
 
-    /// What the backend says to what it was sent since.
+    /// Returns the backend's replies to the requests that it was sent since the last call.
     fn answer(&mut self, pool: &Pool) -> Slice {
         let replies = pool.alloc(BufClass::Large).expect("there are buffers");
         for request in self.asked.chunks(HEADER + KEY.len()) {

@@ -9,7 +9,7 @@ use flick_abi::{
 
 use super::common::{self, Hand, KEY_LEN, OPAQUE, OPCODE};
 
-/// What a session's state is at first.
+/// Initial state of a session.
 const FIRST: u64 = 40;
 const RULE: FuncId = FuncId(20);
 const INIT: FuncId = FuncId(21);

@@ -1,4 +1,4 @@
-//! When the body of a request goes on: as it arrives, or once it is there where its grammar wants it whole.
+//! Forwarding of request bodies: as they arrive, or once they are complete if their grammar requires the whole body.
 
 use super::check;
 

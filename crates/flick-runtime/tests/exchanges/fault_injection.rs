@@ -12,7 +12,7 @@ use flick_testkit::service::{MS, SimService, SimServiceConfig, Subject, seeds};
 use super::peers::{Client, Complaints, Server, Verdict};
 use super::tiny::{self, Kind};
 
-/// What goes wrong.
+/// Faults of a run.
 #[derive(Clone, Debug)]
 pub struct Faults {
     /// The network.

@@ -76,13 +76,13 @@ impl DeliveredTo {
     }
 }
 
-/// What servers have seen that they must not see.
+/// Errors in the requests that reached the servers.
 pub type Complaints = Rc<RefCell<Vec<String>>>;
 
 /// One connection of a server.
 pub struct Server {
     rng: SimRng,
-    /// How many, of 1000 requests, it treats badly.
+    /// Number of requests, of 1000, that it treats badly.
     misbehaving_per_mille: u32,
     /// It misbehaves until then.
     calm_ns: u64,
@@ -106,7 +106,7 @@ impl Server {
         }
     }
 
-    /// What the key of a request says that its reply is.
+    /// Returns the reply that `kind`, a hash of the request's key, selects, and whether the server closes after it.
     fn reply(key: &str, kind: u64) -> (Vec<u8>, bool) {
         let long = body(key, (kind as usize / 16) % 40_000);
         let short = body(key, (kind as usize / 16) % 200);
@@ -197,7 +197,7 @@ impl Actor for Server {
     }
 }
 
-/// What became of a client.
+/// Result of a client's run.
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// Replies of servers.
@@ -210,13 +210,13 @@ pub struct Verdict {
     pub cut: bool,
     /// It has what it wanted, or as much of it as there will be.
     pub finished: bool,
-    /// What it got and must not.
+    /// Error in the bytes that it received.
     pub wrong: Option<String>,
 }
 
 /// One client.
 pub struct Client {
-    /// What it asks: key and bytes.
+    /// Requests that it sends: key and bytes.
     requests: Vec<(String, Vec<u8>)>,
     sent: usize,
     is_delivered: usize,
@@ -226,12 +226,12 @@ pub struct Client {
     /// Disconnects after that many bytes.
     gives_up_after: usize,
     got: usize,
-    /// What it sends through its tunnel, and how much of it has come back.
+    /// Bytes that it sends through its tunnel, and the number of them that have come back.
     raw: Option<(Vec<u8>, usize)>,
     is_tunnel: bool,
     /// The last reply said that it ends with the connection.
     is_last: bool,
-    /// What is cut comes through.
+    /// Whether the service passes on raw bytes and so cuts no `hop`.
     is_raw: bool,
     verdict: Rc<RefCell<Verdict>>,
 }

@@ -33,7 +33,7 @@ const LINE_BYTES_MAX: usize = 100;
 /// The engine.
 pub struct Tiny;
 
-/// Where a line ends, line break included.
+/// Returns the end of the first line, line break included.
 fn line(data: &[u8]) -> Result<usize, ParseStep> {
     match data.iter().position(|byte| *byte == b'\n') {
         Some(at) if at < LINE_BYTES_MAX => Ok(at + 1),
@@ -214,7 +214,7 @@ impl Engine for Tiny {
     }
 }
 
-/// What a service of that protocol is.
+/// Kind of a service of that protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A proxy whose exchanges have connections for themselves.

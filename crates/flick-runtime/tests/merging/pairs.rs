@@ -24,7 +24,7 @@ const ORDER: FuncId = FuncId(1);
 const COMBINE: FuncId = FuncId(2);
 const FINISH: FuncId = FuncId(3);
 
-/// What two equal elements become.
+/// Combination of two elements with the same key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Combine {
     /// Values are numbers, and added.
@@ -54,7 +54,7 @@ pub fn pairs(mut stream: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     found
 }
 
-/// What merging `streams`, each sorted, must give: sorted by key and, of equal keys, by stream, then combined.
+/// Returns the correct merge of `streams`, each sorted: sorted by key and, of equal keys, by stream, then combined.
 pub fn expected(streams: &[Vec<u8>], combine: Combine) -> Vec<u8> {
     let mut all: Vec<_> = streams.iter().flat_map(|stream| pairs(stream)).collect();
     all.sort_by(|a, b| a.0.cmp(&b.0));

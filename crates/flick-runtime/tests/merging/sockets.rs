@@ -110,7 +110,7 @@ fn eight_streams_become_one_on_every_kernel_interface() {
 /// Mappers of a job that is large enough for both workers.
 const MAPPERS: u32 = 16;
 
-/// What a node takes in does not depend on who is late, so neither does what each worker has done.
+/// The input of a merge node does not depend on which stream is late, so neither does the work of each worker.
 #[test]
 fn both_workers_do_their_part_of_a_merge_of_sixteen_streams() {
     let stream = |number: u32| {

@@ -7,7 +7,7 @@ use flick_abi::{Ask, Engine, Frame, FuncId, ParseStep, Program, RuleCall, RuleOu
 
 use super::common::{self, Hand, KEY_LEN, OPCODE};
 
-/// What a rule does with a request.
+/// Behaviour of the rule for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Style {
     /// Asks the backend of the key, and if it does not answer in time the next one, built again.
@@ -66,7 +66,7 @@ impl Asking {
         call.failure = Some(reason as u32);
     }
 
-    /// What the first `answers` of the rule are, in terms of a target that the rule has kept.
+    /// Resumes the rule with the answers to its asks; `target` is the backend that the rule has kept.
     fn go_on(&self, call: &mut RuleCall<'_>, target: u64) -> RuleOutcome {
         let answer = call.answers[0];
         match (self.style, call.resume) {
