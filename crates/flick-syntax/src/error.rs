@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::limits::ERRORS_MAX;
 
-/// What is wrong, as a stable name. The checker gives each an error code.
+/// Kind of a syntax error, as a stable name. The checker gives each an error code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub enum SyntaxErrorKind {
@@ -69,13 +69,13 @@ pub enum SyntaxErrorKind {
 /// One syntax error.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SyntaxError {
-    /// What is wrong.
+    /// Kind of the error.
     pub kind: SyntaxErrorKind,
-    /// Where, in bytes of the source; empty ranges stand between two characters.
+    /// Range of the error, in bytes of the source; an empty range is a position between two characters.
     pub range: Range<usize>,
-    /// What is wrong, in one sentence without a full stop.
+    /// Description of the error, in one sentence without a full stop.
     pub title: String,
-    /// What to write instead.
+    /// Correction: the form to write instead.
     pub help: String,
 }
 

@@ -16,7 +16,7 @@ use crate::syntax_kind::SyntaxKind::{self, *};
 use align::Line;
 
 const LEVEL_COLUMNS: usize = 2;
-/// How far a line is indented that continues the one above.
+/// Indentation of a line that continues the one above, relative to that.
 const CONTINUATION_COLUMNS: usize = 4;
 
 /// Formats a parsed source; one with errors is returned unchanged.
@@ -167,7 +167,7 @@ struct Printer {
     /// The last line continues the one before it, so a block below is indented more than it.
     is_continued: bool,
     lines: Vec<Line>,
-    /// Where in the source the comment behind the last line stood.
+    /// Column in the source of the comment behind the last line.
     last_comment_column: Option<usize>,
     /// Something other than a comment was printed.
     has_code: bool,

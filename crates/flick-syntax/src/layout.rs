@@ -52,7 +52,7 @@ struct Layout<'a> {
     levels: Vec<Level>,
     /// The closing brackets that are due, innermost last.
     brackets: Vec<SyntaxKind>,
-    /// How many brackets were open when the current line of text began.
+    /// Number of brackets that were open when the current line of text began.
     line_brackets: usize,
     /// First token of the current logical line; `EndOfFile` before the first one.
     line_first: SyntaxKind,

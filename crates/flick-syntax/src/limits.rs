@@ -18,7 +18,8 @@ pub(crate) const QUOTE_CHARS_MAX: usize = 24;
 /// there looks a bounded number of times. More means a loop that makes no progress.
 pub(crate) const LOOKS_PER_TOKEN_MAX: u32 = 200 * NESTING_DEPTH_MAX;
 
-/// How far the parser looks behind `ask all [` for the `with` that tells a list of requests from an index.
+/// Number of tokens behind `ask all [` in which the parser looks for the `with` that tells a list of requests from an
+/// index.
 pub(crate) const ALL_LOOKAHEAD_MAX: usize = 16;
 
 // The tree library counts bytes in 32 bits.

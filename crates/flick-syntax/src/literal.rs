@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-/// What a number with a unit is measured in.
+/// Base unit of a number with a unit.
 #[derive(Clone, Copy)]
 enum Unit {
     Bytes,
@@ -26,7 +26,7 @@ pub enum LiteralValue {
     Bool(bool),
 }
 
-/// Why a number has no value.
+/// Reason that a number has no value.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum NumberFault {
     TooLarge,

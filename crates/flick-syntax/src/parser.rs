@@ -97,7 +97,7 @@ struct Parser<'s> {
     /// The outermost `else` without `:` in the running statement, and its depth. Behind an inline `if` the author most
     /// likely meant `else:`.
     loose_else: Option<(u32, Range<usize>)>,
-    /// How often `nth` was called since the last token was consumed.
+    /// Number of calls of `nth` since the last token was consumed.
     looks: Cell<u32>,
 }
 

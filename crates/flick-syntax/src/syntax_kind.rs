@@ -216,7 +216,7 @@ syntax_kinds! {
     AskItem,
     UpdateExpr,
 
-    /// What could not be understood.
+    /// Source text that the parser could not understand.
     Error,
 }
 

@@ -48,7 +48,7 @@ nodes! {
 }
 
 choice! {
-    /// What may stand at the left margin.
+    /// A declaration at the left margin.
     Decl {
         /// A library in use.
         Use(UseDecl),
@@ -84,9 +84,9 @@ choice! {
         Literal(UnitLiteral),
         /// A whole number whose bits are fields.
         Bits(UnitBits),
-        /// What must hold.
+        /// A condition that must hold.
         Check(UnitCheck),
-        /// What stands on the wire depends on a value.
+        /// A choice, by a value, of the items on the wire.
         Switch(UnitSwitch),
     }
 }

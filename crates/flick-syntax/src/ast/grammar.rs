@@ -27,7 +27,7 @@ nodes! {
     ClassItem,
 }
 
-/// What a member of a class stands for.
+/// Bytes that a member of a class stands for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ClassItemKind {
     /// `"-_"`: each of its bytes

@@ -15,7 +15,7 @@ nodes! {
     Binding,
 }
 
-/// What a case of a `switch` compares with.
+/// Pattern of a case of a `switch`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum PatternKind {
     /// `get`; also `circle`, `some` and `none`
@@ -28,7 +28,7 @@ pub enum PatternKind {
     Negative(u64),
 }
 
-/// What a part of a value is called.
+/// Name that a pattern binds to a part of a value.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum BindingKind {
     /// `r`

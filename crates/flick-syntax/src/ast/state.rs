@@ -38,18 +38,18 @@ nodes! {
 choice! {
     /// A property of a `global`.
     GlobalProp {
-        /// How many entries it holds.
+        /// Maximum number of entries.
         Max(MaxProp),
-        /// How long an entry lives.
+        /// Lifetime of an entry.
         Expire(ExpireProp),
-        /// What goes when it is full.
+        /// Eviction policy of a full dictionary.
         Evict(EvictProp),
-        /// Where it is kept across restarts.
+        /// Snapshot that keeps it across restarts.
         Snapshot(SnapshotProp),
     }
 }
 
-/// What a full dictionary forgets.
+/// Eviction policy of a full dictionary.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum EvictPolicy {
     /// `lru`
@@ -60,7 +60,7 @@ pub enum EvictPolicy {
     Nothing,
 }
 
-/// What may happen to a channel.
+/// Event of a channel.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum EventKind {
     /// `closed`

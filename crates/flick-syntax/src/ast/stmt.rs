@@ -29,7 +29,7 @@ nodes! {
 choice! {
     /// A statement.
     Stmt {
-        /// What to do with the messages of a channel.
+        /// A rule for the messages of a channel.
         Rule(Rule),
         /// A new name.
         Let(LetStmt),
@@ -51,9 +51,9 @@ choice! {
         Local(LocalStmt),
         /// State of the service, where it does not belong; the parser has reported it.
         Global(GlobalDecl),
-        /// What to do when something happens to a channel.
+        /// A handler for an event of a channel.
         Except(ExceptStmt),
-        /// What to do again and again.
+        /// A block that runs at a fixed interval.
         Every(EveryStmt),
         /// Still to be written.
         Ellipsis(EllipsisStmt),

@@ -1,4 +1,4 @@
-//! Which two tokens on one line have a space between them.
+//! Spaces between two tokens on one line.
 //! Promises: leaving the space out never makes one token of two.
 
 use super::Piece;

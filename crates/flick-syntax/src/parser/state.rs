@@ -36,7 +36,7 @@ const EXCEPT: Construct = Construct {
 };
 const EVERY: Construct = Construct { name: "an `every`", shape: "`every 1s:` with an indented block" };
 
-/// What may happen to a channel.
+/// Names of the events of a channel.
 const EVENTS: [&str; 5] = ["closed", "broken", "refused", "timed_out", "malformed"];
 const POLICIES: [&str; 3] = ["lru", "oldest", "nothing"];
 const PROPERTIES: [(&str, SyntaxKind); 4] =
