@@ -39,7 +39,7 @@ type msg = unit {
 };
 ";
 
-/// How much to generate.
+/// Size and features of a generated program.
 #[derive(Clone, Copy, Debug)]
 pub struct Size {
     /// Pure functions.
@@ -91,7 +91,7 @@ struct Generator {
     asks_left: u32,
 }
 
-/// What the text that is being generated may do besides computing.
+/// Effects that the generated text may have besides computing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effects {
     /// Nothing: grammars' and `update`s' rule.
@@ -208,7 +208,7 @@ impl Generator {
         self.functions.push(Callable { name, params, result });
     }
 
-    /// What requests go through, and what replies do.
+    /// Writes the functions that handle requests (`entry`) and replies (`passed`).
     fn entry(&mut self) {
         self.names = vec![("req".to_owned(), ValueType::Message)];
         self.line("");

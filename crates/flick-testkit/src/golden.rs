@@ -29,7 +29,7 @@ const FILES_MAX: usize = 1000;
 pub struct Golden {
     /// File name without directory.
     pub name: String,
-    /// What follows `# test:`.
+    /// Text after `# test:`.
     pub directive: String,
     /// Everything above the expectation.
     pub input: String,

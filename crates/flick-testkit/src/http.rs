@@ -1,11 +1,11 @@
-//! What RFC 9110 and 9112 say of given bytes: tables of verdicts, random messages, and a reader that is strict and
-//! slow. Nothing here knows of flick: it is what flick's grammar, and what leaves a balancer, is held against.
+//! Reference for HTTP messages, by RFC 9110 and 9112: tables of verdicts, random messages, and a reader that is strict
+//! and slow. Nothing here knows of flick: tests compare flick's grammar, and the output of a balancer, with it.
 
 pub mod generate;
 pub mod strict;
 pub mod table;
 
-/// What a request asked that the framing of its reply depends on.
+/// Property of a request that the framing of its reply depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
     /// A method without influence on framing.

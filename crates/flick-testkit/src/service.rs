@@ -53,23 +53,23 @@ pub struct Subject {
     pub engine: Arc<dyn Engine>,
 }
 
-/// What a service in the simulator is made of.
+/// Configuration of a service in the simulator.
 #[derive(Clone)]
 pub struct SimServiceConfig {
     /// Seed of the network and the worker.
     pub seed: u64,
     /// The network.
     pub sim: SimConfig,
-    /// How many backends.
+    /// Number of backends.
     pub servers: usize,
-    /// How many streams a process that merges receives.
+    /// Number of streams that a merging process receives.
     pub streams: usize,
     /// Number of backends by backend channel, in the order of the channels. Empty: all are of the program's
     /// second channel, if it has one.
     pub groups: Vec<(String, usize)>,
-    /// What backends of each channel weigh; nothing: all the same.
+    /// Weights of the backends of each channel; empty: all the same.
     pub weights: Vec<u32>,
-    /// Which of them stand in for others; nothing: none.
+    /// Ranks of the backends of each channel, by which some stand in for others; empty: none does.
     pub ranks: Vec<u16>,
     /// The platform's limits.
     pub limits: Limits,
@@ -107,19 +107,19 @@ pub struct SimService {
     pub net: SimNet,
     /// Its only worker.
     pub worker: Worker<SimDriver>,
-    /// What it was bound as, with the board of its lists of backends.
+    /// Setup of the service, with its sets of backends.
     pub setup: Arc<Setup>,
-    /// What its program shares.
+    /// State that its program shares.
     pub state: Arc<State>,
     /// Its counters.
     pub counters: Arc<Counters>,
     /// Its counters of each backend.
     pub backend_counters: Arc<Vec<BackendCounters>>,
-    /// How it is drained and stopped.
+    /// Shared state through which it is drained and stopped.
     pub shared: Arc<Shared>,
-    /// Where clients reach it.
+    /// Address at which clients reach it.
     pub listen: Endpoint,
-    /// Where it reaches its backends.
+    /// Addresses of its backends.
     pub backends: Vec<Endpoint>,
     /// It has said that it is finished.
     pub is_finished: bool,
@@ -301,7 +301,7 @@ pub(crate) fn try_setup(
     Setup::new(program, engine, &platform)
 }
 
-/// What the only worker of a service shares with itself if its program merges.
+/// Returns the hub of a service with one worker, if its program merges.
 pub(crate) fn hub_of(setup: &Setup) -> Option<Arc<Hub>> {
     setup.merge.as_ref().map(|merge| Arc::new(Hub::new(merge, 1)))
 }

@@ -49,7 +49,7 @@ pub fn grammar(seed: u64) -> Grammar {
     Grammar { text, fields: scope.written }
 }
 
-/// What expressions may name.
+/// Names that expressions may use.
 #[derive(Clone, Debug, Default)]
 struct Scope {
     numbers: Vec<String>,
@@ -321,7 +321,7 @@ impl Writer {
         };
     }
 
-    /// What stands last: perhaps something without a bound.
+    /// Writes the last item, which may be without a bound.
     fn tail(&mut self, out: &mut String, scope: &mut Scope) {
         let name = self.name("z");
         match self.rng.below(8) {

@@ -214,7 +214,7 @@ impl Generator {
         if message.starts_with('(') || !message.contains(' ') { message } else { format!("({message})") }
     }
 
-    /// What the entry function does in the end.
+    /// Writes the last statements of the entry function, which send a message.
     pub(super) fn sends(&mut self) {
         let message = self.message_to_send();
         let key = self.expr(&ValueType::Text(20));

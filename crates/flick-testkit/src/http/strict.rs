@@ -19,13 +19,13 @@ pub struct HttpMessage<'a> {
     pub fields: Vec<HttpField<'a>>,
     /// The body, taken out of its chunks.
     pub body: Vec<u8>,
-    /// Where the next message begins.
+    /// Position at which the next message begins.
     pub next: usize,
-    /// How it ends.
+    /// Continuation of the connection after the message.
     pub end: BodyEnd,
 }
 
-/// What follows a message on its connection.
+/// Continuation of a connection after a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BodyEnd {
     /// The next message may follow.
@@ -40,10 +40,10 @@ pub enum BodyEnd {
     Close,
 }
 
-/// Why there is no message.
+/// Reason that no message can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It is not HTTP, or could be read in two edge_counters.
+    /// It is not HTTP, or is ambiguous.
     Bad(&'static str),
     /// More bytes are needed.
     Short,
@@ -246,7 +246,7 @@ fn sized(bytes: &[u8], at: usize, len: u64) -> Read<(Vec<u8>, usize)> {
 
 /// Digits that any length has at most.
 const LENGTH_DIGITS_MAX: usize = 19;
-/// What no trailer says (RFC 9110 §6.5.1, §7.6.1): framing, routing, the connection.
+/// Fields that no trailer may contain (RFC 9110 §6.5.1, §7.6.1): framing, routing, the connection.
 const OF_HEADS_ALONE: [&str; 9] = [
     "host",
     "content-length",

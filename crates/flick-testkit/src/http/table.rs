@@ -13,7 +13,7 @@ pub const REPLIES: &str = include_str!("../../../../tests/http/replies.txt");
 pub struct Case {
     /// Its name, unlike all others of its table.
     pub name: String,
-    /// What was asked; of a request always `Get`.
+    /// Kind of the request that a reply answers; always `Get` in the table of requests.
     pub asked: Asked,
     /// The class of failures, `H1` to `H24`, or `-`.
     pub class: String,
@@ -21,9 +21,9 @@ pub struct Case {
     pub section: String,
     /// The verdict, as the table's head lists them.
     pub verdict: String,
-    /// What is sent.
+    /// Bytes of the message.
     pub bytes: Vec<u8>,
-    /// Where the next message begins.
+    /// Position at which the next message begins.
     pub next: usize,
     /// The body, taken out of its chunks.
     pub body: Vec<u8>,
@@ -88,7 +88,7 @@ fn asked_of(text: &str) -> Asked {
     }
 }
 
-/// What the text stands for, and where the mark in it is: the end, where there is none.
+/// Returns the bytes that an escaped text stands for, and the position of the mark in them: the end, without a mark.
 fn bytes(text: &str) -> (Vec<u8>, usize) {
     let mut out = Vec::new();
     let mut mark = None;
@@ -148,7 +148,7 @@ fn repeated(text: &[u8]) -> (usize, &str, &[u8]) {
 mod tests {
     use super::{replies, requests};
 
-    /// What the issue asks for at least.
+    /// Minimum number of requests in the table, as the issue requires.
     const REQUESTS_MIN: usize = 150;
     const REPLIES_MIN: usize = 80;
 

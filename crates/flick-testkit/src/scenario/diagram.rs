@@ -1,4 +1,4 @@
-//! What went to and fro in a scenario, as a sequence diagram in text.
+//! Sequence diagrams, in text, of the bytes and events of a scenario.
 //! Promises: one line for each thing that happened, in the order of time, with who did it; bytes that cannot be shown
 //! are escaped, long ones are cut and counted.
 
@@ -11,15 +11,15 @@ use crate::service::memcached::Cmd;
 /// Something a peer did or saw.
 #[derive(Clone, Debug)]
 pub struct Happening {
-    /// When, on the simulated clock.
+    /// Time of the event, on the simulated clock.
     pub at_ns: u64,
-    /// Who.
+    /// Peer that did or saw it.
     pub peer: PeerId,
-    /// What.
+    /// The event.
     pub what: What,
 }
 
-/// What a peer did or saw.
+/// Action of a peer, or event that it saw.
 #[derive(Clone, Debug)]
 pub enum What {
     /// It wrote bytes.
@@ -94,7 +94,7 @@ fn joined(log: &[Happening]) -> Vec<Happening> {
     rows
 }
 
-/// What stands on an arrow.
+/// Returns the label of an arrow: the messages, or the escaped bytes.
 fn label_of(bytes: &[u8]) -> String {
     let mut rest = bytes.to_vec();
     let mut messages = Vec::new();

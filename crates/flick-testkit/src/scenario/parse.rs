@@ -37,7 +37,7 @@ use std::fmt;
 
 use super::messages::{self, MessageText};
 
-/// What a peer does or expects.
+/// Action or expectation of a peer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
     /// Writes a message.
@@ -111,14 +111,14 @@ pub enum Step {
 /// A parsed scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
-    /// How many backends, of all channels.
+    /// Number of backends, of all channels.
     pub backends: usize,
     /// Number of backends by backend channel, in the order of the channels. Empty: all are of the first
     /// channel.
     pub groups: Vec<(String, usize)>,
-    /// How many streams are merged, if it says so.
+    /// Number of merged streams, if the scenario specifies it.
     pub streams: Option<usize>,
-    /// How many seeds it is played with.
+    /// Number of seeds with which the scenario is played.
     pub seeds: u64,
     /// The program it is about, a file beside it, where the folder has several.
     pub service: Option<String>,
@@ -130,12 +130,12 @@ pub struct Scenario {
     pub timeouts: Vec<(String, u64)>,
     /// It needs what only the simulator can do.
     pub simulator_only: bool,
-    /// What happens, each with its line.
+    /// Steps of the scenario, each with its line.
     pub steps: Vec<(usize, Step)>,
 }
 
 impl Scenario {
-    /// How many streams a process that merges receives: as many as there are clients, if the scenario does not say.
+    /// Returns the number of streams that a merging process receives: the scenario's number, or the number of clients.
     pub fn streams(&self) -> usize {
         let client = |(_, step): &'_ (usize, Step)| match step {
             Step::Client(name, _) => Some(name.clone()),
@@ -144,7 +144,7 @@ impl Scenario {
         self.streams.unwrap_or_else(|| self.steps.iter().filter_map(client).collect::<BTreeSet<_>>().len())
     }
 
-    /// What the backend of a number is called.
+    /// Returns the name of the backend with this index.
     pub fn backend_name(&self, index: usize) -> String {
         let mut first = 0;
         for (name, count) in &self.groups {
@@ -157,12 +157,12 @@ impl Scenario {
     }
 }
 
-/// Why a text is no scenario.
+/// Error in the text of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong.
+    /// Description of the error.
     pub what: String,
 }
 
@@ -172,7 +172,7 @@ impl fmt::Display for ParseError {
     }
 }
 
-/// How long an `expects` waits that does not say.
+/// Default wait of an `expects`.
 const EXPECT_MS: u64 = 3_000;
 
 /// Reads a scenario.
@@ -376,7 +376,7 @@ fn texts(words: &[Word]) -> Option<Vec<u8>> {
     parts.filter(|parts| !parts.is_empty()).map(|parts| parts.concat())
 }
 
-/// What is expected, if it is bytes.
+/// Parses the bytes that an `expects` waits for; `None` if it waits for something else.
 fn wanted(words: &[Word]) -> Result<Option<Wanted>, String> {
     if let [count, Word::Plain(bytes)] = words
         && bytes == "bytes"

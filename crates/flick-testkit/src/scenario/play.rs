@@ -1,4 +1,4 @@
-//! What the lines of a scenario mean.
+//! Player of scenarios, which executes their lines.
 //! Promises: steps happen in the order they are written; each waits, in the stage's time, for what it expects.
 
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ struct Player<'a> {
 
 /// Bytes of what arrived instead that are shown.
 const SHOWN_BYTES: usize = 400;
-/// How long counters and the end of a worker are waited for.
+/// Longest wait for a counter, for the end of a worker, and for similar events.
 const SOON_MS: u64 = 3_000;
 
 /// Plays a scenario to its end.
@@ -97,7 +97,7 @@ impl Player<'_> {
         }
     }
 
-    /// What went to and fro, below a line end; nothing if the stage keeps no log.
+    /// Returns a diagram of the scenario so far, below a line end; empty if the stage keeps no log.
     fn diagram(&mut self, scenario: &Scenario) -> String {
         let log = self.stage.log();
         if log.is_empty() {
@@ -242,7 +242,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// What clients and backends do alike.
+    /// Executes an action that clients and backends have in common.
     fn either(&mut self, peer: PeerId, action: &Action) -> Result<(), String> {
         let command = match action {
             Action::SendsRest => {
@@ -277,7 +277,7 @@ impl Player<'_> {
         Ok(())
     }
 
-    /// What a peer has instead of what it waits for.
+    /// Describes what a peer has received instead of what it waits for.
     fn nothing(&mut self, peer: PeerId) -> String {
         let end = if self.stage.is_closed(peer) {
             "; its connection is closed"

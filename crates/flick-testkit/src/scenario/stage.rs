@@ -1,4 +1,4 @@
-//! Where a scenario plays: the simulator, or the sockets of this machine.
+//! Stages on which a scenario plays: the simulator, or the sockets of this machine.
 //! Promises: peers are passive; they run their actions between two iterations of the service and keep what arrives.
 
 mod simulated;
@@ -34,7 +34,7 @@ pub enum Command {
     Pause(bool),
 }
 
-/// How a backend is reached.
+/// Reachability of a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reachable {
     /// It answers.
@@ -73,7 +73,7 @@ pub trait Stage {
     ///
     /// Errors: a list of what should not be there.
     fn expect_quiet(&self) -> Result<(), String>;
-    /// What peers have sent and been sent so far, if the stage keeps that.
+    /// Returns what peers have sent and received so far; empty if the stage does not keep it.
     fn log(&self) -> Vec<Happening> {
         Vec::new()
     }

@@ -72,9 +72,9 @@ impl BackendFault {
 /// A fault and the time that it lasts.
 #[derive(Clone, Debug)]
 pub struct TimedFault {
-    /// What.
+    /// The fault.
     pub fault: BackendFault,
-    /// From when to when.
+    /// Time of the fault, from its beginning to its end.
     pub while_ns: Range<u64>,
 }
 
@@ -84,9 +84,9 @@ pub struct FaultCase<'a> {
     pub subject: &'a Subject,
     /// The peers on both sides.
     pub peers: &'a Peers,
-    /// How many backends.
+    /// Number of backends.
     pub servers: usize,
-    /// How many requests each client sends, one behind the other, at most.
+    /// Maximum number of requests that each client sends, one behind the other.
     pub requests: u64,
     /// Consecutive failures before a backend is ejected; 0: never.
     pub outlier_consecutive_failures: u32,
@@ -97,10 +97,10 @@ pub struct FaultCase<'a> {
 /// For each client, the backends that its requests go to, one entry for each.
 pub type Bound = Vec<Vec<usize>>;
 
-/// Which backends are faulty, and how.
+/// Faulty backends, each with its fault.
 pub type BackendFaults = [(usize, BackendFault)];
 
-/// What became of the clients.
+/// Results of the clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Requests that backends answered.
@@ -131,7 +131,7 @@ impl Report {
 pub const SLOW_NS: u64 = 50 * MS;
 /// Timeout of replies.
 const REPLY_NS: u64 = 200 * MS;
-/// How long after its timeout a request is over at the latest.
+/// Longest time from the timeout of a request to its end.
 const LATE_NS: u64 = 50 * MS;
 /// Maximum time to fail a request whose backend is known to be gone, or to serve one of a healthy backend.
 const PROMPT_NS: u64 = 20 * MS;
@@ -145,7 +145,7 @@ const RECOVERED_NS: u64 = TO_NS + 500 * MS;
 const EVERY_NS: u64 = 10 * MS;
 /// The same where each is alone.
 const ALONE_NS: u64 = 20 * MS;
-/// How many clients there are.
+/// Number of clients.
 const CLIENTS: u64 = 100;
 
 /// A client: what it asked of whom, when, and what became of it.
@@ -271,7 +271,7 @@ impl FaultCase<'_> {
         (0..CLIENTS).map(connect).collect()
     }
 
-    /// Where requests go without faults, each client alone.
+    /// Returns the backends that requests go to without faults, each client alone.
     ///
     /// Errors: a request failed without faults.
     pub fn bound(&self, seed: u64) -> Result<Bound, String> {

@@ -10,7 +10,7 @@ use flick_net::sim::{Actor, PeerIo, SimRng};
 use super::conduct::Conduct;
 use super::memcached::{Cmd, REPLY, opcode, status, value_of};
 
-/// How a client behaves beside sending its requests.
+/// Behaviour of a client apart from its requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Habit {
     /// Writes everything at once, reads, and leaves when it has all replies.
@@ -96,7 +96,7 @@ fn nonsense(rng: &mut SimRng) -> Vec<u8> {
     }
 }
 
-/// What became of one client.
+/// Result of one client.
 #[derive(Debug, Default)]
 pub struct Verdict {
     /// Replies that servers gave.
@@ -107,11 +107,11 @@ pub struct Verdict {
     pub waiting: usize,
     /// Every request has its reply.
     pub finished: bool,
-    /// When that was.
+    /// Time at which it finished.
     pub finished_ns: u64,
     /// The service has ended the connection.
     pub closed: bool,
-    /// When.
+    /// Time at which the service ended the connection.
     pub closed_ns: u64,
     /// It has ended the connection itself.
     pub left: bool,

@@ -1,5 +1,5 @@
-//! What a checking client does on its connection whatever it speaks: writes at its pace, stops reading, vanishes,
-//! leaves.
+//! Conduct of a checking client on its connection, whatever its protocol: it writes at its pace, stops reading,
+//! vanishes, leaves.
 //! Promises: no habit keeps a client for ever; every end that is its own is noted.
 
 use std::cell::RefCell;
@@ -10,10 +10,10 @@ use flick_net::sim::PeerIo;
 
 use super::client::{Habit, Verdict};
 
-/// How often a client stops reading, so that every one of them comes to an end.
+/// Maximum number of times that a client stops reading, so that every client comes to an end.
 const PAUSES_MAX: u32 = 50;
 
-/// How long a client that has all its replies stays, to see whether another one comes.
+/// Time that a client with all its replies stays, to see whether another one comes.
 const STAYS_NS: u64 = 4_000_000;
 
 const WRITE_ON: u64 = 1;

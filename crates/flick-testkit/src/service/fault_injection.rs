@@ -22,17 +22,17 @@ use super::{MS, SimService, SimServiceConfig, Subject};
 pub struct FaultPlan {
     /// The network.
     pub sim: SimConfig,
-    /// How many backends.
+    /// Number of backends.
     pub servers: usize,
-    /// How many clients.
+    /// Number of clients.
     pub clients: u64,
-    /// How many requests each sends, besides the last.
+    /// Number of requests of each client, besides the last.
     pub requests: u64,
-    /// How many, of 1000 keys, have values too long to buffer.
+    /// Number of keys, of 1000, whose values are too long to buffer.
     pub huge_per_mille: u32,
     /// Kills servers, refuses connections, and drops all packets of a server for a while.
     pub breaks_servers: bool,
-    /// How many, of 1000 connections to servers, are served dishonestly.
+    /// Number of connections to servers, of 1000, that are served dishonestly.
     pub manners_per_mille: u32,
     /// Clients have habits.
     pub habits: bool,
@@ -118,7 +118,7 @@ pub struct Outcome {
 
 /// Faults happen before this.
 pub const CALM_NS: u64 = 60 * MS;
-/// How long draining may take.
+/// Longest time that draining may take.
 const DRAIN: Duration = Duration::from_millis(5_000);
 /// Longest a run may take from the end of the faults, in simulated time: the reply timeout for each of a client's
 /// large requests in a row, and the pauses of clients that stop reading.

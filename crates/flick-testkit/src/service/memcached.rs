@@ -60,7 +60,7 @@ pub struct Cmd {
     pub opcode: u8,
     /// Status; in a request the virtual bucket.
     pub status: u16,
-    /// What a reply repeats.
+    /// Opaque, which a reply repeats.
     pub opaque: u32,
     /// Version of the value; checking clients put a tag here that servers send back.
     pub cas: u64,

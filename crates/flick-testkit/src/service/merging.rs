@@ -19,10 +19,10 @@ use super::{MS, Subject, driver_limits};
 
 /// Simulated time after which a run is given up.
 const RUN_NS_MAX: u64 = 600_000 * MS;
-/// How long a mapper stalls.
+/// Time for which a mapper stalls.
 const STALL_NS: u64 = 300 * MS;
 
-/// What one job's reducer has seen.
+/// Input of the reducer of one job.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Received {
     /// All that it was sent.
@@ -33,7 +33,7 @@ pub struct Received {
     pub reset: bool,
 }
 
-/// How a reducer behaves.
+/// Behaviour of a reducer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reducer {
     /// Reads what it is sent.
@@ -80,7 +80,7 @@ impl Actor for ReducerActor {
     }
 }
 
-/// How a mapper ends.
+/// Behaviour of a mapper at the end of its stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MapperEnd {
     /// Closes its side and waits for ours.
@@ -95,7 +95,7 @@ pub enum MapperEnd {
     Never,
 }
 
-/// What a mapper has seen of the end of its connection.
+/// End of a mapper's connection, as the mapper has seen it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Fate {
     /// It was closed in good order.
@@ -137,16 +137,16 @@ impl Actor for MapperActor {
     }
 }
 
-/// What a run is about.
+/// Configuration of a run.
 #[derive(Clone)]
 pub struct MergeConfig {
     /// Seed of the networks and of the order of iterations.
     pub seed: u64,
-    /// How many workers.
+    /// Number of workers.
     pub workers: usize,
-    /// How many mappers make a job.
+    /// Number of mappers of a job.
     pub streams: usize,
-    /// How reducers behave.
+    /// Behaviour of the reducers.
     pub reducer: Reducer,
     /// The network of each worker.
     pub sim: SimConfig,
@@ -165,7 +165,7 @@ pub struct MergeService {
     /// Its workers.
     pub workers: Vec<Worker<SimDriver>>,
     counters: Vec<Arc<Counters>>,
-    /// How it is drained and stopped.
+    /// Shared state through which it is drained and stopped.
     pub shared: Arc<Shared>,
     listen: Endpoint,
     jobs: Rc<RefCell<Vec<Received>>>,
@@ -297,7 +297,7 @@ impl MergeService {
         self.finished[index] |= !goes_on;
     }
 
-    /// What reducers have seen, connection by connection.
+    /// Returns the input of the reducers, connection by connection.
     pub fn jobs(&self) -> Vec<Received> {
         self.jobs.borrow().clone()
     }

@@ -10,7 +10,7 @@ use flick_abi::{Engine, Frame, FuncId, MessageFlags, ParseStep, RuleCall, RuleOu
 
 use super::Subject;
 
-/// What an engine lies about.
+/// Planted bug of an engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lie {
     /// Nothing: the checks must pass.

@@ -10,7 +10,7 @@ use flick_net::sim::{Actor, PeerIo, SimRng};
 
 use super::memcached::{Cmd, opcode, status, value_of};
 
-/// How one connection of a server behaves. What has an `at` happens at that request, counted from 0.
+/// Behaviour of one connection of a server. A variant with an `at` acts at that request, counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Manner {
     /// As it should.
@@ -26,44 +26,44 @@ pub enum Manner {
     EarlyAndGone,
     /// Answers one request twice.
     Twice {
-        /// Which.
+        /// Index of the request.
         at: u32,
     },
     /// Leaves one request out.
     Skips {
-        /// Which.
+        /// Index of the request.
         at: u32,
     },
     /// Repeats another number than the request's.
     WrongNumber {
-        /// Where.
+        /// Index of the request.
         at: u32,
     },
     /// Sends what is not of the protocol.
     Nonsense {
-        /// Where.
+        /// Index of the request.
         at: u32,
     },
     /// Sends half a reply and resets.
     CutsReply {
-        /// Where.
+        /// Index of the request.
         at: u32,
     },
     /// Answers no more and closes its side.
     HalfCloses {
-        /// Where.
+        /// Index of the request.
         at: u32,
     },
     /// Answers no more and says nothing.
     FallsSilent {
-        /// Where.
+        /// Index of the request.
         at: u32,
     },
     /// Stops reading for a while.
     StopsReading {
-        /// Where.
+        /// Index of the request.
         at: u32,
-        /// How long.
+        /// Length of the pause.
         pause_ns: u64,
     },
 }
@@ -88,7 +88,7 @@ impl Manner {
     }
 }
 
-/// What servers found wrong with what reached them.
+/// Errors that servers found in what reached them.
 pub type Complaints = Rc<RefCell<Vec<String>>>;
 
 /// By client: how far its requests have come at one server, whichever connections brought them. Clients number them in
@@ -238,7 +238,7 @@ fn complaint_about(request: &Cmd) -> Option<String> {
     None
 }
 
-/// What a memcached server says to a request.
+/// Returns the replies of a memcached server to a request.
 pub fn answer(request: &Cmd) -> Vec<Cmd> {
     let reply = Cmd::reply_to(request, status::OK);
     match request.opcode {

@@ -40,11 +40,11 @@ pub struct TrafficRequest {
     pub reply: Vec<u8>,
     /// Something of the protocol's own.
     pub kind: u32,
-    /// What comes back.
+    /// Replies owed to the request.
     pub owed: Owed,
 }
 
-/// What a request has a right to.
+/// Replies owed to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owed {
     /// One reply.
@@ -53,7 +53,7 @@ pub enum Owed {
     Silence,
 }
 
-/// What stands at the front of some bytes.
+/// Message at the front of some bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// Part of a message.
@@ -64,7 +64,7 @@ pub enum Cut {
     Bad(String),
 }
 
-/// Who gave a reply.
+/// Origin of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Judged {
     /// A server, or the program.
@@ -73,14 +73,14 @@ pub enum Judged {
     Failed,
 }
 
-/// What a server says to a request.
+/// Answer of a server to a request.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// Those bytes.
     pub bytes: Vec<u8>,
     /// It closes behind them.
     pub closes: bool,
-    /// What must not be asked a second time.
+    /// Name of a request that must not be sent a second time.
     pub once: Option<String>,
 }
 
@@ -89,18 +89,18 @@ pub struct Answer {
 pub struct Seat {
     /// The server's number.
     pub server: usize,
-    /// What the protocol keeps of it.
+    /// State that the protocol keeps for the connection.
     pub memory: String,
 }
 
-/// How the peers of one protocol speak.
+/// Protocol that peers speak.
 pub trait TrafficProtocol {
     /// Settings that the service needs beside those of the plan.
     fn configure(&self, config: &mut SimServiceConfig) {
         let _ = config;
     }
 
-    /// What one client sends. `is_last`: it is the client after the faults, which every server must serve.
+    /// Returns the requests of one client. `is_last`: it is the client after the faults, which every server must serve.
     fn requests(&self, rng: &mut SimRng, client: u64, plan: &FaultPlan, is_last: bool)
     -> Vec<TrafficRequest>;
 
@@ -110,7 +110,7 @@ pub trait TrafficProtocol {
     /// The reply to `request` at the front of `input`.
     fn reply(&self, request: &TrafficRequest, input: &[u8], has_ended: bool) -> Cut;
 
-    /// Who gave the reply.
+    /// Returns the origin of the reply.
     ///
     /// Errors: it is not one to this request.
     fn judge(&self, request: &TrafficRequest, reply: &[u8]) -> Result<Judged, String>;
@@ -136,18 +136,19 @@ pub trait TrafficProtocol {
     /// The request at the front of what a server has been sent.
     fn asked(&self, seat: &Seat, input: &[u8]) -> Cut;
 
-    /// What a server says to a request.
+    /// Returns the answer of a server to a request.
     ///
     /// Errors: what is wrong with the request.
     fn answer(&self, seat: &mut Seat, request: &[u8]) -> Result<Answer, String>;
 
-    /// What a server that has not waited for the whole of a large request says, and how many bytes that request has.
+    /// Returns the reply of a server that has not waited for the whole of a large request, and the length of that
+    /// request.
     fn early(&self, input: &[u8]) -> Option<(Vec<u8>, usize)> {
         let _ = input;
         None
     }
 
-    /// What a server may send that is no reply; `None`: everything is.
+    /// Returns bytes that a server may send although they are no reply; `None`: all bytes are a reply.
     fn garbage(&self) -> Option<&'static [u8]> {
         Some(b"\x00nonsense\r\n")
     }
@@ -156,14 +157,14 @@ pub trait TrafficProtocol {
 /// Rules that may be suspended at one time.
 const SUSPENDED_RULES_MAX: u32 = 64;
 
-/// What the peers of one run share.
+/// State that the peers of one run share.
 #[derive(Clone, Default)]
 struct Common {
     /// A server has lied in a way that no client can detect: replies are not checked from now on.
     has_lied: Rc<Cell<bool>>,
-    /// What must not be asked a second time and was asked.
+    /// Requests that were sent and must not be sent a second time.
     seen: Rc<RefCell<BTreeSet<String>>>,
-    /// Which servers were asked, and when.
+    /// Times at which servers were asked, each with the server.
     asked: Rc<RefCell<Vec<(u64, usize)>>>,
 }
 
@@ -179,7 +180,7 @@ impl Peers {
         Self { protocol: Rc::new(protocol), common: RefCell::default() }
     }
 
-    /// How they speak.
+    /// Returns the protocol that they speak.
     pub(super) fn protocol(&self) -> &Rc<dyn TrafficProtocol> {
         &self.protocol
     }
@@ -203,7 +204,7 @@ impl Peers {
         })
     }
 
-    /// Which servers have been asked, and when.
+    /// Returns the times at which servers were asked, each with the server.
     pub(super) fn asked(&self) -> Vec<(u64, usize)> {
         self.common.borrow().asked.borrow().clone()
     }
@@ -291,7 +292,7 @@ fn line(input: &[u8]) -> Option<(&str, usize)> {
     Some((text.strip_suffix('\r').unwrap_or(text), end + 1))
 }
 
-/// A line that begins in one of these edge_counters.
+/// Cuts off a line that begins with one of `beginnings`.
 fn line_of(input: &[u8], beginnings: &[&str]) -> Cut {
     match line(input) {
         None => Cut::More,

@@ -11,7 +11,7 @@ use super::{Command, PeerId, Reachable, Stage, limits, timeouts};
 use crate::scenario::{Happening, Scenario, What};
 use crate::service::{MS, SimService, SimServiceConfig, Subject, try_setup};
 
-/// How often a peer looks for its next action.
+/// Interval at which a peer looks for its next action.
 const LOOK_NS: u64 = 100_000;
 
 #[derive(Default)]
@@ -101,7 +101,7 @@ pub struct Simulated {
     log: Log,
 }
 
-/// What the network does for a seed: the first one does nothing, the others cut, delay and mix, but lose no connection.
+/// Returns the network of a seed: the first one is quiet, the others cut, delay and reorder, but lose no connection.
 fn network(seed: u64) -> SimConfig {
     if seed == QUIET_SEED {
         return SimConfig::default();
@@ -149,7 +149,7 @@ impl Simulated {
         Ok(Self { service, peers, log })
     }
 
-    /// How the service is drained and replaced.
+    /// Returns the shared state through which the service is drained and replaced.
     pub fn shared(&self) -> &flick_runtime::Shared {
         &self.service.shared
     }

@@ -25,7 +25,7 @@ const URING_BUFS: u32 = flick_net::limits::PROVIDED_BUFS_MAX as u32 + 1;
 const STEP: Duration = Duration::from_millis(1);
 /// Pause between two iterations after which a run counts as held up by the machine: timeouts may have expired early.
 const HELD_UP: Duration = Duration::from_millis(20);
-/// How often a scenario is played that fails while it is held up.
+/// Maximum number of runs of a scenario that fails while the machine holds it up.
 const TRIES_MAX: usize = 8;
 /// Bytes a peer reads at once.
 const READ_BYTES: usize = 64 * 1024;
@@ -115,7 +115,7 @@ pub struct Sockets {
     backends: Vec<(SocketAddr, Option<TcpListener>)>,
     peers: Vec<Peer>,
     begun: Instant,
-    /// When the last turn began, and the longest time between two.
+    /// Start of the last event-loop iteration; the next field is the longest time between two.
     turned: Instant,
     longest: Duration,
     driver_bufs: u32,
@@ -147,12 +147,12 @@ impl Sockets {
         }
     }
 
-    /// What `gauge` goes up by inside the worker's turns is added up from now on: allocations, for example.
+    /// Starts to add up the growth of `gauge` inside the worker's event-loop iterations: allocations, for example.
     pub fn watch(&mut self, gauge: fn() -> u64) {
         (self.gauge, self.gauged) = (gauge, 0);
     }
 
-    /// What has been added up.
+    /// Returns the growth of the gauge since [`Sockets::watch`].
     pub fn gauged(&self) -> u64 {
         self.gauged
     }

@@ -112,7 +112,7 @@ impl TrafficClient {
         (verdict.closed, verdict.closed_ns) = (true, io.now_ns());
     }
 
-    /// What is wrong ends it; after a lie it only ends.
+    /// Resets the connection because of an error in the input, which it notes unless a server has lied.
     fn object(&mut self, io: &mut PeerIo<'_>, wrong: String) {
         let mut verdict = self.verdict.borrow_mut();
         if self.common.has_lied.get() {

@@ -17,7 +17,7 @@ const READS_ON: u64 = 102;
 pub(super) struct FaultyServer {
     healthy: TrafficServer,
     timed_fault: Option<TimedFault>,
-    /// What a slow one has not read yet.
+    /// Input that a slow server has not read yet.
     unread: VecDeque<Vec<u8>>,
     /// It will never answer on this connection again.
     is_deaf: bool,

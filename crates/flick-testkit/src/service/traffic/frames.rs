@@ -15,7 +15,7 @@ fn frame(bytes: &[u8]) -> Vec<u8> {
     [&(bytes.len() as u16).to_be_bytes()[..], bytes].concat()
 }
 
-/// What a frame holds.
+/// Returns the content of a frame.
 fn held(frame: &[u8]) -> &[u8] {
     frame.get(2..).unwrap_or_default()
 }

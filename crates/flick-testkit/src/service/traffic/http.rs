@@ -11,7 +11,7 @@ use crate::http::strict::{self, BodyEnd, HttpMessage, Trouble};
 use crate::service::SimServiceConfig;
 use crate::service::fault_injection::FaultPlan;
 
-/// What a service does with requests beside passing them on.
+/// Handling of requests by a service beside passing them on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HttpKind {
     /// Nothing.
@@ -34,9 +34,9 @@ pub enum HttpKind {
 #[derive(Clone, Copy, Debug)]
 pub struct Http(pub HttpKind);
 
-/// How a reply is framed.
+/// Framing of a reply, by name.
 const FORMS: [&str; 7] = ["sized", "sized", "chunked", "empty", "same", "interim", "close"];
-/// What [`Http::requests`] keeps in `TrafficRequest::kind` of a request with this method.
+/// Mark of a HEAD request, which [`Http::requests`] keeps in `TrafficRequest::kind`.
 const HEAD: u32 = 1;
 /// One that a reply of any status may answer early, as it has a long body.
 const LONG: u32 = 2;
@@ -102,7 +102,7 @@ fn first<'a>(message: &'a HttpMessage<'_>, name: &str) -> &'a [u8] {
 }
 
 impl Http {
-    /// What the service says itself; `None`: it goes to a server.
+    /// Returns the status of the reply that the service itself gives; `None`: the request goes to a server.
     fn local(self, method: &str, path: &str, is_chunked: bool) -> Option<&'static str> {
         match self.0 {
             HttpKind::Filter if !matches!(method, "GET" | "HEAD" | "POST" | "PUT") => Some("405"),
@@ -163,7 +163,7 @@ impl Http {
         TrafficRequest { bytes, reply: reply.into_bytes(), kind, owed: Owed::Reply }
     }
 
-    /// Makes the last request end its connection in one of the edge_counters there are.
+    /// Makes the last request end its connection, by `Connection: close` or HTTP/1.0, or leaves it unchanged.
     fn ending(rng: &mut SimRng, request: &mut TrafficRequest) {
         let with = |bytes: &[u8], old: &str, new: &str| {
             let text = String::from_utf8_lossy(bytes).into_owned();

@@ -12,7 +12,7 @@ use crate::service::fault_injection::FaultPlan;
 /// Lines that are answered by lines, through anything that passes on bytes.
 #[derive(Clone, Copy, Debug)]
 pub struct Lines {
-    /// What fills a line is no longer than this.
+    /// Longest filling of a line.
     pub len_max: usize,
 }
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::service::fault_injection::FaultPlan;
 
-/// What the service does with commands.
+/// Handling of commands by the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MemcachedTextKind {
     /// One server for each key; a request for several keys is split.
@@ -24,7 +24,7 @@ pub enum MemcachedTextKind {
 #[derive(Clone, Copy, Debug)]
 pub struct MemcachedText(pub MemcachedTextKind);
 
-/// What ends with END.
+/// Mark of a request whose reply ends with END.
 const SEVERAL: u32 = 1;
 /// Keys that begin with this are not there.
 const MISS: &str = "miss";
@@ -49,7 +49,7 @@ fn is_there(key: &str) -> bool {
     !key.starts_with(MISS)
 }
 
-/// What an honest server says to a command that has this line; `data` are there if it stores.
+/// Returns the reply of an honest server to the command with these words; `None` for an unknown command.
 pub(super) fn honest(words: &[&str]) -> Option<Vec<u8>> {
     let key = words.get(1).copied().unwrap_or_default();
     let found = |yes: &str| if is_there(key) { format!("{yes}\r\n") } else { "NOT_FOUND\r\n".into() };

@@ -56,12 +56,12 @@ fn cut(input: &[u8]) -> Result<(usize, usize), Cut> {
     Err(Cut::Bad("a length of five bytes".into()))
 }
 
-/// What a broker sends on for a packet of this name.
+/// Returns the packet that a broker sends on for a packet of this name.
 fn sent_on(name: &str, len: usize) -> Vec<u8> {
     packet(PUBLISH, &[text(&format!("on/{name}")), fill(name, len)].concat())
 }
 
-/// Which packets answer one: each of them is a reply of its own to the client, joined here.
+/// Returns the number of packets that answer one: each of them is a reply of its own to the client, joined here.
 fn replies(kind: u32) -> usize {
     if kind == u32::from(PUBLISH_QOS_1) { 2 } else { 1 }
 }

@@ -41,7 +41,7 @@ fn value(key: &str) -> Vec<u8> {
     if key.starts_with(MISS) { b"$-1\r\n".to_vec() } else { bulk(&fill(key, len_of(key))) }
 }
 
-/// What an honest server, or all of them together, says.
+/// Returns the reply of an honest server, or of all of them together.
 fn honest(words: &[&str]) -> Option<Vec<u8>> {
     let key = words.get(1).copied().unwrap_or_default();
     let there = |keys: &[&str]| keys.iter().filter(|key| !key.starts_with(MISS)).count();

@@ -19,7 +19,7 @@ const KEYS: u64 = 3;
 /// Longest value that a client stores; all that it could append to one is less than the store keeps.
 const VALUE_BYTES_MAX: u64 = 14_000;
 
-/// What a store says to a command; `data` is what it stores.
+/// Applies a command to a model of the store and returns the reply; `data` is the value to store.
 fn model(items: &mut BTreeMap<String, Vec<u8>>, words: &[&str], data: &[u8]) -> Vec<u8> {
     let key = words.get(1).copied().unwrap_or_default().to_owned();
     let is_there = items.contains_key(&key);
