@@ -26,7 +26,7 @@ use crate::sandbox::{self, User};
 use crate::settings::file::{Location, at_location};
 use json_line::Clock;
 
-/// How long lines are batched, so that writes are few and workers seldom wake the writer.
+/// Time for which lines are batched, so that writes are few and workers seldom wake the writer.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
 /// Size of a write.
 const WRITE_BYTES: usize = 64 * 1024;
@@ -102,7 +102,7 @@ struct Orders {
 }
 
 impl AccessLog {
-    /// Where workers put their records.
+    /// Returns the port to which workers write their records.
     pub fn port(&self) -> Arc<AccessLogPort> {
         Arc::clone(&self.port)
     }

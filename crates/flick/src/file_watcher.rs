@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 /// Polling interval, and how long the files must be stable.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// How far the kernel's modification times may lag behind the clock.
+/// Longest time by which the kernel's modification times lag behind the clock.
 const MTIME_SLACK: Duration = Duration::from_millis(10);
 
 /// Modification time and size of a file; `None` if it does not exist.

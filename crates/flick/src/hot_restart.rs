@@ -42,7 +42,7 @@ use crate::supervise::ControlMessage;
 pub const VARIABLE: &str = "FLICK_HOT_RESTART";
 /// Longest time until a new process is ready.
 const READY_TIME_MAX: Duration = Duration::from_secs(60);
-/// How often the old process checks, while it waits, whether it must exit.
+/// Interval at which the old process checks, while it waits, whether it must exit.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Whether this process was started for a hot restart.

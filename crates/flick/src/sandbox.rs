@@ -36,7 +36,7 @@ pub enum SandboxMode {
     Off,
 }
 
-/// How far the kernel enforces one restriction.
+/// Degree to which the kernel enforces one restriction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enforcement {
     /// Completely.

@@ -65,7 +65,7 @@ pub struct ProgramSettings {
     pub name: Option<String>,
     /// The program.
     pub program: PathBuf,
-    /// What executes it.
+    /// Engine that executes the program.
     pub engine: EngineKind,
     /// Channels to listen on, from its own table.
     pub listen: Vec<Binding>,
@@ -111,7 +111,7 @@ pub struct Settings {
     pub max_memory: Option<u64>,
     /// Longest graceful shutdown.
     pub shutdown_timeout: Duration,
-    /// How long an old generation may serve its clients after a reload.
+    /// Longest time that an old generation may serve its clients after a reload.
     pub old_generation_timeout: Duration,
     /// Time without an event-loop iteration after which a worker counts as stalled; zero: never.
     pub watchdog_timeout: Duration,
@@ -125,7 +125,7 @@ pub struct Settings {
     token_location: Option<file::Location>,
     /// User to switch to once the sockets are open.
     pub user: Option<User>,
-    /// How the process restricts itself.
+    /// Mode in which the process restricts itself.
     pub sandbox: SandboxMode,
     /// Format of the log.
     pub log: LogFormat,

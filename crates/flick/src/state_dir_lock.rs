@@ -65,7 +65,7 @@ impl StateDirLocks {
     }
 }
 
-/// Why a directory is not locked.
+/// Reason that a directory is not locked.
 enum LockError {
     /// Another process has locked it: its id, if it is visible.
     Locked(Option<u32>),

@@ -26,7 +26,7 @@ use crate::failure::Failure;
 use crate::file_watcher::FileWatcher;
 use crate::notify;
 
-/// How often the control thread checks whether a worker ended by itself.
+/// Interval at which the control thread checks whether a worker ended by itself.
 const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The same while a generation drains.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(20);

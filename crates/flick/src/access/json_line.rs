@@ -68,7 +68,7 @@ fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
     out.write_fmt(text).expect("memory takes what is written to it");
 }
 
-/// What is shown of a message that begins so.
+/// Appends the part of a message that the log shows, given its first bytes.
 fn shown(out: &mut Vec<u8>, front: &[u8]) {
     let mut lines = front.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let first = lines.next().unwrap_or_default();

@@ -12,7 +12,7 @@ use flick_ir::data::Module;
 use crate::failure::{Failure, Outcome};
 use crate::report;
 
-/// What to write.
+/// Type of output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Emit {
     /// The program as IR, in its text form
@@ -30,10 +30,10 @@ enum Emit {
 pub struct Build {
     /// The program
     file: PathBuf,
-    /// What to print
+    /// Type of output to print
     #[arg(long, value_name = "WHAT")]
     emit: Emit,
-    /// Which process of the program [default: the first]
+    /// Name of the process [default: the first]
     #[arg(long, value_name = "NAME")]
     process: Option<String>,
     /// Output file; a directory for `graph` [default: stdout, for `graph` the current directory]

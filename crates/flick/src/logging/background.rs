@@ -26,7 +26,7 @@ static WAITING_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// Lines that were dropped.
 static DROPPED: AtomicU64 = AtomicU64::new(0);
 
-/// Where `tracing` writes its lines.
+/// Writer of the lines of `tracing`.
 pub struct Lines;
 
 impl<'a> MakeWriter<'a> for Lines {

@@ -12,7 +12,7 @@ use super::health::HealthSettings;
 use super::limits::TimeoutSettings;
 use crate::failure::{Failure, Outcome};
 
-/// Where a setting is given; the first variant has precedence.
+/// Origin of a setting; the first variant has precedence.
 #[derive(Clone, Copy)]
 enum Origin {
     Flags,
@@ -26,7 +26,7 @@ struct Dependent {
     find: fn(&HealthSettings) -> Option<&'static str>,
     /// Whether the required setting is set, even to zero.
     has_required: fn(&HealthSettings) -> bool,
-    /// Why it has no effect.
+    /// Reason that it has no effect.
     reason: &'static str,
     /// Key of the required setting.
     required: &'static str,

@@ -161,7 +161,7 @@ impl Deprecated {
 /// An option or key that is given by its old and its new name.
 #[derive(Debug, PartialEq, Eq)]
 pub struct GivenTwice {
-    /// What is wrong.
+    /// Description of the error.
     pub message: String,
     /// Place of the old name in the settings file, if it is a key.
     pub span: Range<usize>,
@@ -220,7 +220,7 @@ pub fn translate_arguments(
     Ok((arguments, found))
 }
 
-/// Where the value of an option is.
+/// Position of the value of an option.
 enum Value<'a> {
     /// Behind `=`.
     Attached(&'a OsStr),
@@ -228,7 +228,7 @@ enum Value<'a> {
     Next,
 }
 
-/// Where the value of `option` is, if `argument` is that option.
+/// Returns the position of the value of `option`; `None` if `argument` is another option.
 fn value_of<'a>(argument: &'a OsStr, option: &str) -> Option<Value<'a>> {
     // Only the value may be anything else than UTF-8, and it starts at a byte of ASCII.
     let text = argument.to_str()?;

@@ -55,11 +55,11 @@ pub struct File {
     pub perf_map: Option<bool>,
     /// User to switch to once the sockets are open.
     pub user: Option<User>,
-    /// How the process restricts itself.
+    /// Mode in which the process restricts itself.
     pub sandbox: Option<SandboxMode>,
     /// Longest graceful shutdown.
     pub shutdown_timeout: Option<Period>,
-    /// How long an old generation may serve its clients after a reload.
+    /// Longest time that an old generation may serve its clients after a reload.
     pub old_generation_timeout: Option<Period>,
     /// Time without an event-loop iteration after which a worker counts as stalled.
     pub watchdog_timeout: Option<Period>,
@@ -69,7 +69,7 @@ pub struct File {
     pub resolver: Option<std::net::SocketAddr>,
     /// The admin endpoint.
     pub admin: Admin,
-    /// What to run: one table, or a list of them.
+    /// Services to run: one table, or a list of them.
     pub service: Services,
     /// Channels to listen on.
     pub listen: Table,
@@ -125,7 +125,7 @@ pub struct Service {
     pub name: Option<String>,
     /// The program, relative to the settings file.
     pub program: Option<PathBuf>,
-    /// What executes the code.
+    /// Engine that executes the code.
     pub engine: Option<EngineKind>,
     /// Channels to listen on.
     pub listen: Table,
@@ -207,7 +207,7 @@ pub struct Listed<T>(Vec<T>);
 /// One address, or a list of addresses.
 pub type Addresses = Listed<Vec<Endpoint>>;
 
-/// What a channel is connected to.
+/// Targets that a channel is connected to.
 pub type ConnectTargets = Listed<ConnectTarget>;
 
 /// One item of a list.

@@ -8,7 +8,7 @@ use serde::Deserialize;
 
 use super::units::{Bounded, Count, NonZeroPeriod, Percent, Period, Positive, Size};
 
-/// What happens to a client connection above the limit.
+/// Action for a client connection above the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnMaxConnectionsSetting {
@@ -18,7 +18,7 @@ pub enum OnMaxConnectionsSetting {
     Reject,
 }
 
-/// When a task yields to the next one.
+/// Scheduling of tasks: the time at which a task yields to the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum TaskSchedulingSetting {

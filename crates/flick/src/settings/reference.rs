@@ -70,7 +70,7 @@ fn help_of(option: &Arg) -> (String, Option<String>) {
     }
 }
 
-/// How an option is written, with its value.
+/// Returns an option as it is written, with its value.
 fn usage_of(option: &Arg) -> String {
     let values = option.get_value_names().unwrap_or_default().iter().map(ToString::to_string);
     let value = if takes_value(option) { values.collect::<Vec<_>>().join(" ") } else { String::new() };

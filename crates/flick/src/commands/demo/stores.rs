@@ -15,7 +15,7 @@ const START_MAX: Duration = Duration::from_secs(5);
 /// Attempts to find a free port: another process may bind it first.
 const PORT_TRIES_MAX: usize = 5;
 
-/// What to start.
+/// Kind of the stores to start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Threads of this process.
@@ -62,7 +62,7 @@ impl Stores {
         Ok(stores)
     }
 
-    /// Where they listen.
+    /// Returns the addresses that the stores listen on.
     pub fn addresses(&self) -> Vec<Endpoint> {
         self.addresses.iter().map(|address| Endpoint::Tcp(*address)).collect()
     }

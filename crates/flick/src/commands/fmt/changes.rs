@@ -1,10 +1,10 @@
-//! Which lines two texts differ in, for people.
+//! Line-by-line differences between two texts, for people to read.
 //! Promises: linear in the texts; every line of both is either the same in order, or printed with `-` or `+`.
 //! Not the smallest difference: after a change, lines meet again only within [`LOOKAHEAD_LINES_MAX`].
 
 use std::fmt::Write as _;
 
-/// How far apart two lines may be and still be taken for the same.
+/// Maximum number of lines that a change removes and adds before the texts meet again.
 const LOOKAHEAD_LINES_MAX: usize = 32;
 
 /// Prints `name:line:` and the lines that go and come, for each place where the texts differ.
@@ -31,7 +31,8 @@ pub fn text(name: &str, before: &str, after: &str) -> String {
     out
 }
 
-/// How many lines go and come until the two meet again; the rest of both when they do not.
+/// Returns the numbers of lines removed and added until the texts meet again or both end; at most one of each if that
+/// is too far.
 fn meeting(old: &[&str], new: &[&str]) -> (usize, usize) {
     for distance in 1..=LOOKAHEAD_LINES_MAX {
         for gone in 0..=distance {

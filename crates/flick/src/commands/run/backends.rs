@@ -17,9 +17,9 @@ pub struct DiscoveredChannel {
     channel: String,
     reader: SourceReader,
     after: Duration,
-    /// Why its list is empty at the start, if it could not be read.
+    /// Error because of which its list is empty at the start; `None` if the list could be read.
     pub error: Option<String>,
-    /// Why its list keeps its old contents, if it could not be read.
+    /// Error because of which its list keeps its old contents; `None` if the list could be read.
     pub kept: Option<String>,
 }
 

@@ -39,7 +39,7 @@ const GENERATIONS_MAX: usize = 8;
 /// Priority of the compiler thread of a reload: a quarter of a core that a worker keeps busy.
 const COMPILER_NICE: i32 = 5;
 
-/// How long the old process of an upgrade waits for its last admin responses to be delivered.
+/// Longest time that the old process of an upgrade waits for its last admin responses to be delivered.
 const RESPONSE_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// All generations of the services.
@@ -158,7 +158,7 @@ impl Generations {
         &self.settings
     }
 
-    /// When the last read of the files began.
+    /// Returns the time at which the last read of the files began.
     pub fn read_at(&self) -> SystemTime {
         self.read_at
     }

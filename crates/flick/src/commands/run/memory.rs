@@ -173,7 +173,7 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Where cgroups are mounted.
+/// Mount point of the cgroups.
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// The smallest limit of the cgroups around this process, of version 2 or 1, in bytes.

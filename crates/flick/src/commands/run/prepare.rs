@@ -38,7 +38,7 @@ pub struct Prepared {
     pub times: Vec<String>,
     /// Every file that was read.
     pub files: Vec<PathBuf>,
-    /// When reading began.
+    /// Time at which reading began.
     pub begun: SystemTime,
 }
 

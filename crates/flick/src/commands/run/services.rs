@@ -20,7 +20,7 @@ pub struct NamedService<'a> {
     pub program: &'a Program,
 }
 
-/// Where a binding is given.
+/// Origin of a binding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum BindingOrigin {
     /// The settings file: in the service of this index, or in the file's own tables.
