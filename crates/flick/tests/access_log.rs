@@ -220,7 +220,7 @@ fn slow_log_reader_costs_only_lines() {
     assert_eq!(counted(&log_text, "access_log_lines"), written);
 }
 
-/// What the last line of a log says of a counter.
+/// Returns the value of a counter in the last line of the log.
 fn counted(log: &str, name: &str) -> usize {
     let totals = log.lines().rfind(|line| line.contains("totals")).expect("the totals are logged");
     let after = totals.split(name).nth(1).unwrap_or(" 0");

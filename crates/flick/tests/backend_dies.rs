@@ -19,9 +19,9 @@ const BACKENDS: u64 = 4;
 const VICTIM: usize = 2;
 const CLIENTS: u32 = 8;
 const KEYS: u64 = 400;
-/// How long a request for a dead backend may wait for its answer.
+/// Longest wait of a request for a dead backend for its answer.
 const ERROR_WITHIN: Duration = Duration::from_millis(100);
-/// How soon after its return a backend serves again.
+/// Longest time from the return of a backend until it serves again.
 const WHOLE_WITHIN: Duration = Duration::from_secs(1);
 /// Load before the kill, while the backend is away, and after it is whole again.
 const SPELL: Duration = Duration::from_millis(300);
@@ -34,7 +34,7 @@ struct Failed {
     status: u16,
 }
 
-/// Where Listing 1 sends a key.
+/// Returns the index of the backend that Listing 1 sends a key to.
 fn backend_of(key: &str) -> u64 {
     flick_abi::hash::hash(key.as_bytes()) % BACKENDS
 }

@@ -11,7 +11,7 @@ use common::service::Service;
 use common::{Scratch, client, run};
 use flick_load::binary::{Opcode, Status};
 
-/// What a page of documentation is asked: its links that lead nowhere, and what makes it wider than the screen.
+/// Questions to a page of documentation: its links that lead nowhere, and the elements that are wider than the screen.
 const HREFS: &str = "[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))
     .filter(href => !href.startsWith('#') || !document.getElementById(decodeURIComponent(href.slice(1))))";
 const TOO_WIDE: &str = "document.documentElement.scrollWidth <= window.innerWidth ? []

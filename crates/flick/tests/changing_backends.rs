@@ -33,7 +33,7 @@ fn origins(count: u8) -> Vec<SocketAddr> {
     })
 }
 
-/// Who answers one request: the last number of an address, or the status if it is an error.
+/// Sends one request and returns the last number of the address that answers, or the status if it is an error.
 fn ask(service: SocketAddr) -> u16 {
     let (status, body) = http::exchange(&mut client::connect(service), "/").expect("a reply");
     let who = String::from_utf8_lossy(&body).parse();
@@ -189,7 +189,7 @@ fn weights_in_a_file_apply() {
     service.drained();
 }
 
-/// What the name server says.
+/// Answers of the name server.
 #[derive(Clone, Default)]
 struct Zone {
     /// Last numbers of the addresses of `origin.test` and `other.test`.

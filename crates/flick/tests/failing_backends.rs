@@ -16,7 +16,7 @@ use common::{Scratch, client, wait};
 /// The balancer that gives each backend its turn.
 const BALANCER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/http_balancer/round_robin.flick");
 
-/// What a bad backend says to a request, before it closes.
+/// Response of a bad backend to a request, before it closes.
 const NOTHING: &[u8] = b"";
 const FAILED: &[u8] = b"HTTP/1.1 500 no\r\nContent-Length: 0\r\n\r\n";
 

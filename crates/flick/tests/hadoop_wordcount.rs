@@ -42,7 +42,7 @@ fn printed(mut result: &[u8]) -> String {
     lines
 }
 
-/// What the tools of every day say of these words.
+/// Returns the output of `sort | uniq -c` for these words.
 fn sort_uniq(words: &[&str]) -> String {
     let mut tools = Command::new("sh")
         .args(["-c", "sort | uniq -c"])

@@ -27,8 +27,8 @@ fn balancer(origin: &Origin) -> Service {
     Service::start(&["run", program, "--listen", "client=127.0.0.1:0", "--connect", &connect])
 }
 
-/// What is wrong with the answers to some bytes: every request that is one has its own answer, in order, and what is
-/// refused ends with its status.
+/// Describes an error in the answers to some bytes: every valid request must have its own answer, in order, and an
+/// invalid one must end with its status. `None`: the answers are right.
 fn trouble(service: &Service, bytes: &[u8], verdict: &str) -> Option<String> {
     let (asked, refused) = expected(bytes);
     let got = exchange(service.address, bytes);

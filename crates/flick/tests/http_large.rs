@@ -13,7 +13,7 @@ use common::service::Service;
 
 /// Bytes of each body, and each way through the tunnel.
 const BYTES: u64 = 300_000_000;
-/// What the service may grow by while they pass, in KiB.
+/// Maximum growth of the service's memory while they pass, in KiB.
 const GROWTH_KIB_MAX: u64 = 24 * 1024;
 /// Bytes of one write, and of one chunk.
 const PIECE_BYTES: usize = 256 * 1024;
@@ -22,7 +22,7 @@ fn bytes_asked() -> u64 {
     std::env::var("FLICK_TEST_BYTES").map_or(BYTES, |text| text.parse().expect("the variable is a number"))
 }
 
-/// How the body is framed.
+/// Framing of the body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Framing {
     Sized,

@@ -35,7 +35,8 @@ fn balancer(name: &str, backends: &[SocketAddr]) -> Service {
     )
 }
 
-/// How many requests of a case a server must see, and may see: one that is refused inside its body may have begun.
+/// Returns the numbers of requests of a case that a server must see and may see: one that is refused inside its body
+/// may have begun.
 fn requests_of(case: &Case) -> (usize, usize) {
     let (asked, refused) = client::expected(&case.bytes);
     let sure = asked.len();

@@ -25,11 +25,11 @@ const RESETS: usize = 2000;
 const SLOW_READERS: usize = 100;
 /// A body that no client reads.
 const UNREAD_BYTES: usize = 20_000_000;
-/// What the service may grow by for all of them, in KiB.
+/// Maximum growth of the service's memory for all of them, in KiB.
 const GROWTH_KIB_MAX: u64 = 64 * 1024;
 /// Clients that send one byte and wait.
 const SLOWLORIS: usize = 500;
-/// How often the backend goes down and comes back.
+/// Number of times that the backend goes down and comes back.
 const FLAPS: usize = 10;
 
 /// A backend on a free port that answers every request with a body of N bytes.
@@ -128,7 +128,7 @@ fn h21_clients_that_reset_leave_nothing_behind() {
     service.drained();
 }
 
-/// What has been posted to the backend that flaps, and what more than once.
+/// Targets posted to the backend that flaps, and those of them that were posted more than once.
 static POSTED: Mutex<(BTreeSet<String>, Vec<String>)> = Mutex::new((BTreeSet::new(), Vec::new()));
 
 fn noting_posts(target: &str, size: usize) -> Vec<u8> {
@@ -139,7 +139,7 @@ fn noting_posts(target: &str, size: usize) -> Vec<u8> {
     filled(target, size)
 }
 
-/// How often it goes down and comes back, 200 ms each time.
+/// Returns the number of times that it goes down and comes back, 200 ms each time.
 fn flaps() -> usize {
     let seconds = std::env::var("FLICK_FLAP_SECONDS").ok().and_then(|text| text.parse::<usize>().ok());
     seconds.map_or(FLAPS, |seconds| seconds * 5)
@@ -226,7 +226,7 @@ const SLOW_MODES: [&str; 4] = ["-H", "-B", "-R", "-X"];
 const SLOW_CONNECTIONS: u32 = 250;
 /// Seconds that an ordinary run lasts; with many connections it is three times as long.
 const SLOW_SECONDS: u32 = 3;
-/// What a slow client may hold: a reply of 30,000 bytes that it does not read, and its session.
+/// Memory that a slow client may hold: a reply of 30,000 bytes that it does not read, and its session.
 const SLOW_GROWTH_KIB: u64 = 48;
 
 /// Requests between two looks at a service's memory, which take time.

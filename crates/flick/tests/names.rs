@@ -44,7 +44,7 @@ impl Drop for Traffic {
     }
 }
 
-/// What gdb says, attached to the service.
+/// Returns the output of gdb, attached to the service.
 fn gdb(service: &Service, commands: &[&str]) -> String {
     let pid = service.pid().to_string();
     let mut command = Command::new("gdb");

@@ -41,8 +41,8 @@ fn memccapable_with_one_backend() {
     }
 }
 
-/// What cannot hold for a pool behind one address, whatever proxy makes it one: a request without a key goes to one
-/// backend, and the key that is read afterwards may lie on another.
+/// Tests of `memccapable -b` that cannot pass for a pool behind one address, whatever the proxy: a request without a
+/// key goes to one backend, and the key that is read afterwards may lie on another.
 const NOT_FOR_A_POOL: &[&str] = &["flush", "flushq"];
 
 /// The tests of `memccapable -b` whose requests all carry a key or concern the connection.

@@ -1,4 +1,4 @@
-//! What must not break, over real sockets: each test is named after the class of failure it is about.
+//! Reliability over real sockets: each test is named after the class of failure it is about.
 //! Promises: loopback only, free ports only; every process is ended by its own handle; waiting is for a condition, with
 //! a deadline. Tests that measure time, memory or descriptors run alone.
 //! Refuses: faults that need a chosen interleaving; those are in the simulator.

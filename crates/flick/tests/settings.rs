@@ -57,7 +57,7 @@ fn check_of_a_settings_file_starts_nothing() {
     assert!(!scratch.path().join("flick-state").exists(), "no state directory was made");
 }
 
-/// What `flick run` says to a settings file, with its status in the first line.
+/// Returns the output of `flick run` for a settings file, with its status in the first line.
 fn say(input: &str) -> String {
     let scratch = Scratch::new("settings");
     scratch.write("flick.toml", input);

@@ -23,7 +23,7 @@ use common::service::Service;
 use common::{Scratch, wait};
 use flick_load::load::{self, LoadConfig, LoadRun, MemcachedProtocol, ValueSize};
 
-/// How long an ordinary run lasts.
+/// Duration of an ordinary run, in seconds.
 const SECONDS: u64 = 12;
 /// Requests a second of each of the two loads of memcached clients.
 const RATE_PER_S: f64 = 1_500.0;
@@ -48,7 +48,7 @@ impl Random {
     }
 }
 
-/// When the HTTP backend was not there, so that a failure is caused.
+/// Times at which the HTTP backend was down, which explain failures.
 #[derive(Default)]
 struct Outages(Mutex<Vec<(Instant, Option<Instant>)>>);
 

@@ -95,7 +95,7 @@ fn pipelining_over_many_time_slices_gets_every_reply() {
     }
 }
 
-/// What a `get` of these keys is answered.
+/// Returns the answer to a `get` of these keys.
 fn found<'a>(keys: impl Iterator<Item = &'a String>) -> String {
     let values: String = keys.map(|key| format!("VALUE {key} 7 {}\r\n<{key}>\r\n", key.len() + 2)).collect();
     format!("{values}END\r\n")
@@ -155,7 +155,7 @@ fn stored_and_read(address: SocketAddr, length: usize) -> Vec<u8> {
     got
 }
 
-/// What is expected of `stored_and_read` of a value that is kept, or refused.
+/// Returns the expected result of `stored_and_read` for a value that is kept, or refused.
 fn outcome(length: usize, is_kept: bool) -> Vec<u8> {
     if !is_kept {
         return b"SERVER_ERROR object too large for cache\r\nEND\r\nEND\r\n".to_vec();
@@ -250,7 +250,7 @@ fn refuses_lengths_that_are_none(address: SocketAddr) {
     }
 }
 
-/// What redis-cli prints.
+/// Returns the output of redis-cli.
 fn redis_cli(address: SocketAddr, args: &[&str]) -> String {
     let port = address.port().to_string();
     let mut cli = Command::new("redis-cli");

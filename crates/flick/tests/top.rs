@@ -22,7 +22,7 @@ const COLUMNS: u16 = 120;
 struct Terminal {
     child: Child,
     keys: File,
-    /// Where the kernel has it.
+    /// Path of its device.
     path: String,
     screen: Arc<Mutex<vt100::Parser>>,
 }

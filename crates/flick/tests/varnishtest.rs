@@ -10,7 +10,7 @@ use std::process::Command;
 const SCRIPTS_MIN: usize = 40;
 /// Seconds that one may take on a busy machine.
 const SECONDS_MAX: u32 = 60;
-/// How many run at one time.
+/// Number of scripts that run at one time.
 const AT_ONCE: u32 = 4;
 
 fn scripts() -> Vec<PathBuf> {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use cargo_metadata::{DependencyKind, Metadata, MetadataCommand};
 
-/// What each crate of ours may depend on, among ours. Tests of a crate may use more.
+/// Crates of ours that each crate of ours may depend on. Tests of a crate may use more.
 const EDGES: &[(&str, &[&str])] = &[
     ("flick-syntax", &[]),
     ("flick-check", &["flick-syntax", "flick-abi"]),
@@ -43,7 +43,7 @@ const EDGES: &[(&str, &[&str])] = &[
 /// Crates at the top, which nothing depends on and which may know everybody.
 const TOPS: &[&str] = &["flick", "flick-fuzz", "bench", "xtask"];
 
-/// What a language crate, and what both sides see, must not reach: the means to do I/O.
+/// Crates for I/O, which language crates and crates that both sides see must not reach.
 const IO_CRATES: &[&str] =
     &["libc", "rustix", "io-uring", "tracing", "signal-hook", "mio", "tokio", "socket2", "nix"];
 

@@ -23,7 +23,7 @@ pub struct Browser {
     session: Option<String>,
     next_id: u64,
     loaded: bool,
-    /// What the page said in the console as an error or warning, and what it threw.
+    /// Errors and warnings in the console of the page, and exceptions that it threw.
     pub complaints: Vec<String>,
     // The profile: removed behind the browser.
     _profile: Scratch,
@@ -104,7 +104,7 @@ impl Browser {
         }
     }
 
-    /// What an expression of the page gives; a promise is waited for.
+    /// Returns the value of an expression in the page, or, if it is a promise, of its result.
     pub fn value(&mut self, expression: &str) -> Value {
         let ask = json!({"expression": expression, "awaitPromise": true, "returnByValue": true});
         let answer = self.call("Runtime.evaluate", ask);

@@ -1,11 +1,11 @@
-//! How late this machine wakes a thread: what it adds to every time that a test measures.
+//! Lateness of this machine when it wakes a thread, which it adds to every time that a test measures.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Measures how late this machine wakes a thread: what it adds to every time that a test measures.
+/// Measures the lateness of this machine when it wakes a thread, which it adds to every time that a test measures.
 pub struct Lateness {
     stop: Arc<AtomicBool>,
     worst_ns: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! What the tests of the command line share: running the tool, and running it beside other processes.
+//! Support for tests of the command line: running the tool, and running it beside other processes.
 //! Promises: every process that is started is ended by its own handle; waiting is for a condition, with a deadline.
 #![allow(dead_code, reason = "each test program uses its part")]
 

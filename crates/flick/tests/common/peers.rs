@@ -14,7 +14,7 @@ const PORT_TRIES_MAX: usize = 5;
 /// A real memcached.
 pub struct Memcached {
     child: Child,
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
 }
 
@@ -74,7 +74,7 @@ impl Drop for Memcached {
 /// A real redis-server that keeps nothing on disk.
 pub struct Redis {
     child: Child,
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
 }
 

@@ -11,7 +11,7 @@ use super::{PROXY, flick, wait};
 /// A running service.
 pub struct Service {
     child: Child,
-    /// Where clients connect.
+    /// Address that clients connect to.
     pub address: SocketAddr,
     admin: Receiver<SocketAddr>,
     admin_address: std::sync::OnceLock<SocketAddr>,
@@ -91,7 +91,7 @@ impl Service {
         }
     }
 
-    /// Where its admin endpoint listens; it must have been asked for with `--admin 0`.
+    /// Returns the address of its admin endpoint, which must have been asked for with `--admin 0`.
     pub fn admin(&self) -> SocketAddr {
         self.admin.recv_timeout(wait::WAIT_MAX).expect("the service has an admin endpoint")
     }

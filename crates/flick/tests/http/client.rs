@@ -1,4 +1,4 @@
-//! What a client that sends bytes must and does receive, by the strict parser.
+//! Responses that a client must receive, and those that it does receive, by the strict parser.
 #![allow(dead_code, reason = "each test program uses its part")]
 
 use flick_testkit::http::Asked;

@@ -18,7 +18,7 @@ type Record = Arc<Mutex<Vec<Vec<u8>>>>;
 
 /// A running origin.
 pub struct Origin {
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
     record: Record,
 }

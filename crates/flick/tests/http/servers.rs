@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 use crate::common::peers::{free_address, signal, spawn};
 use crate::common::{Scratch, wait};
 
-/// Which server.
+/// Kind of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// nginx.
@@ -25,13 +25,13 @@ pub const KINDS: [Kind; 3] = [Kind::Nginx, Kind::Apache, Kind::Haproxy];
 /// A running server.
 pub struct Server {
     child: Child,
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
     log: PathBuf,
     files: Scratch,
 }
 
-/// What `GET /hello` gives.
+/// Body of the response to `GET /hello`.
 pub const HELLO: &str = "hello from a real server";
 /// Bytes of `/large`.
 pub const LARGE_BYTES: usize = 3_000_000;

@@ -1,5 +1,5 @@
-//! What a client can make the service spend with few bytes: memory that is held for what it has sent, processor time
-//! for what it sends. Source of the line: a factor of a hundred, which Envoy's maintainers hold their parsers to.
+//! Amplification: the memory that the service holds for the bytes that a client has sent, and the processor time that
+//! it spends on them. Source of the limit: a factor of a hundred, which Envoy's maintainers hold their parsers to.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,8 +13,8 @@ use super::{backend, balancer, connect};
 const FACTOR_MAX: u64 = 100;
 /// Clients of one kind at a time, so that what each holds can be seen in the process's memory.
 const CLIENTS: usize = 500;
-/// What is held for a request however short: a buffer, and the kernel gives whole pages. So a request of less than 80
-/// bytes may hold more than a hundred times what it has.
+/// Memory that is held for the shortest request: a buffer, and the kernel gives whole pages. So a request of less than
+/// 80 bytes may hold more than a hundred times its length.
 const HELD_BYTES_MIN: u64 = 8 * 1024;
 
 /// Beginnings of requests: name, bytes; none of them is complete, so that they are held.

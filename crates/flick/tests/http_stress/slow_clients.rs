@@ -22,16 +22,16 @@ use crate::{balancer, get};
 const CROWD: usize = 400;
 /// Connections of the normal load.
 const LOADERS: usize = 8;
-/// How often a slow client says or reads a little; slowhttptest does every ten seconds. The crowd takes its processor
-/// time from the same two cores as everything else.
+/// Interval at which a slow client writes or reads a little; slowhttptest uses ten seconds. The crowd takes its
+/// processor time from the same two cores as everything else.
 const BREATH: Duration = Duration::from_secs(5);
 /// Memory that the service is allowed, by its certificate; also what it may use.
 const MEMORY_KIB: u64 = 256 * 1024;
 
-/// What they do, in turn.
+/// Behaviours of the slow clients, one after the other.
 const KINDS: [Kind; 4] = [Kind::Head, Kind::Body, Kind::Reader, Kind::Silent];
 
-/// How a client takes its time.
+/// Behaviour of a slow client.
 #[derive(Clone, Copy)]
 enum Kind {
     Head,
@@ -123,7 +123,7 @@ impl Crowd {
     }
 }
 
-/// What the load came to.
+/// Results of the load.
 #[derive(Clone, Copy)]
 struct Figures {
     per_second: f64,

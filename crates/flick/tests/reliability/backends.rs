@@ -15,7 +15,7 @@ use crate::mock::{Conversation, Mock, answer, key_of};
 use crate::proxy::{IOS, Proxy, stores};
 use crate::wire::{self, Client, get, key_on, set};
 
-/// What a reply may take beyond a deadline, on an idle machine.
+/// Longest delay of a reply beyond a deadline, on an idle machine.
 const SLACK: Duration = Duration::from_millis(50);
 const MIB: usize = 1 << 20;
 /// Clients, and late replies of each, in a long run.

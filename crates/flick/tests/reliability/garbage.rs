@@ -15,7 +15,7 @@ use crate::wire::{self, Client, get, key_on};
 
 const MIB: u64 = 1 << 20;
 
-/// What becomes of the request that was answered with garbage.
+/// Result of the request that was answered with garbage.
 #[derive(Clone, Copy, PartialEq)]
 enum Fate {
     /// The platform answers it: the backend is not available.
@@ -26,7 +26,7 @@ enum Fate {
     Answered,
 }
 
-/// What the platform counts.
+/// Counter that the platform increments.
 #[derive(Clone, Copy, PartialEq)]
 enum Counted {
     Fault,

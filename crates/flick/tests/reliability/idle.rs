@@ -20,7 +20,7 @@ const SHARE: u32 = 200;
 /// Times in a second that the process may wake for no client: its control thread looks at its workers five times.
 const WAKES_PER_S_MAX: f64 = 40.0;
 
-/// What is used while a thousand clients that have been served keep quiet.
+/// Checks the wake-ups and the processor time of the service while a thousand clients that have been served are idle.
 fn check(what: &str, service: &Service, addresses: &[SocketAddr]) {
     let asked = std::env::var("FLICK_IDLE_SECONDS").ok().and_then(|text| text.parse().ok());
     let watched = asked.map_or(WATCHED, Duration::from_secs);

@@ -13,7 +13,7 @@ use crate::wire;
 
 /// A listening backend; dropping it ends its threads.
 pub struct Mock {
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
     shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,

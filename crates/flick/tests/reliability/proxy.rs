@@ -74,7 +74,7 @@ impl Proxy {
         self.platform.as_ref().expect("it runs until it is dropped")
     }
 
-    /// Where clients connect, over TCP.
+    /// Returns the address that clients connect to, over TCP.
     pub fn address(&self) -> SocketAddr {
         self.endpoints()
             .into_iter()
@@ -85,7 +85,7 @@ impl Proxy {
             .expect("it listens on TCP")
     }
 
-    /// Where clients connect.
+    /// Returns the endpoints that clients connect to.
     pub fn endpoints(&self) -> Vec<Endpoint> {
         self.platform().addresses().iter().map(|(_, endpoint)| endpoint.clone()).collect()
     }

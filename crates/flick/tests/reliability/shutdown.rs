@@ -12,7 +12,7 @@ use crate::mock::Mock;
 use crate::proxy::stores;
 use crate::wire::{Client, get, set};
 
-/// What a client that does not close its side may add to a deadline.
+/// Time by which a client that does not close its side may exceed a deadline.
 const LINGER: Duration = Duration::from_secs(1);
 const SLACK: Duration = Duration::from_millis(300);
 

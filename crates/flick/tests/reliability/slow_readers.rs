@@ -14,7 +14,8 @@ use crate::wire::{self, Client, get, key_on, set};
 
 const MIB: u64 = 1 << 20;
 const READERS: usize = 300;
-/// What one of them may hold when memory is short: a bound of the platform, and what one receive brings beyond it.
+/// Memory that one of them may hold when memory is short: a bound of the platform, and the bytes of one receive beyond
+/// it.
 const READER_BYTES_MAX: u64 = 256 * 1024 + 64 * 1024;
 /// Memory for buffers, and the share of it that slow readers may take before it counts as short.
 const BUFFERS: u64 = 256 * MIB;

@@ -21,7 +21,7 @@ pub struct Reply {
 }
 
 impl Reply {
-    /// How the request ended.
+    /// Returns the status of the request.
     pub fn status(&self) -> Option<Status> {
         Status::from_code(self.header.status)
     }
@@ -188,7 +188,7 @@ pub fn key_on(backend: usize, backends: usize, name: &str) -> String {
 
 /// A listener that answers no further connection.
 pub struct FullListener {
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
     _socket: std::os::fd::OwnedFd,
     _waiting: Vec<std::os::fd::OwnedFd>,

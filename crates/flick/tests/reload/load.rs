@@ -99,7 +99,7 @@ impl Asks for Http {
     }
 }
 
-/// What the server behind the service answers.
+/// Body of the responses of the server behind the service.
 pub const PAGE: &str = "a page";
 
 /// Asks for a path; the body of the reply. Errors: there is no whole reply, or not 200.

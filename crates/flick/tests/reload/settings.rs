@@ -120,7 +120,7 @@ fn reload_of_a_memcached_proxy_loses_no_reply() {
     service.drained();
 }
 
-/// What the next message to systemd says.
+/// Receives the next message to systemd and returns it.
 fn notification(systemd: &UnixDatagram) -> String {
     let mut bytes = [0; 1024];
     let length = systemd.recv(&mut bytes).expect("a notification");

@@ -20,7 +20,8 @@ const ROUNDS: u32 = 100;
 /// Turns within which a round must be over.
 const ITERATIONS_MAX: u32 = 20_000;
 
-/// What one client asks in a round: short, quiet, buffered, streamed, both ways; some over connections of this round.
+/// Returns the requests of one client in a round: short, quiet, buffered, streamed, both ways; some over connections of
+/// this round.
 fn requests(round: u32) -> Vec<Cmd> {
     let ask = |at: u32, opcode: u8, key: &str| {
         let value = if opcode == opcode::SET { value_of(key.as_bytes()) } else { Vec::new() };
@@ -98,14 +99,14 @@ fn messages_allocate_nothing_on_io_uring() {
     check(IoKind::Uring);
 }
 
-/// What is played to balancers without scenarios of their own.
+/// Scenario for balancers without scenarios of their own.
 const ONE_EXCHANGE: &str = r#"
 backends 1
 client a  sends "GET /a HTTP/1.1\r\nHost: a\r\n\r\n"
 backend 0 expects "GET /a HTTP/1.1\r\n" ... "\r\n\r\n", sends "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 client a  expects "HTTP/1.1 200 OK\r\n" ... "ok", closes
 "#;
-/// What is played to binary servers without scenarios of their own.
+/// Scenario for binary servers without scenarios of their own.
 const ONE_NOOP: &str = "limit buffer_memory 8912896\nclient a sends noop\nclient a expects noop ok, closes";
 /// Programs that are played something here, and what.
 const PLAYED_HERE: [(&str, &str); 6] = [

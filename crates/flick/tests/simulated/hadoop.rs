@@ -43,7 +43,7 @@ fn counts_of(mut bytes: &[u8]) -> Result<Counts, String> {
     Ok(found)
 }
 
-/// What is wrong with a stream or with who sends it.
+/// Flaw of a stream or of its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Flaw {
     None,
@@ -114,7 +114,7 @@ fn mapper(service: &mut MergeService, rng: &mut SimRng, number: usize, at_ns: u6
     Mapper { words, flaw, fate }
 }
 
-/// Which streams a complete result is of.
+/// Returns the streams that a complete result is made of.
 ///
 /// Errors: it is not the result of whole streams.
 fn streams_of(job: &Received, mappers: &[Mapper]) -> Result<BTreeSet<usize>, String> {

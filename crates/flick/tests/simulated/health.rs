@@ -1,5 +1,5 @@
-//! How many requests each backend gets, with slow start, ejection, weights, ranks and retries. The service is the HTTP
-//! balancer of the examples, between peers that count requests.
+//! Tests of the number of requests that each backend gets, with slow start, ejection, weights, ranks and retries. The
+//! service is the HTTP balancer of the examples, between peers that count requests.
 
 use std::cell::RefCell;
 use std::rc::Rc;

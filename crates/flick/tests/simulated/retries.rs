@@ -15,7 +15,7 @@ const CLIENTS_PER_S: u64 = 100;
 /// The default: a fifth of the requests of a second, and ten.
 const RETRIES_PER_S_MAX: u64 = CLIENTS_PER_S / 5 + 10;
 
-/// What a client sends that may not be repeated: it posts, or has a body that is passed on as it comes.
+/// Whether a request may fail because it may not be repeated: it posts, or has a body that is streamed.
 fn may_fail(said: &[u8]) -> bool {
     said.starts_with(b"POST") || said.starts_with(b"PUT")
 }

@@ -1,4 +1,4 @@
-//! What the tests of stores share: starting an example's service, an exchange of bytes, a capture and where it ends up.
+//! Support for tests of stores: starting an example's service, an exchange of bytes, a capture and its receiver.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -64,9 +64,9 @@ pub fn capture(packets: u32) -> Capture {
     capture
 }
 
-/// Where a service sends to; takes all that comes.
+/// Server that takes all that a service sends to it.
 pub struct Sink {
-    /// Where it listens.
+    /// Address that it listens on.
     pub address: SocketAddr,
     received: Arc<Mutex<Vec<Vec<u8>>>>,
 }
@@ -94,7 +94,7 @@ impl Sink {
         Self { address, received }
     }
 
-    /// How many bytes have come, over all connections.
+    /// Returns the number of bytes received, over all connections.
     pub fn len(&self) -> usize {
         self.received.lock().unwrap_or_else(PoisonError::into_inner).iter().map(Vec::len).sum()
     }
