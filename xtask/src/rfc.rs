@@ -14,18 +14,18 @@ use crate::tidy::files::{self, Finding, Text};
 use citations::Citation;
 use requirements::{Requirement, Rfc};
 
-/// Where the generated page lies.
+/// Path of the generated page.
 const PAGE: &str = "docs/http-compliance.md";
-/// Where the limitations are.
+/// Path of the limitations.
 const LIMITATIONS: &str = "docs/limitations.md";
 
-/// What the repository says about RFCs.
+/// Requirements of RFCs, and the citations of them in the repository.
 struct Report<'t> {
     rfcs: Vec<Rfc<'t>>,
     citations: Vec<Citation<'t>>,
 }
 
-/// How far a requirement is obeyed.
+/// Degree to which a requirement is obeyed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     /// Lines of code cite it.

@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 /// `Err` is a sentence for the person at the terminal.
 pub type Outcome = Result<(), String>;
 
-/// What the summary of CI repeats.
+/// Lines that the summary of CI repeats.
 static NOTES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Prints a line that the summary of CI repeats: something that was left out, say.

@@ -5,7 +5,7 @@ use crate::tidy::files::{Finding, Text};
 /// Longest shown part of a cited line, in characters.
 const SHOWN_MAX: usize = 90;
 
-/// How a language marks the section and the words.
+/// Marks of a citation's section and words in one language.
 struct Marks {
     ending: &'static str,
     section: &'static str,

@@ -31,7 +31,7 @@ pub(super) struct Rfc<'t> {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Requirement {
-    /// Where it stands.
+    /// Section of the RFC that holds the sentence.
     pub(super) section: String,
     /// Its key word; `statement` for a sentence without one.
     pub(super) level: String,

@@ -10,7 +10,7 @@ struct Package {
     probe: Probe,
 }
 
-/// How to check that a package is installed.
+/// Check that a package is installed.
 enum Probe {
     /// This program starts; its exit status does not matter, some do not exit with 0 for `--version`.
     Starts(&'static [&'static str]),

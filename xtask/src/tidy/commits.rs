@@ -26,7 +26,7 @@ pub fn warn_of_subjects() {
     }
 }
 
-/// What is wrong with a subject. Those that git writes for a revert are fine.
+/// Returns the fault of a subject, if it has one. Those that git writes for a revert are fine.
 fn fault(subject: &str) -> Option<String> {
     if subject.starts_with("Revert \"") {
         return None;

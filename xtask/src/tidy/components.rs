@@ -6,7 +6,7 @@ use super::source::{Source, Struct};
 
 /// The crate that holds them.
 const ROOT: &str = "crates/flick-runtime/src";
-/// What the documentation of a component says.
+/// Beginning of the line of documentation that marks a component.
 const MARK: &str = "/// Component of the worker.";
 /// Most fields of a component.
 const COMPONENT_FIELDS_MAX: usize = 15;

@@ -50,7 +50,7 @@ pub struct Finding {
     pub path: String,
     /// Line, from 1.
     pub line: usize,
-    /// What is wrong and what to do.
+    /// The problem and its remedy.
     pub what: String,
 }
 

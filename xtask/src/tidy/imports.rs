@@ -17,7 +17,7 @@ const HOPS_MAX: usize = 8;
 /// A module, by the names from the crate's root.
 type Module = Vec<String>;
 
-/// Which child of a module uses which other, with the first line that does.
+/// Pairs of children of a module of which the first uses the second, with the first line that does.
 type Uses<'a> = BTreeMap<(&'a str, &'a str), (&'a Text, usize)>;
 
 /// One use of a module by another.
@@ -211,7 +211,7 @@ fn relative_uses(source: &Source<'_>, module: &[String]) -> Vec<Path> {
     found
 }
 
-/// What stands before `at` in its statement.
+/// Returns the part of the statement before `at`.
 fn statement_before(code: &str, at: usize) -> &str {
     let start = code[..at].rfind([';', '}']).map_or(0, |end| end + 1);
     &code[start..at]

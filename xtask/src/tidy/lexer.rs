@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-/// What a region of Rust source is.
+/// Kind of a region of Rust source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RegionKind {
     /// Everything else, whitespace and lifetimes included.
@@ -18,9 +18,9 @@ pub enum RegionKind {
 /// A range of bytes and what it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Region {
-    /// What it is.
+    /// Kind of the region.
     pub kind: RegionKind,
-    /// Where it is.
+    /// Bytes of the region.
     pub range: Range<usize>,
 }
 

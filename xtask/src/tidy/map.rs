@@ -54,7 +54,7 @@ fn exists(texts: &[Text], path: &str) -> bool {
     is_text || crate::run::root().join(path).exists()
 }
 
-/// What stands in code quotes.
+/// Returns the spans of a line in code quotes.
 fn spans(line: &str) -> impl Iterator<Item = &str> {
     line.split('`').skip(1).step_by(2)
 }

@@ -144,7 +144,7 @@ impl<'a> Search<'a> {
 }
 
 impl Phrase<'_> {
-    /// Where the phrase stands, if the text's next words are its.
+    /// Returns the range of the phrase in `text`, if the words `next` are those of the phrase.
     fn at(&self, text: &str, next: &[Word]) -> Option<Range<usize>> {
         let next = next.get(..self.words.len())?;
         let is_same = next.iter().zip(&self.words).all(|(word, own)| word.text == *own);

@@ -5,7 +5,7 @@ use serde::Deserialize;
 
 use crate::tidy::files::{Finding, Text};
 
-/// Where the table lies.
+/// Path of the table.
 pub const PATH: &str = "docs/terms.toml";
 
 /// The whole table.
@@ -51,10 +51,10 @@ pub struct SameType {
 pub struct Term {
     /// The word with its variants; a phrase has spaces, or hyphens where only the joined form is banned.
     pub words: Vec<String>,
-    /// What to write instead.
+    /// Replacement for the word.
     #[serde(rename = "use")]
     pub instead: String,
-    /// Where it is banned.
+    /// Scope in which it is banned.
     pub scope: Scope,
     /// Surroundings in which it is fine; a space is any whitespace, `#` any digit.
     #[serde(default)]
@@ -64,7 +64,7 @@ pub struct Term {
     pub allow: Vec<Allow>,
 }
 
-/// Where a word is banned.
+/// Scope in which a word is banned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {

@@ -8,11 +8,11 @@ use std::ops::Range;
 pub struct Word {
     /// Lower case.
     pub text: String,
-    /// Where it is.
+    /// Bytes of the word in the text.
     pub range: Range<usize>,
 }
 
-/// What may stand between two words of a phrase.
+/// Separator between two words of a phrase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Joint {
     /// Whitespace, a line end with its comment marker, or any form of [`Joint::Joined`].
