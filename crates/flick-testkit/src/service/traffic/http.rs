@@ -38,7 +38,7 @@ pub struct Http(pub HttpKind);
 const FORMS: [&str; 7] = ["sized", "sized", "chunked", "empty", "same", "interim", "close"];
 /// Mark of a HEAD request, which [`Http::requests`] keeps in `TrafficRequest::kind`.
 const HEAD: u32 = 1;
-/// One that a reply of any status may answer early, as it has a long body.
+/// Mark of a request that a reply of any status may answer early, as it has a long body.
 const LONG: u32 = 2;
 /// Longest body in chunks of a service that buffers them.
 const BUFFERED_BYTES_MAX: usize = 12_000;
