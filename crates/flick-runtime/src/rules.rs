@@ -30,11 +30,11 @@ pub(crate) struct Rules {
     /// Absent while a rule runs.
     scratch: Option<Box<Scratch>>,
     timers: Vec<ProgramTimer>,
-    /// When to remove expired entries of dictionaries; the first worker does.
+    /// Time of the next removal of expired dictionary entries, by the first worker; `None`: this one removes none.
     sweep_due_ns: Option<u64>,
 }
 
-/// What a rule needs while it runs, borrowed apart.
+/// Parts of [`Rules`] that a rule needs while it runs, borrowed separately.
 pub(crate) struct RuleParts<'a> {
     pub(crate) suspended: &'a SuspendedRules,
     pub(crate) locals: &'a mut Locals,
@@ -78,13 +78,13 @@ impl Rules {
         &mut self.locals
     }
 
-    /// What the program's code calls.
+    /// Returns the host that the program's code calls.
     #[inline]
     pub(crate) fn host_mut(&mut self) -> &mut WorkerHost {
         &mut self.host
     }
 
-    /// What a rule needs while it runs.
+    /// Borrows the parts that a rule needs while it runs.
     #[inline]
     pub(crate) fn parts(&mut self) -> RuleParts<'_> {
         RuleParts { suspended: &self.suspended, locals: &mut self.locals, host: &mut self.host }
@@ -137,7 +137,7 @@ impl Rules {
         self.timers.iter_mut().for_each(|timer| timer.due_ns = u64::MAX);
     }
 
-    /// When a timer, the timeout of an ask or the sweep of the dictionaries is due next.
+    /// Returns the time at which a timer, the timeout of an ask or the sweep of the dictionaries is due next.
     pub(crate) fn next_due_ns(&self) -> Option<u64> {
         let timers = self.timers.iter().map(|timer| timer.due_ns);
         timers.chain(self.suspended.next_ns()).chain(self.sweep_due_ns).min()

@@ -1,5 +1,5 @@
 //! A program bound to addresses: everything about a service that does not change while it runs,
-//! and the board that shows what does: which backends there are.
+//! and the publisher of what does: the lists of backends.
 //! Promises: a [`Setup`] exists only if every channel is bound, the right way round, and every limit makes sense.
 
 mod merging;
@@ -19,7 +19,7 @@ use crate::observe::counters::BackendCounters;
 use crate::setup::requirements::Requirements;
 use crate::tunables::Tunables;
 
-/// Why a service does not start. The text names what was wrong and what would be right.
+/// Error that keeps a service from starting. The text names what was wrong and what would be right.
 #[derive(Debug)]
 pub enum StartError {
     /// The bindings do not fit the process.
@@ -28,9 +28,9 @@ pub enum StartError {
     Program(String),
     /// The machine refused.
     Io {
-        /// What was being done.
+        /// Operation that failed, as the text after "cannot".
         doing: String,
-        /// What the system said.
+        /// Error of the system.
         error: std::io::Error,
     },
 }
@@ -60,7 +60,8 @@ pub struct Setup {
     pub tunables: Arc<Tunables>,
     /// Index of the one channel that is listened on; of a process that merges: the array.
     pub listened: usize,
-    /// Where, and for which channel: another than that one only in a process that merges.
+    /// Addresses to listen on, each with the index of its channel: another than `listened` only in a process that
+    /// merges.
     pub listen: Vec<(usize, Endpoint)>,
     /// By slot of a backend: index of its channel.
     pub slots: Vec<usize>,
@@ -70,11 +71,11 @@ pub struct Setup {
     pub max_pending_per_backend: u32,
     /// Requests that each worker may send to another backend in a second, however few there are.
     pub retry_min_per_second: u32,
-    /// Which backends there are at the moment.
+    /// Publisher of the current lists of backends.
     pub backend_sets: BackendSetPublisher,
     /// By channel: actions of its rules, in program order.
     pub actions: Vec<Vec<RuleAction>>,
-    /// What its code needs of a worker.
+    /// Resource requirements of its code.
     pub needs: Requirements,
     /// Some backends are of a protocol in which every exchange has a connection for itself.
     pub always_dedicates: bool,
@@ -153,7 +154,7 @@ impl Setup {
         self.slots.iter().map(|_| BackendCounters::default()).collect()
     }
 
-    /// How a channel is read. Only channels that receive ever deliver a message.
+    /// Returns the parsers of a channel's messages. Panics for a channel that never receives: it delivers no message.
     pub fn view(&self, channel: usize) -> &View {
         self.program.channels[channel].view.as_ref().expect("only channels that receive deliver messages")
     }
@@ -240,7 +241,7 @@ fn max_dedicated_connections(limits: &Limits, protocol: &Protocol, is_relay: boo
     }
 }
 
-/// How many backend connections a service may have, by its bindings alone.
+/// Bounds on the backend connections of a service, by its bindings alone.
 pub(crate) struct BackendConnsMax {
     /// Sessions have backend connections of their own.
     pub are_relayed: bool,

@@ -1,5 +1,5 @@
-//! A service as seen from outside: what is counted, by anybody, at any time.
-//! Promises: looking costs the workers nothing but the cache lines that are read; a watch outlives its service.
+//! Statistics of a service, which any thread may read at any time.
+//! Promises: reading costs the workers nothing but the cache lines that are read; a handle outlives its service.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::shared::Shared;
 use crate::state::State;
 use crate::tunables::{TunableValues, Tunables};
 
-/// What one worker counts.
+/// Counters of one worker.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerStats {
     pub(crate) counters: Arc<Counters>,
@@ -41,14 +41,14 @@ pub struct ServiceStats {
     pub(crate) wakers: Vec<Waker>,
 }
 
-/// What one worker has counted.
+/// Totals of one worker's counters.
 #[derive(Clone, Debug)]
 pub struct WorkerTotals {
     /// Its counters.
     pub totals: Totals,
-    /// How long its requests took.
+    /// Durations of its requests.
     pub times: Times,
-    /// How long its tasks ran at a time, in one turn of a few.
+    /// Durations of its task runs, sampled in some of its event-loop iterations.
     pub slices: Times,
     /// Its tasks, in the order of `KINDS`.
     pub tasks: Vec<TaskRuns>,
@@ -59,7 +59,7 @@ pub struct WorkerTotals {
 pub struct StatsSnapshot {
     /// Of the platform.
     pub totals: Totals,
-    /// How long requests took, from the first byte's turn to the reply.
+    /// Request durations, from the event-loop iteration that read the first byte to the reply.
     pub times: Times,
     /// By worker.
     pub workers: Vec<WorkerTotals>,
@@ -72,7 +72,7 @@ pub struct StatsSnapshot {
 }
 
 impl ServiceStats {
-    /// What operators call the service.
+    /// Returns the name by which operators know the service.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -82,7 +82,7 @@ impl ServiceStats {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
 
-    /// What it runs.
+    /// Returns the program that it runs.
     pub fn program(&self) -> &Program {
         &self.setup.program
     }
@@ -92,12 +92,12 @@ impl ServiceStats {
         &self.setup.program.channels[self.setup.listened].name
     }
 
-    /// Where clients can connect, by channel.
+    /// Returns the addresses that clients can connect to, by name of the channel.
     pub fn addresses(&self) -> &[(String, Endpoint)] {
         &self.addresses
     }
 
-    /// Which kernel interface carries the bytes.
+    /// Returns the name of the kernel interface that carries the bytes.
     pub fn io(&self) -> &'static str {
         self.io
     }
@@ -112,12 +112,13 @@ impl ServiceStats {
         &self.setup.tunables
     }
 
-    /// The part of each thread that it has at most: below 100, its turns are counted as if there were others.
+    /// Returns its maximum share of each thread, in percent: below 100, its quanta are as short as if other services
+    /// had work.
     pub fn cpu_max_percent(&self) -> u32 {
         self.setup.limits.cpu_max_percent
     }
 
-    /// What the program's code shares: its counters and dictionaries.
+    /// Returns the state that the program's code shares: its counters and dictionaries.
     pub fn state(&self) -> &State {
         &self.state
     }
@@ -153,7 +154,6 @@ impl ServiceStats {
         }
     }
 
-    /// Those of the lists, in their order, and behind them those that have left and have not finished.
     /// Channels whose list of backends is empty now: names that do not resolve, say.
     pub fn channels_without_backends(&self) -> Vec<&str> {
         let backend_set = self.setup.backend_sets.latest();
@@ -163,6 +163,7 @@ impl ServiceStats {
         empty.into_iter().map(|channel| self.setup.program.channels[channel].name.as_str()).collect()
     }
 
+    /// Returns the backends of each channel's list, in its order, and behind them removed ones that have not drained.
     fn backends(&self) -> Vec<BackendStats> {
         let backend_set = self.setup.backend_sets.latest();
         let mut backends: Vec<BackendStats> = backend_set
@@ -233,7 +234,7 @@ impl StatsSnapshot {
         }
     }
 
-    /// Of several services together.
+    /// Sums the counters of several services.
     pub(crate) fn of(watches: &[ServiceStats]) -> Self {
         let (mut totals, mut times) = (Totals::default(), Times::default());
         let (mut workers, mut backends) = (Vec::new(), Vec::new());

@@ -1,7 +1,7 @@
-//! What a worker's rules may ask of it: `flick_abi::Host` over the shared state, the worker's clock and its backends.
+//! Host of a worker's rules: `flick_abi::Host` over the shared state, the worker's clock and its backends.
 //! Promises: no call waits, none allocates (a line of the log excepted, and there are few of those); in the simulator
 //! time and randomness come from the run's seed.
-//! Not here: how backends are doing, which the worker knows and shows through [`Backends`].
+//! Not here: the health of backends, which the worker knows and shows through [`Backends`].
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ pub fn peer_bytes(address: std::net::SocketAddr) -> [u8; 18] {
     bytes
 }
 
-/// [`peer_bytes`] of where a backend is; zeros for a Unix socket.
+/// [`peer_bytes`] of a backend's address; zeros for a Unix socket.
 pub fn endpoint_bytes(endpoint: &Endpoint) -> [u8; 18] {
     match endpoint {
         Endpoint::Tcp(address) => peer_bytes(*address),
@@ -35,7 +35,7 @@ pub fn endpoint_bytes(endpoint: &Endpoint) -> [u8; 18] {
     }
 }
 
-/// [`peer_bytes`] of who connected; zeros for a Unix socket.
+/// [`peer_bytes`] of a client's address; zeros for a Unix socket.
 pub fn client_bytes(peer: PeerAddr) -> [u8; 18] {
     match peer {
         PeerAddr::Tcp(address) => peer_bytes(address),
@@ -46,15 +46,15 @@ pub fn client_bytes(peer: PeerAddr) -> [u8; 18] {
 /// The last pick without a key of an activation.
 #[derive(Clone, Copy, Debug)]
 pub struct BackendPick {
-    /// Of which channel.
+    /// Index of the channel.
     pub channel: u32,
-    /// Which element.
+    /// Index of the element that was picked.
     pub element: u64,
-    /// How.
+    /// Policy that picked it.
     pub policy: Policy,
 }
 
-/// What one worker keeps for its rules. Make a [`RuleHost`] of it for each activation.
+/// State that one worker keeps for its rules. [`Self::view`] makes a [`RuleHost`] of it for each activation.
 #[derive(Debug)]
 pub struct WorkerHost {
     state: Arc<State>,
@@ -94,7 +94,7 @@ impl WorkerHost {
         }
     }
 
-    /// Tells it what the driver's clock shows; once a turn is enough.
+    /// Sets the time by the driver's clock; once per event-loop iteration is enough.
     pub fn set_now(&mut self, driver_now_ns: u64) {
         self.now_ns = self.state.wall_ns(driver_now_ns);
     }
@@ -123,7 +123,7 @@ impl WorkerHost {
         &self.state
     }
 
-    /// What rules see, together with the backends of the moment.
+    /// Returns the host that rules see: this one together with the current backends.
     pub fn view<'a, B: Backends + ?Sized>(&'a mut self, backends: &'a B) -> RuleHost<'a, B> {
         RuleHost { host: self, backends }
     }

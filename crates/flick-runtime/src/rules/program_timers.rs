@@ -7,13 +7,13 @@ use crate::observe::edge_counters::StartId;
 /// A timer of the program.
 #[derive(Debug)]
 pub(crate) struct ProgramTimer {
-    /// How often.
+    /// Time between two runs, in nanoseconds.
     pub(crate) interval_ns: u64,
-    /// What.
+    /// Rule that it runs.
     pub(crate) rule: FuncId,
-    /// Which timer it is.
+    /// Number of the timer among all that starts rules.
     pub(crate) start: StartId,
-    /// When next.
+    /// Time of the next run, by the driver's clock.
     pub due_ns: u64,
     /// Its last activation is not over.
     pub is_running: bool,

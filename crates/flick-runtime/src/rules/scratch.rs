@@ -16,21 +16,21 @@ pub(crate) struct Scratch {
     pub other: Frame,
     /// Bytes of that message, joined.
     pub joined: Vec<u8>,
-    /// Where rules build.
+    /// Buffer in which rules build messages.
     pub out: Vec<u8>,
     /// Bytes of it in use.
     pub out_len: usize,
-    /// What rules send.
+    /// Messages that rules send.
     pub sends: SendList,
     /// Requests to which they wait for a reply.
     pub asks: AskList,
     /// Words that they keep across suspensions.
     pub spills: Vec<u64>,
-    /// Why the client's request fails, if they say so.
+    /// Reason for which the client's request fails, if a rule sets one.
     pub failure: Option<FailureReason>,
     /// The message that is being sent, if it is not the one that started the activation.
     pub named: Option<Slice>,
-    /// What of it is not forwarded: only its cuts mean something.
+    /// Frame of that message. Only its cuts are valid: the bytes that are not forwarded.
     pub named_frame: Frame,
 }
 

@@ -18,7 +18,7 @@ use crate::slab::{Key, Slab};
 pub struct SuspendedRule {
     /// The rule.
     pub rule: FuncId,
-    /// What started it.
+    /// Number of the event or timer that started it.
     pub start: StartId,
     /// State to go on in.
     pub resume: u32,
@@ -26,7 +26,7 @@ pub struct SuspendedRule {
     pub next: Option<(usize, usize)>,
     /// Element of the array that it is about.
     pub element: u64,
-    /// Whose session it belongs to.
+    /// Session that it belongs to, if any.
     pub session: Option<Key>,
     /// The request that it still has to answer, booked in its session's queue.
     pub request: Option<RequestId>,
@@ -42,11 +42,11 @@ pub struct SuspendedRule {
     pub message: Option<Slice>,
     /// The timer that started it.
     pub timer: Option<usize>,
-    /// Where it is with its asks.
+    /// Progress of its asks.
     pub progress: Progress,
 }
 
-/// Where an activation is with its asks; kept by the table.
+/// Progress of an activation's asks; kept by the table.
 #[derive(Debug)]
 pub struct Progress {
     /// Bytes it has built.
@@ -59,7 +59,7 @@ pub struct Progress {
     asks: usize,
     /// Those without an answer.
     open: usize,
-    /// When it is looked at for asks that are late.
+    /// Time at which its asks are next checked for timeouts; `u64::MAX`: never.
     alarm_ns: u64,
 }
 
@@ -90,7 +90,7 @@ impl SuspendedRule {
     }
 }
 
-/// What each activation of a program needs room for.
+/// Capacity that the table needs for each activation of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RuleFootprint {
     /// Asks from its start to its end.
@@ -168,7 +168,7 @@ impl SuspendedRules {
         self.slab.len() > 0 && { slots }.any(|suspended| suspended.session == Some(session))
     }
 
-    /// Whether there is no room for another.
+    /// Whether there is no capacity for another.
     pub fn is_full(&self) -> bool {
         self.slab.len() >= self.capacity
     }
@@ -315,7 +315,7 @@ impl SuspendedRules {
         }
     }
 
-    /// When the next ask is late.
+    /// Returns the time of the next check for asks that have timed out; `None`: no ask has a timeout.
     pub fn next_ns(&self) -> Option<u64> {
         self.alarms.next_ns()
     }
@@ -343,7 +343,7 @@ impl SuspendedRules {
         &self.frames[key.index as usize * (self.shape.asks + 1) + message]
     }
 
-    /// What the grammar says of the reply that is message number `message` of an activation.
+    /// Returns the grammar's flags of the reply that is message number `message` of an activation.
     pub fn reply_flags(&self, key: Key, message: usize) -> MessageFlags {
         self.frames[key.index as usize * (self.shape.asks + 1) + message].flags()
     }

@@ -1,5 +1,5 @@
-//! What the code of a program needs of each worker: memory for suspended rules, for state, for handlers; computed from
-//! its bounds and its bindings, once, before it starts.
+//! Resources that the code of a program needs of each worker: memory for suspended rules, for state, for handlers;
+//! computed from its bounds and its bindings, once, before it starts.
 //! Promises: a program that could need more than the limits allow does not start; the error names what is too much.
 
 use flick_abi::limits::{
@@ -16,12 +16,12 @@ use crate::observe::edge_counters::StartId;
 use crate::rules::suspended::RuleFootprint;
 use crate::setup::StartError;
 
-/// What a program's code needs.
+/// Resource requirements of a program's code.
 #[derive(Clone, Debug)]
 pub struct Requirements {
     /// Rules that wait, over all workers; 0 when the program has no rule that may wait.
     pub max_suspended_rules: u32,
-    /// Room for each of them.
+    /// Capacity for each of them.
     pub shape: RuleFootprint,
     /// Words of state of each session.
     pub state_words: usize,
@@ -89,7 +89,7 @@ impl Requirements {
         self.handlers[channel][event as usize]
     }
 
-    /// Rules that one of `workers` has room for.
+    /// Returns the number of suspended rules that one of `workers` has capacity for.
     pub fn suspended_rules_of_worker(&self, workers: usize) -> usize {
         (self.max_suspended_rules as usize).div_ceil(workers)
     }
@@ -128,8 +128,8 @@ impl Requirements {
     }
 }
 
-/// Rules that a service has room for: as many as it may have, or, where each needs much, as many as its memory for
-/// state holds; a client whose request needs one more waits.
+/// Returns the number of suspended rules that a service has capacity for: as many as it may have, or, where each needs
+/// much, as many as its memory for state holds; a client whose request needs one more waits.
 pub(crate) fn suspended_rules_of(program: &Program, limits: &Limits, shape: &RuleFootprint) -> u32 {
     let asks = program.rules.iter().any(|rule| rule.asks);
     if !asks && program.handlers.is_empty() && program.timers.is_empty() {
@@ -178,7 +178,7 @@ pub(crate) fn huge_count(whole_bytes_max: u64, worker_bytes: u64) -> u32 {
     u32::try_from(worker_bytes / HUGE_SHARE / u64::from(HUGE_BYTES)).unwrap_or(u32::MAX).min(BUFS_MAX)
 }
 
-/// Room for one activation of a rule that asks.
+/// Returns the capacity that one activation of a rule that asks needs.
 pub(crate) fn shape_of(program: &Program, elements: &[u32]) -> Result<RuleFootprint, StartError> {
     let bounds = &program.bounds;
     let longest = elements.iter().enumerate().max_by_key(|(_, count)| **count);
