@@ -1,4 +1,4 @@
-//! What the workers of one platform share with each other and the control thread: a few numbers, none of them on the
+//! State that the workers of a service share with each other and the control thread: a few numbers, none of them on the
 //! path of a message.
 
 pub(crate) mod connection_limits;
@@ -36,15 +36,15 @@ pub struct Shared {
     accepts: ConnectionRate,
     /// By worker: the clients that are handed to it.
     intakes: Vec<Arc<HandoffQueue>>,
-    /// By worker: where it is asked who its clients are.
+    /// By worker: the query for the list of its clients.
     questions: Vec<SessionQuery>,
     loads: Arc<WorkerLoads>,
     /// A duplicate of every socket that it listens on, by address, for its successor. Closed when the service accepts
     /// no client any more, or clients would wait in a backlog that no worker accepts from.
     kept: Mutex<Vec<(Endpoint, ListenSockets)>>,
-    /// By worker of the service whose place it took: what that one had seen to be wrong with backends.
+    /// By worker of the service that it replaces: the backends that the worker knew to be unhealthy.
     health_problems: Vec<Vec<UnhealthyBackend>>,
-    /// Who goes on with its clients.
+    /// Service that takes over its clients; `None`: none yet.
     successor: Mutex<Option<Arc<dyn Successor>>>,
 }
 
@@ -57,12 +57,12 @@ impl Shared {
         Self { sessions, intakes, questions, loads: Arc::new(WorkerLoads::new(workers)), ..Self::default() }
     }
 
-    /// It begins with what that other's workers knew of backends.
+    /// Sets the unhealthy backends that the workers of the replaced service knew.
     pub(crate) fn knowing(self, health_problems: Vec<Vec<UnhealthyBackend>>) -> Self {
         Self { health_problems, ..self }
     }
 
-    /// What a worker knows of backends from the start.
+    /// Returns the unhealthy backends that a worker knows from the start, from the service that this one replaces.
     pub(crate) fn health_problems(&self, worker: usize) -> &[UnhealthyBackend] {
         self.health_problems.get(worker % self.health_problems.len().max(1)).map_or(&[], Vec::as_slice)
     }
@@ -74,12 +74,12 @@ impl Shared {
         }
     }
 
-    /// Who is connected from where, if that is bounded.
+    /// Returns the number of clients of each address; `None` if it is not bounded.
     pub(crate) fn connection_limits(&self) -> Option<&ConnectionsPerIp> {
         self.connection_limits.get()
     }
 
-    /// When the next client may come.
+    /// Returns the rate limiter of new clients.
     pub(crate) fn accepts(&self) -> &ConnectionRate {
         &self.accepts
     }
@@ -117,7 +117,7 @@ impl Shared {
         *self.successor.lock().unwrap_or_else(PoisonError::into_inner) = Some(successor);
     }
 
-    /// Who goes on with its clients now.
+    /// Returns the service that takes over its clients; `None`: none yet.
     pub(crate) fn successor(&self) -> Option<Arc<dyn Successor>> {
         self.successor.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -127,22 +127,22 @@ impl Shared {
         self.state.load(Ordering::Acquire) == REPLACED
     }
 
-    /// How busy its workers are.
+    /// Returns the published loads of its workers.
     pub(crate) fn loads(&self) -> Arc<WorkerLoads> {
         Arc::clone(&self.loads)
     }
 
-    /// Where clients are left for a worker.
+    /// Returns the queue of the clients that are handed to a worker; `None`: there is no such worker.
     pub(crate) fn intake(&self, worker: usize) -> Option<Arc<HandoffQueue>> {
         self.intakes.get(worker).cloned()
     }
 
-    /// Where a worker is asked who its clients are.
+    /// Returns the query for the list of a worker's clients; `None`: there is no such worker.
     pub(crate) fn question(&self, worker: usize) -> Option<&SessionQuery> {
         self.questions.get(worker)
     }
 
-    /// Where clients are left, by worker.
+    /// Returns the queues of the clients that are handed to workers, by worker.
     pub(crate) fn intakes(&self) -> Vec<Arc<HandoffQueue>> {
         self.intakes.clone()
     }
@@ -153,7 +153,7 @@ impl Shared {
         self.kept().clear();
     }
 
-    /// How long draining may take, if it was asked for.
+    /// Returns the time limit of draining; `None` if draining was not asked for.
     pub fn drain_asked(&self) -> Option<Duration> {
         (self.state.load(Ordering::Acquire) >= DRAINING)
             .then(|| Duration::from_millis(self.drain_ms.load(Ordering::Relaxed)))

@@ -1,4 +1,4 @@
-//! What all workers of a service share on behalf of its program: dictionaries, counters and gauges.
+//! State of a program that all workers of its service share: dictionaries, counters and gauges.
 //! Promises: everything is allocated by `new`; counting writes to memory of the worker alone; reading a dictionary
 //! writes to none that is shared.
 //! Refuses: clocks (times come from the workers' driver), and disks (`state/snapshots.rs`).
@@ -20,7 +20,7 @@ use crate::observe::counter::Counter;
 /// Nanoseconds from 1970 to the moment at which the simulator's clocks begin: 2026-01-01, 00:00 UTC.
 pub const SIMULATED_EPOCH_NS: i64 = 1_767_225_600_000_000_000;
 
-/// Where the state's choices come from.
+/// Source of the state's clock and random numbers.
 #[derive(Clone, Copy, Debug)]
 pub enum Origin {
     /// The system's clock and randomness; with what the workers' drivers show now (`Driver::now_ns`).
@@ -36,7 +36,7 @@ pub struct State {
     counters: Vec<(String, bool)>,
     gauges: Vec<Arc<Gauge>>,
     workers: Arc<[WorkerState]>,
-    /// What is written by the workers of this state alone is written no more.
+    /// Set when the workers of this state have ended, and write no more what they alone write.
     is_over: Arc<AtomicBool>,
     earlier: Earlier,
     clock_offset_ns: i64,
@@ -57,7 +57,7 @@ pub(crate) struct Dict {
 #[repr(align(64))]
 struct Gauge(AtomicI64);
 
-/// What one worker writes alone.
+/// State that only one worker writes: its counters, and its use of each dictionary.
 #[derive(Debug)]
 #[repr(align(128))]
 struct WorkerState {
@@ -67,7 +67,7 @@ struct WorkerState {
     _distance: [u64; 16],
 }
 
-/// How one worker used a dictionary.
+/// Hits and misses of one worker's look-ups in a dictionary.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct DictUse {
@@ -145,8 +145,9 @@ impl State {
         })
     }
 
-    /// What the wall's clock shows when a driver shows `driver_now_ns`. It is set once, at the start: later corrections
-    /// of the system's clock do not reach a running service, so time never goes backwards in it.
+    /// Returns the wall-clock time at which a driver's clock shows `driver_now_ns`, in nanoseconds since 1970. The
+    /// offset is set once, at the start: later corrections of the system's clock do not reach a running service, so
+    /// time never goes backwards in it.
     pub fn wall_ns(&self, driver_now_ns: u64) -> i64 {
         self.clock_offset_ns.wrapping_add(driver_now_ns as i64)
     }
@@ -156,7 +157,7 @@ impl State {
         crate::backend_set::load_balancer::mix(self.seed.wrapping_add(worker as u64 + 1))
     }
 
-    /// How many workers it was made for.
+    /// Returns the number of workers that it was made for.
     pub fn workers(&self) -> usize {
         self.workers.len()
     }

@@ -44,10 +44,10 @@ pub struct ThreadPlan {
     pub core: Option<usize>,
 }
 
-/// What a thread says when it stands: by service, how to wake it; and which kernel interface it got.
+/// Report of a thread that has been built: by service, the handle on its worker; and the name of its kernel interface.
 pub type ThreadReady = std::io::Result<(Vec<WorkerHandle>, &'static str)>;
 
-/// By what a worker is woken, and seen to live.
+/// Handle on a worker, to wake it and to watch its heartbeat.
 pub struct WorkerHandle {
     /// Wakes it.
     pub waker: Waker,

@@ -35,7 +35,7 @@ pub struct Tunables {
 /// The values of all tunables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunableValues {
-    /// How long a worker polls before it sleeps; zero: it sleeps at once. No effect where services share threads.
+    /// Longest time a worker polls before it sleeps; zero: it sleeps at once. No effect where services share threads.
     pub busy_poll: Duration,
     /// Longest time a busy worker waits to batch messages; zero: it never waits. No effect where services share
     /// threads, and for merges.
@@ -59,7 +59,7 @@ pub struct TunableChanges {
     pub overload_queue_delay: Option<Duration>,
 }
 
-/// Why a change is refused.
+/// Error of a change that sets an option beyond its largest value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunableOutOfRange {
     /// The name of the option that sets it, such as `busy-poll`.

@@ -14,11 +14,11 @@ use flick_net::PeerAddr;
 
 use crate::limits::ACCEPT_BURST_SHARE;
 
-/// What is counted as one address: all of IPv4, the first 64 bits of IPv6.
+/// Key under which clients are counted: a whole IPv4 address, or the first 64 bits of an IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Network(u128);
 
-/// How many clients each address has, over all workers.
+/// Number of clients of each address, over all workers.
 #[derive(Debug)]
 pub(crate) struct ConnectionsPerIp {
     // Keyed by a secret of the process, so that no client can choose addresses that collide.
@@ -26,8 +26,8 @@ pub(crate) struct ConnectionsPerIp {
 }
 
 impl ConnectionsPerIp {
-    /// Room for as many addresses as there may be sessions. Twice as much is reserved: then the table makes order in
-    /// place and never grows.
+    /// Reserves capacity for twice as many addresses as there may be sessions, so that the table rehashes in place and
+    /// never grows.
     pub fn new(max_connections: u32) -> Self {
         Self { counts: Mutex::new(HashMap::with_capacity(max_connections as usize * 2 + 1)) }
     }
@@ -71,7 +71,7 @@ fn network_of(peer: PeerAddr) -> Option<Network> {
     })
 }
 
-/// When the next client may come, by the clock of the drivers.
+/// Rate limiter of new clients, over all workers; its state is a time by the clock of the drivers.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionRate {
     due_ns: AtomicU64,

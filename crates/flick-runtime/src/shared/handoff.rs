@@ -18,13 +18,13 @@ use crate::limits::SCAVENGED_MAX;
 pub struct HandedConn {
     /// Its connection.
     pub socket: OwnedFd,
-    /// Who it is.
+    /// Address of the client.
     pub peer: PeerAddr,
     /// It has a session, which counts: the number of sessions is that of the old and the new service together.
     pub is_counted: bool,
 }
 
-/// Who goes on with clients.
+/// Service that takes over the clients of another.
 pub trait Successor: Send + Sync + fmt::Debug {
     /// Takes a client; `worker` is the number of the thread that it comes from.
     ///
@@ -32,7 +32,7 @@ pub trait Successor: Send + Sync + fmt::Debug {
     fn take(&self, worker: usize, client: HandedConn) -> Result<(), HandedConn>;
 }
 
-/// What is left for one worker.
+/// Queue of the clients that are handed to one worker.
 pub struct HandoffQueue {
     clients: Mailbox<HandedConn>,
     /// Clients that busier workers have left since the last look.
@@ -47,7 +47,7 @@ impl Default for HandoffQueue {
 }
 
 impl HandoffQueue {
-    /// Says how its worker is woken.
+    /// Sets the waker of its worker.
     pub(crate) fn set_waker(&self, waker: Waker) {
         // A worker is built once.
         let _ = self.waker.set(waker);

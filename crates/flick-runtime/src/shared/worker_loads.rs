@@ -1,4 +1,4 @@
-//! How busy the workers of a service are, as they publish it, and which of them should serve a new client.
+//! Published loads of the workers of a service, and the choice of the worker that serves a new client.
 //! Promises: nothing here is on the path of a message. A worker publishes its load once in [`LOAD_WINDOW_NS`], in a
 //! cache line of its own, and reads the others' only when a client comes while it was busy for a whole window. Each
 //! client that is handed to a worker counts as load there until its next window, so that one worker does not get all of
@@ -18,7 +18,7 @@ use crate::limits::{BUSY_PER_MILLE, CLIENT_LOAD_PER_MILLE, IDLE_PER_MILLE, LOAD_
 struct WorkerLoad {
     /// Busy time of its last window, and what was handed to it since.
     per_mille: AtomicU32,
-    /// When it began to wait for events; 0 while it runs.
+    /// Time at which it began to wait for events; 0 while it runs.
     idle_since_ns: AtomicU64,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct ConnectionBalancer {
 }
 
 impl ConnectionBalancer {
-    /// Of worker `index`; `None` where it is alone.
+    /// Creates the balancer of worker `index`; `None` where it is the only worker.
     pub(crate) fn new(loads: Arc<WorkerLoads>, index: usize) -> Option<Self> {
         (loads.0.len() > 1).then_some(Self { loads, index, window_from_ns: 0, waited_ns: 0, per_mille: 0 })
     }

@@ -12,13 +12,13 @@ use flick_dict::Dictionary;
 
 use super::{DictUse, Gauge, State, WorkerState};
 
-/// What earlier states have counted, by the numbers of this one.
+/// Counts of earlier states, by index of this state's counters and dictionaries.
 #[derive(Debug, Default)]
 pub(super) struct Earlier {
     counters: Vec<u64>,
     /// Hits and misses.
     dicts: Vec<(u64, u64)>,
-    /// Those whose workers may count still.
+    /// Earlier states whose workers may count still.
     running: Vec<Running>,
 }
 
@@ -46,7 +46,8 @@ impl Running {
 }
 
 impl Earlier {
-    /// What `before` and those before it have counted of what `program` declares alike.
+    /// Collects the counts of `before` and of the states before it, where `program` declares the same counter or
+    /// dictionary.
     pub(super) fn of(before: &State, program: &Program) -> Self {
         let counters: Vec<Option<usize>> =
             program.counters.iter().map(|counter| before.counter_like(counter)).collect();

@@ -23,7 +23,7 @@ pub struct Keeper {
     thread: JoinHandle<usize>,
 }
 
-/// How the thread is to end.
+/// Order to end the thread that writes snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stop {
     /// With everything written.
@@ -32,7 +32,7 @@ enum Stop {
     Leave,
 }
 
-/// Why snapshots cannot be kept at all.
+/// Error that prevents all snapshots from being kept.
 #[derive(Debug)]
 pub enum KeepError {
     /// A dictionary's file is not the name of a file in the state directory.

@@ -9,9 +9,9 @@ use crate::limits::{
     QUANTUM_NS, QUANTUM_NS_MAX, SENT_BYTES_SHARED_MAX,
 };
 
-/// How much may happen in a turn.
+/// Bounds of one scheduling quantum.
 pub struct Quantum {
-    /// How long it is.
+    /// Length of the quantum.
     pub length_ns: u64,
     /// Events that are taken.
     pub events_max: usize,
@@ -21,15 +21,15 @@ pub struct Quantum {
     is_lone: bool,
 }
 
-/// What a service may use, and has used.
+/// Processor time that a service may use, and has used.
 pub struct CpuShare {
     /// The round in which it last got time.
     paid_in: u64,
-    /// Events that it may take in one turn: fewer where they make its turns too long.
+    /// Events that it may take in one quantum: fewer where they make its quanta too long.
     events_max: usize,
-    /// Time of one turn.
+    /// Length of one quantum.
     quantum_ns: i64,
-    /// Time that it may use now; below zero it has used more than its turns.
+    /// Time that it may use now; below zero it has used more than its quanta.
     credit_ns: i64,
     max_percent: i64,
     /// Time that it may use in this window.
@@ -53,7 +53,7 @@ impl CpuShare {
         }
     }
 
-    /// When it may run though it has used its part of the thread; `None`: now.
+    /// Returns the time at which a service that has used up its share of the thread may run again; `None`: now.
     pub fn held_until_ns(&mut self, now_ns: u64) -> Option<u64> {
         if self.max_percent >= 100 {
             return None;
@@ -65,7 +65,7 @@ impl CpuShare {
         (self.allowed_ns <= 0).then(|| now_ns + ((-self.allowed_ns + 1) * 100 / self.max_percent) as u64 + 1)
     }
 
-    /// Gives it the time of a turn, once in each round; what it has now, if it has any.
+    /// Adds the time of a quantum, once in each round. Returns the time that it has now; `None`: it has none.
     pub fn pay(&mut self, round: u64) -> Option<i64> {
         if std::mem::replace(&mut self.paid_in, round) != round {
             self.credit_ns = (self.credit_ns + self.quantum_ns).min(self.quantum_ns);
@@ -85,7 +85,7 @@ impl CpuShare {
         Quantum { length_ns, events_max, sent_bytes_max, is_lone: false }
     }
 
-    /// The turn took so much of the processor.
+    /// Subtracts the processor time that a quantum used.
     pub fn spend(&mut self, iteration: &Quantum, used_ns: u64) {
         let used_ns = used_ns as i64;
         self.allowed_ns -= used_ns;

@@ -19,7 +19,7 @@ use crate::shared::Shared;
 use crate::thread::cpu_share::CpuShare;
 use crate::worker::Worker;
 
-/// How a worker ended.
+/// Outcome of a worker that has ended.
 pub enum WorkerExit {
     /// It was asked to, or the system refused.
     Over(std::io::Result<()>),
@@ -72,11 +72,11 @@ pub struct ScheduledService {
     is_held: bool,
     /// It had nothing to do when it was last asked.
     has_slept: bool,
-    /// It has used more than its turns and waits until that is made up for.
+    /// It has used more than its quanta and waits until later ones have made up for that.
     is_waiting: bool,
     /// Something has come for it since the last look.
     is_named: bool,
-    /// When something last came for it.
+    /// Time at which the poller last reported an event for it.
     polled_ns: u64,
     budget: CpuShare,
 }
@@ -200,9 +200,9 @@ pub struct Scheduler {
     members: Vec<ScheduledService>,
     shared_listeners: Vec<SharedAddressListener>,
     poller: Poller,
-    /// Whose turn is next, of those who always have something to do.
+    /// Index of the service that the round robin among services that always have work checks next.
     next: usize,
-    /// How often all of them were asked.
+    /// Number of completed rounds of that round robin.
     round: u64,
 }
 
@@ -297,7 +297,7 @@ impl Scheduler {
         self.shared_listeners.is_empty() && others.all(|(_, member)| member.is_quiet(now_ns))
     }
 
-    /// Of those who slept and have something to do now: who has most of its time left.
+    /// Returns the service that has the most time left of those that slept and have work now.
     fn awake(&mut self) -> Option<usize> {
         let round = self.round;
         let awake = self.members.iter_mut().enumerate();
@@ -306,7 +306,7 @@ impl Scheduler {
         with_time.max_by_key(|(credit_ns, _)| *credit_ns).map(|(_, index)| index)
     }
 
-    /// Who is next of those who always have something to do, or have used up their time.
+    /// Returns the next service of the round robin: one that always has work, or has used up its time.
     fn busy(&mut self) -> Option<usize> {
         for _ in 0..self.members.len() {
             let index = self.next;
@@ -324,7 +324,8 @@ impl Scheduler {
         None
     }
 
-    /// How long everybody may sleep. Notes who has something to do, and who must wait with it.
+    /// Returns the longest time that the thread may sleep; `None`: until an event. Marks the services that have work,
+    /// and those that must wait although they have some. Errors: the system's.
     fn timeout(&mut self) -> std::io::Result<Option<Duration>> {
         let now_ns = monotonic_ns();
         let mut next_ns: Option<u64> = None;
@@ -363,7 +364,7 @@ impl Scheduler {
         Ok(next_ns.map(|next_ns| Duration::from_nanos(next_ns.saturating_sub(now_ns))))
     }
 
-    /// Hands who has come to the addresses of several services to the right ones.
+    /// Hands each client that was accepted on an address of several services to its service.
     fn let_in(&mut self, now_ns: u64) -> std::io::Result<()> {
         for shared_listener in &mut self.shared_listeners {
             let members = &mut self.members;
