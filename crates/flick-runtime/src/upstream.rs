@@ -19,7 +19,7 @@ use crate::limits::DEDICATED_CONN_IDLE_MS;
 use crate::setup::Setup;
 use crate::slab::Key;
 
-/// How long a connection is idle before it is closed.
+/// Longest time for which a connection is idle before it is closed, in nanoseconds.
 const IDLE_MAX_NS: u64 = DEDICATED_CONN_IDLE_MS * 1_000_000;
 
 /// Component of the worker. Backends and the connections to them.
@@ -119,7 +119,7 @@ impl Upstream {
         &self.backend_set
     }
 
-    /// From now on these lists hold.
+    /// Replaces the lists of backends.
     pub(crate) fn set_backend_set(&mut self, backend_set: Arc<BackendSet>) {
         self.backend_set = backend_set;
     }
@@ -220,7 +220,7 @@ impl Upstream {
     }
 }
 
-/// Which backend and which connection a request may use.
+/// Choice of the backend and of the connection that a request may use.
 impl Upstream {
     /// Whether requests for a backend are sent: it is up, or being connected for the first time.
     #[inline]
@@ -270,14 +270,14 @@ impl Upstream {
         self.backends[at].push_idle(conn);
     }
 
-    /// When something is due of a connection; `request_ns`: of the request at the front of its queue.
+    /// Returns the next deadline of a connection; `request_ns`: that of the request at the front of its queue.
     #[inline]
     pub(crate) fn conn_due_ns(&self, conn: u32, request_ns: Option<u64>) -> Option<u64> {
         let idle_max_ns = self.backend_of(conn).is_exclusive().then_some(IDLE_MAX_NS);
         self.conn(conn).due_ns(idle_max_ns, request_ns)
     }
 
-    /// When a connection that is idle now is closed.
+    /// Returns the time at which a connection that becomes idle now is closed.
     pub(crate) fn idle_until_ns(now_ns: u64) -> u64 {
         now_ns + IDLE_MAX_NS
     }

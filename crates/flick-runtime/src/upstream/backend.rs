@@ -1,4 +1,4 @@
-//! A backend: one element of a channel, the connections to it, and who waits for one.
+//! A backend: one element of a channel, the connections to it, and the clients that wait for one.
 //! Promises: an idle connection is given out again last in, first out; the lists have capacity for all connections of
 //! the backend.
 //! Refuses: the connections themselves (`conn.rs`).
@@ -10,7 +10,7 @@ use flick_net::Endpoint;
 use super::health::BackendHealth;
 use crate::observe::outlier::HealthState;
 
-/// What a slot for a backend holds.
+/// State of a slot for a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BackendLife {
     /// No backend.
@@ -19,12 +19,12 @@ pub enum BackendLife {
     Listed,
     /// A backend that was removed from the list: it gets no new request, and those in flight finish until that time.
     Draining {
-        /// When what is left is ended.
+        /// Time at which the requests that are still in flight are ended.
         until_ns: u64,
     },
 }
 
-/// How requests use the connections to a backend.
+/// Sharing of the connections to a backend among requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PoolMode {
     /// All requests share one connection; a request too long for it has a dedicated one.
@@ -98,7 +98,7 @@ impl Backend {
         }
     }
 
-    /// What its slot holds.
+    /// Returns the state of its slot.
     #[inline]
     pub fn life(&self) -> BackendLife {
         self.life
@@ -159,20 +159,20 @@ impl Backend {
         self.mode == PoolMode::Relay
     }
 
-    /// What this worker knows of its health.
+    /// Returns its health as this worker knows it.
     #[inline]
     pub fn health(&self) -> &BackendHealth {
         &self.health
     }
 
-    /// What this worker knows of its health.
+    /// Returns its health as this worker knows it, to be changed.
     #[inline]
     pub fn health_mut(&mut self) -> &mut BackendHealth {
         &mut self.health
     }
 }
 
-/// Its place in the channel's list.
+/// Its position in the channel's list.
 impl Backend {
     /// A new backend takes the slot.
     pub fn add(&mut self, endpoint: &Endpoint, element: u64, health: BackendHealth) {
@@ -223,7 +223,7 @@ impl Backend {
         self.failures = self.failures.saturating_add(1);
     }
 
-    /// What the next generation of the service should know of its health.
+    /// Returns its health for the next generation of the service.
     pub fn health_state(&self) -> HealthState {
         self.health.state(self.failures > 0)
     }

@@ -12,7 +12,7 @@ use crate::downstream::inbox::{Completeness, Inbox};
 use crate::inflight::{RequestId, RequestQueue};
 use crate::slab::Key;
 
-/// Who may use a connection.
+/// Clients that may use a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sharing {
     /// All clients of the worker, in a pipeline.
@@ -21,7 +21,7 @@ pub enum Sharing {
     Dedicated,
 }
 
-/// What a connection that is being connected is for.
+/// Purpose of a connection that is being connected.
 #[derive(Debug)]
 pub enum Purpose {
     /// It will carry the requests of all clients.
@@ -39,19 +39,19 @@ pub enum Purpose {
     Nothing,
 }
 
-/// What a connection does.
+/// State of a backend connection, with the data that only this state has.
 #[derive(Debug)]
 pub enum BackendConnState {
     /// It is not connected.
     Down {
-        /// When a shared connection is connected again.
+        /// Time at which a shared connection is connected again; `None`: no attempt is scheduled.
         connect_ns: Option<u64>,
     },
     /// The driver connects it.
     Connecting {
-        /// When the attempt is given up.
+        /// Time at which the attempt is given up.
         deadline_ns: u64,
-        /// What it is for.
+        /// Purpose of the connection.
         purpose: Purpose,
     },
     /// It carries the requests of all clients, one behind the other.
@@ -61,7 +61,7 @@ pub enum BackendConnState {
     },
     /// It waits for an exchange.
     Idle {
-        /// Since when.
+        /// Time at which it became idle.
         since_ns: u64,
     },
     /// It carries one exchange.
@@ -103,9 +103,9 @@ pub enum Recipient {
 /// A large message whose head has been delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Download {
-    /// Whose it is; a request is the front of the connection's queue.
+    /// Recipient of the message; a request is the front of the connection's queue.
     pub to: Recipient,
-    /// What is still to come.
+    /// Rest of the body, which is still to arrive.
     pub body: RemainingBody,
     /// No other reply to its request follows.
     pub last: bool,
@@ -122,7 +122,7 @@ pub struct Exchange {
     then: AfterExchange,
 }
 
-/// What becomes of a connection after its exchange.
+/// Use of a connection after its exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AfterExchange {
     /// It carries another one.
@@ -181,16 +181,16 @@ pub struct BackendConn {
     is_queued: bool,
 }
 
-/// How far a connection was when it closed.
+/// Phase in which a connection closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClosedWhile {
     /// Before it was connected.
     Connecting,
-    /// After.
+    /// After it was connected.
     Connected,
 }
 
-/// Who had a connection that has closed.
+/// Last holder of a connection that has closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// Its requests, or nothing.
@@ -208,12 +208,12 @@ pub enum Holder {
     },
 }
 
-/// What a closed connection leaves to the worker.
+/// Data of a closed connection that the worker has to handle.
 #[derive(Debug)]
 pub struct Closed {
-    /// How far it was.
+    /// Phase in which it closed.
     pub was: ClosedWhile,
-    /// Who had it.
+    /// Last holder of the connection.
     pub holder: Holder,
     /// The message that was arriving.
     pub body: Option<RemainingBody>,
@@ -261,7 +261,7 @@ impl BackendConn {
         self.epoch
     }
 
-    /// What it does.
+    /// Returns the state of the connection.
     #[inline]
     pub fn state(&self) -> &BackendConnState {
         &self.state
@@ -303,7 +303,7 @@ impl BackendConn {
         matches!(self.state, BackendConnState::Idle { .. })
     }
 
-    /// Since when it waits for an exchange.
+    /// Returns the time since which it is idle; `None`: it is not.
     pub fn idle_since_ns(&self) -> Option<u64> {
         match self.state {
             BackendConnState::Idle { since_ns } => Some(since_ns),
@@ -327,8 +327,8 @@ impl BackendConn {
         self.is_idle() && self.handle.is_some() && !self.has_ended() && self.inbox.is_empty()
     }
 
-    /// When something is due: the next attempt to connect, the end of one, of a stall, of an idle time, or of the
-    /// request at the front of the queue, whose deadline is given.
+    /// Returns the next deadline: the next attempt to connect, the end of one, of a stall, of an idle time, or of the
+    /// request at the front of the queue, whose deadline is given. `None`: nothing is due.
     /// An idle connection has `idle_max_ns`, if there is one.
     #[inline]
     pub fn due_ns(&self, idle_max_ns: Option<u64>, request_ns: Option<u64>) -> Option<u64> {
@@ -503,7 +503,7 @@ impl BackendConn {
         body
     }
 
-    /// What becomes of the connection after its exchange.
+    /// Returns the use of the connection after its exchange.
     pub fn after_exchange(&self) -> AfterExchange {
         match &self.state {
             BackendConnState::Exchange(exchange) => exchange.then,
@@ -567,7 +567,7 @@ impl BackendConn {
         self.next_number
     }
 
-    /// That number is in use.
+    /// Marks the number of the next request as used.
     #[inline]
     pub fn use_number(&mut self) {
         self.next_number = self.next_number.wrapping_add(1);
@@ -762,7 +762,7 @@ impl BackendConn {
         }
     }
 
-    /// How much of the next message must be there, if `of_replies` of a reply must be.
+    /// Returns how much of the next message must have arrived before it is taken: `of_replies`, except on a relay leg.
     pub fn completeness(&mut self, of_replies: Completeness) -> Completeness {
         match &mut self.state {
             BackendConnState::RelayLeg(leg) => Completeness::of_relay(&mut leg.is_fresh),

@@ -15,7 +15,7 @@ use crate::observe::outlier::HealthState;
 pub struct BackendHealth {
     /// Requests that failed since the last one that did not.
     failures_in_row: u32,
-    /// When the window of `ended` and `failed` began.
+    /// Start of the window of `ended` and `failed`.
     counted_ns: u64,
     /// Requests of the window that ended, one way or the other.
     ended: u32,
@@ -23,7 +23,7 @@ pub struct BackendHealth {
     failed: u32,
     /// It is ejected for its failed requests, until `until_ns`.
     is_ejected: bool,
-    /// When its last ejection ends or ended.
+    /// End of its last ejection, which may have passed.
     until_ns: u64,
     /// Ejections in short order.
     ejections: u32,
@@ -31,7 +31,7 @@ pub struct BackendHealth {
     fails_checks: bool,
     /// Too many others fail their checks for that to count.
     is_needed: bool,
-    /// Since when it is up again.
+    /// Start of its last slow start; `None`: it had none.
     back_ns: Option<u64>,
     check: HealthCheck,
     log_throttle: LogThrottle,
@@ -42,7 +42,7 @@ pub struct BackendHealth {
 struct HealthCheck {
     /// Its connection, while it runs.
     conn: Option<Handle>,
-    /// When it begins, or must be over.
+    /// Time at which it begins, or must be over.
     due_ns: u64,
     /// Bytes of the answer that were right so far.
     len: usize,
@@ -83,7 +83,7 @@ impl BackendHealth {
         self.back_ns = Some(now_ns);
     }
 
-    /// What the next generation of the service should know.
+    /// Returns the state for the next generation of the service.
     pub fn state(&self, is_down: bool) -> HealthState {
         HealthState {
             until_ns: self.until_ns,
@@ -104,7 +104,7 @@ impl BackendHealth {
         self.is_ejected.then_some(state.until_ns)
     }
 
-    /// When an ejection ends, or a health check begins or must be over.
+    /// Returns the time at which an ejection ends, or a health check begins or must be over; `None`: neither is due.
     pub fn due_ns(&self, has_checks: bool) -> Option<u64> {
         let check_ns = has_checks.then_some(self.check.due_ns);
         check_ns.into_iter().chain(self.is_ejected.then_some(self.until_ns)).min()
@@ -165,7 +165,7 @@ impl BackendHealth {
         self.until_ns
     }
 
-    /// What slow start leaves of its share, in thousandths.
+    /// Returns the part of its weight that slow start allows, in thousandths.
     pub fn share_per_mille(&self, now_ns: u64, slow_start: Duration) -> u64 {
         let (Some(back_ns), whole_ns @ 1..) = (self.back_ns, slow_start.as_nanos() as u64) else {
             return 1000;

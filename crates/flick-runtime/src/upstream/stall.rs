@@ -1,4 +1,4 @@
-//! Why a backend connection is not read, and how long a client may cause that.
+//! Stalls of a backend connection: the reason why it is not read, and the time for which a client may cause that.
 //! Promises: looking again does not extend the time of a client, only a delivered byte does; the time that a connection
 //! is stalled does not count against its backend.
 //! Refuses: the list of stalled connections (`upstream.rs`); dropping the client (`worker/replies.rs`).
@@ -6,7 +6,7 @@
 use crate::limits::{CALM_SHARE, IMPATIENCE_SHIFT_MAX};
 use crate::slab::Key;
 
-/// What a connection that is not read waits for.
+/// Reason why a connection is not read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Hold {
     /// Nothing: it is read.
@@ -15,16 +15,16 @@ pub enum Hold {
     Client {
         /// The client.
         client: Key,
-        /// When it is dropped.
+        /// Time at which the client is dropped.
         until_ns: u64,
-        /// When the stall began.
+        /// Start of the stall.
         since_ns: u64,
     },
     /// A huge buffer for a message that has begun to arrive.
     HugeBuffer,
 }
 
-/// How long a client may stall a connection without taking a byte.
+/// Time for which a client may stall a connection without taking a byte.
 #[derive(Clone, Copy, Debug)]
 struct Allowance {
     client: Key,
@@ -38,7 +38,7 @@ pub struct Stall {
     hold: Hold,
     /// Of the stalls since a byte was delivered: the client, when the first began, and when the client is dropped.
     allowance: Option<Allowance>,
-    /// When a client was last dropped for a stall.
+    /// Time at which a client was last dropped for a stall.
     dropped_ns: u64,
     /// Clients dropped in short order, up to a bound: each halves the time of the next one.
     impatience: u32,
@@ -61,7 +61,7 @@ impl Stall {
         }
     }
 
-    /// What the connection waits for.
+    /// Returns the reason why the connection is not read.
     #[inline]
     pub fn hold(&self) -> Hold {
         self.hold
