@@ -98,7 +98,7 @@ pub struct WorkerConfig {
     pub service: String,
     /// The bound program.
     pub setup: Arc<Setup>,
-    /// What it shares with the other workers and the control thread.
+    /// State that it shares with the other workers and the control thread.
     pub shared: Arc<Shared>,
     /// The state that the program's code shares.
     pub state: Arc<State>,
@@ -108,11 +108,11 @@ pub struct WorkerConfig {
     pub backend_counters: Arc<Vec<BackendCounters>>,
     /// Its counters of the edges of the task graph.
     pub edge_counters: Arc<EdgeCounters>,
-    /// Which worker it is, from 0: the first one runs the program's timers.
+    /// Index of the worker, from 0: the first one runs the program's timers.
     pub index: usize,
     /// Number of workers.
     pub workers: usize,
-    /// What the workers of a process that merges share.
+    /// State shared by the workers of a process that merges.
     pub hub: Option<Arc<Hub>>,
     /// Its end of the access log, if there is one.
     pub access: Option<AccessLogSink>,
@@ -179,7 +179,7 @@ impl<D: Driver> Worker<D> {
         self.listeners.add(listener);
     }
 
-    /// What the watchdog reads.
+    /// Returns the heartbeat that the watchdog reads.
     pub(crate) fn reader(&self) -> HeartbeatReader {
         self.observe.heartbeat_reader()
     }

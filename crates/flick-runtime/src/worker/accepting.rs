@@ -19,14 +19,14 @@ use crate::downstream::stream::Stream;
 use crate::io::{Role, WriteParts};
 use crate::shared::handoff::HandedConn;
 
-/// How long accepting pauses when no slot is free, unless a client of this worker ends before.
+/// Time for which accepting pauses when no slot is free, unless a client of this worker ends before, in nanoseconds.
 const ACCEPT_AGAIN_NS: u64 = 100_000_000;
 
-/// What happens with a client that was accepted.
+/// Outcome of an attempt to give a session to a client that was accepted.
 enum Entry {
     /// It has a session, or was rejected.
     Settled,
-    /// It exceeds the rate limit until then.
+    /// It exceeds the rate limit until that time.
     Early(u64),
     /// No slot is free.
     Full,

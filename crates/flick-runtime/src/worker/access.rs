@@ -10,7 +10,7 @@ use crate::observe::access_log::AnsweredBy;
 use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
-    /// What was looked at of a session's messages is done with: what is opened now is not a request that was read.
+    /// Ends the access log's look at a session's messages: a request that is opened now was not read from one.
     pub(super) fn log_looked(&mut self) {
         self.observe.look_away();
     }

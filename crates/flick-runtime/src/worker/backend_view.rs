@@ -1,4 +1,4 @@
-//! What rules learn of the connections around them: how backends are doing, who the client is.
+//! Connections as rules see them: the health, load and addresses of backends, and the address of the client.
 
 use flick_net::PeerAddr;
 

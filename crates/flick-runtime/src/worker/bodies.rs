@@ -1,5 +1,5 @@
-//! Bodies of messages in flight: what is next of one, whether it is a plain stretch of bytes, all bytes until the peer
-//! closes, or parts that the grammar's parser begins one after the other.
+//! Bodies of messages in flight: the next piece of one, whether it is a plain stretch of bytes, all bytes until the
+//! peer closes, or parts that the grammar's parser begins one after the other.
 //! Promises: nothing of a body is kept but the head of a part that was cut; parts that lie whole in a buffer are
 //! passed on where they lie.
 
@@ -12,7 +12,7 @@ use crate::downstream::body::RemainingBody;
 use crate::downstream::inbox::{Inbox, NextMessage, ParseContext};
 use crate::slab::Slab;
 
-/// What is next of a body.
+/// Next piece of a body.
 pub(super) enum Piece {
     /// Bytes to pass on as they lie.
     Bytes(Slice),
@@ -22,11 +22,11 @@ pub(super) enum Piece {
     Nothing,
     /// The body ends here.
     Over,
-    /// What comes is not of the grammar.
+    /// The bytes that follow violate the grammar.
     Fault {
-        /// Which field, for the log.
+        /// Number of the field that does, for the log.
         field: u32,
-        /// Why.
+        /// Cause of the fault.
         cause: FaultCause,
     },
     /// Buffers are out.

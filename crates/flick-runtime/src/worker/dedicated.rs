@@ -16,7 +16,7 @@ use crate::upstream::conn::{AfterExchange, Purpose};
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
-/// What a connection is connected for that one exchange needs now.
+/// Purpose of a connection that is connected because one exchange needs it now.
 pub(super) const FOR_EXCHANGE: Purpose = Purpose::Exchange { is_uploading: false };
 
 impl<D: Driver> Worker<D> {

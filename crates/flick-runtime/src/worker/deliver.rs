@@ -112,7 +112,7 @@ impl<D: Driver> Worker<D> {
         true
     }
 
-    /// Whether the client of a request has asked not to hear these words of ours.
+    /// Whether the client of a request has asked not to receive this error response.
     fn is_failure_silent(&self, request: RequestId, words: &[u8]) -> bool {
         let entry = self.inflight.get(request);
         let view = self.ctx.setup().program.channels[self.ctx.setup().listened].view.as_ref();
@@ -308,7 +308,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// What was sent to sessions that are to be reset has been handed over.
+    /// Resets the sessions that were noted for that, after their output has been handed to the kernel.
     pub(super) fn reset_broken_sessions(&mut self) {
         while let Some(key) = self.downstream.pop_reset() {
             self.end_session(key, true);

@@ -12,7 +12,7 @@ use super::Worker;
 use crate::io::Role;
 use crate::upstream::backend::Backend;
 
-/// What a log line about a backend says beside what is wrong.
+/// Fields of a log line about a backend, beside the message.
 pub(super) struct BackendLogContext<'a> {
     /// Name of the service.
     pub service: &'a str,
@@ -66,7 +66,7 @@ impl<D: Driver> Worker<D> {
         self.upstream.backend_mut(at).health_mut().note_back(now_ns);
     }
 
-    /// When an ejection ends, or a health check begins or must be over.
+    /// Returns the time at which an ejection ends, or a health check begins or must be over; `None`: neither is due.
     pub(super) fn health_due_ns(&self) -> Option<u64> {
         let has_checks = !self.ctx.setup().limits.health.health_check_interval.is_zero();
         let listed = self.upstream.backends().iter().filter(|backend| backend.is_listed());
@@ -184,7 +184,7 @@ impl<D: Driver> Worker<D> {
         counters.health.set(backend.health_state());
     }
 
-    /// What was known of backends before a reload holds until something else is found out.
+    /// Takes over the health of backends from before a reload; it holds until something else is found out.
     pub(super) fn take_over_outliers(&mut self) {
         let shared = Arc::clone(self.ctx.shared());
         let now_ns = self.io.now_ns();

@@ -1,4 +1,4 @@
-//! What a worker does between messages, by itself: for measuring.
+//! Operations of a worker between messages, run by themselves so that they can be measured.
 //! Promises: the code that runs is the platform's own, on the sessions that are open; they are as they were afterwards.
 //! Refuses: messages. What a message costs is measured from outside.
 

@@ -24,7 +24,7 @@ pub(super) struct Outgoing<'a> {
 pub(super) struct SendSources<'a> {
     /// Frame of the message that started the rule.
     pub frame: &'a Frame,
-    /// What the rule has built.
+    /// Bytes that the rule has built.
     pub out: &'a [u8],
     /// Another message to which the body refers.
     pub named: Option<&'a Slice>,

@@ -1,4 +1,4 @@
-//! How a worker waits for events: it polls for `busy-poll`, if that is set, then sleeps.
+//! A worker's wait for events: it polls for `busy-poll`, if that is set, then sleeps.
 //! Promises: with work it does not wait; time spent polling counts as idle where workers compare their loads.
 //! Refuses: polling in the simulator and where services share a thread, whose time it would take.
 

@@ -26,14 +26,14 @@ use crate::rules::scratch::Scratch;
 use crate::run_queue::Flow;
 use crate::upstream::conn::{AfterExchange, BackendConnState, Download, Recipient, ReplyProgress};
 
-/// Where a reply comes from, and what it answers.
+/// Origin of a reply, and the request that it answers.
 #[derive(Clone, Copy)]
 pub(super) struct ReplySource {
     /// The connection.
     pub backend_conn: u32,
     /// Its channel.
     pub channel: usize,
-    /// What it answers.
+    /// Request that it answers.
     pub request: RequestId,
 }
 
@@ -342,7 +342,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// What a reply's own grammar says of it, its echo fields put back to what its client asked with.
+    /// Returns the flags of a reply by its own grammar, with its echo fields restored to those of its client's request.
     fn examined_flags(
         &self,
         channel: usize,

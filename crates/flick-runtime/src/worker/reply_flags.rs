@@ -15,38 +15,38 @@ use super::outgoing::{SendSources, has_tail};
 use crate::limits::JOINED_BYTES_MAX;
 use crate::rules::scratch::Scratch;
 
-/// What a message is to its grammar.
+/// Result of parsing a message that a rule sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Examined {
     /// It was not read again: what is known of the one that started the rule holds.
     Same,
     /// It was read into `scratch.other`.
     Known,
-    /// It is none.
+    /// It is not a message of the grammar.
     Wrong,
 }
 
-/// What becomes of a message that a program sends to its client.
+/// Fate of a message that a program sends to its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It goes out.
     Delivered,
     /// It goes out, and its end is the connection's.
     DeliveredAndLast,
-    /// Its client has asked not to hear it.
+    /// Its client has asked not to receive it.
     Silent,
-    /// It is no message.
+    /// It is not a message of the grammar.
     Wrong,
 }
 
 /// The fields that a reply repeats.
 type Echo = [u64; ECHO_FIELDS_MAX];
 
-/// How a message is read again.
+/// Parameters for parsing a message again.
 struct Look<'a> {
-    /// With which parser.
+    /// Parser of the message.
     parser: FuncId,
-    /// What the request that it answers kept.
+    /// Value that was kept of the request that it answers; 0 for a request.
     kept: u64,
     /// Says whether the client wants a reply, once these fields are restored.
     judge: Option<(FuncId, &'a Echo)>,

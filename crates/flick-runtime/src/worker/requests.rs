@@ -246,8 +246,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// How much of a short request must be there. A slow body then waits in a buffer, not on a backend connection that
-    /// others could use; while buffers are few it is the other way round.
+    /// Returns how much of a short request must have arrived before it is sent. A slow body then waits in a buffer, not
+    /// on a backend connection that others could use; while buffers are few it is the other way round.
     fn wants_of_requests(&self) -> Completeness {
         // A rule that waits for replies keeps its message: that must be there whole.
         if !self.ctx.setup().protocol().exclusive || self.ctx.setup().needs.asks {
@@ -412,7 +412,7 @@ impl<D: Driver> Worker<D> {
         Ok(())
     }
 
-    /// What a client sent is not of the grammar: answered for that reason, if it can be, and nothing more is read.
+    /// Handles bytes of a client that violate the grammar: answers with `reason`, if possible, and reads nothing more.
     fn request_fault(&mut self, key: Key, scratch: &mut Scratch, reason: FailureReason, answerable: bool) {
         self.observe.counters().protocol_errors_client.add(1);
         if self.ctx.setup().is_relay {

@@ -1,9 +1,8 @@
 //! Retries of requests that the grammar lets be repeated (`%retry`), that were sent completely, and that got no byte
 //! of a reply.
-//! Promises: a stale connection costs no failure; a request goes to another backend only if its rule picked without
-//! a key
-//! and keeps nothing of the pick, at most [`RETRIES_MAX`](crate::limits::RETRIES_MAX) times, and only within the retry
-//! budget; nothing else is sent twice.
+//! Promises: a stale connection costs no failure; a request goes to another backend only if its rule picked without a
+//! key and keeps nothing of the pick, at most [`RETRIES_MAX`](crate::limits::RETRIES_MAX) times, and only within the
+//! retry budget; nothing else is sent twice.
 //! Refuses: requests of rules that ask (they see the failure, and know better), and those that ran out of time.
 //!
 //! A retry to another backend asks the policy that the rule had asked, with the backend that failed taken for dead.
@@ -104,7 +103,7 @@ impl<D: Driver> Worker<D> {
         self.send_kept(fresh, request);
     }
 
-    /// How the backend of a request was picked, if another will do as well.
+    /// Returns the channel and the policy of the pick of a request's backend, if another backend will do as well.
     pub(super) fn picked_freely(&mut self, send: &Send, waiter: Waiter) -> Option<(u32, Policy)> {
         let picked = self.rules.host_mut().take_picked()?;
         let is_it = (picked.channel, picked.element) == (send.channel, send.element);
@@ -114,7 +113,7 @@ impl<D: Driver> Worker<D> {
         (is_it && is_free).then_some((picked.channel, picked.policy))
     }
 
-    /// Which other backend the policy of a pick without a key gives.
+    /// Picks a backend other than `but` by the policy of a pick without a key; `None`: no other can be used.
     fn another(&mut self, channel: u32, policy: Policy, but: u32) -> Option<u32> {
         let setup = &**self.ctx.setup();
         let now_ns = self.io.now_ns();

@@ -17,7 +17,7 @@ use crate::rules::scratch::Scratch;
 use crate::setup::Setup;
 use crate::slab::Key;
 
-/// Where a rule has suspended itself.
+/// Point at which a rule has suspended itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Paused {
     /// The rule.
@@ -174,10 +174,10 @@ impl<D: Driver> Worker<D> {
     }
 }
 
-/// What a rule without a message sees as its frame.
+/// Frame of a rule that has no message.
 static EMPTY: Frame = Frame::new();
 
-/// Where a rule has suspended itself, given the place of the rule behind it.
+/// Returns the point at which a rule has suspended itself, given the position of the rule behind it.
 fn paused(setup: &Setup, rule: FuncId, resume: u32, next: (usize, usize)) -> Paused {
     assert!(setup.needs.asks, "only a rule that says so suspends itself");
     Paused { rule, resume, next: Some(next).filter(|(channel, at)| *at < setup.actions[*channel].len()) }

@@ -30,7 +30,7 @@ const CLIENT: Handle = Handle { index: 0, generation: 1 };
 /// The status of a reply in its backend's place.
 const UNAVAILABLE: u8 = 0x86;
 
-/// What happens in one poll.
+/// Step of the script within one poll.
 enum Happens {
     DriverEvent(DriverEvent),
     Bytes(Handle, Vec<u8>),

@@ -14,7 +14,7 @@ use crate::inflight::{QueueOf, ReplyTarget, RequestId, SentRequest};
 use crate::rules::scratch::Scratch;
 use crate::slab::Key;
 
-/// Who waits for the reply to a request.
+/// Recipient of the reply to a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Waiter {
     /// No client: it is a copy, and its reply is drained.
@@ -25,16 +25,16 @@ pub(super) enum Waiter {
     InFlight(RequestId),
     /// An ask of an activation.
     Ask {
-        /// Of which.
+        /// Key of the activation.
         suspended: Key,
-        /// Which of its last suspension.
+        /// Index of the ask within the last suspension.
         ask: u8,
-        /// When it is late.
+        /// Time at which the reply is late.
         deadline_ns: u64,
     },
 }
 
-/// Why a request was not sent.
+/// Reason why a request was not sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unsent {
     /// It names an element outside its array.
@@ -45,14 +45,14 @@ pub(super) enum Unsent {
     Full,
     /// All connections to that backend are in use.
     Busy,
-    /// It would not be answered, or end the connection for everybody.
+    /// It would not be answered, or would end the connection for all clients.
     Unanswerable,
-    /// What the program built is not of the grammar.
+    /// The bytes that the program built violate the grammar.
     Wrong,
 }
 
 impl Unsent {
-    /// What its client is answered.
+    /// Returns the reason with which its client is answered.
     pub fn reason(self) -> FailureReason {
         match self {
             Unsent::Nowhere | Unsent::Down(_) | Unsent::Wrong => FailureReason::Unavailable,
@@ -62,12 +62,12 @@ impl Unsent {
     }
 }
 
-/// What befell a backend, for the handler of its channel.
+/// Event of a backend, for the handler of its channel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BackendIncident {
-    /// What.
+    /// Kind of event.
     pub event: Event,
-    /// Which backend.
+    /// Slot of the backend.
     pub backend: u32,
 }
 
@@ -185,7 +185,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// What to overwrite in a request on a backend connection: its number, and its non-quiet opcode.
+    /// Returns the fields to overwrite in a request on a backend connection: its number, and its non-quiet opcode.
     pub(super) fn request_patches(
         &self,
         scratch: &Scratch,

@@ -1,4 +1,4 @@
-//! What a worker says of its clients when it is asked.
+//! A worker's answer to a query for the list of its clients.
 
 use flick_net::Driver;
 
@@ -12,7 +12,7 @@ use crate::observe::session_list::SessionInfo;
 const MS: u64 = 1_000_000;
 
 impl<D: Driver> Worker<D> {
-    /// Answers who wants to know which clients there are.
+    /// Answers a pending query for the list of this worker's clients.
     pub(super) fn answer_session_list(&mut self) {
         let Some(question) = self.ctx.shared().question(self.ctx.index()) else { return };
         question.answer(|list| {

@@ -32,7 +32,8 @@ impl Worker<AnyDriver> {
         self.io.driver()
     }
 
-    /// When it must run although no event arrives, by the driver's clock: 0 is at once, `None` never.
+    /// Returns the time, by the driver's clock, at which it must run although no event arrives: 0 is at once, `None`
+    /// never.
     pub(crate) fn quantum_due_ns(&mut self) -> Option<u64> {
         if !self.is_idle() {
             return Some(0);

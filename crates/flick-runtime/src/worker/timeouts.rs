@@ -1,4 +1,4 @@
-//! How long the platform waits for a backend: for a reply, for the next piece of one, and for all of it.
+//! Timeouts of backends: for a reply, for the next piece of one, and for all of it.
 //! Promises: a late reply is ended by its connection's timer, and its client gets an error response if no byte of the
 //! reply was delivered; the time that a client stalls a connection does not count against its backend.
 
@@ -10,14 +10,14 @@ use super::Worker;
 use crate::inflight::RequestId;
 
 impl<D: Driver> Worker<D> {
-    /// A request has been sent: when its reply is late.
+    /// Sets the deadline for the reply to a request that has been sent.
     pub(super) fn expect_reply(&mut self, backend_conn: u32, request: RequestId) {
         let reply = self.ctx.setup().timeouts.response;
         self.expect(backend_conn, request, Some(reply));
     }
 
-    /// A piece of a reply has come: when the next one is late. On a dedicated connection, which stalls no other
-    /// client, there is more time.
+    /// Sets the deadline for the next piece of a reply, after one has arrived. On a dedicated connection, which stalls
+    /// no other client, there is more time.
     pub(super) fn expect_piece(&mut self, backend_conn: u32, request: RequestId) {
         let timeouts = &self.ctx.setup().timeouts;
         let timeout = if self.upstream.conn(backend_conn).is_dedicated() {

@@ -16,11 +16,11 @@ use crate::upstream::stall::Hold;
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
-/// How often a draining worker looks for idle sessions.
+/// Interval at which a draining worker looks for idle sessions, in milliseconds.
 const DRAIN_TICK_MS: u64 = 10;
 
 impl<D: Driver> Worker<D> {
-    /// How long the next wait may last; `None`: until something happens.
+    /// Returns the longest time that the next wait may last; `None`: until an event.
     pub(super) fn wait_time(&self) -> Option<Duration> {
         let left_ns = self.clock.due_ns().map(|due| due.saturating_sub(self.io.now_ns()));
         let wait = left_ns.map(|left| Duration::from_nanos(left).min(Duration::from_millis(TICK_MAX_MS)));
@@ -51,7 +51,7 @@ impl<D: Driver> Worker<D> {
         self.note_due(at_ns);
     }
 
-    /// When something is due of a backend connection.
+    /// Returns the next deadline of a backend connection; `None`: there is none.
     fn backend_conn_due_ns(&self, backend_conn: u32) -> Option<u64> {
         let front = self.upstream.conn(backend_conn).requests().front();
         let request_ns = front.map(|request| self.inflight.get(request).deadline_ns());

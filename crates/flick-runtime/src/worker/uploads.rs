@@ -26,14 +26,14 @@ use crate::slab::Key;
 /// Body bytes after which the timeout for a request to arrive starts again.
 const PROGRESS_BYTES: u64 = 64 * 1024;
 
-/// What becomes of a request with a body whose rules have run.
+/// Decision on a request with a body whose rules have run.
 #[derive(Clone, Copy)]
 enum Course {
-    /// Its body goes to a backend, on that link.
+    /// Its body goes to a backend, on that connection.
     Sends(Send, u32),
     /// The program has answered it, or it fails for a reason.
     Answers(Option<FailureReason>),
-    /// Until that backend has a dedicated connection for it: its rules run again then.
+    /// It waits until that backend has a dedicated connection for it: its rules run again then.
     Waits(u32),
     /// It is shed: answered with the overload response.
     Sheds,
@@ -91,7 +91,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// What becomes of a request with a body, now that its rules have run.
+    /// Decides on a request with a body, now that its rules have run.
     fn course(&mut self, scratch: &Scratch, is_late: bool) -> Course {
         let (listened, sends) = (self.ctx.setup().listened, scratch.sends.as_slice());
         if sends.first().is_some_and(|send| send.channel as usize == listened) {
@@ -211,7 +211,7 @@ impl<D: Driver> Worker<D> {
         Flow::Go
     }
 
-    /// What happens with a body that no backend is sent.
+    /// Returns the upload that discards a body that is sent to no backend.
     fn discard(&self, body: RemainingBody) -> Upload {
         let bytes_max = if self.ctx.setup().protocol().exclusive { DISCARD_BYTES_MAX } else { u64::MAX };
         Upload::Discard { body, bytes_max }
@@ -311,8 +311,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// The body of a request turns out not to be of the grammar: the request is abandoned, and its client told so if
-    /// nothing of a reply has gone to it.
+    /// Abandons a request whose body violates the grammar. Its client gets an error response if nothing of a reply was
+    /// delivered to it.
     fn body_fault(&mut self, key: Key, cause: FaultCause) {
         self.observe.counters().protocol_errors_client.add(1);
         self.observe.counters().errors_malformed.add(1);
@@ -432,7 +432,7 @@ impl<D: Driver> Worker<D> {
     }
 }
 
-/// How the head of a large message leaves: whole, as the rest of it follows by reference.
+/// Returns the head of a large message as it is sent: whole, as the rest of it follows by reference.
 fn outgoing_head<'a>(scratch: &'a Scratch, body: SendBody, head: &'a Slice) -> Outgoing<'a> {
     match body {
         SendBody::Original => {

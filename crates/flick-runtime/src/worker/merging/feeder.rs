@@ -18,9 +18,9 @@ const RECORDS_PER_STEP: u32 = 4;
 pub(super) struct Feeder {
     /// Its connection, until its peer has left.
     pub(super) conn: Option<Handle>,
-    /// What has arrived.
+    /// Bytes that have arrived and are not in the ring yet.
     pub(super) pieces: PieceQueue,
-    /// Where it goes.
+    /// Leaf of the merge tree that they go to.
     pub(super) leaf: Leaf,
     receiving: bool,
     eof: bool,

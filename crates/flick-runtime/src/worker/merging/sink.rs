@@ -182,7 +182,7 @@ impl<D: Driver> Worker<D> {
         Flow::Stop
     }
 
-    /// When the sink wants to be looked after.
+    /// Returns the time of the sink's next check: its connect timeout, or the next one while it finishes, if any.
     pub(in crate::worker) fn merge_due_ns(&self) -> Option<u64> {
         let merging = self.merging.as_ref().filter(|merging| merging.is_running)?;
         match merging.sink.as_ref()?.state {
