@@ -59,7 +59,8 @@ pub struct WorkerTotals {
 pub struct StatsSnapshot {
     /// Of the platform.
     pub totals: Totals,
-    /// Request durations, from the event-loop iteration that read the first byte to the reply.
+    /// Request durations, from the event-loop iteration that takes the request into the in-flight table to its last
+    /// reply.
     pub times: Times,
     /// By worker.
     pub workers: Vec<WorkerTotals>,
