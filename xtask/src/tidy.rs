@@ -14,6 +14,8 @@ mod terms;
 
 mod lines;
 
+mod summaries;
+
 mod types;
 
 mod components;
@@ -52,6 +54,7 @@ const CHECKS: &[Check] = &[
     rfc::rules_are_cited,
     terms::no_banned_words,
     lines::no_line_is_too_long,
+    summaries::summaries_name_the_item,
     types::one_name_is_one_type,
     components::the_worker_is_in_parts,
     imports::no_import_circles,
