@@ -54,13 +54,13 @@ pub struct RunFlags {
     /// Kernel interface for network I/O. [default: auto]
     #[arg(long, value_name = "BACKEND", help_heading = PROCESS)]
     pub io: Option<Io>,
-    /// What executes the compiled program. [default: native]
+    /// Engine that executes the compiled program. [default: native]
     #[arg(long, value_name = "ENGINE", help_heading = PROCESS)]
     pub engine: Option<EngineKind>,
     /// User to switch to once the sockets are open. Only root can switch. [default: none]
     #[arg(long, value_name = "USER[:GROUP]", help_heading = PROCESS)]
     pub user: Option<User>,
-    /// How the process restricts itself with Landlock and seccomp once it has started. [default: on]
+    /// Sandbox of the process, Landlock and seccomp, once it has started. [default: on]
     #[arg(long, value_name = "MODE", help_heading = PROCESS)]
     pub sandbox: Option<SandboxMode>,
     /// Directory in which dictionaries with a `snapshot` survive restarts. One process at a time uses it.

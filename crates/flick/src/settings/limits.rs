@@ -38,7 +38,7 @@ pub struct LimitSettings {
     /// Maximum number of open client connections. [default: 20000]
     #[arg(long, value_name = "N")]
     max_connections: Option<Positive>,
-    /// What happens to a client connection above `--max-connections`. [default: queue]
+    /// Action for a client connection above `--max-connections`. [default: queue]
     #[arg(long, value_name = "ACTION")]
     on_max_connections: Option<OnMaxConnectionsSetting>,
     /// Maximum number of open client connections from one IP address (IPv6: one /64). Connections above it are
@@ -88,7 +88,7 @@ pub struct LimitSettings {
     /// *overload*. 0 disables. [default: 200ms]
     #[arg(long, value_name = "DURATION", help_heading = SCHEDULING)]
     overload_queue_delay: Option<Period>,
-    /// When a task yields to the next one. [default: cooperative]
+    /// Policy by which a task yields to the next one. [default: cooperative]
     #[arg(long, value_name = "POLICY", help_heading = SCHEDULING)]
     task_scheduling: Option<TaskSchedulingSetting>,
     /// Time after which a task yields to the next one, with `--task-scheduling cooperative`. At most 100ms.
