@@ -17,7 +17,9 @@ pub fn summaries_name_the_item(texts: &[Text]) -> Vec<Finding> {
             if let Some(word) = first.filter(|word| CLAUSES.contains(word)) {
                 findings.push(text.finding(
                     number,
-                    format!("a summary begins with `{word}`: name the item, or say in a sentence what it does"),
+                    format!(
+                        "a summary begins with `{word}`: name the item, or say in a sentence what it does"
+                    ),
                 ));
             }
         }
