@@ -71,6 +71,8 @@ pub struct SourceReader {
     /// Error of the address family whose addresses the last lookup did not get; `None` if no family is missing.
     partial: Option<String>,
     logged_partial: Option<String>,
+    /// That the list is empty is logged.
+    logged_empty: bool,
 }
 
 /// Rank, address and weight.
@@ -96,6 +98,7 @@ impl SourceReader {
             last_error: None,
             partial: None,
             logged_partial: None,
+            logged_empty: false,
         }
     }
 
@@ -193,6 +196,16 @@ impl SourceReader {
             warn!(%source, error, "lookup of one address family failed, its addresses are unchanged");
         }
         self.logged_partial.clone_from(&self.partial);
+    }
+
+    /// Returns why the list is empty, once until it is not.
+    pub(crate) fn newly_empty(&mut self) -> Option<&'static str> {
+        let is_empty = self.last.get().is_some_and(|list| list.is_empty());
+        let was_logged = std::mem::replace(&mut self.logged_empty, is_empty);
+        (is_empty && !was_logged).then_some(match &self.source {
+            Source::File(_) => "the file lists no backend",
+            Source::Host { .. } | Source::Service(_) => "the name does not exist or has no records",
+        })
     }
 
     /// Stores an error. Returns whether it differs from the last one, so that it is logged once.

@@ -35,6 +35,7 @@ impl Watchers {
     /// Errors: a thread cannot be started.
     pub fn start(channels: Vec<WatchedChannel>) -> std::io::Result<Self> {
         let start = |mut channel: WatchedChannel| {
+            channel.log_empty();
             let (stop, stopped) = mpsc::channel();
             let watch = move || {
                 let mut delay = channel.next_read;
@@ -50,6 +51,14 @@ impl Watchers {
 }
 
 impl WatchedChannel {
+    /// Warns of an empty list, once until it is not empty.
+    fn log_empty(&mut self) {
+        if let Some(why) = self.reader.newly_empty() {
+            let (service, channel, source) = (&self.service, &self.channel, self.reader.source());
+            warn!(service, channel, %source, why, "backend list is empty: requests fail");
+        }
+    }
+
     /// Reads the source once and publishes a new list. Returns when to read again.
     fn update(&mut self) -> Duration {
         let (list, next_read) = self.reader.read();
@@ -67,6 +76,7 @@ impl WatchedChannel {
                 if is_new {
                     info!(service, channel, source, backends, "backend list updated");
                 }
+                self.log_empty();
             }
             Ok(None) => {}
             Err(error) => {

@@ -307,6 +307,15 @@ fn name_is_resolved_again_after_its_ttl() {
     check(&service, &[3], &[502]);
     let log = service.drained();
     assert!(log.contains("response code SERVFAIL"), "{log}");
+    let empty: Vec<&str> = log.lines().filter(|line| line.contains("backend list is empty")).collect();
+    assert!(empty.len() == 1 && empty[0].contains("the name does not exist or has no records"), "{log}");
+}
+
+#[test]
+fn name_that_does_not_exist_is_logged_at_the_start() {
+    let zone = Arc::new(Mutex::new(Zone { is_gone: true, ..Zone::default() }));
+    let log = balancer("dns:origin.test:80", &zone).drained();
+    assert!(log.contains("WARN") && log.contains("backend list is empty"), "{log}");
 }
 
 #[test]
