@@ -253,6 +253,7 @@ fn flooded_service_does_not_slow_another_down() {
         assert_eq!((small.exhausted, small.errors_overload), (0, 0), "{small:?}");
         // An iteration of the other service is bounded, so that it had at least as many.
         assert!(flooded.loops >= ASKED, "{flooded:?}");
+        assert_eq!((small.cpu_throttled, flooded.cpu_throttled), (0, 0), "there is no `cpu_max`");
         platform.stop();
         platform.wait();
     }

@@ -87,7 +87,7 @@ counters! {
     streamed: "Messages too large to buffer, streamed.",
     loops: "Loop iterations of workers that share their thread with other services.",
     busy_ns: "Nanoseconds of these iterations.",
-    cpu_throttled: "Times that a service waited although it had something to do: CPU share used up.",
+    cpu_throttled: "Times that a service had to wait because it had used its `cpu_max`.",
     first_byte_timeouts: "Clients of an address of several services that sent nothing in time.",
     slices_exceeded: "Times that a task used up its time slice.",
     merges_completed: "Merges whose whole result was passed on.",

@@ -72,8 +72,6 @@ pub struct ScheduledService {
     is_held: bool,
     /// It had nothing to do when it was last asked.
     has_slept: bool,
-    /// It has used more than its quanta and waits until later ones have made up for that.
-    is_waiting: bool,
     /// Something has come for it since the last look.
     is_named: bool,
     /// Time at which the poller last reported an event for it.
@@ -99,7 +97,6 @@ impl ScheduledService {
             is_ready: true,
             is_held: false,
             has_slept: true,
-            is_waiting: false,
             is_named: false,
             polled_ns: 0,
             budget: CpuShare::new(weight, max_percent),
@@ -125,15 +122,6 @@ impl ScheduledService {
         self.is_ready && !self.is_held && self.worker.is_some()
     }
 
-    /// Notes that it must wait although it has something to do.
-    fn wait(&mut self) {
-        if let Some(worker) = &self.worker
-            && !std::mem::replace(&mut self.is_waiting, true)
-        {
-            worker.note_wait();
-        }
-    }
-
     /// Whether it has had no work for so long that the others need not wait for it.
     fn is_quiet(&self, now_ns: u64) -> bool {
         self.worker.is_none() || (!self.is_ready && now_ns.saturating_sub(self.polled_ns) > LONE_AFTER_NS)
@@ -146,7 +134,7 @@ impl ScheduledService {
         let Some(worker) = &mut self.worker else { return before_ns };
         // A worker that has slept may have answered all that came; a busy one sends everything in its next iteration.
         let flushes = self.has_slept && !is_lone;
-        (self.is_ready, self.is_waiting, self.has_slept) = (false, false, false);
+        (self.is_ready, self.has_slept) = (false, false);
         let iteration = self.budget.iteration(is_lone);
         let length = Duration::from_nanos(iteration.length_ns);
         let outcome = catch_unwind(AssertUnwindSafe(|| {
@@ -319,7 +307,6 @@ impl Scheduler {
             if member.budget.pay(self.round).is_some() {
                 return Some(index);
             }
-            member.wait();
         }
         None
     }
@@ -352,7 +339,7 @@ impl Scheduler {
                 member.is_held = held.is_some();
                 let Some(worker) = &member.worker else { continue };
                 if member.is_held {
-                    worker.note_wait();
+                    worker.note_throttled();
                 }
                 worker.driver_ref().set_paused(&mut self.poller, token as u32, member.is_held)?;
             }

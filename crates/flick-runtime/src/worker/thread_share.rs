@@ -82,8 +82,8 @@ impl Worker<AnyDriver> {
         self.observe.counters().busy_ns.add(busy_ns);
     }
 
-    /// Counts a wait for its share of the processor time.
-    pub(crate) fn note_wait(&self) {
+    /// Counts a wait because its maximum share of the processor time is used up.
+    pub(crate) fn note_throttled(&self) {
         self.observe.counters().cpu_throttled.add(1);
     }
 
