@@ -62,7 +62,7 @@ pub struct TunableChanges {
 /// Error of a change that sets an option beyond its largest value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TunableOutOfRange {
-    /// The name of the option that sets it, such as `busy-poll`.
+    /// Its name, such as `busy_poll`.
     pub name: &'static str,
     /// Its largest value.
     pub max: Duration,
@@ -104,11 +104,11 @@ impl Tunables {
     /// Errors: [`TunableOutOfRange`]; no value is changed then.
     pub fn set(&self, changes: &TunableChanges) -> Result<TunableValues, TunableOutOfRange> {
         let each = [
-            ("busy-poll", changes.busy_poll, BUSY_POLL_MAX, &self.busy_poll_ns),
-            ("batch-delay-max", changes.batch_delay_max, BATCH_DELAY_MAX, &self.batch_delay_max_ns),
-            ("time-slice", changes.time_slice, TIME_SLICE_MAX, &self.time_slice_ns),
+            ("busy_poll", changes.busy_poll, BUSY_POLL_MAX, &self.busy_poll_ns),
+            ("batch_delay_max", changes.batch_delay_max, BATCH_DELAY_MAX, &self.batch_delay_max_ns),
+            ("time_slice", changes.time_slice, TIME_SLICE_MAX, &self.time_slice_ns),
             (
-                "overload-queue-delay",
+                "overload_queue_delay",
                 changes.overload_queue_delay,
                 OVERLOAD_QUEUE_DELAY_MAX,
                 &self.overload_queue_delay_ns,
@@ -167,7 +167,7 @@ mod tests {
         let changes =
             TunableChanges { busy_poll, time_slice: Some(Duration::from_micros(7)), ..Default::default() };
         let error = tunables.set(&changes);
-        assert_eq!(error, Err(TunableOutOfRange { name: "busy-poll", max: BUSY_POLL_MAX }));
+        assert_eq!(error, Err(TunableOutOfRange { name: "busy_poll", max: BUSY_POLL_MAX }));
         assert_eq!((tunables.get(), tunables.changed_since(&mut 0)), (before, None));
     }
 }
