@@ -90,13 +90,31 @@ impl fmt::Display for PeerAddr {
     }
 }
 
+impl EndpointError {
+    /// The port of `NAME:PORT`.
+    fn named_port(&self) -> Option<u16> {
+        let (name, port) = self.text.rsplit_once(':')?;
+        let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
+        let is_name = name.bytes().all(is_of_name) && name.bytes().any(|byte| byte.is_ascii_alphabetic());
+        parse_port(port).filter(|_| is_name)
+    }
+}
+
 impl fmt::Display for EndpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "`{}` is not an address; write `127.0.0.1:8080`, `[::1]:8080`, `:8080` or `unix:/path`",
-            self.text
-        )
+        let Self { text } = self;
+        match self.named_port() {
+            Some(port) if text.starts_with("localhost:") => {
+                write!(f, "`{text}` is a host name; write its address, `127.0.0.1:{port}` or `[::1]:{port}`")
+            }
+            Some(_) => {
+                write!(f, "`{text}` is a host name; write its IP address, or for backends `dns:{text}`")
+            }
+            None => write!(
+                f,
+                "`{text}` is not an address; write `127.0.0.1:8080`, `[::1]:8080`, `:8080` or `unix:/path`"
+            ),
+        }
     }
 }
 
@@ -129,7 +147,15 @@ mod tests {
             check(text, None);
         }
         check(&format!("unix:/{}", "x".repeat(UNIX_PATH_BYTES_MAX)), None);
-        let error = "x".parse::<Endpoint>().expect_err("a bare name is no endpoint");
-        assert!(error.to_string().contains("unix:/path"));
+        for (text, help) in [
+            ("x", "unix:/path"),
+            ("localhost:80", "write its address, `127.0.0.1:80`"),
+            ("cache.example:11211", "`dns:cache.example:11211`"),
+            ("300.0.0.1:80", "unix:/path"),
+            ("unix:", "unix:/path"),
+        ] {
+            let error = text.parse::<Endpoint>().expect_err("no endpoint").to_string();
+            assert!(error.contains(help), "{text}: {error}");
+        }
     }
 }
