@@ -223,15 +223,18 @@ struct Writer {
     is_torn: bool,
     /// Dropped lines that were not logged yet.
     unlogged: u64,
-    /// Time of the last warning.
+    /// Time of the last warning, until the log is written again.
     warned: Option<Instant>,
+    /// Shortest time between two warnings.
+    warn_interval: Duration,
 }
 
 impl Writer {
     fn new(port: Arc<AccessLogPort>, orders: Arc<Orders>) -> Self {
         port.set_writer();
         let lines = Vec::with_capacity(2 * WRITE_BYTES);
-        Self { port, orders, feeds: Vec::new(), to: None, lines, is_torn: false, unlogged: 0, warned: None }
+        let (feeds, to, warned, warn_interval) = (Vec::new(), None, None, WARN_INTERVAL);
+        Self { port, orders, feeds, to, lines, is_torn: false, unlogged: 0, warned, warn_interval }
     }
 
     fn run(mut self) {
@@ -288,13 +291,18 @@ impl Writer {
             self.is_torn = false;
         }
         let outcome = write_most(to, &self.lines);
+        if outcome.is_ok() && self.warned.is_some_and(|warned| warned.elapsed() >= self.warn_interval) {
+            self.warned = None;
+            self.warn_dropped(None);
+            info!("the access log is written again");
+        }
         if let Err(Unwritten { error, from }) = outcome {
             let (taken, rest) = self.lines.split_at(from);
             let lines = rest.iter().filter(|byte| **byte == b'\n').count() as u64;
             self.is_torn = taken.last().map_or(self.is_torn, |last| *last != b'\n');
             self.unlogged += lines;
             self.orders.dropped.fetch_add(lines, Ordering::Relaxed);
-            if self.warned.is_none_or(|warned| warned.elapsed() >= WARN_INTERVAL) {
+            if self.warned.is_none_or(|warned| warned.elapsed() >= self.warn_interval) {
                 self.warned = Some(Instant::now());
                 self.warn_dropped(Some(&error));
             }
@@ -371,6 +379,26 @@ mod tests {
         let length = reader.read(&mut found).expect("something was written");
         assert_eq!(&found[..length], b"\nwhole\n");
         assert_eq!(orders.dropped.load(std::sync::atomic::Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn full_disk_is_warned_of_until_the_log_is_written_again() {
+        let path = std::env::temp_dir().join(format!("flick-access-full-{}", std::process::id()));
+        let orders = Arc::new(Orders::default());
+        let mut writer = Writer::new(Arc::default(), Arc::clone(&orders));
+        writer.warn_interval = std::time::Duration::ZERO;
+        let mut write = |to: &str| {
+            writer.to = Some(File::options().append(true).create(true).open(to).expect("it can be opened"));
+            writer.lines.extend_from_slice(b"line\n");
+            writer.write();
+            (writer.warned.is_some(), writer.unlogged)
+        };
+        // Every write to `/dev/full` fails as on a full disk.
+        assert_eq!(write("/dev/full"), (true, 0));
+        assert_eq!(write("/dev/full"), (true, 0), "no line is left without a warning");
+        assert_eq!(write(&path.display().to_string()), (false, 0), "the warning is withdrawn");
+        assert_eq!(orders.dropped.load(std::sync::atomic::Ordering::Relaxed), 2);
+        std::fs::remove_file(&path).expect("the test created it");
     }
 
     #[test]
