@@ -38,7 +38,15 @@ impl Check {
         if self.file.extension().is_some_and(|extension| extension == "toml") {
             return self.check_settings();
         }
-        let mut checked = check(&Input::file(&self.file)?)?;
+        let mut checked = match Input::file(&self.file).and_then(|input| check(&input)) {
+            Ok(checked) => checked,
+            Err(failure) if self.json => {
+                let (file, error) = (self.file.display().to_string(), failure.to_string());
+                crate::console::sayln!("{}", CheckResult::unread(&file, &error).text());
+                return Err(Failure::reported());
+            }
+            Err(failure) => return Err(failure.into()),
+        };
         let mut bounds = Vec::new();
         let mut rejections = Vec::new();
         let programs = checked.program.iter().flat_map(hir::Program::each);

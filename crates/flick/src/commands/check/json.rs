@@ -94,6 +94,23 @@ impl<'a> CheckResult<'a> {
         }
     }
 
+    /// The result for a file that cannot be read.
+    pub fn unread(file: &'a str, error: &'a str) -> Self {
+        let diagnostic = JsonDiagnostic {
+            code: "",
+            severity: "error",
+            file,
+            line: 1,
+            column: 1,
+            title: error,
+            label: "",
+            notes: &[],
+            help: &[],
+        };
+        let (channels, further, diagnostics) = (Vec::new(), Vec::new(), vec![diagnostic]);
+        Self { ok: false, process: None, channels, bounds: None, further, diagnostics }
+    }
+
     /// The result as one line of JSON.
     pub fn text(&self) -> String {
         serde_json::to_string(self).expect("strings, numbers and lists are valid JSON")
