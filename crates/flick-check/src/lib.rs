@@ -44,4 +44,5 @@ pub use explain::{codes, explain};
 pub use load::{Loader, check_syntax};
 pub use render::render;
 pub use report::lowering::{RuleLimit, limit_exceeded, too_many_slots};
+pub use report::similar;
 pub use summary::summary;

@@ -24,7 +24,7 @@ const COMPARED_CHARS_MAX: usize = 40;
 const LISTED_MAX: usize = 12;
 
 /// Finds the candidate closest to `name`, if any is close enough.
-pub(crate) fn similar<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+pub fn similar<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = EDITS_MAX.min(name.chars().count().div_ceil(3));
     let scored = candidates
         .into_iter()

@@ -11,7 +11,10 @@ pub mod run;
 mod test;
 mod top;
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::{Failure, Outcome};
 use crate::settings::deprecated;
@@ -60,12 +63,37 @@ impl Cli {
     pub fn from_arguments() -> Result<Self, Failure> {
         let translated = deprecated::translate_arguments(std::env::args_os());
         let (arguments, deprecated) = translated.map_err(|twice| Failure::usage(twice.message))?;
-        let mut cli = Self::parse_from(arguments);
+        let mut cli =
+            Self::try_parse_from(&arguments).unwrap_or_else(|error| suggest(error, &arguments).exit());
         if let Command::Run(run) = &mut cli.command {
             run.flags.deprecated = deprecated;
         }
         Ok(cli)
     }
+}
+
+/// Replaces the suggestion for an unknown option, which clap chooses by a prefix in common, by the option that is spelled
+/// most alike.
+fn suggest(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
+    let is_unknown = error.kind() == ErrorKind::UnknownArgument;
+    let unknown = match error.get(ContextKind::InvalidArg) {
+        Some(ContextValue::String(unknown)) if is_unknown => {
+            unknown.trim_start_matches('-').replace('_', "-")
+        }
+        _ => return error,
+    };
+    let command = Cli::command();
+    let name = arguments.get(1).and_then(|name| name.to_str()).unwrap_or_default();
+    let subcommand = command.find_subcommand(name).unwrap_or(&command);
+    let known: Vec<&str> = subcommand.get_arguments().filter_map(clap::Arg::get_long).collect();
+    let renamed = deprecated::new_option(&unknown).filter(|_| name == "run");
+    let exact = known.iter().copied().find(|known| *known == unknown);
+    let suggested = exact.or(renamed).or_else(|| flick_check::similar(&unknown, known));
+    error.remove(ContextKind::SuggestedArg);
+    if let Some(suggested) = suggested {
+        error.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{suggested}")));
+    }
+    error
 }
 
 impl Command {

@@ -147,6 +147,36 @@ fn check_prints_json() {
 }
 
 #[test]
+fn check_of_an_unreadable_file_prints_json() {
+    let (status, stdout, stderr) = run(&["check", "nowhere.flick", "--json"]);
+    assert_eq!((status, stderr.as_str()), (1, ""));
+    assert!(stdout.contains(r#""ok":false"#) && stdout.contains("cannot read nowhere.flick"), "{stdout}");
+}
+
+#[test]
+fn unknown_option_suggests_the_one_that_is_spelled_alike() {
+    for (option, suggested) in [
+        (concat!("--sessions", "_max"), "'--max-connections'"),
+        ("--conections-max", ""),
+        ("--max_connections", "'--max-connections'"),
+        ("--wrokers", "'--workers'"),
+        ("--entirely-unknown", ""),
+    ] {
+        let (status, _, stderr) = run(&["run", PROXY, option, "3"]);
+        assert!(status == 2 && stderr.contains(&format!("unexpected argument '{option}'")), "{stderr}");
+        assert!(stderr.contains(suggested), "{option}: {stderr}");
+        assert_eq!(stderr.contains("a similar argument exists"), !suggested.is_empty(), "{option}: {stderr}");
+    }
+}
+
+#[test]
+fn host_name_as_a_backend_names_dns() {
+    let connect = |backend: &str| format!("backends={backend}");
+    check(&["run", PROXY, "--connect", &connect("localhost:80")], 2, &["write its address, `127.0.0.1:80`"]);
+    check(&["run", PROXY, "--connect", &connect("cache.example:80")], 2, &["`dns:cache.example:80`"]);
+}
+
+#[test]
 fn explain_prints_the_page_of_a_code() {
     check(&["explain", "e0301"], 0, &["E0301"]);
     check(&["explain", "E9999"], 2, &["no error `E9999`"]);

@@ -158,6 +158,11 @@ impl Deprecated {
     }
 }
 
+/// The new name of a deprecated option, without the dashes.
+pub fn new_option(old: &str) -> Option<&'static str> {
+    RENAMED.iter().find(|row| row.option[0] == old).map(|row| row.option[1])
+}
+
 /// An option or key that is given by its old and its new name.
 #[derive(Debug, PartialEq, Eq)]
 pub struct GivenTwice {

@@ -92,6 +92,8 @@ pub struct Admin {
     pub listen: Option<flick_admin::Address>,
     /// File of its token, relative to the settings file.
     pub token_file: Option<PathBuf>,
+    /// File of a token that may only read, relative to the settings file.
+    pub read_token_file: Option<PathBuf>,
 }
 
 /// Deserialises the address of the admin endpoint: a string, or a port number.
@@ -285,12 +287,16 @@ pub fn read(path: &Path) -> Result<Loaded, Failure> {
     let shown = path.display().to_string();
     let text = flick_compiler::read_source(path)
         .map_err(|error| Failure::usage(format!("cannot read the settings in {shown}: {error}")))?;
-    let refused = |title: &str, span| Failure::usage(report::excerpt(title, &shown, &text, span, None));
-    let wrong =
-        |error: toml::de::Error| refused(error.message().trim_end(), error.span().unwrap_or_default());
+    let refused = |title: &str, span, help: Option<String>| {
+        Failure::usage(report::excerpt(title, &shown, &text, span, help.as_deref()))
+    };
+    let wrong = |error: toml::de::Error| {
+        let (title, help) = in_words(error.message().trim_end());
+        refused(&title, error.span().unwrap_or_default(), help)
+    };
     let mut root = DeTable::parse(&text).map_err(wrong)?;
     let deprecated = deprecated::translate_keys(root.get_mut());
-    let deprecated = deprecated.map_err(|twice| refused(&twice.message, twice.span))?;
+    let deprecated = deprecated.map_err(|twice| refused(&twice.message, twice.span, None))?;
     let file = File::deserialize(toml::de::Deserializer::from(root)).map_err(wrong)?;
     let own = file.service.0.iter().enumerate().flat_map(|(number, service)| {
         service.listen.keys().chain(service.connect.keys()).map(move |name| (Some(number), name))
@@ -299,6 +305,24 @@ pub fn read(path: &Path) -> Result<Loaded, Failure> {
     let channels = names.map(|(of, name)| (of, name.get_ref().clone(), name.span())).collect();
     let source = SettingsFile::new(path.to_path_buf(), text, channels);
     Ok(Loaded { file, source, deprecated })
+}
+
+/// Rewrites the message for an unknown key or value into a title and a help text that names the likely one.
+fn in_words(message: &str) -> (String, Option<String>) {
+    let unknown = [("unknown field `", "key"), ("unknown variant `", "value")];
+    let found = unknown.iter().find_map(|(start, what)| Some((message.strip_prefix(start)?, *what)));
+    let Some(((name, expected), what)) = found.and_then(|(rest, what)| Some((rest.split_once('`')?, what)))
+    else {
+        return (message.to_owned(), None);
+    };
+    let known: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
+    let name_of_key = name.replace('-', "_");
+    let exact = known.iter().copied().find(|known| *known == name_of_key);
+    let help = match exact.or_else(|| flick_check::similar(&name_of_key, known.iter().copied())) {
+        Some(likely) => format!("did you mean `{likely}`?"),
+        None => format!("the {what}s here are `{}`", known.join("`, `")),
+    };
+    (format!("unknown {what} `{name}`"), Some(help))
 }
 
 /// The channels of a `[connect]` table.

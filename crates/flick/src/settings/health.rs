@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::{self, Deserializer};
 
 use super::limits::set;
-use super::units::{NonZeroPeriod, Percent, PercentOrZero, Period, Positive};
+use super::units::{CountOrZero, NonZeroPeriod, Percent, PercentOrZero, Period, Positive};
 
 /// Bytes that a health check sends or expects, written as text with the escapes `\r`, `\n`, `\t`, `\\` and `\xNN`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub struct HealthSettings {
     /// Consecutive failed requests after which a backend is ejected. A request fails by a timeout, a broken connection
     /// or a malformed response. 0 disables. [default: 0]
     #[arg(long, value_name = "N")]
-    outlier_consecutive_failures: Option<u32>,
+    outlier_consecutive_failures: Option<CountOrZero>,
     /// Percentage of failed requests, over ten seconds, from which a backend is ejected. 0% disables. [default: 0%]
     #[arg(long, value_name = "PERCENT")]
     outlier_failure_percent: Option<PercentOrZero>,
@@ -84,18 +84,18 @@ pub struct HealthSettings {
     /// Maximum number of clients waiting for a connection to one backend. Further requests are answered with
     /// *overload*. 0 disables the limit. [default: 0]
     #[arg(long, value_name = "N")]
-    max_pending_per_backend: Option<u32>,
+    max_pending_per_backend: Option<CountOrZero>,
     /// Maximum number of requests in flight on one backend. Further requests are answered with *overload*. Not for
     /// services that relay connections. 0 disables the limit. [default: 0]
     #[arg(long, value_name = "N")]
-    max_requests_per_backend: Option<u32>,
+    max_requests_per_backend: Option<CountOrZero>,
     /// Retries on another backend, as a percentage of the requests of the last second. Only requests that the protocol
     /// lets flick repeat (`%retry`), balanced without a key, before any byte of a response. [default: 20%]
     #[arg(long, value_name = "PERCENT")]
     retry_budget: Option<PercentOrZero>,
     /// Retries allowed per second whatever the budget. With `--retry-budget 0%`, 0 disables retries. [default: 10]
     #[arg(long, value_name = "N")]
-    retry_min_per_second: Option<u32>,
+    retry_min_per_second: Option<CountOrZero>,
     /// Interval of active health checks, per worker and backend. 0 disables. [default: 0]
     #[arg(long, value_name = "DURATION")]
     health_check_interval: Option<Period>,
@@ -179,18 +179,18 @@ impl HealthSettings {
     /// Overwrites the limits that are set.
     pub fn apply(&self, limits: &mut Limits) {
         set(&mut limits.retries.percent, self.retry_budget.map(|percent| percent.0));
-        set(&mut limits.retries.min_per_second, self.retry_min_per_second);
+        set(&mut limits.retries.min_per_second, self.retry_min_per_second.map(|count| count.0));
         let health = &mut limits.health;
         let period = |setting: Option<Period>| setting.map(|period| period.0);
         let bytes = |setting: &Option<CheckBytes>| setting.as_ref().map(|bytes| bytes.0.clone());
-        set(&mut health.outlier_consecutive_failures, self.outlier_consecutive_failures);
+        set(&mut health.outlier_consecutive_failures, self.outlier_consecutive_failures.map(|count| count.0));
         set(&mut health.outlier_failure_percent, self.outlier_failure_percent.map(|percent| percent.0));
         set(&mut health.outlier_min_requests, self.outlier_min_requests.map(|count| count.0));
         set(&mut health.outlier_ejection_time, period(self.outlier_ejection_time));
         set(&mut health.outlier_max_ejected_percent, self.outlier_max_ejected.map(|percent| percent.0));
         set(&mut health.slow_start, period(self.slow_start));
-        set(&mut health.max_pending_per_backend, self.max_pending_per_backend);
-        set(&mut health.max_requests_per_backend, self.max_requests_per_backend);
+        set(&mut health.max_pending_per_backend, self.max_pending_per_backend.map(|count| count.0));
+        set(&mut health.max_requests_per_backend, self.max_requests_per_backend.map(|count| count.0));
         set(&mut health.health_check_interval, period(self.health_check_interval));
         set(&mut health.health_check_timeout, self.health_check_timeout.map(|time| time.0));
         set(&mut health.health_check_send, bytes(&self.health_check_send));

@@ -6,7 +6,7 @@ use clap::Args;
 use flick_runtime::{Limits, OnMaxConnections, TaskScheduling, Timeouts};
 use serde::Deserialize;
 
-use super::units::{Bounded, Count, NonZeroPeriod, Percent, Period, Positive, Size};
+use super::units::{Bounded, Count, CountOrZero, NonZeroPeriod, Percent, Period, Positive, Size};
 
 /// Action for a client connection above the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
@@ -44,11 +44,11 @@ pub struct LimitSettings {
     /// Maximum number of open client connections from one IP address (IPv6: one /64). Connections above it are
     /// rejected. Unix sockets do not count. 0 disables the limit. [default: 0]
     #[arg(long, value_name = "N")]
-    max_connections_per_ip: Option<u32>,
+    max_connections_per_ip: Option<CountOrZero>,
     /// New client connections accepted per second, with a burst of a tenth of that. The rest wait in the kernel's
     /// listen queue. 0 disables the limit. [default: 0]
     #[arg(long, value_name = "N")]
-    connection_rate_limit: Option<u32>,
+    connection_rate_limit: Option<CountOrZero>,
     /// Maximum number of requests in flight from one client. flick stops reading from the client above it.
     /// [default: 256]
     #[arg(long, value_name = "N")]
@@ -85,9 +85,9 @@ pub struct LimitSettings {
     #[arg(long, value_name = "N")]
     max_backends: Option<Count<1, 512>>,
     /// Target queueing delay per worker. Above it, flick sheds load by answering a fraction of requests with
-    /// *overload*. 0 disables. [default: 200ms]
+    /// *overload*. At most 1h. 0 disables. [default: 200ms]
     #[arg(long, value_name = "DURATION", help_heading = SCHEDULING)]
-    overload_queue_delay: Option<Period>,
+    overload_queue_delay: Option<Bounded<0, 3_600_000_000>>,
     /// Policy by which a task yields to the next one. [default: cooperative]
     #[arg(long, value_name = "POLICY", help_heading = SCHEDULING)]
     task_scheduling: Option<TaskSchedulingSetting>,
@@ -132,8 +132,8 @@ impl LimitSettings {
             OnMaxConnectionsSetting::Reject => OnMaxConnections::Reject,
         });
         set(&mut limits.on_max_connections, on_max_connections);
-        set(&mut limits.max_connections_per_ip, self.max_connections_per_ip);
-        set(&mut limits.connection_rate_limit, self.connection_rate_limit);
+        set(&mut limits.max_connections_per_ip, self.max_connections_per_ip.map(|count| count.0));
+        set(&mut limits.connection_rate_limit, self.connection_rate_limit.map(|count| count.0));
         set(&mut limits.max_inflight_per_client, self.max_inflight_per_client.map(|count| count.0));
         set(&mut limits.max_inflight_requests, self.max_inflight_requests.map(|count| count.0));
         set(&mut limits.max_suspended_rules, self.max_suspended_rules.map(|count| count.0));

@@ -36,6 +36,9 @@ pub type PercentOrZero = Percentage<0>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count<const MIN: u32, const MAX: u32>(pub u32);
 
+/// A count, or zero.
+pub type CountOrZero = Count<0, { u32::MAX }>;
+
 /// A count of at least one.
 pub type Positive = Count<1, { u32::MAX }>;
 
@@ -126,7 +129,19 @@ impl<const MIN: u32, const MAX: u32> TryFrom<i64> for Count<MIN, MAX> {
 
 impl<'de, const MIN: u32, const MAX: u32> Deserialize<'de> for Count<MIN, MAX> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Self::try_from(i64::deserialize(deserializer)?).map_err(de::Error::custom)
+        struct Number<const MIN: u32, const MAX: u32>;
+        impl<const MIN: u32, const MAX: u32> Visitor<'_> for Number<MIN, MAX> {
+            type Value = Count<MIN, MAX>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a number without quotes")
+            }
+
+            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
+                number.try_into().map_err(E::custom)
+            }
+        }
+        deserializer.deserialize_i64(Number)
     }
 }
 
