@@ -1,15 +1,19 @@
 //! A client of the admin endpoint, for `flick top`, `flick reload` and tests.
-//! Promises: a response is limited in time and size; the error of a timeout says what was late, and by how much.
+//! Promises: a response is limited in time and size, and ends where its `Content-Length` says; the error of a timeout
+//! says what was late, and by how much; a response of another server is an error that says so.
 
-use std::io::{self, Read};
+use std::io;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use httparse::{EMPTY_HEADER, Status};
 
-use crate::limits::{EXCHANGE_TIME_MAX, REQUEST_HEADERS_MAX, REQUEST_TIME_MAX, RESPONSE_BYTES_MAX};
+use crate::limits::{
+    EXCHANGE_TIME_MAX, PIECE_BYTES, PROBE_TIME_MAX, REQUEST_HEADERS_MAX, REQUEST_TIME_MAX, RESPONSE_BYTES_MAX,
+};
 use crate::request::CSRF_HEADER;
+use crate::response::SERVER;
 use crate::server::{Address, Stream};
 use crate::state::StateReport;
 
@@ -40,6 +44,8 @@ pub fn get_as(address: &Address, path: &str, token: Option<&str>, headers: &str)
 ///
 /// Errors: as [`get`].
 pub fn post(address: &Address, path: &str, token: Option<&str>) -> io::Result<Reply> {
+    // A command may take long; a server that does not answer this is not flick's.
+    exchange(address, "GET /healthz", None, "", PROBE_TIME_MAX)?;
     let headers = format!("{CSRF_HEADER}: yes\r\nContent-Length: 0\r\n");
     // The server reports the timeout of the command itself.
     exchange(address, &format!("POST {path}"), token, &headers, REQUEST_TIME_MAX + EXCHANGE_TIME_MAX)
@@ -68,30 +74,91 @@ fn exchange(
 /// Sends a request and reads the response, each piece of which may take `time_max`.
 fn round_trip(mut stream: impl Stream, request: &str, time_max: Duration) -> io::Result<Reply> {
     stream.set_timeouts(EXCHANGE_TIME_MAX)?;
-    let ended = || io::Error::new(io::ErrorKind::UnexpectedEof, ENDED);
     match stream.write_all(request.as_bytes()) {
         Err(error) if is_disconnect(&error) => return Err(ended()),
         sent => sent.map_err(|error| describe_timeout(error, "request not sent", EXCHANGE_TIME_MAX))?,
     }
     stream.set_timeouts(time_max)?;
-    let mut bytes = Vec::new();
-    match stream.take(RESPONSE_BYTES_MAX).read_to_end(&mut bytes) {
-        Ok(length) if length > 0 => {}
-        Err(error) if !is_disconnect(&error) => {
-            return Err(describe_timeout(error, "no response", time_max));
+    let (mut bytes, mut head, mut piece) = (Vec::new(), None, [0; PIECE_BYTES]);
+    loop {
+        if head.is_none() {
+            head = Head::parse(&bytes)?;
         }
-        Ok(_) | Err(_) => return Err(ended()),
+        let is_whole = |head: &&Head| head.length.is_some_and(|length| bytes.len() - head.end >= length);
+        if let Some(head) = head.as_ref().filter(is_whole) {
+            return head.reply(&bytes);
+        }
+        if bytes.len() > RESPONSE_BYTES_MAX {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the response is too long"));
+        }
+        match stream.read(&mut piece) {
+            Ok(0) => break,
+            Ok(length) => bytes.extend_from_slice(&piece[..length]),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) if is_disconnect(&error) => break,
+            Err(error) => return Err(describe_timeout(error, "no response", time_max)),
+        }
     }
-    let (reply, length) = parse(&bytes)
-        .ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "the response is not HTTP"))?;
-    if length.is_some_and(|length| reply.body.len() < length) {
-        return Err(ended());
+    match head {
+        Some(head) if head.length.is_none() => head.reply(&bytes),
+        _ => Err(ended()),
     }
-    Ok(reply)
+}
+
+/// The head of a response.
+struct Head {
+    status: u16,
+    /// Its length.
+    end: usize,
+    /// `Content-Length`.
+    length: Option<usize>,
+}
+
+impl Head {
+    /// Parses the head at the front of `bytes`; `None`: it is not complete yet.
+    ///
+    /// Errors: this is not a response of flick's admin endpoint.
+    fn parse(bytes: &[u8]) -> io::Result<Option<Self>> {
+        let mut headers = [EMPTY_HEADER; REQUEST_HEADERS_MAX];
+        let mut head = httparse::Response::new(&mut headers);
+        let parsed = head.parse(bytes).map_err(|_| not_flick("the response is not HTTP"))?;
+        let (Status::Complete(end), Some(status)) = (parsed, head.code) else { return Ok(None) };
+        let value = |name: &str| {
+            let header = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case(name))?;
+            std::str::from_utf8(header.value).ok()
+        };
+        // A process of an earlier version, which `flick upgrade` replaces, does not send `Server`.
+        let of_earlier_version = || {
+            value("cache-control") == Some("no-store") && value("x-content-type-options") == Some("nosniff")
+        };
+        if value("server") != Some(SERVER) && !of_earlier_version() {
+            return Err(not_flick("another HTTP server answers"));
+        }
+        let length = value("content-length").and_then(|length| length.parse().ok());
+        Ok(Some(Self { status, end, length }))
+    }
+
+    /// The response of these bytes. Errors: it is not text.
+    fn reply(&self, bytes: &[u8]) -> io::Result<Reply> {
+        let text = |bytes| std::str::from_utf8(bytes).map_err(|_| not_flick("the response is not text"));
+        let end = self.length.map_or(bytes.len(), |length| self.end + length);
+        let (head, body) = (text(&bytes[..self.end])?, text(&bytes[self.end..end])?);
+        let head = head.split_once("\r\n").map_or("", |(_, rest)| rest.trim_end());
+        Ok(Reply { status: self.status, head: head.to_owned(), body: body.to_owned() })
+    }
 }
 
 /// The error for a connection that ends before the response does.
-const ENDED: &str = "the service ended before it responded; see its log";
+const ENDED: &str = "the connection ended before the response did: the service has ended (see its log), or this is not \
+                     flick's admin endpoint";
+
+fn ended() -> io::Error {
+    io::Error::new(io::ErrorKind::UnexpectedEof, ENDED)
+}
+
+fn not_flick(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, format!("this is not flick's admin endpoint: {why}"))
+}
 
 fn is_disconnect(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
@@ -100,10 +167,20 @@ fn is_disconnect(error: &io::Error) -> bool {
 /// Adds to a timeout what was late. The system reports it as an operation that would block.
 fn describe_timeout(error: io::Error, what: &str, time_max: Duration) -> io::Error {
     match error.kind() {
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => {
-            io::Error::new(io::ErrorKind::TimedOut, format!("{what} within {time_max:?}"))
-        }
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => io::Error::new(
+            io::ErrorKind::TimedOut,
+            format!("{what} within {time_max:?}; is this flick's admin endpoint?"),
+        ),
         _ => error,
+    }
+}
+
+/// The reason of a response that is not 200, as the command line shows it.
+pub fn refusal(reply: &Reply) -> String {
+    let text = reply.body.trim_end();
+    match reply.status {
+        401 => format!("{text}; give the token with `--token-file FILE`"),
+        _ => text.to_owned(),
     }
 }
 
@@ -119,21 +196,8 @@ pub fn state(address: &Address, token: Option<&str>) -> io::Result<StateReport> 
                 format!("the response is not a state of flick: {error}"),
             )
         }),
-        _ => Err(io::Error::other(reply.body.trim_end().to_owned())),
+        _ => Err(io::Error::other(refusal(&reply))),
     }
-}
-
-/// Parses a response, and its `Content-Length`.
-fn parse(bytes: &[u8]) -> Option<(Reply, Option<usize>)> {
-    let mut headers = [EMPTY_HEADER; REQUEST_HEADERS_MAX];
-    let mut head = httparse::Response::new(&mut headers);
-    let Status::Complete(end) = head.parse(bytes).ok()? else { return None };
-    let length = head.headers.iter().find(|header| header.name.eq_ignore_ascii_case("content-length"));
-    let length = length.and_then(|header| std::str::from_utf8(header.value).ok()?.parse().ok());
-    let status = head.code?;
-    let (head, body) = (std::str::from_utf8(&bytes[..end]).ok()?, std::str::from_utf8(&bytes[end..]).ok()?);
-    let head = head.split_once("\r\n").map_or("", |(_, rest)| rest.trim_end());
-    Some((Reply { status, head: head.to_owned(), body: body.to_owned() }, length))
 }
 
 #[cfg(test)]
@@ -155,21 +219,50 @@ mod tests {
             stays.then(|| far.read(&mut [0]))
         });
         let outcome = round_trip(near, REQUEST, Duration::from_millis(20));
+        // `near` is closed, which ends the service's last read.
         service.join().expect("no panic");
         outcome.map_or_else(|error| error.to_string(), |reply| reply.body)
     }
 
+    /// A response of the admin endpoint with this much of a body of `length` bytes.
+    fn of_flick(length: usize, body: &str) -> String {
+        format!("HTTP/1.1 200 OK\r\nServer: flick\r\nContent-Length: {length}\r\n\r\n{body}")
+    }
+
     #[test]
     fn late_response_is_a_timeout() {
-        assert_eq!(result("", true), "no response within 20ms");
-        assert_eq!(result("HTTP/1.1 200 OK\r\n", true), "no response within 20ms");
+        for response in ["", "HTTP/1.1 200 OK\r\n", &of_flick(3, "ab")] {
+            let error = result(response, true);
+            assert!(error.starts_with("no response within 20ms"), "{error}");
+        }
     }
 
     #[test]
     fn truncated_response_is_an_ended_service() {
         assert_eq!(result("", false), ENDED);
-        assert_eq!(result("HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nab", false), ENDED);
-        assert_eq!(result("HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab", false), "ab");
-        assert_eq!(result("what?", false), "the response is not HTTP");
+        assert_eq!(result(&of_flick(3, "ab"), false), ENDED);
+        assert_eq!(result(&of_flick(2, "ab"), false), "ab");
+    }
+
+    #[test]
+    fn reload_at_a_wrong_port_does_not_wait_for_its_timeout() {
+        // Servers that keep their connections open.
+        for (response, expected) in [
+            ("ERROR\r\n", "not flick's admin endpoint: the response is not HTTP"),
+            (
+                "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+                "not flick's admin endpoint: another HTTP server",
+            ),
+            (&of_flick(2, "ab"), "ab"),
+        ] {
+            let outcome = result(response, true);
+            assert!(outcome.contains(expected), "{response:?}: {outcome}");
+        }
+    }
+
+    #[test]
+    fn response_of_an_earlier_version_is_accepted() {
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nCache-Control: no-store\r\nX-Content-Type-Options: nosniff";
+        assert_eq!(result(&format!("{head}\r\n\r\nab"), true), "ab");
     }
 }

@@ -8,6 +8,8 @@
 pub mod client;
 pub mod limits;
 pub mod metrics;
+mod peer;
+mod policy;
 pub mod process;
 pub mod recent_events;
 mod request;
@@ -15,5 +17,6 @@ mod response;
 pub mod server;
 pub mod state;
 
+pub use policy::Tokens;
 pub use server::{Address, AdminCommand, Config, Responses, Server, StateProvider};
 pub use state::StateReport;

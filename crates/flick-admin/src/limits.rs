@@ -12,6 +12,8 @@ pub const CONNECTIONS_MAX: usize = 16;
 pub const EXCHANGE_TIME_MAX: Duration = Duration::from_secs(5);
 /// Timeout of a command such as a reload.
 pub const REQUEST_TIME_MAX: Duration = Duration::from_secs(60);
+/// Timeout of the probe before a command: another server at that address may never answer.
+pub const PROBE_TIME_MAX: Duration = Duration::from_secs(3);
 /// Pause after a failed accept, for example without free file descriptors.
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Stack size of a thread that handles a connection.
@@ -20,7 +22,11 @@ pub const CONNECTION_STACK_BYTES: usize = 512 * 1024;
 pub const RECENT_EVENTS_MAX: usize = 200;
 /// Maximum length of a recent event.
 pub const EVENT_BYTES_MAX: usize = 300;
+/// Minimum length of the token: one that is guessed in fewer attempts protects nothing.
+pub const TOKEN_BYTES_MIN: usize = 16;
 /// Maximum length of the token.
 pub const TOKEN_BYTES_MAX: usize = 4096;
 /// Maximum length of a response that the client reads.
-pub const RESPONSE_BYTES_MAX: u64 = 64 * 1024 * 1024;
+pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Size of a read of the client.
+pub const PIECE_BYTES: usize = 16 * 1024;

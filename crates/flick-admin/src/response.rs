@@ -1,14 +1,12 @@
-//! Routing of requests, authorization, and responses.
-//! Promises: whatever shows the state or changes something needs the token, if one is set; without a token, on TCP,
-//! only requests for `localhost` or an IP address are answered, so that no other web page can read the state through
-//! a host name of its own (DNS rebinding).
+//! Routing of requests, and responses.
+//! Not here: who may send which request (`policy.rs`).
 //! Source: `/healthz` and `/readyz` as Kubernetes probes them.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use crate::metrics::{self, Detail, Format};
-use crate::request::{CSRF_HEADER, Malformed, Request};
+use crate::policy::{AccessPolicy, Scope};
+use crate::request::{Malformed, Request};
 use crate::server::{AdminCommand, StateProvider};
 
 /// The admin page, with its style and script.
@@ -18,17 +16,11 @@ const PAGE_POLICY: &str = "Content-Security-Policy: default-src 'none'; style-sr
                            script-src 'unsafe-inline'; connect-src 'self'; img-src data:; \
                            frame-ancestors 'none'; base-uri 'none'; form-action 'none'\r\n";
 
+/// `Server` of every response, by which the client knows flick.
+pub(crate) const SERVER: &str = "flick";
+
 /// The path of the tunables.
 const TUNABLES: &str = "/api/tunables";
-
-/// Access rules for requests to the admin endpoint.
-#[derive(Clone, Debug)]
-pub(crate) struct AccessPolicy {
-    /// The bearer token, if one is required.
-    pub(crate) token: Option<String>,
-    /// Whether only requests for `localhost` or an IP address are answered.
-    pub(crate) requires_local_host: bool,
-}
 
 /// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +39,12 @@ impl Response {
         Self { status, content_type: "text/plain; charset=utf-8", extra_headers: "", body, has_body: true }
     }
 
+    /// A token is required.
+    pub(crate) fn unauthorized() -> Self {
+        let refused = Self::plain("401 Unauthorized", "the header `Authorization: Bearer TOKEN` is required");
+        Self { extra_headers: "WWW-Authenticate: Bearer realm=\"flick\"\r\n", ..refused }
+    }
+
     fn ok(content_type: &'static str, body: String) -> Self {
         Self { status: "200 OK", content_type, extra_headers: "", body, has_body: true }
     }
@@ -54,7 +52,7 @@ impl Response {
     /// The bytes to send.
     pub(crate) fn bytes(&self) -> Vec<u8> {
         let mut text = format!(
-            "HTTP/1.1 {}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\
+            "HTTP/1.1 {}\r\nServer: {SERVER}\r\nContent-Type: {}\r\nContent-Length: {}\r\nConnection: close\r\n\
              Cache-Control: no-store\r\nX-Content-Type-Options: nosniff\r\n{}\r\n",
             self.status,
             self.content_type,
@@ -68,26 +66,39 @@ impl Response {
     }
 }
 
-/// The response to a request.
+/// The response to a request. `user` is the user id at the other end, if that is on this machine.
 pub(crate) fn respond(
     request: Result<&Request<'_>, Malformed>,
     policy: &AccessPolicy,
+    user: impl FnOnce() -> Option<u32>,
     provider: &dyn StateProvider,
 ) -> Response {
     let Ok(request) = request else {
         return Response::plain("400 Bad Request", "malformed HTTP request");
     };
-    let mut response = match request.method {
-        "GET" | "HEAD" => get(request, policy, provider),
-        "POST" if command(request.path).is_some() => post(request, policy, provider),
-        "PUT" | "POST" if request.path == TUNABLES => tune(request, policy, provider),
-        _ => {
-            let refused = Response::plain("405 Method Not Allowed", "only GET is allowed here");
-            Response { extra_headers: "Allow: GET, HEAD\r\n", ..refused }
-        }
+    let command = command(request.path);
+    let change = |change: &dyn Fn() -> Response| match policy.check(request, Scope::Control, user) {
+        Ok(()) => change(),
+        Err(refused) => refused,
+    };
+    let mut response = match (request.method, command) {
+        ("GET" | "HEAD", None) => get(request, policy, provider),
+        ("POST", Some(command)) => change(&|| execute(command, provider)),
+        ("PUT" | "POST", None) if request.path == TUNABLES => change(&|| tune(request, provider)),
+        _ => not_allowed(match request.path {
+            _ if command.is_some() => "Allow: POST\r\n",
+            TUNABLES => "Allow: GET, HEAD, PUT, POST\r\n",
+            _ => "Allow: GET, HEAD\r\n",
+        }),
     };
     response.has_body = request.method != "HEAD";
     response
+}
+
+/// The response to a request with another method than those in the header `allow`.
+fn not_allowed(allow: &'static str) -> Response {
+    let text = format!("the method is not allowed here; {}", allow.trim_end());
+    Response { extra_headers: allow, ..Response::plain("405 Method Not Allowed", &text) }
 }
 
 /// The command of a path.
@@ -99,30 +110,15 @@ fn command(path: &str) -> Option<AdminCommand> {
     }
 }
 
-/// The response to a request that changes something and is not authorized.
-fn refused_change(request: &Request<'_>, policy: &AccessPolicy) -> Option<Response> {
-    refusal(request, policy, true).or_else(|| {
-        let text = format!("the header `{CSRF_HEADER}` is missing; any value will do");
-        (!request.has_csrf_header).then(|| Response::plain("403 Forbidden", &text))
-    })
-}
-
-fn post(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvider) -> Response {
-    if let Some(refused) = refused_change(request, policy) {
-        return refused;
-    }
-    match command(request.path).map(|command| provider.execute(command)) {
-        Some(Ok(result)) => Response::plain("200 OK", &result),
-        Some(Err(error)) => Response::plain("409 Conflict", &error),
-        None => Response::plain("404 Not Found", "there is no such command"),
+fn execute(command: AdminCommand, provider: &dyn StateProvider) -> Response {
+    match provider.execute(command) {
+        Ok(result) => Response::plain("200 OK", &result),
+        Err(error) => Response::plain("409 Conflict", &error),
     }
 }
 
 /// Changes the tunables in the parameters, and returns the values of all services.
-fn tune(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvider) -> Response {
-    if let Some(refused) = refused_change(request, policy) {
-        return refused;
-    }
+fn tune(request: &Request<'_>, provider: &dyn StateProvider) -> Response {
     let (services, changes): (Vec<_>, Vec<_>) =
         request.parameters().partition(|(name, _)| *name == "service");
     match provider.tune(services.first().map(|(_, name)| *name), &changes) {
@@ -137,22 +133,10 @@ fn tunables(provider: &dyn StateProvider) -> Response {
     json(&services.map(|service| (service.name, service.tunables)).collect::<BTreeMap<_, _>>())
 }
 
-/// The response to a request that is not authorized.
-fn refusal(request: &Request<'_>, policy: &AccessPolicy, needs_token: bool) -> Option<Response> {
-    if policy.requires_local_host && !request.host.is_none_or(is_local_host) {
-        let text = "use `localhost` or an IP address as the host, or set a token";
-        return Some(Response::plain("421 Misdirected Request", text));
-    }
-    (needs_token && !has_token(policy, request.bearer)).then(|| {
-        let refused =
-            Response::plain("401 Unauthorized", "the header `Authorization: Bearer TOKEN` is required");
-        Response { extra_headers: "WWW-Authenticate: Bearer realm=\"flick\"\r\n", ..refused }
-    })
-}
-
 fn get(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvider) -> Response {
-    let needs_token = matches!(request.path, "/metrics" | "/api/state" | "/api/sessions" | TUNABLES);
-    if let Some(refused) = refusal(request, policy, needs_token) {
+    let shows_state = matches!(request.path, "/metrics" | "/api/state" | "/api/sessions" | TUNABLES);
+    let scope = if shows_state { Scope::Read } else { Scope::Open };
+    if let Err(refused) = policy.check(request, scope, || None) {
         return refused;
     }
     match request.path {
@@ -192,27 +176,10 @@ fn page() -> Response {
     Response { extra_headers: PAGE_POLICY, ..page }
 }
 
-/// Whether the request has the token, if one is required. Compares in constant time.
-fn has_token(policy: &AccessPolicy, bearer: Option<&str>) -> bool {
-    let Some(token) = &policy.token else { return true };
-    let bearer = bearer.unwrap_or("");
-    let pairs = token.bytes().zip(bearer.bytes().chain(std::iter::repeat(0)));
-    let differences = pairs.fold(0, |differences, (a, b)| differences | (a ^ b));
-    (differences == 0) & (token.len() == bearer.len())
-}
-
-/// Whether a host is `localhost` or an IP address, with or without a port.
-fn is_local_host(host: &str) -> bool {
-    let name = match host.strip_prefix('[') {
-        Some(rest) => rest.split(']').next().unwrap_or(""),
-        None => host.split(':').next().unwrap_or(""),
-    };
-    name.is_empty() || name.eq_ignore_ascii_case("localhost") || name.parse::<IpAddr>().is_ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy::Tokens;
     use crate::state::{Service, Sessions, StateReport, TunableNanos};
 
     struct Fixed(Result<(), String>);
@@ -247,12 +214,13 @@ mod tests {
     }
 
     fn check(token: Option<&str>, head: &str, status: &str) -> String {
-        let requires_local_host = token.is_none();
-        let policy = AccessPolicy { token: token.map(str::to_owned), requires_local_host };
+        let tokens = Tokens { control: token.map(str::to_owned), read: None };
+        let policy = AccessPolicy { tokens, is_tcp: true };
         let head = format!("{head}\r\n\r\n");
         let request = Request::parse(head.as_bytes()).map(|request| request.expect("a complete head"));
-        let response =
-            respond(request.as_ref().map_err(|error| *error), &policy, &Fixed(Err("draining".to_owned())));
+        let (request, provider) =
+            (request.as_ref().map_err(|error| *error), Fixed(Err("draining".to_owned())));
+        let response = respond(request, &policy, || Some(0), &provider);
         let text = String::from_utf8(response.bytes()).expect("responses are text");
         assert!(text.starts_with(&format!("HTTP/1.1 {status} ")), "{head:?}: {text}");
         text
@@ -301,8 +269,19 @@ mod tests {
         ] {
             check(token, &format!("POST /api/reload HTTP/1.1{headers}"), status);
         }
-        check(None, "GET /api/reload HTTP/1.1", "404");
-        check(None, "OPTIONS /api/reload HTTP/1.1", "405");
+    }
+
+    #[test]
+    fn get_of_a_command_names_the_method_that_is_allowed() {
+        for (head, allow) in [
+            ("GET /api/reload", "Allow: POST\r\n"),
+            ("OPTIONS /api/upgrade", "Allow: POST\r\n"),
+            ("DELETE /api/tunables", "Allow: GET, HEAD, PUT, POST\r\n"),
+            ("POST /metrics", "Allow: GET, HEAD\r\n"),
+        ] {
+            let text = check(None, &format!("{head} HTTP/1.1"), "405");
+            assert!(text.contains(allow), "{head}: {text}");
+        }
     }
 
     #[test]

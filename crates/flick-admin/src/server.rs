@@ -25,8 +25,10 @@ use rustix::io::Errno;
 use crate::limits::{
     ACCEPT_PAUSE, CONNECTION_STACK_BYTES, CONNECTIONS_MAX, EXCHANGE_TIME_MAX, REQUEST_BYTES_MAX,
 };
+use crate::peer;
+use crate::policy::{AccessPolicy, Tokens};
 use crate::request::Request;
-use crate::response::{AccessPolicy, Response, respond};
+use crate::response::{Response, respond};
 use crate::state::{Sessions, StateReport};
 
 /// A command to the process.
@@ -117,8 +119,8 @@ impl fmt::Display for Address {
 pub struct Config {
     /// Its address.
     pub address: Address,
-    /// Its bearer token.
-    pub token: Option<String>,
+    /// Its bearer tokens.
+    pub tokens: Tokens,
 }
 
 /// A running server. Dropping it closes the socket.
@@ -144,7 +146,7 @@ impl Server {
         provider: Arc<dyn StateProvider>,
     ) -> io::Result<Self> {
         let is_local = config.address.is_local();
-        if !is_local && config.token.is_none() {
+        if !is_local && !config.tokens.any() {
             let why =
                 format!("other machines can reach {}, so the admin endpoint needs a token", config.address);
             return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
@@ -157,8 +159,7 @@ impl Server {
         listener.set_nonblocking()?;
         let listener = Arc::new(listener);
         let is_tcp = matches!(address, Address::Tcp(_));
-        let requires_local_host = is_tcp && config.token.is_none();
-        let policy = Arc::new(Mutex::new(AccessPolicy { requires_local_host, token: config.token }));
+        let policy = Arc::new(Mutex::new(AccessPolicy { is_tcp, tokens: config.tokens }));
         let connections = Arc::new(Connections::default());
         let (control, controlled) = UnixStream::pair()?;
         let accept_loop = AcceptLoop {
@@ -186,9 +187,9 @@ impl Server {
         self.listener.as_fd()
     }
 
-    /// The bearer token.
-    pub fn token(&self) -> Option<String> {
-        self.policy.lock().unwrap_or_else(PoisonError::into_inner).token.clone()
+    /// The bearer tokens.
+    pub fn tokens(&self) -> Tokens {
+        self.policy.lock().unwrap_or_else(PoisonError::into_inner).tokens.clone()
     }
 
     /// Ends this server; another process accepts from the same socket from now on. Open connections continue.
@@ -202,10 +203,11 @@ impl Server {
         &self.address
     }
 
-    /// Changes the bearer token.
-    pub fn set_token(&self, token: String) {
-        let policy = AccessPolicy { token: Some(token), requires_local_host: false };
-        *self.policy.lock().unwrap_or_else(PoisonError::into_inner) = policy;
+    /// Changes the bearer tokens that are given; the others stay.
+    pub fn set_tokens(&self, tokens: Tokens) {
+        let known = &mut self.policy.lock().unwrap_or_else(PoisonError::into_inner).tokens;
+        known.control = tokens.control.or(known.control.take());
+        known.read = tokens.read.or(known.read.take());
     }
 }
 
@@ -314,6 +316,9 @@ pub(crate) trait Stream: Read + Write + Send {
 
     /// A handle to close it from another thread.
     fn closer(&self) -> io::Result<Closer>;
+
+    /// The user id at the other end, if that is on this machine.
+    fn user(&self) -> Option<u32>;
 }
 
 /// Closes a connection that another thread reads.
@@ -341,6 +346,10 @@ impl Stream for TcpStream {
     fn closer(&self) -> io::Result<Closer> {
         self.try_clone().map(Closer::Tcp)
     }
+
+    fn user(&self) -> Option<u32> {
+        peer::of_tcp(self)
+    }
 }
 
 impl Stream for UnixStream {
@@ -351,6 +360,10 @@ impl Stream for UnixStream {
 
     fn closer(&self) -> io::Result<Closer> {
         self.try_clone().map(Closer::Unix)
+    }
+
+    fn user(&self) -> Option<u32> {
+        peer::of_unix(self)
     }
 }
 
@@ -513,7 +526,7 @@ fn exchange(
     // The policy at the time of the request applies.
     let policy = policy.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let request = request.map(|request| request.expect("the loop ends with a complete request"));
-    let response = respond(request.as_ref().map_err(|error| *error), &policy, provider);
+    let response = respond(request.as_ref().map_err(|error| *error), &policy, || stream.user(), provider);
     send(stream, &response)
 }
 

@@ -72,8 +72,8 @@ impl Cli {
     }
 }
 
-/// Replaces the suggestion for an unknown option, which clap chooses by a prefix in common, by the option that is spelled
-/// most alike.
+/// Replaces the suggestion for an unknown option, which clap chooses by a prefix in common, by the option that is
+/// spelled most alike.
 fn suggest(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let is_unknown = error.kind() == ErrorKind::UnknownArgument;
     let unknown = match error.get(ContextKind::InvalidArg) {

@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | old | `listen ADDRESS` + | a listening socket |
 //! | old | `state` + | a locked state directory |
-//! | old | `admin ADDRESS` +, `token TOKEN` | the admin endpoint |
+//! | old | `admin ADDRESS` +, `token TOKEN`, `read-token TOKEN` | the admin endpoint |
 //! | old | `clients COUNT SERVICE` | number of clients to come |
 //! | old | `go` | that was all |
 //! | new | `ready` or `failed REASON` | whether it serves from now on |
@@ -25,7 +25,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use flick_admin::{Address, Server};
+use flick_admin::{Address, Server, Tokens};
 use flick_net::fd_channel::{FdChannel, FdMessage};
 use flick_net::{Endpoint, ListenSocket, ListenSockets};
 use flick_runtime::{HandedConn, Handoff, Successor};
@@ -107,7 +107,8 @@ impl OldProcess {
                         .and_then(|(count, service)| Some((service, count.parse().ok()?)));
                     clients.extend(counted.map(|(service, count): (&str, u32)| (service.to_owned(), count)));
                 }
-                Some(("token", token)) => admin.token = Some(token.to_owned()),
+                Some(("token", token)) => admin.tokens.control = Some(token.to_owned()),
+                Some(("read-token", token)) => admin.tokens.read = Some(token.to_owned()),
                 Some(("admin", at)) => {
                     let at: Result<Address, _> = at.parse();
                     let fd = passed.and_then(|passed| passed.fd);
@@ -307,8 +308,9 @@ fn hand_over(
     }
     if let Some((at, admin)) = resources.admin {
         send(&format!("admin {at}"), Some(admin.socket()))?;
-        if let Some(token) = admin.token() {
-            send(&format!("token {token}"), None)?;
+        let Tokens { control, read } = admin.tokens();
+        for (name, token) in [("token", control), ("read-token", read)] {
+            token.map_or(Ok(()), |token| send(&format!("{name} {token}"), None))?;
         }
     }
     for (service, count) in resources.handoff.clients() {

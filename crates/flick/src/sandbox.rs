@@ -176,7 +176,8 @@ fn allowed_paths(prepared: &Prepared) -> AllowedPaths {
     let mut paths = AllowedPaths { read: files::always_read(), ..AllowedPaths::default() };
     let lists = prepared.opened.iter().flatten().filter_map(DiscoveredChannel::file).map(Path::to_path_buf);
     let lists: Vec<PathBuf> = lists.collect();
-    for file in prepared.files.iter().chain(&settings.admin_token_file).chain(&lists) {
+    let tokens = settings.admin_token_file.iter().chain(&settings.admin_read_token_file);
+    for file in prepared.files.iter().chain(tokens.map(|token| &token.path)).chain(&lists) {
         // The target of a symbolic link as well.
         paths.read.extend(
             [Some(file.clone()), file.canonicalize().ok()].iter().flatten().map(|file| directory_of(file)),

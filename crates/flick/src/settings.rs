@@ -119,10 +119,10 @@ pub struct Settings {
     pub watch: bool,
     /// Address of the admin endpoint.
     pub admin: Option<flick_admin::Address>,
-    /// File of its token.
-    pub admin_token_file: Option<PathBuf>,
-    /// Location of the token file in the settings file.
-    token_location: Option<file::Location>,
+    /// File of the token that may change something.
+    pub admin_token_file: Option<TokenFile>,
+    /// File of the token that may read.
+    pub admin_read_token_file: Option<TokenFile>,
     /// User to switch to once the sockets are open.
     pub user: Option<User>,
     /// Mode in which the process restricts itself.
@@ -184,8 +184,14 @@ impl Settings {
             Io::Uring => IoKind::Uring,
         };
         let access_log = access_log(&flags, &file, source.as_ref(), beside_file)?;
-        let of_file = source.as_ref().filter(|_| flags.admin_token_file.is_none());
-        let token_location = of_file.and_then(|source| source.location(&["admin", "token_file"]));
+        let token_file = |flag: Option<PathBuf>, key: Option<PathBuf>, name: &str| {
+            let location = source.as_ref().filter(|_| flag.is_none());
+            let location = location.and_then(|source| source.location(&["admin", name]));
+            Some(TokenFile { path: flag.or_else(|| key.map(beside_file))?, location })
+        };
+        let admin_token_file = token_file(flags.admin_token_file, file.admin.token_file, "token_file");
+        let admin_read_token_file =
+            token_file(flags.admin_read_token_file, file.admin.read_token_file, "read_token_file");
         let period = |flag: Option<units::Period>, key: Option<units::Period>, default: Duration| {
             flag.or(key).map_or(default, |period| period.0)
         };
@@ -209,8 +215,8 @@ impl Settings {
             watchdog_timeout: period(flags.watchdog_timeout, file.watchdog_timeout, WATCHDOG_TIMEOUT),
             watch: flags.watch,
             admin: flags.admin.or(file.admin.listen),
-            admin_token_file: flags.admin_token_file.or_else(|| file.admin.token_file.map(beside_file)),
-            token_location,
+            admin_token_file,
+            admin_read_token_file,
             resolver: flags.resolver.or(file.resolver),
             user: flags.user.or(file.user),
             sandbox: flags.sandbox.or(file.sandbox).unwrap_or_default(),
@@ -238,10 +244,21 @@ impl Settings {
             _ => failure,
         }
     }
+}
 
-    /// Adds an excerpt to a failure of the token file that the settings file names.
-    pub fn at_token(&self, failure: Failure) -> Failure {
-        file::at_location(self.token_location.as_ref(), failure)
+/// A file with a token of the admin endpoint.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenFile {
+    /// Its path.
+    pub path: PathBuf,
+    /// Its location in the settings file.
+    location: Option<file::Location>,
+}
+
+impl TokenFile {
+    /// Adds an excerpt of the settings file to a failure, if that names the file.
+    pub fn located(&self, failure: Failure) -> Failure {
+        file::at_location(self.location.as_ref(), failure)
     }
 }
 

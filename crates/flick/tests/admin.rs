@@ -18,6 +18,7 @@ use common::peers::{Memcached, free_address};
 use common::service::Service;
 use common::wait::{self, WAIT_MAX};
 use common::{Scratch, captured, client, flick, http, run};
+use flick_admin::limits::REQUEST_TIME_MAX;
 use flick_load::binary::{Opcode, Status};
 use openmetrics::Metrics;
 
@@ -419,13 +420,13 @@ fn service_with_an_empty_backend_list_is_not_ready() {
 #[test]
 fn state_needs_the_token() {
     let scratch = Scratch::new("admin-token");
-    let file = scratch.write("token", "s3cret\nmore\n");
+    let file = scratch.write_private("token", "s3cret-of-sixteen\nmore\n");
     let file = file.to_str().expect("the path is UTF-8");
     let service = Service::proxy(&[free_address()], &["--admin", "0", "--admin-token-file", file]);
     let admin = service.admin();
     assert_eq!(get(tcp(admin), "/api/state", "").0, 401);
     assert_eq!(get(tcp(admin), "/metrics", "Authorization: Bearer wrong!\r\n").0, 401);
-    assert_eq!(get(tcp(admin), "/metrics", "Authorization: Bearer s3cret\r\n").0, 200);
+    assert_eq!(get(tcp(admin), "/metrics", "Authorization: Bearer s3cret-of-sixteen\r\n").0, 200);
     assert_eq!(get(tcp(admin), "/healthz", "").0, 200);
     let log = service.drained();
     assert!(!log.contains("s3cret"), "{log}");
@@ -434,20 +435,23 @@ fn state_needs_the_token() {
 #[test]
 fn reload_reads_the_token_again() {
     let scratch = Scratch::new("admin-token-new");
-    let file = scratch.write("token", "old\n");
+    let file = scratch.write_private("token", "old-of-sixteen-characters\n");
     let file = file.to_str().expect("the path is UTF-8");
     let service = Service::proxy(&[free_address()], &["--admin", "0", "--admin-token-file", file]);
     let admin = service.admin();
-    let status = |token: &str| get(tcp(admin), "/metrics", &format!("Authorization: Bearer {token}\r\n")).0;
+    let status = |token: &str| {
+        let bearer = format!("Authorization: Bearer {token}-of-sixteen-characters\r\n");
+        get(tcp(admin), "/metrics", &bearer).0
+    };
     assert_eq!((status("old"), status("new")), (200, 401));
-    scratch.write("token", "new\n");
+    scratch.write_private("token", "new-of-sixteen-characters\n");
     service.signal("HUP");
     wait::until("the new token to apply", || (status("new") == 200).then_some(()));
     assert_eq!(status("old"), 401);
     // A token that cannot be read changes nothing.
     std::fs::remove_file(file).expect("it is there");
     service.signal("HUP");
-    let fields = "Authorization: Bearer new\r\n";
+    let fields = "Authorization: Bearer new-of-sixteen-characters\r\n";
     wait::until("the failed reload", || {
         get(tcp(admin), "/metrics", fields)
             .1
@@ -461,7 +465,7 @@ fn reload_reads_the_token_again() {
 #[test]
 fn failed_upgrade_keeps_the_token_required() {
     let scratch = Scratch::new("admin-token-gone");
-    let token = scratch.write("token", "secret\n");
+    let token = scratch.write_private("token", "secret-of-sixteen\n");
     let token = token.to_str().expect("the path is UTF-8");
     scratch
         .write("a.flick", &std::fs::read_to_string(common::root().join(common::PROXY)).expect("an example"));
@@ -482,6 +486,102 @@ fn failed_upgrade_keeps_the_token_required() {
     let status = || get(tcp(admin), "/api/state", "").0;
     assert_eq!(status(), 401);
     service.drained();
+}
+
+#[test]
+fn short_and_world_readable_tokens_are_refused() {
+    let scratch = Scratch::new("admin-token-weak");
+    let weak = [
+        (scratch.write_private("short", "fifteen-letters\n"), "must be 16 to 4096"),
+        (
+            scratch.write("open", "long-enough-to-be-a-token\n"),
+            "every user of this machine can read the token",
+        ),
+    ];
+    std::fs::set_permissions(&weak[1].0, std::fs::Permissions::from_mode(0o644)).expect("it is ours");
+    for (file, reason) in &weak {
+        let file = file.to_str().expect("the path is UTF-8");
+        let program =
+            ["run", common::PROXY, "--listen", "client=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"];
+        for arguments in [
+            [&program[..], &["--admin", "0", "--admin-token-file", file]].concat(),
+            vec!["reload", "1", "--token-file", file],
+        ] {
+            let (status, _, stderr) = run(&arguments);
+            assert!(status == 2 && stderr.contains(reason), "{arguments:?}: {status}: {stderr}");
+        }
+    }
+}
+
+#[test]
+fn other_user_on_loopback_changes_nothing() {
+    use std::os::unix::process::CommandExt;
+
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let service = Service::proxy(&[free_address()], &["--admin", "0"]);
+    let admin = service.admin();
+    let put = |user: u32| {
+        let url = format!("http://{admin}/api/tunables?busy_poll=1us");
+        let mut curl = std::process::Command::new("curl");
+        curl.args(["-s", "-X", "PUT", "-H", "X-Flick-Ask: 1", &url]).uid(user).current_dir("/");
+        captured(curl.output().expect("curl is installed: cargo xtask packages")).1
+    };
+    assert!(put(65534).contains("only user id 0 (or root) of this machine may change something"));
+    assert_eq!(metrics(admin).sum("flick_busy_poll_seconds"), 0.0);
+    assert!(put(0).contains("\"busy_poll_ns\":1000"));
+    service.drained();
+}
+
+#[test]
+fn read_token_may_not_reload() {
+    let scratch = Scratch::new("admin-token-read");
+    let (control, read) = ("control-of-sixteen", "read-only-of-sixteen");
+    let file = |name: &str, token: &str| scratch.write_private(name, token).display().to_string();
+    let (control_file, read_file) = (file("control", control), file("read", read));
+    let tokens = ["--admin-token-file", &control_file, "--admin-read-token-file", &read_file];
+    let service = Service::proxy(&[free_address()], &[&["--admin", "0"], &tokens[..]].concat());
+    let admin = service.admin();
+    for (token, status) in [(control, 200), (read, 200), ("neither-of-the-two", 401)] {
+        assert_eq!(
+            get(tcp(admin), "/metrics", &format!("Authorization: Bearer {token}\r\n")).0,
+            status,
+            "{token}"
+        );
+    }
+    for (file, piece) in [(Some(&read_file), "may read, and change nothing"), (None, "`--token-file FILE`")] {
+        let token = file.map_or(Vec::new(), |file| vec!["--token-file", file]);
+        let (status, _, stderr) = run(&[&["reload", &admin.to_string()], &token[..]].concat());
+        assert!(status == 1 && stderr.contains(piece), "{stderr}");
+    }
+    let (status, _, stderr) = run(&["reload", &admin.to_string(), "--token-file", &control_file]);
+    assert_eq!(status, 0, "{stderr}");
+    service.drained();
+    let same = ["--admin-token-file", &control_file, "--admin-read-token-file", &control_file];
+    let program =
+        ["run", common::PROXY, "--listen", "client=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"];
+    let (status, _, stderr) = run(&[&program[..], &["--admin", "0"], &same].concat());
+    assert!(status == 2 && stderr.contains("is the one that may change something"), "{stderr}");
+}
+
+#[test]
+fn reload_at_the_port_of_another_server_says_so_at_once() {
+    let origin = http::Backend::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), http::filled, 5);
+    let origin = origin.expect("port 0 is free").address.to_string();
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let silent = silent.local_addr().expect("it is bound").to_string();
+    let begun = std::time::Instant::now();
+    for (command, at, piece) in [
+        (&["reload"][..], &origin, "this is not flick's admin endpoint"),
+        (&["top", "--once"], &origin, "this is not flick's admin endpoint"),
+        (&["reload"], &silent, "no response within 3s; is this flick's admin endpoint?"),
+    ] {
+        let (status, _, stderr) = run(&[command, &[at.as_str()]].concat());
+        assert!(status == 1 && stderr.contains(piece), "{command:?}: {stderr}");
+    }
+    // A reload may take a minute, which was the time that this took.
+    assert!(begun.elapsed() < REQUEST_TIME_MAX, "{:?}", begun.elapsed());
 }
 
 #[test]

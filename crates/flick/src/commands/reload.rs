@@ -41,6 +41,6 @@ fn post(address: &Address, token_file: Option<&std::path::Path>, path: &str) -> 
             crate::console::sayln!("{}", reply.body.trim_end());
             Ok(())
         }
-        _ => Err(Failure::failed(reply.body)),
+        _ => Err(Failure::failed(client::refusal(&reply))),
     }
 }

@@ -3,6 +3,7 @@
 pub mod backends;
 pub mod prepare;
 
+mod changes;
 mod memory;
 mod open_files;
 mod services;
@@ -92,7 +93,7 @@ impl Run {
         let settings = &prepared.settings;
         logging::start(settings.log, settings.verbose, &recent);
         settings.warn_deprecated();
-        inherited.admin.token = admin::token(settings, inherited.admin.token)?;
+        inherited.admin.tokens = admin::tokens(settings, inherited.admin.tokens)?;
         if is_upgrade {
             backends::complete(&prepared.opened)?;
         }
@@ -102,7 +103,6 @@ impl Run {
                 false => anstream::eprintln!("{line}"),
             });
         }
-        open_files::raise_limit(&prepared.services)?;
         if settings.perf_map {
             perf_map::start();
         }

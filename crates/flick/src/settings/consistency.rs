@@ -86,7 +86,10 @@ impl Layers<'_> {
     fn check_admin(&self) -> Outcome {
         let of_flags = self.flags.admin.as_ref().map(|address| (Origin::Flags, address));
         let of_file = || self.file.admin.listen.as_ref().map(|address| (Origin::File(None), address));
-        let has_token = self.flags.admin_token_file.is_some() || self.file.admin.token_file.is_some();
+        let (flags, file) = (self.flags, &self.file.admin);
+        let files =
+            [&flags.admin_token_file, &flags.admin_read_token_file, &file.token_file, &file.read_token_file];
+        let has_token = files.iter().any(|file| file.is_some());
         match of_flags.or_else(of_file) {
             Some((origin, address)) if !address.is_local() && !has_token => {
                 let title =

@@ -90,6 +90,9 @@ pub struct RunFlags {
     /// File whose first line is the bearer token of the admin endpoint. [default: none]
     #[arg(long, value_name = "FILE", help_heading = OBSERVABILITY)]
     pub admin_token_file: Option<PathBuf>,
+    /// File whose first line is a bearer token that may read at the admin endpoint and change nothing. [default: none]
+    #[arg(long, value_name = "FILE", help_heading = OBSERVABILITY)]
+    pub admin_read_token_file: Option<PathBuf>,
     /// Format of the log on standard error. [default: text]
     #[arg(long, value_name = "FORMAT", help_heading = OBSERVABILITY)]
     pub log: Option<LogFormat>,

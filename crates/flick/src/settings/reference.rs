@@ -45,6 +45,7 @@ fn key_of(option: &Arg) -> Option<(&'static str, String, bool)> {
         "engine" => Some(("service", id.to_owned(), false)),
         "admin" => Some(("admin", "listen".to_owned(), false)),
         "admin_token_file" => Some(("admin", "token_file".to_owned(), false)),
+        "admin_read_token_file" => Some(("admin", "read_token_file".to_owned(), false)),
         "no_cpu_affinity" => Some(("", "cpu_affinity".to_owned(), true)),
         "listen" => Some(("listen", "CHANNEL".to_owned(), false)),
         "connect" => Some(("connect", "CHANNEL".to_owned(), false)),

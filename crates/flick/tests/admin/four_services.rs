@@ -215,7 +215,8 @@ fn service_without_free_buffers_takes_none_of_the_others() {
 #[test]
 fn metrics_of_each_service_by_unix_socket_and_token() {
     let scratch = Scratch::new("four-figures");
-    let (socket, token) = (scratch.path().join("admin"), scratch.write("token", "s3cret\n"));
+    let (socket, token) =
+        (scratch.path().join("admin"), scratch.write_private("token", "s3cret-of-sixteen\n"));
     let head =
         format!("[admin]\nlisten = \"unix:{}\"\ntoken_file = \"{}\"", socket.display(), token.display());
     let four = FourServices::start("four-figures-run", &head);
@@ -231,7 +232,7 @@ fn metrics_of_each_service_by_unix_socket_and_token() {
         )
     };
     assert_eq!(read("").0, 401);
-    let (status, text) = read("Authorization: Bearer s3cret\r\n");
+    let (status, text) = read("Authorization: Bearer s3cret-of-sixteen\r\n");
     assert_eq!(status, 200, "{text}");
     let seen = Metrics::parse(&text).unwrap_or_else(|error| panic!("{error} in\n{text}"));
     let served = LIMITS.map(|(name, _)| of(&seen, "flick_request_duration_seconds_count", name));

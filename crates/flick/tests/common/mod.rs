@@ -65,6 +65,14 @@ impl Scratch {
         std::fs::write(&path, text).expect("the directory can be written");
         path
     }
+
+    /// As [`Scratch::write`], a file that only this user can read.
+    pub fn write_private(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.write(name, text);
+        let private = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+        std::fs::set_permissions(&path, private).expect("the file is ours");
+        path
+    }
 }
 
 impl Drop for Scratch {

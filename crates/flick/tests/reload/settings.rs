@@ -213,8 +213,38 @@ fn reload_response_names_settings_that_need_a_restart() {
     let settings = write("");
     let service = Service::start(&["run", "--config", settings.to_str().expect("the path is UTF-8")]);
     let admin = service.admin_address().to_string();
-    write("log = \"json\"\n");
-    let (status, stdout, _) = common::run(&["reload", &admin]);
-    assert_eq!((status, stdout.trim_end()), (0, "1 service; `log` takes effect at the next start only"));
+    // The running process, not the last file, is what the settings are compared with.
+    for (generation, head, notice) in [
+        (2, "log = \"json\"\n", "; `log` takes effect at the next start only"),
+        (3, "log = \"json\"\n", "; `log` takes effect at the next start only"),
+        (4, "", ""),
+    ] {
+        write(head);
+        let (status, stdout, _) = common::run(&["reload", &admin]);
+        let expected = format!("generation {generation}; 1 service; nothing has changed{notice}");
+        assert_eq!((status, stdout.trim_end()), (0, expected.as_str()));
+    }
     service.drained();
+}
+
+#[test]
+fn warning_about_open_files_is_not_repeated_by_a_reload() {
+    let scratch = Scratch::new("reload-files");
+    scratch.write("0.flick", &balancer(0));
+    let text = format!(
+        "workers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n\n{}",
+        entry("a", "0.flick", free_address(), load::origin())
+    );
+    let settings = scratch.write("flick.toml", &text).display().to_string();
+    let tool = common::flick().get_program().to_owned();
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", "ulimit -n 256; exec \"$@\"", "sh"]).arg(tool).args(["run", "--config", &settings]);
+    let service = Service::start_as(command);
+    let admin = service.admin_address().to_string();
+    for _ in 0..2 {
+        let (status, _, stderr) = common::run(&["reload", &admin]);
+        assert_eq!(status, 0, "{stderr}");
+    }
+    let log = service.drained();
+    assert_eq!(log.matches("may need more open files").count(), 1, "{log}");
 }

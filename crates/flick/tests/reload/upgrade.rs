@@ -77,7 +77,7 @@ fn check_of_a_user(test: &str, admin: impl FnOnce(&Path) -> String) {
     let closed = copied.0.join("closed");
     std::fs::create_dir(&closed).expect("the directory is ours");
     allow(&closed, 0o700);
-    let token = copied.write("closed/token", "token-of-root\n", 0o600);
+    let token = copied.write("closed/token", "token-of-root-only\n", 0o600);
     let (token, at) = (token.display().to_string(), admin(&closed));
     let user = ["--user", "65534:65534", "--admin", &at, "--admin-token-file", &token];
     let mut first = copied.start(&user);

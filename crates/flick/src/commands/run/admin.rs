@@ -3,18 +3,19 @@
 //! may not read the token file, the token.
 
 use std::fs::File;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use flick_abi::Program;
-use flick_admin::limits::TOKEN_BYTES_MAX;
+use flick_admin::limits::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
 use flick_admin::state::{
     BackendStats, CounterValue, Edge, Graph, Service, Session, Task, TunableNanos, WorkerReport,
 };
-use flick_admin::{Address, Config, Server};
+use flick_admin::{Address, Config, Server, Tokens};
 use flick_ir::data::Module;
 use flick_ir::graph::{self, EdgeKind};
 use flick_net::PeerAddr;
@@ -26,13 +27,16 @@ use tracing::{info, warn};
 
 use super::observed_state::ObservedState;
 use crate::failure::Failure;
-use crate::settings::{Period, Settings};
+use crate::settings::{Period, Settings, TokenFile};
 
 /// Platform counters that are gauges.
 const GAUGES: &[&str] = &["connections_open"];
 
 /// Counters of thread time, which a service that does not share its threads does not maintain.
 const OF_SHARED_THREADS: &[&str] = &["loops", "busy_ns", "cpu_throttled"];
+
+/// The permission of a file that lets every user read it.
+const OTHERS_READ: u32 = 0o004;
 
 /// A service of the current generation.
 pub struct ObservedService {
@@ -116,8 +120,8 @@ impl ObservedService {
 pub struct InheritedAdmin {
     /// Its address as set, and the listening socket.
     pub socket: Option<(Address, OwnedFd)>,
-    /// Its token.
-    pub token: Option<String>,
+    /// Its tokens.
+    pub tokens: Tokens,
 }
 
 /// Opens the admin endpoint, if one is set. Requests wait until `Server::serve`.
@@ -131,7 +135,7 @@ pub fn open(
     let Some(address) = settings.admin.clone() else { return Ok(None) };
     let opened = inherited.socket.filter(|(at, _)| *at == address).map(|(_, socket)| socket);
     let shown = address.to_string();
-    let config = Config { address, token: inherited.token };
+    let config = Config { address, tokens: inherited.tokens };
     let server = Server::open(config, opened, observed).map_err(|error| match error.kind() {
         std::io::ErrorKind::InvalidInput => {
             Failure::usage(format!("{error}; set --admin-token-file FILE, or listen on the loopback"))
@@ -142,12 +146,23 @@ pub fn open(
     Ok(Some(server))
 }
 
-/// The token of the admin endpoint, if one is set.
+/// The tokens of the admin endpoint that are set.
 ///
-/// Errors: as [`token_in`], reported at the line of the settings file.
-pub fn token(settings: &Settings, known: Option<String>) -> Result<Option<String>, Failure> {
-    let token = settings.admin_token_file.as_deref().map(|path| token_in(path, known));
-    token.transpose().map_err(|failure| settings.at_token(failure))
+/// Errors: as [`token_in`], reported at the line of the settings file; both tokens are the same.
+pub fn tokens(settings: &Settings, known: Tokens) -> Result<Tokens, Failure> {
+    let read = |file: &Option<TokenFile>, known: Option<String>| {
+        let token =
+            file.as_ref().map(|file| token_in(&file.path, known).map_err(|failure| file.located(failure)));
+        token.transpose()
+    };
+    let tokens = Tokens {
+        control: read(&settings.admin_token_file, known.control)?,
+        read: read(&settings.admin_read_token_file, known.read)?,
+    };
+    if tokens.control.is_some() && tokens.control == tokens.read {
+        return Err(Failure::usage("the token that may only read is the one that may change something"));
+    }
+    Ok(tokens)
 }
 
 /// Reads the token in a file, or keeps the `known` one if the user that flick switched to may not read the file.
@@ -166,15 +181,25 @@ fn token_in(path: &Path, known: Option<String>) -> Result<String, Failure> {
 }
 
 /// Reads a token from the first line of a file.
+///
+/// Errors: the file cannot be read, every user of this machine can read it, or it has no token.
 pub fn read_token(path: &Path) -> Result<String, Failure> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|error| Failure::usage(format!("cannot read the token in {}: {error}", path.display())))?;
+    let shown = path.display();
+    let unread = |error| Failure::usage(format!("cannot read the token in {shown}: {error}"));
+    let file = File::open(path).map_err(unread)?;
+    if file.metadata().map_err(unread)?.mode() & OTHERS_READ != 0 {
+        return Err(Failure::usage(format!(
+            "every user of this machine can read the token in {shown}; run `chmod o= {shown}`"
+        )));
+    }
+    let mut text = String::new();
+    file.take(2 * TOKEN_BYTES_MAX as u64).read_to_string(&mut text).map_err(unread)?;
     let token = text.lines().next().unwrap_or("").trim();
     let is_visible = token.bytes().all(|byte| byte.is_ascii_graphic());
-    if token.is_empty() || token.len() > TOKEN_BYTES_MAX || !is_visible {
+    if !(TOKEN_BYTES_MIN..=TOKEN_BYTES_MAX).contains(&token.len()) || !is_visible {
         return Err(Failure::usage(format!(
-            "{} has no token: its first line must be 1 to {TOKEN_BYTES_MAX} printable ASCII characters",
-            path.display()
+            "{shown} has no token: its first line must be {TOKEN_BYTES_MIN} to {TOKEN_BYTES_MAX} printable ASCII \
+             characters, such as `openssl rand -hex 32` prints"
         )));
     }
     Ok(token.to_owned())

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use flick_admin::Address;
+use flick_admin::{Address, Tokens};
 use flick_discovery::{LastLists, Watchers};
 use flick_net::IoKind;
 use flick_runtime::memory::MemoryPart;
@@ -21,15 +21,17 @@ use signal_hook::consts::SIGUSR1;
 use tracing::{info, warn};
 
 use super::backends::DiscoveredChannel;
+use super::changes::{self, ServiceSummary};
 use super::observed_state::ObservedState;
+use super::open_files::OpenFilesLimit;
 use super::prepare::Prepared;
 use super::watchdog::Watchdog;
-use super::{admin, backends, open_files, start_failure};
+use super::{admin, backends, start_failure};
 use crate::access::AccessLog;
 use crate::failure::Failure;
 use crate::hot_restart::{HandedResources, InheritedResources, NewProcess};
 use crate::sandbox::{ActiveSandbox, User};
-use crate::settings::{RunFlags, Settings};
+use crate::settings::{RunFlags, Settings, TokenFile};
 use crate::state_dir_lock::StateDirLocks;
 use crate::sys;
 
@@ -55,6 +57,9 @@ pub struct Generations {
     observed: Arc<ObservedState>,
     /// Memory of the current dictionaries.
     dicts: Vec<MemoryPart>,
+    /// Programs and settings of the current services, for comparison.
+    summaries: Vec<ServiceSummary>,
+    open_files: OpenFilesLimit,
     /// The active sandbox, once there is one.
     sandbox: Option<ActiveSandbox>,
     /// Locks on the state directories of the current generation.
@@ -99,7 +104,10 @@ impl Generations {
         observed: Arc<ObservedState>,
         mut access: AccessLog,
     ) -> Result<Self, Failure> {
+        let summaries = ServiceSummary::of(&prepared);
         let Prepared { settings, services, modules, opened, dicts, files, begun, .. } = prepared;
+        let mut open_files = OpenFilesLimit::default();
+        open_files.raise_limit(&services)?;
         let InheritedResources { handoff, locks, admin: inherited } = inherited;
         let log = access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
         access.write_to(log);
@@ -123,6 +131,8 @@ impl Generations {
             known,
             observed,
             dicts,
+            summaries,
+            open_files,
             sandbox: None,
             locks,
             files,
@@ -206,13 +216,12 @@ impl Generations {
         // The inherited listening sockets fit one kind of driver only.
         let io = IoKind::from_str(self.current.io()).unwrap_or(self.settings.io);
         prepared.services.iter_mut().for_each(|service| service.config.io = io);
+        let summaries = ServiceSummary::of(&prepared);
         let Prepared { mut settings, services, modules, opened, dicts, files, .. } = prepared;
         // A list that neither its source nor the current generation provides would be empty.
         backends::complete(&opened)?;
-        let is_same_file = settings.admin_token_file == self.settings.admin_token_file;
-        let known = self.admin.as_ref().filter(|_| is_same_file).and_then(flick_admin::Server::token);
-        let token = admin::token(&settings, known)?;
-        open_files::raise_limit(&services)?;
+        let tokens = admin::tokens(&settings, self.known_tokens(&settings))?;
+        self.open_files.raise_limit(&services)?;
         let locks = StateDirLocks::lock(&services, &self.locks)?;
         let handoff = self
             .current
@@ -234,8 +243,9 @@ impl Generations {
             warn!(setting = name, "the setting takes effect at the next start only");
             format!("`{name}` takes effect at the next start only")
         });
-        let changes: Vec<String> = std::iter::once(self.changes(&next)).chain(stale).chain(later).collect();
-        let changes = changes.join("; ");
+        let changes = self.changes(&next, &summaries).into_iter().chain(stale).chain(later);
+        let changes = changes.collect::<Vec<_>>().join("; ");
+        self.summaries = summaries;
         settings.warn_deprecated();
         log_addresses(&next, settings.workers);
         let timeout = settings.old_generation_timeout;
@@ -252,14 +262,32 @@ impl Generations {
             warn!("closing the clients of the oldest of {} old generations", self.older.len());
             self.older[0].platform.drain(Duration::ZERO);
         }
-        if let (Some(admin), Some(token)) = (&self.admin, token) {
-            admin.set_token(token);
-        }
-        // These take effect at the next start; until then a new process inherits the current values.
-        settings.admin = self.settings.admin.take();
+        self.admin.iter().for_each(|admin| admin.set_tokens(tokens.clone()));
+        // These take effect at the next start; until then the current values apply, and the next reload compares with
+        // them.
+        (settings.io, settings.perf_map) = (self.settings.io, self.settings.perf_map);
+        (settings.sandbox, settings.log) = (self.settings.sandbox, self.settings.log);
+        (settings.admin, settings.user) = (self.settings.admin.take(), self.settings.user.take());
         settings.admin_token_file = settings.admin_token_file.or(self.settings.admin_token_file.take());
+        settings.admin_read_token_file =
+            settings.admin_read_token_file.or(self.settings.admin_read_token_file.take());
         (self.settings, self.files, self.dicts) = (settings, files, dicts);
         Ok(changes)
+    }
+
+    /// The current tokens, as far as the same files have them in `settings`.
+    fn known_tokens(&self, settings: &Settings) -> Tokens {
+        let Some(Tokens { control, read }) = self.admin.as_ref().map(flick_admin::Server::tokens) else {
+            return Tokens::default();
+        };
+        let is_same = |one: &Option<TokenFile>, other: &Option<TokenFile>| {
+            one.as_ref().map(|file| &file.path) == other.as_ref().map(|file| &file.path)
+        };
+        let before = &self.settings;
+        Tokens {
+            control: control.filter(|_| is_same(&settings.admin_token_file, &before.admin_token_file)),
+            read: read.filter(|_| is_same(&settings.admin_read_token_file, &before.admin_read_token_file)),
+        }
     }
 
     /// Reads and compiles the next generation, on a thread of lower priority: a priority cannot be raised again. A
@@ -351,28 +379,17 @@ impl Generations {
         }
     }
 
-    /// Describes how `next` differs from the current generation.
-    fn changes(&self, next: &Platform) -> String {
-        let at = |platform: &Platform| -> Vec<String> {
-            let each = platform.services().iter().flat_map(|service| {
-                service
-                    .addresses()
-                    .iter()
-                    .map(move |(channel, at)| format!("{}.{channel} at {at}", service.name()))
-            });
-            each.collect()
-        };
-        let (before, after) = (at(&self.current), at(next));
-        let listed = |what: &str, these: &[String], others: &[String]| -> Option<String> {
-            let new: Vec<&str> =
-                these.iter().filter(|one| !others.contains(one)).map(String::as_str).collect();
-            (!new.is_empty()).then(|| format!("{what} {}", new.join(", ")))
-        };
-        let differences = [listed("opened", &after, &before), listed("closed", &before, &after)];
-        let services = next.services().len();
-        let services = if services == 1 { "1 service".to_owned() } else { format!("{services} services") };
-        let parts: Vec<String> = std::iter::once(services).chain(differences.into_iter().flatten()).collect();
-        parts.join("; ")
+    /// Describes how `next`, with these services, differs from the current generation.
+    fn changes(&self, next: &Platform, services: &[ServiceSummary]) -> Vec<String> {
+        let count = next.services().len();
+        let count = if count == 1 { "1 service".to_owned() } else { format!("{count} services") };
+        let mut differences = changes::of_services(&self.summaries, services);
+        differences.extend(changes::of_addresses(&self.current, next));
+        if differences.is_empty() {
+            differences.push("nothing has changed".to_owned());
+        }
+        let generation = format!("generation {}", self.observed.generation() + 1);
+        [generation, count].into_iter().chain(differences).collect()
     }
 
     /// Time until [`Generations::check_workers`] is due; `None`: never.
@@ -500,6 +517,10 @@ fn only_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
         ("io", before.io != after.io),
         ("admin.listen", before.admin != after.admin),
         ("admin.token_file", before.admin_token_file.is_some() && after.admin_token_file.is_none()),
+        (
+            "admin.read_token_file",
+            before.admin_read_token_file.is_some() && after.admin_read_token_file.is_none(),
+        ),
         ("user", before.user.as_ref().map(User::ids) != after.user.as_ref().map(User::ids)),
         ("perf_map", before.perf_map != after.perf_map),
         ("sandbox", before.sandbox != after.sandbox),
