@@ -18,6 +18,10 @@ pub const PROBE_TIME_MAX: Duration = Duration::from_secs(3);
 pub const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Stack size of a thread that handles a connection.
 pub const CONNECTION_STACK_BYTES: usize = 512 * 1024;
+/// Time between two samples of the history.
+pub const HISTORY_INTERVAL: Duration = Duration::from_secs(5);
+/// Maximum number of samples that are kept for a service: ten minutes.
+pub const HISTORY_SAMPLES_MAX: usize = 120;
 /// Number of recent events that are kept.
 pub const RECENT_EVENTS_MAX: usize = 200;
 /// Maximum length of a recent event.

@@ -134,7 +134,8 @@ fn tunables(provider: &dyn StateProvider) -> Response {
 }
 
 fn get(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvider) -> Response {
-    let shows_state = matches!(request.path, "/metrics" | "/api/state" | "/api/sessions" | TUNABLES);
+    let shows_state =
+        matches!(request.path, "/metrics" | "/api/state" | "/api/history" | "/api/sessions" | TUNABLES);
     let scope = if shows_state { Scope::Read } else { Scope::Open };
     if let Err(refused) = policy.check(request, scope, || None) {
         return refused;
@@ -147,6 +148,7 @@ fn get(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvide
             Response::ok(format.content_type(), metrics::text(&provider.state(), format, detail))
         }
         "/api/state" => json(&provider.state()),
+        "/api/history" => json(&provider.history()),
         "/api/sessions" => json(&provider.sessions()),
         TUNABLES => tunables(provider),
         "/healthz" => match provider.alive() {
@@ -159,7 +161,7 @@ fn get(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvide
         },
         _ => Response::plain(
             "404 Not Found",
-            "the paths are /, /metrics, /healthz, /readyz, /api/state, /api/sessions and /api/tunables",
+            "the paths are /, /metrics, /healthz, /readyz, /api/state, /api/history, /api/sessions and /api/tunables",
         ),
     }
 }
@@ -179,6 +181,7 @@ fn page() -> Response {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::Sample;
     use crate::policy::Tokens;
     use crate::state::{Service, Sessions, StateReport, TunableNanos};
 
@@ -189,6 +192,14 @@ mod tests {
             let tunables = TunableNanos { busy_poll_ns: 50_000, ..TunableNanos::default() };
             let service = Service { name: "Proxy".to_owned(), tunables, ..Service::default() };
             StateReport { version: "1".to_owned(), services: vec![service], ..StateReport::default() }
+        }
+
+        fn record(&self) {}
+
+        fn history(&self) -> BTreeMap<String, Vec<Sample>> {
+            let sample =
+                Sample { at_ms: 1, requests_per_s: 2.5, errors_per_s: 0.0, p50_ns: Some(3), p99_ns: None };
+            BTreeMap::from([("Proxy".to_owned(), vec![sample])])
         }
 
         fn sessions(&self) -> Sessions {
@@ -232,6 +243,7 @@ mod tests {
             ("/", "200", "<!doctype html>"),
             ("/metrics", "200", "# TYPE flick_build_info gauge\n"),
             ("/api/state", "200", "\"version\":\"1\""),
+            ("/api/history", "200", "{\"Proxy\":[{\"at_ms\":1,\"requests_per_s\":2.5,"),
             ("/api/sessions", "200", "\"open\":7"),
             ("/api/tunables", "200", "{\"Proxy\":{\"busy_poll_ns\":50000,"),
             ("/healthz", "200", "ok"),
@@ -314,7 +326,7 @@ mod tests {
             ("\r\nAuthorization: Basic abc", "401"),
             ("\r\nAuthorization: Bearer abc", "200"),
         ] {
-            for path in ["/metrics", "/api/state", "/api/sessions"] {
+            for path in ["/metrics", "/api/state", "/api/history", "/api/sessions"] {
                 check(Some("abc"), &format!("GET {path} HTTP/1.1{header}"), status);
             }
             check(Some("abc"), &format!("GET /healthz HTTP/1.1{header}"), "200");

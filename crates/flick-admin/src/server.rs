@@ -5,7 +5,7 @@
 //! the socket.
 //! Refuses: an address that other machines can reach without a token.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -19,11 +19,13 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use crate::history::Sample;
 use crate::limits::{
-    ACCEPT_PAUSE, CONNECTION_STACK_BYTES, CONNECTIONS_MAX, EXCHANGE_TIME_MAX, REQUEST_BYTES_MAX,
+    ACCEPT_PAUSE, CONNECTION_STACK_BYTES, CONNECTIONS_MAX, EXCHANGE_TIME_MAX, HISTORY_INTERVAL,
+    REQUEST_BYTES_MAX,
 };
 use crate::peer;
 use crate::policy::{AccessPolicy, Tokens};
@@ -44,6 +46,12 @@ pub enum AdminCommand {
 pub trait StateProvider: Send + Sync {
     /// The current state.
     fn state(&self) -> StateReport;
+
+    /// Adds a sample of each service to the history. Called every `HISTORY_INTERVAL`.
+    fn record(&self);
+
+    /// The history of each service, by its name, oldest sample first.
+    fn history(&self) -> BTreeMap<String, Vec<Sample>>;
 
     /// A sample of the current clients.
     fn sessions(&self) -> Sessions;
@@ -381,7 +389,13 @@ impl AcceptLoop {
         if self.control.read_exact(&mut [0]).is_err() {
             return;
         }
-        while self.wait() {
+        let mut recorded = Instant::now();
+        self.provider.record();
+        while self.wait(HISTORY_INTERVAL.saturating_sub(recorded.elapsed())) {
+            if recorded.elapsed() >= HISTORY_INTERVAL {
+                recorded = Instant::now();
+                self.provider.record();
+            }
             match self.listener.accept() {
                 Ok(stream) => self.start(stream),
                 Err(error)
@@ -394,11 +408,13 @@ impl AcceptLoop {
         }
     }
 
-    /// Waits for a connection; false once the server ends.
-    fn wait(&self) -> bool {
+    /// Waits for a connection, at most `time_max`; false once the server ends.
+    fn wait(&self, time_max: Duration) -> bool {
         let mut both =
             [PollFd::new(&*self.listener, PollFlags::IN), PollFd::new(&self.control, PollFlags::IN)];
-        match poll(&mut both, None) {
+        // Shorter than a minute.
+        let timeout = Timespec::try_from(time_max).ok();
+        match poll(&mut both, timeout.as_ref()) {
             Ok(_) => both[1].revents().is_empty(),
             Err(Errno::INTR) => true,
             Err(error) => {

@@ -52,6 +52,18 @@ const RATES: &str = "new Promise(done => {
     look();
 })";
 
+/// Whether the process has recorded a sample of its service, at the latest two intervals after its start.
+const HAS_HISTORY: &str = "new Promise(done => {
+    const ends = Date.now() + 20000;
+    const look = async () => {
+        const services = Object.values(await (await fetch('api/history')).json());
+        if (services.some(samples => samples.length > 0)) return done(true);
+        if (Date.now() > ends) return done(JSON.stringify(services));
+        setTimeout(look, 200);
+    };
+    look();
+})";
+
 #[test]
 fn admin_page_shows_a_running_service() {
     let memcached = Memcached::start();
@@ -76,7 +88,16 @@ fn admin_page_shows_a_running_service() {
     assert_eq!(browser.value("document.querySelectorAll('.graph .edge').length"), 4);
     assert_eq!(browser.value("document.querySelectorAll('.curve').length"), 3);
     assert_eq!(browser.value("document.querySelectorAll('#services section').length"), 1);
-    for width in [1200, 380] {
+    let overview = browser.value("document.getElementById('overview').innerText");
+    let overview = overview.as_str().expect("it has text");
+    assert!(
+        overview.contains("1 of 2 backends down") && overview.trim_end().ends_with("\t1 of 2"),
+        "{overview}"
+    );
+    let target = "document.querySelector(document.querySelector('#overview a').getAttribute('href')).tagName";
+    assert_eq!(browser.value(target), "SECTION");
+    assert_eq!(browser.value(HAS_HISTORY), true, "a page that is opened now begins with it");
+    for width in [1200, 390] {
         browser.resize(width, 800);
         assert_eq!(browser.value(TOO_WIDE), serde_json::json!([]), "on a screen of {width}");
     }

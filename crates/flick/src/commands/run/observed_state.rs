@@ -7,6 +7,7 @@ use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
+use flick_admin::history::{History, Sample};
 use flick_admin::limits::REQUEST_TIME_MAX;
 use flick_admin::recent_events::RecentEvents;
 use flick_admin::state::{Reloads, Service, Sessions, StateReport};
@@ -23,6 +24,7 @@ use crate::version;
 pub struct ObservedState {
     generations: Mutex<ObservedGenerations>,
     recent: RecentEvents,
+    history: Mutex<History>,
     /// Lines of the access log that could not be written.
     access_dropped: Arc<AtomicU64>,
     start: Instant,
@@ -63,7 +65,8 @@ impl ObservedState {
         };
         let sandbox = OnceLock::new();
         let (generations, control) = (Mutex::new(generations), Mutex::new(control));
-        Self { generations, recent, access_dropped, start, sandbox, control }
+        let history = Mutex::default();
+        Self { generations, recent, history, access_dropped, start, sandbox, control }
     }
 
     /// Makes these services, which run these modules, the current generation.
@@ -120,6 +123,10 @@ impl ObservedState {
     /// Totals of the ended generations of a service.
     pub fn ended_totals(&self, service: &str) -> Option<StatsSnapshot> {
         self.generations().ended.get(service).cloned()
+    }
+
+    fn history_lock(&self) -> std::sync::MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn generations(&self) -> std::sync::MutexGuard<'_, ObservedGenerations> {
@@ -180,6 +187,15 @@ impl StateProvider for ObservedState {
             access_dropped: self.access_dropped.load(Ordering::Relaxed),
             log_lines_dropped: background::dropped(),
         }
+    }
+
+    fn record(&self) {
+        let state = self.state();
+        self.history_lock().add(&state);
+    }
+
+    fn history(&self) -> BTreeMap<String, Vec<Sample>> {
+        self.history_lock().samples()
     }
 
     fn sessions(&self) -> Sessions {
