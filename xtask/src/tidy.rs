@@ -49,6 +49,7 @@ const CHECKS: &[Check] = &[
     rust::tests_are_never_ignored,
     docs::no_foreign_paths,
     docs::hyperlinks_have_targets,
+    docs::named_tests_exist,
     errors::every_code_has_a_page_and_a_golden_file,
     map::the_map_is_true,
     rfc::rules_are_cited,

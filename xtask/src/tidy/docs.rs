@@ -54,6 +54,35 @@ pub fn hyperlinks_have_targets(texts: &[Text]) -> Vec<Finding> {
     findings
 }
 
+/// The page that names the test of each promise.
+const TESTS: &str = "docs/reliability.md";
+
+/// Fails for a test that the page of tests names and no Rust file has. A name may be the beginning of several, as
+/// `cargo test` reads it; a name without `_` is that of a file.
+pub fn named_tests_exist(texts: &[Text]) -> Vec<Finding> {
+    let sources: Vec<&str> =
+        texts.iter().filter(|text| text.is_rust()).map(|text| text.text.as_str()).collect();
+    let is_test = |name: &str| sources.iter().any(|source| source.contains(&format!("fn {name}")));
+    let is_file = |name: &str| texts.iter().any(|text| text.path.contains(name));
+    let mut findings = Vec::new();
+    for text in texts.iter().filter(|text| text.path == TESTS) {
+        for (number, line) in text.lines().filter(|(_, line)| line.starts_with('|')) {
+            let last_cell = line.trim_end_matches('|').rsplit('|').next().unwrap_or_default();
+            let spans = last_cell.split('`').skip(1).step_by(2);
+            for name in spans.filter_map(|span| span.rsplit("::").next()) {
+                // Names of metrics begin with `flick_`.
+                let is_name = name.contains('_')
+                    && !name.starts_with("flick_")
+                    && name.bytes().all(|byte| byte.is_ascii_lowercase() || b"_0123456789".contains(&byte));
+                if is_name && !is_test(name) && !is_file(name) {
+                    findings.push(text.finding(number, format!("there is no test `{name}`")));
+                }
+            }
+        }
+    }
+    findings
+}
+
 /// Targets of `[text](target)` in a line.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.split("](").skip(1).filter_map(|rest| rest.split(')').next())
@@ -61,7 +90,18 @@ fn targets(line: &str) -> impl Iterator<Item = &str> {
 
 #[cfg(test)]
 mod tests {
-    use super::targets;
+    use super::{TESTS, named_tests_exist, targets};
+    use crate::tidy::files::Text;
+
+    #[test]
+    fn tests_that_do_not_exist_are_found() {
+        let page =
+            "| a promise | `x` | `main::first_test`, `first`, `second_one` |\n| `no_test` | `some_file` |\n";
+        let text = |path: &str, text: &str| Text { path: path.to_owned(), text: text.to_owned() };
+        let texts = [text(TESTS, page), text("tests/some_file.rs", "#[test]\nfn first_test_of_many() {}")];
+        let found: Vec<String> = named_tests_exist(&texts).iter().map(ToString::to_string).collect();
+        assert_eq!(found, ["docs/reliability.md:1: there is no test `second_one`"]);
+    }
 
     #[test]
     fn all_targets_of_a_line_are_found() {
