@@ -4,6 +4,9 @@
 //! Source: FLICK §4.2 (unused fields are never decoded).
 
 mod cuts;
+mod inserts;
+
+pub use inserts::{ForwardedPart, Inserts};
 
 use crate::limits::{CUTS_MAX, FRAME_SLOTS_MAX, ITEMS_MAX};
 
@@ -46,12 +49,19 @@ pub struct Frame {
     /// Ranges of the message that are never forwarded: start in the upper, end in the lower 32 bits; ascending and
     /// disjoint; the first `SLOT_CUTS` are valid.
     pub cuts: [u64; CUTS_MAX],
+    /// Texts that are forwarded although the message does not have them.
+    pub inserts: Inserts,
 }
 
 impl Frame {
     /// Returns a frame before the first byte of a message.
     pub const fn new() -> Self {
-        Self { slots: [0; FRAME_SLOTS_MAX], items: [0; ITEMS_MAX], cuts: [0; CUTS_MAX] }
+        Self {
+            slots: [0; FRAME_SLOTS_MAX],
+            items: [0; ITEMS_MAX],
+            cuts: [0; CUTS_MAX],
+            inserts: Inserts::new(),
+        }
     }
 
     /// Resets the frame for the next message. Only head slots are reset: a parser writes a field's slot before it is
@@ -64,6 +74,7 @@ impl Frame {
         self.slots[SLOT_ASKED] = 0;
         self.slots[SLOT_ITEMS] = 0;
         self.slots[SLOT_CUTS] = 0;
+        self.inserts.clear();
     }
 
     /// Copies `other`; of items and cuts only the valid ones.
@@ -73,6 +84,7 @@ impl Frame {
         self.items[..items.len()].copy_from_slice(items);
         let cuts = &other.cuts[..other.cuts_len()];
         self.cuts[..cuts.len()].copy_from_slice(cuts);
+        self.inserts.copy_from(&other.inserts);
     }
 
     /// Resets the frame for the next part of the same message (`MessageFlags::PARTS`); state and fields stay.
@@ -80,6 +92,7 @@ impl Frame {
         self.slots[SLOT_CURSOR] = 0;
         self.slots[SLOT_ITEMS] = 0;
         self.slots[SLOT_CUTS] = 0;
+        self.inserts.clear();
     }
 
     /// Returns the valid items.
@@ -144,6 +157,8 @@ impl MessageFlags {
     pub const RETRY: u64 = 256;
     /// `%whole`, of a request: if it is short, it is forwarded only when it is complete.
     pub const WHOLE: u64 = 512;
+    /// `%closes`, of a reply: the session ends with it.
+    pub const CLOSES: u64 = 1024;
 
     /// Whether all bits of `mask` are set.
     pub fn has(self, mask: u64) -> bool {

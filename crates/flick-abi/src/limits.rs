@@ -8,6 +8,10 @@ pub const FRAME_HEAD_SLOTS: usize = 12;
 pub const ITEMS_MAX: usize = 256;
 /// Ranges of one message that are never forwarded.
 pub const CUTS_MAX: usize = 32;
+/// Texts that one message gets when it is forwarded.
+pub const INSERTS_MAX: usize = 16;
+/// Bytes of these texts together.
+pub const INSERTED_BYTES_MAX: usize = 512;
 /// Messages that one activation of a rule may send.
 pub const SENDS_MAX: usize = 256;
 /// Asks that one suspension of an activation may wait for; also the longest array for `ask all`.

@@ -284,21 +284,21 @@ impl<'a> RawCall<'a> {
         self.grow(len);
     }
 
-    /// Copies a part of a message, without its cuts, to the end of the output. Returns the copy as a value.
+    /// Copies what is forwarded of a part of a message to the end of the output. Returns the copy as a value.
     pub(crate) fn emit_message(&mut self, message: u8, start: u64, end: u64) -> u64 {
         let bytes = self.regions().message(usize::from(message)).map_or(0, <[u8]>::len);
         assert!(start <= end && end <= bytes as u64, "a copied part lies inside the head");
-        let kept = self.regions().frame(message).kept(start, end);
-        let kept_bytes: u64 = kept.map(|(start, end)| end - start).sum();
-        let (regions, mut free) = self.split(kept_bytes as usize);
+        let pieces = self.regions().frame(message).forwarded(start, end);
+        let kept_bytes: usize = pieces.map(|piece| piece.len()).sum();
+        let (regions, mut free) = self.split(kept_bytes);
         let (message, frame) =
             (regions.message(usize::from(message)).unwrap_or_default(), regions.frame(message));
-        for (start, end) in frame.kept(start, end) {
-            let (target, rest) = free.split_at_mut((end - start) as usize);
-            target.copy_from_slice(&message[start as usize..end as usize]);
+        for piece in frame.forwarded(start, end) {
+            let (target, rest) = free.split_at_mut(piece.len());
+            target.copy_from_slice(piece.bytes(message));
             free = rest;
         }
-        self.grow(kept_bytes as usize)
+        self.grow(kept_bytes)
     }
 
     /// The list of sends.

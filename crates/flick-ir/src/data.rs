@@ -371,6 +371,13 @@ pub enum Op {
         /// End.
         end: Value,
     },
+    /// Adds a text to what is forwarded of the message (parsers only). `Bool`: whether there was room for it.
+    Insert {
+        /// In front of which byte of the message.
+        at: Value,
+        /// The text (`Bytes`).
+        text: Value,
+    },
     /// Items `[from, from + count)` of a message's frame, as far as it has them, as a list of words in the output; each
     /// a reference into that message.
     Items {
@@ -384,7 +391,7 @@ pub enum Op {
         count_max: u32,
     },
     /// All bytes of a message that are forwarded (`Bytes`); missing where it is not there as a whole. Of a message with
-    /// cuts a copy in the output.
+    /// cuts or inserted texts a copy in the output.
     Whole {
         /// The message; `None`: number 0.
         message: Option<Value>,

@@ -60,6 +60,7 @@ macro_rules! visit_op {
             | Op::SameText(a, b)
             | Op::HasToken(a, b)
             | Op::Cut { start: a, end: b }
+            | Op::Insert { at: a, text: b }
             | Op::Lines { from: a, left: b, .. }
             | Op::WordGet { bytes: a, index: b }
             | Op::AskOriginal { chan: a, timeout_ns: b } => [a, b].into_iter().for_each($visit),

@@ -55,7 +55,7 @@ pub fn op_steps(op: &Op) -> u64 {
         Op::ScanRun { max, .. } | Op::Seek { max, .. } => SCAN_STEPS + spread(*max),
         Op::Lines { form, .. } => SCAN_STEPS + spread(form.upto),
         Op::ItemPush(_) => 2,
-        Op::Cut { .. } | Op::Whole { .. } => BYTES_STEPS,
+        Op::Cut { .. } | Op::Insert { .. } | Op::Whole { .. } => BYTES_STEPS,
         Op::CutListed { .. } => LINES_STEPS,
         Op::Items { count_max, .. } => BYTES_STEPS + u64::from(*count_max) / (BYTES_PER_STEP / 8),
         Op::Transform { max_bytes, .. } => DIGITS_STEPS + spread(*max_bytes),

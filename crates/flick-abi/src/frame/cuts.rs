@@ -1,6 +1,5 @@
 //! Ranges of a message that are never forwarded, such as the connection fields of HTTP.
-//! Promises: the ranges are ascending and disjoint, so one walk finds the rest of the message. Forwarding and
-//! rebuilding leave out the same bytes, because both use this module.
+//! Promises: the ranges are ascending and disjoint, so one walk finds the rest of the message.
 
 use super::{Frame, SLOT_CUTS};
 use crate::limits::CUTS_MAX;
@@ -14,11 +13,6 @@ impl Frame {
     /// Returns the cuts as pairs of start and end.
     pub fn cuts(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.cuts[..self.cuts_len()].iter().map(|word| (word >> 32, word & 0xffff_ffff))
-    }
-
-    /// Returns the number of bytes that are cut.
-    pub fn cut_bytes(&self) -> u64 {
-        self.cuts().map(|(start, end)| end - start).sum()
     }
 
     /// Adds `[start, end)` to the cuts and joins adjacent ones. Returns `false` when the frame is full. Panics when the
@@ -62,22 +56,15 @@ impl Frame {
         true
     }
 
-    /// Copies the cuts of `other`.
-    pub fn copy_cuts(&mut self, other: &Frame) {
-        let len = other.cuts_len();
-        self.cuts[..len].copy_from_slice(&other.cuts[..len]);
-        self.slots[super::SLOT_CUTS] = len as u64;
-    }
-
     /// Returns the ranges of `[start, end)` that are not cut: in order, none of them empty.
-    pub fn kept(&self, start: u64, end: u64) -> Kept<'_> {
+    pub(super) fn kept(&self, start: u64, end: u64) -> Kept<'_> {
         Kept { cuts: &self.cuts[..self.cuts_len()], at: start, end }
     }
 }
 
 /// Iterates over the uncut ranges; see [`Frame::kept`].
 #[derive(Clone, Debug)]
-pub struct Kept<'a> {
+pub(super) struct Kept<'a> {
     cuts: &'a [u64],
     at: u64,
     end: u64,
@@ -147,6 +134,7 @@ mod tests {
         assert!(!frame.cut(5000, 5001), "the frame is full at the end");
         assert!(frame.cut(2, 10), "a cut that joins two needs no slot");
         assert!(frame.cut(5000, 5001), "one slot is free");
-        assert_eq!(frame.cut_bytes(), 12 + 2 * (CUTS_MAX as u64 - 2) + 1);
+        let bytes: u64 = frame.cuts().map(|(start, end)| end - start).sum();
+        assert_eq!(bytes, 12 + 2 * (CUTS_MAX as u64 - 2) + 1);
     }
 }

@@ -19,6 +19,11 @@ pub(super) extern "C-unwind" fn cut(call: &mut RawCall<'_>, start: u64, end: u64
     u64::from(call.parser_frame().1.cut(start, end))
 }
 
+pub(super) extern "C-unwind" fn insert(call: &mut RawCall<'_>, at: u64, text: u64) -> u64 {
+    let (regions, frame) = call.parser_frame();
+    u64::from(frame.insert(at, regions.bytes(text)))
+}
+
 pub(super) extern "C-unwind" fn cut_listed(call: &mut RawCall<'_>, names: u64, start: u64, end: u64) -> u64 {
     let (regions, frame) = call.parser_frame();
     let (message, names) = (regions.message(0).unwrap_or_default(), regions.bytes(names));
@@ -49,7 +54,7 @@ pub(super) extern "C-unwind" fn whole(call: &mut RawCall<'_>, message: u64) -> u
     let bytes = regions.message(usize::from(message)).expect("a message of the activation is read");
     let frame = regions.frame(message);
     let whole = semantics::whole(frame, message, bytes.len());
-    if whole == BytesRef::MISSING || frame.cut_bytes() == 0 {
+    if whole == BytesRef::MISSING || !frame.is_edited() {
         return whole.0;
     }
     call.emit_message(message, 0, u64::from(whole.len()))

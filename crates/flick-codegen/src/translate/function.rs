@@ -271,7 +271,7 @@ impl Translator<'_, '_> {
             Op::ScanRun { .. } | Op::Seek { .. } | Op::Lines { .. } | Op::ItemPush(_) => {
                 return self.scan_op(&inst.op);
             }
-            Op::Cut { .. } | Op::CutListed { .. } => return self.scan_op(&inst.op),
+            Op::Cut { .. } | Op::CutListed { .. } | Op::Insert { .. } => return self.scan_op(&inst.op),
             Op::Host { call, args, max_bytes } => return self.host(*call, args, *max_bytes),
             other => return self.bytes_op(other, inst.result),
         })

@@ -56,6 +56,7 @@ impl Translator<'_, '_> {
                 None
             }
             Op::Cut { start, end } => self.predicate(SymbolId::Cut, *start, *end),
+            Op::Insert { at, text } => self.predicate(SymbolId::Insert, *at, *text),
             Op::CutListed { names, start, end } => {
                 let word = self.call_runtime(SymbolId::CutListed, &[*names, *start, *end])?;
                 Some(self.builder.ins().ireduce(types::I8, word))

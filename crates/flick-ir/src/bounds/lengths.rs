@@ -3,7 +3,7 @@
 //! Refuses: following values through lists, and more than [`ROUNDS`] times through results of calls and around loops;
 //! those count as the longest value of the program.
 
-use flick_abi::limits::HEAD_BYTES_MAX;
+use flick_abi::limits::{HEAD_BYTES_MAX, INSERTED_BYTES_MAX};
 
 use crate::cfg::{Cfg, successors};
 use crate::data::{BlockId, Function, Module, Op, Terminator, Type, Value};
@@ -17,7 +17,7 @@ const ROUNDS: usize = 2;
 pub(super) struct Lengths {
     /// By function and value; 0 for what is not bytes.
     values: Vec<Vec<u64>>,
-    /// Longest head of a message.
+    /// Longest head of a message, with what is inserted when it is forwarded.
     head: u64,
 }
 
@@ -26,6 +26,10 @@ impl Lengths {
     pub(super) fn new(module: &Module, callees_first: &[usize]) -> Self {
         let views = module.program.channels.iter().filter_map(|channel| channel.view.as_ref());
         let head = views.map(|view| u64::from(view.head_bytes_max)).max().unwrap_or(HEAD_BYTES_MAX as u64);
+        let mut insts =
+            module.functions.iter().flat_map(|function| &function.blocks).flat_map(|block| &block.insts);
+        let inserts = insts.any(|inst| matches!(inst.op, Op::Insert { .. }));
+        let head = if inserts { head + INSERTED_BYTES_MAX as u64 } else { head };
         let longest = longest(module, head);
         let values = module.functions.iter().map(|function| vec![longest; function.values.len()]).collect();
         let mut lengths = Self { values, head };

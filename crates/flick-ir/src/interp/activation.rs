@@ -197,7 +197,9 @@ impl Activation<'_, '_> {
             Op::ScanRun { .. } | Op::Seek { .. } | Op::Lines { .. } | Op::ItemPush(_) => {
                 return self.scan(registers, &inst.op);
             }
-            Op::Cut { .. } | Op::CutListed { .. } => return self.scan(registers, &inst.op),
+            Op::Cut { .. } | Op::CutListed { .. } | Op::Insert { .. } => {
+                return self.scan(registers, &inst.op);
+            }
             Op::Whole { message } => self.whole(message.map_or(0, get)),
             other => match self.text(registers, other) {
                 Some(word) => word,

@@ -122,19 +122,19 @@ impl Activation<'_, '_> {
         self.append(&bytes);
     }
 
-    /// A copy of a message in the output, without its cuts.
-    pub(super) fn whole_without_cuts(&mut self, number: u8, total: u64) -> u64 {
+    /// A copy of a message in the output, as it is forwarded.
+    pub(super) fn whole_as_forwarded(&mut self, number: u8, total: u64) -> u64 {
         let (start, kept) = (self.call.out_len as u64, self.message_part(number, 0, total));
         self.append(&kept);
         BytesRef::new(Region::Out, start, kept.len() as u32).0
     }
 
-    /// Part of a message, without its cuts.
+    /// Part of a message, as it is forwarded.
     fn message_part(&self, number: u8, start: u64, end: u64) -> Vec<u8> {
         let message = self.message_bytes(number);
         assert!(start <= end && end <= message.len() as u64, "a copied part lies inside the head");
-        let kept = self.frame_of(number).kept(start, end);
-        kept.flat_map(|(start, end)| &message[start as usize..end as usize]).copied().collect()
+        let pieces = self.frame_of(number).forwarded(start, end);
+        pieces.flat_map(|piece| piece.bytes(message)).copied().collect()
     }
 
     /// Makes new bytes in the output and gives their reference.

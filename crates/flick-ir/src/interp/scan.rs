@@ -28,6 +28,10 @@ impl Activation<'_, '_> {
                 return None;
             }
             Op::Cut { start, end } => u64::from(self.frame.cut(get(*start), get(*end))),
+            Op::Insert { at, text } => {
+                let text = self.bytes(get(*text)).to_vec();
+                u64::from(self.frame.insert(get(*at), &text))
+            }
             Op::CutListed { names, start, end } => {
                 let names = self.bytes(get(*names)).to_vec();
                 let (start, end) = (get(*start), get(*end));
@@ -39,14 +43,14 @@ impl Activation<'_, '_> {
         })
     }
 
-    /// All of a message but its cuts.
+    /// All of a message as it is forwarded.
     pub(super) fn whole(&mut self, message: u64) -> u64 {
         let number = self.message_number(message);
         let have = self.message_bytes(number).len();
         let whole = semantics::whole(self.frame_of(number), number, have);
-        if whole == BytesRef::MISSING || self.frame_of(number).cut_bytes() == 0 {
+        if whole == BytesRef::MISSING || !self.frame_of(number).is_edited() {
             return whole.0;
         }
-        self.whole_without_cuts(number, u64::from(whole.len()))
+        self.whole_as_forwarded(number, u64::from(whole.len()))
     }
 }

@@ -67,6 +67,7 @@ fn has_effect(op: &Op) -> bool {
             | Op::ItemPush(_)
             | Op::Cut { .. }
             | Op::CutListed { .. }
+            | Op::Insert { .. }
             | Op::Lines { .. }
     )
 }

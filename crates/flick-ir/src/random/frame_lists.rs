@@ -84,10 +84,10 @@ impl Body<'_> {
         }
         let Some(end) = scope.some_covered(self.rng) else { return block };
         let start = self.at_most(block, scope, end);
-        let op = if self.rng.chance(60) {
-            Op::Cut { start, end }
-        } else {
-            Op::CutListed { names: self.some(block, scope, Type::Bytes), start, end }
+        let op = match self.rng.below(5) {
+            0 => Op::CutListed { names: self.some(block, scope, Type::Bytes), start, end },
+            1 => Op::Insert { at: start, text: self.some(block, scope, Type::Bytes) },
+            _ => Op::Cut { start, end },
         };
         self.define(block, scope, Type::Bool, op);
         block

@@ -93,6 +93,7 @@ fn scan_name(op: &Op) -> &'static str {
         Op::ItemPush(_) => "item_push",
         Op::Cut { .. } => "cut",
         Op::CutListed { .. } => "cut_listed",
+        Op::Insert { .. } => "insert",
         Op::Items { .. } => "items",
         Op::Whole { .. } => "whole",
         Op::HasToken(..) => "has_token",

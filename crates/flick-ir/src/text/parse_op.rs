@@ -159,6 +159,7 @@ fn scan(reader: &mut Reader, word: &str) -> Parsed<Option<Op>> {
         "format_address" => Op::FormatAddress(reader.value()?),
         "item_push" => Op::ItemPush(reader.value()?),
         "cut" => Op::Cut { start: reader.value()?, end: reader.comma_value()? },
+        "insert" => Op::Insert { at: reader.value()?, text: reader.comma_value()? },
         "cut_listed" => {
             Op::CutListed { names: reader.value()?, start: reader.comma_value()?, end: reader.comma_value()? }
         }

@@ -187,7 +187,7 @@ impl Checker<'_, '_> {
             }
             Op::Call { func, args } => self.call(op, &self.module.functions[func.0 as usize], args),
             Op::ScanRun { .. } | Op::Seek { .. } | Op::Lines { .. } | Op::ItemPush(_) => self.scan(op),
-            Op::Cut { .. } | Op::CutListed { .. } => self.scan(op),
+            Op::Cut { .. } | Op::CutListed { .. } | Op::Insert { .. } => self.scan(op),
             wide => self.wide(inst, wide),
         };
         self.gives(inst, result);

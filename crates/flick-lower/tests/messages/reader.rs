@@ -284,8 +284,7 @@ fn seen(frame: &Frame) -> Seen {
 
 /// Returns the bytes of a message that are passed on.
 fn kept(frame: &Frame, data: &[u8]) -> Vec<u8> {
-    let ranges = frame.kept(0, data.len() as u64);
-    ranges.flat_map(|(start, end)| data[start as usize..end as usize].iter().copied()).collect()
+    frame.forwarded(0, data.len() as u64).flat_map(|piece| piece.bytes(data)).copied().collect()
 }
 
 /// Whether a parser says what the walk of the tree says, or what it may say instead.

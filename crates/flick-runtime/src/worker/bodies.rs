@@ -59,7 +59,7 @@ pub(super) fn next_piece(
             panic!("the head of a part is within the bound of heads")
         }
     };
-    let (total, has_cuts) = (frame.total_bytes(), frame.cuts().next().is_some());
+    let (total, has_cuts) = (frame.total_bytes(), frame.is_edited());
     let taken = if inbox.in_message() {
         seen.len()
     } else if has_cuts {

@@ -67,13 +67,27 @@ pub(super) fn has_tail(body: SendBody) -> bool {
     !matches!(body, SendBody::Rebuilt { tail_from: u32::MAX, .. })
 }
 
+/// As `outgoing`, for a reply that has been judged: what the rule has built is forwarded as its grammar says too.
+pub(super) fn outgoing_reply<'a>(
+    scratch: &'a Scratch,
+    body: SendBody,
+    message: Option<&'a Slice>,
+) -> Outgoing<'a> {
+    let built = outgoing(scratch, body, message);
+    match body {
+        SendBody::Rebuilt { .. } if scratch.other.is_edited() => {
+            Outgoing { cuts: Some(&scratch.other), ..built }
+        }
+        _ => built,
+    }
+}
+
 fn front_and_rest<'a>(message: &'a Slice, head: u32, frame: &'a Frame) -> Outgoing<'a> {
-    let last_cut = frame.cuts().last().map(|(_, end)| end as u32);
-    let cuts = last_cut.map(|_| frame);
+    let cuts = frame.is_edited().then_some(frame);
     if message.len() <= COPY_BYTES_MAX {
         return Outgoing { front: message.bytes(), cuts, rest: None };
     }
-    let front = head.max(last_cut.unwrap_or(0)).min(message.len());
+    let front = head.max(frame.edits_end() as u32).min(message.len());
     let rest = Some(message.sub(front..message.len()));
     Outgoing { front: &message.bytes()[..front as usize], cuts, rest }
 }

@@ -8,7 +8,7 @@ pub(super) fn may_use(kind: FuncKind, op: &Op) -> bool {
     let acts = matches!(kind, FuncKind::Rule | FuncKind::Helper);
     match op {
         Op::ScanRun { .. } | Op::Seek { .. } | Op::Lines { .. } | Op::ItemPush(_) => kind == FuncKind::Parser,
-        Op::Cut { .. } | Op::CutListed { .. } => kind == FuncKind::Parser,
+        Op::Cut { .. } | Op::CutListed { .. } | Op::Insert { .. } => kind == FuncKind::Parser,
         Op::FrameSet { .. } | Op::Load { .. } | Op::MessageBytes { .. } => kind == FuncKind::Parser,
         Op::OutMark | Op::Written { .. } | Op::EmitInt { .. } | Op::EmitBytes { .. } => {
             acts || kind == FuncKind::Builder

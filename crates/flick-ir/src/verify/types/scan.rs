@@ -52,6 +52,10 @@ impl Checker<'_, '_> {
                 self.takes(op, &[(*start, Number), (*end, Number)]);
                 Some(Bool)
             }
+            Op::Insert { at, text } => {
+                self.takes(op, &[(*at, Number), (*text, Bytes)]);
+                Some(Bool)
+            }
             Op::CutListed { names, start, end } => {
                 self.takes(op, &[(*names, Bytes), (*start, Number), (*end, Number)]);
                 Some(Bool)
