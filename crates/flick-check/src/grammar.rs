@@ -11,6 +11,7 @@ mod draft;
 mod enums;
 mod field_types;
 mod flatten;
+mod forwarded;
 mod properties;
 mod repeated;
 mod resolve;
@@ -38,8 +39,9 @@ pub(crate) fn check(decls: &Decls, items: &mut Items, sink: &mut Sink) {
         computed_fields::check(unit, &drafts.fields, items, sink);
     }
     // An error response may be of another unit.
-    for unit in 0..drafts.len() {
+    for (unit, own) in drafts.iter().enumerate() {
         properties::check(UnitId(unit as u32), &decls.units[unit], items, sink);
+        forwarded::check(UnitId(unit as u32), &own.fields, items, sink);
         unsatisfiable::check(UnitId(unit as u32), items, sink);
     }
     repeated::check(decls, items, sink);

@@ -277,6 +277,8 @@ pub enum FieldKind {
         max_bytes: u32,
         /// `&trim`, with `until`: spaces and tabs at its end are not part of the value.
         trim: bool,
+        /// `&cut`: not forwarded.
+        cut: bool,
     },
     /// An integer in digits, at least one. Decimal: `int64`/`uint64` range of its digits.
     Number {
@@ -286,6 +288,8 @@ pub enum FieldKind {
         digits_max: u8,
         /// A `-` may come before the digits; decimal only.
         signed: bool,
+        /// `&zeros`: zeros may come before the digits, which are not forwarded.
+        zeros: bool,
         /// As for `Int`.
         derived: Option<Derived>,
     },
@@ -387,6 +391,42 @@ pub struct Facts {
     pub whole: Option<Expr>,
     /// `%tunnel = e`, on a reply: after it, both directions are raw bytes until close.
     pub tunnel: Option<Expr>,
+    /// `%closes = e`, on a reply: the session ends with it.
+    pub closes: Option<Expr>,
+    /// `&forward`: what is forwarded instead of what was received.
+    pub forwards: Vec<Forward>,
+}
+
+/// `var c : bool &forward = self.field = value`: where `c` is true, the message is forwarded with that value.
+#[derive(Clone, Debug)]
+pub struct Forward {
+    /// The variable: `SelfField`, of type bool.
+    pub cond: Expr,
+    /// What is replaced.
+    pub target: ForwardTarget,
+    /// The value, of type `Bytes`; `None` removes the key.
+    pub value: Option<Expr>,
+}
+
+/// What `&forward` replaces.
+#[derive(Clone, Debug)]
+pub enum ForwardTarget {
+    /// A field of the unit itself: digits or a string without what ends it; with an expression only that many bytes
+    /// at its front.
+    Field(FieldId, Option<Expr>),
+    /// The first value of a key of a list of the unit itself, added to the list where it is missing or cut.
+    Key(FieldId, u32),
+}
+
+impl Forward {
+    /// Returns the expressions that are evaluated.
+    pub fn exprs(&self) -> impl Iterator<Item = &Expr> {
+        let front = match &self.target {
+            ForwardTarget::Field(_, front) => front.as_ref(),
+            ForwardTarget::Key(..) => None,
+        };
+        [Some(&self.cond), front, self.value.as_ref()].into_iter().flatten()
+    }
 }
 
 /// A local's name and type.

@@ -10,8 +10,8 @@ use std::fmt::Write;
 use code::Body;
 
 use crate::hir::{
-    Channel, DecodedField, Derived, Facts, Field, FieldId, FieldKind, Local, Program, Rule, SessionLocal, Ty,
-    Unit, UnitId,
+    Channel, DecodedField, Derived, Facts, Field, FieldId, FieldKind, Forward, ForwardTarget, Local, Program,
+    Rule, SessionLocal, Ty, Unit, UnitId,
 };
 use crate::primitives;
 
@@ -221,6 +221,7 @@ impl Text<'_> {
             ("retry", &facts.retry),
             ("whole", &facts.whole),
             ("tunnel", &facts.tunnel),
+            ("closes", &facts.closes),
         ];
         for (name, fact) in truths {
             if let Some(fact) = fact {
@@ -245,6 +246,17 @@ impl Text<'_> {
         }
         if let Some((field, expr)) = &facts.loud {
             let _ = writeln!(out, "  %loud {} = {}", field_name(unit, *field), body.expr(expr));
+        }
+        for Forward { cond, target, value } in &facts.forwards {
+            let target = match target {
+                ForwardTarget::Field(field, None) => field_name(unit, *field),
+                ForwardTarget::Field(field, Some(front)) => {
+                    format!("{}[..{}]", field_name(unit, *field), body.expr(front))
+                }
+                ForwardTarget::Key(list, key) => self.key_name(unit, *list, *key),
+            };
+            let value = value.as_ref().map_or("none".to_owned(), |value| body.expr(value));
+            let _ = writeln!(out, "  forward {target} = {value} if {}", body.expr(cond));
         }
         for (reason, error_response) in &facts.on {
             let _ = writeln!(out, "  %on {reason} = {}", body.expr(error_response));

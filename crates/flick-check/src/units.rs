@@ -4,7 +4,7 @@ mod sizes;
 
 pub(crate) use sizes::row as row_size;
 
-use crate::hir::{Derived, Expr, ExprKind, Facts, Field, FieldId, FieldKind, ListEnd, Ty, Unit};
+use crate::hir::{Derived, Expr, ExprKind, Facts, Field, FieldId, FieldKind, Forward, ListEnd, Ty, Unit};
 use crate::items::Items;
 use crate::limits::{DEFAULT_BYTES_MAX, WRITTEN_BYTES_MAX};
 use crate::range::{INT, Range, range_of};
@@ -192,6 +192,7 @@ pub(crate) fn computed(facts: &Facts) -> impl Iterator<Item = &Expr> {
         &facts.retry,
         &facts.whole,
         &facts.tunnel,
+        &facts.closes,
     ];
-    all.into_iter().flatten()
+    all.into_iter().flatten().chain(facts.forwards.iter().flat_map(Forward::exprs))
 }

@@ -28,6 +28,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("retry", "A request that may be sent again when no byte of a reply came."),
     ("whole", "A request that goes on once all of it is there, if it is short."),
     ("tunnel", "A reply behind which both directions are raw bytes until close."),
+    ("closes", "A reply with which the session ends."),
 ];
 
 /// Descriptions of the platform's own replies, by reason.

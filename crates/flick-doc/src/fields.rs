@@ -257,7 +257,9 @@ impl Tables<'_> {
                 "nocase" => Said::Bound("keys in any case".to_owned()),
                 "trim" => Said::Bound("blanks around it left out".to_owned()),
                 "cut" => Said::Meaning("Never forwarded.".to_owned()),
+                "zeros" => Said::Bound("zeros may stand before it".to_owned()),
                 "optional" => Said::Bound("may be missing".to_owned()),
+                "supply" => Said::Meaning("Forwarded also where it is missing.".to_owned()),
                 _ => Said::Meaning(code_of(attr)),
             };
         };
@@ -282,6 +284,7 @@ impl Tables<'_> {
             "cut_listed" => Said::Meaning(format!("Nor is what {} names.", keys())),
             "keep_cut" => Said::Meaning(format!("Forwarded all the same if {text}.")),
             "serialize" => Said::Meaning(format!("Written as {text}.")),
+            "bare" => Said::Meaning(format!("Only the bytes of its elements are forwarded if {text}.")),
             _ => Said::Meaning(code_of(attr)),
         }
     }

@@ -33,8 +33,8 @@ impl Body<'_> {
         }
     }
 
-    /// Whether a field is optional blanks without a name that should be written: between words, which would become one,
-    /// and before values, where a blank is customary.
+    /// Whether a field is optional blanks without a name that are forwarded and should be written: between words, which
+    /// would become one, and before values, where a blank is customary.
     fn is_blank(&self, shape: &Shape, field: FieldId, before: &[Item], behind: &[Item]) -> bool {
         let info = self.cx.unit(shape.unit);
         let has_name = |item: Option<&Item>| match item {
@@ -42,7 +42,7 @@ impl Body<'_> {
             _ => false,
         };
         match (&info.field(field).name, &info.field(field).kind) {
-            (None, FieldKind::Text { class: Some(class), until: None, min_bytes: 0, .. }) => {
+            (None, FieldKind::Text { class: Some(class), until: None, min_bytes: 0, cut: false, .. }) => {
                 let has_space = self.cx.program.classes[class.0 as usize].has(b' ');
                 has_space && !before.is_empty() && (has_name(before.last()) || has_name(behind.first()))
             }
@@ -429,10 +429,10 @@ impl Body<'_> {
     }
 }
 
-/// Whether a literal is not written: one that is never passed on, or that may be absent; unless it belongs to a literal
-/// behind it, as CR does to LF.
+/// Whether a literal is not written: one that is never passed on, or that may be absent and is not supplied; unless it
+/// belongs to a literal behind it, as CR does to LF.
 fn is_left_out(literal: &Literal, behind: &[Item]) -> bool {
-    literal.cut || literal.optional && !matches!(behind.first(), Some(Item::Literal(_)))
+    literal.cut || literal.optional && !literal.supplied && !matches!(behind.first(), Some(Item::Literal(_)))
 }
 
 /// An element of a list of `shape` with these fields; what else is in it follows or is empty.

@@ -34,10 +34,14 @@ const FIELD_ATTRS: &[&str] = &[
     "keep_cut",
     "trim",
     "default",
+    "zeros",
+    "bare",
 ];
-const VAR_ATTRS: &[&str] = &["parse", "serialize", "requires", "any", "sum", "kept", "fault"];
+const VAR_ATTRS: &[&str] = &["parse", "serialize", "forward", "requires", "any", "sum", "kept", "fault"];
+/// Attributes that may be repeated.
+const REPEATED: &[&str] = &["requires", "forward"];
 /// Attributes without a value.
-const BARE: &[&str] = &["trim", "streamed", "nocase", "to_close", "signed", "kept", "optional"];
+const BARE: &[&str] = &["trim", "streamed", "nocase", "to_close", "signed", "kept", "optional", "zeros"];
 /// Attributes that are not supported yet.
 const LATER: &[&str] = &["convert", "chunked", "eod"];
 
@@ -52,10 +56,10 @@ fn allowed(kind: &FieldKind) -> &'static [&'static str] {
         FieldKind::Int { .. } | FieldKind::Vint { .. } | FieldKind::Varint { .. } => {
             &["requires", "if", "fault", "default"]
         }
-        FieldKind::Number { .. } => &["requires", "if", "fault", "signed", "default"],
+        FieldKind::Number { .. } => &["requires", "if", "fault", "signed", "zeros", "default"],
         FieldKind::Bits { .. } => &["requires", "fault"],
         FieldKind::Bytes { .. } => &["length", "requires", "streamed", "if", "fault"],
-        FieldKind::Text { .. } => &["until", "of", "min", "trim", "requires", "if", "fault"],
+        FieldKind::Text { .. } => &["until", "of", "min", "trim", "cut", "requires", "if", "fault"],
         FieldKind::ToClose { .. } => &["to_close", "if"],
         FieldKind::List(_) => &[
             "until",
@@ -70,11 +74,12 @@ fn allowed(kind: &FieldKind) -> &'static [&'static str] {
             "cut",
             "cut_listed",
             "keep_cut",
+            "bare",
             "if",
             "fault",
         ],
         FieldKind::Var { .. } => &["parse", "sum", "serialize", "requires", "fault"],
-        FieldKind::Flag { .. } => &["parse", "any", "requires", "fault"],
+        FieldKind::Flag { .. } => &["parse", "any", "forward", "requires", "fault"],
         FieldKind::TextVar { .. } => &["parse"],
         FieldKind::Kept => &["kept", "requires", "fault"],
     }
@@ -120,10 +125,13 @@ pub(super) fn known(draft: &Draft, kind: &FieldKind, sink: &mut Sink) {
                 ),
                 _ => report::grammar::attribute_of(span, text, what, allowed),
             });
-        } else if let Some((_, first)) = seen.iter().find(|(seen, _)| seen == text && text != "requires") {
+        } else if let Some((_, first)) =
+            seen.iter().find(|(seen, _)| seen == text && !REPEATED.contains(&text))
+        {
             sink.push(report::names::duplicate(span, "attribute", text, first.clone()));
         } else {
-            if attr.value().is_none() && !BARE.contains(&text) {
+            let is_bare = BARE.contains(&text) || text == "cut" && matches!(kind, FieldKind::Text { .. });
+            if attr.value().is_none() && !is_bare {
                 sink.push(report::grammar::attribute_needs_value(span.clone(), text, example(text)));
             }
             seen.push((text.to_owned(), span));
@@ -164,6 +172,8 @@ fn example(attribute: &str) -> &'static str {
         "once" | "cut" => "&once = [\"host\"]",
         "cut_listed" => "&cut_listed = \"connection\"",
         "keep_cut" => "&keep_cut = self.upgrades",
+        "bare" => "&bare = self.is_old",
+        "forward" => "&forward = self.minor = 1",
         "default" => "&default = 1",
         "sum" => "&sum = len(self.chunks.ext)",
         "any" => "&any = has_token(self.headers[\"connection\"], \"upgrade\")",

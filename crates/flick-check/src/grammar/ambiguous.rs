@@ -36,6 +36,16 @@ impl Starts {
     }
 }
 
+/// Whether two optional literals in a row are the same: it does not matter which of them is missing.
+fn is_repeated(item: &Item, next: &Item) -> bool {
+    match (item, next) {
+        (Item::Literal(a), Item::Literal(b)) => {
+            a.optional && b.optional && (&a.bytes, a.nocase, a.cut) == (&b.bytes, b.nocase, b.cut)
+        }
+        _ => false,
+    }
+}
+
 fn has(set: &[u64; 4], byte: u8) -> bool {
     set[usize::from(byte) / 64] >> (byte % 64) & 1 == 1
 }
@@ -65,7 +75,13 @@ struct AmbiguityCheck<'a> {
 impl AmbiguityCheck<'_> {
     /// The bytes that a row may begin with, if `follow` comes after it.
     fn row(&mut self, row: &[Item], follow: &Starts) -> Starts {
-        row.iter().rev().fold(follow.clone(), |follow, item| self.item(item, follow))
+        let mut follow = follow.clone();
+        for (index, item) in row.iter().enumerate().rev() {
+            if !row.get(index + 1).is_some_and(|next| is_repeated(item, next)) {
+                follow = self.item(item, follow);
+            }
+        }
+        follow
     }
 
     fn item(&mut self, item: &Item, follow: Starts) -> Starts {

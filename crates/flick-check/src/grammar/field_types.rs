@@ -180,7 +180,9 @@ fn number(
     if let Some(signed) = signed.as_ref().filter(|_| base != 10 || digits > 18) {
         sink.push(report::structured::signed_digits(span_of(context.file, signed.range()), base));
     }
-    let kind = FieldKind::Number { base, digits_max: digits as u8, signed: signed.is_some(), derived: None };
+    let zeros = attr(context.attrs, "zeros").is_some() && signed.is_none();
+    let signed = signed.is_some();
+    let kind = FieldKind::Number { base, digits_max: digits as u8, signed, zeros, derived: None };
     Found::Kind(kind, None)
 }
 
@@ -225,6 +227,7 @@ fn bytes_kind(
         min_bytes,
         max_bytes,
         trim: find("trim").is_some(),
+        cut: find("cut").is_some(),
     })
 }
 

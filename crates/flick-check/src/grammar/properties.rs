@@ -98,6 +98,7 @@ impl PropertyReader<'_> {
             "retry" => self.facts.retry = self.truth(property, "retry"),
             "whole" => self.facts.whole = self.truth(property, "whole"),
             "tunnel" => self.facts.tunnel = self.truth(property, "tunnel"),
+            "closes" => self.facts.closes = self.truth(property, "closes"),
             "keep" => self.facts.keep = self.kept_number(property),
             "exclusive" => self.facts.exclusive = self.is_exclusive(property),
             "replies" => {}

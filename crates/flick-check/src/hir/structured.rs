@@ -45,6 +45,8 @@ pub struct Literal {
     pub nocase: bool,
     /// Whether it may be missing: other bytes are then parsed as the next item.
     pub optional: bool,
+    /// `&supply`: forwarded also where it is missing.
+    pub supplied: bool,
     /// `&cut`: not forwarded.
     pub cut: bool,
     /// Fault cause if it is missing.
@@ -101,6 +103,8 @@ pub struct List {
     /// Forwarded element by element as it arrives: no program reads it, and nothing follows it. Otherwise it is part
     /// of the head; one that exceeds the limit of a head is `FaultCause::TooLong`.
     pub streamed: bool,
+    /// `&bare`: if this is true, only the streamed fields of the elements are forwarded.
+    pub bare: Option<Expr>,
 }
 
 /// End condition of a list.

@@ -24,6 +24,7 @@ const PROPERTIES: &[&str] = &[
     "retry",
     "whole",
     "tunnel",
+    "closes",
 ];
 
 /// Lists names with a sign in front of each.
@@ -309,6 +310,12 @@ pub(crate) fn written_var(span: Span, name: &str, location: Span) -> Diagnostic 
 pub(crate) fn serialize(span: Span, why: &str, help: &str) -> Diagnostic {
     Diagnostic::error("E0617", span, format!("invalid `&serialize`: {why}"))
         .label("invalid `&serialize`")
+        .help(help.to_owned())
+}
+
+pub(crate) fn forward(span: Span, why: &str, help: &str) -> Diagnostic {
+    Diagnostic::error("E0617", span, format!("invalid `&forward`: {why}"))
+        .label("invalid `&forward`")
         .help(help.to_owned())
 }
 

@@ -32,8 +32,12 @@ impl Text<'_> {
                     }
                 }
                 Item::Literal(literal) => {
-                    let bare =
-                        [(literal.nocase, " nocase"), (literal.optional, " optional"), (literal.cut, " cut")];
+                    let bare = [
+                        (literal.nocase, " nocase"),
+                        (literal.optional, " optional"),
+                        (literal.cut, " cut"),
+                        (literal.supplied, " supplied"),
+                    ];
                     let bare: String = bare.iter().filter(|(is, _)| *is).map(|(_, word)| *word).collect();
                     let bytes = literal.bytes.escape_ascii();
                     let _ = writeln!(out, "{indent}\"{bytes}\"{bare}{}", fault(literal.cause));
@@ -67,7 +71,7 @@ impl Text<'_> {
         let name = field.name.as_deref().unwrap_or("_");
         let word = |text: bool| if text { "string" } else { "bytes" };
         match &field.kind {
-            FieldKind::Text { text, class, until, min_bytes, max_bytes, trim } => {
+            FieldKind::Text { text, class, until, min_bytes, max_bytes, trim, cut } => {
                 let of = class.map_or(String::new(), |class| {
                     format!(", of {}", self.program.classes[class.0 as usize].name)
                 });
@@ -75,10 +79,15 @@ impl Text<'_> {
                     .as_ref()
                     .map_or(String::new(), |until| format!(", until \"{}\"", until.escape_ascii()));
                 let trim = if *trim { ", trimmed" } else { "" };
-                format!("{name}: {}<{max_bytes}>{of}{until}, at least {min_bytes}{trim}", word(*text))
+                let cut = if *cut { ", cut" } else { "" };
+                format!("{name}: {}<{max_bytes}>{of}{until}, at least {min_bytes}{trim}{cut}", word(*text))
             }
-            FieldKind::Number { base, digits_max, signed, derived } => {
-                let sign = if *signed { " signed" } else { "" };
+            FieldKind::Number { base, digits_max, signed, zeros, derived } => {
+                let sign = match (signed, zeros) {
+                    (true, _) => " signed",
+                    (false, true) => " behind zeros",
+                    (false, false) => "",
+                };
                 let follows = self.follows(unit, derived.as_ref());
                 format!("{name}: {digits_max} digits of base {base}{sign}{follows}")
             }
@@ -137,7 +146,8 @@ impl Text<'_> {
             text
         });
         let longest = list.elem_bytes_max;
-        format!("{name}: list{max} {end}, element {is} up to {longest}{keyed}{streamed}")
+        let bare = list.bare.as_ref().map_or(String::new(), |bare| format!(", bare if {}", body.expr(bare)));
+        format!("{name}: list{max} {end}, element {is} up to {longest}{keyed}{streamed}{bare}")
     }
 
     /// Names of fields, for the tree.

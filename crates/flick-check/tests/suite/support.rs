@@ -41,7 +41,12 @@ pub fn assert_known(program: &hir::Program) {
         truths.into_iter().flatten().for_each(|fact| flick_check::walk::expr(fact, &mut visit));
         facts.loud.iter().for_each(|(_, expr)| flick_check::walk::expr(expr, &mut visit));
         facts.on.iter().for_each(|(_, expr)| flick_check::walk::expr(expr, &mut visit));
-        let late = [&facts.keep, &facts.last, &facts.retry, &facts.whole, &facts.tunnel];
+        let late = [&facts.keep, &facts.last, &facts.retry, &facts.whole, &facts.tunnel, &facts.closes];
+        facts
+            .forwards
+            .iter()
+            .flat_map(hir::Forward::exprs)
+            .for_each(|expr| flick_check::walk::expr(expr, &mut visit));
         late.into_iter().flatten().for_each(|fact| flick_check::walk::expr(fact, &mut visit));
         unit.body.iter().for_each(|body| visit_row(body, &mut visit));
         for field in &unit.fields {

@@ -3,10 +3,12 @@
 //! answer; what outlives a cut lies in slots; only what is needed is kept (`needs.rs`).
 //! Refuses: plain units, whose parsers wait for whole runs of fields (`plan.rs`, `emit.rs`).
 //! Start reading at [`lower_structured`], then `stage.rs` (where a parser stops and goes on), `text.rs` (fields),
-//! `choice.rs`, `list.rs`, `keyed.rs` and `lines.rs` (repetition), `ending.rs` (facts, heads and parts).
+//! `choice.rs`, `list.rs`, `keyed.rs` and `lines.rs` (repetition), `ending.rs` (facts, heads and
+//! parts), `forwarded.rs` (what is forwarded instead of what was received).
 
 mod choice;
 mod ending;
+mod forwarded;
 mod keyed;
 mod lines;
 mod list;
@@ -30,7 +32,7 @@ use crate::value::{Num, Val};
 use ending::Fact;
 use needs::Needs;
 use stage::{Cursor, Scope};
-use text::{ByteRun, Text};
+use text::{ByteRun, NumberFront, Text};
 
 /// Purpose of a parser.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +89,7 @@ pub fn lower_structured(
         bits_of: None,
         scopes: vec![Scope::default()],
         lists: Vec::new(),
+        bare: None,
         states: 0,
         pending,
         facts_done: false,
@@ -140,6 +143,8 @@ struct Emitter<'a, 'p> {
     scopes: Vec<Scope>,
     /// Lists that are being parsed, inner ones last.
     lists: Vec<FieldId>,
+    /// The list that streams of which only the streamed fields may be forwarded.
+    bare: Option<FieldId>,
     states: u32,
     /// Facts that have not been evaluated on the current path.
     pending: Vec<Fact>,
@@ -217,18 +222,26 @@ impl Emitter<'_, '_> {
             FieldKind::Int { repr, big_endian, .. } => self.int(id, *repr, *big_endian, items),
             FieldKind::Vint { .. } => self.vint(id),
             FieldKind::Varint { bytes_max, .. } => self.varint(id, *bytes_max),
-            FieldKind::Number { base: 10, digits_max: 1, signed: false, .. } => self.digit(id, items),
-            FieldKind::Number { base, digits_max, signed, .. } => {
-                self.number(id, *base, *digits_max, *signed, ahead);
+            FieldKind::Number { base: 10, digits_max: 1, signed: false, zeros: false, .. } => {
+                self.digit(id, items);
+            }
+            FieldKind::Number { base, digits_max, signed, zeros, .. } => {
+                let front = match (signed, zeros) {
+                    (true, _) => NumberFront::Sign,
+                    (false, true) => NumberFront::Zeros,
+                    (false, false) => NumberFront::Nothing,
+                };
+                self.number(id, *base, *digits_max, front, ahead);
             }
             FieldKind::Bits { of, shift, width } => self.bits(id, *of, *shift, *width),
-            FieldKind::Text { class, until, min_bytes, max_bytes, trim, .. } => {
+            FieldKind::Text { class, until, min_bytes, max_bytes, trim, cut, .. } => {
                 let text = Text {
                     class: *class,
                     until: until.as_deref(),
                     min_bytes: *min_bytes,
                     max_bytes: *max_bytes,
                     trim: *trim,
+                    cut: *cut,
                 };
                 self.text(id, text, ahead);
             }

@@ -31,6 +31,7 @@ fn list(body: Vec<Item>, end: ListEnd) -> List {
         elem_text: false,
         fields_end: 0,
         streamed: false,
+        bare: None,
     }
 }
 

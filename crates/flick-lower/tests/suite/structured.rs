@@ -32,6 +32,7 @@ pub fn literal(bytes: &[u8]) -> Item {
         bytes,
         nocase: false,
         optional: false,
+        supplied: false,
         cut: false,
         cause: FaultCause::Malformed,
         span,
@@ -50,16 +51,25 @@ pub fn run(class: u32, min_bytes: u32, max_bytes: u32) -> FieldKind {
         min_bytes,
         max_bytes,
         trim: false,
+        cut: false,
     }
 }
 
 pub fn until(class: Option<u32>, end: &[u8], max_bytes: u32) -> FieldKind {
     let until = Some(end.to_vec());
-    FieldKind::Text { text: true, class: class.map(ClassId), until, min_bytes: 0, max_bytes, trim: false }
+    FieldKind::Text {
+        text: true,
+        class: class.map(ClassId),
+        until,
+        min_bytes: 0,
+        max_bytes,
+        trim: false,
+        cut: false,
+    }
 }
 
 pub fn number(base: u8, digits_max: u8) -> FieldKind {
-    FieldKind::Number { base, digits_max, signed: false, derived: None }
+    FieldKind::Number { base, digits_max, signed: false, zeros: false, derived: None }
 }
 
 pub fn bytes(length: Expr, max_bytes: Option<u32>) -> FieldKind {
@@ -271,6 +281,7 @@ pub fn http(view: &[u32]) -> Program {
         elem_text: false,
         fields_end: 0,
         streamed: false,
+        bare: None,
     };
     let chunks = List {
         body: vec![item(11), item(12), item(13), literal(b"\r\n")],
@@ -282,6 +293,7 @@ pub fn http(view: &[u32]) -> Program {
         elem_text: false,
         fields_end: 0,
         streamed: true,
+        bare: None,
     };
     let fields = vec![
         named("method", run(WORD, 1, 8)),
@@ -393,6 +405,7 @@ fn binary(view: &[u32]) -> Program {
             elem_text: false,
             fields_end: 0,
             streamed: false,
+            bare: None,
         }))
     };
     let has = |body: Vec<Item>| {
@@ -435,6 +448,7 @@ fn binary(view: &[u32]) -> Program {
         bytes: b"\r\n".to_vec(),
         nocase: false,
         optional: true,
+        supplied: false,
         cut: false,
         cause: FaultCause::Malformed,
         span: Span::default(),
@@ -564,6 +578,7 @@ pub fn streams(end: ListEnd) -> Program {
         elem_text: false,
         fields_end: 0,
         streamed: true,
+        bare: None,
     };
     let fields = vec![
         named("n", number(10, 3)),

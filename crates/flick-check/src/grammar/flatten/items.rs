@@ -19,7 +19,7 @@ impl Flat<'_> {
         self.has_wire = true;
         let span = span_of(site.file, literal.range());
         let attrs: Vec<ast::Attr> = literal.attrs().collect();
-        self.only(&attrs, &["nocase", "optional", "cut", "fault"], "a literal", site.file);
+        self.only(&attrs, &["nocase", "optional", "supply", "cut", "fault"], "a literal", site.file);
         let Some(bytes) = literal.bytes() else { return };
         if bytes.is_empty() || bytes.len() > LITERAL_BYTES_MAX {
             self.sink.push(report::structured::literal_length(span, bytes.len(), LITERAL_BYTES_MAX));
@@ -27,9 +27,10 @@ impl Flat<'_> {
         }
         let nocase = attr(&attrs, "nocase").is_some();
         let optional = attr(&attrs, "optional").is_some();
+        let supplied = optional && attr(&attrs, "supply").is_some();
         let cut = attr(&attrs, "cut").is_some();
         let cause = cause(&attrs, site.file, self.sink);
-        self.nodes.push(Node::Literal(Literal { bytes, nocase, optional, cut, cause, span }));
+        self.nodes.push(Node::Literal(Literal { bytes, nocase, optional, supplied, cut, cause, span }));
     }
 
     /// Reports attributes that are not allowed here.
@@ -159,6 +160,7 @@ impl Flat<'_> {
             elem_bytes_max: 0,
             elem_text: false,
             streamed: false,
+            bare: None,
         };
         self.push(written, FieldKind::List(Box::new(list)), site, max, false);
         let mut inside = site.inside.clone();

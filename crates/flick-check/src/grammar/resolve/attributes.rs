@@ -25,10 +25,9 @@ pub(super) fn field<'a>(rows: &mut Rows<'a>, index: usize, position: RowPosition
     field.default = default(draft, &field, rows.sink);
     let declared = cause(&draft.attrs, draft.site.file, rows.sink);
     field.too_long = if declared == FaultCause::Malformed { FaultCause::TooLong } else { declared };
-    // The fault cause for the length of a string does not apply to its bytes.
-    let is_length = matches!(declared, FaultCause::TooLong | FaultCause::NameTooLong);
+    // The fault cause of a string is for its length, not for its bytes.
     let is_text = matches!(field.kind, FieldKind::Text { .. });
-    field.cause = if is_length && is_text { FaultCause::Malformed } else { declared };
+    field.cause = if is_text { FaultCause::Malformed } else { declared };
     let mut site = FieldSite { rows, index, draft, name: &name };
     match &mut field.kind {
         FieldKind::Int { .. }

@@ -27,6 +27,13 @@ pub(super) fn check<'a>(rows: &mut Rows<'a>, index: usize, position: RowPosition
     let body = rows.row(&draft.body, RowPosition { is_last: false, is_open });
     let end = before.or_else(|| end(rows, index, draft, &name, false));
     let keyed = if is_keyed { keyed(rows, index, draft) } else { None };
+    let bare = attr(&draft.attrs, "bare").and_then(|attr| attr.value()).map(|value| {
+        let scope = rows.scope(&draft.site, "`&bare`".to_owned(), index);
+        rows.exprs(scope, |exprs| {
+            let checked = exprs.expr(&value);
+            exprs.coerce(checked, &Ty::Bool, "`&bare`", None)
+        })
+    });
     if !is_keyed {
         for attr in &draft.attrs {
             if let Some(word) = attr.name().filter(|word| KEYED_ATTRS.contains(&word.text())) {
@@ -58,6 +65,7 @@ pub(super) fn check<'a>(rows: &mut Rows<'a>, index: usize, position: RowPosition
         list.elem_bytes_max = elem_bytes_max;
         list.keyed = keyed;
         list.streamed = is_open;
+        list.bare = bare;
     }
 }
 

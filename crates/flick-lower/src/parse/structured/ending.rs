@@ -4,7 +4,7 @@
 
 use flick_abi::frame::{SLOT_ASKED, SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_NON_QUIET, SLOT_TOTAL};
 use flick_abi::{FaultCause, MessageFlags};
-use flick_check::hir::{Expr, FieldId, FieldKind, ListEnd};
+use flick_check::hir::{Expr, FieldId, FieldKind, ForwardTarget, ListEnd};
 use flick_ir::data::{Binary, Op, Terminator, Type, Value};
 
 use super::Emitter;
@@ -41,6 +41,8 @@ enum What {
     Flags,
     /// The keys that a keyed list cuts besides those that are always cut.
     Cuts(FieldId),
+    /// What is forwarded instead of what was received.
+    Forward(usize),
 }
 
 /// The flags of a message and the facts that set them.
@@ -53,7 +55,7 @@ fn flags<'p>(info: &UnitInfo<'p>, role: Role) -> Vec<(Option<&'p Expr>, u64)> {
             (&facts.retry, MessageFlags::RETRY),
             (&facts.whole, MessageFlags::WHOLE),
         ],
-        Role::Reply => &[(&facts.tunnel, MessageFlags::TUNNEL)],
+        Role::Reply => &[(&facts.tunnel, MessageFlags::TUNNEL), (&facts.closes, MessageFlags::CLOSES)],
     };
     own.iter()
         .chain(&[(&facts.last, MessageFlags::LAST)])
@@ -87,6 +89,16 @@ pub fn facts(info: &UnitInfo<'_>, role: Role) -> Vec<Fact> {
             let reads = [id].into_iter().chain(ids(&mut keyed.keep_cut.iter())).collect();
             found.push(Fact { what: What::Cuts(id), reads });
         }
+    }
+    for (index, forward) in facts.forwards.iter().enumerate() {
+        let mut reads = ids(&mut forward.exprs());
+        let (ForwardTarget::Field(target, _) | ForwardTarget::Key(target, _)) = &forward.target;
+        reads.push(*target);
+        // It stays when what a list cuts is put back.
+        if let FieldKind::List(list) = &info.field(*target).kind {
+            reads.extend(list.keyed.iter().flat_map(|keyed| ids(&mut keyed.keep_cut.iter())));
+        }
+        found.push(Fact { what: What::Forward(index), reads });
     }
     if role == Role::Request {
         let loud = facts.loud.iter().map(|(_, expr)| (What::Loud, expr));
@@ -143,6 +155,7 @@ impl Emitter<'_, '_> {
                 let FieldKind::List(list) = &info.field(id).kind else { panic!("lists are lists") };
                 list.keyed.iter().for_each(|keyed| self.cut_rest(id, keyed));
             }
+            What::Forward(index) => self.forward(&info.unit.facts.forwards[index]),
             What::Loud | What::Keep => {
                 let facts = &info.unit.facts;
                 let (expr, slot) = match (what, &facts.loud, &facts.keep) {
@@ -293,6 +306,7 @@ impl Emitter<'_, '_> {
         self.tell();
         let head = self.position(self.at);
         self.limit(0);
+        self.leave_bare(head);
         let total = to.map_or(head, |to| self.position(to));
         self.body.set_slot(SLOT_HEAD as u16, head);
         self.body.set_slot(SLOT_TOTAL as u16, total);

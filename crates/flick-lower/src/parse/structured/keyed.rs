@@ -265,11 +265,7 @@ impl Emitter<'_, '_> {
         if let Some(listed) = keyed.cut_listed {
             let others = (0..FURTHER_MAX).map(|number| SlotKey::Further(id, number));
             let end = self.get_key(SlotKey::End(id));
-            // The list has been read, so this never waits.
-            let (here, state) = (self.at, self.states);
-            self.at = Cursor::at(end, 0);
-            self.wait(0, state);
-            self.at = here;
+            self.there(end);
             for names in [SlotKey::At(id, listed)].into_iter().chain(others) {
                 self.cut_listed(id, (keyed, names), end, over);
             }

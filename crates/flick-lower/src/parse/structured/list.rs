@@ -44,6 +44,7 @@ impl Emitter<'_, '_> {
         if streams && !self.is_at_start {
             self.part(None);
         }
+        self.bare = (streams && list.bare.is_some()).then_some(id);
         self.reach();
         self.is_at_start = false;
         self.begin(id, list);
@@ -82,6 +83,9 @@ impl Emitter<'_, '_> {
         self.kept_cursor = None;
         self.join(exits);
         if !self.is_over {
+            let end = self.position(self.at);
+            self.leave_bare(end);
+            self.bare = None;
             self.end_of_list(id, list, seen);
         }
     }
@@ -251,6 +255,9 @@ impl Emitter<'_, '_> {
     fn element_is_over(&mut self, own: &mut Loop<'_>) {
         self.reach();
         let (id, list) = (own.id, own.list);
+        if let (Some(bare), false) = (&list.bare, own.streams) {
+            self.bare_element(id, list, bare);
+        }
         if self.needs.read_lists.contains(&id) {
             self.push_element(id, list);
         }

@@ -5,10 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use flick_check::hir::{
-    Channel, DecodedField, Expr, ExprKind, FieldId, FieldKind, Item, Keyed, List, ListEnd,
+    Channel, DecodedField, Expr, ExprKind, FieldId, FieldKind, ForwardTarget, Item, Keyed, List, ListEnd,
 };
 use flick_check::walk;
 
+use super::forwarded::long_field;
 use crate::parse::plan::{Role, role_checks};
 use crate::unit::{SlotKey, UnitInfo};
 use crate::walk::keys_of;
@@ -109,6 +110,20 @@ fn outside_keys(
     for (list, _) in &info.uses.changed_keys {
         keys.extend([SlotKey::Field(*list), SlotKey::Start(*list), SlotKey::End(*list)]);
     }
+    for forward in &facts.forwards {
+        keys.extend(forward.exprs().flat_map(keys_of));
+        match forward.target {
+            ForwardTarget::Field(id, _) => keys.extend([SlotKey::Start(id), SlotKey::End(id)]),
+            ForwardTarget::Key(list, key) => {
+                keys.extend([SlotKey::Start(list), SlotKey::End(list)]);
+                let is_cut = |keyed: &Keyed| keyed.cut.contains(&key);
+                let FieldKind::List(declared) = &info.field(list).kind else { continue };
+                if forward.value.is_some() && !declared.keyed.as_ref().is_some_and(is_cut) {
+                    keys.insert(SlotKey::At(list, key));
+                }
+            }
+        }
+    }
     keys.extend(role_checks(info, role).into_iter().flat_map(keys_of));
     let mut exprs: Vec<&Expr> = facts.last.iter().collect();
     match role {
@@ -122,7 +137,7 @@ fn outside_keys(
             let loud = facts.loud.iter().map(|(field, _)| *field);
             let own = facts.correlate.into_iter().chain(loud);
             keys.extend(own.chain(facts.repeats.iter().copied()).map(SlotKey::Field));
-            exprs.extend(facts.silent.iter().chain(&facts.more).chain(&facts.tunnel));
+            exprs.extend(facts.silent.iter().chain(&facts.more).chain(&facts.tunnel).chain(&facts.closes));
         }
     }
     keys.extend(exprs.into_iter().flat_map(keys_of));
@@ -293,6 +308,12 @@ impl Finder<'_, '_> {
         }
         if let Some(keyed) = &list.keyed {
             self.keyed(id, list, keyed);
+        }
+        if let Some(bare) = &list.bare {
+            self.expr(bare);
+            self.open.push(SlotKey::Element(id));
+            let long = long_field(self.info, list);
+            self.open.extend(long.into_iter().flat_map(|long| [SlotKey::Start(long), SlotKey::End(long)]));
         }
     }
 

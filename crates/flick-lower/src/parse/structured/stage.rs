@@ -193,6 +193,14 @@ impl Emitter<'_, '_> {
         (self.at.covered, self.at.is_there) = (Some(bytes), true);
     }
 
+    /// Makes known that all before `end`, which has been read, is there: this never waits.
+    pub fn there(&mut self, end: Value) {
+        let (here, state) = (self.at, self.states);
+        self.at = Cursor::at(end, 0);
+        self.wait(0, state);
+        self.at = here;
+    }
+
     /// Refuses the message where `bytes` from here on lead beyond the longest head.
     pub fn limit(&mut self, bytes: u64) {
         let longest = self.longest;

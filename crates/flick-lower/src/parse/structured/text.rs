@@ -37,6 +37,19 @@ pub struct Text<'a> {
     pub max_bytes: u32,
     /// Blanks at its end are no part of the value.
     pub trim: bool,
+    /// It is not forwarded.
+    pub cut: bool,
+}
+
+/// What may stand before the digits of a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NumberFront {
+    /// Nothing.
+    Nothing,
+    /// A `-`.
+    Sign,
+    /// Zeros, which are not forwarded.
+    Zeros,
 }
 
 /// Decimal digits.
@@ -49,6 +62,10 @@ const CONTINUED: [u64; 4] = [0, 0, u64::MAX, u64::MAX];
 const DECIMAL_DIGITS_MAX: u8 = 19;
 /// The bit that distinguishes a lower-case letter from the upper-case one.
 const LOWER_BIT: u8 = 0x20;
+/// Zeros that may stand before a number with `&zeros`.
+const LEADING_ZEROS_MAX: u32 = 64;
+/// The digit of nothing.
+const ZERO: [u64; 4] = [0x0001_0000_0000_0000, 0, 0, 0];
 /// The sign of a number.
 const MINUS: u8 = b'-';
 
@@ -146,6 +163,9 @@ impl Emitter<'_, '_> {
             let enough = self.body.f.binary(Type::Bool, Binary::LeS, least, len);
             self.body.expect(enough, id.0, self.info.field(id).cause);
         }
+        if text.cut {
+            self.cut_range(start, end);
+        }
         let span = if text.trim { self.trimmed(id, (start, end)) } else { (start, end) };
         self.bytes_found(id, span, Some(text.max_bytes));
         self.key_found(id, span);
@@ -230,7 +250,8 @@ impl Emitter<'_, '_> {
     }
 
     /// A number in digits.
-    pub fn number(&mut self, id: FieldId, base: u8, digits_max: u8, signed: bool, ahead: &[Item]) {
+    pub fn number(&mut self, id: FieldId, base: u8, digits_max: u8, front: NumberFront, ahead: &[Item]) {
+        let signed = front == NumberFront::Sign;
         let mut set = if base == 10 { DIGITS } else { HEX_DIGITS };
         if signed {
             set[usize::from(MINUS) / 64] |= 1 << (MINUS % 64);
@@ -238,7 +259,12 @@ impl Emitter<'_, '_> {
         let ahead = sizes::first_ahead(self.info, ahead).max(1);
         let cause = self.info.field(id).cause;
         let class = self.body.consts.class(set);
-        let max = u32::from(digits_max) + u32::from(signed);
+        let max = u32::from(digits_max)
+            + match front {
+                NumberFront::Nothing => 0,
+                NumberFront::Sign => 1,
+                NumberFront::Zeros => LEADING_ZEROS_MAX,
+            };
         let (start, from, state) = self.search_stage();
         let end = self.body.f.define(Type::Int, Op::ScanRun { from, class, max: max + 1 });
         let len = self.body.f.binary(Type::Int, Binary::Sub, end, start);
@@ -252,6 +278,10 @@ impl Emitter<'_, '_> {
         let zero = self.body.f.int(0);
         let some = self.body.f.binary(Type::Bool, Binary::LtS, zero, len);
         self.body.expect(some, id.0, cause);
+        let (start, len) = match front {
+            NumberFront::Zeros => self.behind_zeros(id, (start, end), digits_max),
+            NumberFront::Nothing | NumberFront::Sign => (start, len),
+        };
         self.keep(SlotKey::Start(id), start);
         self.keep(SlotKey::End(id), end);
         if self.needs.has(SlotKey::Length(id)) {
@@ -262,6 +292,30 @@ impl Emitter<'_, '_> {
             let num = self.parsed(id, bytes, len, base, digits_max, signed);
             self.number_found(id, num);
         }
+    }
+
+    /// Cuts the zeros before a number's first digit that counts, or its last one. Returns where that is, and the number
+    /// of digits from there on.
+    fn behind_zeros(&mut self, id: FieldId, (start, end): (Value, Value), digits_max: u8) -> (Value, Value) {
+        let class = self.body.consts.class(ZERO);
+        let max = u32::from(digits_max) + LEADING_ZEROS_MAX;
+        let zeros_end = self.body.f.define(Type::Int, Op::ScanRun { from: start, class, max });
+        let one = self.body.f.int(1);
+        let last = self.body.f.binary(Type::Int, Binary::Sub, end, one);
+        let is_zero = self.body.f.binary(Type::Bool, Binary::LeS, end, zeros_end);
+        let first = self.body.select(is_zero, last, zeros_end);
+        let len = self.body.f.binary(Type::Int, Binary::Sub, end, first);
+        let longest = self.body.f.int(i64::from(digits_max));
+        let fits = self.body.f.binary(Type::Bool, Binary::LeS, len, longest);
+        self.body.expect(fits, id.0, self.info.field(id).cause);
+        let (zeros, next) = (self.body.f.new_block(&[]), self.body.f.new_block(&[]));
+        let has_zeros = self.body.f.binary(Type::Bool, Binary::LtS, start, first);
+        self.body.f.branch_to(has_zeros, zeros, next);
+        self.body.f.go_on_in(zeros);
+        self.cut_range(start, first);
+        self.body.f.jump(next, Vec::new());
+        self.body.f.go_on_in(next);
+        (first, len)
     }
 
     /// The number that digits are.
@@ -549,12 +603,25 @@ impl Emitter<'_, '_> {
             self.cut(behind);
         }
         ends.push((self.body.f.current(), self.at));
+        if literal.supplied {
+            self.supply(&literal.bytes, &mut ends[..literal.bytes.len()]);
+        }
         self.join(ends);
     }
 
     /// Cuts the bytes between `start` and here, which have arrived: they are not forwarded.
     fn cut(&mut self, start: Cursor) {
         let (start, end) = (self.position(start), self.position(self.at));
+        self.cut_there(start, end);
+    }
+
+    /// A range of what has been read is not passed on.
+    pub fn cut_range(&mut self, start: Value, end: Value) {
+        self.there(end);
+        self.cut_there(start, end);
+    }
+
+    fn cut_there(&mut self, start: Value, end: Value) {
         let has_capacity = self.body.f.define(Type::Bool, Op::Cut { start, end });
         self.body.expect(has_capacity, self.field, FaultCause::TooLong);
     }
