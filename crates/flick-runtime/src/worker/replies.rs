@@ -11,7 +11,7 @@ use super::Worker;
 use super::bodies::{Piece, next_piece};
 use super::deliver::{reply_patches, restore_echo};
 use super::health::warn_of;
-use super::outgoing::{Outgoing, has_tail, outgoing};
+use super::outgoing::{Outgoing, has_tail, outgoing_reply};
 use super::relay::End;
 use super::reply_flags::Verdict;
 use super::rules::Start;
@@ -265,9 +265,11 @@ impl<D: Driver> Worker<D> {
             return Flow::Stop;
         }
         self.upstream.conn_mut(backend_conn).stall_mut().note_delivered();
-        let (echo, is_delivered, begun) = (*entry.echo(), entry.session().is_some(), entry.has_begun());
+        let (echo, entry_session, begun) = (*entry.echo(), entry.session(), entry.has_begun());
+        let is_delivered = entry_session.is_some();
         let flags = self.examined_flags(channel, &mut scratch.frame, &echo, &seen);
         let (last, silent) = (!flags.has(MessageFlags::MORE), flags.has(MessageFlags::SILENT));
+        self.note_end_of_session(flags, entry_session);
         if !self.note_end_of_exchange(backend_conn, flags, is_delivered) {
             return self.backend_fault(backend_conn);
         }
@@ -393,6 +395,15 @@ impl<D: Driver> Worker<D> {
         }
     }
 
+    /// Notes that a session ends with its reply.
+    fn note_end_of_session(&mut self, flags: MessageFlags, session: Option<Key>) {
+        if flags.has(MessageFlags::CLOSES)
+            && let Some(session) = session.and_then(|key| self.downstream.client_mut(key))
+        {
+            session.stream_mut().end_after_reply();
+        }
+    }
+
     /// Notes what becomes of a connection after its reply. `false`: the reply says what it cannot say there.
     fn note_end_of_exchange(&mut self, backend_conn: u32, flags: MessageFlags, is_delivered: bool) -> bool {
         let state = self.upstream.conn_mut(backend_conn);
@@ -445,7 +456,7 @@ impl<D: Driver> Worker<D> {
             answered = true;
             self.log_outcome(request, AnsweredBy::Backend);
             let to = Recipient::Request(request);
-            self.deliver_message(to, &outgoing(scratch, send.body, Some(message)), patches);
+            self.deliver_message(to, &outgoing_reply(scratch, send.body, Some(message)), patches);
             follows |= has_tail(send.body);
         }
         if let Some(reason) = scratch.failure.filter(|_| !answered) {

@@ -78,6 +78,7 @@ impl<D: Driver> Worker<D> {
         message: Option<&Slice>,
         (echo, kept): (&Echo, u64),
     ) -> Verdict {
+        scratch.other.restart();
         let Some(view) = &self.ctx.setup().program.channels[self.ctx.setup().listened].view else {
             return Verdict::Delivered;
         };
@@ -91,7 +92,7 @@ impl<D: Driver> Worker<D> {
         let flags = scratch.other.flags();
         if flags.has(MessageFlags::SILENT) {
             Verdict::Silent
-        } else if flags.has(MessageFlags::UNTIL_CLOSE) {
+        } else if flags.has(MessageFlags::UNTIL_CLOSE) || flags.has(MessageFlags::CLOSES) {
             Verdict::DeliveredAndLast
         } else {
             Verdict::Delivered

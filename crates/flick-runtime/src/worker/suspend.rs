@@ -12,7 +12,7 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::deliver::{reply_patches, restore_echo};
-use super::outgoing::{Outgoing, outgoing};
+use super::outgoing::{Outgoing, outgoing_reply};
 use super::replies::ReplySource;
 use super::reply_flags::Verdict;
 use super::rules::Paused;
@@ -211,7 +211,7 @@ impl<D: Driver> Worker<D> {
         scratch.named = None;
         if number > 0 {
             scratch.named = self.rules.suspended().reply(key, usize::from(number)).cloned();
-            scratch.named_frame.copy_cuts(self.rules.suspended().reply_frame(key, usize::from(number)));
+            scratch.named_frame.copy_edits(self.rules.suspended().reply_frame(key, usize::from(number)));
         }
     }
 
@@ -279,7 +279,7 @@ impl<D: Driver> Worker<D> {
             self.inflight.get_mut(request).note_begun();
             let patches = reply_patches(self.ctx.setup(), &echo);
             let to = Recipient::Request(request);
-            self.deliver_message(to, &outgoing(scratch, send.body, message), patches);
+            self.deliver_message(to, &outgoing_reply(scratch, send.body, message), patches);
             if let Some(session) = session.filter(|_| verdict == Verdict::DeliveredAndLast) {
                 self.ends_with_reply(session);
             }
@@ -469,7 +469,7 @@ impl<D: Driver> Worker<D> {
         } else {
             reply_patches(self.ctx.setup(), &echo)
         };
-        let message: Outgoing<'_> = outgoing(scratch, send.body, message);
+        let message: Outgoing<'_> = outgoing_reply(scratch, send.body, message);
         self.deliver_message(Recipient::Request(request), &message, patches);
         self.finish_request(request);
         if verdict == Verdict::DeliveredAndLast {

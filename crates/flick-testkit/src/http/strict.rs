@@ -65,21 +65,21 @@ impl HttpMessage<'_> {
 
 /// Reads the request at the front of `bytes`.
 pub fn request(bytes: &[u8]) -> Read<HttpMessage<'_>> {
-    let start = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
+    let start = (0..2).take_while(|line| bytes[2 * line..].starts_with(b"\r\n")).count() * 2;
     let (line, at) = line(bytes, start)?;
     let mut parts = line.split(|byte| *byte == b' ');
     let (method, target) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let version = parts.next().unwrap_or_default();
     must(parts.next().is_none(), "a request line of three parts")?;
     must((1..=32).contains(&method.len()) && method.iter().all(|byte| is_token(*byte)), "a method")?;
-    must(target.len() <= 8000 && target.iter().all(|b| b.is_ascii_graphic() && *b != b'#'), "a target")?;
+    must(target.len() <= 8192 && target.iter().all(|b| b.is_ascii_graphic() && *b != b'#'), "a target")?;
     let is_1_1 = is_1_1(version)?;
     let (fields, at) = fields(bytes, at)?;
     let host = once(&fields, "host")?;
     must(host.is_some() || !is_1_1, "a Host")?;
     let host = host.unwrap_or_default();
     must(!host.iter().any(|byte| b"@/?#, \t\\".contains(byte)), "a Host that is one")?;
-    must(target_fits(method, target, host), "a target of one of four forms")?;
+    must(target_fits(method, target), "a target of one of four forms")?;
     for hidden in ["host", "content-length", "transfer-encoding"] {
         must(!has_token(&fields, "connection", hidden), "a Connection that hides nothing")?;
     }
@@ -90,19 +90,23 @@ pub fn request(bytes: &[u8]) -> Read<HttpMessage<'_>> {
         Framing::Sized(len) => sized(bytes, at, len)?,
         Framing::Chunked => chunked(bytes, at)?,
     };
-    let is_last = !is_1_1 || has_token(&fields, "connection", "close");
+    let keeps = is_1_1 || has_token(&fields, "connection", "keep-alive");
+    let is_last = !keeps || has_token(&fields, "connection", "close");
     Ok(HttpMessage { line, fields, body, next, end: if is_last { BodyEnd::Last } else { BodyEnd::Next } })
 }
 
 /// Reads the reply at the front of `bytes` to a request that asked this.
 pub fn reply(bytes: &[u8], asked: Asked) -> Read<HttpMessage<'_>> {
-    let (line, at) = line(bytes, 0)?;
-    must(line.len() >= 13 && line[8] == b' ' && line[12] == b' ', "a status line")?;
+    let start = if bytes.starts_with(b"\r\n") { 2 } else { 0 };
+    let (line, at) = line(bytes, start)?;
+    must(line.len() >= 12 && line[8] == b' ', "a status line")?;
     let is_1_1 = is_1_1(&line[..8])?;
     must(line[9..12].iter().all(u8::is_ascii_digit), "three digits")?;
     let status = line[9..12].iter().fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'));
     must(status >= 100, "a status from 100")?;
-    must(line.len() <= 13 + 512 && line[13..].iter().all(|byte| is_of_value(*byte)), "a reason")?;
+    must(!line.get(12).is_some_and(u8::is_ascii_digit), "three digits")?;
+    let reason = line[12..].strip_prefix(b" ").unwrap_or(&line[12..]);
+    must(reason.len() <= 8192 && reason.iter().all(|byte| is_of_value(*byte)), "a reason")?;
     let (fields, at) = fields(bytes, at)?;
     for hidden in ["content-length", "transfer-encoding"] {
         must(!has_token(&fields, "connection", hidden), "a Connection that hides nothing")?;
@@ -156,8 +160,10 @@ fn line(bytes: &[u8], at: usize) -> Read<(&[u8], usize)> {
 }
 
 fn is_1_1(version: &[u8]) -> Read<bool> {
-    must(version == b"HTTP/1.0" || version == b"HTTP/1.1", "a version")?;
-    Ok(version == b"HTTP/1.1")
+    let minor =
+        version.strip_prefix(b"HTTP/1.").filter(|minor| minor.len() == 1 && minor[0].is_ascii_digit());
+    must(minor.is_some(), "a version")?;
+    Ok(minor != Some(b"0"))
 }
 
 fn fields(bytes: &[u8], start: usize) -> Read<(Vec<HttpField<'_>>, usize)> {
@@ -170,7 +176,7 @@ fn fields(bytes: &[u8], start: usize) -> Read<(Vec<HttpField<'_>>, usize)> {
             must(at - start <= HEAD_BYTES_MAX, "a head of 16 KiB at most")?;
             return Ok((fields, at));
         }
-        must(fields.len() < 100, "a hundred fields at most")?;
+        must(fields.len() < 128, "128 fields at most")?;
         let colon = text.iter().position(|byte| *byte == b':').unwrap_or(0);
         let (name, value) = (&text[..colon], &text[colon + 1..]);
         must((1..=256).contains(&name.len()) && name.iter().all(|byte| is_token(*byte)), "a name")?;
@@ -224,15 +230,16 @@ fn framing(fields: &[HttpField<'_>], is_1_1: bool) -> Read<Framing> {
 }
 
 /// RFC 9112 §3.2.
-fn target_fits(method: &[u8], target: &[u8], host: &[u8]) -> bool {
+fn target_fits(method: &[u8], target: &[u8]) -> bool {
     if method == b"CONNECT" {
         return target.contains(&b':') && !target.contains(&b'/');
     }
-    let absolute = [b"http://", host].concat();
-    let is_absolute = !host.is_empty()
-        && target.len() >= absolute.len()
-        && target[..absolute.len()].eq_ignore_ascii_case(&absolute)
-        && matches!(target.get(absolute.len()), None | Some(b'/' | b'?'));
+    let lower = target.to_ascii_lowercase();
+    let rest = lower.strip_prefix(b"http://").or_else(|| lower.strip_prefix(b"https://"));
+    let is_absolute = rest.is_some_and(|rest| {
+        let end = rest.iter().position(|byte| b"/?".contains(byte)).unwrap_or(rest.len());
+        end > 0 && !rest[..end].iter().any(|byte| b"@,\\".contains(byte))
+    });
     target.starts_with(b"/") || target == b"*" && method == b"OPTIONS" || is_absolute
 }
 
@@ -264,8 +271,12 @@ fn chunked(bytes: &[u8], mut at: usize) -> Read<(Vec<u8>, usize)> {
     loop {
         let (text, next) = line(bytes, at)?;
         let digits = text.iter().position(|byte| !byte.is_ascii_hexdigit()).unwrap_or(text.len());
-        must((1..=15).contains(&digits), "a size of 1 to 15 hex digits")?;
-        let extension = &text[digits..];
+        let zeros =
+            text[..digits].iter().take_while(|byte| **byte == b'0').count().min(digits.saturating_sub(1));
+        must((1..=15).contains(&(digits - zeros)) && digits <= 15 + 64, "a size of 1 to 15 hex digits")?;
+        let blanks = text[digits..].iter().take_while(|byte| is_blank(**byte)).count();
+        must(blanks <= 64, "64 blanks at most")?;
+        let extension = &text[digits + blanks..];
         must(extension.is_empty() || extension[0] == b';', "an extension behind a semicolon")?;
         must(extension.iter().all(|byte| is_of_value(*byte)), "no controls in extensions")?;
         extensions += extension.len();
