@@ -361,11 +361,13 @@ pub enum FailureReason {
     /// The name of the requested thing is longer than its bound; handled as `TooLong`, whose reply is used where this
     /// one is missing.
     NameTooLong = 7,
+    /// The client sends the request too slowly. The connection is closed after the reply.
+    TooSlow = 8,
 }
 
 impl FailureReason {
     /// Number of reasons.
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 9;
     /// All reasons with the names that grammars use (`%on NAME = ...`).
     pub const NAMES: [(&'static str, FailureReason); Self::COUNT] = [
         ("unavailable", FailureReason::Unavailable),
@@ -376,6 +378,7 @@ impl FailureReason {
         ("too_long", FailureReason::TooLong),
         ("unsupported", FailureReason::Unsupported),
         ("name_too_long", FailureReason::NameTooLong),
+        ("too_slow", FailureReason::TooSlow),
     ];
 }
 

@@ -5,6 +5,8 @@ pub const FILES: &[(&str, &str)] = &[
     ("frames", include_str!("../../../stdlib/frames.flick")),
     ("hadoop", include_str!("../../../stdlib/hadoop.flick")),
     ("http", include_str!("../../../stdlib/http.flick")),
+    ("http_forwarding", include_str!("../../../stdlib/http_forwarding.flick")),
+    ("http_path", include_str!("../../../stdlib/http_path.flick")),
     ("lines", include_str!("../../../stdlib/lines.flick")),
     ("memcached_binary", include_str!("../../../stdlib/memcached_binary.flick")),
     ("memcached_text", include_str!("../../../stdlib/memcached_text.flick")),

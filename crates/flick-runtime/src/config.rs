@@ -161,8 +161,9 @@ impl Default for Limits {
 pub struct Timeouts {
     /// Connecting to a backend.
     pub connect: Duration,
-    /// From a request's leaving to its whole reply. The connection it went out on is closed when it passes.
-    pub response: Duration,
+    /// From a request's leaving to its whole reply. The connection it went out on is closed when it passes. `None`:
+    /// [`Timeouts::response`] decides.
+    pub response: Option<Duration>,
     /// Between two pieces of a reply whose body is passed on as it comes, on a connection that carries nothing else.
     pub stream_idle: Duration,
     /// From the taking of a request to the end of its reply, whatever is tried meanwhile; zero: however long.
@@ -186,12 +187,20 @@ pub struct Timeouts {
     pub reconnect_backoff_max: Duration,
 }
 
+impl Timeouts {
+    /// How long a backend may take for a response. By default long where the connection carries nothing else
+    /// (`exclusive`): then only its own client waits. On a shared connection all clients wait behind a stalled backend.
+    pub fn response(&self, exclusive: bool) -> Duration {
+        self.response.unwrap_or(Duration::from_secs(if exclusive { 60 } else { 2 }))
+    }
+}
+
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
             connect: Duration::from_millis(1_000),
-            response: Duration::from_millis(2_000),
-            stream_idle: Duration::from_secs(30),
+            response: None,
+            stream_idle: Duration::from_secs(300),
             total: Duration::ZERO,
             queue: Duration::from_millis(1_000),
             client_request: Duration::from_secs(30),

@@ -258,3 +258,6 @@ const _: () = assert!(BACKLOG_LOW_BYTES < SESSION_BACKLOG_BYTES_MAX);
 const _: () = assert!(SESSION_BACKLOG_BYTES_MAX < SESSION_ROOMY_BYTES_MAX);
 const _: () = assert!(SESSION_BACKLOG_BYTES_MAX <= BACKEND_CONN_BACKLOG_BYTES_MAX);
 const _: () = assert!(flick_abi::limits::HEAD_BYTES_MAX as u64 <= WHOLE_BYTES_MAX);
+/// Bytes that a client must send each second of a request that takes longer than `client_request`, on average over each
+/// such period.
+pub const CLIENT_BYTES_PER_SECOND_MIN: u64 = 240;

@@ -22,6 +22,7 @@ mod merging;
 mod migrate;
 mod outgoing;
 mod overload;
+mod pace;
 mod poll_wait;
 mod relay;
 mod replies;

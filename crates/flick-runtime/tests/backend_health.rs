@@ -40,7 +40,7 @@ impl Actor for Moody {
 fn service(health: HealthLimits) -> (SimService, Rc<Cell<bool>>) {
     let mut config = SimServiceConfig::new(3, 4);
     config.limits.health = health;
-    config.timeouts.response = Duration::from_millis(100);
+    config.timeouts.response = Some(Duration::from_millis(100));
     let silent = Rc::new(Cell::new(false));
     let known = Rc::clone(&silent);
     let service = SimService::new(&config, &hand(), move |index, _| {

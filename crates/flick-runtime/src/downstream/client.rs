@@ -87,6 +87,8 @@ pub struct ClientConn {
     accepted_ns: u64,
     active_ns: u64,
     bytes_in: u64,
+    /// `bytes_in` when the current period of its request began.
+    paced_bytes: u64,
     bytes_out: u64,
     stream: Stream,
 }
@@ -105,6 +107,7 @@ impl ClientConn {
             accepted_ns: now_ns,
             active_ns: now_ns,
             bytes_in: 0,
+            paced_bytes: 0,
             bytes_out: 0,
             stream,
         }
@@ -323,6 +326,12 @@ impl ClientConn {
     /// Time since it was accepted.
     pub fn age_ns(&self, now_ns: u64) -> u64 {
         now_ns.saturating_sub(self.accepted_ns)
+    }
+
+    /// Takes the number of bytes that the client has sent since this was called last.
+    pub fn take_paced_bytes(&mut self) -> u64 {
+        let before = std::mem::replace(&mut self.paced_bytes, self.bytes_in);
+        self.bytes_in - before
     }
 
     /// Bytes that the client has sent.

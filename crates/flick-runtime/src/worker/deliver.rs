@@ -61,7 +61,7 @@ impl<D: Driver> Worker<D> {
         self.log_outcome(request, AnsweredBy::Platform(reason));
         self.count_error(reason);
         // The answer says that it is the last, also where a rule has found it, which had all of the request.
-        if reason == FailureReason::TooLong
+        if let FailureReason::TooLong | FailureReason::TooSlow = reason
             && let Some(session) = self.downstream.client_mut(key)
         {
             session.stream_mut().end_after_reply();
@@ -83,6 +83,7 @@ impl<D: Driver> Worker<D> {
             | FailureReason::TooLong
             | FailureReason::Unsupported
             | FailureReason::NameTooLong
+            | FailureReason::TooSlow
             | FailureReason::Farewell => {}
         }
     }
@@ -103,27 +104,33 @@ impl<D: Driver> Worker<D> {
         restore_request(&mut frame, &self.ctx.setup().protocol().echo, &echo);
         let len = self.ctx.setup().engine.build(builder, &frame, &mut text);
         let front = &text[..len];
-        if self.is_failure_silent(request, front) {
+        // It has been built; the frame says now how it is forwarded.
+        frame.restart();
+        if self.is_failure_silent(request, &mut frame, front) {
             self.observe.counters().replies_suppressed.add(1);
             return true;
         }
-        let message = Outgoing { front, cuts: None, rest: None };
+        // Those of malformed requests are the last of their session, and say so themselves.
+        let is_last =
+            !matches!(reason, FailureReason::Unavailable | FailureReason::Timeout | FailureReason::Overload);
+        let cuts = (frame.is_edited() && !is_last).then_some(&frame);
+        let message = Outgoing { front, cuts, rest: None };
         self.deliver_message(Recipient::Request(request), &message, [None, None]);
         true
     }
 
     /// Whether the client of a request has asked not to receive this error response.
-    fn is_failure_silent(&self, request: RequestId, words: &[u8]) -> bool {
+    fn is_failure_silent(&self, request: RequestId, frame: &mut Frame, words: &[u8]) -> bool {
         let entry = self.inflight.get(request);
         let view = self.ctx.setup().program.channels[self.ctx.setup().listened].view.as_ref();
         let Some((view, judge)) = view.and_then(|view| Some((view, view.reply_flags?))) else { return false };
-        let mut frame = Frame::new();
         frame.slots[SLOT_ASKED] = entry.kept();
-        if self.ctx.setup().engine.parse(view.parse_asked, &mut frame, words) != ParseStep::Done {
+        if self.ctx.setup().engine.parse(view.parse_asked, frame, words) != ParseStep::Done {
+            frame.restart();
             return false;
         }
-        restore_echo(&mut frame, &self.ctx.setup().protocol().echo, entry.echo());
-        let step = self.ctx.setup().engine.parse(judge, &mut frame, words);
+        restore_echo(frame, &self.ctx.setup().protocol().echo, entry.echo());
+        let step = self.ctx.setup().engine.parse(judge, frame, words);
         assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
         frame.flags().has(MessageFlags::SILENT)
     }
@@ -429,8 +436,8 @@ pub(super) fn append(
         return append_bytes(pool, fill, class, message.front, patches, emit);
     };
     let mut patches = patches;
-    for (start, end) in frame.kept(0, message.front.len() as u64) {
-        let bytes = &message.front[start as usize..end as usize];
+    for piece in frame.forwarded(0, message.front.len() as u64) {
+        let bytes = piece.bytes(message.front);
         // Patched fields are at fixed places, before anything that may be cut.
         if !append_bytes(pool, fill, class, bytes, std::mem::take(&mut patches), emit) {
             return false;

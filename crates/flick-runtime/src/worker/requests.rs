@@ -480,8 +480,7 @@ impl<D: Driver> Worker<D> {
         let kind = self.downstream.deadline(key);
         if mid_message {
             if kind != Some(DeadlineKind::Message) {
-                let deadline = self.io.now_ns() + self.ctx.setup().timeouts.client_request.as_nanos() as u64;
-                self.set_deadline(key, DeadlineKind::Message, deadline);
+                self.begin_pace(key);
             }
         } else if kind == Some(DeadlineKind::Message) {
             self.downstream.clear_deadline(key);

@@ -12,20 +12,24 @@ use crate::inflight::RequestId;
 impl<D: Driver> Worker<D> {
     /// Sets the deadline for the reply to a request that has been sent.
     pub(super) fn expect_reply(&mut self, backend_conn: u32, request: RequestId) {
-        let reply = self.ctx.setup().timeouts.response;
+        let reply = self.response_timeout(backend_conn);
         self.expect(backend_conn, request, Some(reply));
     }
 
     /// Sets the deadline for the next piece of a reply, after one has arrived. On a dedicated connection, which stalls
     /// no other client, there is more time.
     pub(super) fn expect_piece(&mut self, backend_conn: u32, request: RequestId) {
-        let timeouts = &self.ctx.setup().timeouts;
         let timeout = if self.upstream.conn(backend_conn).is_dedicated() {
-            timeouts.stream_idle
+            self.ctx.setup().timeouts.stream_idle
         } else {
-            timeouts.response
+            self.response_timeout(backend_conn)
         };
         self.expect(backend_conn, request, Some(timeout));
+    }
+
+    fn response_timeout(&self, backend_conn: u32) -> Duration {
+        let exclusive = self.upstream.backend_of(backend_conn).is_exclusive();
+        self.ctx.setup().timeouts.response(exclusive)
     }
 
     /// A request is being sent, at the pace of its client.

@@ -136,10 +136,7 @@ impl<D: Driver> Worker<D> {
 
     fn session_due(&mut self, key: Key, kind: DeadlineKind) {
         match kind {
-            DeadlineKind::Message => {
-                self.observe.counters().client_request_timeouts.add(1);
-                self.end_session(key, true);
-            }
+            DeadlineKind::Message => self.request_is_late(key),
             DeadlineKind::Linger | DeadlineKind::Flush => self.linger_on(key),
             DeadlineKind::Tunnel | DeadlineKind::HalfTunnel => self.end_tunnel(key),
             DeadlineKind::Queue => {

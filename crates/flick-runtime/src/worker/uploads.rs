@@ -14,7 +14,6 @@ use super::reply_flags::Examined;
 use super::rules::Start;
 use super::sending::{Waiter, number_mask};
 use crate::downstream::body::RemainingBody;
-use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::stream::{Upload, Wait};
 use crate::inflight::{QueueOf, SentRequest};
 use crate::limits::{BACKEND_CONN_BACKLOG_BYTES_MAX, DISCARD_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
@@ -22,9 +21,6 @@ use crate::observe::edge_counters::StartId;
 use crate::rules::scratch::Scratch;
 use crate::run_queue::Flow;
 use crate::slab::Key;
-
-/// Body bytes after which the timeout for a request to arrive starts again.
-const PROGRESS_BYTES: u64 = 64 * 1024;
 
 /// Decision on a request with a body whose rules have run.
 #[derive(Clone, Copy)]
@@ -253,7 +249,6 @@ impl<D: Driver> Worker<D> {
             self.upload_waits(backend_conn);
             return self.block(key, None);
         }
-        let before = body.bytes_left;
         let (piece, scratch) = self.next_body_piece(key, &mut body);
         let upload = if body.is_over() { Upload::None } else { Upload::To { backend_conn, epoch, body } };
         if let Some(session) = self.downstream.client_mut(key) {
@@ -285,21 +280,13 @@ impl<D: Driver> Worker<D> {
         };
         self.rules.return_scratch(scratch);
         if flow == Flow::Go {
-            self.upload_progressed(key, backend_conn, epoch, before, body);
+            self.upload_progressed(backend_conn, epoch, body);
         }
         flow
     }
 
     /// A piece of a body has gone to the backend.
-    fn upload_progressed(
-        &mut self,
-        key: Key,
-        backend_conn: u32,
-        epoch: u32,
-        before: u64,
-        body: RemainingBody,
-    ) {
-        self.note_progress(key, before, body.bytes_left);
+    fn upload_progressed(&mut self, backend_conn: u32, epoch: u32, body: RemainingBody) {
         if self.upstream.conn(backend_conn).epoch() != epoch {
             return;
         }
@@ -340,7 +327,6 @@ impl<D: Driver> Worker<D> {
             self.stop_reading(key);
             return Flow::Stop;
         }
-        let before = body.bytes_left;
         let (piece, scratch) = self.next_body_piece(key, &mut body);
         self.rules.return_scratch(scratch);
         let taken = match &piece {
@@ -353,7 +339,6 @@ impl<D: Driver> Worker<D> {
         if let Some(session) = self.downstream.client_mut(key) {
             session.stream_mut().set_upload(upload);
         }
-        self.note_progress(key, before, body.bytes_left);
         match piece {
             Piece::Bytes(_) | Piece::Head(_) | Piece::Over => Flow::Go,
             Piece::Nothing => Flow::Stop,
@@ -365,14 +350,6 @@ impl<D: Driver> Worker<D> {
                 self.client_exhausted(key);
                 Flow::Stop
             }
-        }
-    }
-
-    /// A body has this much time for each stretch of it.
-    fn note_progress(&mut self, key: Key, before: u64, after: u64) {
-        if before / PROGRESS_BYTES != after / PROGRESS_BYTES {
-            let deadline = self.io.now_ns() + self.ctx.setup().timeouts.client_request.as_nanos() as u64;
-            self.set_deadline(key, DeadlineKind::Message, deadline);
         }
     }
 
@@ -436,7 +413,7 @@ impl<D: Driver> Worker<D> {
 fn outgoing_head<'a>(scratch: &'a Scratch, body: SendBody, head: &'a Slice) -> Outgoing<'a> {
     match body {
         SendBody::Original => {
-            let cuts = scratch.frame.cuts().next().map(|_| &scratch.frame);
+            let cuts = scratch.frame.is_edited().then_some(&scratch.frame);
             Outgoing { front: head.bytes(), cuts, rest: None }
         }
         other => outgoing(scratch, other, Some(head)),

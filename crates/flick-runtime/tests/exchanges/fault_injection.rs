@@ -42,7 +42,7 @@ fn one(seed: u64, kind: Kind, faults: &Faults) -> Result<(u32, u32), String> {
     config.limits.max_connections_per_backend = rng.between(1, 5) as u32;
     config.timeouts = Timeouts {
         connect: Duration::from_millis(100),
-        response: Duration::from_millis(200),
+        response: Some(Duration::from_millis(200)),
         ..Timeouts::default()
     };
     let subject = Subject { program: tiny::program(kind), engine: Arc::new(tiny::Tiny) };

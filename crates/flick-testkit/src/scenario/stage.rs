@@ -114,7 +114,7 @@ fn timeouts(scenario: &Scenario) -> Result<Timeouts, String> {
     for (name, ms) in &scenario.timeouts {
         let target = match name.as_str() {
             "connect" => &mut timeouts.connect,
-            "response" => &mut timeouts.response,
+            "response" => timeouts.response.get_or_insert_default(),
             "stream_idle" => &mut timeouts.stream_idle,
             "total" => &mut timeouts.total,
             "queue" => &mut timeouts.queue,

@@ -237,7 +237,7 @@ impl FaultCase<'_> {
         config.limits.health.outlier_consecutive_failures = self.outlier_consecutive_failures;
         config.timeouts = Timeouts {
             connect: Duration::from_millis(100),
-            response: Duration::from_nanos(REPLY_NS),
+            response: Some(Duration::from_nanos(REPLY_NS)),
             reconnect_backoff_max: Duration::from_millis(200),
             ..Timeouts::default()
         };

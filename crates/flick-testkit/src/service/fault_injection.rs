@@ -177,7 +177,7 @@ pub fn run_with(
     };
     config.timeouts = Timeouts {
         connect: Duration::from_millis(100),
-        response: Duration::from_millis(200),
+        response: Some(Duration::from_millis(200)),
         ..Timeouts::default()
     };
     if plan.changes_lists {

@@ -166,10 +166,10 @@ pub struct TimeoutSettings {
     #[arg(id = "connect_timeout", long = "connect-timeout", value_name = "DURATION")]
     connect: Option<NonZeroPeriod>,
     /// Time from sending a request to a backend to the end of the response, or to its first bytes if it is streamed.
-    /// [default: 2s]
+    /// [default: 60s if each exchange has its own connection (HTTP), 2s on shared connections]
     #[arg(id = "response_timeout", long = "response-timeout", value_name = "DURATION")]
     response: Option<NonZeroPeriod>,
-    /// Time between two pieces of a streamed response, on a connection dedicated to it. [default: 30s]
+    /// Time between two pieces of a streamed response, on a connection dedicated to it. [default: 5min]
     #[arg(id = "stream_idle_timeout", long = "stream-idle-timeout", value_name = "DURATION")]
     stream_idle: Option<NonZeroPeriod>,
     /// Time from receiving a request to the end of its response, body upload and retries included. 0 disables.
@@ -180,7 +180,8 @@ pub struct TimeoutSettings {
     /// answered with *overload*. 0 waits without limit. [default: 1s]
     #[arg(id = "queue_timeout", long = "queue-timeout", value_name = "DURATION")]
     queue: Option<Period>,
-    /// Time from the first byte of a request to its last, and for each further 64 KiB of its body. [default: 30s]
+    /// Time from the first byte of a request to its last. A client that has sent 240 bytes a second gets this time
+    /// again. [default: 30s]
     #[arg(id = "client_request_timeout", long = "client-request-timeout", value_name = "DURATION")]
     client_request: Option<NonZeroPeriod>,
     /// Time that a client may leave a response unread while it blocks a shared backend connection. [default: 200ms]
@@ -215,7 +216,7 @@ impl TimeoutSettings {
     pub fn apply(&self, timeouts: &mut Timeouts) {
         let period = |setting: Option<Period>| setting.map(|period| period.0);
         set(&mut timeouts.connect, self.connect.map(|time| time.0));
-        set(&mut timeouts.response, self.response.map(|time| time.0));
+        set(&mut timeouts.response, self.response.map(|time| Some(time.0)));
         set(&mut timeouts.stream_idle, self.stream_idle.map(|time| time.0));
         set(&mut timeouts.total, period(self.total));
         set(&mut timeouts.queue, period(self.queue));

@@ -129,7 +129,7 @@ fn m3_late_reply_is_discarded_with_its_connection() {
             many => (many.div_ceil(WRITERS * TOGETHER), WRITERS, TOGETHER, 1_000),
         };
         let proxy = Proxy::start(&[mock.address], io, |config| {
-            config.timeouts.response = Duration::from_millis(timeout_ms);
+            config.timeouts.response = Some(Duration::from_millis(timeout_ms));
         });
         proxy.until_backend(0, 1);
         let mut clients: Vec<Client> = (0..writers).map(|_| Client::connect(proxy.address())).collect();
@@ -168,7 +168,7 @@ fn stalled_backend_fails_only_its_keys() {
         let servers = Memcached::several(2);
         let backends = peers::addresses(&servers);
         let timeout = Duration::from_millis(300);
-        let proxy = Proxy::start(&backends, io, |config| config.timeouts.response = timeout);
+        let proxy = Proxy::start(&backends, io, |config| config.timeouts.response = Some(timeout));
         (0..2).for_each(|backend| proxy.until_backend(backend, 1));
         let stalled = key_on(0, 2, "stalled");
         let healthy = key_on(1, 2, "healthy");
@@ -208,7 +208,7 @@ fn backend_stalled_in_a_large_write_times_out() {
         let lateness = Lateness::watch();
         let server = Memcached::start();
         let timeout = Duration::from_millis(300);
-        let proxy = Proxy::start(&[server.address], io, |config| config.timeouts.response = timeout);
+        let proxy = Proxy::start(&[server.address], io, |config| config.timeouts.response = Some(timeout));
         proxy.until_backend(0, 1);
         let paused = Paused::of(&server);
         let mut client = Client::connect(proxy.address());

@@ -79,7 +79,7 @@ fn m4_reply_of_a_disconnected_client_reaches_no_other() {
             }
         });
         let proxy = Proxy::start(&[mock.address], io, |config| {
-            config.timeouts.response = Duration::from_secs(60);
+            config.timeouts.response = Some(Duration::from_secs(60));
         });
         proxy.until_backend(0, 1);
         let mut patient = Client::connect(proxy.address());

@@ -157,7 +157,7 @@ fn m10(io: IoKind, garbage: &'static Garbage) {
     });
     let (_stores, others) = stores(1);
     let proxy = Proxy::start(&[mock.address, others[0]], io, |config| {
-        config.timeouts.response = Duration::from_millis(100);
+        config.timeouts.response = Some(Duration::from_millis(100));
     });
     (0..2).for_each(|backend| proxy.until_backend(backend, 1));
     let (bad, good, other) = (key_on(0, 2, "bad"), key_on(0, 2, "good"), key_on(1, 2, "other"));

@@ -86,7 +86,7 @@ pub enum AnsweredBy {
 }
 
 /// By number: the outcomes.
-pub(super) const OUTCOMES: [AnsweredBy; 11] = [
+pub(super) const OUTCOMES: [AnsweredBy; 12] = [
     AnsweredBy::Program,
     AnsweredBy::Backend,
     AnsweredBy::Gone,
@@ -98,6 +98,7 @@ pub(super) const OUTCOMES: [AnsweredBy; 11] = [
     AnsweredBy::Platform(FailureReason::Unsupported),
     AnsweredBy::Platform(FailureReason::NameTooLong),
     AnsweredBy::Platform(FailureReason::Farewell),
+    AnsweredBy::Platform(FailureReason::TooSlow),
 ];
 
 impl AnsweredBy {
@@ -115,6 +116,7 @@ impl AnsweredBy {
             AnsweredBy::Platform(FailureReason::Unsupported) => "unsupported",
             AnsweredBy::Platform(FailureReason::NameTooLong) => "name too long",
             AnsweredBy::Platform(FailureReason::Farewell) => "farewell",
+            AnsweredBy::Platform(FailureReason::TooSlow) => "too slow",
         }
     }
 
