@@ -24,6 +24,7 @@ use crate::observe::edge_counters::StartId;
 use crate::observe::task_counters::TaskKind;
 use crate::rules::scratch::Scratch;
 use crate::run_queue::Flow;
+use crate::slab::Key;
 use crate::upstream::conn::{AfterExchange, BackendConnState, Download, Recipient, ReplyProgress};
 
 /// Origin of a reply, and the request that it answers.
