@@ -44,7 +44,11 @@ impl Emitter<'_, '_> {
         if streams && !self.is_at_start {
             self.part(None);
         }
-        self.bare = (streams && list.bare.is_some()).then_some(id);
+        // Lists in its elements are left out with what is around them.
+        let is_bare = streams && list.bare.is_some();
+        if is_bare {
+            self.bare = Some(id);
+        }
         self.reach();
         self.is_at_start = false;
         self.begin(id, list);
@@ -82,10 +86,14 @@ impl Emitter<'_, '_> {
         self.close_scope(id, head, inside, state);
         self.kept_cursor = None;
         self.join(exits);
-        if !self.is_over {
+        if is_bare && !self.is_over {
             let end = self.position(self.at);
             self.leave_bare(end);
+        }
+        if is_bare {
             self.bare = None;
+        }
+        if !self.is_over {
             self.end_of_list(id, list, seen);
         }
     }
