@@ -54,8 +54,19 @@ impl<D: Driver> Worker<D> {
             _ => timeouts.client_write,
         };
         let now_ns = self.io.now_ns();
-        let until_ns = self.upstream.stall(backend_conn, client, now_ns, timeout.as_nanos() as u64);
+        let left_ns = self.over_time_ns(backend_conn).map_or(u64::MAX, |at_ns| at_ns.saturating_sub(now_ns));
+        let timeout_ns = left_ns.min(timeout.as_nanos() as u64);
+        let until_ns = self.upstream.stall(backend_conn, client, now_ns, timeout_ns);
         self.note_due(until_ns);
+    }
+
+    /// The client of an exchange that has had all the time it may take, if it has not read what it was sent: then it
+    /// was slow, and not its backend.
+    pub(super) fn over_time_by(&self, backend_conn: u32) -> Option<Key> {
+        let front = self.upstream.conn(backend_conn).requests().front()?;
+        let key = self.client_of(Recipient::Request(front)).filter(|_| self.is_over_time(backend_conn))?;
+        let session = self.downstream.client(key)?;
+        (self.io.driver().backlog_bytes(session.handle()) > 0).then_some(key)
     }
 
     /// The timeout of a client that stalls a connection has expired: drops the client.

@@ -58,10 +58,13 @@ impl<D: Driver> Worker<D> {
 
     /// Whether a request has had all the time that it may take.
     pub(super) fn is_over_time(&self, backend_conn: u32) -> bool {
+        self.over_time_ns(backend_conn).is_some_and(|at_ns| self.io.now_ns() >= at_ns)
+    }
+
+    /// When the request at the front of a connection has had all the time that it may take.
+    pub(super) fn over_time_ns(&self, backend_conn: u32) -> Option<u64> {
         let whole = self.ctx.setup().timeouts.total;
-        let front = self.upstream.conn(backend_conn).requests().front();
-        let taken_ns = front.map(|request| self.inflight.get(request).taken_ns());
-        let is_over = |taken_ns| self.io.now_ns() >= taken_ns + whole.as_nanos() as u64;
-        !whole.is_zero() && taken_ns.is_some_and(is_over)
+        let front = self.upstream.conn(backend_conn).requests().front().filter(|_| !whole.is_zero())?;
+        Some(self.inflight.get(front).taken_ns() + whole.as_nanos() as u64)
     }
 }
