@@ -190,6 +190,8 @@ pub(crate) fn check(
         let of = |field: FieldId| view.iter().find(|known| known.field == field);
         let bound = |field: FieldId| of(field).and_then(|known| known.bound);
         let optional = |field: FieldId| of(field).is_some_and(|known| known.optional);
+        // A program that handles a field which may be streamed handles messages without `wire` too.
+        channel.whole &= !view.iter().any(|known| known.optional);
         fields.extend(view.iter().filter(|known| known.bound.is_some()).map(|known| known.field));
         channel.view = fields
             .into_iter()

@@ -1,6 +1,6 @@
 //! Reference semantics of scans for the end of something and of a frame's lists: vectorised code is compared with it.
 
-use flick_abi::{BytesRef, Frame, Region};
+use flick_abi::{BytesRef, Frame, MessageFlags, Region};
 
 use crate::data::Type;
 use crate::semantics::message_get;
@@ -102,10 +102,12 @@ pub fn items(
     items[start..end].iter().map(move |word| message_get(*word, message, Type::Bytes))
 }
 
-/// All bytes of a message of which `have` bytes are there, as words of an activation in which its number is `message`.
+/// All bytes of a message of which `have` bytes are there, as words of an activation in which its number is `message`;
+/// missing if more of it follows.
 pub fn whole(frame: &Frame, message: u8, have: usize) -> BytesRef {
     let total = frame.total_bytes();
     match u32::try_from(total) {
+        _ if frame.flags().has(MessageFlags::PARTS) => BytesRef::MISSING,
         Ok(len) if len as usize <= have && u64::from(len) <= flick_abi::limits::BYTES_OFFSET_MAX => {
             BytesRef::new(Region::Message, 0, len).in_message(message)
         }

@@ -40,8 +40,6 @@ const FORMS: [&str; 7] = ["sized", "sized", "chunked", "empty", "same", "interim
 const HEAD: u32 = 1;
 /// Mark of a request that a reply of any status may answer early, as it has a long body.
 const LONG: u32 = 2;
-/// Longest body in chunks of a service that buffers them.
-const BUFFERED_BYTES_MAX: usize = 12_000;
 /// Bodies of more bytes than this are answered early by servers that do so.
 const EARLY_BYTES: usize = 15_000;
 /// Status of an early answer.
@@ -125,9 +123,6 @@ impl Http {
         let upload = if has_body { random_len(rng, huge_per_mille) } else { 0 };
         // Only the last reply of a connection may end with it.
         let form = FORMS[rng.between(0, FORMS.len() as u64 - 2) as usize];
-        // A program that reads whole replies has chunked ones buffered.
-        let len =
-            if self.0 == HttpKind::Cache && form == "chunked" { len.min(BUFFERED_BYTES_MAX) } else { len };
         let folder = match (self.0, rng.between(0, 5)) {
             (HttpKind::Router, 0 | 1) => "static",
             (HttpKind::Filter, 0) => "admin",
