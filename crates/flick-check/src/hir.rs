@@ -383,6 +383,8 @@ pub struct Facts {
     pub exclusive: bool,
     /// `%keep = e`, on a request: an integer for the parser of its reply (`FieldKind::Kept`).
     pub keep: Option<Expr>,
+    /// `%keep_last = n`, on a request: added to `keep` where the session ends with the reply.
+    pub keep_last: u32,
     /// `%last = e`: on a request, it is the last one; on a reply, its connection ends with it.
     pub last: Option<Expr>,
     /// `%retry = e`, on a request: it may be sent again if no byte of a reply has arrived.
@@ -491,7 +493,8 @@ pub struct Channel {
     pub view: Vec<DecodedField>,
     /// Keys that the program reads: keyed list, and number in `Keyed::keys`.
     pub keys: Vec<(FieldId, u32)>,
-    /// The program reads messages as bytes (`wire(m)`): they are buffered completely, nothing is streamed.
+    /// The program reads messages as bytes (`wire(m)`), and makes no option of a field that may be streamed: they are
+    /// buffered completely, nothing is streamed.
     pub whole: bool,
     /// Location.
     pub span: Span,

@@ -228,6 +228,9 @@ impl Text<'_> {
                 let _ = writeln!(out, "  %{name} {}", body.expr(fact));
             }
         }
+        if facts.keep_last > 0 {
+            let _ = writeln!(out, "  %keep_last {}", facts.keep_last);
+        }
         if let Some(replies) = facts.replies {
             let _ = writeln!(out, "  %replies {}", self.program.units[replies.0 as usize].name);
         }

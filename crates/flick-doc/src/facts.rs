@@ -24,6 +24,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("replies", "The message that answers it."),
     ("exclusive", "One exchange at a time on a connection to a backend."),
     ("keep", "The number of a request that the parser of its reply gets."),
+    ("keep_last", "What is added to that number where the session ends with the reply."),
     ("last", "A message after which its connection is not used again."),
     ("retry", "A request that may be sent again when no byte of a reply came."),
     ("whole", "A request that goes on once all of it is there, if it is short."),
@@ -40,6 +41,7 @@ const REASONS: &[(&str, &str)] = &[
     ("too_long", "The answer to what is longer than a bound."),
     ("name_too_long", "The answer to a name that is longer than its bound."),
     ("unsupported", "The answer to what the grammar knows and does not serve."),
+    ("too_slow", "The answer to a request that its client sends too slowly."),
     ("farewell", "The last message of a service that ends."),
 ];
 

@@ -273,6 +273,7 @@ fn lower_protocol(
         name: info.unit.name.clone(),
         order: info.order(),
         exclusive: facts.exclusive,
+        keep_last: u64::from(facts.keep_last),
         correlate: facts.correlate.and_then(position),
         non_quiet: facts.loud.as_ref().and_then(|(field, _)| position(*field)),
         echo: kept.iter().map(|field| echo_field(cx, info, *field)).collect(),

@@ -14,6 +14,7 @@ mod backend_view;
 mod bodies;
 mod dedicated;
 mod deliver;
+mod drain;
 mod events;
 mod eviction;
 mod health;

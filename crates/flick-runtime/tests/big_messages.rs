@@ -108,6 +108,7 @@ fn subject() -> Subject {
             name: "frame".into(),
             order: ReplyOrder::InOrder,
             exclusive: false,
+            keep_last: 0,
             correlate: None,
             non_quiet: None,
             echo: vec![],

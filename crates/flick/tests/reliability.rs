@@ -21,6 +21,8 @@ mod wire;
 mod backends;
 #[path = "reliability/clients.rs"]
 mod clients;
+#[path = "reliability/drains.rs"]
+mod drains;
 #[path = "reliability/exhaustion.rs"]
 mod exhaustion;
 #[path = "reliability/garbage.rs"]

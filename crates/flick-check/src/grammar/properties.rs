@@ -13,19 +13,8 @@ use crate::limits::VINT_BYTES_MAX;
 use crate::load::span_of;
 use crate::report;
 use crate::units;
+use flick_abi::FailureReason;
 use flick_abi::limits::{ECHO_FIELDS_MAX, FAILURE_BYTES_MAX};
-
-/// Reasons for error responses of the platform.
-const REASONS: &[&str] = &[
-    "unavailable",
-    "timeout",
-    "overload",
-    "malformed",
-    "too_long",
-    "name_too_long",
-    "unsupported",
-    "farewell",
-];
 
 pub(super) fn check(unit: UnitId, decl: &InFile<ast::UnitDecl>, items: &mut Items, sink: &mut Sink) {
     let mut reader = PropertyReader { unit, file: decl.file, items, sink, facts: Facts::default() };
@@ -99,7 +88,8 @@ impl PropertyReader<'_> {
             "whole" => self.facts.whole = self.truth(property, "whole"),
             "tunnel" => self.facts.tunnel = self.truth(property, "tunnel"),
             "closes" => self.facts.closes = self.truth(property, "closes"),
-            "keep" => self.facts.keep = self.kept_number(property),
+            "keep" => self.facts.keep = self.kept_number(property, "keep", "%keep = self.opcode;"),
+            "keep_last" => self.facts.keep_last = self.keep_last(property),
             "exclusive" => self.facts.exclusive = self.is_exclusive(property),
             "replies" => {}
             "correlate" => {
@@ -139,24 +129,38 @@ impl PropertyReader<'_> {
     }
 
     /// `%keep = self.length`.
-    fn kept_number(&mut self, property: &ast::UnitProperty) -> Option<Expr> {
+    fn kept_number(
+        &mut self,
+        property: &ast::UnitProperty,
+        fact: &'static str,
+        example: &str,
+    ) -> Option<Expr> {
         let value = property.value()?;
-        let scope = self.scope("keep");
+        let scope = self.scope(fact);
         let checked = self.exprs(scope, |exprs| exprs.expr(&value));
         match checked.ty {
             Ty::Int { lo, .. } if lo >= 0 => Some(checked),
             Ty::Unknown => None,
             _ => {
                 let wanted = "a non-negative integer";
-                self.sink.push(report::grammar::bad_fact(
-                    checked.span,
-                    "keep",
-                    wanted,
-                    "%keep = self.opcode;",
-                ));
+                self.sink.push(report::grammar::bad_fact(checked.span, fact, wanted, example));
                 None
             }
         }
+    }
+
+    /// `%keep_last = 16`.
+    fn keep_last(&mut self, property: &ast::UnitProperty) -> u32 {
+        let example = "%keep_last = 16;";
+        let Some(value) = self.kept_number(property, "keep_last", example) else { return 0 };
+        if let ExprKind::Int(number) = value.kind
+            && let Ok(number) = u32::try_from(number)
+        {
+            return number;
+        }
+        let wanted = "an integer literal of at most 32 bits";
+        self.sink.push(report::grammar::bad_fact(value.span, "keep_last", wanted, example));
+        0
     }
 
     /// `%exclusive = true`.
@@ -302,11 +306,12 @@ impl PropertyReader<'_> {
             self.sink.push(report::grammar::bad_fact(property_span, "on", "a reason", example));
             return;
         };
-        if !REASONS.contains(&reason.text()) {
+        let reasons = || FailureReason::NAMES.iter().map(|(name, _)| *name);
+        if !reasons().any(|known| known == reason.text()) {
             let span = span_of(self.file, reason.range());
-            let help = match report::similar(reason.text(), REASONS.iter().copied()) {
+            let help = match report::similar(reason.text(), reasons()) {
                 Some(close) => format!("did you mean `{close}`?"),
-                None => format!("the reasons are {}", report::list(REASONS.iter().copied())),
+                None => format!("the reasons are {}", report::list(reasons())),
             };
             self.sink.push(report::grammar::error_response(
                 span,

@@ -20,6 +20,7 @@ const PROPERTIES: &[&str] = &[
     "replies",
     "exclusive",
     "keep",
+    "keep_last",
     "last",
     "retry",
     "whole",

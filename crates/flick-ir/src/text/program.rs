@@ -79,7 +79,11 @@ fn print_protocol(protocol: &Protocol) -> String {
     let name = quote(protocol.name.as_bytes());
     let exclusive = if protocol.exclusive { " exclusive" } else { "" };
     let max = protocol.message_bytes_max;
-    let mut text = format!("  protocol {name} {order}{exclusive} max {max} {{\n");
+    let keep_last = match protocol.keep_last {
+        0 => String::new(),
+        number => format!(" keep_last {number}"),
+    };
+    let mut text = format!("  protocol {name} {order}{exclusive}{keep_last} max {max} {{\n");
     for field in &protocol.echo {
         let _ = write!(text, "    echo {}", print_wire_field(&field.request));
         if let Some(reply) = &field.reply {
@@ -217,12 +221,22 @@ fn protocol(reader: &mut Reader) -> Parsed<Protocol> {
         other => return Err(reader.error(format!("`{other}` is no order"))),
     };
     let exclusive = reader.opt_word("exclusive");
+    let keep_last = if reader.opt_word("keep_last") { reader.number()? } else { 0 };
     reader.expect_word("max")?;
     let message_bytes_max = reader.number()?;
     let failures = [None; FailureReason::COUNT];
     let (correlate, non_quiet, echo) = (None, None, Vec::new());
-    let mut protocol =
-        Protocol { name, order, exclusive, correlate, non_quiet, echo, failures, message_bytes_max };
+    let mut protocol = Protocol {
+        name,
+        order,
+        exclusive,
+        keep_last,
+        correlate,
+        non_quiet,
+        echo,
+        failures,
+        message_bytes_max,
+    };
     reader.mark("{")?;
     while !reader.opt_mark("}") {
         match reader.word()?.as_str() {

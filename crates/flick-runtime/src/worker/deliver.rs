@@ -113,6 +113,9 @@ impl<D: Driver> Worker<D> {
         // Those of malformed requests are the last of their session, and say so themselves.
         let is_last =
             !matches!(reason, FailureReason::Unavailable | FailureReason::Timeout | FailureReason::Overload);
+        if let Some(key) = session.filter(|_| frame.flags().has(MessageFlags::CLOSES)) {
+            self.ends_with_reply(key);
+        }
         let cuts = (frame.is_edited() && !is_last).then_some(&frame);
         let message = Outgoing { front, cuts, rest: None };
         self.deliver_message(Recipient::Request(request), &message, [None, None]);
@@ -124,7 +127,7 @@ impl<D: Driver> Worker<D> {
         let entry = self.inflight.get(request);
         let view = self.ctx.setup().program.channels[self.ctx.setup().listened].view.as_ref();
         let Some((view, judge)) = view.and_then(|view| Some((view, view.reply_flags?))) else { return false };
-        frame.slots[SLOT_ASKED] = entry.kept();
+        frame.slots[SLOT_ASKED] = self.kept_for_reply(entry, self.ctx.setup().protocol().keep_last);
         if self.ctx.setup().engine.parse(view.parse_asked, frame, words) != ParseStep::Done {
             frame.restart();
             return false;
@@ -241,6 +244,10 @@ impl<D: Driver> Worker<D> {
             self.inflight.pop_session(session.stream_mut().requests_mut(), self.io.pieces_mut());
         }
         let resume = session.stream().wait() == Wait::Replies;
+        if self.ends_unannounced(key) {
+            self.stop_reading(key);
+        }
+        let Some(session) = self.downstream.client(key) else { return };
         let closing = session.is_draining() && session.stream().requests().is_empty();
         // What becomes of a body that is still being sent is decided again.
         let uploads = session.stream().has_upload();

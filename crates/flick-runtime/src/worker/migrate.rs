@@ -54,7 +54,7 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Whether a client can migrate once its replies are written.
-    fn can_migrate(&self, session: &ClientConn) -> bool {
+    pub(super) fn can_migrate(&self, session: &ClientConn) -> bool {
         session.takes_requests()
             && !session.has_ended()
             && !session.stream().ends_after_reply()

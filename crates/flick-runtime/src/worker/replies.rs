@@ -18,13 +18,12 @@ use super::rules::Start;
 use super::sending::number_mask;
 use crate::downstream::body::RemainingBody;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseSpec};
-use crate::inflight::{InflightRequest, ReplyTarget, RequestId};
+use crate::inflight::{ReplyTarget, RequestId};
 use crate::observe::access_log::AnsweredBy;
 use crate::observe::edge_counters::StartId;
 use crate::observe::task_counters::TaskKind;
 use crate::rules::scratch::Scratch;
 use crate::run_queue::Flow;
-use crate::slab::Key;
 use crate::upstream::conn::{AfterExchange, BackendConnState, Download, Recipient, ReplyProgress};
 
 /// Origin of a reply, and the request that it answers.
@@ -139,20 +138,22 @@ impl<D: Driver> Worker<D> {
             //# the client MUST NOT consider that data to be a valid response
             return self.backend_fault(backend_conn);
         }
+        let entry = conn.requests().front().map(|request| self.inflight.get(request));
+        let is_ask =
+            entry.is_some_and(|entry| matches!(entry.reply_target(), ReplyTarget::Ask { .. }));
+        let keep_last = self.ctx.setup().protocol_of(channel).keep_last;
+        let asked = entry.map_or(0, |entry| self.kept_for_reply(entry, keep_last));
         let state = self.upstream.conn_mut(backend_conn);
         let Some(view) = &self.ctx.setup().program.channels[channel].view else {
             // The program never receives here; whatever comes is dropped with its framing unknown.
             self.io.clear_inbox(state.inbox_mut());
             return Flow::Stop;
         };
-        let entry = state.requests().front().map(|request| self.inflight.get(request));
         if !state.inbox().in_message() {
-            let is_asked = |entry: &InflightRequest| matches!(entry.reply_target(), ReplyTarget::Ask { .. });
-            state.buffer_reply(entry.is_some_and(is_asked));
+            state.buffer_reply(is_ask);
         }
         let is_buffered = state.reply() == ReplyProgress::Buffered;
         let parser = if is_buffered { view.parse_asked } else { view.parse_reply };
-        let asked = entry.map_or(0, |entry| entry.kept());
         let is_streamed = exclusive && !is_buffered;
         let wants = state.completeness(if is_streamed { Completeness::Head } else { Completeness::All });
         let look = ParseSpec { parser, asked, wants };
@@ -270,7 +271,9 @@ impl<D: Driver> Worker<D> {
         let is_delivered = entry_session.is_some();
         let flags = self.examined_flags(channel, &mut scratch.frame, &echo, &seen);
         let (last, silent) = (!flags.has(MessageFlags::MORE), flags.has(MessageFlags::SILENT));
-        self.note_end_of_session(flags, entry_session);
+        if let Some(session) = entry_session.filter(|_| flags.has(MessageFlags::CLOSES)) {
+            self.ends_with_reply(session);
+        }
         if !self.note_end_of_exchange(backend_conn, flags, is_delivered) {
             return self.backend_fault(backend_conn);
         }
@@ -396,15 +399,6 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Notes that a session ends with its reply.
-    fn note_end_of_session(&mut self, flags: MessageFlags, session: Option<Key>) {
-        if flags.has(MessageFlags::CLOSES)
-            && let Some(session) = session.and_then(|key| self.downstream.client_mut(key))
-        {
-            session.stream_mut().end_after_reply();
-        }
-    }
-
     /// Notes what becomes of a connection after its reply. `false`: the reply says what it cannot say there.
     fn note_end_of_exchange(&mut self, backend_conn: u32, flags: MessageFlags, is_delivered: bool) -> bool {
         let state = self.upstream.conn_mut(backend_conn);
@@ -442,9 +436,14 @@ impl<D: Driver> Worker<D> {
             if send.channel as usize != listened {
                 continue;
             }
-            match self.judge(scratch, send.body, Some(message), (&echo, kept)) {
+            match self.judge(scratch, send.body, Some(message), (session, &echo, kept)) {
                 Verdict::Delivered => {}
-                Verdict::DeliveredAndLast => self.upstream.conn_mut(backend_conn).close_after_exchange(),
+                Verdict::DeliveredAndLast => {
+                    if scratch.other.flags().has(MessageFlags::UNTIL_CLOSE) {
+                        self.upstream.conn_mut(backend_conn).close_after_exchange();
+                    }
+                    self.ends_with_reply(session);
+                }
                 Verdict::Silent => {
                     self.observe.counters().replies_suppressed.add(1);
                     continue;

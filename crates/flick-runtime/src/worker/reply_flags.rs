@@ -14,6 +14,7 @@ use super::deliver::restore_echo;
 use super::outgoing::{SendSources, has_tail};
 use crate::limits::JOINED_BYTES_MAX;
 use crate::rules::scratch::Scratch;
+use crate::slab::Key;
 
 /// Result of parsing a message that a rule sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub(super) enum Examined {
 pub(super) enum Verdict {
     /// It goes out.
     Delivered,
-    /// It goes out, and its end is the connection's.
+    /// It goes out, and the session ends with it.
     DeliveredAndLast,
     /// Its client has asked not to receive it.
     Silent,
@@ -76,7 +77,7 @@ impl<D: Driver> Worker<D> {
         scratch: &mut Scratch,
         body: SendBody,
         message: Option<&Slice>,
-        (echo, kept): (&Echo, u64),
+        (session, echo, kept): (Key, &Echo, u64),
     ) -> Verdict {
         scratch.other.restart();
         let Some(view) = &self.ctx.setup().program.channels[self.ctx.setup().listened].view else {
@@ -85,6 +86,7 @@ impl<D: Driver> Worker<D> {
         let SendBody::Rebuilt { tail_from, .. } = body else { return Verdict::Delivered };
         // Of a message whose parts follow unchanged, the head is all that has been built.
         let parser = if tail_from == u32::MAX { view.parse_asked } else { view.parse_reply };
+        let kept = kept + self.notice(Some(session), self.ctx.setup().protocol().keep_last);
         let look = Look { parser, kept, judge: view.reply_flags.map(|judge| (judge, echo)) };
         if self.read_again(scratch, look, body, message) == Examined::Wrong {
             return Verdict::Wrong;

@@ -261,9 +261,13 @@ impl<D: Driver> Worker<D> {
         if let Some(request) = request {
             let entry = self.inflight.get(request);
             let (echo, kept) = (*entry.echo(), entry.kept());
-            let mut verdict = self.judge(scratch, send.body, message, (&echo, kept));
-            if self.is_silent(key, send.body) {
+            let Some(client) = entry.session() else { return };
+            let mut verdict = self.judge(scratch, send.body, message, (client, &echo, kept));
+            let flags = self.flags_of_passed(key, send.body);
+            if flags.has(MessageFlags::SILENT) {
                 verdict = Verdict::Silent;
+            } else if flags.has(MessageFlags::CLOSES) && verdict == Verdict::Delivered {
+                verdict = Verdict::DeliveredAndLast;
             }
             if verdict == Verdict::Wrong {
                 self.observe.counters().sends_dropped.add(1);
@@ -290,12 +294,14 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Whether a client has asked not to hear a reply that its rule passes on.
-    fn is_silent(&self, key: Key, body: SendBody) -> bool {
-        let (SendBody::Message(number) | SendBody::Rebuilt { tail_of: number, .. }) = body else {
-            return false;
-        };
-        number > 0 && self.rules.suspended().reply_flags(key, usize::from(number)).has(MessageFlags::SILENT)
+    /// What the grammar says of a reply that a rule passes on to its client.
+    fn flags_of_passed(&self, key: Key, body: SendBody) -> MessageFlags {
+        match body {
+            SendBody::Message(number) | SendBody::Rebuilt { tail_of: number, .. } if number > 0 => {
+                self.rules.suspended().reply_flags(key, usize::from(number))
+            }
+            _ => MessageFlags::default(),
+        }
     }
 
     /// A message of an activation for a backend: its client's request sent on, the first time, or a copy.
@@ -449,7 +455,7 @@ impl<D: Driver> Worker<D> {
         message: Option<&Slice>,
     ) {
         let (echo, kept) = (self.echo_of(&scratch.frame), scratch.frame.slots[SLOT_ASKED]);
-        let verdict = self.judge(scratch, send.body, message, (&echo, kept));
+        let verdict = self.judge(scratch, send.body, message, (key, &echo, kept));
         let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return };
         match verdict {
             Verdict::Delivered | Verdict::DeliveredAndLast => {}
@@ -477,8 +483,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// The reply that a session is being sent ends where its connection does.
-    fn ends_with_reply(&mut self, key: Key) {
+    /// A session ends with the reply that it is being sent.
+    pub(super) fn ends_with_reply(&mut self, key: Key) {
         if let Some(session) = self.downstream.client_mut(key) {
             session.stream_mut().end_after_reply();
         }

@@ -1,4 +1,4 @@
-//! Deadlines: which are due, how long the worker may sleep, and the end of a draining worker.
+//! Deadlines: which are due, and how long the worker may sleep.
 
 use std::time::Duration;
 
@@ -8,14 +8,12 @@ use flick_net::Driver;
 use super::Worker;
 use super::health::warn_of;
 use crate::downstream::deadlines::DeadlineKind;
-use crate::limits::{DRAIN_QUIET_MS, HUGE_TICK_MS, LEAVE_TICK_MS, LINGER_MS, TICK_MAX_MS};
+use crate::limits::{HUGE_TICK_MS, LEAVE_TICK_MS, TICK_MAX_MS};
 use crate::slab::Key;
 use crate::upstream::backend::Backend;
 use crate::upstream::conn::BackendConnState;
 use crate::upstream::stall::Hold;
 
-/// Nanoseconds of a millisecond.
-const MS: u64 = 1_000_000;
 /// Interval at which a draining worker looks for idle sessions, in milliseconds.
 const DRAIN_TICK_MS: u64 = 10;
 
@@ -123,6 +121,9 @@ impl<D: Driver> Worker<D> {
         {
             return;
         }
+        if let Some(client) = self.over_time_by(backend_conn) {
+            return self.drop_slow_client(backend_conn, client);
+        }
         self.log_backend(backend_conn, |context| warn_of!(context, "backend did not answer in time"));
         self.fail_backend_conn(backend_conn, FailureReason::Timeout, Some(Event::TimedOut));
     }
@@ -160,73 +161,5 @@ impl<D: Driver> Worker<D> {
                 }
             }
         }
-    }
-
-    /// Drains: the worker accepts no session; each session ends when it has been idle for a moment, and at the deadline
-    /// after the replies to its requests.
-    fn run_drain(&mut self, now_ns: u64) {
-        let Some(deadline) = self.ctx.shared().drain_asked() else { return };
-        let since_ns = match self.listeners.draining_since_ns() {
-            Some(since_ns) => since_ns,
-            None => {
-                if self.ctx.shared().is_replaced() {
-                    self.begin_migration();
-                } else {
-                    self.stop_accepting();
-                }
-                self.listeners.begin_drain(now_ns);
-                now_ns
-            }
-        };
-        let late = now_ns.saturating_sub(since_ns) >= deadline.as_nanos() as u64;
-        let is_replaced = self.ctx.shared().is_replaced();
-        if is_replaced {
-            self.migrate_clients();
-        }
-        if late || !is_replaced {
-            self.reject_waiting();
-        }
-        for index in 0..self.downstream.slots_used() {
-            let Some(key) = self.downstream.key_at(index) else { continue };
-            let Some(session) = self.downstream.client(key) else { continue };
-            let quiet = session.stream().requests().is_empty()
-                && session.inbox().is_empty()
-                && !is_replaced
-                && session.idle_ns(now_ns) >= DRAIN_QUIET_MS * MS;
-            if session.stream().tunnel().is_some() || (self.ctx.setup().is_relay && session.takes_requests())
-            {
-                if quiet || late {
-                    self.end_tunnel(key);
-                }
-                continue;
-            }
-            if session.takes_requests() && (quiet || late) {
-                self.fail_begun(key, FailureReason::Unavailable);
-                self.stop_reading(key);
-                self.abandon_upload(key, FailureReason::Unavailable);
-                self.close_if_finished(key);
-            }
-        }
-    }
-
-    /// Whether a draining worker has nothing left to do.
-    pub(super) fn drained(&mut self) -> bool {
-        let (Some(since_ns), Some(deadline)) =
-            (self.listeners.draining_since_ns(), self.ctx.shared().drain_asked())
-        else {
-            return false;
-        };
-        let overdue_ns = deadline.as_nanos() as u64 + LINGER_MS * MS;
-        // Handlers of clients that have just gone still run.
-        // What a relay's client sent last may still be on its way to the backend when both are gone.
-        let is_done = self.downstream.len() == 0
-            && self.listeners.waiting_len() == 0
-            && !self.io.driver().is_draining_listeners()
-            && self.tasks.is_empty()
-            && self.merge_is_finished();
-        let is_over = (is_done && !self.io.driver().is_flushing())
-            || self.io.now_ns().saturating_sub(since_ns) >= overdue_ns;
-        // Clients that were queued for this worker at the last moment are served, or handed on, first.
-        is_over && self.drained_handoff_queue() && (self.downstream.len() == 0 || !is_done)
     }
 }

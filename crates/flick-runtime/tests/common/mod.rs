@@ -153,6 +153,7 @@ pub fn program() -> Arc<Program> {
             name: "cmd".into(),
             order: ReplyOrder::InOrder,
             exclusive: false,
+            keep_last: 0,
             correlate: Some(1),
             non_quiet: Some(0),
             echo: [opcode, opaque].map(|field| EchoField { request: field, reply: Some(field) }).to_vec(),

@@ -273,6 +273,7 @@ pub fn program(kind: Kind) -> Arc<Program> {
                 ReplyOrder::InOrder
             },
             exclusive: !matches!(kind, Kind::Private | Kind::Raw),
+            keep_last: 0,
             correlate: None,
             non_quiet: None,
             echo: vec![],

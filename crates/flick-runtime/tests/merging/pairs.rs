@@ -170,6 +170,7 @@ pub fn program(through_rule: bool) -> Arc<Program> {
             name: "pair".to_owned(),
             order: ReplyOrder::None,
             exclusive: false,
+            keep_last: 0,
             correlate: None,
             non_quiet: None,
             echo: Vec::new(),

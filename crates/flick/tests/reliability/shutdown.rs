@@ -46,9 +46,10 @@ fn drain_under_load_loses_no_request() {
     }
 }
 
-/// Clients that never stop: at the deadline each gets the replies to what was taken, then its connection ends.
+/// Clients that never stop, of a protocol that cannot say that a reply is the last: in the second half of the deadline
+/// each connection ends behind a reply, one after another.
 #[test]
-fn drain_ends_at_the_shutdown_timeout_with_complete_replies() {
+fn drain_ends_before_the_shutdown_timeout_with_complete_replies() {
     let _machine = machine::alone();
     for io in ["epoll", "uring"] {
         let lateness = Lateness::watch();
@@ -66,7 +67,7 @@ fn drain_ends_at_the_shutdown_timeout_with_complete_replies() {
             clients.into_iter().map(|client| client.join().expect("no wrong reply")).collect();
         assert!(asked.iter().all(|count| *count > 0), "{io}: {asked:?}");
         let took = begun.elapsed();
-        assert!(took >= Duration::from_millis(450), "{io}: they were served until the deadline: {took:?}");
+        assert!(took >= Duration::from_millis(250), "{io}: they were served in the first half: {took:?}");
         drop(first);
         let (status, log) = service.ended();
         assert_eq!(status.code(), Some(0), "{io}:\n{log}");
