@@ -309,8 +309,8 @@ pub struct Protocol {
     pub order: ReplyOrder,
     /// Whether a backend connection carries one exchange at a time (`%exclusive`).
     pub exclusive: bool,
-    /// Number that the platform adds to what is kept of a request whose reply ends the session (`%keep_last`), so that the
-    /// reply says so; 0: replies do not say it.
+    /// Number that the platform adds to what is kept of a request whose reply ends the session (`%keep_last`), so that
+    /// the reply says so; 0: replies do not say it.
     pub keep_last: u64,
     /// Index in `echo` of the field that the platform numbers in requests and restores in replies (`%correlate`).
     pub correlate: Option<usize>,

@@ -404,13 +404,13 @@ pub struct Facts {
 pub struct Forward {
     /// The variable: `SelfField`, of type bool.
     pub cond: Expr,
-    /// What is replaced.
+    /// Target that is replaced.
     pub target: ForwardTarget,
     /// The value, of type `Bytes`; `None` removes the key.
     pub value: Option<Expr>,
 }
 
-/// What `&forward` replaces.
+/// Target of a `&forward`.
 #[derive(Clone, Debug)]
 pub enum ForwardTarget {
     /// A field of the unit itself: digits or a string without what ends it; with an expression only that many bytes

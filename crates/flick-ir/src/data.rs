@@ -373,7 +373,7 @@ pub enum Op {
     },
     /// Adds a text to what is forwarded of the message (parsers only). `Bool`: whether there was room for it.
     Insert {
-        /// In front of which byte of the message.
+        /// Position: the byte of the message in front of which the text stands.
         at: Value,
         /// The text (`Bytes`).
         text: Value,

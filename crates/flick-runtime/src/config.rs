@@ -188,7 +188,7 @@ pub struct Timeouts {
 }
 
 impl Timeouts {
-    /// How long a backend may take for a response. By default long where the connection carries nothing else
+    /// Time that a backend may take for a response. By default long where the connection carries nothing else
     /// (`exclusive`): then only its own client waits. On a shared connection all clients wait behind a stalled backend.
     pub fn response(&self, exclusive: bool) -> Duration {
         self.response.unwrap_or(Duration::from_secs(if exclusive { 60 } else { 2 }))

@@ -1,4 +1,4 @@
-//! What a message is forwarded as: its bytes without the cuts, and with the texts that its grammar adds.
+//! Forwarded messages: the bytes of a message without the cuts, and with the texts that its grammar adds.
 //! Promises: forwarding and rebuilding send the same bytes, because both walk [`Frame::forwarded`].
 
 use std::iter::Peekable;

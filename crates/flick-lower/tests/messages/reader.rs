@@ -155,7 +155,8 @@ impl Reader<'_> {
                 _ => data,
             };
             let first = self.first_part(parser, message, asked);
-            let sent = first.as_ref().and_then(|frame| self.written(frame, message, (parser, asked), &context));
+            let sent =
+                first.as_ref().and_then(|frame| self.written(frame, message, (parser, asked), &context));
             for (nth, ends) in cuts(data.len(), rng).into_iter().enumerate() {
                 let cut = if nth == 0 {
                     self.both(parser, data, asked, &ends)
@@ -166,7 +167,12 @@ impl Reader<'_> {
                 assert!(is_same, "{:?}, cut at {ends:?} {:?}; {}", whole.0, cut.0, context());
                 // Where the last of several parts begins depends on the cuts.
                 if whole.0 == FeedOutcome::Done(whole.1.total_bytes()) {
-                    assert_eq!(seen(&cut.1, message), seen(&whole.1, message), "cut at {ends:?}; {}", context());
+                    assert_eq!(
+                        seen(&cut.1, message),
+                        seen(&whole.1, message),
+                        "cut at {ends:?}; {}",
+                        context()
+                    );
                     let again = self
                         .rule
                         .and_then(|rule| self.output.run(self.engines.compiled(), rule, &cut.1, message));

@@ -1,4 +1,4 @@
-//! How fast a client must send a request: a slow upload goes on as long as it goes on fast enough.
+//! The pace at which a client must send a request: a slow upload goes on as long as it goes on fast enough.
 //! Promises: a client that sends less than [`CLIENT_BYTES_PER_SECOND_MIN`] over a whole `client_request` period is
 //! answered with the grammar's error response for slow requests, if there is one, and its connection ends.
 

@@ -139,8 +139,7 @@ impl<D: Driver> Worker<D> {
             return self.backend_fault(backend_conn);
         }
         let entry = conn.requests().front().map(|request| self.inflight.get(request));
-        let is_ask =
-            entry.is_some_and(|entry| matches!(entry.reply_target(), ReplyTarget::Ask { .. }));
+        let is_ask = entry.is_some_and(|entry| matches!(entry.reply_target(), ReplyTarget::Ask { .. }));
         let keep_last = self.ctx.setup().protocol_of(channel).keep_last;
         let asked = entry.map_or(0, |entry| self.kept_for_reply(entry, keep_last));
         let state = self.upstream.conn_mut(backend_conn);

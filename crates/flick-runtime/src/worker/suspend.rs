@@ -294,7 +294,7 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// What the grammar says of a reply that a rule passes on to its client.
+    /// Flags of a reply that a rule passes on to its client.
     fn flags_of_passed(&self, key: Key, body: SendBody) -> MessageFlags {
         match body {
             SendBody::Message(number) | SendBody::Rebuilt { tail_of: number, .. } if number > 0 => {

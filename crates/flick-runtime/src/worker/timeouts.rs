@@ -61,7 +61,7 @@ impl<D: Driver> Worker<D> {
         self.over_time_ns(backend_conn).is_some_and(|at_ns| self.io.now_ns() >= at_ns)
     }
 
-    /// When the request at the front of a connection has had all the time that it may take.
+    /// Time at which the request at the front of a connection has had all the time that it may take.
     pub(super) fn over_time_ns(&self, backend_conn: u32) -> Option<u64> {
         let whole = self.ctx.setup().timeouts.total;
         let front = self.upstream.conn(backend_conn).requests().front().filter(|_| !whole.is_zero())?;

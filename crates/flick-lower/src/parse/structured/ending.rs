@@ -41,7 +41,7 @@ enum What {
     Flags,
     /// The keys that a keyed list cuts besides those that are always cut.
     Cuts(FieldId),
-    /// What is forwarded instead of what was received.
+    /// A `&forward`, by number: a value that is forwarded instead of the received one.
     Forward(usize),
 }
 

@@ -1,4 +1,4 @@
-//! What a message is forwarded with instead of what was received: `&forward` and `&bare`.
+//! Lowers `&forward` and `&bare`: a message is forwarded with other bytes than were received.
 //! Promises: it is decided before anything of the message is passed on; what a program replaces stays as the program
 //! says, because the edits lie inside what it replaces.
 

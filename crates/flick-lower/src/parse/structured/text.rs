@@ -41,7 +41,7 @@ pub struct Text<'a> {
     pub cut: bool,
 }
 
-/// What may stand before the digits of a number.
+/// Bytes that may stand before the digits of a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberFront {
     /// Nothing.
