@@ -169,7 +169,7 @@ pub struct TimeoutSettings {
     /// [default: 60s if each exchange has its own connection (HTTP), 2s on shared connections]
     #[arg(id = "response_timeout", long = "response-timeout", value_name = "DURATION")]
     response: Option<NonZeroPeriod>,
-    /// Time between two pieces of a streamed response, on a connection dedicated to it. [default: 5min]
+    /// Time between two pieces of a streamed response, on a connection dedicated to it. [default: 5m]
     #[arg(id = "stream_idle_timeout", long = "stream-idle-timeout", value_name = "DURATION")]
     stream_idle: Option<NonZeroPeriod>,
     /// Time from receiving a request to the end of its response, body upload and retries included. 0 disables.
