@@ -312,6 +312,9 @@ pub struct Protocol {
     /// Number that the platform adds to what is kept of a request whose reply ends the session (`%keep_last`), so that
     /// the reply says so; 0: replies do not say it.
     pub keep_last: u64,
+    /// Bits of the kept number that are those of the client's own request, also where a rule sends another
+    /// (`%keep_client`): facts of the client, not of the request.
+    pub keep_client: u64,
     /// Index in `echo` of the field that the platform numbers in requests and restores in replies (`%correlate`).
     pub correlate: Option<usize>,
     /// Index in `echo` of the field that `SLOT_NON_QUIET` replaces on a shared connection, so that every request gets a

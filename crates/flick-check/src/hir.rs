@@ -385,6 +385,8 @@ pub struct Facts {
     pub keep: Option<Expr>,
     /// `%keep_last = n`, on a request: added to `keep` where the session ends with the reply.
     pub keep_last: u32,
+    /// `%keep_client = n`, on a request: the bits of `keep` that are those of the client's own request.
+    pub keep_client: u32,
     /// `%last = e`: on a request, it is the last one; on a reply, its connection ends with it.
     pub last: Option<Expr>,
     /// `%retry = e`, on a request: it may be sent again if no byte of a reply has arrived.

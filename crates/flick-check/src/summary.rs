@@ -228,8 +228,10 @@ impl Text<'_> {
                 let _ = writeln!(out, "  %{name} {}", body.expr(fact));
             }
         }
-        if facts.keep_last > 0 {
-            let _ = writeln!(out, "  %keep_last {}", facts.keep_last);
+        for (name, number) in [("keep_last", facts.keep_last), ("keep_client", facts.keep_client)] {
+            if number > 0 {
+                let _ = writeln!(out, "  %{name} {number}");
+            }
         }
         if let Some(replies) = facts.replies {
             let _ = writeln!(out, "  %replies {}", self.program.units[replies.0 as usize].name);

@@ -274,6 +274,7 @@ fn lower_protocol(
         order: info.order(),
         exclusive: facts.exclusive,
         keep_last: u64::from(facts.keep_last),
+        keep_client: u64::from(facts.keep_client),
         correlate: facts.correlate.and_then(position),
         non_quiet: facts.loud.as_ref().and_then(|(field, _)| position(*field)),
         echo: kept.iter().map(|field| echo_field(cx, info, *field)).collect(),

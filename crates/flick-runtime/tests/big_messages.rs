@@ -109,6 +109,7 @@ fn subject() -> Subject {
             order: ReplyOrder::InOrder,
             exclusive: false,
             keep_last: 0,
+            keep_client: 0,
             correlate: None,
             non_quiet: None,
             echo: vec![],

@@ -89,7 +89,12 @@ impl PropertyReader<'_> {
             "tunnel" => self.facts.tunnel = self.truth(property, "tunnel"),
             "closes" => self.facts.closes = self.truth(property, "closes"),
             "keep" => self.facts.keep = self.kept_number(property, "keep", "%keep = self.opcode;"),
-            "keep_last" => self.facts.keep_last = self.keep_last(property),
+            "keep_last" => {
+                self.facts.keep_last = self.kept_constant(property, "keep_last", "%keep_last = 16;");
+            }
+            "keep_client" => {
+                self.facts.keep_client = self.kept_constant(property, "keep_client", "%keep_client = 8;");
+            }
             "exclusive" => self.facts.exclusive = self.is_exclusive(property),
             "replies" => {}
             "correlate" => {
@@ -149,17 +154,16 @@ impl PropertyReader<'_> {
         }
     }
 
-    /// `%keep_last = 16`.
-    fn keep_last(&mut self, property: &ast::UnitProperty) -> u32 {
-        let example = "%keep_last = 16;";
-        let Some(value) = self.kept_number(property, "keep_last", example) else { return 0 };
+    /// `%keep_last = 16` or `%keep_client = 8`.
+    fn kept_constant(&mut self, property: &ast::UnitProperty, fact: &'static str, example: &str) -> u32 {
+        let Some(value) = self.kept_number(property, fact, example) else { return 0 };
         if let ExprKind::Int(number) = value.kind
             && let Ok(number) = u32::try_from(number)
         {
             return number;
         }
         let wanted = "an integer literal of at most 32 bits";
-        self.sink.push(report::grammar::bad_fact(value.span, "keep_last", wanted, example));
+        self.sink.push(report::grammar::bad_fact(value.span, fact, wanted, example));
         0
     }
 

@@ -21,6 +21,7 @@ const PROPERTIES: &[&str] = &[
     "exclusive",
     "keep",
     "keep_last",
+    "keep_client",
     "last",
     "retry",
     "whole",

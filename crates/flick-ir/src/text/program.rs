@@ -79,11 +79,12 @@ fn print_protocol(protocol: &Protocol) -> String {
     let name = quote(protocol.name.as_bytes());
     let exclusive = if protocol.exclusive { " exclusive" } else { "" };
     let max = protocol.message_bytes_max;
-    let keep_last = match protocol.keep_last {
+    let kept = |role: &str, number: u64| match number {
         0 => String::new(),
-        number => format!(" keep_last {number}"),
+        number => format!(" {role} {number}"),
     };
-    let mut text = format!("  protocol {name} {order}{exclusive}{keep_last} max {max} {{\n");
+    let kept = kept("keep_last", protocol.keep_last) + &kept("keep_client", protocol.keep_client);
+    let mut text = format!("  protocol {name} {order}{exclusive}{kept} max {max} {{\n");
     for field in &protocol.echo {
         let _ = write!(text, "    echo {}", print_wire_field(&field.request));
         if let Some(reply) = &field.reply {
@@ -222,6 +223,7 @@ fn protocol(reader: &mut Reader) -> Parsed<Protocol> {
     };
     let exclusive = reader.opt_word("exclusive");
     let keep_last = if reader.opt_word("keep_last") { reader.number()? } else { 0 };
+    let keep_client = if reader.opt_word("keep_client") { reader.number()? } else { 0 };
     reader.expect_word("max")?;
     let message_bytes_max = reader.number()?;
     let failures = [None; FailureReason::COUNT];
@@ -231,6 +233,7 @@ fn protocol(reader: &mut Reader) -> Parsed<Protocol> {
         order,
         exclusive,
         keep_last,
+        keep_client,
         correlate,
         non_quiet,
         echo,

@@ -89,7 +89,7 @@ impl<D: Driver> Worker<D> {
         is_over && self.drained_handoff_queue() && (self.downstream.len() == 0 || !is_done)
     }
 
-    /// The number that a request has kept for its reply, with the notice that its session ends (`%keep_last`), if it does.
+    /// Number that a request has kept for its reply, with the notice that its session ends (`%keep_last`), if it does.
     pub(super) fn kept_for_reply(&self, entry: &InflightRequest, keep_last: u64) -> u64 {
         if keep_last == 0 {
             return entry.kept();

@@ -119,12 +119,13 @@ impl<D: Driver> Worker<D> {
                 }
             };
             let frame = if examined { &scratch.other } else { &scratch.frame };
-            let picked = self.picked_freely(send, waiter);
+            let (picked, kept) =
+                (self.picked_freely(send, waiter), self.kept_of_sent(scratch, channel, examined));
             let may_retry = self.upstream.conn(backend_conn).exchanges() > 0 || picked.is_some();
             resend = (may_retry && exclusive && frame.flags().has(MessageFlags::RETRY)).then_some(request);
             self.inflight.get_mut(request).note_sent(SentRequest {
                 number: number & number_mask(self.ctx.setup().protocol_of(channel).correlated()),
-                kept: frame.slots[SLOT_ASKED],
+                kept,
                 dedicated_conn: exclusive.then_some(backend_conn),
                 picked,
                 now_ns: self.io.now_ns(),
@@ -183,6 +184,18 @@ impl<D: Driver> Worker<D> {
                 Ok(request)
             }
         }
+    }
+
+    /// Number that a request keeps for its reply: that of the request which is sent, with the bits that the grammar
+    /// takes from the client's own request (`%keep_client`).
+    pub(super) fn kept_of_sent(&self, scratch: &Scratch, channel: usize, examined: bool) -> u64 {
+        let own = scratch.frame.slots[SLOT_ASKED];
+        if !examined {
+            return own;
+        }
+        let (protocol, of_clients) = (self.ctx.setup().protocol_of(channel), self.ctx.setup().protocol());
+        let of_client = if std::ptr::eq(protocol, of_clients) { protocol.keep_client } else { 0 };
+        scratch.other.slots[SLOT_ASKED] & !of_client | own & of_client
     }
 
     /// Returns the fields to overwrite in a request on a backend connection: its number, and its non-quiet opcode.

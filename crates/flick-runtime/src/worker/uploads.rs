@@ -2,7 +2,6 @@
 //! delays no other client.
 //! Promises: constant memory per large request; requests of one client before and after it keep their order.
 
-use flick_abi::frame::SLOT_ASKED;
 use flick_abi::{FailureReason, FaultCause, MessageFlags, Send, SendBody};
 use flick_buffers::Slice;
 use flick_net::Driver;
@@ -125,7 +124,7 @@ impl<D: Driver> Worker<D> {
         let examined = examined == Examined::Known;
         let patches = self.request_patches(scratch, channel, examined, number);
         let (echo, flags) = (self.echo_of(&scratch.frame), scratch.frame.flags());
-        let kept = if examined { &scratch.other } else { &scratch.frame }.slots[SLOT_ASKED];
+        let kept = self.kept_of_sent(scratch, channel, examined);
         let Some(request) = self.open_request(Some(key), echo, u64::MAX) else {
             self.give_back(backend_conn);
             return;

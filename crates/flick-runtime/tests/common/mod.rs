@@ -154,6 +154,7 @@ pub fn program() -> Arc<Program> {
             order: ReplyOrder::InOrder,
             exclusive: false,
             keep_last: 0,
+            keep_client: 0,
             correlate: Some(1),
             non_quiet: Some(0),
             echo: [opcode, opaque].map(|field| EchoField { request: field, reply: Some(field) }).to_vec(),

@@ -274,6 +274,7 @@ pub fn program(kind: Kind) -> Arc<Program> {
             },
             exclusive: !matches!(kind, Kind::Private | Kind::Raw),
             keep_last: 0,
+            keep_client: 0,
             correlate: None,
             non_quiet: None,
             echo: vec![],

@@ -171,6 +171,7 @@ pub fn program(through_rule: bool) -> Arc<Program> {
             order: ReplyOrder::None,
             exclusive: false,
             keep_last: 0,
+            keep_client: 0,
             correlate: None,
             non_quiet: None,
             echo: Vec::new(),

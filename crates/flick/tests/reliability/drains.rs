@@ -1,4 +1,4 @@
-//! Busy keep-alive clients of HTTP while a service drains: each is told that its next response is the last.
+//! Busy keep-alive clients of HTTP while a service drains: a response of each says that it is the last.
 
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ const CLIENTS: u64 = 12;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(20);
 /// All clients are answered once more, and close.
 const DRAIN_MAX: Duration = Duration::from_secs(4);
-/// Half of it must pass before clients with a state of their own are told.
+/// Half of it must pass before the responses to clients with a state of their own say `close`.
 const OLD_GENERATION_TIMEOUT: Duration = Duration::from_secs(4);
 
 /// A balancer whose clients have a state of their own, and so cannot migrate.
@@ -33,7 +33,7 @@ fun counted: (req: request) -> (request)
   req
 ";
 
-/// Clients that ask without pause until they are told that a response is the last.
+/// Clients that ask without pause until a response says that it is the last.
 struct Busy {
     clients: Vec<JoinHandle<Result<(), String>>>,
     replies: &'static AtomicU64,
@@ -49,7 +49,7 @@ impl Busy {
         Self { clients, replies }
     }
 
-    /// Every client has been told, and had every response.
+    /// Checks that every client has had every response, the last of which said so.
     fn check(self) {
         for client in self.clients {
             let answered = client.join().expect("a client does not panic");

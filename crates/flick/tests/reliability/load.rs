@@ -22,7 +22,8 @@ fn thousand_pipelining_clients_get_their_replies() {
         let proxy = Proxy::start(&backends, io, |config| {
             config.workers = 2;
             config.limits.overload_queue_delay = Duration::ZERO;
-            (config.timeouts.queue, config.timeouts.response) = (Duration::ZERO, Some(Duration::from_secs(60)));
+            (config.timeouts.queue, config.timeouts.response) =
+                (Duration::ZERO, Some(Duration::from_secs(60)));
         });
         let config = LoadConfig {
             connections: CLIENTS,

@@ -82,11 +82,15 @@ pub fn facts(info: &UnitInfo<'_>, role: Role) -> Vec<Fact> {
         let reads = ids(&mut flags.iter().filter_map(|(fact, _)| *fact));
         found.push(Fact { what: What::Flags, reads });
     }
+    let mut put_back: Vec<FieldId> = Vec::new();
     for (id, list) in info.fields().filter(|(id, _)| is_of_unit(info, *id)) {
         if let FieldKind::List(list) = &list.kind
             && let Some(keyed) = &list.keyed
         {
-            let reads = [id].into_iter().chain(ids(&mut keyed.keep_cut.iter())).collect();
+            let reads: Vec<FieldId> = [id].into_iter().chain(ids(&mut keyed.keep_cut.iter())).collect();
+            if keyed.keep_cut.is_some() {
+                put_back.extend(&reads);
+            }
             found.push(Fact { what: What::Cuts(id), reads });
         }
     }
@@ -94,10 +98,8 @@ pub fn facts(info: &UnitInfo<'_>, role: Role) -> Vec<Fact> {
         let mut reads = ids(&mut forward.exprs());
         let (ForwardTarget::Field(target, _) | ForwardTarget::Key(target, _)) = &forward.target;
         reads.push(*target);
-        // It stays when what a list cuts is put back.
-        if let FieldKind::List(list) = &info.field(*target).kind {
-            reads.extend(list.keyed.iter().flat_map(|keyed| ids(&mut keyed.keep_cut.iter())));
-        }
+        // All that was cut since a list began is put back if the list keeps its cuts, so this comes later.
+        reads.extend(&put_back);
         found.push(Fact { what: What::Forward(index), reads });
     }
     if role == Role::Request {
