@@ -24,7 +24,7 @@ pub fn expected(bytes: &[u8]) -> (Vec<(String, Asked)>, Option<bool>) {
         }
         match strict::request(rest) {
             Ok(message) => {
-                asked.push((super::origin::asked(&message), asked_of(&message)));
+                asked.push((forwarded(&super::origin::asked(&message)), asked_of(&message)));
                 if message.end == BodyEnd::Last {
                     return (asked, Some(false));
                 }
@@ -33,6 +33,20 @@ pub fn expected(bytes: &[u8]) -> (Vec<(String, Asked)>, Option<bool>) {
             Err(Trouble::Short) => return (asked, None),
             Err(Trouble::Bad(_)) => return (asked, Some(true)),
         }
+    }
+}
+
+/// Method and target as they are forwarded: a target with a scheme as path and query (RFC 9112 section 3.2.2).
+fn forwarded(asked: &str) -> String {
+    let (method, target) = asked.split_once(' ').expect("a method and a target");
+    let lower = target.to_ascii_lowercase();
+    let scheme = ["http://", "https://"].into_iter().find(|scheme| lower.starts_with(scheme));
+    let Some(behind) = scheme.map(|scheme| &target[scheme.len()..]) else { return asked.to_owned() };
+    let path = &behind[behind.find(['/', '?']).unwrap_or(behind.len())..];
+    match path {
+        "" if method == "OPTIONS" => format!("{method} *"),
+        path if path.starts_with('/') => format!("{method} {path}"),
+        path => format!("{method} /{path}"),
     }
 }
 
