@@ -21,6 +21,8 @@ pub(crate) const SERVER: &str = "flick";
 
 /// The path of the tunables.
 const TUNABLES: &str = "/api/tunables";
+/// The path of the backends.
+const BACKENDS: &str = "/api/backends";
 
 /// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,9 +87,10 @@ pub(crate) fn respond(
         ("GET" | "HEAD", None) => get(request, policy, provider),
         ("POST", Some(command)) => change(&|| execute(command, provider)),
         ("PUT" | "POST", None) if request.path == TUNABLES => change(&|| tune(request, provider)),
+        ("PUT" | "POST", None) if request.path == BACKENDS => change(&|| change_backend(request, provider)),
         _ => not_allowed(match request.path {
             _ if command.is_some() => "Allow: POST\r\n",
-            TUNABLES => "Allow: GET, HEAD, PUT, POST\r\n",
+            TUNABLES | BACKENDS => "Allow: GET, HEAD, PUT, POST\r\n",
             _ => "Allow: GET, HEAD\r\n",
         }),
     };
@@ -127,6 +130,13 @@ fn tune(request: &Request<'_>, provider: &dyn StateProvider) -> Response {
     }
 }
 
+fn change_backend(request: &Request<'_>, provider: &dyn StateProvider) -> Response {
+    match provider.change_backend(&request.parameters().collect::<Vec<_>>()) {
+        Ok(changes) => Response::plain("200 OK", &changes),
+        Err(error) => Response::plain("400 Bad Request", &error),
+    }
+}
+
 /// The tunables of each service, by its name.
 fn tunables(provider: &dyn StateProvider) -> Response {
     let services = provider.state().services.into_iter();
@@ -134,8 +144,10 @@ fn tunables(provider: &dyn StateProvider) -> Response {
 }
 
 fn get(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvider) -> Response {
-    let shows_state =
-        matches!(request.path, "/metrics" | "/api/state" | "/api/history" | "/api/sessions" | TUNABLES);
+    let shows_state = matches!(
+        request.path,
+        "/metrics" | "/api/state" | "/api/history" | "/api/sessions" | TUNABLES | BACKENDS
+    );
     let scope = if shows_state { Scope::Read } else { Scope::Open };
     if let Err(refused) = policy.check(request, scope, || None) {
         return refused;
@@ -151,6 +163,7 @@ fn get(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvide
         "/api/history" => json(&provider.history()),
         "/api/sessions" => json(&provider.sessions()),
         TUNABLES => tunables(provider),
+        BACKENDS => json(&provider.backends()),
         "/healthz" => match provider.alive() {
             Ok(()) => Response::plain("200 OK", "ok"),
             Err(error) => Response::plain("503 Service Unavailable", &error),
@@ -161,7 +174,8 @@ fn get(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvide
         },
         _ => Response::plain(
             "404 Not Found",
-            "the paths are /, /metrics, /healthz, /readyz, /api/state, /api/history, /api/sessions and /api/tunables",
+            "the paths are /, /metrics, /healthz, /readyz, /api/state, /api/history, /api/sessions, /api/tunables and \
+             /api/backends",
         ),
     }
 }
@@ -183,7 +197,7 @@ mod tests {
     use super::*;
     use crate::history::Sample;
     use crate::policy::Tokens;
-    use crate::state::{Service, Sessions, StateReport, TunableNanos};
+    use crate::state::{BackendEntry, Service, Sessions, StateReport, TunableNanos};
 
     struct Fixed(Result<(), String>);
 
@@ -222,6 +236,15 @@ mod tests {
             let is_known = service.is_none_or(|name| name == "Proxy") && changes == [("busy_poll", "50us")];
             if is_known { Ok(()) } else { Err("not a tunable".to_owned()) }
         }
+
+        fn backends(&self) -> Vec<BackendEntry> {
+            vec![BackendEntry { backend: "127.0.0.1:1".to_owned(), ..BackendEntry::default() }]
+        }
+
+        fn change_backend(&self, parameters: &[(&str, &str)]) -> Result<String, String> {
+            let is_known = parameters.contains(&("backend", "127.0.0.1:1"));
+            if is_known { Ok("drained".to_owned()) } else { Err("no such backend".to_owned()) }
+        }
     }
 
     fn check(token: Option<&str>, head: &str, status: &str) -> String {
@@ -245,6 +268,7 @@ mod tests {
             ("/api/state", "200", "\"version\":\"1\""),
             ("/api/history", "200", "{\"Proxy\":[{\"at_ms\":1,\"requests_per_s\":2.5,"),
             ("/api/sessions", "200", "\"open\":7"),
+            ("/api/backends", "200", "\"backend\":\"127.0.0.1:1\""),
             ("/api/tunables", "200", "{\"Proxy\":{\"busy_poll_ns\":50000,"),
             ("/healthz", "200", "ok"),
             ("/readyz", "503", "draining"),
@@ -314,6 +338,19 @@ mod tests {
             assert_eq!(status == "200", text.contains("\"busy_poll_ns\":50000"), "{method} {path}: {text}");
         }
         check(None, "DELETE /api/tunables HTTP/1.1", "405");
+    }
+
+    #[test]
+    fn backends_are_changed_as_tunables_are() {
+        for (token, query, headers, status) in [
+            (None, "backend=127.0.0.1:1&mode=drain", "", "403"),
+            (None, "backend=127.0.0.1:1&mode=drain", "\r\nX-Flick-Ask: 1", "200"),
+            (None, "backend=127.0.0.1:2&mode=drain", "\r\nX-Flick-Ask: 1", "400"),
+            (Some("t"), "backend=127.0.0.1:1&mode=drain", "\r\nX-Flick-Ask: 1", "401"),
+        ] {
+            check(token, &format!("PUT /api/backends?{query} HTTP/1.1{headers}"), status);
+        }
+        check(Some("t"), "GET /api/backends HTTP/1.1", "401");
     }
 
     #[test]

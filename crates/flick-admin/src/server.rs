@@ -31,7 +31,7 @@ use crate::peer;
 use crate::policy::{AccessPolicy, Tokens};
 use crate::request::Request;
 use crate::response::{Response, respond};
-use crate::state::{Sessions, StateReport};
+use crate::state::{BackendEntry, Sessions, StateReport};
 
 /// A command to the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +76,14 @@ pub trait StateProvider: Send + Sync {
     ///
     /// Errors: a name or a value is wrong; nothing has changed.
     fn tune(&self, service: Option<&str>, changes: &[(&str, &str)]) -> Result<(), String>;
+
+    /// The backends of all services.
+    fn backends(&self) -> Vec<BackendEntry>;
+
+    /// Changes a backend. Returns what has changed, one line for each service and channel that have the backend.
+    ///
+    /// Errors: no list has the backend, or a parameter is wrong; nothing has changed.
+    fn change_backend(&self, parameters: &[(&str, &str)]) -> Result<String, String>;
 }
 
 /// Address of an admin endpoint.

@@ -197,6 +197,25 @@ pub struct Edge {
     pub count: Option<u64>,
 }
 
+/// A backend as its list has it, and what the operator lets it have.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackendEntry {
+    /// Name of the service.
+    pub service: String,
+    /// Name of the channel.
+    pub channel: String,
+    /// Index in the channel's list.
+    pub element: usize,
+    /// Its address as the list has it.
+    pub backend: String,
+    /// The address that it has now.
+    pub address: String,
+    /// `ready`, `drain` or `maint`.
+    pub mode: String,
+    /// Its weight.
+    pub weight: u32,
+}
+
 /// An event of the log.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LogEvent {

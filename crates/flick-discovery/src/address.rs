@@ -5,11 +5,12 @@
 //! | `127.0.0.1:9000` | one element |
 //! | `127.0.0.1:9000 weight=3` | a backend with three times the share of the others |
 //! | `127.0.0.1:9000 backup` | a backend used only while all others are down |
+//! | `127.0.0.1:9000 drain` | a backend that gets no request without a key; `maint`: none at all |
 //! | `127.0.0.1:9000x8` | eight streams to one address, for a process that merges |
 
 use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
 use flick_net::Endpoint;
-use flick_runtime::BackendAddress;
+use flick_runtime::{BackendAddress, BackendMode};
 use flick_runtime::limits::WEIGHT_MAX;
 
 /// Parses a backend: an address, its weight, and whether it is a backup.
@@ -18,22 +19,26 @@ use flick_runtime::limits::WEIGHT_MAX;
 pub fn parse_backends(text: &str) -> Result<Vec<BackendAddress>, String> {
     let mut words = text.split_ascii_whitespace();
     let endpoints = parse_endpoints(words.next().unwrap_or_default())?;
-    let (mut weight, mut rank) = (1, 0);
+    let (mut weight, mut rank, mut mode) = (1, 0, BackendMode::Ready);
     for word in words {
         if word == "backup" {
             rank = 1;
             continue;
         }
+        if let Ok(named) = word.parse() {
+            mode = named;
+            continue;
+        }
         let number = word.strip_prefix("weight=").and_then(|number| number.parse().ok());
         weight = number.filter(|weight| (1..=WEIGHT_MAX).contains(weight)).ok_or_else(|| {
             format!(
-                "`{text}` has an unknown parameter `{word}`; the parameters are `backup` and `weight=N`, N from 1 to {WEIGHT_MAX}"
+                "`{text}` has an unknown parameter `{word}`; the parameters are `backup`, `drain`, `maint` and `weight=N`, N from 1 to {WEIGHT_MAX}"
             )
         })?;
     }
     Ok(endpoints
         .into_iter()
-        .map(|endpoint| BackendAddress::weighing(endpoint, weight).ranking(rank))
+        .map(|endpoint| BackendAddress::weighing(endpoint, weight).ranking(rank).in_mode(mode))
         .collect())
 }
 
@@ -104,6 +109,8 @@ mod tests {
         check("127.0.0.1:9000 weight=0", "N from 1 to 65535");
         check("127.0.0.1:9000 weight=65536", "N from 1 to 65535");
         check("127.0.0.1:9000 backup weight=2", "127.0.0.1:9000 weight=2 backup");
+        check("127.0.0.1:9000 drain", "127.0.0.1:9000 drain");
+        check("127.0.0.1:9000 maint weight=2", "127.0.0.1:9000 weight=2 maint");
         check("127.0.0.1:9000 down", "unknown parameter `down`; the parameters are `backup`");
         check("weight=3", "weight=3");
     }

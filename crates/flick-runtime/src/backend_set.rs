@@ -1,17 +1,18 @@
 //! Backend sets: the addresses of the elements of each channel, and changes of them while a service runs.
 //! Promises: a list changes as a whole, between two iterations of a worker; no lock is taken unless the list has
-//! changed; an address that stays keeps its slot, and with it its connections.
+//! changed; an address that stays keeps its slot, and with it its connections; what an operator changes of a backend
+//! renumbers no element, and moves no key.
 //! Refuses: more elements than capacity was made for before the start.
 
 pub mod load_balancer;
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use flick_net::Endpoint;
 
-use crate::config::BackendAddress;
+use crate::config::{BackendAddress, BackendMode, BackendOverride};
 use load_balancer::LoadBalancer;
 
 /// The lists of all channels at one moment.
@@ -37,6 +38,8 @@ pub struct Slot {
     pub weight: u32,
     /// Rank of that backend.
     pub rank: u16,
+    /// Requests that the operator lets that backend have.
+    pub mode: BackendMode,
     /// Index of that backend in its list; `None`: it was removed, or the slot was never used.
     pub element: Option<u64>,
     /// Version of the lists in which it was removed.
@@ -76,7 +79,8 @@ impl BackendSet {
         let members = &self.members[first as usize..(first + count) as usize];
         members.iter().filter_map(|slot| {
             let slot = &self.slots[*slot as usize];
-            Some(BackendAddress { endpoint: slot.endpoint.clone()?, weight: slot.weight, rank: slot.rank })
+            let endpoint = slot.endpoint.clone()?;
+            Some(BackendAddress { endpoint, weight: slot.weight, rank: slot.rank, mode: slot.mode })
         })
     }
 }
@@ -96,14 +100,40 @@ pub struct ChannelCapacity {
 #[derive(Debug)]
 pub struct BackendSetPublisher {
     version: AtomicU64,
-    latest: Mutex<Arc<BackendSet>>,
+    published: Mutex<Published>,
     /// By channel.
     capacities: Vec<ChannelCapacity>,
 }
 
+/// The latest lists, and what they are made of.
+#[derive(Debug)]
+struct Published {
+    latest: Arc<BackendSet>,
+    /// By channel: its list as it was given, those of the array in front.
+    lists: Vec<Vec<BackendAddress>>,
+    /// By channel: what an operator has changed.
+    overrides: Vec<Vec<BackendOverride>>,
+}
+
+impl Published {
+    /// The list of a channel with the operator's changes.
+    fn changed(&self, channel: usize) -> Vec<BackendAddress> {
+        let mut list = self.lists[channel].clone();
+        for member in &mut list {
+            let change = self.overrides[channel].iter().find(|change| change.backend == member.endpoint);
+            change.inspect(|change| change.apply(member));
+        }
+        list
+    }
+}
+
 impl BackendSetPublisher {
-    /// The first lists, by channel. Panics when there is no capacity for one.
-    pub fn new(capacities: Vec<ChannelCapacity>, lists: &[Vec<BackendAddress>]) -> Self {
+    /// The first lists and the operator's changes of them, by channel. Panics when there is no capacity for one.
+    pub fn new(
+        capacities: Vec<ChannelCapacity>,
+        lists: Vec<Vec<BackendAddress>>,
+        overrides: Vec<Vec<BackendOverride>>,
+    ) -> Self {
         let slots = capacities.iter().map(|capacity| capacity.slots.end).max().unwrap_or(0) as usize;
         let mut first = BackendSet {
             version: 0,
@@ -111,18 +141,23 @@ impl BackendSetPublisher {
             ..BackendSet::empty(capacities.len())
         };
         let lists: Vec<Vec<BackendAddress>> = lists.iter().map(|list| ranked(list)).collect();
-        for (channel, list) in lists.iter().enumerate() {
-            assert!(list.len() <= capacities[channel].slots.len(), "the first list has capacity");
-            seat(&mut first.slots, &capacities[channel], list, 0);
+        let latest = Arc::new(BackendSet::empty(0));
+        let mut published = Published { latest, lists, overrides };
+        for (channel, capacity) in capacities.iter().enumerate() {
+            let list = published.changed(channel);
+            assert!(list.len() <= capacity.slots.len(), "the first list has capacity");
+            seat(&mut first.slots, capacity, &list, 0);
         }
-        first.number(&capacities, &lists);
-        Self { version: AtomicU64::new(0), latest: Mutex::new(Arc::new(first)), capacities }
+        first.number(&capacities, &published);
+        published.latest = Arc::new(first);
+        Self { version: AtomicU64::new(0), published: Mutex::new(published), capacities }
     }
 
     /// No channel connects; channels have these lengths.
     pub fn of_lens(lens: Vec<u64>) -> Self {
-        let backend_set = BackendSet { lens, ..BackendSet::empty(0) };
-        Self { version: AtomicU64::new(0), latest: Mutex::new(Arc::new(backend_set)), capacities: Vec::new() }
+        let latest = Arc::new(BackendSet { lens, ..BackendSet::empty(0) });
+        let published = Published { latest, lists: Vec::new(), overrides: Vec::new() };
+        Self { version: AtomicU64::new(0), published: Mutex::new(published), capacities: Vec::new() }
     }
 
     /// The number of the latest lists.
@@ -132,7 +167,20 @@ impl BackendSetPublisher {
 
     /// The latest lists.
     pub fn latest(&self) -> Arc<BackendSet> {
-        Arc::clone(&self.latest.lock().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.published().latest)
+    }
+
+    /// The list of a channel as it was given, and as it is with the operator's changes.
+    pub fn listed(&self, channel: usize) -> Vec<(BackendAddress, BackendAddress)> {
+        let published = self.published();
+        match published.lists.get(channel) {
+            Some(list) => list.iter().cloned().zip(published.changed(channel)).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    fn published(&self) -> MutexGuard<'_, Published> {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// By channel: its capacity.
@@ -157,20 +205,40 @@ impl BackendSetPublisher {
             ));
         }
         let list = ranked(list);
-        let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        if latest.list(channel).eq(list.iter().cloned()) {
+        let mut published = self.published();
+        if published.lists[channel] == list {
             return Ok(false);
         }
-        let version = latest.version + 1;
-        let mut slots = latest.slots.clone();
-        seat(&mut slots, capacity, &list, version);
-        let of = |other| if other == channel { list.to_vec() } else { latest.list(other).collect() };
-        let lists: Vec<Vec<BackendAddress>> = (0..self.capacities.len()).map(of).collect();
-        let mut next = BackendSet { version, slots, ..BackendSet::empty(self.capacities.len()) };
-        next.number(&self.capacities, &lists);
-        *latest = Arc::new(next);
-        self.version.store(version, Ordering::Release);
+        published.lists[channel] = list;
+        self.renew(&mut published, channel);
         Ok(true)
+    }
+
+    /// Replaces what an operator has changed of a backend. Returns whether anything is new.
+    pub fn change(&self, channel: usize, change: BackendOverride) -> bool {
+        let mut published = self.published();
+        let Some(overrides) = published.overrides.get_mut(channel) else { return false };
+        let before = overrides.clone();
+        overrides.retain(|known| known.backend != change.backend);
+        if !change.is_none() {
+            overrides.push(change);
+        }
+        let is_new = *overrides != before;
+        if is_new {
+            self.renew(&mut published, channel);
+        }
+        is_new
+    }
+
+    /// Makes and publishes the next set, in which the list of a channel is new.
+    fn renew(&self, published: &mut Published, channel: usize) {
+        let version = published.latest.version + 1;
+        let mut slots = published.latest.slots.clone();
+        seat(&mut slots, &self.capacities[channel], &published.changed(channel), version);
+        let mut next = BackendSet { version, slots, ..BackendSet::empty(self.capacities.len()) };
+        next.number(&self.capacities, published);
+        published.latest = Arc::new(next);
+        self.version.store(version, Ordering::Release);
     }
 }
 
@@ -187,7 +255,8 @@ impl BackendSet {
     }
 
     /// Works out what follows from who has which slot.
-    fn number(&mut self, capacities: &[ChannelCapacity], lists: &[Vec<BackendAddress>]) {
+    fn number(&mut self, capacities: &[ChannelCapacity], published: &Published) {
+        let lists = &published.lists;
         for (channel, capacity) in capacities.iter().enumerate() {
             let mut own: Vec<(u64, u32)> = capacity
                 .slots
@@ -200,7 +269,13 @@ impl BackendSet {
             self.lens[channel] = (lists[channel].iter().filter(is_of_array).count() as u64).max(1);
             self.members.extend(own.iter().map(|(_, slot)| *slot));
         }
-        self.load_balancer = Arc::new(LoadBalancer::new(lists));
+        // A backend with another address keeps the keys of the one in its list.
+        let balanced = lists.iter().enumerate().map(|(channel, list)| -> Vec<BackendAddress> {
+            let named = list.iter().map(|member| member.endpoint.clone());
+            let changed = published.changed(channel).into_iter().zip(named);
+            changed.map(|(member, endpoint)| BackendAddress { endpoint, ..member }).collect()
+        });
+        self.load_balancer = Arc::new(LoadBalancer::new(&balanced.collect::<Vec<_>>()));
     }
 }
 
@@ -226,7 +301,8 @@ fn seat(slots: &mut [Slot], capacity: &ChannelCapacity, list: &[BackendAddress],
         match known {
             Some(at) => {
                 let slot = &mut own[at];
-                (slot.element, slot.weight, slot.rank) = (Some(element as u64), member.weight, member.rank);
+                (slot.element, slot.weight) = (Some(element as u64), member.weight);
+                (slot.rank, slot.mode) = (member.rank, member.mode);
             }
             None => homeless.push((element, member)),
         }
@@ -240,15 +316,21 @@ fn seat(slots: &mut [Slot], capacity: &ChannelCapacity, list: &[BackendAddress],
         let free = own.iter_mut().filter(|slot| slot.element.is_none());
         let slot = free.min_by_key(|slot| (slot.endpoint.is_some(), slot.left));
         let slot = slot.expect("a channel has more slots than elements");
-        let BackendAddress { endpoint, weight, rank } = member.clone();
-        *slot = Slot { endpoint: Some(endpoint), weight, rank, element: Some(element as u64), left: 0 };
+        let BackendAddress { endpoint, weight, rank, mode } = member.clone();
+        *slot = Slot { endpoint: Some(endpoint), weight, rank, mode, element: Some(element as u64), left: 0 };
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{BackendAddress, BackendSetPublisher, ChannelCapacity};
+    use super::{BackendAddress, BackendMode, BackendOverride, BackendSetPublisher, ChannelCapacity};
+    use flick_abi::Policy;
     use flick_net::Endpoint;
+
+    fn publisher(capacities: Vec<ChannelCapacity>, lists: Vec<Vec<BackendAddress>>) -> BackendSetPublisher {
+        let overrides = vec![Vec::new(); lists.len()];
+        BackendSetPublisher::new(capacities, lists, overrides)
+    }
 
     fn list(ports: &[u16]) -> Vec<BackendAddress> {
         ports.iter().map(|port| Endpoint::Tcp(([10, 0, 0, 1], *port).into()).into()).collect()
@@ -260,7 +342,7 @@ mod tests {
             ChannelCapacity::default(),
             ChannelCapacity { slots: 0..2 * elements_max, elements_max, is_single: false },
         ];
-        let backend_sets = BackendSetPublisher::new(capacities, &[Vec::new(), list(lists[0])]);
+        let backend_sets = publisher(capacities, vec![Vec::new(), list(lists[0])]);
         for (at, (ports, expected)) in lists.iter().zip(expected).enumerate() {
             if at > 0 {
                 assert_eq!(backend_sets.publish(1, &list(ports)), Ok(true), "list {at}");
@@ -294,7 +376,7 @@ mod tests {
     #[test]
     fn who_only_weighs_more_keeps_its_slot_and_that_is_news() {
         let capacities = vec![ChannelCapacity { slots: 0..6, elements_max: 3, is_single: false }];
-        let backend_sets = BackendSetPublisher::new(capacities, &[list(&[1, 2, 3])]);
+        let backend_sets = publisher(capacities, vec![list(&[1, 2, 3])]);
         let mut heavier = list(&[1, 2, 3]);
         heavier[1].weight = 5;
         assert_eq!(backend_sets.publish(0, &heavier), Ok(true));
@@ -311,13 +393,50 @@ mod tests {
         let capacities = vec![ChannelCapacity { slots: 0..8, elements_max: 4, is_single: false }];
         let mut given = list(&[1, 2, 3, 4]);
         (given[0].rank, given[2].rank) = (1, 1);
-        let backend_sets = BackendSetPublisher::new(capacities, &[given.clone()]);
+        let backend_sets = publisher(capacities, vec![given.clone()]);
         assert_eq!(backend_sets.latest().lens(), [2]);
         let ports: Vec<String> = backend_sets.latest().list(0).map(|member| member.to_string()).collect();
         assert_eq!(ports, ["10.0.0.1:2", "10.0.0.1:4", "10.0.0.1:1 backup", "10.0.0.1:3 backup"]);
         assert_eq!(backend_sets.publish(0, &given), Ok(false), "nothing is new");
         given[2].rank = 0;
         assert_eq!((backend_sets.publish(0, &given), backend_sets.latest().lens()), (Ok(true), &[3_u64][..]));
+    }
+
+    fn at(port: u16) -> Endpoint {
+        Endpoint::Tcp(([10, 0, 0, 1], port).into())
+    }
+
+    /// Elements that a key picks.
+    fn keys(backend_sets: &BackendSetPublisher) -> Vec<u64> {
+        let latest = backend_sets.latest();
+        let balancer = latest.load_balancer();
+        let mut state = balancer.balancer_state(0);
+        let mut pick = |key: u8| balancer.pick(&mut state, Policy::Ketama, 0, &[key], &(), || 0);
+        (0..50).map(&mut pick).collect()
+    }
+
+    #[test]
+    fn change_of_a_backend_renumbers_no_element_and_moves_no_key() {
+        let capacities = vec![ChannelCapacity { slots: 0..3, elements_max: 3, is_single: false }];
+        let backend_sets = publisher(capacities, vec![list(&[1, 2, 3])]);
+        let before = keys(&backend_sets);
+        let shown = || backend_sets.latest().list(0).map(|member| member.to_string()).collect::<Vec<_>>().join(", ");
+        for (change, expected) in [
+            (BackendOverride { mode: Some(BackendMode::Drain), ..BackendOverride::none(at(2)) }, "10.0.0.1:1, 10.0.0.1:2 drain, 10.0.0.1:3"),
+            (BackendOverride { weight: Some(0), ..BackendOverride::none(at(2)) }, "10.0.0.1:1, 10.0.0.1:2 drain, 10.0.0.1:3"),
+            (BackendOverride { address: Some(at(9)), ..BackendOverride::none(at(2)) }, "10.0.0.1:1, 10.0.0.1:9, 10.0.0.1:3"),
+            (BackendOverride { mode: Some(BackendMode::Maint), ..BackendOverride::none(at(2)) }, "10.0.0.1:1, 10.0.0.1:2 maint, 10.0.0.1:3"),
+        ] {
+            backend_sets.change(0, change.clone());
+            assert_eq!(shown(), expected);
+            assert_eq!((keys(&backend_sets), backend_sets.latest().lens()), (before.clone(), &[3][..]), "{change:?}");
+            assert!(!backend_sets.change(0, change), "nothing is new");
+        }
+        // A list that comes again keeps the change; one that has the backend no more does not show it.
+        assert_eq!(backend_sets.publish(0, &list(&[2, 1])), Ok(true));
+        assert_eq!(shown(), "10.0.0.1:2 maint, 10.0.0.1:1");
+        assert!(backend_sets.change(0, BackendOverride::none(at(2))));
+        assert_eq!(shown(), "10.0.0.1:2, 10.0.0.1:1");
     }
 
     #[test]
@@ -331,7 +450,7 @@ mod tests {
             ChannelCapacity { slots: 0..4, elements_max: 2, is_single: false },
             ChannelCapacity { slots: 4..6, elements_max: 1, is_single: true },
         ];
-        let backend_sets = BackendSetPublisher::new(capacities, &[list(&[1]), list(&[9])]);
+        let backend_sets = publisher(capacities, vec![list(&[1]), list(&[9])]);
         let refused = backend_sets.publish(0, &list(&[1, 2, 3])).expect_err("three are too many");
         assert!(refused.contains("capacity for 2"), "{refused}");
         assert!(

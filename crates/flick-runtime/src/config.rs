@@ -3,7 +3,7 @@
 mod backend_address;
 mod health;
 
-pub use backend_address::BackendAddress;
+pub use backend_address::{BackendAddress, BackendMode, BackendOverride};
 pub use health::{HealthLimits, RetryLimits};
 
 use std::time::Duration;
@@ -23,20 +23,29 @@ pub struct Binding {
     pub weights: Vec<u32>,
     /// Ranks of the elements, in the same order, see [`BackendAddress::rank`]; empty: no element is a backup.
     pub ranks: Vec<u16>,
+    /// Which requests each of them gets; nothing: all.
+    pub modes: Vec<BackendMode>,
+    /// What an operator has changed of them.
+    pub overrides: Vec<BackendOverride>,
 }
 
 impl Binding {
     /// Addresses that weigh the same.
     pub fn new(channel: impl Into<String>, endpoints: Vec<Endpoint>) -> Self {
-        Self { channel: channel.into(), endpoints, weights: Vec::new(), ranks: Vec::new() }
+        let (weights, ranks, modes, overrides) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        Self { channel: channel.into(), endpoints, weights, ranks, modes, overrides }
     }
 
     /// The elements with their weights.
     pub fn members(&self) -> Vec<BackendAddress> {
         let weights = self.weights.iter().copied().chain(std::iter::repeat(1));
         let ranks = self.ranks.iter().copied().chain(std::iter::repeat(0));
-        let each = self.endpoints.iter().zip(weights).zip(ranks);
-        each.map(|((at, weight), rank)| BackendAddress::weighing(at.clone(), weight).ranking(rank)).collect()
+        let modes = self.modes.iter().copied().chain(std::iter::repeat(BackendMode::Ready));
+        let each = self.endpoints.iter().zip(weights).zip(ranks).zip(modes);
+        let member = |(((at, weight), rank), mode): (((&Endpoint, u32), u16), BackendMode)| {
+            BackendAddress::weighing(at.clone(), weight).ranking(rank).in_mode(mode)
+        };
+        each.map(member).collect()
     }
 }
 

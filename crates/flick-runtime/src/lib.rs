@@ -32,7 +32,7 @@ mod worker;
 
 pub use backend_set::load_balancer::{self, Backends};
 pub use config::{
-    BackendAddress, Binding, HealthLimits, Limits, OnMaxConnections, PlatformConfig, RetryLimits,
+    BackendAddress, BackendMode, BackendOverride, Binding, HealthLimits, Limits, OnMaxConnections, PlatformConfig, RetryLimits,
     TaskScheduling, Timeouts,
 };
 pub use merge::{Hub, MergeSetup, SinkAt};

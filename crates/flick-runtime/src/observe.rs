@@ -1,6 +1,7 @@
 //! Observability of a worker: counters, latencies, the access log, the heartbeat and the session list.
 
 pub mod access_log;
+pub(crate) mod backend_log;
 pub mod counter;
 pub mod counters;
 pub mod edge_counters;

@@ -11,10 +11,11 @@ use flick_abi::{Engine, FailureReason, Program, Protocol, RuleAction, View};
 use flick_net::Endpoint;
 
 use crate::backend_set::{BackendSetPublisher, ChannelCapacity};
-use crate::config::BackendAddress;
+use crate::config::{BackendAddress, BackendOverride};
 use crate::config::{Binding, Limits, PlatformConfig, Timeouts};
 use crate::limits::{RELAY_CONNS_PER_SESSION, SLOTS_PER_ELEMENT};
 use crate::merge::MergeSetup;
+use crate::observe::backend_log::BackendLog;
 use crate::observe::counters::BackendCounters;
 use crate::setup::requirements::Requirements;
 use crate::tunables::Tunables;
@@ -73,6 +74,8 @@ pub struct Setup {
     pub retry_min_per_second: u32,
     /// Publisher of the current lists of backends.
     pub backend_sets: BackendSetPublisher,
+    /// What its workers have found wrong with backends.
+    pub backend_log: BackendLog,
     /// By channel: actions of its rules, in program order.
     pub actions: Vec<Vec<RuleAction>>,
     /// Resource requirements of its code.
@@ -137,8 +140,9 @@ impl Setup {
             max_requests_per_backend: share(config, config.limits.health.max_requests_per_backend),
             max_pending_per_backend: share(config, config.limits.health.max_pending_per_backend),
             retry_min_per_second: share(config, config.limits.retries.min_per_second),
+            backend_log: BackendLog::new(bound.slots().len()),
             slots: bound.slots(),
-            backend_sets: BackendSetPublisher::new(bound.capacities, &bound.lists),
+            backend_sets: BackendSetPublisher::new(bound.capacities, bound.lists, bound.overrides),
             actions,
             needs,
             always_dedicates: backends_are_exclusive(&program),
@@ -282,6 +286,8 @@ pub(crate) struct BoundBackends {
     pub capacities: Vec<ChannelCapacity>,
     /// By channel: its first list.
     pub lists: Vec<Vec<BackendAddress>>,
+    /// By channel: what an operator has changed of its backends.
+    pub overrides: Vec<Vec<BackendOverride>>,
 }
 
 impl BoundBackends {
@@ -289,8 +295,8 @@ impl BoundBackends {
     pub fn of(program: &Program, config: &PlatformConfig) -> Result<Self, StartError> {
         check_names(program, config)?;
         let count = program.channels.len();
-        let mut bound =
-            Self { capacities: vec![ChannelCapacity::default(); count], lists: vec![Vec::new(); count] };
+        let (capacities, lists) = (vec![ChannelCapacity::default(); count], vec![Vec::new(); count]);
+        let mut bound = Self { capacities, lists, overrides: vec![Vec::new(); count] };
         let mut slots = 0;
         for binding in &config.connect {
             let channel = channel_index(program, &binding.channel)?;
@@ -302,6 +308,7 @@ impl BoundBackends {
             bound.capacities[channel] =
                 ChannelCapacity { slots: slots..slots + capacity, elements_max: most, is_single };
             bound.lists[channel] = binding.members();
+            bound.overrides[channel].clone_from(&binding.overrides);
             slots += capacity;
         }
         Ok(bound)

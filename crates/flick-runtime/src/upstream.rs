@@ -15,6 +15,7 @@ use self::backend::{Backend, PoolMode};
 use self::conn::{BackendConn, BackendConnState, Sharing};
 use self::health::BackendHealth;
 use crate::backend_set::BackendSet;
+use crate::config::BackendMode;
 use crate::limits::DEDICATED_CONN_IDLE_MS;
 use crate::setup::Setup;
 use crate::slab::Key;
@@ -238,6 +239,12 @@ impl Upstream {
             BackendConnState::Connecting { .. } => backend.failures() == 0,
             _ => conn.handle().is_some(),
         }
+    }
+
+    /// Whether picks without a key may choose it, and a rule that asks finds it alive.
+    #[inline]
+    pub(crate) fn is_alive(&self, at: usize) -> bool {
+        self.backends[at].mode() == BackendMode::Ready && self.is_usable(at)
     }
 
     /// Requests in flight on a backend, about: where exchanges have connections of their own, connections in use.

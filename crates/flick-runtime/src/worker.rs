@@ -50,7 +50,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flick_buffers::{HUGE_BYTES, LARGE_BYTES, PoolConfig, SMALL_BYTES};
-use flick_net::{Driver, DriverEvent, Handle, ListenerId};
+use flick_net::{ConnFault, Driver, DriverEvent, Handle, ListenerId};
 
 use crate::clock::Clock;
 use crate::context::Context;
@@ -304,7 +304,7 @@ impl<D: Driver> Worker<D> {
                 Role::Sink => self.sink_eof(),
                 Role::Waiting | Role::Unused => {}
             },
-            DriverEvent::Failed { conn, fault: _ } => self.conn_failed(conn),
+            DriverEvent::Failed { conn, fault } => self.conn_failed(conn, fault),
             DriverEvent::Drained { conn } => match self.role(conn) {
                 Role::Client(key) => {
                     self.tasks.free_capacity();
@@ -326,10 +326,10 @@ impl<D: Driver> Worker<D> {
     }
 
     /// The driver has lost a connection.
-    fn conn_failed(&mut self, conn: Handle) {
+    fn conn_failed(&mut self, conn: Handle, fault: ConnFault) {
         match self.role(conn) {
             Role::Client(key) => self.end_session(key, false),
-            Role::BackendConn { backend_conn, .. } => self.backend_conn_lost(backend_conn),
+            Role::BackendConn { backend_conn, .. } => self.backend_conn_lost(backend_conn, fault),
             Role::Waiting => self.listeners.remove_waiting(conn),
             Role::Stream(stream) => self.stream_failed(stream),
             Role::Check(at) => {

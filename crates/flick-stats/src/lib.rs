@@ -90,6 +90,9 @@ pub struct BackendStats {
     pub address: String,
     /// Whether it was removed from its list and is draining.
     pub is_draining: bool,
+    /// `ready`, `drain` or `maint`: what the operator lets it have.
+    #[serde(default)]
+    pub mode: String,
     /// Workers that have ejected it: too many requests have failed, or its health checks fail.
     pub workers_ejected: u64,
     /// Workers whose health checks of it fail, whether they have ejected it or not.

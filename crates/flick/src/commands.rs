@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+mod backend;
 mod build;
 mod check;
 mod demo;
@@ -42,6 +43,8 @@ pub enum Command {
     Reload(reload::AdminRequest),
     /// Hot restart: replace a running process by the current binary, with its listening sockets and clients
     Upgrade(reload::AdminRequest),
+    /// List the backends of a running process, drain them, put them into maintenance, change weight or address
+    Backend(backend::Backend),
     /// Show a running process in the terminal
     Top(top::Top),
     /// Run the scenarios of a program in the simulator
@@ -105,6 +108,7 @@ impl Command {
             Command::Build(build) => build.run(),
             Command::Reload(request) => request.reload(),
             Command::Upgrade(request) => request.upgrade(),
+            Command::Backend(backend) => backend.run(),
             Command::Top(top) => top.run(),
             Command::Test(test) => test.run(),
             Command::Fmt(fmt) => fmt.run(),

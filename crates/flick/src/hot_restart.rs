@@ -11,6 +11,7 @@
 //! | old | `listen ADDRESS` + | a listening socket |
 //! | old | `state` + | a locked state directory |
 //! | old | `admin ADDRESS` +, `token TOKEN`, `read-token TOKEN` | the admin endpoint |
+//! | old | `backend JSON` | what an operator has changed of a backend |
 //! | old | `clients COUNT SERVICE` | number of clients to come |
 //! | old | `go` | that was all |
 //! | new | `ready` or `failed REASON` | whether it serves from now on |
@@ -58,6 +59,8 @@ pub struct InheritedResources {
     pub locks: StateDirLocks,
     /// The admin endpoint.
     pub admin: admin::InheritedAdmin,
+    /// What an operator has changed of backends, one line for each.
+    pub overrides: Vec<String>,
 }
 
 /// Resources that this process hands to the new one.
@@ -68,6 +71,8 @@ pub struct HandedResources<'a> {
     pub locks: &'a StateDirLocks,
     /// The admin endpoint, with the address as set.
     pub admin: Option<(&'a Address, &'a Server)>,
+    /// What an operator has changed of backends, one line for each.
+    pub overrides: Vec<String>,
 }
 
 /// The old process, seen from the new one.
@@ -90,12 +95,14 @@ impl OldProcess {
             let inherited = flick_net::listen::inherited_sockets().map_err(failed)?;
             let sockets = inherited.into_iter().map(|socket| (socket.local_addr().clone(), socket));
             let (locks, admin) = (StateDirLocks::default(), admin::InheritedAdmin::default());
-            return Ok((None, InheritedResources { handoff: handoff(sockets, Vec::new()), locks, admin }));
+            let (handoff, overrides) = (handoff(sockets, Vec::new()), Vec::new());
+            return Ok((None, InheritedResources { handoff, locks, admin, overrides }));
         }
         let channel = FdChannel::from_fd(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
         channel.set_timeout(Some(READY_TIME_MAX)).map_err(failed)?;
         let (mut sockets, mut shared, mut directories) = (Vec::new(), Vec::new(), Vec::new());
         let (mut admin, mut clients) = (admin::InheritedAdmin::default(), Vec::new());
+        let mut overrides = Vec::new();
         loop {
             let passed = channel.receive().map_err(failed)?;
             match passed.as_ref().map(|passed| passed.text.split_once(' ').unwrap_or((&passed.text, ""))) {
@@ -108,6 +115,7 @@ impl OldProcess {
                     clients.extend(counted.map(|(service, count): (&str, u32)| (service.to_owned(), count)));
                 }
                 Some(("token", token)) => admin.tokens.control = Some(token.to_owned()),
+                Some(("backend", line)) => overrides.push(line.to_owned()),
                 Some(("read-token", token)) => admin.tokens.read = Some(token.to_owned()),
                 Some(("admin", at)) => {
                     let at: Result<Address, _> = at.parse();
@@ -134,7 +142,8 @@ impl OldProcess {
             }
         }
         let (handoff, locks) = (handoff(sockets, clients), StateDirLocks::inherited(directories));
-        Ok((Some(Self { channel, sockets: shared }), InheritedResources { handoff, locks, admin }))
+        let resources = InheritedResources { handoff, locks, admin, overrides };
+        Ok((Some(Self { channel, sockets: shared }), resources))
     }
 
     /// Reports to the old process that this one cannot start. The old one goes on serving.
@@ -312,6 +321,9 @@ fn hand_over(
         for (name, token) in [("token", control), ("read-token", read)] {
             token.map_or(Ok(()), |token| send(&format!("{name} {token}"), None))?;
         }
+    }
+    for line in &resources.overrides {
+        send(&format!("backend {line}"), None)?;
     }
     for (service, count) in resources.handoff.clients() {
         send(&format!("clients {count} {service}"), None)?;

@@ -191,6 +191,7 @@ fn allowed_paths(prepared: &Prepared) -> AllowedPaths {
             paths.write.extend(binding.endpoints.iter().filter_map(socket_directory));
         }
     }
+    paths.write.extend(settings.backend_state_file.as_deref().map(directory_of));
     let log = settings.access_log.as_ref().and_then(|wanted| wanted.file());
     paths.write.extend(log.map(directory_of));
     if let Some(flick_admin::Address::Unix(path)) = &settings.admin {

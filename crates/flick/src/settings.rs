@@ -135,6 +135,8 @@ pub struct Settings {
     pub perf_map: bool,
     /// Whether to log at level `debug`.
     pub verbose: bool,
+    /// File of what an operator changes of backends at run time.
+    pub backend_state_file: Option<PathBuf>,
     /// DNS server for backend names; `None`: those of the machine.
     pub resolver: Option<std::net::SocketAddr>,
     /// Deprecated options and keys that were used.
@@ -217,6 +219,7 @@ impl Settings {
             admin: flags.admin.or(file.admin.listen),
             admin_token_file,
             admin_read_token_file,
+            backend_state_file: flags.backend_state_file.or_else(|| file.backend_state_file.map(beside_file)),
             resolver: flags.resolver.or(file.resolver),
             user: flags.user.or(file.user),
             sandbox: flags.sandbox.or(file.sandbox).unwrap_or_default(),

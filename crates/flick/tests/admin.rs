@@ -383,14 +383,14 @@ fn program_counters_keep_their_names() {
 }
 
 #[test]
-fn log_of_a_backend_names_service_and_worker() {
+fn log_of_a_backend_names_the_service_and_the_reason() {
     let gone = free_address();
     let service = Service::proxy(&[gone], &["--workers", "1", "--admin", "0"]);
     let admin = service.admin();
     wait::until("the line", || get(tcp(admin), "/api/state", "").1.contains("backend is down").then_some(()));
     let log = service.drained();
     let line = log.lines().find(|line| line.contains("backend is down")).expect("it was seen");
-    let expected = format!("service=\"Memcached\" worker=0 address={gone}");
+    let expected = format!("service=\"Memcached\" address={gone} why=connection refused");
     assert!(line.contains(&expected), "{line}");
 }
 

@@ -2,6 +2,8 @@
 //! origins that say who they are, and a name server of the test's own.
 
 mod common;
+#[path = "changing_backends/operator.rs"]
+mod operator;
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};

@@ -247,7 +247,12 @@ impl<'a, B: Backends + ?Sized> Candidates<'a, B> {
         match (self.is_alive(one), self.is_alive(other)) {
             (true, true) => {}
             (false, true) => return other,
-            _ => return one,
+            (true, false) => return one,
+            // Others may be alive: those drawn may be drained, say.
+            (false, false) => {
+                let start = self.tier.start;
+                return self.from(one - start).find(|element| self.is_alive(*element)).unwrap_or(one);
+            }
         }
         let (better, worse) =
             if self.loads(other, one) == Ordering::Less { (other, one) } else { (one, other) };

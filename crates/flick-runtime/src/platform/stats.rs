@@ -9,6 +9,7 @@ use flick_net::{Endpoint, Waker};
 use flick_stats::{BackendStats, TaskRuns, Times};
 
 use crate::backend_set::Slot;
+use crate::config::{BackendAddress, BackendOverride};
 use crate::limits::SESSION_LIST_MS;
 use crate::observe::counters::{BackendCounters, Counters, Totals};
 use crate::observe::edge_counters::{self, EdgeCounters, EdgeTotals};
@@ -165,6 +166,26 @@ impl ServiceStats {
     }
 
     /// Returns the backends of each channel's list, in its order, and behind them removed ones that have not drained.
+    /// Backends of all channels: the channel, each as its list has it, and as it is with the operator's changes.
+    pub fn listed_backends(&self) -> Vec<(&str, BackendAddress, BackendAddress)> {
+        let channels = self.setup.program.channels.iter().enumerate();
+        let of_channel = |(index, channel)| {
+            let channel: &flick_abi::Channel = channel;
+            let listed = self.setup.backend_sets.listed(index).into_iter();
+            listed.map(|(given, now)| (channel.name.as_str(), given, now))
+        };
+        channels.flat_map(of_channel).collect()
+    }
+
+    /// Replaces what an operator has changed of a backend. Workers use it from their next iteration on.
+    pub fn change_backend(&self, channel: &str, change: BackendOverride) {
+        let channels = &self.setup.program.channels;
+        let index = channels.iter().position(|known| known.name == channel);
+        if index.is_some_and(|index| self.setup.backend_sets.change(index, change)) {
+            self.wakers.iter().for_each(Waker::wake);
+        }
+    }
+
     fn backends(&self) -> Vec<BackendStats> {
         let backend_set = self.setup.backend_sets.latest();
         let mut backends: Vec<BackendStats> = backend_set
@@ -191,6 +212,7 @@ impl ServiceStats {
             channel: self.setup.program.channels[self.setup.slots[index]].name.clone(),
             element: slot.element.unwrap_or_default(),
             is_draining: slot.element.is_none(),
+            mode: slot.mode.name().to_owned(),
             address: endpoint.to_string(),
             requests: counters().map(|counters| counters.requests.get()).sum(),
             failures: counters().map(|counters| counters.failures.get()).sum(),
@@ -275,6 +297,7 @@ mod tests {
             channel: "backends".to_owned(),
             element,
             is_draining: false,
+            mode: "ready".to_owned(),
             address: at.to_owned(),
             requests: counted,
             failures: counted,

@@ -10,6 +10,7 @@ use super::{Setup, StartError, channel_index, describe_channels};
 use crate::backend_set::BackendSetPublisher;
 use crate::config::{Binding, PlatformConfig};
 use crate::limits::MERGE_STREAMS_MAX;
+use crate::observe::backend_log::BackendLog;
 use crate::merge::{MergeSetup, SinkAt};
 use crate::setup::requirements::Requirements;
 use crate::tunables::Tunables;
@@ -68,6 +69,7 @@ pub(super) fn bind(
         retry_min_per_second: 0,
         slots: Vec::new(),
         backend_sets: BackendSetPublisher::of_lens(channel_lens),
+        backend_log: BackendLog::new(0),
         actions: vec![Vec::new(); program.channels.len()],
         needs,
         always_dedicates: false,

@@ -8,6 +8,8 @@ use std::ops::Range;
 use flick_net::Endpoint;
 
 use super::health::BackendHealth;
+use crate::config::BackendMode;
+use crate::observe::backend_log::{Trouble, WhyDown};
 use crate::observe::outlier::HealthState;
 
 /// State of a slot for a backend.
@@ -50,7 +52,9 @@ pub struct Backend {
     shared: u32,
     /// Slots of the dedicated connections.
     dedicated: Range<u32>,
-    mode: PoolMode,
+    pool_mode: PoolMode,
+    /// Which requests the operator lets it have.
+    mode: BackendMode,
     /// Not pipelined: idle connections, the one that was used last behind the others.
     idle: Vec<u32>,
     /// Not pipelined: slots of dedicated connections that are down.
@@ -64,6 +68,9 @@ pub struct Backend {
     health: BackendHealth,
     /// Attempts to connect that failed since it was last up.
     failures: u32,
+    why_down: WhyDown,
+    /// What this worker has noted in the log of the service.
+    troubles: [bool; Trouble::ALL.len()],
 }
 
 impl Backend {
@@ -72,12 +79,12 @@ impl Backend {
         channel: usize,
         shared: u32,
         dedicated: Range<u32>,
-        mode: PoolMode,
+        pool_mode: PoolMode,
         nowhere: Endpoint,
     ) -> Self {
         let dedicated_max = dedicated.len();
         let mut spare = Vec::with_capacity(dedicated_max);
-        if mode != PoolMode::Pipelined {
+        if pool_mode != PoolMode::Pipelined {
             spare.extend(dedicated.clone().rev());
         }
         Self {
@@ -87,7 +94,8 @@ impl Backend {
             element: 0,
             shared,
             dedicated,
-            mode,
+            pool_mode,
+            mode: BackendMode::Ready,
             idle: Vec::with_capacity(1 + dedicated_max),
             spare,
             promised: 0,
@@ -95,6 +103,8 @@ impl Backend {
             is_up: false,
             health: BackendHealth::default(),
             failures: 0,
+            why_down: WhyDown::default(),
+            troubles: Default::default(),
         }
     }
 
@@ -150,13 +160,13 @@ impl Backend {
     /// Whether every exchange, or every client, has a connection of its own.
     #[inline]
     pub fn is_exclusive(&self) -> bool {
-        self.mode != PoolMode::Pipelined
+        self.pool_mode != PoolMode::Pipelined
     }
 
     /// Whether every client has connections of its own.
     #[inline]
     pub fn is_relay(&self) -> bool {
-        self.mode == PoolMode::Relay
+        self.pool_mode == PoolMode::Relay
     }
 
     /// Returns its health as this worker knows it.
@@ -174,6 +184,17 @@ impl Backend {
 
 /// Its position in the channel's list.
 impl Backend {
+    /// Which requests the operator lets it have.
+    #[inline]
+    pub fn mode(&self) -> BackendMode {
+        self.mode
+    }
+
+    /// The operator lets it have these requests.
+    pub fn set_mode(&mut self, mode: BackendMode) {
+        self.mode = mode;
+    }
+
     /// A new backend takes the slot.
     pub fn add(&mut self, endpoint: &Endpoint, element: u64, health: BackendHealth) {
         self.endpoint.clone_from(endpoint);
@@ -226,6 +247,21 @@ impl Backend {
     /// Returns its health for the next generation of the service.
     pub fn health_state(&self) -> HealthState {
         self.health.state(self.failures > 0)
+    }
+
+    /// Why it is down, or will be.
+    pub fn set_why_down(&mut self, why: WhyDown) {
+        self.why_down = why;
+    }
+
+    /// Why it is down.
+    pub fn take_why_down(&mut self) -> WhyDown {
+        std::mem::take(&mut self.why_down)
+    }
+
+    /// It has this trouble or not. Returns whether it had.
+    pub fn set_trouble(&mut self, trouble: Trouble, on: bool) -> bool {
+        std::mem::replace(&mut self.troubles[trouble as usize], on)
     }
 
     /// It has connected; or, as another generation of the service knows it, has not.

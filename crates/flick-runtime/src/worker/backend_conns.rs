@@ -2,7 +2,7 @@
 //! is answered.
 
 use flick_abi::{Event, FailureReason};
-use flick_net::{Driver, Endpoint};
+use flick_net::{ConnFault, Driver, Endpoint};
 
 use super::Worker;
 use super::health::warn_of;
@@ -10,6 +10,7 @@ use super::sending::BackendIncident;
 use crate::inflight::{ReplyTarget, RequestId};
 use crate::io::Role;
 use crate::limits::BACKOFF_SHIFT_MAX;
+use crate::observe::backend_log::{Trouble, WhyDown};
 use crate::upstream::conn::{Closed, ClosedWhile, Holder, Purpose};
 
 impl<D: Driver> Worker<D> {
@@ -35,6 +36,9 @@ impl<D: Driver> Worker<D> {
         let handle = match self.io.driver_mut().connect(self.upstream.backend_of(backend_conn).endpoint()) {
             Ok(handle) => handle,
             Err(error) => {
+                let fault = ConnFault::System(error.raw_os_error().unwrap_or_default());
+                let at = self.upstream.conn(backend_conn).backend() as usize;
+                self.upstream.backend_mut(at).set_why_down(WhyDown::Fault(fault));
                 self.log_backend(
                     backend_conn,
                     |context| warn_of!(context, %error, "cannot connect to a backend"),
@@ -62,8 +66,9 @@ impl<D: Driver> Worker<D> {
             backend.health_mut().note_answer(now_ns);
         } else if backend.failures() > 0 {
             self.is_back(at);
-            let address = self.address_of(backend_conn);
-            tracing::info!(service = self.ctx.service(), worker = self.ctx.index(), %address, "backend is up");
+            if self.note_trouble(at, Trouble::Down, false) {
+                tracing::info!(service = self.ctx.service(), address = %self.address_of(backend_conn), "backend is up");
+            }
         }
         if exclusive {
             self.pool_connected(backend_conn);
@@ -90,7 +95,9 @@ impl<D: Driver> Worker<D> {
 
     /// The driver has lost the connection. Replies that had arrived on it before are still delivered: a backend that
     /// refuses a large request early answers, and resets the connection right behind.
-    pub(super) fn backend_conn_lost(&mut self, backend_conn: u32) {
+    pub(super) fn backend_conn_lost(&mut self, backend_conn: u32, fault: ConnFault) {
+        let at = self.upstream.conn(backend_conn).backend() as usize;
+        self.upstream.backend_mut(at).set_why_down(WhyDown::Fault(fault));
         let conn = self.upstream.conn_mut(backend_conn);
         conn.lose();
         let (front, is_refused) = (conn.requests().front(), conn.is_refused());
@@ -125,7 +132,13 @@ impl<D: Driver> Worker<D> {
         let (at, dedicated) = (conn.backend() as usize, conn.is_dedicated());
         self.drop_body(body);
         self.observe.counters().backend_connections_closed.add(1);
-        let backend = self.upstream.backend(at);
+        let backend = self.upstream.backend_mut(at);
+        match event {
+            Some(Event::Closed) => backend.set_why_down(WhyDown::Closed),
+            Some(Event::TimedOut) => backend.set_why_down(WhyDown::ResponseTimeout),
+            Some(Event::Malformed) => backend.set_why_down(WhyDown::WrongResponse),
+            Some(Event::Refused | Event::Broken) | None => {}
+        }
         let (exclusive, is_relay) = (backend.is_exclusive(), backend.is_relay());
         let was_connected = was == ClosedWhile::Connected;
         if exclusive {
@@ -212,12 +225,13 @@ impl<D: Driver> Worker<D> {
             self.upstream.conn_mut(backend_conn).connect_again_at(None);
             return;
         }
-        let timeouts = &self.ctx.setup().timeouts;
         let failures = self.upstream.backend(at).failures();
-        if failures == 0 {
+        let why = self.upstream.backend_mut(at).take_why_down();
+        if failures == 0 && self.note_trouble(at, Trouble::Down, true) {
             let address = self.address_of(backend_conn);
-            tracing::warn!(service = self.ctx.service(), worker = self.ctx.index(), %address, "backend is down");
+            tracing::warn!(service = self.ctx.service(), %address, %why, "backend is down");
         }
+        let timeouts = &self.ctx.setup().timeouts;
         let pause = (timeouts.reconnect_backoff_min.as_nanos() as u64) << failures.min(BACKOFF_SHIFT_MAX);
         let pause = pause.min(timeouts.reconnect_backoff_max.as_nanos() as u64).max(1);
         self.upstream.backend_mut(at).note_connect_failure();

@@ -9,6 +9,8 @@ use flick_abi::{Event, FailureReason};
 use flick_net::{Driver, Endpoint};
 
 use super::Worker;
+use crate::config::BackendMode;
+use crate::observe::backend_log::Trouble;
 use crate::upstream::backend::BackendLife;
 use crate::upstream::health::BackendHealth;
 
@@ -18,8 +20,11 @@ impl<D: Driver> Worker<D> {
         let backend_set = Arc::clone(self.upstream.backend_set());
         self.rules.host_mut().set_balancer(Arc::clone(backend_set.load_balancer()));
         for (at, slot) in backend_set.slots().iter().enumerate() {
+            self.upstream.backend_mut(at).set_mode(slot.mode);
             let backend = self.upstream.backend(at);
-            match (backend.life(), slot.element, &slot.endpoint) {
+            // A backend in maintenance has its place in the list, and no connections.
+            let element = slot.element.filter(|_| slot.mode != BackendMode::Maint);
+            match (backend.life(), element, &slot.endpoint) {
                 (BackendLife::Free, Some(element), Some(endpoint)) => self.add_backend(at, endpoint, element),
                 (_, Some(element), Some(endpoint)) if backend.endpoint() == endpoint => {
                     self.relist_backend(at, element);
@@ -72,8 +77,14 @@ impl<D: Driver> Worker<D> {
     fn drain_backend(&mut self, at: usize, until_ns: u64) {
         if self.upstream.drain(at, until_ns) {
             let address = self.upstream.backend(at).endpoint();
-            let (service, worker) = (self.ctx.service(), self.ctx.index());
-            tracing::info!(service, worker, %address, "backend has left its list");
+            let service = self.ctx.service();
+            // Every worker applies the list; one line says so.
+            if self.ctx.index() == 0 {
+                match self.upstream.backend(at).mode() {
+                    BackendMode::Maint => tracing::info!(service, %address, "backend is in maintenance"),
+                    _ => tracing::info!(service, %address, "backend has left its list"),
+                }
+            }
         }
         self.drop_check(at);
         self.note_due(self.io.now_ns());
@@ -111,6 +122,9 @@ impl<D: Driver> Worker<D> {
 
     fn backend_drained(&mut self, at: usize) {
         self.upstream.free(at);
+        for trouble in Trouble::ALL {
+            self.note_trouble(at, trouble, false);
+        }
         if self.upstream.backend_mut(at).set_up(false) {
             self.observe.backend(at).up.sub(1);
         }

@@ -28,7 +28,7 @@ impl BackendView<'_> {
 
 impl Backends for BackendView<'_> {
     fn is_alive(&self, channel: u32, element: u64) -> bool {
-        self.slot_of(channel, element).is_some_and(|at| self.upstream.is_usable(at))
+        self.slot_of(channel, element).is_some_and(|at| self.upstream.is_alive(at))
     }
 
     fn load(&self, channel: u32, element: u64) -> i64 {

@@ -10,6 +10,7 @@ use flick_net::{Driver, Endpoint, Handle};
 
 use super::Worker;
 use crate::io::Role;
+use crate::observe::backend_log::Trouble;
 use crate::upstream::backend::Backend;
 
 /// Fields of a log line about a backend, beside the message.
@@ -53,8 +54,10 @@ impl<D: Driver> Worker<D> {
         let backend = self.upstream.backend_mut(at);
         let until_ns = backend.health_mut().eject(now_ns, limits);
         let for_ms = (until_ns - now_ns) / 1_000_000;
-        let (service, worker, address) = (self.ctx.service(), self.ctx.index(), backend.endpoint());
-        tracing::warn!(service, worker, %address, for_ms, "backend gets no requests: too many have failed");
+        if self.note_trouble(at, Trouble::Ejected, true) {
+            let (service, address) = (self.ctx.service(), self.upstream.backend(at).endpoint());
+            tracing::warn!(service, %address, for_ms, "backend is ejected: too many requests have failed");
+        }
         self.observe.backend(at).ejections.add(1);
         self.note_due(until_ns);
         self.show_health(at);
@@ -82,6 +85,7 @@ impl<D: Driver> Worker<D> {
                 continue;
             }
             if backend.health_mut().end_ejection(now_ns) {
+                self.ejection_over(at);
                 self.show_health(at);
                 self.tasks.free_capacity();
             }
@@ -94,6 +98,20 @@ impl<D: Driver> Worker<D> {
                 }
             }
         }
+    }
+
+    /// A backend is no longer ejected for its failed requests, or was not.
+    fn ejection_over(&mut self, at: usize) {
+        if self.note_trouble(at, Trouble::Ejected, false) {
+            let (service, address) = (self.ctx.service(), self.upstream.backend(at).endpoint());
+            tracing::info!(service, %address, "backend is no longer ejected");
+        }
+    }
+
+    /// Notes what is wrong with a backend, or no longer. Returns whether that is news for all workers.
+    pub(super) fn note_trouble(&mut self, at: usize, trouble: Trouble, on: bool) -> bool {
+        let was_on = self.upstream.backend_mut(at).set_trouble(trouble, on);
+        was_on != on && self.ctx.setup().backend_log.note(at, trouble, on)
     }
 
     fn begin_check(&mut self, at: usize) {
@@ -144,12 +162,16 @@ impl<D: Driver> Worker<D> {
         let backend = self.upstream.backend_mut(at);
         if backend.health_mut().end_check(is_good, due_ns, limits) {
             let channel = backend.channel();
-            let (service, worker, address) = (self.ctx.service(), self.ctx.index(), backend.endpoint());
+            let is_news = self.note_trouble(at, Trouble::FailsChecks, !is_good);
+            let (service, address) = (self.ctx.service(), self.upstream.backend(at).endpoint());
+            match is_good {
+                true if is_news => tracing::info!(service, %address, "backend passes its health checks again"),
+                false if is_news => tracing::warn!(service, %address, "backend fails its health checks"),
+                _ => {}
+            }
             if is_good {
-                tracing::info!(service, worker, %address, "backend passes its checks again");
                 self.is_back(at);
-            } else {
-                tracing::warn!(service, worker, %address, "backend fails its checks");
+                self.ejection_over(at);
             }
             self.weigh_checks(channel);
             self.tasks.free_capacity();
@@ -200,7 +222,11 @@ impl<D: Driver> Worker<D> {
             let backend = self.upstream.backend_mut(at);
             backend.set_failures(u32::from(known.health_problem.is_down));
             let until_ns = backend.health_mut().inherit(known.health_problem, has_checks, now_ns);
-            let channel = backend.channel();
+            let (channel, fails_checks) = (backend.channel(), backend.health().fails_checks());
+            // The generation before has logged it.
+            self.note_trouble(at, Trouble::Down, known.health_problem.is_down);
+            self.note_trouble(at, Trouble::Ejected, until_ns.is_some());
+            self.note_trouble(at, Trouble::FailsChecks, fails_checks);
             if let Some(until_ns) = until_ns {
                 self.note_due(until_ns);
             }

@@ -9,6 +9,7 @@ use super::Worker;
 use super::health::warn_of;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::limits::{HUGE_TICK_MS, LEAVE_TICK_MS, TICK_MAX_MS};
+use crate::observe::backend_log::WhyDown;
 use crate::slab::Key;
 use crate::upstream::backend::Backend;
 use crate::upstream::conn::BackendConnState;
@@ -106,6 +107,7 @@ impl<D: Driver> Worker<D> {
         match (conn.state(), conn.stall().hold()) {
             (BackendConnState::Down { .. }, _) => self.connect_shared(at),
             (BackendConnState::Connecting { .. }, _) => {
+                self.upstream.backend_mut(at).set_why_down(WhyDown::ConnectTimeout);
                 self.fail_backend_conn(backend_conn, FailureReason::Timeout, Some(Event::Refused))
             }
             (_, Hold::Client { client, .. }) => self.drop_slow_client(backend_conn, client),

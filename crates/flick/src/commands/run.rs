@@ -3,6 +3,7 @@
 pub mod backends;
 pub mod prepare;
 
+pub mod backend_overrides;
 mod changes;
 mod memory;
 mod open_files;
@@ -30,6 +31,7 @@ use crate::settings::{self, RunFlags};
 use crate::state_dir_lock::StateDirLocks;
 use crate::supervise::{self, ControlQueue, EarlySignals};
 use crate::{logging, perf_map, sandbox, sys};
+use backend_overrides::BackendOverrides;
 use generations::Generations;
 use observed_state::ObservedState;
 use prepare::Prepared;
@@ -72,7 +74,8 @@ impl Run {
 
     /// Checks what can be checked without opening a socket: settings, programs, bindings, needed memory.
     fn check(self) -> Outcome {
-        let prepared = Prepared::new(&self.flags, &AccessLog::default().port(), &LastLists::default(), &[])?;
+        let (port, overrides) = (AccessLog::default().port(), BackendOverrides::default());
+        let prepared = Prepared::new(&self.flags, &port, &LastLists::default(), &[], &overrides)?;
         prepared.settings.warn_deprecated();
         let names: Vec<_> = prepared.services.iter().map(|service| format!("`{}`", service.name)).collect();
         crate::console::sayln!("ok: services {}", names.join(", "));
@@ -89,7 +92,8 @@ impl Run {
     ) -> Result<(Generations, ControlQueue), Failure> {
         let early = EarlySignals::new()?;
         let access = AccessLog::default();
-        let prepared = Prepared::new(&self.flags, &access.port(), &LastLists::default(), &[])?;
+        let overrides = Arc::new(BackendOverrides::inherited(&inherited.overrides));
+        let prepared = Prepared::new(&self.flags, &access.port(), &LastLists::default(), &[], &overrides)?;
         let settings = &prepared.settings;
         logging::start(settings.log, settings.verbose, &recent);
         settings.warn_deprecated();
@@ -113,9 +117,9 @@ impl Run {
         // Before the services start: a signal must not kill the process while they are half started.
         let queue = ControlQueue::new(early)?;
         disable_huge_pages();
-        let observed = Arc::new(ObservedState::new(recent, access.dropped(), queue.sender()));
+        let observed = Arc::new(ObservedState::new(recent, access.dropped(), queue.sender(), Arc::clone(&overrides)));
         let inherited = InheritedResources { locks, ..inherited };
-        let mut generations = Generations::start(self.flags, prepared, inherited, observed, access)?;
+        let mut generations = Generations::start(self.flags, prepared, inherited, observed, access, overrides)?;
         generations.set_sandbox(sandbox::drop_privileges(generations.settings(), files)?);
         generations.log_addresses();
         sys::trim_memory();

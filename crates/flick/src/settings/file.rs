@@ -65,6 +65,8 @@ pub struct File {
     pub watchdog_timeout: Option<Period>,
     /// Directory of the snapshots of dictionaries.
     pub state_dir: Option<PathBuf>,
+    /// File of what an operator changes of backends at run time, relative to the settings file.
+    pub backend_state_file: Option<PathBuf>,
     /// DNS server for backend names.
     pub resolver: Option<std::net::SocketAddr>,
     /// The admin endpoint.

@@ -45,6 +45,9 @@ pub struct RunFlags {
     /// DNS server for `dns:` and `srv:`. [default: those of /etc/resolv.conf]
     #[arg(long, value_name = "ADDRESS:PORT", help_heading = CHANNELS)]
     pub resolver: Option<std::net::SocketAddr>,
+    /// File in which what `flick backend` changes survives a restart. [default: none]
+    #[arg(long, value_name = "FILE", help_heading = CHANNELS)]
+    pub backend_state_file: Option<PathBuf>,
     /// Number of worker threads. [default: one per core]
     #[arg(long, value_name = "N", help_heading = PROCESS)]
     pub workers: Option<Workers>,

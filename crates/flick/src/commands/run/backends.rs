@@ -70,10 +70,11 @@ pub fn open(
             opened.push(DiscoveredChannel { channel: channel.clone(), reader, after, error, kept });
         }
         let mut binding = Binding::new(channel, Vec::new());
-        for BackendAddress { endpoint, weight, rank } in members {
+        for BackendAddress { endpoint, weight, rank, mode } in members {
             binding.endpoints.push(endpoint);
             binding.weights.push(weight);
             binding.ranks.push(rank);
+            binding.modes.push(mode);
         }
         bindings.push(binding);
     }

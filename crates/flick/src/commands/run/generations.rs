@@ -20,6 +20,7 @@ use flick_runtime::{ExitReport, Platform, State};
 use signal_hook::consts::SIGUSR1;
 use tracing::{info, warn};
 
+use super::backend_overrides::BackendOverrides;
 use super::backends::DiscoveredChannel;
 use super::changes::{self, ServiceSummary};
 use super::observed_state::ObservedState;
@@ -59,6 +60,8 @@ pub struct Generations {
     dicts: Vec<MemoryPart>,
     /// Programs and settings of the current services, for comparison.
     summaries: Vec<ServiceSummary>,
+    /// What an operator has changed of backends.
+    overrides: Arc<BackendOverrides>,
     open_files: OpenFilesLimit,
     /// The active sandbox, once there is one.
     sandbox: Option<ActiveSandbox>,
@@ -103,12 +106,13 @@ impl Generations {
         inherited: InheritedResources,
         observed: Arc<ObservedState>,
         mut access: AccessLog,
+        overrides: Arc<BackendOverrides>,
     ) -> Result<Self, Failure> {
         let summaries = ServiceSummary::of(&prepared);
         let Prepared { settings, services, modules, opened, dicts, files, begun, .. } = prepared;
         let mut open_files = OpenFilesLimit::default();
         open_files.raise_limit(&services)?;
-        let InheritedResources { handoff, locks, admin: inherited } = inherited;
+        let InheritedResources { handoff, locks, admin: inherited, .. } = inherited;
         let log = access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
         access.write_to(log);
         let binary = std::env::current_exe().ok();
@@ -132,6 +136,7 @@ impl Generations {
             observed,
             dicts,
             summaries,
+            overrides,
             open_files,
             sandbox: None,
             locks,
@@ -267,6 +272,7 @@ impl Generations {
         // them.
         (settings.io, settings.perf_map) = (self.settings.io, self.settings.perf_map);
         (settings.sandbox, settings.log) = (self.settings.sandbox, self.settings.log);
+        settings.backend_state_file = self.settings.backend_state_file.take();
         (settings.admin, settings.user) = (self.settings.admin.take(), self.settings.user.take());
         settings.admin_token_file = settings.admin_token_file.or(self.settings.admin_token_file.take());
         settings.admin_read_token_file =
@@ -297,7 +303,7 @@ impl Generations {
         let prepare = || {
             // If that is not permitted, the priority stays.
             let _ = rustix::process::nice(COMPILER_NICE);
-            Prepared::new(flags, &port, known, dicts)
+            Prepared::new(flags, &port, known, dicts, &self.overrides)
         };
         thread::scope(|scope| {
             let compiler =
@@ -340,7 +346,7 @@ impl Generations {
         }
         let arguments: Vec<_> = std::env::args_os().skip(1).collect();
         let admin = self.settings.admin.as_ref().zip(self.admin.as_ref());
-        let resources = HandedResources { handoff: &handoff, locks: &self.locks, admin };
+        let resources = HandedResources { handoff: &handoff, locks: &self.locks, admin, overrides: self.overrides.lines() };
         let new_process = NewProcess::start(binary, &arguments, &resources, must_exit)?;
         // The new process answers further admin requests; it listens on the same socket.
         self.responses = self.admin.take().map(flick_admin::Server::hand_over);
@@ -525,6 +531,7 @@ fn only_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
         ("perf_map", before.perf_map != after.perf_map),
         ("sandbox", before.sandbox != after.sandbox),
         ("log", before.log != after.log),
+        ("backend_state_file", before.backend_state_file != after.backend_state_file),
     ];
     changed.iter().filter(|(_, is_changed)| *is_changed).map(|(name, _)| *name).collect()
 }

@@ -10,12 +10,13 @@ use std::time::Instant;
 use flick_admin::history::{History, Sample};
 use flick_admin::limits::REQUEST_TIME_MAX;
 use flick_admin::recent_events::RecentEvents;
-use flick_admin::state::{Reloads, Service, Sessions, StateReport};
+use flick_admin::state::{BackendEntry, Reloads, Service, Sessions, StateReport};
 use flick_admin::{AdminCommand, StateProvider, process};
 use flick_ir::data::Module;
-use flick_runtime::{ServiceStats, StatsSnapshot};
+use flick_runtime::{BackendAddress, ServiceStats, StatsSnapshot};
 
 use super::admin::{self, ObservedService};
+use super::backend_overrides::{self, BackendOverrides};
 use crate::logging::background;
 use crate::supervise::ControlMessage;
 use crate::version;
@@ -31,6 +32,8 @@ pub struct ObservedState {
     sandbox: OnceLock<String>,
     /// Requests to the control thread, one at a time.
     control: Mutex<Sender<ControlMessage>>,
+    /// What an operator has changed of backends.
+    overrides: Arc<BackendOverrides>,
 }
 
 struct ObservedGenerations {
@@ -52,6 +55,7 @@ impl ObservedState {
         recent: RecentEvents,
         access_dropped: Arc<AtomicU64>,
         control: Sender<ControlMessage>,
+        overrides: Arc<BackendOverrides>,
     ) -> Self {
         let start = Instant::now();
         let generations = ObservedGenerations {
@@ -66,7 +70,7 @@ impl ObservedState {
         let sandbox = OnceLock::new();
         let (generations, control) = (Mutex::new(generations), Mutex::new(control));
         let history = Mutex::default();
-        Self { generations, recent, history, access_dropped, start, sandbox, control }
+        Self { generations, recent, history, access_dropped, start, sandbox, control, overrides }
     }
 
     /// Makes these services, which run these modules, the current generation.
@@ -75,10 +79,20 @@ impl ObservedState {
         let services = services.map(|(watch, module)| ObservedService::new(watch, module)).collect();
         let mut generations = self.generations();
         let before = std::mem::replace(&mut generations.current, services);
+        // What was changed while they were being prepared.
+        generations.current.iter().for_each(|observed| self.apply_overrides(observed.watch()));
         let number = generations.generation;
         generations.older.extend(before.into_iter().map(|service| (number, service.into_watch())));
         generations.generation += 1;
         generations.since = Instant::now();
+    }
+
+    /// Applies what an operator has changed of the backends of a service.
+    fn apply_overrides(&self, watch: &ServiceStats) {
+        let listed = watch.listed_backends();
+        for (channel, given, _) in &listed {
+            watch.change_backend(channel, self.overrides.of_backend(watch.name(), channel, &given.endpoint));
+        }
     }
 
     /// Sets the description of the sandbox. Only the first call has an effect.
@@ -263,6 +277,100 @@ impl StateProvider for ObservedState {
         }
         Ok(())
     }
+
+    fn backends(&self) -> Vec<BackendEntry> {
+        let generations = self.generations();
+        let entries = generations.current.iter().flat_map(|observed| {
+            let watch = observed.watch();
+            let (mut of, mut elements) = ("", 0..);
+            let listed = watch.listed_backends().into_iter();
+            let entries = listed.map(|(channel, given, now)| {
+                if of != channel {
+                    (of, elements) = (channel, 0..);
+                }
+                BackendEntry {
+                    service: watch.name().to_owned(),
+                    channel: channel.to_owned(),
+                    element: elements.next().unwrap_or_default(),
+                    backend: given.endpoint.to_string(),
+                    address: now.endpoint.to_string(),
+                    mode: now.mode.name().to_owned(),
+                    weight: now.weight,
+                }
+            });
+            entries.collect::<Vec<_>>()
+        });
+        entries.collect()
+    }
+
+    fn change_backend(&self, parameters: &[(&str, &str)]) -> Result<String, String> {
+        let (selector, changes) = BackendSelector::split(parameters);
+        let generations = self.generations();
+        let mut chosen = Vec::new();
+        for watch in generations.current.iter().map(ObservedService::watch) {
+            let meant = watch.listed_backends().into_iter().filter(|one| selector.is_meant(watch.name(), one));
+            for (channel, given, _) in meant {
+                let before = self.overrides.of_backend(watch.name(), channel, &given.endpoint);
+                chosen.push((watch, channel.to_owned(), backend_overrides::changed(before, &changes)?));
+            }
+        }
+        if chosen.is_empty() {
+            return Err(format!("no list has the backend `{}`; `flick backend ADMIN` lists them", selector.backend));
+        }
+        let mut lines = Vec::new();
+        for (watch, channel, change) in chosen {
+            let older = generations.older.iter().map(|(_, older)| older).filter(|older| older.name() == watch.name());
+            for watch in older.chain([watch]) {
+                watch.change_backend(&channel, change.clone());
+            }
+            let line = format!("{}.{channel} {}", watch.name(), backend_overrides::describe(&change));
+            tracing::info!("backend changed: {line}");
+            lines.push(line);
+            self.overrides.set(watch.name(), &channel, change);
+        }
+        drop(generations);
+        lines.push(match self.overrides.save() {
+            Ok(true) => return Ok(lines.join("\n")),
+            Ok(false) => "a restart undoes this: `backend_state_file` is not set".to_owned(),
+            Err(error) => {
+                tracing::warn!(error, "a restart undoes the changes of backends");
+                format!("a restart undoes this: {error}")
+            }
+        });
+        Ok(lines.join("\n"))
+    }
+}
+
+/// What a request about a backend applies to.
+#[derive(Default)]
+struct BackendSelector<'a> {
+    service: Option<&'a str>,
+    channel: Option<&'a str>,
+    backend: &'a str,
+}
+
+impl<'a> BackendSelector<'a> {
+    /// Splits the parameters of a request into the selector and the changes.
+    fn split(parameters: &[(&'a str, &'a str)]) -> (Self, Vec<(&'a str, &'a str)>) {
+        let (mut selector, mut changes) = (Self::default(), Vec::new());
+        for (name, value) in parameters {
+            match *name {
+                "service" => selector.service = Some(value),
+                "channel" => selector.channel = Some(value),
+                "backend" => selector.backend = value,
+                _ => changes.push((*name, *value)),
+            }
+        }
+        (selector, changes)
+    }
+
+    /// Whether a backend is meant: by the address in its list, or the one that it has now.
+    fn is_meant(&self, service: &str, (channel, given, now): &(&str, BackendAddress, BackendAddress)) -> bool {
+        let has_address = [given, now].iter().any(|known| known.endpoint.to_string() == self.backend);
+        self.service.is_none_or(|wanted| wanted == service)
+            && self.channel.is_none_or(|wanted| wanted == *channel)
+            && has_address
+    }
 }
 
 #[cfg(test)]
@@ -275,7 +383,7 @@ mod tests {
     #[test]
     fn request_to_a_service_that_ends() {
         let (control, receiver) = mpsc::channel();
-        let observed = ObservedState::new(RecentEvents::default(), Default::default(), control);
+        let observed = ObservedState::new(RecentEvents::default(), Default::default(), control, Default::default());
         let control_thread = std::thread::spawn(move || receiver.recv().map(drop));
         let reload = || observed.execute(AdminCommand::Reload);
         assert_eq!(reload(), Err("the service ended before the request was finished".to_owned()));

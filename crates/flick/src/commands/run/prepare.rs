@@ -13,6 +13,7 @@ use flick_runtime::access_log::{AccessLog, AccessLogPort};
 use flick_runtime::memory::MemoryPart;
 use flick_runtime::{PlatformConfig, ServiceConfig, own_files};
 
+use super::backend_overrides::BackendOverrides;
 use super::backends::{self, DiscoveredChannel};
 use super::{memory, services, start_failure};
 use crate::failure::{Failure, Outcome};
@@ -44,7 +45,8 @@ pub struct Prepared {
 
 impl Prepared {
     /// Reads the settings and compiles the programs. An access log is written through `port`. Backend lists that cannot
-    /// be read keep their `known` contents; dictionaries in `existing` are mapped already.
+    /// be read keep their `known` contents; dictionaries in `existing` are mapped already; `overrides` are what an operator
+    /// has changed of backends.
     ///
     /// Errors: the settings or a program are wrong; the services may need more memory than available.
     pub fn new(
@@ -52,9 +54,11 @@ impl Prepared {
         port: &Arc<AccessLogPort>,
         known: &LastLists,
         existing: &[MemoryPart],
+        overrides: &BackendOverrides,
     ) -> Result<Self, Failure> {
         let begun = SystemTime::now();
         let settings = Settings::resolve(flags.clone())?;
+        overrides.load(settings.backend_state_file.as_deref())?;
         let (mut made, mut files) = (Vec::new(), Vec::new());
         for (entry, own) in settings.programs.iter().enumerate() {
             let compiled = Input::file(&own.program).and_then(|input| compile(&input, own.engine));
@@ -68,6 +72,11 @@ impl Prepared {
             made.iter().map(|(entry, executable)| (*entry, &executable.module.program)).collect();
         let named = services::named(&settings, &programs)?;
         let (mut configs, opened) = configs(&settings, &named, port, known)?;
+        for (named, config) in named.iter().zip(&mut configs) {
+            for binding in &mut config.connect {
+                binding.overrides = overrides.of_channel(&named.name, &binding.channel);
+            }
+        }
         memory::fit_buffers(&named, &mut configs, &settings)?;
         let configured: Vec<_> = named.iter().zip(&configs).collect();
         let dicts = memory::check(&configured, &settings, existing)?;

@@ -171,6 +171,8 @@ fn backends(pairs: &[Pair<'_>]) -> FigureTable {
         let workers = pair.now.workers.len();
         let state = match (backend.is_monitored, backend.workers_connected as usize) {
             _ if backend.is_draining => "draining".to_owned(),
+            _ if backend.mode == "maint" => "maintenance".to_owned(),
+            _ if backend.mode == "drain" => "drained by operator".to_owned(),
             _ if backend.workers_ejected > 0 => {
                 format!("ejected by {} of {workers}", backend.workers_ejected)
             }

@@ -1,0 +1,91 @@
+//! Which workers have found something wrong with a backend, so that the log says it once for all of them.
+//! Promises: a line when the first worker finds it, and one when the last worker finds it no more; counting costs the
+//! workers nothing while nothing changes.
+//! Not here: what a worker does about it (`upstream/health.rs`).
+
+use std::fmt;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use flick_net::ConnFault;
+
+/// What a worker finds wrong with a backend.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// It cannot be connected, or has lost its connection.
+    Down,
+    /// It is ejected: too many requests have failed.
+    Ejected,
+    /// Its health checks fail.
+    FailsChecks,
+}
+
+impl Trouble {
+    /// All of them.
+    pub(crate) const ALL: [Self; 3] = [Self::Down, Self::Ejected, Self::FailsChecks];
+}
+
+/// Number of workers of a service, by backend and trouble.
+#[derive(Debug)]
+pub struct BackendLog {
+    workers: Box<[[AtomicU32; Trouble::ALL.len()]]>,
+}
+
+impl BackendLog {
+    /// For so many slots of backends.
+    pub(crate) fn new(slots: usize) -> Self {
+        Self { workers: (0..slots).map(|_| Default::default()).collect() }
+    }
+
+    /// A worker has found the trouble, or finds it no more. Returns whether it is the first, or was the last one.
+    pub(crate) fn note(&self, at: usize, trouble: Trouble, on: bool) -> bool {
+        let workers = &self.workers[at][trouble as usize];
+        if on { workers.fetch_add(1, Ordering::Relaxed) == 0 } else { workers.fetch_sub(1, Ordering::Relaxed) == 1 }
+    }
+}
+
+/// Why a backend is down.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum WhyDown {
+    /// It has closed its connection.
+    #[default]
+    Closed,
+    /// The connection has failed.
+    Fault(ConnFault),
+    /// It did not accept the connection in time.
+    ConnectTimeout,
+    /// It did not answer in time.
+    ResponseTimeout,
+    /// It has sent what is not a response to a request.
+    WrongResponse,
+}
+
+impl fmt::Display for WhyDown {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Closed => "it closed the connection",
+            Self::Fault(ConnFault::Refused) => "connection refused",
+            Self::Fault(ConnFault::Reset) => "connection reset",
+            Self::Fault(ConnFault::Exhausted) => "no buffer is free",
+            Self::Fault(ConnFault::System(errno)) => {
+                return write!(f, "{}", std::io::Error::from_raw_os_error(*errno));
+            }
+            Self::ConnectTimeout => "no connection within the connect timeout",
+            Self::ResponseTimeout => "no response within the response timeout",
+            Self::WrongResponse => "wrong response",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BackendLog, Trouble};
+
+    #[test]
+    fn backend_that_all_workers_find_down_is_logged_once() {
+        let log = BackendLog::new(2);
+        let note = |on| log.note(1, Trouble::Down, on);
+        assert_eq!([true, true, true].map(note), [true, false, false]);
+        assert!(log.note(1, Trouble::Ejected, true) && log.note(0, Trouble::Down, true), "others are counted apart");
+        assert_eq!([false, false, true, false, false].map(note), [false, false, false, false, true]);
+    }
+}
