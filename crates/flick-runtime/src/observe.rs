@@ -4,6 +4,7 @@ pub mod access_log;
 pub(crate) mod backend_log;
 pub mod counter;
 pub mod counters;
+pub(crate) mod descriptor_log;
 pub mod edge_counters;
 pub(crate) mod heartbeat;
 pub mod latency;

@@ -13,6 +13,7 @@ use flick_net::{Detached, Driver, Handle};
 use super::Worker;
 use super::deliver::append;
 use super::outgoing::Outgoing;
+use crate::observe::descriptor_log::DESCRIPTOR_LOG;
 use crate::config::OnMaxConnections;
 use crate::downstream::client::ClientConn;
 use crate::downstream::stream::Stream;
@@ -206,12 +207,10 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn accept_failed(&mut self, errno: i32) {
-        tracing::warn!(
-            service = self.ctx.service(),
-            worker = self.ctx.index(),
-            errno,
-            "accepting failed; paused"
-        );
+        if let Some(left_out) = DESCRIPTOR_LOG.admit(self.io.now_ns()) {
+            let (service, error) = (self.ctx.service(), std::io::Error::from_raw_os_error(errno));
+            tracing::warn!(service, %error, left_out, "cannot accept a client; clients wait in the listen queue");
+        }
         self.observe.counters().accept_pauses.add(1);
         self.listeners.pause();
         self.accept_again();

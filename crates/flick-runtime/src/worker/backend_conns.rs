@@ -11,6 +11,7 @@ use crate::inflight::{ReplyTarget, RequestId};
 use crate::io::Role;
 use crate::limits::BACKOFF_SHIFT_MAX;
 use crate::observe::backend_log::{Trouble, WhyDown};
+use crate::observe::descriptor_log::{DESCRIPTOR_LOG, is_exhaustion};
 use crate::upstream::conn::{Closed, ClosedWhile, Holder, Purpose};
 
 impl<D: Driver> Worker<D> {
@@ -39,6 +40,13 @@ impl<D: Driver> Worker<D> {
                 let fault = ConnFault::System(error.raw_os_error().unwrap_or_default());
                 let at = self.upstream.conn(backend_conn).backend() as usize;
                 self.upstream.backend_mut(at).set_why_down(WhyDown::Fault(fault));
+                if is_exhaustion(error.raw_os_error()) {
+                    if let Some(left_out) = DESCRIPTOR_LOG.admit(self.io.now_ns()) {
+                        let (service, address) = (self.ctx.service(), self.address_of(backend_conn));
+                        tracing::warn!(service, %address, %error, left_out, "cannot connect to a backend");
+                    }
+                    return false;
+                }
                 self.log_backend(
                     backend_conn,
                     |context| warn_of!(context, %error, "cannot connect to a backend"),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use flick_admin::{Address, Tokens};
+use flick_admin::{Address, StateProvider, Tokens};
 use flick_discovery::{LastLists, Watchers};
 use flick_net::IoKind;
 use flick_runtime::memory::MemoryPart;
@@ -30,7 +30,8 @@ use super::watchdog::Watchdog;
 use super::{admin, backends, start_failure};
 use crate::access::AccessLog;
 use crate::failure::Failure;
-use crate::hot_restart::{HandedResources, InheritedResources, NewProcess};
+use crate::hot_restart::{self, HandedResources, InheritedResources, NewProcess};
+use crate::notify::KeepAlive;
 use crate::sandbox::{ActiveSandbox, User};
 use crate::settings::{RunFlags, Settings, TokenFile};
 use crate::state_dir_lock::StateDirLocks;
@@ -41,6 +42,9 @@ const GENERATIONS_MAX: usize = 8;
 
 /// Priority of the compiler thread of a reload: a quarter of a core that a worker keeps busy.
 const COMPILER_NICE: i32 = 5;
+
+/// How often the control thread checks whether the compiler has finished.
+const COMPILER_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Longest time that the old process of an upgrade waits for its last admin responses to be delivered.
 const RESPONSE_TIME_MAX: Duration = Duration::from_secs(1);
@@ -85,6 +89,7 @@ pub struct Generations {
     /// The first panic of an older generation, which is resumed at the end.
     panic: Option<Box<dyn std::any::Any + Send>>,
     watchdog: Watchdog,
+    keep_alive: KeepAlive,
     /// Dropped last: its thread writes the records of all generations.
     access: AccessLog,
 }
@@ -150,6 +155,7 @@ impl Generations {
             new_process,
             panic,
             watchdog,
+            keep_alive: KeepAlive::from_environment(hot_restart::is_new_process()),
             access,
         })
     }
@@ -298,18 +304,23 @@ impl Generations {
 
     /// Reads and compiles the next generation, on a thread of lower priority: a priority cannot be raised again. A
     /// panic of the compiler does not affect the running services.
-    fn prepare(&self) -> Result<Prepared, Failure> {
-        let (flags, port, known, dicts) = (&self.flags, self.access.port(), &self.known, &self.dicts);
+    fn prepare(&mut self) -> Result<Prepared, Failure> {
+        let Self { flags, access, known, dicts, overrides, observed, keep_alive, .. } = self;
+        let port = access.port();
         let prepare = || {
             // If that is not permitted, the priority stays.
             let _ = rustix::process::nice(COMPILER_NICE);
-            Prepared::new(flags, &port, known, dicts, &self.overrides)
+            Prepared::new(flags, &port, known, dicts, overrides)
         };
         thread::scope(|scope| {
             let compiler =
                 thread::Builder::new().name("flick-compiler".to_owned()).spawn_scoped(scope, prepare);
             let compiler = compiler
                 .map_err(|error| Failure::failed(format!("cannot start a compiler thread: {error}")))?;
+            while !compiler.is_finished() {
+                keep_alive.send_if_due(|| observed.alive().is_ok());
+                thread::sleep(COMPILER_POLL_INTERVAL);
+            }
             compiler
                 .join()
                 .map_err(|_| Failure::failed("the compiler panicked; standard error has the message"))?
@@ -405,6 +416,7 @@ impl Generations {
 
     /// Checks for stalled workers if it is due, and wakes those that may only sleep.
     pub fn check_workers(&mut self) {
+        self.keep_alive.send_if_due(|| self.observed.alive().is_ok());
         if !self.watchdog.is_due() {
             return;
         }
