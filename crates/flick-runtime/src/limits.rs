@@ -241,7 +241,7 @@ pub const ACCESS_RECORD_BYTES_MAX: usize = 512;
 
 const _: () = assert!(ACCESS_REQUEST_BYTES_MAX < 256 && ACCESS_REPLY_BYTES_MAX < 256);
 const _: () = assert!(
-    4 * 8 + 1 + 19 + 2 + 108 + 2 + ACCESS_REQUEST_BYTES_MAX + ACCESS_REPLY_BYTES_MAX
+    5 * 8 + 1 + 19 + 2 + 108 + 2 + ACCESS_REQUEST_BYTES_MAX + ACCESS_REPLY_BYTES_MAX
         <= ACCESS_RECORD_BYTES_MAX
 );
 const _: () = assert!(IDLE_PER_MILLE < BUSY_PER_MILLE);

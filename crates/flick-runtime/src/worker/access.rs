@@ -31,6 +31,7 @@ impl<D: Driver> Worker<D> {
 
     /// A backend was sent something of what is waited for.
     pub(super) fn log_sent(&mut self, waiter: Waiter, entry: Option<RequestId>, backend: u32) {
+        let now_ns = self.io.now_ns();
         let Some(recorder) = self.observe.recorder() else { return };
         let request = match waiter {
             Waiter::Ask { suspended, .. } => {
@@ -40,7 +41,7 @@ impl<D: Driver> Worker<D> {
         };
         let logged = request.and_then(|request| self.inflight.get(request).logged());
         if let Some(entry) = logged.and_then(|key| recorder.entry(key)) {
-            entry.backend = Some(backend);
+            entry.note_sent(backend, now_ns);
         }
     }
 
@@ -60,9 +61,10 @@ impl<D: Driver> Worker<D> {
 
     /// Counts bytes that go to the client of a request.
     pub(super) fn log_reply(&mut self, logged: Option<Key>, front: &[u8], bytes: u64) {
+        let now_ns = self.io.now_ns();
         let entry = self.observe.recorder().zip(logged).and_then(|(recorder, key)| recorder.entry(key));
         if let Some(entry) = entry {
-            entry.note_reply(front);
+            entry.note_reply(front, now_ns);
             entry.bytes_out += bytes;
         }
     }

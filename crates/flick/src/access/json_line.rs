@@ -60,8 +60,21 @@ pub fn write(out: &mut Vec<u8>, clock: &Clock, (service, worker): (&str, usize),
     }
     put(out, format_args!("\"outcome\":\"{}\",\"reply\":\"", record.outcome.word()));
     shown(out, &record.reply);
+    out.push(b'"');
+    if let Some(status) = status(&record.reply) {
+        put(out, format_args!(",\"status\":{status}"));
+    }
+    if let Some(upstream_ns) = record.upstream_ns {
+        put(out, format_args!(",\"upstream_us\":{}", upstream_ns / 1_000));
+    }
     let latency_us = record.ended_ns.saturating_sub(record.taken_ns) / 1_000;
-    put(out, format_args!("\",\"latency_us\":{latency_us}}}\n"));
+    put(out, format_args!(",\"latency_us\":{latency_us}}}\n"));
+}
+
+/// The status code of a response that begins as those of HTTP/1 do.
+fn status(reply: &[u8]) -> Option<u16> {
+    let digits = reply.strip_prefix(b"HTTP/1.")?.get(1..5)?.strip_prefix(b" ")?;
+    std::str::from_utf8(digits).ok()?.parse().ok().filter(|status| (100..1000).contains(status))
 }
 
 fn put(out: &mut Vec<u8>, text: std::fmt::Arguments<'_>) {
@@ -114,7 +127,7 @@ mod tests {
     use flick_runtime::access_log::{AccessRecord, AnsweredBy};
     use jiff::Timestamp;
 
-    use super::{Clock, escape, shown, time, write};
+    use super::{Clock, escape, shown, status, time, write};
 
     fn text(make: impl FnOnce(&mut Vec<u8>)) -> String {
         let mut out = Vec::new();
@@ -163,6 +176,22 @@ mod tests {
     }
 
     #[test]
+    fn status_is_a_number() {
+        for (reply, expected) in [
+            (&b"HTTP/1.1 200 OK\r\n"[..], Some(200)),
+            (b"HTTP/1.0 404 Not Found\r\n", Some(404)),
+            (b"HTTP/1.1 503\r\n", Some(503)),
+            (b"HTTP/1.1 2000 OK", Some(200)),
+            (b"HTTP/1.1 20", None),
+            (b"HTTP/1.1  99 ", None),
+            (b"VALUE k 0 5\r\n", None),
+            (b"", None),
+        ] {
+            assert_eq!(status(reply), expected, "{}", reply.escape_ascii());
+        }
+    }
+
+    #[test]
     fn times_are_rfc_3339_in_utc_to_the_microsecond() {
         for (micros, expected) in [
             (0, "1970-01-01T00:00:00.000000Z"),
@@ -189,6 +218,7 @@ mod tests {
             outcome: AnsweredBy::Backend,
             client: PeerAddr::Unix,
             backend: Some("unix:/a\"b".parse().expect("a path")),
+            upstream_ns: Some(5_000),
             request: b"\"},{\"\n".to_vec(),
             reply: Vec::new(),
         };
@@ -198,7 +228,7 @@ mod tests {
         let expected = serde_json::json!({
             "time": "1970-01-01T00:00:09.000000Z", "service": "a \"b\"", "worker": 7, "client": "unix",
             "request": "\"},{\"", "bytes_in": 3, "bytes_out": 4, "backend": "unix:/a\"b",
-            "outcome": "backend", "reply": "", "latency_us": 1_000_000,
+            "outcome": "backend", "reply": "", "upstream_us": 5, "latency_us": 1_000_000,
         });
         assert_eq!(read, expected);
     }

@@ -164,6 +164,36 @@ fn systemd_socket_activation_and_notifications() {
     assert_eq!(status.code(), Some(0), "{log}");
 }
 
+#[test]
+fn systemd_watchdog_gets_keep_alive_messages() {
+    let scratch = Scratch::new("systemd-watchdog");
+    let program = scratch.write("balancer.flick", &balancer(0)).display().to_string();
+    let notify = scratch.path().join("notify");
+    let systemd = UnixDatagram::bind(&notify).expect("the directory can be written");
+    systemd.set_read_timeout(Some(wait::WAIT_MAX)).expect("the time is not zero");
+    let connect = format!("backends={}", load::origin());
+    for (pid, is_own) in [("$$", true), ("1", false)] {
+        let mut command = Command::new("sh");
+        let script = format!("WATCHDOG_PID={pid} exec \"$0\" \"$@\"");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_flick"), "run", &program]);
+        command.args(["--workers", "1", "--listen", "client=127.0.0.1:0", "--connect", &connect]);
+        command.env("NOTIFY_SOCKET", &notify).env("WATCHDOG_USEC", "400000");
+        command.current_dir(common::root()).env("NO_COLOR", "1").env_remove("FLICK_LOG");
+        let service = Service::start_as(command);
+        assert!(notification(&systemd).contains("READY=1"));
+        if is_own {
+            assert_eq!([(); 3].map(|()| notification(&systemd)), ["WATCHDOG=1\n"; 3]);
+        }
+        service.signal("TERM");
+        // The messages of a process that systemd does not watch go from `READY=1` to `STOPPING=1`.
+        let others = std::iter::from_fn(|| Some(notification(&systemd)).filter(|text| !text.contains("STOPPING=1")));
+        let others: Vec<String> = others.collect();
+        assert!(others.iter().all(|text| is_own && text == "WATCHDOG=1\n"), "{others:?}");
+        let (status, log) = service.ended();
+        assert_eq!(status.code(), Some(0), "{log}");
+    }
+}
+
 /// Whether a process has handlers of its own for a signal.
 fn catches(pid: u32, signal: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();

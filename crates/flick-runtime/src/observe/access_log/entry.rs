@@ -15,6 +15,10 @@ pub(crate) struct AccessEntry {
     pub(crate) client: PeerAddr,
     /// Slot of the backend that it went to last.
     pub(crate) backend: Option<u32>,
+    /// Time at which it was sent there.
+    sent_ns: u64,
+    /// Time from then to the first bytes of a reply.
+    upstream_ns: Option<u64>,
     request: Prefix<ACCESS_REQUEST_BYTES_MAX>,
     reply: Prefix<ACCESS_REPLY_BYTES_MAX>,
 }
@@ -49,6 +53,8 @@ impl AccessEntry {
             outcome: AnsweredBy::Program,
             client,
             backend: None,
+            sent_ns: 0,
+            upstream_ns: None,
             request: Prefix::NOTHING,
             reply: Prefix::NOTHING,
         };
@@ -64,10 +70,21 @@ impl AccessEntry {
         self.reply.get()
     }
 
+    /// Time from sending it to its backend to the first bytes of a reply.
+    pub(super) fn upstream_ns(&self) -> Option<u64> {
+        self.upstream_ns
+    }
+
+    /// It is sent to a backend.
+    pub(crate) fn note_sent(&mut self, backend: u32, now_ns: u64) {
+        (self.backend, self.sent_ns) = (Some(backend), now_ns);
+    }
+
     /// Keeps how its first reply begins.
-    pub(crate) fn note_reply(&mut self, front: &[u8]) {
+    pub(crate) fn note_reply(&mut self, front: &[u8], now_ns: u64) {
         if self.reply.len == 0 {
             self.reply.set(front);
+            self.upstream_ns = self.backend.map(|_| now_ns.saturating_sub(self.sent_ns));
         }
     }
 }

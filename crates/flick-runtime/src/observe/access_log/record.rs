@@ -29,6 +29,8 @@ pub struct AccessRecord {
     pub client: PeerAddr,
     /// The backend that it went to last.
     pub backend: Option<Endpoint>,
+    /// Time from sending it there to the first bytes of a reply.
+    pub upstream_ns: Option<u64>,
     /// Its first bytes; empty if it could not be read.
     pub request: Vec<u8>,
     /// The first bytes of its first reply.
@@ -41,11 +43,15 @@ const V4: u8 = 4;
 const V6: u8 = 6;
 const UNIX: u8 = 1;
 
+/// Time to the first bytes of a reply for a request without a reply of a backend.
+const NO_REPLY: u64 = u64::MAX;
+
 impl AccessRecord {
     /// Reads what [`encode`] has written.
     pub(super) fn decode(bytes: &[u8]) -> Self {
         let mut rest = Bytes(bytes);
-        let [taken_ns, ended_ns, bytes_in, bytes_out] = std::array::from_fn(|_| rest.word());
+        let [taken_ns, ended_ns, bytes_in, bytes_out, upstream_ns] = std::array::from_fn(|_| rest.word());
+        let upstream_ns = Some(upstream_ns).filter(|time| *time != NO_REPLY);
         let outcome = OUTCOMES[usize::from(rest.byte())];
         let client = match rest.endpoint() {
             Some(Endpoint::Tcp(address)) => PeerAddr::Tcp(address),
@@ -53,7 +59,7 @@ impl AccessRecord {
         };
         let backend = rest.endpoint();
         let (request, reply) = (rest.text(), rest.text());
-        Self { taken_ns, ended_ns, bytes_in, bytes_out, outcome, client, backend, request, reply }
+        Self { taken_ns, ended_ns, bytes_in, bytes_out, outcome, client, backend, upstream_ns, request, reply }
     }
 }
 
@@ -65,7 +71,8 @@ pub(super) fn encode(
     out: &mut [u8; ACCESS_RECORD_BYTES_MAX],
 ) -> usize {
     let mut to = RecordWriter { out, len: 0 };
-    for word in [entry.taken_ns, ended_ns, entry.bytes_in, entry.bytes_out] {
+    let upstream_ns = entry.upstream_ns().unwrap_or(NO_REPLY);
+    for word in [entry.taken_ns, ended_ns, entry.bytes_in, entry.bytes_out, upstream_ns] {
         to.put(&word.to_le_bytes());
     }
     to.put(&[entry.outcome.number()]);
@@ -181,7 +188,8 @@ mod tests {
             };
             let mut entry = AccessEntry::new(client, 1, &request, 42);
             (entry.bytes_out, entry.outcome) = (u64::MAX, outcome);
-            entry.note_reply(&reply);
+            entry.note_sent(0, 100);
+            entry.note_reply(&reply, 107);
             let mut bytes = [0; ACCESS_RECORD_BYTES_MAX];
             let len = encode(&entry, 2, backend.as_ref(), &mut bytes);
             let expected = AccessRecord {
@@ -192,6 +200,7 @@ mod tests {
                 outcome,
                 client,
                 backend: backend.clone(),
+                upstream_ns: Some(7),
                 request: request[..ACCESS_REQUEST_BYTES_MAX].to_vec(),
                 reply: reply[..ACCESS_REPLY_BYTES_MAX].to_vec(),
             };
