@@ -107,6 +107,12 @@ pub struct BackendStats {
     pub requests: u64,
     /// Requests for it that flick answered with an error.
     pub failures: u64,
+    /// Bytes sent to it.
+    #[serde(default)]
+    pub bytes_sent: u64,
+    /// Bytes received from it.
+    #[serde(default)]
+    pub bytes_received: u64,
     /// Workers that are connected to it.
     pub workers_connected: u64,
     /// Whether workers connect to it without a client; if not, `workers_connected` has no meaning.
@@ -132,6 +138,8 @@ impl BackendStats {
         self.rejected += other.rejected;
         self.requests += other.requests;
         self.failures += other.failures;
+        self.bytes_sent += other.bytes_sent;
+        self.bytes_received += other.bytes_received;
         self.times.merge(&other.times);
     }
 }

@@ -71,6 +71,9 @@ fn metrics_count_requests_and_connections() {
         ("flick_client_connections", 1.0),
         ("flick_backend_requests_total", 50.0),
         ("flick_backend_errors_total", 0.0),
+        // A set has 24 + 8 + 3 + 5 bytes, its response 24.
+        ("flick_backend_sent_bytes_total", 50.0 * 40.0),
+        ("flick_backend_received_bytes_total", 50.0 * 24.0),
         ("flick_backend_up", 1.0),
         ("flick_backend_workers_connected", 2.0),
         ("flick_request_duration_seconds_count", 50.0),

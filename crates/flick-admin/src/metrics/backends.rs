@@ -8,11 +8,13 @@ use crate::state::{BackendStats, Service};
 /// A metric family: name, help, and value.
 type Family = (&'static str, &'static str, fn(&BackendStats) -> u64);
 
-const COUNTERS: [Family; 5] = [
+const COUNTERS: [Family; 7] = [
     ("flick_backend_requests", "Requests sent to the backend.", |backend| backend.requests),
     ("flick_backend_errors", "Requests for the backend that flick answered with an error.", |backend| {
         backend.failures
     }),
+    ("flick_backend_sent_bytes", "Bytes sent to the backend.", |backend| backend.bytes_sent),
+    ("flick_backend_received_bytes", "Bytes received from the backend.", |backend| backend.bytes_received),
     ("flick_backend_ejections", "Ejections of the backend for failed requests, by all workers.", |backend| {
         backend.ejections
     }),

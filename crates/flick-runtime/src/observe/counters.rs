@@ -105,6 +105,10 @@ pub struct BackendCounters {
     pub requests: Counter,
     /// Requests for it that the platform answered itself.
     pub failures: Counter,
+    /// Bytes sent to it, without those of health checks.
+    pub bytes_sent: Counter,
+    /// Bytes received from it, without those of health checks.
+    pub bytes_received: Counter,
     /// 1 while the shared connection is up.
     pub up: Counter,
     /// 1 while it gets no requests: too many have failed, or its checks do.
@@ -129,6 +133,8 @@ impl BackendCounters {
         for counter in [
             &self.requests,
             &self.failures,
+            &self.bytes_sent,
+            &self.bytes_received,
             &self.up,
             &self.unhealthy,
             &self.ejections,

@@ -4,7 +4,7 @@ use flick_abi::frame::SLOT_ASKED;
 use flick_abi::limits::{ECHO_FIELDS_MAX, FAILURE_BYTES_MAX};
 use flick_abi::{EchoField, FailureReason, Frame, MessageFlags, ParseStep};
 use flick_buffers::{Buf, BufClass, Pool, Slice};
-use flick_net::Driver;
+use flick_net::{Driver, Handle};
 
 use super::Worker;
 use super::outgoing::{Outgoing, Patches};
@@ -385,8 +385,9 @@ impl<D: Driver> Worker<D> {
         let batch = self.upstream.batch_mut(backend_conn);
         let WriteParts { driver, pool, pieces } = self.io.write_parts();
         let mut kept = resend.map(|request| self.inflight.get_mut(request).resend_mut());
-        let mut is_kept = true;
+        let (mut is_kept, mut sent) = (true, 0);
         let mut emit = |slice: Slice| {
+            sent += u64::from(slice.len());
             if let Some(kept) = &mut kept {
                 is_kept &= pieces.push(kept, slice.clone());
             }
@@ -400,7 +401,16 @@ impl<D: Driver> Worker<D> {
         if let Some(kept) = kept.filter(|_| !is_kept) {
             pieces.clear(kept);
         }
+        let at = self.upstream.conn(backend_conn).backend() as usize;
+        self.observe.backend(at).bytes_sent.add(sent);
         fits
+    }
+
+    /// Sends bytes on a backend connection by reference.
+    pub(super) fn pass_to_backend_conn(&mut self, backend_conn: u32, conn: Handle, piece: Slice) {
+        let at = self.upstream.conn(backend_conn).backend() as usize;
+        self.observe.backend(at).bytes_sent.add(u64::from(piece.len()));
+        self.io.driver_mut().send(conn, piece);
     }
 }
 

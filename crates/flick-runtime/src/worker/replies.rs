@@ -39,6 +39,8 @@ pub(super) struct ReplySource {
 
 impl<D: Driver> Worker<D> {
     pub(super) fn backend_data(&mut self, backend_conn: u32, data: Slice) {
+        let at = self.upstream.conn(backend_conn).backend() as usize;
+        self.observe.backend(at).bytes_received.add(u64::from(data.len()));
         let state = self.upstream.conn_mut(backend_conn);
         if let Some(request) = state.requests().front() {
             // Something of a reply has come: it is not sent again.

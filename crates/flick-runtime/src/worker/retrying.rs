@@ -131,7 +131,7 @@ impl<D: Driver> Worker<D> {
         while let Some(piece) = self.io.pieces_mut().pop(&mut rest) {
             // There is room: one has just been taken.
             self.io.pieces_mut().push(self.inflight.get_mut(request).resend_mut(), piece.clone());
-            self.io.driver_mut().send(conn, piece);
+            self.pass_to_backend_conn(backend_conn, conn, piece);
         }
         self.expect_reply(backend_conn, request);
         self.observe.counters().requests_retried.add(1);

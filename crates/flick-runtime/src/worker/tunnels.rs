@@ -71,7 +71,7 @@ impl<D: Driver> Worker<D> {
             return self.block(key, None);
         }
         if let Some(piece) = session.inbox_mut().take_raw(self.io.pieces_mut(), u64::MAX) {
-            self.io.driver_mut().send(conn, piece);
+            self.pass_to_backend_conn(tunnel.backend_conn(), conn, piece);
             self.tunnel_moves(key);
             return Flow::Go;
         }

@@ -255,7 +255,7 @@ impl<D: Driver> Worker<D> {
         }
         let flow = match piece {
             Piece::Bytes(piece) => {
-                self.io.driver_mut().send(conn, piece);
+                self.pass_to_backend_conn(backend_conn, conn, piece);
                 Flow::Go
             }
             Piece::Head(head) => {
