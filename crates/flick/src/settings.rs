@@ -13,6 +13,8 @@ mod units;
 
 #[cfg(test)]
 mod reference;
+#[cfg(test)]
+mod schema;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -1,6 +1,7 @@
 //! `flick.toml`: the settings of `flick run` as a file.
 //! Promises: an unknown key, a wrong value or a wrong channel is reported at its line, with what is allowed there.
 
+mod environment;
 mod location;
 
 use std::collections::BTreeMap;
@@ -269,7 +270,13 @@ pub fn log_format(path: &Path) -> Option<LogFormat> {
     let text = flick_compiler::read_source(path).ok()?;
     let (root, _) = DeTable::parse_recoverable(&text);
     let (_, format) = location::entry(root.get_ref(), "log")?;
-    LogFormat::from_str(format.get_ref().as_str()?, false).ok()
+    let format = environment::expand(format.get_ref().as_str()?, &variable).ok()?;
+    LogFormat::from_str(&format, false).ok()
+}
+
+/// The value of a variable of the environment.
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 /// A settings file that was read.
@@ -299,6 +306,7 @@ pub fn read(path: &Path) -> Result<Loaded, Failure> {
     let mut root = DeTable::parse(&text).map_err(wrong)?;
     let deprecated = deprecated::translate_keys(root.get_mut());
     let deprecated = deprecated.map_err(|twice| refused(&twice.message, twice.span, None))?;
+    environment::substitute(root.get_mut(), &variable).map_err(|unset| refused(&unset.message, unset.span, None))?;
     let file = File::deserialize(toml::de::Deserializer::from(root)).map_err(wrong)?;
     let own = file.service.0.iter().enumerate().flat_map(|(number, service)| {
         service.listen.keys().chain(service.connect.keys()).map(move |name| (Some(number), name))

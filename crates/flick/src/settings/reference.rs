@@ -30,13 +30,13 @@ const EXAMPLES: &[&str] = &[
     "[::1]:53",
 ];
 
-fn options() -> Vec<Arg> {
+pub(super) fn options() -> Vec<Arg> {
     let command = RunFlags::augment_args(Command::new("run"));
     command.get_arguments().cloned().collect()
 }
 
 /// Table and key of an option in `flick.toml`, and whether the key is the opposite of the option.
-fn key_of(option: &Arg) -> Option<(&'static str, String, bool)> {
+pub(super) fn key_of(option: &Arg) -> Option<(&'static str, String, bool)> {
     let id = option.get_id().as_str();
     let heading = option.get_help_heading().unwrap_or("");
     match id {
@@ -61,7 +61,7 @@ fn key_of(option: &Arg) -> Option<(&'static str, String, bool)> {
 }
 
 /// The help of an option, split into text and default.
-fn help_of(option: &Arg) -> (String, Option<String>) {
+pub(super) fn help_of(option: &Arg) -> (String, Option<String>) {
     let help = option.get_help().expect("every option has a help text").to_string().replace('\n', " ");
     match help.split_once(" [default: ") {
         Some((text, default)) => {
@@ -81,7 +81,7 @@ fn usage_of(option: &Arg) -> String {
     }
 }
 
-fn takes_value(option: &Arg) -> bool {
+pub(super) fn takes_value(option: &Arg) -> bool {
     matches!(option.get_action(), ArgAction::Set | ArgAction::Append)
 }
 
@@ -185,7 +185,7 @@ fn every_option_has_a_help_sentence() {
 }
 
 /// Parses settings that are written to a file.
-fn parse_file(name: &str, text: &str) -> Result<file::File, String> {
+pub(super) fn parse_file(name: &str, text: &str) -> Result<file::File, String> {
     let path = std::env::temp_dir().join(format!("flick-reference-{}-{name}.toml", std::process::id()));
     std::fs::write(&path, text).expect("the temporary directory is writable");
     let read = file::read(&path).map(|loaded| loaded.file).map_err(|failure| failure.text());

@@ -134,11 +134,16 @@ impl<'de, const MIN: u32, const MAX: u32> Deserialize<'de> for Count<MIN, MAX> {
             type Value = Count<MIN, MAX>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a number without quotes")
+                f.write_str("a number")
             }
 
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
                 number.try_into().map_err(E::custom)
+            }
+
+            // A variable of the environment is in quotes.
+            fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+                text.parse().map_err(E::custom)
             }
         }
         deserializer.deserialize_i64(Number)
