@@ -5,6 +5,7 @@
 //! Start reading at [`AccessLog`]; `access/line.rs` is the format of a line. See `docs/internals/observability.md`.
 
 mod json_line;
+mod rotation;
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -25,6 +26,8 @@ use crate::failure::Failure;
 use crate::sandbox::{self, User};
 use crate::settings::file::{Location, at_location};
 use json_line::Clock;
+use rotation::Rotation;
+pub use rotation::RotationLimits;
 
 /// Time for which lines are batched, so that writes are few and workers seldom wake the writer.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
@@ -64,6 +67,8 @@ pub struct AccessLogConfig {
     pub path: PathBuf,
     /// Ratio of requests that are logged.
     pub sample: Sample,
+    /// When it is rotated by its size; `None`: never.
+    pub rotation: Option<RotationLimits>,
     /// Location of the path in the settings file.
     pub location: Option<Location>,
 }
@@ -90,11 +95,18 @@ pub struct AccessLog {
     config: Option<AccessLogConfig>,
 }
 
+/// An open file of the access log.
+struct LogFile {
+    file: File,
+    /// Its rotation by size, if it is rotated.
+    rotation: Option<Rotation>,
+}
+
 /// Orders to the writer thread.
 #[derive(Default)]
 struct Orders {
     /// Write to this file from now on.
-    to: Mutex<Option<File>>,
+    to: Mutex<Option<LogFile>>,
     /// Write the remaining lines, and end.
     must_end: AtomicBool,
     /// Lines that could not be written.
@@ -120,7 +132,8 @@ impl AccessLog {
         config: Option<&AccessLogConfig>,
         user: Option<&User>,
     ) -> Result<OpenAccessLog, Failure> {
-        let is_new = config.map(|config| &config.path) != self.config.as_ref().map(|config| &config.path);
+        let identity = |config: &AccessLogConfig| (config.path.clone(), config.rotation);
+        let is_new = config.map(identity) != self.config.as_ref().map(identity);
         let opened = config.filter(|_| is_new).map(|config| {
             self.open_file(config, user).map_err(|failure| at_location(config.location.as_ref(), failure))
         });
@@ -131,7 +144,10 @@ impl AccessLog {
     /// Writes to this file from now on.
     pub fn write_to(&mut self, opened: OpenAccessLog) {
         if let Some(file) = opened.file {
-            *self.orders.to.lock().unwrap_or_else(PoisonError::into_inner) = Some(file);
+            let config = opened.config.as_ref();
+            let limits = config.and_then(|config| Some((config.file()?, config.rotation?)));
+            let rotation = limits.map(|(path, limits)| Rotation::new(path, &file, limits));
+            *self.orders.to.lock().unwrap_or_else(PoisonError::into_inner) = Some(LogFile { file, rotation });
             self.port.wake();
         }
         self.config = opened.config.or(self.config.take());
@@ -217,7 +233,7 @@ struct Writer {
     port: Arc<AccessLogPort>,
     orders: Arc<Orders>,
     feeds: Vec<AccessLogFeed>,
-    to: Option<File>,
+    to: Option<LogFile>,
     lines: Vec<u8>,
     /// The last line in the file is incomplete.
     is_torn: bool,
@@ -287,10 +303,12 @@ impl Writer {
         }
         let Some(to) = &mut self.to else { return };
         // Ends an incomplete line, so that it does not spoil the next one.
-        if self.is_torn && to.write(b"\n").is_ok_and(|length| length > 0) {
+        if self.is_torn && to.file.write(b"\n").is_ok_and(|length| length > 0) {
             self.is_torn = false;
         }
-        let outcome = write_most(to, &self.lines);
+        let outcome = write_most(&mut to.file, &self.lines);
+        let written = outcome.as_ref().map_or_else(|unwritten| unwritten.from, |()| self.lines.len());
+        to.rotate(written as u64);
         if outcome.is_ok() && self.warned.is_some_and(|warned| warned.elapsed() >= self.warn_interval) {
             self.warned = None;
             self.warn_dropped(None);
@@ -319,6 +337,18 @@ impl Writer {
     }
 }
 
+impl LogFile {
+    /// Goes on with the next file if this one is full.
+    fn rotate(&mut self, written: u64) {
+        let Some(rotation) = &mut self.rotation else { return };
+        match rotation.written(written, |path| append(path, None)) {
+            Ok(Some(next)) => self.file = next,
+            Ok(None) => {}
+            Err(error) => warn!(%error, "cannot rotate the access log; its file grows"),
+        }
+    }
+}
+
 /// A failed write, and the index of the first byte that was not written.
 struct Unwritten {
     error: io::Error,
@@ -343,7 +373,7 @@ fn write_most(to: &mut File, lines: &[u8]) -> Result<(), Unwritten> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Orders, Sample, Writer, append};
+    use super::{LogFile, Orders, Sample, Writer, append};
     use std::fs::File;
     use std::io::Read;
     use std::sync::Arc;
@@ -363,7 +393,7 @@ mod tests {
         let (reader, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).expect("a pipe");
         let (mut reader, orders) = (File::from(reader), Arc::new(Orders::default()));
         let mut writer = Writer::new(Arc::default(), Arc::clone(&orders));
-        writer.to = Some(File::from(to));
+        writer.to = Some(LogFile { file: File::from(to), rotation: None });
         let mut written = |line: &[u8]| {
             writer.lines.extend_from_slice(line);
             writer.write();
@@ -388,7 +418,8 @@ mod tests {
         let mut writer = Writer::new(Arc::default(), Arc::clone(&orders));
         writer.warn_interval = std::time::Duration::ZERO;
         let mut write = |to: &str| {
-            writer.to = Some(File::options().append(true).create(true).open(to).expect("it can be opened"));
+            let file = File::options().append(true).create(true).open(to).expect("it can be opened");
+            writer.to = Some(LogFile { file, rotation: None });
             writer.lines.extend_from_slice(b"line\n");
             writer.write();
             (writer.warned.is_some(), writer.unlogged)

@@ -28,7 +28,7 @@ use deprecated::Deprecated;
 pub use flags::RunFlags;
 pub use units::Period;
 
-use crate::access::{self, Sample};
+use crate::access::{self, RotationLimits, Sample};
 use crate::failure::Failure;
 use crate::logging::LogFormat;
 use crate::sandbox::{SandboxMode, User};
@@ -44,6 +44,9 @@ const OLD_GENERATION_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Default of `--watchdog-timeout`.
 const WATCHDOG_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Default of `--access-log-keep`.
+const ACCESS_LOG_KEEP: u32 = 5;
 
 /// Default of `--state-dir`.
 const STATE_DIR: &str = "flick-state";
@@ -285,7 +288,10 @@ fn access_log(
     };
     let of_file = source.filter(|_| flags.access_log.is_none());
     let location = of_file.and_then(|source| source.location(&["access_log"]));
-    Ok(Some(access::AccessLogConfig { path, sample: sample.unwrap_or(Sample::ALL), location }))
+    let bytes_max = flags.access_log_max_size.or(file.access_log_max_size).map(|size| size.0);
+    let keep = flags.access_log_keep.or(file.access_log_keep).map_or(ACCESS_LOG_KEEP, |count| count.0);
+    let rotation = bytes_max.filter(|bytes| *bytes > 0).map(|bytes_max| RotationLimits { bytes_max, keep });
+    Ok(Some(access::AccessLogConfig { path, sample: sample.unwrap_or(Sample::ALL), rotation, location }))
 }
 
 fn sample_without_log(file: Option<&file::SettingsFile>) -> Failure {

@@ -25,7 +25,7 @@ use super::addresses::{Connect, ConnectTarget};
 use super::deprecated::{self, Deprecated};
 use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
-use super::units::{Period, Workers};
+use super::units::{CountOrZero, Period, Size, Workers};
 use crate::access::Sample;
 use crate::failure::Failure;
 use crate::logging::LogFormat;
@@ -52,6 +52,10 @@ pub struct File {
     pub access_log: Option<PathBuf>,
     /// Ratio of requests in the access log.
     pub access_log_sample: Option<Sample>,
+    /// Size from which the access log is rotated.
+    pub access_log_max_size: Option<Size>,
+    /// Number of old files of the access log.
+    pub access_log_keep: Option<CountOrZero>,
     /// Whether to write `/tmp/perf-PID.map`.
     pub perf_map: Option<bool>,
     /// User to switch to once the sockets are open.

@@ -12,7 +12,7 @@ use super::addresses::{Connect, ConnectTarget};
 use super::deprecated::Deprecated;
 use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
-use super::units::{Period, Workers};
+use super::units::{CountOrZero, Period, Size, Workers};
 use crate::access::Sample;
 use crate::logging::LogFormat;
 use crate::sandbox::{SandboxMode, User};
@@ -106,6 +106,12 @@ pub struct RunFlags {
     /// Ratio of requests in the access log: `1/100` logs one in a hundred. [default: 1]
     #[arg(long, value_name = "RATIO", help_heading = OBSERVABILITY)]
     pub access_log_sample: Option<Sample>,
+    /// Size from which the access log is rotated: FILE becomes FILE.1. 0B disables. [default: 0B]
+    #[arg(long, value_name = "SIZE", help_heading = OBSERVABILITY)]
+    pub access_log_max_size: Option<Size>,
+    /// Number of old files that rotation by `--access-log-max-size` keeps. [default: 5]
+    #[arg(long, value_name = "N", help_heading = OBSERVABILITY)]
+    pub access_log_keep: Option<CountOrZero>,
     /// Write the names of compiled functions to /tmp/perf-PID.map for perf.
     #[arg(long, help_heading = OBSERVABILITY)]
     pub perf_map: bool,
