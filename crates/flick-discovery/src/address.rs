@@ -10,8 +10,8 @@
 
 use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
 use flick_net::Endpoint;
-use flick_runtime::{BackendAddress, BackendMode};
 use flick_runtime::limits::WEIGHT_MAX;
+use flick_runtime::{BackendAddress, BackendMode};
 
 /// Parses a backend: an address, its weight, and whether it is a backup.
 ///

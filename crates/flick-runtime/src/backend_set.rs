@@ -109,7 +109,7 @@ pub struct BackendSetPublisher {
 #[derive(Debug)]
 struct Published {
     latest: Arc<BackendSet>,
-    /// By channel: its list as it was given, those of the array in front.
+    /// By channel: the list that was given, those of the array in front.
     lists: Vec<Vec<BackendAddress>>,
     /// By channel: what an operator has changed.
     overrides: Vec<Vec<BackendOverride>>,
@@ -170,7 +170,7 @@ impl BackendSetPublisher {
         Arc::clone(&self.published().latest)
     }
 
-    /// The list of a channel as it was given, and as it is with the operator's changes.
+    /// The list of a channel that was given, each element with itself as the operator has changed it.
     pub fn listed(&self, channel: usize) -> Vec<(BackendAddress, BackendAddress)> {
         let published = self.published();
         match published.lists.get(channel) {
@@ -420,16 +420,33 @@ mod tests {
         let capacities = vec![ChannelCapacity { slots: 0..3, elements_max: 3, is_single: false }];
         let backend_sets = publisher(capacities, vec![list(&[1, 2, 3])]);
         let before = keys(&backend_sets);
-        let shown = || backend_sets.latest().list(0).map(|member| member.to_string()).collect::<Vec<_>>().join(", ");
+        let shown =
+            || backend_sets.latest().list(0).map(|member| member.to_string()).collect::<Vec<_>>().join(", ");
         for (change, expected) in [
-            (BackendOverride { mode: Some(BackendMode::Drain), ..BackendOverride::none(at(2)) }, "10.0.0.1:1, 10.0.0.1:2 drain, 10.0.0.1:3"),
-            (BackendOverride { weight: Some(0), ..BackendOverride::none(at(2)) }, "10.0.0.1:1, 10.0.0.1:2 drain, 10.0.0.1:3"),
-            (BackendOverride { address: Some(at(9)), ..BackendOverride::none(at(2)) }, "10.0.0.1:1, 10.0.0.1:9, 10.0.0.1:3"),
-            (BackendOverride { mode: Some(BackendMode::Maint), ..BackendOverride::none(at(2)) }, "10.0.0.1:1, 10.0.0.1:2 maint, 10.0.0.1:3"),
+            (
+                BackendOverride { mode: Some(BackendMode::Drain), ..BackendOverride::none(at(2)) },
+                "10.0.0.1:1, 10.0.0.1:2 drain, 10.0.0.1:3",
+            ),
+            (
+                BackendOverride { weight: Some(0), ..BackendOverride::none(at(2)) },
+                "10.0.0.1:1, 10.0.0.1:2 drain, 10.0.0.1:3",
+            ),
+            (
+                BackendOverride { address: Some(at(9)), ..BackendOverride::none(at(2)) },
+                "10.0.0.1:1, 10.0.0.1:9, 10.0.0.1:3",
+            ),
+            (
+                BackendOverride { mode: Some(BackendMode::Maint), ..BackendOverride::none(at(2)) },
+                "10.0.0.1:1, 10.0.0.1:2 maint, 10.0.0.1:3",
+            ),
         ] {
             backend_sets.change(0, change.clone());
             assert_eq!(shown(), expected);
-            assert_eq!((keys(&backend_sets), backend_sets.latest().lens()), (before.clone(), &[3][..]), "{change:?}");
+            assert_eq!(
+                (keys(&backend_sets), backend_sets.latest().lens()),
+                (before.clone(), &[3][..]),
+                "{change:?}"
+            );
             assert!(!backend_sets.change(0, change), "nothing is new");
         }
         // A list that comes again keeps the change; one that has the backend no more does not show it.

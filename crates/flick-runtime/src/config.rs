@@ -23,9 +23,9 @@ pub struct Binding {
     pub weights: Vec<u32>,
     /// Ranks of the elements, in the same order, see [`BackendAddress::rank`]; empty: no element is a backup.
     pub ranks: Vec<u16>,
-    /// Which requests each of them gets; nothing: all.
+    /// Mode of each of them; nothing: all are ready.
     pub modes: Vec<BackendMode>,
-    /// What an operator has changed of them.
+    /// The operator's changes of them.
     pub overrides: Vec<BackendOverride>,
 }
 

@@ -32,8 +32,8 @@ mod worker;
 
 pub use backend_set::load_balancer::{self, Backends};
 pub use config::{
-    BackendAddress, BackendMode, BackendOverride, Binding, HealthLimits, Limits, OnMaxConnections, PlatformConfig, RetryLimits,
-    TaskScheduling, Timeouts,
+    BackendAddress, BackendMode, BackendOverride, Binding, HealthLimits, Limits, OnMaxConnections,
+    PlatformConfig, RetryLimits, TaskScheduling, Timeouts,
 };
 pub use merge::{Hub, MergeSetup, SinkAt};
 pub use observe::access_log::{self, AccessLog};

@@ -74,7 +74,7 @@ pub struct Setup {
     pub retry_min_per_second: u32,
     /// Publisher of the current lists of backends.
     pub backend_sets: BackendSetPublisher,
-    /// What its workers have found wrong with backends.
+    /// Counts of workers that have found something wrong with backends.
     pub backend_log: BackendLog,
     /// By channel: actions of its rules, in program order.
     pub actions: Vec<Vec<RuleAction>>,
@@ -286,7 +286,7 @@ pub(crate) struct BoundBackends {
     pub capacities: Vec<ChannelCapacity>,
     /// By channel: its first list.
     pub lists: Vec<Vec<BackendAddress>>,
-    /// By channel: what an operator has changed of its backends.
+    /// By channel: the operator's changes of its backends.
     pub overrides: Vec<Vec<BackendOverride>>,
 }
 

@@ -67,7 +67,7 @@ pub struct AccessLogConfig {
     pub path: PathBuf,
     /// Ratio of requests that are logged.
     pub sample: Sample,
-    /// When it is rotated by its size; `None`: never.
+    /// Limits from which it is rotated; `None`: never.
     pub rotation: Option<RotationLimits>,
     /// Location of the path in the settings file.
     pub location: Option<Location>,

@@ -59,7 +59,7 @@ pub struct InheritedResources {
     pub locks: StateDirLocks,
     /// The admin endpoint.
     pub admin: admin::InheritedAdmin,
-    /// What an operator has changed of backends, one line for each.
+    /// The operator's changes of backends, one line for each.
     pub overrides: Vec<String>,
 }
 
@@ -71,7 +71,7 @@ pub struct HandedResources<'a> {
     pub locks: &'a StateDirLocks,
     /// The admin endpoint, with the address as set.
     pub admin: Option<(&'a Address, &'a Server)>,
-    /// What an operator has changed of backends, one line for each.
+    /// The operator's changes of backends, one line for each.
     pub overrides: Vec<String>,
 }
 

@@ -26,7 +26,7 @@ pub fn stopping() {
 /// Keep-alive messages to systemd (`WatchdogSec=`).
 #[derive(Debug)]
 pub struct KeepAlive {
-    /// How often systemd wants one at least; `None`: it wants none.
+    /// Longest time between two; `None`: systemd wants none.
     interval: Option<Duration>,
     sent: Option<Instant>,
 }
@@ -36,7 +36,8 @@ impl KeepAlive {
     pub fn from_environment(is_upgrade: bool) -> Self {
         let variable = |name: &str| std::env::var(name).ok();
         let is_own = |pid: String| is_upgrade || pid.parse() == Ok(std::process::id());
-        let interval = variable("WATCHDOG_USEC").and_then(|usec| usec.parse().ok()).map(Duration::from_micros);
+        let interval =
+            variable("WATCHDOG_USEC").and_then(|usec| usec.parse().ok()).map(Duration::from_micros);
         let interval = interval.filter(|time| !time.is_zero() && variable("WATCHDOG_PID").is_none_or(is_own));
         Self { interval, sent: None }
     }

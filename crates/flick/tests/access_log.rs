@@ -135,7 +135,7 @@ fn malformed_requests_break_no_line() {
     exchange(&mut client::connect(service.address), "/last").expect("an answer");
     service.drained();
     let lines = lines(&log);
-    assert!(lines.iter().all(|line| line.as_object().is_some_and(|fields| fields.len() == 11)), "{lines:?}");
+    assert!(lines.iter().all(|line| line.as_object().is_some_and(|fields| fields.len() == 13)), "{lines:?}");
     assert_eq!(lines.last().map(|line| &line["request"]), Some(&Value::from("GET /last HTTP/1.1")));
 }
 

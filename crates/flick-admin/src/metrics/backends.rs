@@ -78,7 +78,8 @@ pub(super) fn write(out: &mut Exposition, services: &[Service]) {
         out.family(name, Kind::Gauge, "", help);
         each.iter().for_each(|(labels, backend)| out.sample(labels, read(backend)));
     }
-    let help = "The mode of the backend, in the label: ready, drain (no request without a key) or maint (none).";
+    let help =
+        "The mode of the backend, in the label: ready, drain (no request without a key) or maint (none).";
     out.family("flick_backend_mode", Kind::Gauge, "", help);
     for ([service, channel, address], backend) in &each {
         out.sample(&[*service, *channel, *address, ("mode", &backend.mode)], 1);

@@ -6,7 +6,7 @@ use flick_net::Endpoint;
 
 use crate::limits::WEIGHT_MAX;
 
-/// Which requests an operator lets a backend have. The words are HAProxy's.
+/// Mode of a backend: the requests that an operator lets it have. The words are HAProxy's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum BackendMode {
     /// All.
@@ -19,7 +19,7 @@ pub enum BackendMode {
 }
 
 impl BackendMode {
-    /// How it is written.
+    /// The word for it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ready => "ready",
@@ -38,7 +38,7 @@ impl FromStr for BackendMode {
     }
 }
 
-/// What an operator has changed of a backend at run time.
+/// Changes that an operator has made of a backend at run time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BackendOverride {
     /// Its address as its list has it.
@@ -86,7 +86,7 @@ pub struct BackendAddress {
     /// Rank: elements of the lowest rank are the array; the others are backups that stand in, rank by rank, while all
     /// before them are down.
     pub rank: u16,
-    /// Which requests it gets.
+    /// The requests that it gets.
     pub mode: BackendMode,
 }
 

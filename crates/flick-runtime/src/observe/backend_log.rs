@@ -1,4 +1,4 @@
-//! Which workers have found something wrong with a backend, so that the log says it once for all of them.
+//! Counts of the workers that have found something wrong with a backend, so that the log says it once for all of them.
 //! Promises: a line when the first worker finds it, and one when the last worker finds it no more; counting costs the
 //! workers nothing while nothing changes.
 //! Not here: what a worker does about it (`upstream/health.rs`).
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use flick_net::ConnFault;
 
-/// What a worker finds wrong with a backend.
+/// Trouble that a worker finds with a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trouble {
     /// It cannot be connected, or has lost its connection.
@@ -31,7 +31,7 @@ pub struct BackendLog {
 }
 
 impl BackendLog {
-    /// For so many slots of backends.
+    /// Counts for this number of slots of backends.
     pub(crate) fn new(slots: usize) -> Self {
         Self { workers: (0..slots).map(|_| Default::default()).collect() }
     }
@@ -39,11 +39,15 @@ impl BackendLog {
     /// A worker has found the trouble, or finds it no more. Returns whether it is the first, or was the last one.
     pub(crate) fn note(&self, at: usize, trouble: Trouble, on: bool) -> bool {
         let workers = &self.workers[at][trouble as usize];
-        if on { workers.fetch_add(1, Ordering::Relaxed) == 0 } else { workers.fetch_sub(1, Ordering::Relaxed) == 1 }
+        if on {
+            workers.fetch_add(1, Ordering::Relaxed) == 0
+        } else {
+            workers.fetch_sub(1, Ordering::Relaxed) == 1
+        }
     }
 }
 
-/// Why a backend is down.
+/// The reason for which a backend is down.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum WhyDown {
     /// It has closed its connection.
@@ -85,7 +89,10 @@ mod tests {
         let log = BackendLog::new(2);
         let note = |on| log.note(1, Trouble::Down, on);
         assert_eq!([true, true, true].map(note), [true, false, false]);
-        assert!(log.note(1, Trouble::Ejected, true) && log.note(0, Trouble::Down, true), "others are counted apart");
+        assert!(
+            log.note(1, Trouble::Ejected, true) && log.note(0, Trouble::Down, true),
+            "others are counted apart"
+        );
         assert_eq!([false, false, true, false, false].map(note), [false, false, false, false, true]);
     }
 }

@@ -10,8 +10,8 @@ use super::{Setup, StartError, channel_index, describe_channels};
 use crate::backend_set::BackendSetPublisher;
 use crate::config::{Binding, PlatformConfig};
 use crate::limits::MERGE_STREAMS_MAX;
-use crate::observe::backend_log::BackendLog;
 use crate::merge::{MergeSetup, SinkAt};
+use crate::observe::backend_log::BackendLog;
 use crate::setup::requirements::Requirements;
 use crate::tunables::Tunables;
 

@@ -53,7 +53,7 @@ pub struct Backend {
     /// Slots of the dedicated connections.
     dedicated: Range<u32>,
     pool_mode: PoolMode,
-    /// Which requests the operator lets it have.
+    /// The requests that the operator lets it have.
     mode: BackendMode,
     /// Not pipelined: idle connections, the one that was used last behind the others.
     idle: Vec<u32>,
@@ -69,7 +69,7 @@ pub struct Backend {
     /// Attempts to connect that failed since it was last up.
     failures: u32,
     why_down: WhyDown,
-    /// What this worker has noted in the log of the service.
+    /// By trouble: whether this worker has noted it in the log of the service.
     troubles: [bool; Trouble::ALL.len()],
 }
 
@@ -184,7 +184,7 @@ impl Backend {
 
 /// Its position in the channel's list.
 impl Backend {
-    /// Which requests the operator lets it have.
+    /// The requests that the operator lets it have.
     #[inline]
     pub fn mode(&self) -> BackendMode {
         self.mode
@@ -249,12 +249,12 @@ impl Backend {
         self.health.state(self.failures > 0)
     }
 
-    /// Why it is down, or will be.
+    /// Sets the reason for which it is down, or will be.
     pub fn set_why_down(&mut self, why: WhyDown) {
         self.why_down = why;
     }
 
-    /// Why it is down.
+    /// Returns the reason for which it is down.
     pub fn take_why_down(&mut self) -> WhyDown {
         std::mem::take(&mut self.why_down)
     }

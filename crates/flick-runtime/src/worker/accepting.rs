@@ -13,11 +13,11 @@ use flick_net::{Detached, Driver, Handle};
 use super::Worker;
 use super::deliver::append;
 use super::outgoing::Outgoing;
-use crate::observe::descriptor_log::DESCRIPTOR_LOG;
 use crate::config::OnMaxConnections;
 use crate::downstream::client::ClientConn;
 use crate::downstream::stream::Stream;
 use crate::io::{Role, WriteParts};
+use crate::observe::descriptor_log::DESCRIPTOR_LOG;
 use crate::shared::handoff::HandedConn;
 
 /// Time for which accepting pauses when no slot is free, unless a client of this worker ends before, in nanoseconds.

@@ -165,7 +165,9 @@ impl<D: Driver> Worker<D> {
             let is_news = self.note_trouble(at, Trouble::FailsChecks, !is_good);
             let (service, address) = (self.ctx.service(), self.upstream.backend(at).endpoint());
             match is_good {
-                true if is_news => tracing::info!(service, %address, "backend passes its health checks again"),
+                true if is_news => {
+                    tracing::info!(service, %address, "backend passes its health checks again")
+                }
                 false if is_news => tracing::warn!(service, %address, "backend fails its health checks"),
                 _ => {}
             }

@@ -60,15 +60,20 @@ pub fn write(out: &mut Vec<u8>, clock: &Clock, (service, worker): (&str, usize),
     }
     put(out, format_args!("\"outcome\":\"{}\",\"reply\":\"", record.outcome.word()));
     shown(out, &record.reply);
-    out.push(b'"');
-    if let Some(status) = status(&record.reply) {
-        put(out, format_args!(",\"status\":{status}"));
-    }
-    if let Some(upstream_ns) = record.upstream_ns {
-        put(out, format_args!(",\"upstream_us\":{}", upstream_ns / 1_000));
-    }
+    out.extend_from_slice(b"\",\"status\":");
+    number(out, status(&record.reply).map(u64::from));
+    out.extend_from_slice(b",\"upstream_us\":");
+    number(out, record.upstream_ns.map(|time| time / 1_000));
     let latency_us = record.ended_ns.saturating_sub(record.taken_ns) / 1_000;
     put(out, format_args!(",\"latency_us\":{latency_us}}}\n"));
+}
+
+/// Appends a number, or `null`.
+fn number(out: &mut Vec<u8>, value: Option<u64>) {
+    match value {
+        Some(value) => put(out, format_args!("{value}")),
+        None => out.extend_from_slice(b"null"),
+    }
 }
 
 /// The status code of a response that begins as those of HTTP/1 do.
@@ -228,7 +233,7 @@ mod tests {
         let expected = serde_json::json!({
             "time": "1970-01-01T00:00:09.000000Z", "service": "a \"b\"", "worker": 7, "client": "unix",
             "request": "\"},{\"", "bytes_in": 3, "bytes_out": 4, "backend": "unix:/a\"b",
-            "outcome": "backend", "reply": "", "upstream_us": 5, "latency_us": 1_000_000,
+            "outcome": "backend", "reply": "", "status": null, "upstream_us": 5, "latency_us": 1_000_000,
         });
         assert_eq!(read, expected);
     }

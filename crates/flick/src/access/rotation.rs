@@ -7,7 +7,7 @@ use std::fs::File;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// When the access log is rotated, and how many old files are kept.
+/// Limits of rotation by size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RotationLimits {
     /// Size from which it is rotated.

@@ -16,7 +16,7 @@ pub struct Backend {
     /// Address of the admin endpoint, as given to `flick run --admin`: `9900`, `ADDRESS:PORT`, `unix:PATH`
     #[arg(value_name = "ADMIN")]
     admin: Address,
-    /// What to do; without it, the backends are listed
+    /// Action; without one, the backends are listed
     #[arg(value_name = "ACTION", requires = "backend")]
     action: Option<Action>,
     /// Address of the backend as its list has it
@@ -36,7 +36,7 @@ pub struct Backend {
     token_file: Option<PathBuf>,
 }
 
-/// What to do with a backend.
+/// An action on a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Action {
     /// All requests
@@ -57,9 +57,8 @@ impl Backend {
     /// Sends the request and prints the result. Errors: why nothing has changed, as the process reports it.
     pub fn run(self) -> Outcome {
         let token = self.token_file.as_deref().map(read_token).transpose()?;
-        let failed = |error| {
-            Failure::failed(format!("cannot reach the admin endpoint at {}: {error}", self.admin))
-        };
+        let failed =
+            |error| Failure::failed(format!("cannot reach the admin endpoint at {}: {error}", self.admin));
         let Some((action, backend)) = self.action.zip(self.backend.as_deref()) else {
             let reply = client::get(&self.admin, "/api/backends", token.as_deref()).map_err(failed)?;
             return self.print(&reply);

@@ -117,9 +117,11 @@ impl Run {
         // Before the services start: a signal must not kill the process while they are half started.
         let queue = ControlQueue::new(early)?;
         disable_huge_pages();
-        let observed = Arc::new(ObservedState::new(recent, access.dropped(), queue.sender(), Arc::clone(&overrides)));
+        let observed =
+            Arc::new(ObservedState::new(recent, access.dropped(), queue.sender(), Arc::clone(&overrides)));
         let inherited = InheritedResources { locks, ..inherited };
-        let mut generations = Generations::start(self.flags, prepared, inherited, observed, access, overrides)?;
+        let mut generations =
+            Generations::start(self.flags, prepared, inherited, observed, access, overrides)?;
         generations.set_sandbox(sandbox::drop_privileges(generations.settings(), files)?);
         generations.log_addresses();
         sys::trim_memory();

@@ -310,7 +310,8 @@ pub fn read(path: &Path) -> Result<Loaded, Failure> {
     let mut root = DeTable::parse(&text).map_err(wrong)?;
     let deprecated = deprecated::translate_keys(root.get_mut());
     let deprecated = deprecated.map_err(|twice| refused(&twice.message, twice.span, None))?;
-    environment::substitute(root.get_mut(), &variable).map_err(|unset| refused(&unset.message, unset.span, None))?;
+    environment::substitute(root.get_mut(), &variable)
+        .map_err(|unset| refused(&unset.message, unset.span, None))?;
     let file = File::deserialize(toml::de::Deserializer::from(root)).map_err(wrong)?;
     let own = file.service.0.iter().enumerate().flat_map(|(number, service)| {
         service.listen.keys().chain(service.connect.keys()).map(move |name| (Some(number), name))

@@ -1,5 +1,5 @@
-//! `docs/guide/flick.schema.json`, the JSON schema of `flick.toml`, is generated from the definitions of the options and
-//! from what the settings file accepts. `UPDATE=1 cargo test -p flick schema` rewrites it.
+//! `docs/guide/flick.schema.json`, the JSON schema of `flick.toml`, is generated from the definitions of the options
+//! and from what the settings file accepts. `UPDATE=1 cargo test -p flick schema` rewrites it.
 
 use std::path::PathBuf;
 
@@ -67,7 +67,10 @@ fn schema() -> Value {
         service.insert(name.to_owned(), json!({ "$ref": format!("#/properties/{name}") }));
     }
     service.insert("state_dir".to_owned(), json!({ "$ref": "#/properties/state_dir" }));
-    service.insert("name".to_owned(), json!({ "type": "string", "description": "Name of the service. Default: that of its process." }));
+    service.insert(
+        "name".to_owned(),
+        json!({ "type": "string", "description": "Name of the service. Default: that of its process." }),
+    );
     let service = table(service);
     root.insert("service".to_owned(), json!({ "anyOf": [service, { "type": "array", "items": service }] }));
     let mut schema = table(root);
@@ -92,14 +95,23 @@ fn schema_is_current() {
 fn schema_has_every_key() {
     let schema = schema();
     let service = &schema["properties"]["service"]["anyOf"][0];
-    for (header, known) in [("", &schema), ("[admin]", &schema["properties"]["admin"]), ("[limits]", &schema["properties"]["limits"]),
-        ("[timeouts]", &schema["properties"]["timeouts"]), ("[health]", &schema["properties"]["health"]), ("[service]", service)]
-    {
-        let error = parse_file("schema-keys", &format!("{header}\nqqqqqqqqqq = 1\n")).err().expect("no such key");
+    for (header, known) in [
+        ("", &schema),
+        ("[admin]", &schema["properties"]["admin"]),
+        ("[limits]", &schema["properties"]["limits"]),
+        ("[timeouts]", &schema["properties"]["timeouts"]),
+        ("[health]", &schema["properties"]["health"]),
+        ("[service]", service),
+    ] {
+        let error =
+            parse_file("schema-keys", &format!("{header}\nqqqqqqqqqq = 1\n")).expect_err("no such key");
         let (_, listed) = error.split_once("the keys here are ").expect("the error lists the keys");
         let listed: Vec<&str> = listed.trim().split('`').skip(1).step_by(2).collect();
         let properties = known["properties"].as_object().expect("a table");
-        assert!(!listed.is_empty() && listed.iter().all(|key| properties.contains_key(*key)), "{header}: {listed:?}");
+        assert!(
+            !listed.is_empty() && listed.iter().all(|key| properties.contains_key(*key)),
+            "{header}: {listed:?}"
+        );
         assert_eq!(listed.len(), properties.len(), "{header}: {listed:?}");
     }
 }

@@ -1,5 +1,4 @@
-//! What an operator changes of backends at run time: `flick backend` against a service before origins that say who they
-//! are.
+//! Changes of backends at run time: `flick backend` against a service before origins that say who they are.
 
 use super::*;
 
@@ -72,11 +71,16 @@ fn change_of_a_backend_moves_no_other_key() {
         let owner = |path: u32| {
             let asked = http::exchange(&mut client::connect(service.address), &format!("/{path}"));
             let (status, body) = asked.expect("a reply");
-            if status == 200 { String::from_utf8_lossy(&body).parse().expect("an origin's number") } else { status }
+            if status == 200 {
+                String::from_utf8_lossy(&body).parse().expect("an origin's number")
+            } else {
+                status
+            }
         };
         (0..24).map(owner).collect()
     };
-    let before = wait::until("all backends", || Some(owners()).filter(|owners| owners.iter().all(|who| *who < 5)));
+    let before =
+        wait::until("all backends", || Some(owners()).filter(|owners| owners.iter().all(|who| *who < 5)));
     assert!([2, 3, 4].iter().all(|who| before.contains(who)), "{before:?}");
     let expect = |other: u16| {
         let expected: Vec<u16> = before.iter().map(|who| if *who == 3 { other } else { *who }).collect();
@@ -123,5 +127,8 @@ fn log_says_once_for_all_workers_why_a_backend_is_down() {
     stays(&service, &[502]);
     let log = service.drained();
     let lines: Vec<&str> = log.lines().filter(|line| line.contains("backend is down")).collect();
-    assert!(lines.len() == 1 && lines[0].contains(&format!("address={gone} why=connection refused")), "{log}");
+    assert!(
+        lines.len() == 1 && lines[0].contains(&format!("address={gone} why=connection refused")),
+        "{log}"
+    );
 }

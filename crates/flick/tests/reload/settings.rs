@@ -186,7 +186,8 @@ fn systemd_watchdog_gets_keep_alive_messages() {
         }
         service.signal("TERM");
         // The messages of a process that systemd does not watch go from `READY=1` to `STOPPING=1`.
-        let others = std::iter::from_fn(|| Some(notification(&systemd)).filter(|text| !text.contains("STOPPING=1")));
+        let others =
+            std::iter::from_fn(|| Some(notification(&systemd)).filter(|text| !text.contains("STOPPING=1")));
         let others: Vec<String> = others.collect();
         assert!(others.iter().all(|text| is_own && text == "WATCHDOG=1\n"), "{others:?}");
         let (status, log) = service.ended();

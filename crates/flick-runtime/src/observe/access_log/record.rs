@@ -59,7 +59,18 @@ impl AccessRecord {
         };
         let backend = rest.endpoint();
         let (request, reply) = (rest.text(), rest.text());
-        Self { taken_ns, ended_ns, bytes_in, bytes_out, outcome, client, backend, upstream_ns, request, reply }
+        Self {
+            taken_ns,
+            ended_ns,
+            bytes_in,
+            bytes_out,
+            outcome,
+            client,
+            backend,
+            upstream_ns,
+            request,
+            reply,
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What an operator has changed of backends at run time, by service and channel.
+//! Changes that an operator has made of backends at run time, by service and channel.
 //! Promises: changes outlive reloads and upgrades and, with a state file, restarts; the file is replaced as a whole.
 //! Not here: what a change does (`flick_runtime::BackendOverride`), who may make one (`flick-admin`).
 
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use flick_net::Endpoint;
-use flick_runtime::limits::WEIGHT_MAX;
 use flick_runtime::BackendOverride;
+use flick_runtime::limits::WEIGHT_MAX;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -99,7 +99,9 @@ impl BackendOverrides {
             changes.file = file.map(Path::to_path_buf);
         }
         let (Some(file), false) = (&changes.file, changes.is_loaded) else { return Ok(()) };
-        let failed = |error: String| Failure::usage(format!("cannot read the backend state in {}: {error}", file.display()));
+        let failed = |error: String| {
+            Failure::usage(format!("cannot read the backend state in {}: {error}", file.display()))
+        };
         let text = match std::fs::metadata(file) {
             Ok(found) if found.len() > FILE_BYTES_MAX => {
                 return Err(failed(format!("it has more than {FILE_BYTES_MAX} bytes")));
@@ -134,7 +136,8 @@ impl BackendOverrides {
     pub fn set(&self, service: &str, channel: &str, change: BackendOverride) {
         let record = Record::of(service, channel, &change);
         let is_same = |known: &Record| {
-            (&known.service, &known.channel, &known.backend) == (&record.service, &record.channel, &record.backend)
+            (&known.service, &known.channel, &known.backend)
+                == (&record.service, &record.channel, &record.backend)
         };
         let records = &mut self.changes().records;
         records.retain(|(known, _)| !is_same(known));
@@ -190,7 +193,9 @@ fn parse(line: &str) -> Result<(Record, BackendOverride), String> {
 /// Errors: a parameter is unknown or wrong, or there is none.
 pub fn changed(before: BackendOverride, parameters: &[(&str, &str)]) -> Result<BackendOverride, String> {
     if parameters.is_empty() {
-        return Err("nothing is to be changed; the parameters are `mode`, `weight`, `address` and `reset`".to_owned());
+        return Err(
+            "nothing is to be changed; the parameters are `mode`, `weight`, `address` and `reset`".to_owned()
+        );
     }
     let mut change = before;
     for (name, value) in parameters {
@@ -241,17 +246,19 @@ mod tests {
         let file = std::env::temp_dir().join(format!("flick-backend-state-{}", std::process::id()));
         let first = BackendOverrides::default();
         first.load(Some(&file)).expect("a file that does not exist has no changes");
-        let change = changed(none(), &[("mode", "maint"), ("weight", "0"), ("address", "[::1]:2")]).expect("right");
+        let change =
+            changed(none(), &[("mode", "maint"), ("weight", "0"), ("address", "[::1]:2")]).expect("right");
         first.set("a", "backends", change.clone());
         first.set("b", "backends", BackendOverride { mode: Some(BackendMode::Drain), ..none() });
         first.set("b", "backends", none());
         assert_eq!(first.save(), Ok(true));
         let second = BackendOverrides::default();
         second.load(Some(&file)).expect("the file is right");
-        assert_eq!(second.of_channel("a", "backends"), [change.clone()]);
+        assert_eq!(second.of_channel("a", "backends"), std::slice::from_ref(&change));
         assert_eq!(second.of_channel("b", "backends"), []);
         assert_eq!(BackendOverrides::inherited(&first.lines()).of_channel("a", "backends"), [change]);
-        std::fs::write(&file, "{\"service\":\"a\",\"channel\":\"c\",\"backend\":\"x\"}\n").expect("it can be written");
+        std::fs::write(&file, "{\"service\":\"a\",\"channel\":\"c\",\"backend\":\"x\"}\n")
+            .expect("it can be written");
         let error = BackendOverrides::default().load(Some(&file)).expect_err("not an address").text();
         assert!(error.contains("line 1: `x` is not an address"), "{error}");
         std::fs::remove_file(&file).expect("it is ours");

@@ -43,7 +43,7 @@ const GENERATIONS_MAX: usize = 8;
 /// Priority of the compiler thread of a reload: a quarter of a core that a worker keeps busy.
 const COMPILER_NICE: i32 = 5;
 
-/// How often the control thread checks whether the compiler has finished.
+/// Interval at which the control thread checks whether the compiler has finished.
 const COMPILER_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Longest time that the old process of an upgrade waits for its last admin responses to be delivered.
@@ -64,7 +64,7 @@ pub struct Generations {
     dicts: Vec<MemoryPart>,
     /// Programs and settings of the current services, for comparison.
     summaries: Vec<ServiceSummary>,
-    /// What an operator has changed of backends.
+    /// The operator's changes of backends.
     overrides: Arc<BackendOverrides>,
     open_files: OpenFilesLimit,
     /// The active sandbox, once there is one.
@@ -357,7 +357,12 @@ impl Generations {
         }
         let arguments: Vec<_> = std::env::args_os().skip(1).collect();
         let admin = self.settings.admin.as_ref().zip(self.admin.as_ref());
-        let resources = HandedResources { handoff: &handoff, locks: &self.locks, admin, overrides: self.overrides.lines() };
+        let resources = HandedResources {
+            handoff: &handoff,
+            locks: &self.locks,
+            admin,
+            overrides: self.overrides.lines(),
+        };
         let new_process = NewProcess::start(binary, &arguments, &resources, must_exit)?;
         // The new process answers further admin requests; it listens on the same socket.
         self.responses = self.admin.take().map(flick_admin::Server::hand_over);

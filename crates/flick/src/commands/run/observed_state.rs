@@ -32,7 +32,7 @@ pub struct ObservedState {
     sandbox: OnceLock<String>,
     /// Requests to the control thread, one at a time.
     control: Mutex<Sender<ControlMessage>>,
-    /// What an operator has changed of backends.
+    /// The operator's changes of backends.
     overrides: Arc<BackendOverrides>,
 }
 
@@ -308,18 +308,23 @@ impl StateProvider for ObservedState {
         let generations = self.generations();
         let mut chosen = Vec::new();
         for watch in generations.current.iter().map(ObservedService::watch) {
-            let meant = watch.listed_backends().into_iter().filter(|one| selector.is_meant(watch.name(), one));
+            let meant =
+                watch.listed_backends().into_iter().filter(|one| selector.is_meant(watch.name(), one));
             for (channel, given, _) in meant {
                 let before = self.overrides.of_backend(watch.name(), channel, &given.endpoint);
                 chosen.push((watch, channel.to_owned(), backend_overrides::changed(before, &changes)?));
             }
         }
         if chosen.is_empty() {
-            return Err(format!("no list has the backend `{}`; `flick backend ADMIN` lists them", selector.backend));
+            return Err(format!(
+                "no list has the backend `{}`; `flick backend ADMIN` lists them",
+                selector.backend
+            ));
         }
         let mut lines = Vec::new();
         for (watch, channel, change) in chosen {
-            let older = generations.older.iter().map(|(_, older)| older).filter(|older| older.name() == watch.name());
+            let older =
+                generations.older.iter().map(|(_, older)| older).filter(|older| older.name() == watch.name());
             for watch in older.chain([watch]) {
                 watch.change_backend(&channel, change.clone());
             }
@@ -341,7 +346,7 @@ impl StateProvider for ObservedState {
     }
 }
 
-/// What a request about a backend applies to.
+/// Backends that a request applies to.
 #[derive(Default)]
 struct BackendSelector<'a> {
     service: Option<&'a str>,
@@ -365,7 +370,11 @@ impl<'a> BackendSelector<'a> {
     }
 
     /// Whether a backend is meant: by the address in its list, or the one that it has now.
-    fn is_meant(&self, service: &str, (channel, given, now): &(&str, BackendAddress, BackendAddress)) -> bool {
+    fn is_meant(
+        &self,
+        service: &str,
+        (channel, given, now): &(&str, BackendAddress, BackendAddress),
+    ) -> bool {
         let has_address = [given, now].iter().any(|known| known.endpoint.to_string() == self.backend);
         self.service.is_none_or(|wanted| wanted == service)
             && self.channel.is_none_or(|wanted| wanted == *channel)
@@ -383,7 +392,8 @@ mod tests {
     #[test]
     fn request_to_a_service_that_ends() {
         let (control, receiver) = mpsc::channel();
-        let observed = ObservedState::new(RecentEvents::default(), Default::default(), control, Default::default());
+        let observed =
+            ObservedState::new(RecentEvents::default(), Default::default(), control, Default::default());
         let control_thread = std::thread::spawn(move || receiver.recv().map(drop));
         let reload = || observed.execute(AdminCommand::Reload);
         assert_eq!(reload(), Err("the service ended before the request was finished".to_owned()));

@@ -45,8 +45,8 @@ pub struct Prepared {
 
 impl Prepared {
     /// Reads the settings and compiles the programs. An access log is written through `port`. Backend lists that cannot
-    /// be read keep their `known` contents; dictionaries in `existing` are mapped already; `overrides` are what an operator
-    /// has changed of backends.
+    /// be read keep their `known` contents; dictionaries in `existing` are mapped already; `overrides` are the
+    /// operator's changes of backends.
     ///
     /// Errors: the settings or a program are wrong; the services may need more memory than available.
     pub fn new(

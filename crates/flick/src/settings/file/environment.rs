@@ -10,7 +10,7 @@ use toml::de::{DeTable, DeValue};
 /// A variable that cannot be substituted.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Unset {
-    /// What is wrong.
+    /// The reason.
     pub message: String,
     /// Location of the value.
     pub span: Range<usize>,
@@ -57,11 +57,15 @@ pub fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Str
             (out, rest) = (out + before + "${", reference);
             continue;
         }
-        let (reference, behind) = reference.split_once('}').ok_or_else(|| format!("`${{` in `{text}` has no `}}`"))?;
-        let (name, default) = reference.split_once(":-").map_or((reference, None), |(name, text)| (name, Some(text)));
+        let (reference, behind) =
+            reference.split_once('}').ok_or_else(|| format!("`${{` in `{text}` has no `}}`"))?;
+        let (name, default) =
+            reference.split_once(":-").map_or((reference, None), |(name, text)| (name, Some(text)));
         let is_name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
         if name.is_empty() || !name.bytes().all(is_name) {
-            return Err(format!("`{name}` is not the name of a variable; write `${{NAME}}` or `${{NAME:-default}}`"));
+            return Err(format!(
+                "`{name}` is not the name of a variable; write `${{NAME}}` or `${{NAME:-default}}`"
+            ));
         }
         // As in the shell, `:-` replaces an empty value, too.
         let value = lookup(name).filter(|value| !value.is_empty() || default.is_none());
@@ -111,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_in_lists_and_tables_are_replaced_and_errors_have_a_place() {
+    fn variables_in_lists_and_tables_are_replaced_and_errors_name_their_value() {
         let text = "a = \"${PORT}\"\nb = [1, { c = \"x${PORT}\" }]\n";
         let mut root = DeTable::parse(text).expect("TOML");
         substitute(root.get_mut(), &lookup).expect("all are set");
