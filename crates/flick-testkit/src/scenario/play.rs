@@ -68,6 +68,7 @@ impl Player<'_> {
             Step::Backend(index, action) => self.backend(*index, action),
             Step::Wait(ms) => {
                 let until = self.stage.now_ms() + ms;
+                self.stage.rest(until);
                 self.until(until, |player| (player.stage.now_ms() >= until).then_some(()));
                 Ok(())
             }

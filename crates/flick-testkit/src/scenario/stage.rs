@@ -49,6 +49,10 @@ pub enum Reachable {
 pub trait Stage {
     /// Lets the service run for a little while.
     fn step(&mut self);
+    /// Tells the stage that no peer is commanded until a time, so that peers need not look for commands.
+    fn rest(&mut self, until_ms: u64) {
+        let _ = until_ms;
+    }
     /// Milliseconds since the beginning.
     fn now_ms(&self) -> u64;
     /// Connects a client.

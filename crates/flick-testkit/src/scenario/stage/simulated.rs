@@ -1,6 +1,6 @@
 //! A scenario in the simulator: time is virtual, so waiting costs nothing and limits are exact.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -26,20 +26,23 @@ struct State {
 type Shared = Rc<RefCell<State>>;
 type Peers = Rc<RefCell<Vec<Shared>>>;
 type Log = Rc<RefCell<Vec<Happening>>>;
+/// Time until which no peer is commanded.
+type Rest = Rc<Cell<u64>>;
 
 struct Puppet {
     state: Shared,
     id: PeerId,
     log: Log,
+    rest: Rest,
 }
 
 impl Puppet {
     /// A new peer's connection, and what it keeps.
-    fn new(peers: &Peers, log: &Log, backend: Option<usize>) -> Self {
+    fn new(peers: &Peers, log: &Log, rest: &Rest, backend: Option<usize>) -> Self {
         let state = Shared::default();
         state.borrow_mut().backend = backend;
         peers.borrow_mut().push(Rc::clone(&state));
-        Self { state, id: PeerId(peers.borrow().len() - 1), log: Rc::clone(log) }
+        Self { state, id: PeerId(peers.borrow().len() - 1), log: Rc::clone(log), rest: Rc::clone(rest) }
     }
 
     fn note(&self, io: &PeerIo<'_>, what: What) {
@@ -90,7 +93,7 @@ impl Actor for Puppet {
 
     fn on_timer(&mut self, io: &mut PeerIo<'_>, _id: u64) {
         self.obey(io);
-        io.timer(LOOK_NS, 0);
+        io.timer(LOOK_NS.max(self.rest.get().saturating_sub(io.now_ns())), 0);
     }
 }
 
@@ -99,6 +102,7 @@ pub struct Simulated {
     service: SimService,
     peers: Peers,
     log: Log,
+    rest: Rest,
 }
 
 /// Returns the network of a seed: the first one is quiet, the others cut, delay and reorder, but lose no connection.
@@ -142,11 +146,12 @@ impl Simulated {
         try_setup(&config, subject, &anywhere, &backends).map_err(|error| error.to_string())?;
         let peers = Peers::default();
         let log = Log::default();
-        let (made, written) = (Rc::clone(&peers), Rc::clone(&log));
+        let rest = Rest::default();
+        let (made, written, quiet) = (Rc::clone(&peers), Rc::clone(&log), Rc::clone(&rest));
         let service = SimService::new(&config, subject, move |backend, _| {
-            Some(Box::new(Puppet::new(&made, &written, Some(backend))))
+            Some(Box::new(Puppet::new(&made, &written, &quiet, Some(backend))))
         });
-        Ok(Self { service, peers, log })
+        Ok(Self { service, peers, log, rest })
     }
 
     /// Returns the shared state through which the service is drained and replaced.
@@ -165,12 +170,16 @@ impl Stage for Simulated {
         self.service.iterations(until_ns, |_| false).expect("a scenario does not make the service spin");
     }
 
+    fn rest(&mut self, until_ms: u64) {
+        self.rest.set(until_ms * MS);
+    }
+
     fn now_ms(&self) -> u64 {
         self.service.net.now_ns() / MS
     }
 
     fn open(&mut self) -> PeerId {
-        let puppet = Puppet::new(&self.peers, &self.log, None);
+        let puppet = Puppet::new(&self.peers, &self.log, &self.rest, None);
         let (id, now_ns) = (puppet.id, self.service.net.now_ns());
         self.service.net.connect(&self.service.listen, now_ns, Box::new(puppet));
         id
