@@ -78,7 +78,7 @@ pub fn request(bytes: &[u8]) -> Read<HttpMessage<'_>> {
     let host = once(&fields, "host")?;
     must(host.is_some() || !is_1_1, "a Host")?;
     let host = host.unwrap_or_default();
-    must(!host.iter().any(|byte| b"@/?#, \t\\".contains(byte)), "a Host that is one")?;
+    must(host.iter().all(|byte| byte.is_ascii() && !b"@/?#, \t\\".contains(byte)), "a Host that is one")?;
     must(target_fits(method, target), "a target of one of four forms")?;
     for hidden in ["host", "content-length", "transfer-encoding"] {
         must(!has_token(&fields, "connection", hidden), "a Connection that hides nothing")?;
@@ -279,6 +279,7 @@ fn chunked(bytes: &[u8], mut at: usize) -> Read<(Vec<u8>, usize)> {
         let extension = &text[digits + blanks..];
         must(extension.is_empty() || extension[0] == b';', "an extension behind a semicolon")?;
         must(extension.iter().all(|byte| is_of_value(*byte)), "no controls in extensions")?;
+        must(extension.len() <= 8192, "an extension of 8 KiB at most")?;
         extensions += extension.len();
         must(extensions <= 16 * 1024, "16 KiB of extensions at most")?;
         let size =
