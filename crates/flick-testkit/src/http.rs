@@ -1,7 +1,11 @@
 //! Reference for HTTP messages, by RFC 9110 and 9112: tables of verdicts, random messages, and a reader that is strict
-//! and slow. Nothing here knows of flick: tests compare flick's grammar, and the output of a balancer, with it.
+//! and slow. Requests that smuggle others, readers as lenient as servers have been, and a judge of what they all see.
+//! Nothing here knows of flick: tests compare flick's grammar, and the output of a balancer, with it.
 
+pub mod ambiguity;
+pub mod corpus;
 pub mod generate;
+pub mod lenient;
 pub mod strict;
 pub mod table;
 

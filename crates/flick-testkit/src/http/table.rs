@@ -89,7 +89,7 @@ fn asked_of(text: &str) -> Asked {
 }
 
 /// Returns the bytes that an escaped text stands for, and the position of the mark in them: the end, without a mark.
-fn bytes(text: &str) -> (Vec<u8>, usize) {
+pub(super) fn bytes(text: &str) -> (Vec<u8>, usize) {
     let mut out = Vec::new();
     let mut mark = None;
     let mut rest = text.as_bytes();
