@@ -22,6 +22,8 @@ mod retries;
 mod scenarios;
 #[path = "simulated/services.rs"]
 mod services;
+#[path = "simulated/smuggling.rs"]
+mod smuggling;
 #[path = "simulated/subject.rs"]
 mod subject;
 
