@@ -18,6 +18,8 @@ const PARSE_REQUEST: FuncId = FuncId(0);
 const PARSE_REPLY: FuncId = FuncId(1);
 const REPLY_FLAGS: FuncId = FuncId(2);
 const TARGET: FuncId = FuncId(3);
+/// Status of each error response, by number of its reason; it has none for later reasons.
+const STATUSES: [u16; 7] = [0x86, 0x86, 0x85, 0x04, 0, 0x04, 0x04];
 const BUILD: u32 = 4;
 
 pub struct Hand;
@@ -112,7 +114,7 @@ impl Engine for Hand {
     }
 
     fn build(&self, builder: FuncId, frame: &Frame, out: &mut [u8]) -> usize {
-        let status: u16 = [0x86, 0x86, 0x85, 0x04, 0, 0x04, 0x04][(builder.0 - BUILD) as usize];
+        let status = STATUSES[(builder.0 - BUILD) as usize];
         out[..24].fill(0);
         out[0] = 0x81;
         out[1] = frame.slots[OPCODE] as u8;
@@ -158,7 +160,9 @@ pub fn program() -> Arc<Program> {
             correlate: Some(1),
             non_quiet: Some(0),
             echo: [opcode, opaque].map(|field| EchoField { request: field, reply: Some(field) }).to_vec(),
-            failures: std::array::from_fn(|reason| Some(FuncId(BUILD + reason as u32))),
+            failures: std::array::from_fn(|reason| {
+                (reason < STATUSES.len()).then_some(FuncId(BUILD + reason as u32))
+            }),
             message_bytes_max: 24 + u64::from(u32::MAX),
         }],
         merges: vec![],

@@ -43,6 +43,7 @@ fn one(seed: u64, kind: Kind, faults: &Faults) -> Result<(u32, u32), String> {
     config.timeouts = Timeouts {
         connect: Duration::from_millis(100),
         response: Some(Duration::from_millis(200)),
+        stream_idle: Duration::from_secs(30),
         ..Timeouts::default()
     };
     let subject = Subject { program: tiny::program(kind), engine: Arc::new(tiny::Tiny) };

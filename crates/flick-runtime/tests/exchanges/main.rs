@@ -43,7 +43,8 @@ fn check(text: &str) {
 #[test]
 fn a_connection_is_reused_and_blocks_no_other_client() {
     check(
-        r#"client a  sends "get k0\n"
+        r#"timeout response 2000 ms
+        client a  sends "get k0\n"
         backend 0 expects "get k0\n"
         client b  sends "get j0\n"
         backend 0 expects "get j0\n", sends "ok\n"
@@ -769,6 +770,8 @@ fn draining_at_any_time_ends() {
 fn a_body_may_pause_for_longer_than_a_reply_may_take() {
     check(
         r#"simulator only
+        timeout response 2000 ms
+        timeout stream_idle 30000 ms
         client a  sends "get k0\n"
         backend 0 expects "get k0\n", sends "ok parts\n"
         client a  expects "ok parts\n"
