@@ -767,29 +767,6 @@ fn draining_at_any_time_ends() {
 }
 
 #[test]
-fn a_body_may_pause_for_longer_than_a_reply_may_take() {
-    check(
-        r#"simulator only
-        timeout response 2000 ms
-        timeout stream_idle 30000 ms
-        client a  sends "get k0\n"
-        backend 0 expects "get k0\n", sends "ok parts\n"
-        client a  expects "ok parts\n"
-        wait 20000 ms
-        backend 0 sends "1\nx"
-        client a  expects "1\nx"
-        wait 31000 ms
-        client a  expects closed
-        client b  sends "get k0\n"
-        backend 0 expects "get k0\n"
-        wait 2100 ms
-        client b  expects "fail 1\n", closes
-        wait 20 ms
-        expect quiet"#,
-    );
-}
-
-#[test]
 fn the_disconnect_of_a_silent_waiting_client_is_noticed() {
     check(
         r#"client a  sends "get k0\n"

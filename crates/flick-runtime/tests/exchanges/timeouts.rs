@@ -111,3 +111,26 @@ fn a_relay_is_not_idle_while_its_backend_sends_short_messages() {
         expect quiet"#,
     );
 }
+
+#[test]
+fn a_body_may_pause_for_longer_than_a_reply_may_take() {
+    check(
+        r#"simulator only
+        timeout response 2000 ms
+        timeout stream_idle 30000 ms
+        client a  sends "get k0\n"
+        backend 0 expects "get k0\n", sends "ok parts\n"
+        client a  expects "ok parts\n"
+        wait 20000 ms
+        backend 0 sends "1\nx"
+        client a  expects "1\nx"
+        wait 31000 ms
+        client a  expects closed
+        client b  sends "get k0\n"
+        backend 0 expects "get k0\n"
+        wait 2100 ms
+        client b  expects "fail 1\n", closes
+        wait 20 ms
+        expect quiet"#,
+    );
+}
