@@ -186,7 +186,10 @@ fn every_option_has_a_help_sentence() {
 
 /// Parses settings that are written to a file.
 pub(super) fn parse_file(name: &str, text: &str) -> Result<file::File, String> {
-    let path = std::env::temp_dir().join(format!("flick-reference-{}-{name}.toml", std::process::id()));
+    // Tests run at the same time, and may use the same name.
+    static FILES: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    let (process, number) = (std::process::id(), FILES.fetch_add(1, std::sync::atomic::Ordering::Relaxed));
+    let path = std::env::temp_dir().join(format!("flick-reference-{process}-{number}-{name}.toml"));
     std::fs::write(&path, text).expect("the temporary directory is writable");
     let read = file::read(&path).map(|loaded| loaded.file).map_err(|failure| failure.text());
     std::fs::remove_file(&path).expect("the test created it");
