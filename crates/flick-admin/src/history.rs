@@ -9,9 +9,6 @@ use serde::Serialize;
 use crate::limits::HISTORY_SAMPLES_MAX;
 use crate::state::{Service, StateReport, Times};
 
-/// Counters that add up to a service's errors.
-const ERRORS: [&str; 4] = ["errors_unavailable", "errors_timeout", "errors_overload", "errors_malformed"];
-
 /// A service between two samples.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Sample {
@@ -37,8 +34,8 @@ pub struct History {
 #[derive(Debug, Default)]
 struct Recorded {
     at_ms: u64,
-    requests: i64,
-    errors: i64,
+    requests: u64,
+    errors: u64,
     times: Times,
     samples: VecDeque<Sample>,
 }
@@ -69,8 +66,8 @@ impl Recorded {
     fn first(service: &Service, at_ms: u64) -> Self {
         Self {
             at_ms,
-            requests: sum(service, &["requests"]),
-            errors: sum(service, &ERRORS),
+            requests: service.counter("requests"),
+            errors: service.errors(),
             times: service.times.clone(),
             samples: VecDeque::new(),
         }
@@ -81,7 +78,7 @@ impl Recorded {
         // The clock may have been set back.
         let seconds = at_ms.saturating_sub(self.at_ms) as f64 / 1000.0;
         if seconds > 0.0 {
-            let per_s = |now: i64, before: i64| now.saturating_sub(before).max(0) as f64 / seconds;
+            let per_s = |now: u64, before: u64| now.saturating_sub(before) as f64 / seconds;
             let times = now.times.since(&self.times);
             self.samples.push_back(Sample {
                 at_ms,
@@ -96,12 +93,6 @@ impl Recorded {
         }
         *self = Self { samples: std::mem::take(&mut self.samples), ..now };
     }
-}
-
-/// Sum of the counters of these names.
-fn sum(service: &Service, names: &[&str]) -> i64 {
-    let counters = service.counters.iter().filter(|counter| names.contains(&counter.name.as_str()));
-    counters.map(|counter| counter.value).fold(0, i64::saturating_add)
 }
 
 #[cfg(test)]

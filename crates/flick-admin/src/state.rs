@@ -134,6 +134,22 @@ pub struct Service {
     pub tunables: TunableNanos,
 }
 
+/// Counters that add up to the errors of a service.
+const ERRORS: [&str; 4] = ["errors_unavailable", "errors_timeout", "errors_overload", "errors_malformed"];
+
+impl Service {
+    /// Returns a platform counter; 0 if there is none of this name.
+    pub fn counter(&self, name: &str) -> u64 {
+        let found = self.counters.iter().find(|counter| counter.name == name);
+        found.map_or(0, |counter| counter.value.max(0) as u64)
+    }
+
+    /// Returns the number of error responses.
+    pub fn errors(&self) -> u64 {
+        ERRORS.iter().map(|name| self.counter(name)).sum()
+    }
+}
+
 /// The settings of a service that can be changed while it runs, in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TunableNanos {

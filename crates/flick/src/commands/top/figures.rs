@@ -27,8 +27,6 @@ pub struct FigureTable {
     pub rows: Vec<Vec<String>>,
 }
 
-/// Counters of requests that flick answered with an error.
-const ERRORS: &[&str] = &["errors_unavailable", "errors_timeout", "errors_overload", "errors_malformed"];
 /// Number of recent events that are shown.
 const EVENTS_SHOWN_MAX: usize = 10;
 
@@ -101,19 +99,18 @@ impl Pair<'_> {
     }
 
     fn requests_rate(&self) -> Option<u64> {
-        self.rate(counter(self.now, "requests"), self.before.map(|before| counter(before, "requests")))
+        self.rate(self.now.counter("requests"), self.before.map(|before| before.counter("requests")))
     }
 
     fn errors_rate(&self) -> Option<u64> {
-        self.rate(errors(self.now), self.before.map(errors))
+        self.rate(self.now.errors(), self.before.map(Service::errors))
     }
 }
 
 fn services(pairs: &[Pair<'_>]) -> FigureTable {
     let row = |pair: &Pair<'_>| {
         let [median, p99] = latencies(&pair.now.times, pair.before.map(|before| &before.times));
-        let connections =
-            format!("{} of {}", counter(pair.now, "connections_open"), pair.now.max_connections);
+        let connections = format!("{} of {}", pair.now.counter("connections_open"), pair.now.max_connections);
         vec![
             pair.now.name.clone(),
             shown(pair.requests_rate()),
@@ -121,7 +118,7 @@ fn services(pairs: &[Pair<'_>]) -> FigureTable {
             p99,
             shown(pair.errors_rate()),
             connections,
-            counter(pair.now, "requests").to_string(),
+            pair.now.counter("requests").to_string(),
         ]
     };
     FigureTable {
@@ -233,15 +230,6 @@ fn title(now: &StateReport, before: Option<&StateReport>, elapsed_ms: u64) -> St
         process.resident_bytes >> 20,
         if now.is_draining { "draining" } else { "serving" }
     )
-}
-
-fn counter(service: &Service, name: &str) -> u64 {
-    let found = service.counters.iter().find(|counter| counter.name == name);
-    found.map_or(0, |counter| counter.value.max(0) as u64)
-}
-
-fn errors(service: &Service) -> u64 {
-    ERRORS.iter().map(|name| counter(service, name)).sum()
 }
 
 fn shown(rate: Option<u64>) -> String {
