@@ -10,7 +10,7 @@ use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 
 use common::client::{connect, read_until};
-use common::peers::{Memcached, Redis, addresses, output};
+use common::peers::{Memcached, Redis, Server, addresses, output};
 use common::service::{Service, read_all};
 use common::{captured, wait};
 use stores::{Sink, capture, exchange, service};
@@ -262,8 +262,8 @@ fn redis_cli(address: SocketAddr, args: &[&str]) -> String {
 }
 
 /// Three servers behind one address, and the service before them.
-fn three_shards() -> (Vec<Redis>, Service) {
-    let shards: Vec<Redis> = (0..3).map(|_| Redis::start()).collect();
+fn three_shards() -> (Vec<Server>, Service) {
+    let shards: Vec<Server> = (0..3).map(|_| Redis::start()).collect();
     let addresses: Vec<SocketAddr> = shards.iter().map(|shard| shard.address).collect();
     let sharding = service("redis_sharding", Some(("shards", &addresses)), &["--workers", "2"]);
     (shards, sharding)

@@ -95,6 +95,11 @@ const PACKAGES: &[Package] = &[
         probe: Probe::Starts(&["chromium", "--version"]),
     },
     Package {
+        name: "faketime",
+        why: "a clock that jumps for one process",
+        probe: Probe::Starts(&["faketime", "--version"]),
+    },
+    Package {
         name: "slowhttptest",
         why: "clients that are slow in four ways, thousands of them",
         probe: Probe::Starts(&["slowhttptest", "-h"]),

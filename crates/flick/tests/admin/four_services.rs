@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use flick_load::binary::{Opcode, Status};
 
-use super::common::peers::{Memcached, free_address};
+use super::common::peers::{Memcached, Server, free_address};
 use super::common::service::{Service, read_all};
 use super::common::{Scratch, client, http, root, run, wait};
 use super::openmetrics::Metrics;
@@ -30,7 +30,7 @@ const LIMITS: [(&str, &str); 4] = [
 struct FourServices {
     service: Service,
     at: [SocketAddr; 4],
-    memcached: Memcached,
+    memcached: Server,
     _scratch: Scratch,
 }
 

@@ -11,44 +11,33 @@ use super::wait;
 /// Attempts to find a free port: another process may bind it first.
 const PORT_TRIES_MAX: usize = 5;
 
-/// A real memcached.
-pub struct Memcached {
+/// A real server that a test has started and that ends with it.
+pub struct Server {
     child: Child,
+    start_at: fn(SocketAddr) -> Option<Self>,
     /// Address that it listens on.
     pub address: SocketAddr,
 }
 
-impl Memcached {
-    /// Starts one on a free port.
-    pub fn start() -> Self {
-        Self::start_on(free_address)
+impl Server {
+    fn start_on(address: impl Fn() -> SocketAddr, start_at: fn(SocketAddr) -> Option<Self>) -> Self {
+        (0..PORT_TRIES_MAX).find_map(|_| start_at(address())).expect("a server finds a free port")
     }
 
-    fn start_on(address: impl Fn() -> SocketAddr) -> Self {
-        for _ in 0..PORT_TRIES_MAX {
-            if let Some(memcached) = Self::start_at(address()) {
-                return memcached;
-            }
-        }
-        panic!("memcached finds no free port");
-    }
-
-    /// Starts one on this port; `None` if it ends at once, because the port is taken.
-    pub fn start_at(address: SocketAddr) -> Option<Self> {
-        let (ip, port) = (address.ip().to_string(), address.port().to_string());
-        let args = ["-l", &ip, "-p", &port, "-U", "0", "-t", "1", "-m", "256", "-c", "4096", "-u", "nobody"];
-        let mut child = spawn(Command::new("memcached").args(args), "memcached");
+    /// Starts `command`; `None` if it ends at once, because the port is taken.
+    fn launch(
+        command: &mut Command,
+        package: &str,
+        address: SocketAddr,
+        start_at: fn(SocketAddr) -> Option<Self>,
+    ) -> Option<Self> {
+        let mut child = spawn(command, package);
         let answers =
-            wait::until("memcached to answer or end", || match child.try_wait().expect("our own child") {
+            wait::until("a server to answer or end", || match child.try_wait().expect("our own child") {
                 Some(_) => Some(false),
                 None => TcpStream::connect(address).is_ok().then_some(true),
             });
-        answers.then_some(Self { child, address })
-    }
-
-    /// Starts several, each on an address that stays its own when it is killed.
-    pub fn several(count: usize) -> Vec<Self> {
-        (0..count).map(|_| Self::start_on(own_address)).collect()
+        answers.then_some(Self { child, start_at, address })
     }
 
     /// Its process id.
@@ -61,9 +50,16 @@ impl Memcached {
         self.child.kill().expect("our own child can be killed");
         self.child.wait().expect("our own child can be waited for");
     }
+
+    /// Kills it and starts another one at its address.
+    pub fn replace(self) -> Self {
+        let (address, start_at) = (self.address, self.start_at);
+        self.kill();
+        wait::until("its port to be free", || start_at(address))
+    }
 }
 
-impl Drop for Memcached {
+impl Drop for Server {
     fn drop(&mut self) {
         // One that was killed already cannot be killed; after `wait` it is gone in any case.
         let _ = self.child.kill();
@@ -71,44 +67,52 @@ impl Drop for Memcached {
     }
 }
 
-/// A real redis-server that keeps nothing on disk.
-pub struct Redis {
-    child: Child,
-    /// Address that it listens on.
-    pub address: SocketAddr,
-}
+/// Starts servers of memcached.
+pub struct Memcached;
 
-impl Redis {
+impl Memcached {
     /// Starts one on a free port.
-    pub fn start() -> Self {
-        for _ in 0..PORT_TRIES_MAX {
-            let address = free_address();
-            let port = address.port().to_string();
-            let args = ["--bind", "127.0.0.1", "--port", &port, "--save", "", "--appendonly", "no"];
-            let mut child = spawn(Command::new("redis-server").args(args), "redis-server");
-            let answers =
-                wait::until("redis-server to answer or end", || match child.try_wait().expect("our own") {
-                    Some(_) => Some(false),
-                    None => TcpStream::connect(address).is_ok().then_some(true),
-                });
-            if answers {
-                return Self { child, address };
-            }
-        }
-        panic!("redis-server finds no free port");
+    pub fn start() -> Server {
+        Server::start_on(free_address, Self::start_at)
+    }
+
+    /// Starts one on this port; `None` if the port is taken.
+    pub fn start_at(address: SocketAddr) -> Option<Server> {
+        let (ip, port) = (address.ip().to_string(), address.port().to_string());
+        let args = ["-l", &ip, "-p", &port, "-U", "0", "-t", "1", "-m", "256", "-c", "4096", "-u", "nobody"];
+        Server::launch(Command::new("memcached").args(args), "memcached", address, Self::start_at)
+    }
+
+    /// Starts several, each on an address that stays its own when it is killed.
+    pub fn several(count: usize) -> Vec<Server> {
+        (0..count).map(|_| Server::start_on(own_address, Self::start_at)).collect()
     }
 }
 
-impl Drop for Redis {
-    fn drop(&mut self) {
-        // As above.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+/// Starts servers of Redis that keep nothing on disk.
+pub struct Redis;
+
+impl Redis {
+    /// Starts one on a free port.
+    pub fn start() -> Server {
+        Server::start_on(free_address, Self::start_at)
+    }
+
+    /// As [`Memcached::start_at`].
+    pub fn start_at(address: SocketAddr) -> Option<Server> {
+        let (ip, port) = (address.ip().to_string(), address.port().to_string());
+        let args = ["--bind", &ip, "--port", &port, "--save", "", "--appendonly", "no"];
+        Server::launch(Command::new("redis-server").args(args), "redis-server", address, Self::start_at)
+    }
+
+    /// As [`Memcached::several`].
+    pub fn several(count: usize) -> Vec<Server> {
+        (0..count).map(|_| Server::start_on(own_address, Self::start_at)).collect()
     }
 }
 
 /// Addresses of several.
-pub fn addresses(servers: &[Memcached]) -> Vec<SocketAddr> {
+pub fn addresses(servers: &[Server]) -> Vec<SocketAddr> {
     servers.iter().map(|server| server.address).collect()
 }
 

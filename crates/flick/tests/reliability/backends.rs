@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use flick_load::binary::{Opcode, Status};
 use flick_net::IoKind;
 
-use crate::common::peers::{self, Memcached};
+use crate::common::peers::{self, Memcached, Server};
 use crate::common::wait;
 use crate::machine::{self, Lateness};
 use crate::mock::{Conversation, Mock, answer, key_of};
@@ -261,7 +261,7 @@ fn refusing_backend_fails_requests_at_once() {
 struct Paused(u32);
 
 impl Paused {
-    fn of(server: &Memcached) -> Self {
+    fn of(server: &Server) -> Self {
         peers::signal(server.pid(), "STOP");
         // A signal takes effect a moment after it was sent, and for each thread by itself.
         wait::until("the server to stop", || machine::is_stopped(server.pid()).then_some(()));
