@@ -1,8 +1,9 @@
-//! A global allocator for tests that counts the allocations of each thread: it checks "allocates nothing after start".
+//! Memory in tests. A global allocator counts the allocations of each thread: it checks "allocates nothing after
+//! start". Simulated runs keep the memory that they free.
 //! Promises: every call goes to the system's allocator; each thread has its own count, so concurrent tests do not
 //! disturb each other.
 //! Not here: deallocations. Code that allocates nothing has nothing to free.
 
 mod raw;
 
-pub use raw::{CountingAllocator, allocations};
+pub use raw::{CountingAllocator, allocations, keep_freed_memory};
