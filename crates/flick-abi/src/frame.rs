@@ -8,7 +8,7 @@ mod inserts;
 
 pub use inserts::{ForwardedPart, Inserts};
 
-use crate::limits::{CUTS_MAX, FRAME_SLOTS_MAX, ITEMS_MAX};
+use crate::limits::{CUTS_MAX, FRAME_SLOTS_MAX, ITEMS_MAX, STATUS_MAX};
 
 /// State in which the parser resumes with more bytes; 0 at the start of a message.
 pub const SLOT_STATE: usize = 0;
@@ -35,6 +35,10 @@ pub const SLOT_CUTS: usize = 9;
 pub const SLOT_SCAN: usize = 10;
 /// The parser's own.
 pub const SLOT_AUX: usize = 11;
+
+/// The bits of a status code.
+const STATUS_MASK: u16 = 0x3ff;
+const _: () = assert!(STATUS_MAX <= STATUS_MASK);
 
 /// One slot per decoded field, behind [`crate::limits::FRAME_HEAD_SLOTS`] slots of the platform.
 /// ⏎ An integer field is its value (sign-extended or zero-extended to 64 bits); a bytes field is a [`crate::BytesRef`]
@@ -159,9 +163,17 @@ impl MessageFlags {
     pub const WHOLE: u64 = 512;
     /// `%closes`, of a reply: the session ends with it.
     pub const CLOSES: u64 = 1024;
+    /// First bit of `%status`, of a reply: its status code, at most [`STATUS_MAX`].
+    pub const STATUS_SHIFT: u32 = 12;
 
     /// Whether all bits of `mask` are set.
     pub fn has(self, mask: u64) -> bool {
         self.0 & mask == mask
+    }
+
+    /// Returns the status code of a reply (`%status`); `None` if its grammar states none.
+    pub fn status(self) -> Option<u16> {
+        let status = (self.0 >> Self::STATUS_SHIFT) as u16 & STATUS_MASK;
+        (status != 0).then_some(status)
     }
 }

@@ -45,6 +45,8 @@ pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 pub const BIG_HEAD_BYTES_MAX: usize = (1 << 20) + 64 * 1024;
 /// Fields of a request that are kept while it is in flight.
 pub const ECHO_FIELDS_MAX: usize = 4;
+/// Largest status code of a reply (`%status`).
+pub const STATUS_MAX: u16 = 999;
 /// Longest reply that the platform itself writes for a failed request.
 pub const FAILURE_BYTES_MAX: usize = 512;
 /// Largest offset or length of a bytes value.

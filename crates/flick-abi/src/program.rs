@@ -324,6 +324,8 @@ pub struct Protocol {
     pub echo: Vec<EchoField>,
     /// Builders of the platform's own replies, indexed by [`FailureReason`].
     pub failures: [Option<FuncId>; FailureReason::COUNT],
+    /// Whether its replies state a status code (`%status`).
+    pub has_status: bool,
     /// Largest message that the grammar can describe, in bytes; saturates.
     pub message_bytes_max: u64,
 }

@@ -397,6 +397,8 @@ pub struct Facts {
     pub tunnel: Option<Expr>,
     /// `%closes = e`, on a reply: the session ends with it.
     pub closes: Option<Expr>,
+    /// `%status = e`, on a reply: its status code, of at most three digits.
+    pub status: Option<Expr>,
     /// `&forward`: what is forwarded instead of what was received.
     pub forwards: Vec<Forward>,
 }

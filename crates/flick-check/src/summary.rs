@@ -222,6 +222,7 @@ impl Text<'_> {
             ("whole", &facts.whole),
             ("tunnel", &facts.tunnel),
             ("closes", &facts.closes),
+            ("status", &facts.status),
         ];
         for (name, fact) in truths {
             if let Some(fact) = fact {

@@ -193,6 +193,7 @@ pub(crate) fn computed(facts: &Facts) -> impl Iterator<Item = &Expr> {
         &facts.whole,
         &facts.tunnel,
         &facts.closes,
+        &facts.status,
     ];
     all.into_iter().flatten().chain(facts.forwards.iter().flat_map(Forward::exprs))
 }

@@ -31,6 +31,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("whole", "A request that goes on once all of it is there, if it is short."),
     ("tunnel", "A reply behind which both directions are raw bytes until close."),
     ("closes", "A reply with which the session ends."),
+    ("status", "The status code of a reply, by whose first digit replies are counted."),
 ];
 
 /// Descriptions of the platform's own replies, by reason.

@@ -279,6 +279,7 @@ fn lower_protocol(
         non_quiet: facts.loud.as_ref().and_then(|(field, _)| position(*field)),
         echo: kept.iter().map(|field| echo_field(cx, info, *field)).collect(),
         failures: lower_failures(cx, consts, unit, |function| functions.add(function)),
+        has_status: cx.unit(facts.replies.unwrap_or(unit)).unit.facts.status.is_some(),
         message_bytes_max: info.message_bytes_max(),
     }
 }

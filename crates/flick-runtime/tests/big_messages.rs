@@ -108,6 +108,7 @@ fn subject() -> Subject {
             name: "frame".into(),
             order: ReplyOrder::InOrder,
             exclusive: false,
+            has_status: false,
             keep_last: 0,
             keep_client: 0,
             correlate: None,

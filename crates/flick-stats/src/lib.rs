@@ -107,6 +107,9 @@ pub struct BackendStats {
     pub requests: u64,
     /// Requests for it that flick answered with an error.
     pub failures: u64,
+    /// Responses received from it by status class, 1xx to 5xx; `None` if its protocol has no status.
+    #[serde(default)]
+    pub responses_by_class: Option<[u64; 5]>,
     /// Bytes sent to it.
     #[serde(default)]
     pub bytes_sent: u64,
@@ -138,6 +141,9 @@ impl BackendStats {
         self.rejected += other.rejected;
         self.requests += other.requests;
         self.failures += other.failures;
+        if let (Some(own), Some(other)) = (&mut self.responses_by_class, &other.responses_by_class) {
+            own.iter_mut().zip(other).for_each(|(own, other)| *own += other);
+        }
         self.bytes_sent += other.bytes_sent;
         self.bytes_received += other.bytes_received;
         self.times.merge(&other.times);

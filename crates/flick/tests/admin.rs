@@ -7,6 +7,8 @@ mod edges;
 mod four_services;
 #[path = "admin/openmetrics.rs"]
 mod openmetrics;
+#[path = "admin/status_class.rs"]
+mod status_class;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};

@@ -50,6 +50,9 @@ const GAUGES: [Family; 3] = [
     }),
 ];
 
+/// Classes of status codes, in the order of their counts.
+const STATUS_CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
 /// Writes the metrics of all backends. An address that a channel has several times, or that is also draining, is one
 /// series.
 pub(super) fn write(out: &mut Exposition, services: &[Service]) {
@@ -68,6 +71,14 @@ pub(super) fn write(out: &mut Exposition, services: &[Service]) {
     for (name, help, read) in COUNTERS {
         out.family(name, Kind::Counter, "", help);
         each.iter().for_each(|(labels, backend)| out.sample(labels, read(backend)));
+    }
+    let help = "Responses received from the backend by class of their status code, if the protocol has one.";
+    out.family("flick_backend_responses_by_status", Kind::Counter, "", help);
+    for ([service, channel, address], backend) in &each {
+        let counts = backend.responses_by_class.iter().flatten();
+        for (class, count) in STATUS_CLASSES.iter().zip(counts) {
+            out.sample(&[*service, *channel, *address, ("status_class", class)], count);
+        }
     }
     for (name, help, read) in CONNECTED {
         out.family(name, Kind::Gauge, "", help);

@@ -107,6 +107,17 @@ const COUNTERS: &[Family] = &[
         &[one("replies")],
     ),
     family(
+        "flick_responses_by_status",
+        "Responses sent to clients by class of their status code, if the protocol has one.",
+        &[
+            labelled("responses_1xx", "status_class", "1xx"),
+            labelled("responses_2xx", "status_class", "2xx"),
+            labelled("responses_3xx", "status_class", "3xx"),
+            labelled("responses_4xx", "status_class", "4xx"),
+            labelled("responses_5xx", "status_class", "5xx"),
+        ],
+    ),
+    family(
         "flick_responses_suppressed",
         "Responses not sent because the client had asked for none.",
         &[one("replies_suppressed")],
@@ -236,7 +247,7 @@ fn write_family(
     out.family(family.name, kind, unit, family.help);
     for service in services {
         for Series { counter, label } in family.series {
-            // Services that share no thread lack some counters.
+            // Services that share no thread, or whose protocol has no status, lack some counters.
             let Some(index) = service.counters.iter().position(|known| known.name == *counter) else {
                 continue;
             };

@@ -14,7 +14,7 @@ use crate::load::span_of;
 use crate::report;
 use crate::units;
 use flick_abi::FailureReason;
-use flick_abi::limits::{ECHO_FIELDS_MAX, FAILURE_BYTES_MAX};
+use flick_abi::limits::{ECHO_FIELDS_MAX, FAILURE_BYTES_MAX, STATUS_MAX};
 
 pub(super) fn check(unit: UnitId, decl: &InFile<ast::UnitDecl>, items: &mut Items, sink: &mut Sink) {
     let mut reader = PropertyReader { unit, file: decl.file, items, sink, facts: Facts::default() };
@@ -88,6 +88,7 @@ impl PropertyReader<'_> {
             "whole" => self.facts.whole = self.truth(property, "whole"),
             "tunnel" => self.facts.tunnel = self.truth(property, "tunnel"),
             "closes" => self.facts.closes = self.truth(property, "closes"),
+            "status" => self.facts.status = self.status(property),
             "keep" => self.facts.keep = self.kept_number(property, "keep", "%keep = self.opcode;"),
             "keep_last" => {
                 self.facts.keep_last = self.kept_constant(property, "keep_last", "%keep_last = 16;");
@@ -152,6 +153,20 @@ impl PropertyReader<'_> {
                 None
             }
         }
+    }
+
+    /// `%status = self.status`.
+    fn status(&mut self, property: &ast::UnitProperty) -> Option<Expr> {
+        let example = "%status = self.status;";
+        let status = self.kept_number(property, "status", example)?;
+        if let Ty::Int { hi, .. } = status.ty
+            && hi > i128::from(STATUS_MAX)
+        {
+            let wanted = "an integer of at most three digits";
+            self.sink.push(report::grammar::bad_fact(status.span, "status", wanted, example));
+            return None;
+        }
+        Some(status)
     }
 
     /// `%keep_last = 16` or `%keep_client = 8`.

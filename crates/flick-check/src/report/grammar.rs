@@ -27,6 +27,7 @@ const PROPERTIES: &[&str] = &[
     "whole",
     "tunnel",
     "closes",
+    "status",
 ];
 
 /// Lists names with a sign in front of each.

@@ -41,7 +41,15 @@ pub fn assert_known(program: &hir::Program) {
         truths.into_iter().flatten().for_each(|fact| flick_check::walk::expr(fact, &mut visit));
         facts.loud.iter().for_each(|(_, expr)| flick_check::walk::expr(expr, &mut visit));
         facts.on.iter().for_each(|(_, expr)| flick_check::walk::expr(expr, &mut visit));
-        let late = [&facts.keep, &facts.last, &facts.retry, &facts.whole, &facts.tunnel, &facts.closes];
+        let late = [
+            &facts.keep,
+            &facts.last,
+            &facts.retry,
+            &facts.whole,
+            &facts.tunnel,
+            &facts.closes,
+            &facts.status,
+        ];
         facts
             .forwards
             .iter()

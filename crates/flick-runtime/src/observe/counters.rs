@@ -60,6 +60,11 @@ counters! {
     accept_pauses: "Times that accepting paused: limit of connections or of file descriptors.",
     requests: "Requests taken from clients.",
     replies: "Replies passed to clients, error responses included.",
+    responses_1xx: "Replies passed to clients whose status code is 100 to 199.",
+    responses_2xx: "Replies passed to clients whose status code is 200 to 299.",
+    responses_3xx: "Replies passed to clients whose status code is 300 to 399.",
+    responses_4xx: "Replies passed to clients whose status code is 400 to 499.",
+    responses_5xx: "Replies passed to clients whose status code is any other.",
     replies_suppressed: "Replies that the client had asked not to get.",
     errors_unavailable: "Error responses: backend not available.",
     errors_timeout: "Error responses: backend too slow.",
@@ -98,6 +103,32 @@ counters! {
     exhausted: "Connections closed because buffers or tables were full.",
 }
 
+impl Counters {
+    /// Counts a reply to a client by its status code.
+    pub(crate) fn count_status(&self, status: u16) {
+        let classes = [
+            &self.responses_1xx,
+            &self.responses_2xx,
+            &self.responses_3xx,
+            &self.responses_4xx,
+            &self.responses_5xx,
+        ];
+        classes[status_class(status)].add(1);
+    }
+}
+
+/// Number of classes of status codes.
+const STATUS_CLASSES: usize = 5;
+
+/// Returns the class of a status code, from 0 for 1xx. A code of no class counts as 5xx.
+fn status_class(status: u16) -> usize {
+    // RFC 9110 section 15 recommends to treat a status code of no class as 5xx.
+    match status {
+        100..500 => usize::from(status / 100) - 1,
+        _ => STATUS_CLASSES - 1,
+    }
+}
+
 /// Counters of one backend as seen by one worker.
 #[derive(Debug, Default)]
 pub struct BackendCounters {
@@ -105,6 +136,8 @@ pub struct BackendCounters {
     pub requests: Counter,
     /// Requests for it that the platform answered itself.
     pub failures: Counter,
+    /// Replies received from it, by the class of their status code.
+    pub responses: [Counter; STATUS_CLASSES],
     /// Bytes sent to it, without those of health checks.
     pub bytes_sent: Counter,
     /// Bytes received from it, without those of health checks.
@@ -128,6 +161,11 @@ pub struct BackendCounters {
 }
 
 impl BackendCounters {
+    /// Counts a reply of the backend by its status code.
+    pub(crate) fn count_status(&self, status: u16) {
+        self.responses[status_class(status)].add(1);
+    }
+
     /// Sets all to zero, for another backend in the same slot.
     pub(crate) fn clear(&self) {
         for counter in [
@@ -144,6 +182,7 @@ impl BackendCounters {
         ] {
             counter.clear();
         }
+        self.responses.iter().for_each(Counter::clear);
         self.health.clear();
         self.times.clear();
     }

@@ -94,6 +94,11 @@ impl ServiceStats {
         &self.setup.program.channels[self.setup.listened].name
     }
 
+    /// Whether responses to clients have a status code, by which they are counted.
+    pub fn has_status(&self) -> bool {
+        self.setup.protocol().has_status
+    }
+
     /// Returns the addresses that clients can connect to, by name of the channel.
     pub fn addresses(&self) -> &[(String, Endpoint)] {
         &self.addresses
@@ -216,6 +221,9 @@ impl ServiceStats {
             address: endpoint.to_string(),
             requests: counters().map(|counters| counters.requests.get()).sum(),
             failures: counters().map(|counters| counters.failures.get()).sum(),
+            responses_by_class: self.setup.protocol_of(self.setup.slots[index]).has_status.then(|| {
+                std::array::from_fn(|class| counters().map(|counters| counters.responses[class].get()).sum())
+            }),
             bytes_sent: counters().map(|counters| counters.bytes_sent.get()).sum(),
             bytes_received: counters().map(|counters| counters.bytes_received.get()).sum(),
             workers_connected: counters().map(|counters| counters.up.get()).sum(),
@@ -303,6 +311,7 @@ mod tests {
             address: at.to_owned(),
             requests: counted,
             failures: counted,
+            responses_by_class: Some([counted; 5]),
             bytes_sent: counted,
             bytes_received: counted,
             workers_connected: 1,
@@ -334,9 +343,10 @@ mod tests {
                 of.ejections,
                 of.health_check_failures,
                 of.rejected,
+                of.responses_by_class.expect("its protocol has a status")[4],
                 of.workers_connected,
             ];
-            assert!(of[..5].iter().all(|count| *count == of[0]) && of[5] == 1, "{of:?}");
+            assert!(of[..6].iter().all(|count| *count == of[0]) && of[6] == 1, "{of:?}");
             of[0]
         });
         assert_eq!(counted.collect::<Vec<_>>(), [11, 22, 40]);

@@ -106,41 +106,55 @@ impl<D: Driver> Worker<D> {
         let front = &text[..len];
         // It has been built; the frame says now how it is forwarded.
         frame.restart();
-        if self.is_failure_silent(request, &mut frame, front) {
+        let flags = self.flags_of_failure(request, &mut frame, front);
+        if flags.has(MessageFlags::SILENT) {
             self.observe.counters().replies_suppressed.add(1);
             return true;
         }
         // Those of malformed requests are the last of their session, and say so themselves.
         let is_last =
             !matches!(reason, FailureReason::Unavailable | FailureReason::Timeout | FailureReason::Overload);
-        if let Some(key) = session.filter(|_| frame.flags().has(MessageFlags::CLOSES)) {
+        if let Some(key) = session.filter(|_| flags.has(MessageFlags::CLOSES)) {
             self.ends_with_reply(key);
         }
         let cuts = (frame.is_edited() && !is_last).then_some(&frame);
         let message = Outgoing { front, cuts, rest: None };
-        self.deliver_message(Recipient::Request(request), &message, [None, None]);
+        self.deliver_message(Recipient::Request(request), &message, flags, [None, None]);
         true
     }
 
-    /// Whether the client of a request has asked not to receive this error response.
-    fn is_failure_silent(&self, request: RequestId, frame: &mut Frame, words: &[u8]) -> bool {
-        let entry = self.inflight.get(request);
-        let view = self.ctx.setup().program.channels[self.ctx.setup().listened].view.as_ref();
-        let Some((view, judge)) = view.and_then(|view| Some((view, view.reply_flags?))) else { return false };
-        frame.slots[SLOT_ASKED] = self.kept_for_reply(entry, self.ctx.setup().protocol().keep_last);
-        if self.ctx.setup().engine.parse(view.parse_asked, frame, words) != ParseStep::Done {
+    /// Returns the flags of this error response, by which its client may have asked not to receive it.
+    fn flags_of_failure(&self, request: RequestId, frame: &mut Frame, words: &[u8]) -> MessageFlags {
+        let setup = self.ctx.setup();
+        let (entry, protocol) = (self.inflight.get(request), setup.protocol());
+        let view = setup.program.channels[setup.listened].view.as_ref();
+        let is_judged = |view: &&flick_abi::View| view.reply_flags.is_some() || protocol.has_status;
+        let Some(view) = view.filter(is_judged) else { return MessageFlags::default() };
+        frame.slots[SLOT_ASKED] = self.kept_for_reply(entry, protocol.keep_last);
+        if setup.engine.parse(view.parse_asked, frame, words) != ParseStep::Done {
             frame.restart();
-            return false;
+            return MessageFlags::default();
         }
-        restore_echo(frame, &self.ctx.setup().protocol().echo, entry.echo());
-        let step = self.ctx.setup().engine.parse(judge, frame, words);
-        assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
-        frame.flags().has(MessageFlags::SILENT)
+        if let Some(judge) = view.reply_flags {
+            restore_echo(frame, &protocol.echo, entry.echo());
+            let step = setup.engine.parse(judge, frame, words);
+            assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
+        }
+        frame.flags()
     }
 
-    /// Writes one message to its client, or holds it until the client's earlier requests are answered.
-    pub(super) fn deliver_message(&mut self, to: Recipient, message: &Outgoing<'_>, patches: Patches) {
+    /// Writes one message with these flags to its client, or holds it until the client's earlier requests are answered.
+    pub(super) fn deliver_message(
+        &mut self,
+        to: Recipient,
+        message: &Outgoing<'_>,
+        flags: MessageFlags,
+        patches: Patches,
+    ) {
         self.observe.counters().replies.add(1);
+        if let Some(status) = flags.status() {
+            self.observe.counters().count_status(status);
+        }
         self.deliver_bytes(to, message, patches);
     }
 

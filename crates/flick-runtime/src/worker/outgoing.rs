@@ -1,7 +1,7 @@
 //! A message as it is sent: which bytes are copied, which are sent by reference, and which fields are overwritten.
 //! Promises: at most `COPY_BYTES_MAX` bytes are copied, unless the head or a cut ends later.
 
-use flick_abi::{Frame, SendBody, WireField};
+use flick_abi::{Frame, MessageFlags, SendBody, WireField};
 use flick_buffers::Slice;
 
 use crate::limits::COPY_BYTES_MAX;
@@ -65,6 +65,15 @@ pub(super) fn outgoing<'a>(scratch: &'a Scratch, body: SendBody, message: Option
 /// Whether the rest of a large message follows what is sent of its head.
 pub(super) fn has_tail(body: SendBody) -> bool {
     !matches!(body, SendBody::Rebuilt { tail_from: u32::MAX, .. })
+}
+
+/// Returns the flags of a reply that has been judged: of one that the rule has built those of `scratch.other`, of one
+/// that it has received `received`.
+pub(super) fn flags_of_sent(scratch: &Scratch, body: SendBody, received: MessageFlags) -> MessageFlags {
+    match body {
+        SendBody::Rebuilt { .. } => scratch.other.flags(),
+        SendBody::Original | SendBody::Message(_) => received,
+    }
 }
 
 /// As `outgoing`, for a reply that has been judged: what the rule has built is forwarded as its grammar says too.

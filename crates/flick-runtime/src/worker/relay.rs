@@ -182,7 +182,7 @@ impl<D: Driver> Worker<D> {
     ) -> Result<End, FailureReason> {
         let message = &outgoing(scratch, send.body, Some(message));
         if send.channel as usize == self.ctx.setup().listened {
-            self.deliver_message(Recipient::Client(key), message, [None, None]);
+            self.deliver_message(Recipient::Client(key), message, MessageFlags::default(), [None, None]);
             return Ok(End::Client);
         }
         let backend_conn = self.relay_conn(key, send).ok_or(FailureReason::Unavailable)?;
@@ -239,7 +239,7 @@ impl<D: Driver> Worker<D> {
             let (frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
             let len = self.ctx.setup().engine.build(builder, &frame, &mut text);
             let answer = Outgoing { front: &text[..len], cuts: None, rest: None };
-            self.deliver_message(Recipient::Client(key), &answer, [None, None]);
+            self.deliver_message(Recipient::Client(key), &answer, MessageFlags::default(), [None, None]);
         }
         self.release_relay_conns(key);
         self.stop_reading(key);

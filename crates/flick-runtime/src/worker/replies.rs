@@ -11,7 +11,7 @@ use super::Worker;
 use super::bodies::{Piece, next_piece};
 use super::deliver::{reply_patches, restore_echo};
 use super::health::warn_of;
-use super::outgoing::{Outgoing, has_tail, outgoing_reply};
+use super::outgoing::{Outgoing, flags_of_sent, has_tail, outgoing_reply};
 use super::relay::End;
 use super::reply_flags::Verdict;
 use super::rules::Start;
@@ -271,6 +271,7 @@ impl<D: Driver> Worker<D> {
         let (echo, entry_session, begun) = (*entry.echo(), entry.session(), entry.has_begun());
         let is_delivered = entry_session.is_some();
         let flags = self.examined_flags(channel, &mut scratch.frame, &echo, &seen);
+        self.count_status(backend_conn, flags);
         let (last, silent) = (!flags.has(MessageFlags::MORE), flags.has(MessageFlags::SILENT));
         if let Some(session) = entry_session.filter(|_| flags.has(MessageFlags::CLOSES)) {
             self.ends_with_reply(session);
@@ -346,6 +347,14 @@ impl<D: Driver> Worker<D> {
         } else if silent {
             self.observe.counters().replies_suppressed.add(1);
             self.log_outcome(request, AnsweredBy::Backend);
+        }
+    }
+
+    /// Counts a reply of a backend by its status code, if its grammar states one.
+    pub(super) fn count_status(&self, backend_conn: u32, flags: MessageFlags) {
+        if let Some(status) = flags.status() {
+            let at = self.upstream.conn(backend_conn).backend() as usize;
+            self.observe.backend(at).count_status(status);
         }
     }
 
@@ -457,7 +466,8 @@ impl<D: Driver> Worker<D> {
             answered = true;
             self.log_outcome(request, AnsweredBy::Backend);
             let to = Recipient::Request(request);
-            self.deliver_message(to, &outgoing_reply(scratch, send.body, Some(message)), patches);
+            let flags = flags_of_sent(scratch, send.body, scratch.frame.flags());
+            self.deliver_message(to, &outgoing_reply(scratch, send.body, Some(message)), flags, patches);
             follows |= has_tail(send.body);
         }
         if let Some(reason) = scratch.failure.filter(|_| !answered) {

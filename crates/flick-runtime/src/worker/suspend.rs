@@ -12,7 +12,7 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::deliver::{reply_patches, restore_echo};
-use super::outgoing::{Outgoing, outgoing_reply};
+use super::outgoing::{Outgoing, flags_of_sent, outgoing_reply};
 use super::replies::ReplySource;
 use super::reply_flags::Verdict;
 use super::rules::Paused;
@@ -283,7 +283,8 @@ impl<D: Driver> Worker<D> {
             self.inflight.get_mut(request).note_begun();
             let patches = reply_patches(self.ctx.setup(), &echo);
             let to = Recipient::Request(request);
-            self.deliver_message(to, &outgoing_reply(scratch, send.body, message), patches);
+            let flags = flags_of_sent(scratch, send.body, flags);
+            self.deliver_message(to, &outgoing_reply(scratch, send.body, message), flags, patches);
             if let Some(session) = session.filter(|_| verdict == Verdict::DeliveredAndLast) {
                 self.ends_with_reply(session);
             }
@@ -354,6 +355,7 @@ impl<D: Driver> Worker<D> {
             assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
         }
         let flags = scratch.frame.flags();
+        self.count_status(backend_conn, flags);
         let last = !flags.has(MessageFlags::MORE);
         let ends = [MessageFlags::LAST, MessageFlags::UNTIL_CLOSE, MessageFlags::TUNNEL];
         if ends.iter().any(|end| flags.has(*end)) {
@@ -475,8 +477,9 @@ impl<D: Driver> Worker<D> {
         } else {
             reply_patches(self.ctx.setup(), &echo)
         };
+        let flags = flags_of_sent(scratch, send.body, MessageFlags::default());
         let message: Outgoing<'_> = outgoing_reply(scratch, send.body, message);
-        self.deliver_message(Recipient::Request(request), &message, patches);
+        self.deliver_message(Recipient::Request(request), &message, flags, patches);
         self.finish_request(request);
         if verdict == Verdict::DeliveredAndLast {
             self.ends_with_reply(key);

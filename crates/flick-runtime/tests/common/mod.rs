@@ -155,6 +155,7 @@ pub fn program() -> Arc<Program> {
             name: "cmd".into(),
             order: ReplyOrder::InOrder,
             exclusive: false,
+            has_status: false,
             keep_last: 0,
             keep_client: 0,
             correlate: Some(1),

@@ -3,6 +3,7 @@
 //! head lies in one piece; what is streamed is never waited for.
 
 use flick_abi::frame::{SLOT_ASKED, SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_NON_QUIET, SLOT_TOTAL};
+use flick_abi::limits::STATUS_MAX;
 use flick_abi::{FaultCause, MessageFlags};
 use flick_check::hir::{Expr, FieldId, FieldKind, ForwardTarget, ListEnd};
 use flick_ir::data::{Binary, Op, Terminator, Type, Value};
@@ -64,6 +65,11 @@ fn flags<'p>(info: &UnitInfo<'p>, role: Role) -> Vec<(Option<&'p Expr>, u64)> {
         .collect()
 }
 
+/// The status code of messages of a role, which is a part of their flags.
+fn status<'p>(info: &UnitInfo<'p>, role: Role) -> Option<&'p Expr> {
+    info.unit.facts.status.as_ref().filter(|_| role == Role::Reply)
+}
+
 /// Lists the facts to compute about messages of a role.
 pub fn facts(info: &UnitInfo<'_>, role: Role) -> Vec<Fact> {
     let facts = &info.unit.facts;
@@ -77,9 +83,9 @@ pub fn facts(info: &UnitInfo<'_>, role: Role) -> Vec<Fact> {
     for (index, check) in role_checks(info, role).into_iter().enumerate() {
         found.push(Fact { what: What::RoleCheck(index), reads: ids(&mut std::iter::once(check)) });
     }
-    let flags = flags(info, role);
-    if !flags.is_empty() {
-        let reads = ids(&mut flags.iter().filter_map(|(fact, _)| *fact));
+    let (flags, status) = (flags(info, role), status(info, role));
+    if !flags.is_empty() || status.is_some() {
+        let reads = ids(&mut flags.iter().filter_map(|(fact, _)| *fact).chain(status));
         found.push(Fact { what: What::Flags, reads });
     }
     let mut put_back: Vec<FieldId> = Vec::new();
@@ -152,6 +158,9 @@ impl Emitter<'_, '_> {
             What::Flags => {
                 let flags = flags(info, self.role);
                 self.body.set_flags(&flags);
+                if let Some(status) = status(info, self.role) {
+                    self.add_status(status, last);
+                }
             }
             What::Cuts(id) => {
                 let FieldKind::List(list) = &info.field(id).kind else { panic!("lists are lists") };
@@ -171,6 +180,19 @@ impl Emitter<'_, '_> {
                 self.body.set_slot(slot as u16, value);
             }
         }
+    }
+
+    /// Adds a status code to the message's flags.
+    fn add_status(&mut self, status: &Expr, last: u32) {
+        let num = self.number_of(status);
+        let allowed = Interval::new(0, i128::from(STATUS_MAX));
+        let num = self.body.check_range(num, allowed, last, FaultCause::Arithmetic);
+        let status = self.body.narrow(num).value();
+        let unit = self.body.f.int(1 << MessageFlags::STATUS_SHIFT);
+        let status = self.body.f.binary(Type::Int, Binary::Mul, status, unit);
+        let flags = self.get(SLOT_FLAGS);
+        let flags = self.body.f.binary(Type::Int, Binary::Add, flags, status);
+        self.body.set_slot(SLOT_FLAGS as u16, flags);
     }
 
     /// Bytes of a computed length.

@@ -138,6 +138,7 @@ fn outside_keys(
             let own = facts.correlate.into_iter().chain(loud);
             keys.extend(own.chain(facts.repeats.iter().copied()).map(SlotKey::Field));
             exprs.extend(facts.silent.iter().chain(&facts.more).chain(&facts.tunnel).chain(&facts.closes));
+            exprs.extend(&facts.status);
         }
     }
     keys.extend(exprs.into_iter().flat_map(keys_of));

@@ -35,6 +35,10 @@ const GAUGES: &[&str] = &["connections_open"];
 /// Counters of thread time, which a service that does not share its threads does not maintain.
 const OF_SHARED_THREADS: &[&str] = &["loops", "busy_ns", "cpu_throttled"];
 
+/// Counters by status class, which a service whose protocol has no status does not maintain.
+const BY_STATUS: &[&str] =
+    &["responses_1xx", "responses_2xx", "responses_3xx", "responses_4xx", "responses_5xx"];
+
 /// The permission of a file that lets every user read it.
 const OTHERS_READ: u32 = 0o004;
 
@@ -91,6 +95,10 @@ impl ObservedService {
     /// The state of the service. `is_alone`: it does not share its threads.
     pub fn service(&self, snapshot: &StatsSnapshot, is_alone: bool) -> Service {
         let watch = &self.watch;
+        let has_status = watch.has_status();
+        let is_counted = |name: &str| {
+            !(is_alone && OF_SHARED_THREADS.contains(&name) || !has_status && BY_STATUS.contains(&name))
+        };
         Service {
             name: watch.name().to_owned(),
             channel: watch.listened().to_owned(),
@@ -101,9 +109,9 @@ impl ObservedService {
                 .collect(),
             io: watch.io().to_owned(),
             max_connections: watch.max_connections().into(),
-            counters: counters(&snapshot.totals, is_alone),
+            counters: counters(&snapshot.totals, &is_counted),
             times: snapshot.times.clone(),
-            workers: snapshot.workers.iter().map(|each| worker(each, is_alone)).collect(),
+            workers: snapshot.workers.iter().map(|each| worker(each, &is_counted)).collect(),
             backends: snapshot.backends.clone(),
             program: watch.state().counters(),
             dictionaries: watch.state().dict_reports(),
@@ -205,13 +213,9 @@ pub fn read_token(path: &Path) -> Result<String, Failure> {
     Ok(token.to_owned())
 }
 
-fn is_counted(name: &str, is_alone: bool) -> bool {
-    !is_alone || !OF_SHARED_THREADS.contains(&name)
-}
-
-fn counters(totals: &Totals, is_alone: bool) -> Vec<CounterValue> {
+fn counters(totals: &Totals, is_counted: &dyn Fn(&str) -> bool) -> Vec<CounterValue> {
     let each = totals.entries().into_iter().zip(Totals::meanings());
-    let each = each.filter(|((name, _), _)| is_counted(name, is_alone));
+    let each = each.filter(|((name, _), _)| is_counted(name));
     each.map(|((name, value), (_, help))| CounterValue {
         name: name.to_owned(),
         help: (*help).to_owned(),
@@ -221,8 +225,8 @@ fn counters(totals: &Totals, is_alone: bool) -> Vec<CounterValue> {
     .collect()
 }
 
-fn worker(worker: &flick_runtime::WorkerTotals, is_alone: bool) -> WorkerReport {
-    let values = worker.totals.entries().into_iter().filter(|(name, _)| is_counted(name, is_alone));
+fn worker(worker: &flick_runtime::WorkerTotals, is_counted: &dyn Fn(&str) -> bool) -> WorkerReport {
+    let values = worker.totals.entries().into_iter().filter(|(name, _)| is_counted(name));
     let values = values.map(|(_, value)| value as i64);
     WorkerReport {
         values: values.collect(),

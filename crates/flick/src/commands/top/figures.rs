@@ -186,14 +186,20 @@ fn backends(pairs: &[Pair<'_>]) -> FigureTable {
             median,
             p99,
             shown(pair.rate(backend.failures, before.map(|before| before.failures))),
+            shown(server_errors(backend).and_then(|now| pair.rate(now, before.and_then(server_errors)))),
         ]
     };
     let rows = pairs.iter().flat_map(|pair| pair.now.backends.iter().map(move |backend| row(pair, backend)));
     FigureTable {
         title: "Backends",
-        heads: &["backend", "state", "requests/s", "p50", "p99", "errors/s"],
+        heads: &["backend", "state", "requests/s", "p50", "p99", "errors/s", "5xx/s"],
         rows: rows.collect(),
     }
+}
+
+/// Number of 5xx responses of a backend; `None` if its protocol has no status.
+fn server_errors(backend: &BackendStats) -> Option<u64> {
+    backend.responses_by_class.map(|[.., server_errors]| server_errors)
 }
 
 fn programs(pairs: &[Pair<'_>]) -> FigureTable {
