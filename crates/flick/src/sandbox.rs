@@ -183,6 +183,14 @@ fn allowed_paths(prepared: &Prepared) -> AllowedPaths {
             [Some(file.clone()), file.canonicalize().ok()].iter().flatten().map(|file| directory_of(file)),
         );
     }
+    // A reload looks for files to include there.
+    paths.read.extend(
+        settings
+            .file
+            .iter()
+            .flat_map(|file| file.directories())
+            .map(|directory| if directory == Path::new("") { PathBuf::from(".") } else { directory.clone() }),
+    );
     for service in &prepared.services {
         let config = &service.config;
         // The directory is created only for services with a snapshot.

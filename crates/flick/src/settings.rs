@@ -144,7 +144,7 @@ pub struct Settings {
     pub backend_state_file: Option<PathBuf>,
     /// DNS server for backend names; `None`: those of the machine.
     pub resolver: Option<std::net::SocketAddr>,
-    /// Deprecated options and keys that were used.
+    /// Deprecated options that were used.
     deprecated: Vec<Deprecated>,
     /// Whether the programs are those of the settings file.
     has_programs_of_file: bool,
@@ -169,21 +169,26 @@ impl Settings {
     /// Errors: the file cannot be read or is wrong; there is no program.
     pub fn resolve(flags: RunFlags) -> Result<Self, Failure> {
         let loaded = settings_path(&flags)?.map(|path| file::read(&path)).transpose()?;
-        let (mut file, source, mut deprecated) = match loaded {
-            Some(file::Loaded { file, source, deprecated }) => (file, Some(source), deprecated),
-            None => (file::File::default(), None, Vec::new()),
+        let (mut file, source) = match loaded {
+            Some(file::Loaded { file, source }) => (file, Some(source)),
+            None => (file::File::default(), None),
         };
-        deprecated.extend(flags.deprecated.iter().cloned());
         let services = std::mem::take(&mut file.service.0);
-        let beside_file = |path: PathBuf| match source.as_ref().and_then(|source| source.path.parent()) {
-            Some(directory) => directory.join(path),
+        // The path is relative to the file in which the service, or the file's own table, is written.
+        let beside = |service: Option<usize>, path: PathBuf| match &source {
+            Some(source) => source.directory_of(service).join(path),
             None => path,
         };
-        let programs = programs(&flags, services, source.as_ref(), beside_file)?;
+        let beside_file = |path: PathBuf| beside(None, path);
+        let programs = programs(&flags, services, source.as_ref(), &beside)?;
         consistency::check(&flags, &file, &programs, source.as_ref())?;
         let programs = programs
             .into_iter()
-            .map(|(program, service)| program_settings(&flags, &file, program, service, beside_file))
+            .enumerate()
+            .map(|(index, (program, service))| {
+                let beside_service = |path| beside(Some(index), path);
+                program_settings(&flags, &file, program, service, (beside_service, beside_file))
+            })
             .collect();
         let io = match flags.io.or(file.io).unwrap_or(Io::Auto) {
             Io::Auto => IoKind::Auto,
@@ -232,7 +237,7 @@ impl Settings {
             perf_map: flags.perf_map || file.perf_map.unwrap_or(false),
             log: flags.log.or(file.log).unwrap_or_default(),
             verbose: flags.verbose,
-            deprecated,
+            deprecated: flags.deprecated,
             has_programs_of_file: flags.programs.is_empty(),
             file: source,
         })
@@ -240,9 +245,15 @@ impl Settings {
 
     /// Logs a warning for each deprecated name that was used.
     pub fn warn_deprecated(&self) {
-        let path = self.file.as_ref().map(|file| file.path.display().to_string());
-        let file = path.as_deref().zip(self.file.as_ref().map(file::SettingsFile::text));
-        self.deprecated.iter().for_each(|deprecated| deprecated.warn(file));
+        self.file.iter().for_each(file::SettingsFile::warn_deprecated);
+        self.deprecated.iter().for_each(|deprecated| deprecated.warn(None));
+    }
+
+    /// Paths of the files of two services, if they are written in different files.
+    pub fn files_of(&self, services: [usize; 2]) -> Option<[String; 2]> {
+        let file = self.file.as_ref().filter(|_| self.has_programs_of_file)?;
+        let [one, other] = services.map(|service| file.path_of(service).display().to_string());
+        (one != other).then_some([one, other])
     }
 
     /// Adds an excerpt to a failure of a program that the settings file names.
@@ -308,7 +319,7 @@ fn programs(
     flags: &RunFlags,
     mut services: Vec<file::Service>,
     source: Option<&file::SettingsFile>,
-    beside_file: impl Fn(PathBuf) -> PathBuf,
+    beside: impl Fn(Option<usize>, PathBuf) -> PathBuf,
 ) -> Result<Vec<(PathBuf, file::Service)>, Failure> {
     let missing =
         || Failure::usage("no program; give one, `flick run FILE`, or set `program = \"FILE\"` in [service]");
@@ -322,7 +333,7 @@ fn programs(
         };
         let with_program = |(index, mut service): (usize, file::Service)| {
             let program = service.program.take().ok_or_else(|| without(index))?;
-            Ok((beside_file(program), service))
+            Ok((beside(Some(index), program), service))
         };
         return services.into_iter().enumerate().map(with_program).collect();
     }
@@ -338,12 +349,13 @@ fn programs(
 }
 
 /// The settings of a program: the command line, then its own table, then the file's tables, then the defaults.
+/// Paths are relative to the file in which its own table, or the file's tables, are written.
 fn program_settings(
     flags: &RunFlags,
     file: &file::File,
     program: PathBuf,
     service: file::Service,
-    beside_file: impl Fn(PathBuf) -> PathBuf,
+    (beside_service, beside_file): (impl Fn(PathBuf) -> PathBuf, impl Fn(PathBuf) -> PathBuf),
 ) -> ProgramSettings {
     let (mut limits, mut timeouts) = (Limits::default(), Timeouts::default());
     for settings in [&file.limits, &service.limits, &flags.limits] {
@@ -355,14 +367,15 @@ fn program_settings(
     for settings in [&file.timeouts, &service.timeouts, &flags.timeouts] {
         settings.apply(&mut timeouts);
     }
-    let state_dir = service.state_dir.or_else(|| file.state_dir.clone()).map(&beside_file);
+    let state_dir = service.state_dir.map(&beside_service);
+    let state_dir = state_dir.or_else(|| file.state_dir.clone().map(beside_file));
     let state_dir = flags.state_dir.clone().or(state_dir).unwrap_or_else(|| PathBuf::from(STATE_DIR));
     ProgramSettings {
         name: service.name,
         program,
         engine: flags.engine.or(service.engine).unwrap_or_default(),
         listen: file::bindings(service.listen),
-        connect: connects(service.connect, &beside_file),
+        connect: connects(service.connect, beside_service),
         sets_buffer_memory: [&file.limits, &service.limits, &flags.limits]
             .iter()
             .any(|limits| limits.sets_buffer_memory()),

@@ -94,3 +94,119 @@ fn errors_in_settings_are_shown_at_their_line() {
         assert_eq!(actual, expected, "{}; UPDATE=1 rewrites it", path.display());
     }
 }
+
+/// A service of the keeper, at an address that is not used.
+fn keeper(name: &str) -> String {
+    format!(
+        "[[service]]\nname = \"{name}\"\nprogram = \"../keeper.flick\"\nlisten = {{ client = \"127.0.0.1:0\" }}\n"
+    )
+}
+
+/// Checks settings of these files; status, and what was said.
+fn checked(files: &[(&str, &str)]) -> (i32, String) {
+    let scratch = Scratch::new("settings-include");
+    scratch.write("keeper.flick", KEEPER);
+    for directory in ["services", "more"] {
+        std::fs::create_dir_all(scratch.path().join(directory)).expect("a directory for temporary files");
+    }
+    for (name, text) in files {
+        scratch.write(name, text);
+    }
+    let mut check = common::flick();
+    check.args(["check", "flick.toml"]).current_dir(scratch.path()).env("SERVICE_NAME", "of_environment");
+    let (status, stdout, stderr) = common::captured(check.output().expect("flick starts"));
+    (status, stdout + &stderr)
+}
+
+#[test]
+fn services_of_included_files_are_read_in_the_order_of_their_names() {
+    let (b, a, c) = (keeper("b"), keeper("a"), keeper("${SERVICE_NAME:-c}"));
+    let deep = format!("include = \"../more/c.toml\"\n{a}");
+    let (status, said) = checked(&[
+        ("flick.toml", "include = [\"services/*.toml\"]\nstate_dir = \"state\"\n"),
+        ("services/20-b.toml", &b),
+        ("services/10-a.toml", &deep),
+        ("services/10-a.toml~", "not TOML"),
+        ("services/.hidden.toml", "not TOML"),
+        ("more/c.toml", &c),
+    ]);
+    // All three would write to one snapshot file.
+    assert_eq!(status, 2, "{said}");
+    let of_own = |name: &str| keeper(name) + &format!("state_dir = \"state-{name}\"\n");
+    let deep = format!("include = \"../more/c.toml\"\n{}", of_own("a"));
+    let (status, said) = checked(&[
+        ("flick.toml", "include = [\"services/*.toml\"]\n"),
+        ("services/20-b.toml", &of_own("b")),
+        ("services/10-a.toml", &deep),
+        ("services/10-a.toml~", "not TOML"),
+        ("services/.hidden.toml", "not TOML"),
+        ("more/c.toml", &of_own("${SERVICE_NAME:-c}")),
+    ]);
+    assert_eq!((status, said.as_str()), (0, "ok: services `a`, `of_environment`, `b`\n"));
+}
+
+#[test]
+fn error_in_an_included_file_names_the_file_and_the_line() {
+    let main = ("flick.toml", "workers = 1\ninclude = [\n  \"services/a.toml\",\n]\n");
+    let own = keeper("a");
+    for (text, pieces) in [
+        (own.replace("program", "progam"), &["unknown key `progam`", "services/a.toml:3:1"][..]),
+        (own.replace("client", "clint"), &["no channel `clint`", "services/a.toml:4:"]),
+        (own.replace("../keeper.flick", "keeper.flick"), &["services/keeper.flick", "services/a.toml:3:1"]),
+        (own.clone() + "workers = 2\n", &["unknown key `workers`", "services/a.toml:5:1"]),
+        ("[limits]\n".to_owned() + &own, &["unknown key `limits`", "the keys here are `include`, `service`"]),
+        (own.clone() + "name = \n", &["services/a.toml:5:"]),
+        (own.replace("\"a\"", "\"${NONE}\""), &["has no variable `NONE`", "services/a.toml:2:"]),
+        (
+            format!("include = \"../flick.toml\"\n{own}"),
+            &["is included a second time", "it includes this file", "services/a.toml:1:"],
+        ),
+        (format!("include = \"a.toml\"\n{own}"), &["is included a second time", "services/a.toml:1:"]),
+        (
+            format!("include = \"b.toml\"\n{own}"),
+            &["cannot read the settings in services/b.toml", "services/a.toml:1:"],
+        ),
+        (format!("include = \"none/*\"\n{own}"), &["cannot include services/none/*", "services/a.toml:1:"]),
+        (
+            format!("include = \"*/b.toml\"\n{own}"),
+            &["wildcards are allowed in the last part", "services/a.toml:1:"],
+        ),
+    ] {
+        let (status, said) = checked(&[main, ("services/a.toml", &text)]);
+        assert_ne!(status, 0, "{text}{said}");
+        pieces.iter().for_each(|piece| assert!(said.contains(piece), "no {piece} in\n{said}"));
+    }
+    let (_, said) = checked(&[main]);
+    assert!(
+        said.contains("cannot read the settings in services/a.toml") && said.contains("flick.toml:3:3"),
+        "{said}"
+    );
+}
+
+#[test]
+fn service_name_of_two_included_files_names_both() {
+    let (one, other) = (keeper("same"), keeper("same") + "state_dir = \"other\"\n");
+    let (status, said) = checked(&[
+        ("flick.toml", "include = \"services/*\"\n"),
+        ("services/a.toml", &one),
+        ("services/b.toml", &other),
+    ]);
+    assert_eq!(status, 2, "{said}");
+    for piece in
+        ["two services are called `same`, in services/a.toml and services/b.toml", "services/b.toml:3:1"]
+    {
+        assert!(said.contains(piece), "{said}");
+    }
+}
+
+#[test]
+fn file_that_two_patterns_match_is_an_error() {
+    let (status, said) = checked(&[
+        ("flick.toml", "include = [\"services/*.toml\",\n\"services/a.*\"]\n"),
+        ("services/a.toml", &keeper("a")),
+    ]);
+    assert_eq!(status, 2, "{said}");
+    for piece in ["services/a.toml is included a second time", "flick.toml:2:1", "would run twice"] {
+        assert!(said.contains(piece), "{said}");
+    }
+}

@@ -2,6 +2,7 @@
 //! Promises: an unknown key, a wrong value or a wrong channel is reported at its line, with what is allowed there.
 
 mod environment;
+mod include;
 mod location;
 
 use std::collections::BTreeMap;
@@ -22,15 +23,15 @@ use toml::de::DeTable;
 
 use super::Io;
 use super::addresses::{Connect, ConnectTarget};
-use super::deprecated::{self, Deprecated};
+use super::deprecated;
 use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{CountOrZero, Period, Size, Workers};
 use crate::access::Sample;
 use crate::failure::Failure;
 use crate::logging::LogFormat;
-use crate::report;
 use crate::sandbox::{SandboxMode, User};
+use location::Source;
 pub use location::{Location, SettingsFile, at_location};
 
 /// Channels of one table, with the locations of their names.
@@ -40,6 +41,8 @@ pub type Table<T = Addresses> = BTreeMap<Spanned<String>, T>;
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct File {
+    /// Further files with services, relative to this one.
+    pub include: Option<Patterns>,
     /// Number of worker threads.
     pub workers: Option<Workers>,
     /// Whether each worker is bound to a core.
@@ -182,6 +185,9 @@ impl<'de> Deserialize<'de> for Services {
 
 /// A value that is one string or a list of strings.
 pub trait ListItem: Sized {
+    /// What one string is, for an error.
+    const WHAT: &str = "an address";
+
     /// Parses one string. Errors: what is wrong with it.
     fn parse(text: &str) -> Result<Self, String>;
 
@@ -209,6 +215,15 @@ impl ListItem for ConnectTarget {
     }
 }
 
+/// A pattern of file names.
+impl ListItem for String {
+    const WHAT: &str = "a file name";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        Ok(text.to_owned())
+    }
+}
+
 /// One string, or a list of strings.
 #[derive(Debug)]
 pub struct Listed<T>(Vec<T>);
@@ -218,6 +233,9 @@ pub type Addresses = Listed<Vec<Endpoint>>;
 
 /// Targets that a channel is connected to.
 pub type ConnectTargets = Listed<ConnectTarget>;
+
+/// Patterns of file names.
+pub type Patterns = Listed<String>;
 
 /// One item of a list.
 struct Single<T>(T);
@@ -230,7 +248,7 @@ impl<'de, T: ListItem> Deserialize<'de> for Single<T> {
             type Value = Single<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an address in quotes")
+                write!(f, "{} in quotes", T::WHAT)
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Single<T>, E> {
@@ -248,7 +266,7 @@ impl<'de, T: ListItem> Deserialize<'de> for Listed<T> {
             type Value = Listed<T>;
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an address in quotes, or a list of them in [brackets]")
+                write!(f, "{} in quotes, or a list of them in [brackets]", T::WHAT)
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Listed<T>, E> {
@@ -285,41 +303,43 @@ fn variable(name: &str) -> Option<String> {
 
 /// A settings file that was read.
 pub struct Loaded {
-    /// Its contents.
+    /// Its contents, and the services of the files that it includes.
     pub file: File,
     /// Its text, to report errors in it.
     pub source: SettingsFile,
-    /// Deprecated keys in it.
-    pub deprecated: Vec<Deprecated>,
 }
 
-/// Reads the settings file at `path`.
+/// Reads the settings file at `path`, and those that it includes.
 ///
-/// Errors: it cannot be read, or is not what [`File`] describes; reported at the line.
+/// Errors: one cannot be read, or is not what [`File`] describes; reported at the line.
 pub fn read(path: &Path) -> Result<Loaded, Failure> {
-    let shown = path.display().to_string();
-    let text = flick_compiler::read_source(path)
-        .map_err(|error| Failure::usage(format!("cannot read the settings in {shown}: {error}")))?;
-    let refused = |title: &str, span, help: Option<String>| {
-        Failure::usage(report::excerpt(title, &shown, &text, span, help.as_deref()))
-    };
+    let text = flick_compiler::read_source(path).map_err(|error| {
+        Failure::usage(format!("cannot read the settings in {}: {error}", path.display()))
+    })?;
+    let mut own = Source::new(path.to_path_buf(), text, None);
+    let mut file: File = parse(&mut own)?;
+    let mut source = SettingsFile::new(path.to_path_buf());
+    let number = source.add(own, &file.service.0, 0);
+    source.add_channels(None, file.listen.keys().chain(file.connect.keys()));
+    include::read(&mut source, &mut file.service.0, number, file.include.take())?;
+    Ok(Loaded { file, source })
+}
+
+/// Parses the text of one file, and notes its deprecated keys.
+fn parse<T: for<'de> Deserialize<'de>>(source: &mut Source) -> Result<T, Failure> {
+    let refused = |title: &str, span, help: Option<String>| source.failure(span, title, help.as_deref());
     let wrong = |error: toml::de::Error| {
         let (title, help) = in_words(error.message().trim_end());
         refused(&title, error.span().unwrap_or_default(), help)
     };
-    let mut root = DeTable::parse(&text).map_err(wrong)?;
+    let mut root = DeTable::parse(source.text()).map_err(wrong)?;
     let deprecated = deprecated::translate_keys(root.get_mut());
     let deprecated = deprecated.map_err(|twice| refused(&twice.message, twice.span, None))?;
     environment::substitute(root.get_mut(), &variable)
         .map_err(|unset| refused(&unset.message, unset.span, None))?;
-    let file = File::deserialize(toml::de::Deserializer::from(root)).map_err(wrong)?;
-    let own = file.service.0.iter().enumerate().flat_map(|(number, service)| {
-        service.listen.keys().chain(service.connect.keys()).map(move |name| (Some(number), name))
-    });
-    let names = file.listen.keys().chain(file.connect.keys()).map(|name| (None, name)).chain(own);
-    let channels = names.map(|(of, name)| (of, name.get_ref().clone(), name.span())).collect();
-    let source = SettingsFile::new(path.to_path_buf(), text, channels);
-    Ok(Loaded { file, source, deprecated })
+    let parsed = T::deserialize(toml::de::Deserializer::from(root)).map_err(wrong)?;
+    source.set_deprecated(deprecated);
+    Ok(parsed)
 }
 
 /// Rewrites the message for an unknown key or value into a title and a help text that names the likely one.

@@ -61,6 +61,10 @@ fn schema() -> Value {
     for (name, properties) in tables {
         root.insert(name.to_owned(), table(properties));
     }
+    let mut include = addresses.clone();
+    include["description"] =
+        json!("Further files with services, relative to this one; `*` and `?` are wildcards.");
+    root.insert("include".to_owned(), include);
     root.insert("listen".to_owned(), channels.clone());
     root.insert("connect".to_owned(), channels);
     for name in OF_SERVICE {

@@ -65,6 +65,29 @@ fn reload_adds_and_removes_services() {
 }
 
 #[test]
+fn reload_reads_a_file_that_was_added_to_an_included_directory() {
+    let scratch = Scratch::new("reload-include");
+    std::fs::create_dir(scratch.path().join("services")).expect("a directory for temporary files");
+    for version in 0..2 {
+        scratch.write(&format!("{version}.flick"), &balancer(version));
+    }
+    let origin = load::origin();
+    let [stays, comes] = std::array::from_fn(|_| free_address());
+    let head = "include = \"services/*.toml\"\nworkers = 1\nsandbox = \"strict\"\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+    let settings =
+        scratch.write("flick.toml", &format!("{head}{}", entry("stays", "0.flick", stays, origin)));
+    let service = Service::start(&["run", "--config", settings.to_str().expect("the path is UTF-8")]);
+    scratch.write("services/comes.toml", &entry("comes", "../1.flick", comes, origin));
+    service.signal("HUP");
+    wait::until("the reload", || {
+        (figure(service.admin_address(), "flick_config_generation") == 2).then_some(())
+    });
+    assert_eq!(get(&mut connect(comes), "/version"), Ok("version 1".to_owned()));
+    assert_eq!(get(&mut connect(stays), "/version"), Ok("version 0".to_owned()));
+    service.drained();
+}
+
+#[test]
 fn reload_with_an_address_in_use_changes_nothing() {
     let scratch = Scratch::new("reload-taken");
     scratch.write("0.flick", &balancer(0));

@@ -2,7 +2,7 @@
 //! against the machine.
 //! Promises: does not touch running services, so that a reload that fails here changes nothing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -82,7 +82,7 @@ impl Prepared {
         let dicts = memory::check(&configured, &settings, existing)?;
         let modules = made.iter().map(|(_, executable)| Arc::clone(&executable.module)).collect();
         let times = made.iter().map(|(_, executable)| executable.times.line()).collect();
-        files.extend(settings.file.as_ref().map(|file| file.path.clone()));
+        files.extend(settings.file.iter().flat_map(|file| file.files()).map(Path::to_path_buf));
         files.sort();
         files.dedup();
         let names: Vec<String> = named.into_iter().map(|named| named.name).collect();

@@ -48,9 +48,11 @@ pub fn named<'a>(
             Some(name) => format!("{name}.{}", program.name),
             None => program.name.clone(),
         };
-        if out.iter().any(|known| known.name == name) {
+        if let Some(known) = out.iter().find(|known| known.name == name) {
+            let files = settings.files_of([known.entry, *entry]);
+            let files = files.map(|[one, other]| format!(", in {one} and {other}")).unwrap_or_default();
             let refused = format!(
-                "two services are called `{name}`; set another `name = \"...\"` in the [[service]] of one of them"
+                "two services are called `{name}`{files}; set another `name = \"...\"` in the [[service]] of one of them"
             );
             return Err(settings.at_program(*entry, Failure::usage(refused)));
         }
