@@ -324,6 +324,9 @@ pub struct Protocol {
     pub echo: Vec<EchoField>,
     /// Builders of the platform's own replies, indexed by [`FailureReason`].
     pub failures: [Option<FuncId>; FailureReason::COUNT],
+    /// Slots of the fields of a request that the access log has, in the operator's order, in a frame filled by any
+    /// parser of requests; empty if its requests have no named fields.
+    pub log_fields: Vec<u16>,
     /// Whether its replies state a status code (`%status`).
     pub has_status: bool,
     /// Largest message that the grammar can describe, in bytes; saturates.

@@ -397,6 +397,9 @@ pub struct Facts {
     pub tunnel: Option<Expr>,
     /// `%closes = e`, on a reply: the session ends with it.
     pub closes: Option<Expr>,
+    /// Keys of a request that are kept for the access log: keyed list, and number in `Keyed::keys`. The operator's
+    /// choice, see [`crate::keep_log_fields`].
+    pub logged: Vec<(FieldId, u32)>,
     /// `%status = e`, on a reply: its status code, of at most three digits.
     pub status: Option<Expr>,
     /// `&forward`: what is forwarded instead of what was received.

@@ -19,6 +19,8 @@ pub enum CompileFailure {
     },
     /// The file has no process.
     NoProcess,
+    /// There is no capacity for this field of the access log.
+    LogField(String),
     /// No machine code can be generated.
     Codegen(CompileError),
 }
@@ -35,6 +37,10 @@ impl fmt::Display for CompileFailure {
             CompileFailure::NoProcess => f.write_str(
                 "the file has no process, so there is nothing to run; write one: \
                  `proc NAME: (TYPE/TYPE client, ...)`",
+            ),
+            CompileFailure::LogField(name) => write!(
+                f,
+                "the access log cannot have the field `{name}`: with the fields that grammar and program read there are too many"
             ),
             CompileFailure::Codegen(error) => error.fmt(f),
         }

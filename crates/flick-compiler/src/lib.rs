@@ -15,6 +15,6 @@ pub mod stdlib;
 pub use error::CompileFailure;
 pub use input::{Input, read_source, read_source_from};
 pub use pipeline::{
-    Accepted, Checked, Compilation, EngineKind, Executable, PhaseTimes, check, compile, generate, lower,
-    module,
+    Accepted, Checked, Compilation, EngineKind, Executable, PhaseTimes, check, compile, compile_logging,
+    generate, lower, module,
 };

@@ -85,10 +85,22 @@ pub struct Compilation {
 ///
 /// Errors: the first phase that fails.
 pub fn compile(input: &Input<'_>, kind: EngineKind) -> Result<Compilation, CompileFailure> {
+    compile_logging(input, kind, &[])
+}
+
+/// Compiles all processes of a program, whose parsers keep these fields of requests for the access log.
+///
+/// Errors: the first phase that fails.
+pub fn compile_logging(
+    input: &Input<'_>,
+    kind: EngineKind,
+    log_fields: &[String],
+) -> Result<Compilation, CompileFailure> {
     let started = Instant::now();
     let checked = check(input)?;
     let elapsed = started.elapsed();
-    let Accepted { program, warnings, sources } = checked.accept()?;
+    let Accepted { mut program, warnings, sources } = checked.accept()?;
+    flick_check::keep_log_fields(&mut program, log_fields).map_err(CompileFailure::LogField)?;
     let parse = parse_time(&sources);
     let mut front = PhaseTimes { parse, check: elapsed.saturating_sub(parse), ..PhaseTimes::default() };
     let mut executables = Vec::new();

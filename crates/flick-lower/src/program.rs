@@ -19,7 +19,7 @@ use crate::merge::{lower_combine, lower_order};
 use crate::parse::plan::Role;
 use crate::parse::{Parsers, lower_parsers, lower_reply_flags, protocol_unit, seen_by};
 use crate::rule::{lower_failures, lower_handler, lower_init, lower_rule, lower_timer, pass_action};
-use crate::unit::UnitInfo;
+use crate::unit::{SlotKey, UnitInfo};
 
 /// Lowers a checked program with a process.
 ///
@@ -279,6 +279,13 @@ fn lower_protocol(
         non_quiet: facts.loud.as_ref().and_then(|(field, _)| position(*field)),
         echo: kept.iter().map(|field| echo_field(cx, info, *field)).collect(),
         failures: lower_failures(cx, consts, unit, |function| functions.add(function)),
+        log_fields: info
+            .unit
+            .facts
+            .logged
+            .iter()
+            .map(|(list, key)| info.slot(SlotKey::At(*list, *key)))
+            .collect(),
         has_status: cx.unit(facts.replies.unwrap_or(unit)).unit.facts.status.is_some(),
         message_bytes_max: info.message_bytes_max(),
     }

@@ -37,7 +37,11 @@ struct Side {
 impl Side {
     fn new(sample: u32) -> Self {
         let port = Arc::<AccessLogPort>::default();
-        let access = NonZeroU32::new(sample).map(|sample| AccessLog { sample, port: Arc::clone(&port) });
+        let access = NonZeroU32::new(sample).map(|sample| AccessLog {
+            sample,
+            fields: Vec::new(),
+            port: Arc::clone(&port),
+        });
         let worker = worker(common::program(), Arc::new(common::Hand), access.as_ref());
         let mut side = Self { worker, feeds: port.take_feeds(), lines: 0 };
         side.read();

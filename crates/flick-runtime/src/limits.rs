@@ -236,13 +236,24 @@ pub const ACCESS_ENTRIES_MAX: usize = 4096;
 pub const ACCESS_REQUEST_BYTES_MAX: usize = 160;
 /// First bytes of a reply that the access log keeps.
 pub const ACCESS_REPLY_BYTES_MAX: usize = 48;
-/// Longest record of the access log: numbers, two addresses, of which one may be a path, and two beginnings.
-pub const ACCESS_RECORD_BYTES_MAX: usize = 512;
+/// Fields of a request that the access log has.
+pub const ACCESS_FIELDS_MAX: usize = 8;
+/// First bytes of the value of a field that the access log keeps.
+pub const ACCESS_FIELD_BYTES_MAX: usize = 200;
+/// Bytes of a ring whose records have fields, a power of two.
+pub const ACCESS_FIELDS_RING_BYTES: usize = 4 * ACCESS_RING_BYTES;
+/// Longest record of the access log without fields: numbers, two addresses, of which one may be a path, and two
+/// beginnings.
+pub const ACCESS_PLAIN_RECORD_BYTES_MAX: usize = 512;
+/// Longest record of the access log.
+pub const ACCESS_RECORD_BYTES_MAX: usize =
+    ACCESS_PLAIN_RECORD_BYTES_MAX + ACCESS_FIELDS_MAX * (1 + ACCESS_FIELD_BYTES_MAX);
 
+const _: () = assert!(ACCESS_FIELD_BYTES_MAX < 255, "255 stands for a field that is missing");
 const _: () = assert!(ACCESS_REQUEST_BYTES_MAX < 256 && ACCESS_REPLY_BYTES_MAX < 256);
 const _: () = assert!(
     5 * 8 + 1 + 19 + 2 + 108 + 2 + ACCESS_REQUEST_BYTES_MAX + ACCESS_REPLY_BYTES_MAX
-        <= ACCESS_RECORD_BYTES_MAX
+        <= ACCESS_PLAIN_RECORD_BYTES_MAX
 );
 const _: () = assert!(IDLE_PER_MILLE < BUSY_PER_MILLE);
 const _: () = assert!(LONE_QUANTUM_NS <= QUANTUM_NS_MAX && EVENTS_LONE_MAX <= EVENTS_MAX);

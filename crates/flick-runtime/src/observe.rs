@@ -14,6 +14,7 @@ pub mod task_counters;
 
 use std::sync::Arc;
 
+use flick_abi::Frame;
 use flick_net::Endpoint;
 
 use self::access_log::{AccessLogSink, AccessRecorder};
@@ -94,11 +95,11 @@ impl Observe {
         self.access.as_deref_mut()
     }
 
-    /// Shows the access log the message of `bytes` bytes from which a request may be opened next.
+    /// Shows the access log the message of `bytes` bytes, parsed into `frame`, from which a request may be opened next.
     #[inline]
-    pub(crate) fn look(&mut self, front: &[u8], bytes: u32) {
+    pub(crate) fn look(&mut self, front: &[u8], bytes: u32, frame: Option<&Frame>) {
         if let Some(recorder) = &mut self.access {
-            recorder.look(front, bytes);
+            recorder.look(front, bytes, frame);
         }
     }
 

@@ -180,7 +180,10 @@ impl Platform {
                 workers,
                 index,
                 hub: service.hub.clone(),
-                access: service.access.as_ref().map(|access| access.sink(&service.name, index)),
+                access: service
+                    .access
+                    .as_ref()
+                    .map(|access| access.sink_of(&service.name, index, &service.setup.protocol().log_fields)),
                 seed: 0x9e37_79b9_7f4a_7c15 ^ ((index as u64) << 32),
                 time_slices: true,
             };

@@ -108,6 +108,7 @@ fn subject() -> Subject {
             name: "frame".into(),
             order: ReplyOrder::InOrder,
             exclusive: false,
+            log_fields: Vec::new(),
             has_status: false,
             keep_last: 0,
             keep_client: 0,

@@ -154,7 +154,7 @@ impl SimService {
             State::new(&subject.program, 1, Origin::Simulated(config.seed)).expect("small dictionaries fit");
         let state = Arc::new(state);
         // Some runs keep an access log without a reader.
-        let access = AccessLog { sample: NonZeroU32::MIN, port: Arc::default() };
+        let access = AccessLog { sample: NonZeroU32::MIN, fields: Vec::new(), port: Arc::default() };
         let is_logged = config.seed % 8 == 1;
         let mut worker = Worker::new(
             driver,

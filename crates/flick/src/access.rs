@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use flick_runtime::access_log::{AccessLogFeed, AccessLogPort};
+use flick_runtime::limits::ACCESS_FIELDS_MAX;
 use tracing::{info, warn};
 
 use crate::failure::Failure;
@@ -31,6 +32,8 @@ pub use rotation::RotationLimits;
 
 /// Time for which lines are batched, so that writes are few and workers seldom wake the writer.
 const BATCH_DELAY: Duration = Duration::from_millis(5);
+/// Longest name of a field.
+const FIELD_NAME_BYTES_MAX: usize = 64;
 /// Size of a write.
 const WRITE_BYTES: usize = 64 * 1024;
 /// Shortest time between two warnings about failed writes.
@@ -60,6 +63,54 @@ impl FromStr for Sample {
     }
 }
 
+/// Name of a field of requests, such as `User-Agent`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FieldName(pub String);
+
+impl FromStr for FieldName {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let is_name = (1..=FIELD_NAME_BYTES_MAX).contains(&text.len())
+            && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte));
+        if is_name {
+            return Ok(Self(text.to_owned()));
+        }
+        Err(format!("`{text}` is not the name of a field; write one such as `User-Agent`"))
+    }
+}
+
+/// Names of fields.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FieldNames(pub Vec<FieldName>);
+
+impl FromStr for FieldNames {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let names: Vec<FieldName> =
+            text.split(',').map(|name| name.trim().parse()).collect::<Result<_, _>>()?;
+        FieldNames::check_all(&names)?;
+        Ok(Self(names))
+    }
+}
+
+impl FieldNames {
+    /// Checks the fields of an access log. Errors: there are too many, or one is named twice.
+    pub fn check_all(names: &[FieldName]) -> Result<(), String> {
+        if names.len() > ACCESS_FIELDS_MAX {
+            return Err(format!("{} fields; the access log has at most {ACCESS_FIELDS_MAX}", names.len()));
+        }
+        let is_same = |index: &usize| {
+            names[..*index].iter().any(|other| other.0.eq_ignore_ascii_case(&names[*index].0))
+        };
+        match (0..names.len()).find(is_same) {
+            Some(twice) => Err(format!("the field `{}` is named twice", names[twice].0)),
+            None => Ok(()),
+        }
+    }
+}
+
 /// Settings of the access log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccessLogConfig {
@@ -67,6 +118,8 @@ pub struct AccessLogConfig {
     pub path: PathBuf,
     /// Ratio of requests that are logged.
     pub sample: Sample,
+    /// Fields of requests that are logged.
+    pub fields: Vec<String>,
     /// Limits from which it is rotated; `None`: never.
     pub rotation: Option<RotationLimits>,
     /// Location of the path in the settings file.
@@ -285,13 +338,15 @@ impl Writer {
         let mut feeds = std::mem::take(&mut self.feeds);
         feeds.retain_mut(|feed| {
             let is_over = feed.is_ended();
-            let (service, worker) = (feed.service.clone(), feed.worker);
+            let (service, worker, names) =
+                (feed.service.clone(), feed.worker, std::mem::take(&mut feed.fields));
             feed.drain(|record| {
-                json_line::write(&mut self.lines, &clock, (&service, worker), record);
+                json_line::write(&mut self.lines, &clock, (&service, worker), &names, record);
                 if self.lines.len() >= WRITE_BYTES {
                     self.write();
                 }
             });
+            feed.fields = names;
             !is_over
         });
         self.feeds = feeds;

@@ -249,6 +249,11 @@ impl Settings {
         self.deprecated.iter().for_each(|deprecated| deprecated.warn(None));
     }
 
+    /// Fields of requests that the access log has.
+    pub fn log_fields(&self) -> &[String] {
+        self.access_log.as_ref().map_or(&[], |log| &log.fields)
+    }
+
     /// Paths of the files of two services, if they are written in different files.
     pub fn files_of(&self, services: [usize; 2]) -> Option<[String; 2]> {
         let file = self.file.as_ref().filter(|_| self.has_programs_of_file)?;
@@ -283,7 +288,7 @@ impl TokenFile {
 
 /// The access log, if one is set.
 ///
-/// Errors: the sample is set without a log.
+/// Errors: the sample or the fields are set without a log.
 fn access_log(
     flags: &RunFlags,
     file: &file::File,
@@ -293,22 +298,32 @@ fn access_log(
     let sample = flags.access_log_sample.or(file.access_log_sample);
     let beside = |path: PathBuf| if access::is_stdout(&path) { path } else { beside_file(path) };
     let path = flags.access_log.clone().or_else(|| file.access_log.clone().map(beside));
+    let of_file = file.access_log_fields.as_ref().map(|names| &names.0);
+    let fields = flags.access_log_fields.as_ref().map(|names| &names.0).or(of_file);
     let Some(path) = path else {
-        let of_file = source.filter(|_| flags.access_log_sample.is_none());
-        return if sample.is_some() { Err(sample_without_log(of_file)) } else { Ok(None) };
+        let given = [
+            ("access_log_sample", sample.is_some(), flags.access_log_sample.is_some()),
+            ("access_log_fields", fields.is_some(), flags.access_log_fields.is_some()),
+        ];
+        let useless = given.iter().find(|(_, is_set, _)| *is_set);
+        return useless.map_or(Ok(None), |(key, _, is_flag)| {
+            Err(setting_without_log(key, source.filter(|_| !*is_flag)))
+        });
     };
     let of_file = source.filter(|_| flags.access_log.is_none());
     let location = of_file.and_then(|source| source.location(&["access_log"]));
     let bytes_max = flags.access_log_max_size.or(file.access_log_max_size).map(|size| size.0);
     let keep = flags.access_log_keep.or(file.access_log_keep).map_or(ACCESS_LOG_KEEP, |count| count.0);
     let rotation = bytes_max.filter(|bytes| *bytes > 0).map(|bytes_max| RotationLimits { bytes_max, keep });
-    Ok(Some(access::AccessLogConfig { path, sample: sample.unwrap_or(Sample::ALL), rotation, location }))
+    let sample = sample.unwrap_or(Sample::ALL);
+    let fields = fields.into_iter().flatten().map(|name| name.0.clone()).collect();
+    Ok(Some(access::AccessLogConfig { path, sample, fields, rotation, location }))
 }
 
-fn sample_without_log(file: Option<&file::SettingsFile>) -> Failure {
-    let refused = Failure::usage("`access_log_sample` is set, but there is no `access_log` to write");
+fn setting_without_log(key: &str, file: Option<&file::SettingsFile>) -> Failure {
+    let refused = Failure::usage(format!("`{key}` is set, but there is no `access_log` to write"));
     match file {
-        Some(file) => file.shown_at(None, &["access_log_sample"], refused),
+        Some(file) => file.shown_at(None, &[key], refused),
         None => refused,
     }
 }

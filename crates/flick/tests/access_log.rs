@@ -1,6 +1,8 @@
 //! The access log of a running service: every line is JSON, whatever clients send, and no client waits for the log.
 
 mod common;
+#[path = "access_log/fields.rs"]
+mod fields;
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};

@@ -78,19 +78,23 @@ fn print_protocol(protocol: &Protocol) -> String {
     };
     let name = quote(protocol.name.as_bytes());
     let exclusive = if protocol.exclusive { " exclusive" } else { "" };
+    let status = if protocol.has_status { " status" } else { "" };
     let max = protocol.message_bytes_max;
     let kept = |role: &str, number: u64| match number {
         0 => String::new(),
         number => format!(" {role} {number}"),
     };
     let kept = kept("keep_last", protocol.keep_last) + &kept("keep_client", protocol.keep_client);
-    let mut text = format!("  protocol {name} {order}{exclusive}{kept} max {max} {{\n");
+    let mut text = format!("  protocol {name} {order}{exclusive}{status}{kept} max {max} {{\n");
     for field in &protocol.echo {
         let _ = write!(text, "    echo {}", print_wire_field(&field.request));
         if let Some(reply) = &field.reply {
             let _ = write!(text, " reply {}", print_wire_field(reply));
         }
         text.push('\n');
+    }
+    for slot in &protocol.log_fields {
+        let _ = writeln!(text, "    log {slot}");
     }
     for (role, at) in [("correlate", protocol.correlate), ("loud", protocol.non_quiet)] {
         if let Some(at) = at {
@@ -222,6 +226,7 @@ fn protocol(reader: &mut Reader) -> Parsed<Protocol> {
         other => return Err(reader.error(format!("`{other}` is no order"))),
     };
     let exclusive = reader.opt_word("exclusive");
+    let has_status = reader.opt_word("status");
     let keep_last = if reader.opt_word("keep_last") { reader.number()? } else { 0 };
     let keep_client = if reader.opt_word("keep_client") { reader.number()? } else { 0 };
     reader.expect_word("max")?;
@@ -232,6 +237,8 @@ fn protocol(reader: &mut Reader) -> Parsed<Protocol> {
         name,
         order,
         exclusive,
+        has_status,
+        log_fields: Vec::new(),
         keep_last,
         keep_client,
         correlate,
@@ -243,6 +250,7 @@ fn protocol(reader: &mut Reader) -> Parsed<Protocol> {
     reader.mark("{")?;
     while !reader.opt_mark("}") {
         match reader.word()?.as_str() {
+            "log" => protocol.log_fields.push(reader.number()?),
             "correlate" => protocol.correlate = Some(reader.number()?),
             "loud" => protocol.non_quiet = Some(reader.number()?),
             "echo" => {

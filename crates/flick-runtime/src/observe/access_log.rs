@@ -5,6 +5,7 @@
 //! Start reading at [`AccessLog`]; `record.rs` is what goes through a ring, `recorder.rs` what a worker keeps.
 
 mod entry;
+mod fields;
 mod record;
 mod recorder;
 
@@ -16,16 +17,21 @@ use std::thread::Thread;
 use flick_ring::{Consumer, Producer};
 
 pub use entry::AnsweredBy;
+use fields::FieldValues;
 pub use record::AccessRecord;
 pub(crate) use recorder::AccessRecorder;
 
-use crate::limits::{ACCESS_RECORD_BYTES_MAX, ACCESS_RING_BYTES};
+use crate::limits::{
+    ACCESS_FIELDS_MAX, ACCESS_FIELDS_RING_BYTES, ACCESS_RECORD_BYTES_MAX, ACCESS_RING_BYTES,
+};
 
 /// Configuration of a service's access log.
 #[derive(Clone, Debug)]
 pub struct AccessLog {
     /// One in this many requests is logged.
     pub sample: NonZeroU32,
+    /// Names of the fields of requests that are logged (`Protocol::log_fields`).
+    pub fields: Vec<String>,
     /// Port through which the writer gets the rings of the workers.
     pub port: Arc<AccessLogPort>,
 }
@@ -45,6 +51,8 @@ pub struct AccessLogFeed {
     pub service: String,
     /// Index of the worker.
     pub worker: usize,
+    /// Names of the fields that each of its records has.
+    pub fields: Vec<String>,
     ring: Consumer,
     is_ended: Arc<AtomicBool>,
 }
@@ -53,25 +61,47 @@ pub struct AccessLogFeed {
 #[derive(Debug)]
 pub struct AccessLogSink {
     sample: NonZeroU32,
+    /// Slots of the fields that each record has.
+    fields: Vec<u16>,
     ring: Producer,
     port: Arc<AccessLogPort>,
     is_ended: Arc<AtomicBool>,
 }
 
 impl AccessLog {
+    /// Memory of a worker for `fields` fields of the requests in flight that will be logged, and for its ring.
+    pub(crate) fn bytes_of_fields(fields: usize) -> u64 {
+        let ring = if fields == 0 { 0 } else { ACCESS_FIELDS_RING_BYTES - ACCESS_RING_BYTES };
+        FieldValues::BYTES_PER_FIELD * fields as u64 + ring as u64
+    }
+
     /// The end for a worker of this service; the other one is left at the port.
     pub fn sink(&self, service: &str, worker: usize) -> AccessLogSink {
-        let (producer, consumer) = flick_ring::ring(ACCESS_RING_BYTES);
+        self.sink_of(service, worker, &[])
+    }
+
+    /// As [`Self::sink`], where each record has the values of these slots of its request (`Protocol::log_fields`).
+    pub fn sink_of(&self, service: &str, worker: usize, fields: &[u16]) -> AccessLogSink {
+        assert!(fields.len() <= ACCESS_FIELDS_MAX, "settings bound the fields of the access log");
+        let bytes = if fields.is_empty() { ACCESS_RING_BYTES } else { ACCESS_FIELDS_RING_BYTES };
+        let (producer, consumer) = flick_ring::ring(bytes);
         let is_ended = Arc::new(AtomicBool::new(false));
         let feed = AccessLogFeed {
             service: service.to_owned(),
             worker,
+            fields: self.fields.iter().take(fields.len()).cloned().collect(),
             ring: consumer,
             is_ended: Arc::clone(&is_ended),
         };
         self.port.feeds.lock().unwrap_or_else(PoisonError::into_inner).push(feed);
         self.port.wake();
-        AccessLogSink { sample: self.sample, ring: producer, port: Arc::clone(&self.port), is_ended }
+        AccessLogSink {
+            sample: self.sample,
+            fields: fields.to_vec(),
+            ring: producer,
+            port: Arc::clone(&self.port),
+            is_ended,
+        }
     }
 }
 

@@ -8,7 +8,8 @@ use crate::backend_set::ChannelCapacity;
 use crate::config::PlatformConfig;
 use crate::downstream::client::ClientConn;
 use crate::inflight::InflightRequest;
-use crate::limits::{ACCESS_ENTRIES_MAX, ACCESS_RECORD_BYTES_MAX, ACCESS_RING_BYTES};
+use crate::limits::{ACCESS_ENTRIES_MAX, ACCESS_PLAIN_RECORD_BYTES_MAX, ACCESS_RING_BYTES};
+use crate::observe::access_log::AccessLog;
 use crate::setup::requirements::{shape_of, suspended_rules_of};
 use crate::setup::{BackendConnsMax, BoundBackends, StartError, backends_are_exclusive};
 use crate::state::dict_bytes_of;
@@ -80,10 +81,12 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<MemoryPar
     ];
     out.extend(program.dicts.iter().map(of_dict));
     if config.access.is_some() {
+        let fields = program.protocols.iter().map(|protocol| protocol.log_fields.len()).max();
+        let bytes = workers * (ACCESS_BYTES + AccessLog::bytes_of_fields(fields.unwrap_or_default()));
         out.push(MemoryPart {
             what: "the access log".to_owned(),
-            bytes: workers * ACCESS_BYTES,
-            addresses: workers * ACCESS_BYTES,
+            bytes,
+            addresses: bytes,
             remedy: "lower `--workers`, or keep no access log".to_owned(),
             of_program: false,
         });
@@ -144,6 +147,6 @@ fn exchanges(
 /// Memory of a worker's queues and lists for each session, besides the session itself; an upper bound.
 const SESSION_QUEUE_BYTES: usize = 512;
 /// Memory of a worker for the access log: its ring and the requests in flight that will be in it; an upper bound.
-const ACCESS_BYTES: u64 = (ACCESS_RING_BYTES + ACCESS_ENTRIES_MAX * ACCESS_RECORD_BYTES_MAX) as u64;
+const ACCESS_BYTES: u64 = (ACCESS_RING_BYTES + ACCESS_ENTRIES_MAX * ACCESS_PLAIN_RECORD_BYTES_MAX) as u64;
 /// Memory of the table of client addresses for each session; an upper bound.
 const IP_COUNT_BYTES: u64 = 192;

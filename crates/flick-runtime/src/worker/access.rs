@@ -1,12 +1,16 @@
 //! Follows the requests that will be in the access log.
 //! Promises: where there is none, a look at an empty field; nothing of a message is kept but its first bytes.
 
+use flick_abi::Send;
+use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::Worker;
+use super::outgoing::outgoing;
 use super::sending::Waiter;
 use crate::inflight::RequestId;
 use crate::observe::access_log::AnsweredBy;
+use crate::rules::scratch::Scratch;
 use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
@@ -43,6 +47,28 @@ impl<D: Driver> Worker<D> {
         if let Some(entry) = logged.and_then(|key| recorder.entry(key)) {
             entry.note_sent(backend, now_ns);
         }
+    }
+
+    /// A request has been changed before it was sent: the access log has its fields as they were sent.
+    pub(super) fn log_sent_fields(
+        &mut self,
+        waiter: Waiter,
+        request: RequestId,
+        scratch: &Scratch,
+        send: &Send,
+        message: Option<&Slice>,
+    ) {
+        // An ask is another request than its client's.
+        let is_its = matches!(waiter, Waiter::Session(_) | Waiter::InFlight(_));
+        let setup = self.ctx.setup();
+        let same = std::ptr::eq(setup.protocol_of(send.channel as usize), setup.protocol());
+        let Some(recorder) = self.observe.recorder().filter(|recorder| recorder.has_fields()) else { return };
+        let Some(key) = self.inflight.get(request).logged().filter(|_| is_its && same) else { return };
+        let built = outgoing(scratch, send.body, message).front;
+        // Where it was parsed from: see `read_again`.
+        let is_joined = scratch.other.head_bytes() > built.len() as u64;
+        let bytes = if is_joined { scratch.joined.as_slice() } else { built };
+        recorder.note_sent_fields(key, &scratch.other, bytes);
     }
 
     /// Counts bytes of the body that a client is sending.

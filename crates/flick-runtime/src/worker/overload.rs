@@ -86,7 +86,7 @@ impl<D: Driver> Worker<D> {
     /// The same for a request that cannot be read for lack of a buffer: what follows it cannot be found either.
     pub(super) fn shed_unread(&mut self, key: Key, frame: &Frame) -> Flow {
         self.observe.counters().requests_shed.add(1);
-        self.observe.look(&[], 0);
+        self.observe.look(&[], 0, None);
         if self.ctx.setup().protocol().echo.is_empty() {
             self.fail_new_request(key, frame, FailureReason::Overload);
             self.stop_reading(key);

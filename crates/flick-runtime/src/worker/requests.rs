@@ -258,7 +258,7 @@ impl<D: Driver> Worker<D> {
 
     fn whole_request(&mut self, key: Key, scratch: &mut Scratch, message: Slice, sheds: bool) -> Flow {
         let channel = self.ctx.setup().listened;
-        self.observe.look(message.bytes(), message.len());
+        self.observe.look(message.bytes(), message.len(), Some(&scratch.frame));
         let flags = scratch.frame.flags();
         if flags.has(MessageFlags::ENDS) {
             self.consume(key, message.len());
@@ -422,7 +422,7 @@ impl<D: Driver> Worker<D> {
         // Where a reply repeats nothing of its request, there is nothing to be known before it is answered.
         let answerable = answerable || self.ctx.setup().protocol().echo.is_empty();
         let answer = answerable.then_some(reason);
-        self.observe.look(&[], 0);
+        self.observe.look(&[], 0, None);
         if answer.is_some() {
             self.observe.counters().errors_malformed.add(1);
         }
@@ -445,7 +445,7 @@ impl<D: Driver> Worker<D> {
             return;
         }
         let frame = frame.clone();
-        self.observe.look(bytes, bytes.len() as u32);
+        self.observe.look(bytes, bytes.len() as u32, None);
         self.observe.counters().requests.add(1);
         self.fail_new_request(key, &frame, reason);
         self.log_looked();

@@ -51,7 +51,7 @@ impl<D: Driver> Worker<D> {
         let channel = self.ctx.setup().listened;
         let head = session.inbox().head_of(&seen, &scratch.frame);
         let is_late = session.stream().is_overdue() && self.inflight.can_answer();
-        self.observe.look(seen.bytes(), head);
+        self.observe.look(seen.bytes(), head, Some(&scratch.frame));
         if sheds || self.sheds_next() {
             return self.shed_large(key, scratch, &seen.sub(0..head));
         }
@@ -149,6 +149,9 @@ impl<D: Driver> Worker<D> {
         self.expect_nothing_yet(backend_conn, request);
         let backend = self.upstream.conn(backend_conn).backend();
         self.log_sent(Waiter::Session(key), Some(request), backend);
+        if examined {
+            self.log_sent_fields(Waiter::Session(key), request, scratch, send, Some(&head));
+        }
         let written = self.write_to_backend_conn(
             backend_conn,
             &outgoing_head(scratch, send.body, &head),

@@ -155,6 +155,7 @@ pub fn program() -> Arc<Program> {
             name: "cmd".into(),
             order: ReplyOrder::InOrder,
             exclusive: false,
+            log_fields: Vec::new(),
             has_status: false,
             keep_last: 0,
             keep_client: 0,

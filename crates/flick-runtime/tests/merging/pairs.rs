@@ -170,6 +170,7 @@ pub fn program(through_rule: bool) -> Arc<Program> {
             name: "pair".to_owned(),
             order: ReplyOrder::None,
             exclusive: false,
+            log_fields: Vec::new(),
             has_status: false,
             keep_last: 0,
             keep_client: 0,

@@ -37,8 +37,14 @@ impl Clock {
     }
 }
 
-/// Appends the line of a request, answered by this worker of a service.
-pub fn write(out: &mut Vec<u8>, clock: &Clock, (service, worker): (&str, usize), record: &AccessRecord) {
+/// Appends the line of a request, answered by the worker of this feed. `names`: those of its fields.
+pub fn write(
+    out: &mut Vec<u8>,
+    clock: &Clock,
+    (service, worker): (&str, usize),
+    names: &[String],
+    record: &AccessRecord,
+) {
     out.extend_from_slice(b"{\"time\":\"");
     time(out, clock.real(record.ended_ns));
     out.extend_from_slice(b"\",\"service\":\"");
@@ -65,7 +71,31 @@ pub fn write(out: &mut Vec<u8>, clock: &Clock, (service, worker): (&str, usize),
     out.extend_from_slice(b",\"upstream_us\":");
     number(out, record.upstream_ns.map(|time| time / 1_000));
     let latency_us = record.ended_ns.saturating_sub(record.taken_ns) / 1_000;
-    put(out, format_args!(",\"latency_us\":{latency_us}}}\n"));
+    put(out, format_args!(",\"latency_us\":{latency_us}"));
+    if !names.is_empty() {
+        fields(out, names, &record.fields);
+    }
+    out.extend_from_slice(b"}\n");
+}
+
+/// Appends the fields of a request, by the names that the settings give them; `null` for one that it does not have.
+fn fields(out: &mut Vec<u8>, names: &[String], values: &[Option<Vec<u8>>]) {
+    out.extend_from_slice(b",\"fields\":");
+    let mut before = b'{';
+    for (name, value) in names.iter().zip(values) {
+        out.extend_from_slice(&[before, b'"']);
+        escape(out, name.as_bytes());
+        match value {
+            Some(value) => {
+                out.extend_from_slice(b"\":\"");
+                escape(out, value);
+                out.push(b'"');
+            }
+            None => out.extend_from_slice(b"\":null"),
+        }
+        before = b',';
+    }
+    out.push(b'}');
 }
 
 /// Appends a number, or `null`.
@@ -226,14 +256,17 @@ mod tests {
             upstream_ns: Some(5_000),
             request: b"\"},{\"\n".to_vec(),
             reply: Vec::new(),
+            fields: vec![Some(b"a \"b\"\r\n\xff".to_vec()), None],
         };
-        let line = text(|out| write(out, &clock, ("a \"b\"", 7), &record));
+        let names = ["User-Agent".to_owned(), "X-Request-Id".to_owned()];
+        let line = text(|out| write(out, &clock, ("a \"b\"", 7), &names, &record));
         assert_eq!(line.matches('\n').count(), 1);
         let read: serde_json::Value = serde_json::from_str(&line).expect("JSON");
         let expected = serde_json::json!({
             "time": "1970-01-01T00:00:09.000000Z", "service": "a \"b\"", "worker": 7, "client": "unix",
             "request": "\"},{\"", "bytes_in": 3, "bytes_out": 4, "backend": "unix:/a\"b",
             "outcome": "backend", "reply": "", "status": null, "upstream_us": 5, "latency_us": 1_000_000,
+            "fields": { "User-Agent": "a \"b\"\\x0D\\x0A\\xFF", "X-Request-Id": null },
         });
         assert_eq!(read, expected);
     }

@@ -27,7 +27,7 @@ use super::deprecated;
 use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{CountOrZero, Period, Size, Workers};
-use crate::access::Sample;
+use crate::access::{FieldName, FieldNames, Sample};
 use crate::failure::Failure;
 use crate::logging::LogFormat;
 use crate::sandbox::{SandboxMode, User};
@@ -55,6 +55,8 @@ pub struct File {
     pub access_log: Option<PathBuf>,
     /// Ratio of requests in the access log.
     pub access_log_sample: Option<Sample>,
+    /// Fields of requests in the access log.
+    pub access_log_fields: Option<Listed<FieldName>>,
     /// Size from which the access log is rotated.
     pub access_log_max_size: Option<Size>,
     /// Number of old files of the access log.
@@ -215,6 +217,19 @@ impl ListItem for ConnectTarget {
     }
 }
 
+/// A field of requests.
+impl ListItem for FieldName {
+    const WHAT: &str = "the name of a field";
+
+    fn parse(text: &str) -> Result<Self, String> {
+        text.parse()
+    }
+
+    fn check_all(items: &[Self]) -> Result<(), String> {
+        FieldNames::check_all(items)
+    }
+}
+
 /// A pattern of file names.
 impl ListItem for String {
     const WHAT: &str = "a file name";
@@ -226,7 +241,7 @@ impl ListItem for String {
 
 /// One string, or a list of strings.
 #[derive(Debug)]
-pub struct Listed<T>(Vec<T>);
+pub struct Listed<T>(pub Vec<T>);
 
 /// One address, or a list of addresses.
 pub type Addresses = Listed<Vec<Endpoint>>;

@@ -13,7 +13,7 @@ use super::deprecated::Deprecated;
 use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{CountOrZero, Period, Size, Workers};
-use crate::access::Sample;
+use crate::access::{FieldNames, Sample};
 use crate::logging::LogFormat;
 use crate::sandbox::{SandboxMode, User};
 
@@ -106,6 +106,10 @@ pub struct RunFlags {
     /// Ratio of requests in the access log: `1/100` logs one in a hundred. [default: 1]
     #[arg(long, value_name = "RATIO", help_heading = OBSERVABILITY)]
     pub access_log_sample: Option<Sample>,
+    /// Fields of requests in the access log, at most 8: `User-Agent,X-Request-Id`. Values are cut to 200 bytes.
+    /// [default: none]
+    #[arg(long, value_name = "NAME[,NAME...]", help_heading = OBSERVABILITY)]
+    pub access_log_fields: Option<FieldNames>,
     /// Size from which the access log is rotated: FILE becomes FILE.1. 0B disables. [default: 0B]
     #[arg(long, value_name = "SIZE", help_heading = OBSERVABILITY)]
     pub access_log_max_size: Option<Size>,

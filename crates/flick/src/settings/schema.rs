@@ -27,6 +27,8 @@ fn schema_of(option: &Arg, table: &str, key: &str, is_opposite: bool) -> Value {
     } else if accepts("7") {
         // A variable of the environment is in quotes.
         json!({ "type": ["integer", "string"] })
+    } else if accepts("[\"a\"]") {
+        json!({ "anyOf": [{ "type": "string" }, { "type": "array", "items": { "type": "string" } }] })
     } else {
         json!({ "type": "string" })
     };

@@ -128,6 +128,7 @@ fn outside_keys(
     let mut exprs: Vec<&Expr> = facts.last.iter().collect();
     match role {
         Role::Request => {
+            keys.extend(facts.logged.iter().map(|(list, key)| SlotKey::At(*list, *key)));
             keys.extend(info.echo().into_iter().map(SlotKey::Field));
             exprs.extend(facts.ends.iter().chain(&facts.mute).chain(&facts.keep));
             exprs.extend(facts.retry.iter().chain(&facts.whole));

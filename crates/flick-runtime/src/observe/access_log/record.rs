@@ -35,6 +35,9 @@ pub struct AccessRecord {
     pub request: Vec<u8>,
     /// The first bytes of its first reply.
     pub reply: Vec<u8>,
+    /// The beginnings of the fields that the log has, as they were sent to a backend, or as they came from the client;
+    /// `None`: it has no such field.
+    pub fields: Vec<Option<Vec<u8>>>,
 }
 
 /// First byte of an encoded address: this one for no address; the constants below for each kind of address.
@@ -42,6 +45,9 @@ const NOWHERE: u8 = 0;
 const V4: u8 = 4;
 const V6: u8 = 6;
 const UNIX: u8 = 1;
+
+/// Length of a field that a request does not have.
+const NO_FIELD: u8 = u8::MAX;
 
 /// Time to the first bytes of a reply for a request without a reply of a backend.
 const NO_REPLY: u64 = u64::MAX;
@@ -59,6 +65,15 @@ impl AccessRecord {
         };
         let backend = rest.endpoint();
         let (request, reply) = (rest.text(), rest.text());
+        let mut fields = Vec::new();
+        while let Some(len) = rest.0.first() {
+            if *len == NO_FIELD {
+                rest.byte();
+                fields.push(None);
+            } else {
+                fields.push(Some(rest.text()));
+            }
+        }
         Self {
             taken_ns,
             ended_ns,
@@ -70,15 +85,17 @@ impl AccessRecord {
             upstream_ns,
             request,
             reply,
+            fields,
         }
     }
 }
 
 /// Writes what is known of a request that ended at that time, its backend's address given. Its length.
-pub(super) fn encode(
+pub(super) fn encode<'a>(
     entry: &AccessEntry,
     ended_ns: u64,
     backend: Option<&Endpoint>,
+    fields: impl Iterator<Item = Option<&'a [u8]>>,
     out: &mut [u8; ACCESS_RECORD_BYTES_MAX],
 ) -> usize {
     let mut to = RecordWriter { out, len: 0 };
@@ -101,6 +118,12 @@ pub(super) fn encode(
     }
     to.text(entry.request());
     to.text(entry.reply());
+    for field in fields {
+        match field {
+            Some(value) => to.text(value),
+            None => to.put(&[NO_FIELD]),
+        }
+    }
     to.len
 }
 
@@ -181,7 +204,10 @@ mod tests {
     use flick_net::{Endpoint, PeerAddr};
 
     use super::{AccessRecord, OUTCOMES, encode};
-    use crate::limits::{ACCESS_RECORD_BYTES_MAX, ACCESS_REPLY_BYTES_MAX, ACCESS_REQUEST_BYTES_MAX};
+    use crate::limits::{
+        ACCESS_FIELD_BYTES_MAX, ACCESS_FIELDS_MAX, ACCESS_RECORD_BYTES_MAX, ACCESS_REPLY_BYTES_MAX,
+        ACCESS_REQUEST_BYTES_MAX,
+    };
     use crate::observe::access_log::entry::AccessEntry;
 
     #[test]
@@ -202,7 +228,10 @@ mod tests {
             entry.note_sent(0, 100);
             entry.note_reply(&reply, 107);
             let mut bytes = [0; ACCESS_RECORD_BYTES_MAX];
-            let len = encode(&entry, 2, backend.as_ref(), &mut bytes);
+            let long = [b'f'; ACCESS_FIELD_BYTES_MAX];
+            let fields: Vec<Option<&[u8]>> =
+                (0..ACCESS_FIELDS_MAX).map(|index| (index != at % 3).then_some(&long[..])).collect();
+            let len = encode(&entry, 2, backend.as_ref(), fields.iter().copied(), &mut bytes);
             let expected = AccessRecord {
                 taken_ns: 1,
                 ended_ns: 2,
@@ -214,6 +243,7 @@ mod tests {
                 upstream_ns: Some(7),
                 request: request[..ACCESS_REQUEST_BYTES_MAX].to_vec(),
                 reply: reply[..ACCESS_REPLY_BYTES_MAX].to_vec(),
+                fields: fields.iter().map(|field| field.map(<[u8]>::to_vec)).collect(),
             };
             assert_eq!(AccessRecord::decode(&bytes[..len]), expected);
         }

@@ -2,10 +2,12 @@
 //! Promises: of the requests that are opened every `sample`th is chosen, beginning with the first; nothing is allocated
 //! after `new`; with `ACCESS_ENTRIES_MAX` in flight, and where the ring is full, a request is left out and counted.
 
+use flick_abi::Frame;
 use flick_net::{Endpoint, PeerAddr};
 
 use super::AccessLogSink;
 use super::entry::{AccessEntry, Prefix};
+use super::fields::FieldValues;
 use super::record::encode;
 use crate::limits::{ACCESS_ENTRIES_MAX, ACCESS_RECORD_BYTES_MAX, ACCESS_REQUEST_BYTES_MAX};
 use crate::observe::counters::Counters;
@@ -23,6 +25,8 @@ pub(crate) struct AccessRecorder {
     front: Prefix<ACCESS_REQUEST_BYTES_MAX>,
     front_bytes: u64,
     entries: Slab<AccessEntry>,
+    /// By index of an entry.
+    fields: FieldValues,
     /// Answered in this iteration.
     ended: Vec<Key>,
 }
@@ -31,6 +35,7 @@ impl AccessRecorder {
     /// A recorder that writes to `sink`.
     pub(crate) fn new(sink: AccessLogSink) -> Self {
         Self {
+            fields: FieldValues::new(sink.fields.clone()),
             sink,
             countdown: 1,
             is_fresh: false,
@@ -42,9 +47,11 @@ impl AccessRecorder {
     }
 
     /// Notes a message of `bytes` bytes, with or without its body: the request that is opened next was read from it.
-    pub(crate) fn look(&mut self, front: &[u8], bytes: u32) {
+    /// `frame`: its fields, if it has been parsed.
+    pub(crate) fn look(&mut self, front: &[u8], bytes: u32, frame: Option<&Frame>) {
         self.is_fresh = true;
         if self.countdown == 1 {
+            self.fields.set(FieldValues::NEXT, frame.map(|frame| (frame, front)));
             self.front.set(front);
             self.front_bytes = u64::from(bytes);
         }
@@ -70,7 +77,20 @@ impl AccessRecorder {
 
     /// Begins the entry of the request that was chosen; `None`: the table is full, which the caller counts.
     pub(crate) fn open(&mut self, client: PeerAddr, taken_ns: u64) -> Option<Key> {
-        self.entries.insert(AccessEntry::new(client, taken_ns, self.front.get(), self.front_bytes))
+        let entry = AccessEntry::new(client, taken_ns, self.front.get(), self.front_bytes);
+        let key = self.entries.insert(entry)?;
+        self.fields.take_next(key.index as usize);
+        Some(key)
+    }
+
+    /// Whether records have fields.
+    pub(crate) fn has_fields(&self) -> bool {
+        !self.fields.is_empty()
+    }
+
+    /// The request is sent changed: its fields are those of this message.
+    pub(crate) fn note_sent_fields(&mut self, key: Key, frame: &Frame, bytes: &[u8]) {
+        self.fields.set(key.index as usize, Some((frame, bytes)));
     }
 
     /// The entry of a request in flight.
@@ -93,7 +113,8 @@ impl AccessRecorder {
         let mut bytes = [0; ACCESS_RECORD_BYTES_MAX];
         for key in self.ended.drain(..) {
             let entry = self.entries.remove(key).expect("an entry ends once");
-            let len = encode(&entry, now_ns, entry.backend.map(&at), &mut bytes);
+            let fields = self.fields.of(key.index as usize);
+            let len = encode(&entry, now_ns, entry.backend.map(&at), fields, &mut bytes);
             let is_written = self.sink.push(&bytes[..len]);
             if is_written { &counters.access_log_lines } else { &counters.access_log_dropped }.add(1);
         }

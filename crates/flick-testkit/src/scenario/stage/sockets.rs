@@ -197,7 +197,10 @@ impl Sockets {
             index: 0,
             hub,
             // A log of every request that no thread reads: this also tests what happens when its ring is full.
-            access: Some(AccessLog { sample: NonZeroU32::MIN, port: Arc::default() }.sink("stage", 0)),
+            access: Some(
+                AccessLog { sample: NonZeroU32::MIN, fields: Vec::new(), port: Arc::default() }
+                    .sink("stage", 0),
+            ),
             seed: 1,
             time_slices: true,
         };

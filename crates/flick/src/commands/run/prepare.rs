@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use flick_compiler::{Executable, Input, compile};
+use flick_compiler::{Executable, Input, compile_logging};
 use flick_discovery::{LastLists, Resolver};
 use flick_ir::data::Module;
 use flick_runtime::access_log::{AccessLog, AccessLogPort};
@@ -61,7 +61,8 @@ impl Prepared {
         overrides.load(settings.backend_state_file.as_deref())?;
         let (mut made, mut files) = (Vec::new(), Vec::new());
         for (entry, own) in settings.programs.iter().enumerate() {
-            let compiled = Input::file(&own.program).and_then(|input| compile(&input, own.engine));
+            let compiled = Input::file(&own.program)
+                .and_then(|input| compile_logging(&input, own.engine, settings.log_fields()));
             let compiled = compiled.map_err(|failure| settings.at_program(entry, failure.into()))?;
             report::warnings(&compiled.warnings, &compiled.sources);
             files.extend(compiled.files());
@@ -136,10 +137,11 @@ fn configs(
             limits,
             timeouts: entry.timeouts.clone(),
             state_dir: Some(entry.state_dir.clone()),
-            access: settings
-                .access_log
-                .as_ref()
-                .map(|log| AccessLog { sample: log.sample.0, port: Arc::clone(port) }),
+            access: settings.access_log.as_ref().map(|log| AccessLog {
+                sample: log.sample.0,
+                fields: log.fields.clone(),
+                port: Arc::clone(port),
+            }),
         };
         Ok((config, opened))
     };
