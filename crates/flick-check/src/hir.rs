@@ -397,9 +397,14 @@ pub struct Facts {
     pub tunnel: Option<Expr>,
     /// `%closes = e`, on a reply: the session ends with it.
     pub closes: Option<Expr>,
-    /// Keys of a request that are kept for the access log: keyed list, and number in `Keyed::keys`. The operator's
-    /// choice, see [`crate::keep_log_fields`].
+    /// Keys of a request that are kept for the access log: keyed list, and number in `Keyed::keys`. This and the next
+    /// two are the operator's choice, see [`crate::RequestOptions`].
     pub logged: Vec<(FieldId, u32)>,
+    /// Limits of a request from a client that are lower than those of the grammar: of a string its length in bytes, of
+    /// a list its number of elements.
+    pub request_limits: Vec<(FieldId, u32)>,
+    /// Longest head of a request from a client, up to the end of its keyed list, in bytes.
+    pub request_head_max: Option<u32>,
     /// `%status = e`, on a reply: its status code, of at most three digits.
     pub status: Option<Expr>,
     /// `&forward`: what is forwarded instead of what was received.

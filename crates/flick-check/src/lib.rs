@@ -21,13 +21,13 @@ mod known_values;
 mod layout;
 pub mod limits;
 mod load;
-mod log_fields;
 mod open_types;
 mod primitives;
 mod process;
 mod range;
 mod render;
 mod report;
+mod request_options;
 mod scope;
 mod session_locals;
 mod summary;
@@ -43,8 +43,10 @@ pub use check::check;
 pub use diagnostic::{Diagnostic, Severity, Sources};
 pub use explain::{codes, explain};
 pub use load::{Loader, check_syntax};
-pub use log_fields::keep_log_fields;
 pub use render::render;
 pub use report::lowering::{RuleLimit, limit_exceeded, too_many_slots};
 pub use report::similar;
+pub use request_options::{
+    REQUEST_HEAD_BYTES_MAX, REQUEST_HEAD_BYTES_MIN, RequestOptionError, RequestOptions, apply_request_options,
+};
 pub use summary::summary;

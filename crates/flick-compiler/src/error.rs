@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use flick_check::{Diagnostic, Sources, render};
+use flick_check::{Diagnostic, RequestOptionError, Sources, render};
 use flick_codegen::CompileError;
 
 /// Reason for which a program was not compiled.
@@ -19,8 +19,8 @@ pub enum CompileFailure {
     },
     /// The file has no process.
     NoProcess,
-    /// There is no capacity for this field of the access log.
-    LogField(String),
+    /// Its parsers cannot obey an operator's choice.
+    RequestOption(RequestOptionError),
     /// No machine code can be generated.
     Codegen(CompileError),
 }
@@ -38,10 +38,16 @@ impl fmt::Display for CompileFailure {
                 "the file has no process, so there is nothing to run; write one: \
                  `proc NAME: (TYPE/TYPE client, ...)`",
             ),
-            CompileFailure::LogField(name) => write!(
+            CompileFailure::RequestOption(RequestOptionError::LogField(name)) => write!(
                 f,
-                "the access log cannot have the field `{name}`: with the fields that grammar and program read there are too many"
+                "the access log cannot have the field `{name}`: grammar and program read too many others"
             ),
+            CompileFailure::RequestOption(RequestOptionError::FieldsMax(allowed)) => {
+                write!(f, "`max_request_fields` is above {allowed}, the maximum of the grammar")
+            }
+            CompileFailure::RequestOption(RequestOptionError::NameBytesMax(allowed)) => {
+                write!(f, "`max_request_target` is above {allowed}B, the maximum of the grammar")
+            }
             CompileFailure::Codegen(error) => error.fmt(f),
         }
     }

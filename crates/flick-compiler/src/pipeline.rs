@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use flick_abi::{Engine, Program};
-use flick_check::{Diagnostic, RuleLimit, Sources, hir};
+use flick_check::{Diagnostic, RequestOptions, RuleLimit, Sources, apply_request_options, hir};
 use flick_codegen::{Compiled, Options};
 use flick_ir::Interpreter;
 use flick_ir::bounds::Limit;
@@ -85,22 +85,22 @@ pub struct Compilation {
 ///
 /// Errors: the first phase that fails.
 pub fn compile(input: &Input<'_>, kind: EngineKind) -> Result<Compilation, CompileFailure> {
-    compile_logging(input, kind, &[])
+    compile_with(input, kind, &RequestOptions::default())
 }
 
-/// Compiles all processes of a program, whose parsers keep these fields of requests for the access log.
+/// Compiles all processes of a program, whose parsers obey an operator's choices about requests.
 ///
 /// Errors: the first phase that fails.
-pub fn compile_logging(
+pub fn compile_with(
     input: &Input<'_>,
     kind: EngineKind,
-    log_fields: &[String],
+    options: &RequestOptions,
 ) -> Result<Compilation, CompileFailure> {
     let started = Instant::now();
     let checked = check(input)?;
     let elapsed = started.elapsed();
     let Accepted { mut program, warnings, sources } = checked.accept()?;
-    flick_check::keep_log_fields(&mut program, log_fields).map_err(CompileFailure::LogField)?;
+    apply_request_options(&mut program, options).map_err(CompileFailure::RequestOption)?;
     let parse = parse_time(&sources);
     let mut front = PhaseTimes { parse, check: elapsed.saturating_sub(parse), ..PhaseTimes::default() };
     let mut executables = Vec::new();

@@ -19,7 +19,7 @@ mod schema;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use flick_compiler::EngineKind;
+use flick_compiler::{EngineKind, RequestOptions};
 use flick_net::IoKind;
 use flick_runtime::{Binding, Limits, Timeouts};
 
@@ -63,6 +63,16 @@ pub enum Io {
     Uring,
 }
 
+impl Io {
+    fn kind(self) -> IoKind {
+        match self {
+            Io::Auto => IoKind::Auto,
+            Io::Epoll => IoKind::Epoll,
+            Io::Uring => IoKind::Uring,
+        }
+    }
+}
+
 /// A program to run, with the settings of its services.
 #[derive(Debug)]
 pub struct ProgramSettings {
@@ -78,6 +88,8 @@ pub struct ProgramSettings {
     pub connect: Vec<Connect>,
     /// Limits of each of its services.
     pub limits: Limits,
+    /// Limits of its requests, and the fields that the access log has.
+    pub requests: RequestOptions,
     /// Whether `buffer_memory` is set.
     pub sets_buffer_memory: bool,
     /// `max_memory` of its own table, in bytes.
@@ -169,10 +181,8 @@ impl Settings {
     /// Errors: the file cannot be read or is wrong; there is no program.
     pub fn resolve(flags: RunFlags) -> Result<Self, Failure> {
         let loaded = settings_path(&flags)?.map(|path| file::read(&path)).transpose()?;
-        let (mut file, source) = match loaded {
-            Some(file::Loaded { file, source }) => (file, Some(source)),
-            None => (file::File::default(), None),
-        };
+        let (mut file, source) =
+            loaded.map_or_else(Default::default, |loaded| (loaded.file, Some(loaded.source)));
         let services = std::mem::take(&mut file.service.0);
         // The path is relative to the file in which the service, or the file's own table, is written.
         let beside = |service: Option<usize>, path: PathBuf| match &source {
@@ -182,20 +192,13 @@ impl Settings {
         let beside_file = |path: PathBuf| beside(None, path);
         let programs = programs(&flags, services, source.as_ref(), &beside)?;
         consistency::check(&flags, &file, &programs, source.as_ref())?;
-        let programs = programs
-            .into_iter()
-            .enumerate()
-            .map(|(index, (program, service))| {
-                let beside_service = |path| beside(Some(index), path);
-                program_settings(&flags, &file, program, service, (beside_service, beside_file))
-            })
-            .collect();
-        let io = match flags.io.or(file.io).unwrap_or(Io::Auto) {
-            Io::Auto => IoKind::Auto,
-            Io::Epoll => IoKind::Epoll,
-            Io::Uring => IoKind::Uring,
-        };
         let access_log = access_log(&flags, &file, source.as_ref(), beside_file)?;
+        let log_fields = access_log.as_ref().map_or(&[][..], |log| &log.fields);
+        let programs = programs.into_iter().enumerate().map(|(index, (program, service))| {
+            let beside_service = |path| beside(Some(index), path);
+            program_settings(&flags, &file, (program, service), log_fields, (beside_service, beside_file))
+        });
+        let programs = programs.collect();
         let token_file = |flag: Option<PathBuf>, key: Option<PathBuf>, name: &str| {
             let location = source.as_ref().filter(|_| flag.is_none());
             let location = location.and_then(|source| source.location(&["admin", name]));
@@ -211,7 +214,7 @@ impl Settings {
             programs,
             workers: flags.workers.or(file.workers).map_or_else(cores, |workers| workers.0 as usize),
             cpu_affinity: !flags.no_cpu_affinity && file.cpu_affinity.unwrap_or(true),
-            io,
+            io: flags.io.or(file.io).unwrap_or(Io::Auto).kind(),
             of_file: ChannelBindings {
                 listen: file::bindings(file.listen),
                 connect: connects(file.connect, beside_file),
@@ -247,11 +250,6 @@ impl Settings {
     pub fn warn_deprecated(&self) {
         self.file.iter().for_each(file::SettingsFile::warn_deprecated);
         self.deprecated.iter().for_each(|deprecated| deprecated.warn(None));
-    }
-
-    /// Fields of requests that the access log has.
-    pub fn log_fields(&self) -> &[String] {
-        self.access_log.as_ref().map_or(&[], |log| &log.fields)
     }
 
     /// Paths of the files of two services, if they are written in different files.
@@ -368,13 +366,15 @@ fn programs(
 fn program_settings(
     flags: &RunFlags,
     file: &file::File,
-    program: PathBuf,
-    service: file::Service,
+    (program, service): (PathBuf, file::Service),
+    log_fields: &[String],
     (beside_service, beside_file): (impl Fn(PathBuf) -> PathBuf, impl Fn(PathBuf) -> PathBuf),
 ) -> ProgramSettings {
     let (mut limits, mut timeouts) = (Limits::default(), Timeouts::default());
+    let mut requests = RequestOptions { log_fields: log_fields.to_vec(), ..RequestOptions::default() };
     for settings in [&file.limits, &service.limits, &flags.limits] {
         settings.apply(&mut limits);
+        settings.apply_to_requests(&mut requests);
     }
     for settings in [&file.health, &service.health, &flags.health] {
         settings.apply(&mut limits);
@@ -396,6 +396,7 @@ fn program_settings(
             .any(|limits| limits.sets_buffer_memory()),
         max_memory: service.limits.max_memory(),
         limits,
+        requests,
         timeouts,
         state_dir,
     }

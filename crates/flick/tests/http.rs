@@ -5,6 +5,8 @@
 #[path = "http/client.rs"]
 mod client;
 mod common;
+#[path = "http/limits.rs"]
+mod limits;
 #[path = "http/origin.rs"]
 mod origin;
 

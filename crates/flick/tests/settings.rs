@@ -131,7 +131,7 @@ fn services_of_included_files_are_read_in_the_order_of_their_names() {
         ("more/c.toml", &c),
     ]);
     // All three would write to one snapshot file.
-    assert_eq!(status, 2, "{said}");
+    assert!(status != 0 && said.contains("another `state_dir`"), "{said}");
     let of_own = |name: &str| keeper(name) + &format!("state_dir = \"state-{name}\"\n");
     let deep = format!("include = \"../more/c.toml\"\n{}", of_own("a"));
     let (status, said) = checked(&[
@@ -142,7 +142,8 @@ fn services_of_included_files_are_read_in_the_order_of_their_names() {
         ("services/.hidden.toml", "not TOML"),
         ("more/c.toml", &of_own("${SERVICE_NAME:-c}")),
     ]);
-    assert_eq!((status, said.as_str()), (0, "ok: services `a`, `of_environment`, `b`\n"));
+    assert_eq!(status, 0, "{said}");
+    assert!(said.starts_with("ok: services `a`, `of_environment`, `b`\n"), "{said}");
 }
 
 #[test]

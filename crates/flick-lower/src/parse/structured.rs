@@ -70,7 +70,8 @@ pub fn lower_structured(
     body.f.go_on_in(start);
     let needs = Needs::new(info, items, role, channel);
     let pending = ending::facts(info, role);
-    let longest = stage::longest_head(info, &needs);
+    let (longest, longest_head) =
+        (stage::longest_front(info, &needs, role, channel), stage::longest_head(info, &needs));
     let mut emitter = Emitter {
         body,
         info,
@@ -96,6 +97,7 @@ pub fn lower_structured(
         has_parts: false,
         head_bytes_max: 0,
         longest,
+        longest_head,
     };
     emitter.top_items(items);
     if !emitter.is_over {
@@ -155,6 +157,8 @@ struct Emitter<'a, 'p> {
     head_bytes_max: u64,
     /// Longest head that a message may have, in bytes.
     longest: u64,
+    /// The same behind the keyed list of a request, to which an operator may set a limit.
+    longest_head: u64,
 }
 
 impl Emitter<'_, '_> {
@@ -171,7 +175,11 @@ impl Emitter<'_, '_> {
             if self.is_over {
                 return;
             }
+            let passed = known.len();
             needs::each_field(self.info, std::slice::from_ref(item), &mut |id| known.push(id));
+            if known[passed..].iter().any(|id| stage::is_keyed(self.info, *id)) {
+                self.longest = self.longest_head;
+            }
             if !self.facts_done {
                 self.tell_known(&known);
             }

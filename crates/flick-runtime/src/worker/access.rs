@@ -49,15 +49,16 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// A request has been changed before it was sent: the access log has its fields as they were sent.
-    pub(super) fn log_sent_fields(
+    /// A backend was sent a request. `changed`: what a rule made of it, whose fields the access log has then.
+    pub(super) fn log_request(
         &mut self,
         waiter: Waiter,
         request: RequestId,
-        scratch: &Scratch,
-        send: &Send,
-        message: Option<&Slice>,
+        backend: u32,
+        changed: Option<(&Scratch, &Send, Option<&Slice>)>,
     ) {
+        self.log_sent(waiter, Some(request), backend);
+        let Some((scratch, send, message)) = changed else { return };
         // An ask is another request than its client's.
         let is_its = matches!(waiter, Waiter::Session(_) | Waiter::InFlight(_));
         let setup = self.ctx.setup();

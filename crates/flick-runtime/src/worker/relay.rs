@@ -6,7 +6,7 @@
 //! Refuses: asks, and streaming one message to several connections.
 
 use flick_abi::limits::FAILURE_BYTES_MAX;
-use flick_abi::{Event, FailureReason, Frame, Send};
+use flick_abi::{Event, FailureReason, Frame, MessageFlags, Send};
 use flick_buffers::Slice;
 use flick_net::Driver;
 

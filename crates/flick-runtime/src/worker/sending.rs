@@ -134,10 +134,7 @@ impl<D: Driver> Worker<D> {
             self.expect_reply(backend_conn, request);
             let requests = self.upstream.conn_mut(backend_conn).requests_mut();
             self.inflight.push(requests, request, QueueOf::BackendConn);
-            self.log_sent(waiter, Some(request), backend);
-            if examined {
-                self.log_sent_fields(waiter, request, scratch, send, message);
-            }
+            self.log_request(waiter, request, backend, examined.then_some((&*scratch, send, message)));
         }
         self.observe.backend(backend as usize).requests.add(1);
         if !self.write_to_backend_conn(backend_conn, &outgoing(scratch, send.body, message), patches, resend)

@@ -148,10 +148,8 @@ impl<D: Driver> Worker<D> {
         self.inflight.push(state.requests_mut(), request, QueueOf::BackendConn);
         self.expect_nothing_yet(backend_conn, request);
         let backend = self.upstream.conn(backend_conn).backend();
-        self.log_sent(Waiter::Session(key), Some(request), backend);
-        if examined {
-            self.log_sent_fields(Waiter::Session(key), request, scratch, send, Some(&head));
-        }
+        let changed = examined.then_some((&*scratch, send, Some(&head)));
+        self.log_request(Waiter::Session(key), request, backend, changed);
         let written = self.write_to_backend_conn(
             backend_conn,
             &outgoing_head(scratch, send.body, &head),

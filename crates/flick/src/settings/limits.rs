@@ -3,10 +3,13 @@
 use std::time::Duration;
 
 use clap::Args;
+use flick_compiler::{REQUEST_HEAD_BYTES_MAX, REQUEST_HEAD_BYTES_MIN, RequestOptions};
 use flick_runtime::{Limits, OnMaxConnections, TaskScheduling, Timeouts};
 use serde::Deserialize;
 
-use super::units::{Bounded, Count, CountOrZero, NonZeroPeriod, Percent, Period, Positive, Size};
+use super::units::{
+    Bounded, BoundedSize, Count, CountOrZero, NonZeroPeriod, Percent, Period, Positive, Size,
+};
 
 /// Action for a client connection above the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, Deserialize)]
@@ -57,6 +60,18 @@ pub struct LimitSettings {
     /// *overload*. [default: 131072]
     #[arg(long, value_name = "N")]
     max_inflight_requests: Option<Positive>,
+    /// Maximum size of a request's head, for protocols whose requests have named fields, such as HTTP: 1KiB to 16KiB. A
+    /// larger one is answered with the grammar's error response (431). [default: that of the grammar, 16KiB]
+    #[arg(long, value_name = "SIZE")]
+    max_request_head: Option<BoundedSize<REQUEST_HEAD_BYTES_MIN, REQUEST_HEAD_BYTES_MAX>>,
+    /// Maximum number of named fields of a request. One with more is answered with the grammar's error response (431).
+    /// [default: that of the grammar; of HTTP 128]
+    #[arg(long, value_name = "N")]
+    max_request_fields: Option<Positive>,
+    /// Maximum length of the target of a request. A longer one is answered with the grammar's error response (414).
+    /// [default: that of the grammar; of HTTP 8KiB]
+    #[arg(long, value_name = "SIZE")]
+    max_request_target: Option<BoundedSize<1, { 1 << 20 }>>,
     /// Maximum number of rules suspended at one time: they wait for replies to their `ask`, or to be scheduled. A
     /// client whose request needs one more waits. [default: 16384, or as many as fit into `--max-state-memory`]
     #[arg(long, value_name = "N")]
@@ -122,6 +137,14 @@ impl LimitSettings {
     /// Whether the memory for network buffers is set.
     pub fn sets_buffer_memory(&self) -> bool {
         self.buffer_memory.is_some()
+    }
+
+    /// Overwrites the limits of requests that are set.
+    pub fn apply_to_requests(&self, options: &mut RequestOptions) {
+        let head = self.max_request_head.map(|size| size.0);
+        options.head_bytes_max = head.or(options.head_bytes_max);
+        options.fields_max = self.max_request_fields.map(|count| count.0).or(options.fields_max);
+        options.name_bytes_max = self.max_request_target.map(|size| size.0).or(options.name_bytes_max);
     }
 
     /// Overwrites the limits that are set.

@@ -19,6 +19,7 @@ const EXAMPLES: &[&str] = &[
     "1ms",
     "50%",
     "64MiB",
+    "2KiB",
     "1/7",
     "json",
     "epoll",

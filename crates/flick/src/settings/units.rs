@@ -22,6 +22,10 @@ pub struct Period(pub Duration);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
+/// A size of `MIN` to `MAX` bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BoundedSize<const MIN: u32, const MAX: u32>(pub u32);
+
 /// A percentage from `MIN` to 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Percentage<const MIN: u32>(pub u32);
@@ -90,6 +94,18 @@ impl FromStr for Size {
             _ => return Err(wrong()),
         };
         number.checked_mul(1 << shift).map(Self).ok_or_else(wrong)
+    }
+}
+
+impl<const MIN: u32, const MAX: u32> FromStr for BoundedSize<MIN, MAX> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let Size(bytes) = text.parse()?;
+        match u32::try_from(bytes) {
+            Ok(bytes) if (MIN..=MAX).contains(&bytes) => Ok(Self(bytes)),
+            _ => Err(format!("`{text}` is out of range; the range is {MIN}B to {}KiB", MAX / 1024)),
+        }
     }
 }
 
@@ -200,6 +216,7 @@ quoted! {
     [const MIN_US: u64, const MAX_US: u64] Bounded<MIN_US, MAX_US>: "a duration in quotes, such as \"250ms\"",
     [const MIN: u32] Percentage<MIN>: "a percentage in quotes, such as \"50%\"",
     [] Sample: "a ratio in quotes, such as \"1/100\"",
+    [const MIN: u32, const MAX: u32] BoundedSize<MIN, MAX>: "a size in quotes, such as \"8KiB\"",
     [] Size: "a size in quotes, such as \"512MiB\"",
 }
 

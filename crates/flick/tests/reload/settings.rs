@@ -73,7 +73,7 @@ fn reload_reads_a_file_that_was_added_to_an_included_directory() {
     }
     let origin = load::origin();
     let [stays, comes] = std::array::from_fn(|_| free_address());
-    let head = "include = \"services/*.toml\"\nworkers = 1\nsandbox = \"strict\"\n[admin]\nlisten = \"127.0.0.1:0\"\n";
+    let head = "include = \"services/*.toml\"\nworkers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n";
     let settings =
         scratch.write("flick.toml", &format!("{head}{}", entry("stays", "0.flick", stays, origin)));
     let service = Service::start(&["run", "--config", settings.to_str().expect("the path is UTF-8")]);

@@ -37,7 +37,7 @@ impl<'a> Emitter<'a, '_> {
         seen: Option<Value>,
     ) -> (Value, Option<Value>) {
         let Some(form) = self.line_form(id, list) else { return (position, seen) };
-        let left = match (seen, list.max) {
+        let left = match (seen, self.needs.elements_max(id, list)) {
             (Some(seen), Some(max)) => {
                 let max = self.body.f.int(i64::from(max));
                 self.body.f.binary(Type::Int, Binary::Sub, max, seen)

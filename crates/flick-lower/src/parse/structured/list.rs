@@ -137,7 +137,7 @@ impl Emitter<'_, '_> {
             ListEnd::Count(count) => {
                 let all = Interval::new(0, ELEMENTS_MAX);
                 let value = self.exact_number(count, id, all, cause);
-                let value = match list.max {
+                let value = match self.needs.elements_max(id, list) {
                     Some(max) => {
                         let allowed = Interval::new(0, i128::from(max));
                         let value = self.body.check_range(value, allowed, id.0, self.info.too_long(id));
@@ -179,7 +179,8 @@ impl Emitter<'_, '_> {
             self.keep(SlotKey::Seen(id), seen);
         }
         self.is_there_more(own);
-        if let (Some(seen), Some(max), false) = (own.seen, list.max, matches!(list.end, ListEnd::Count(_))) {
+        let max = self.needs.elements_max(id, list);
+        if let (Some(seen), Some(max), false) = (own.seen, max, matches!(list.end, ListEnd::Count(_))) {
             let most = self.body.f.int(i64::from(max));
             let fits = self.body.f.binary(Type::Bool, Binary::LtS, seen, most);
             self.body.expect(fits, id.0, self.info.too_long(id));

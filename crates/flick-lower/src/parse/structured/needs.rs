@@ -28,6 +28,8 @@ pub struct Needs {
     pub read_lists: BTreeSet<FieldId>,
     /// Fields of the view, by number.
     pub view: BTreeMap<FieldId, DecodedField>,
+    /// Limits that an operator sets: of strings in bytes, of lists in elements.
+    pub limits: BTreeMap<FieldId, u32>,
     /// Flags that are kept and follow from a key: flag, list, key.
     pub flags: Vec<(FieldId, FieldId, u32)>,
     /// Variables that are kept and summed over elements: variable, list.
@@ -63,7 +65,10 @@ impl Needs {
         flags.retain(|(flag, ..)| finder.kept.contains(&SlotKey::Field(*flag)));
         let mut sums = sums_of(info, body);
         sums.retain(|(var, _)| finder.kept.contains(&SlotKey::Field(*var)));
-        Self { kept: finder.kept, read: finder.read, read_lists, view, flags, sums, tail }
+        let is_from_client = role == Role::Request && channel.receives == Some(info.id);
+        let limits = info.unit.facts.request_limits.iter().filter(|_| is_from_client);
+        let limits = limits.copied().collect();
+        Self { limits, kept: finder.kept, read: finder.read, read_lists, view, flags, sums, tail }
     }
 
     /// Whether a key has a slot.
@@ -76,9 +81,15 @@ impl Needs {
         self.view.get(&field).is_some_and(|field| field.optional)
     }
 
-    /// The bound that the channel's view sets to a field.
+    /// The bound that the channel's view or an operator sets to a field.
     pub fn view_max(&self, field: FieldId) -> Option<u32> {
-        self.view.get(&field).and_then(|field| field.max)
+        let of_view = self.view.get(&field).and_then(|field| field.max);
+        of_view.into_iter().chain(self.limits.get(&field).copied()).min()
+    }
+
+    /// The maximum number of elements of a list.
+    pub fn elements_max(&self, id: FieldId, list: &List) -> Option<u32> {
+        list.max.into_iter().chain(self.limits.get(&id).copied()).min()
     }
 }
 

@@ -6,11 +6,12 @@
 use flick_abi::FaultCause;
 use flick_abi::frame::{SLOT_CURSOR, SLOT_SCAN, SLOT_STATE};
 use flick_abi::limits::{BIG_HEAD_BYTES_MAX, HEAD_BYTES_MAX};
-use flick_check::hir::{Field, FieldId, FieldKind};
+use flick_check::hir::{Channel, Field, FieldId, FieldKind};
 use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
 
 use super::text::ByteRun;
 use super::{Emitter, Needs};
+use crate::parse::plan::Role;
 use crate::unit::{SlotKey, UnitInfo};
 
 /// A place in the message and what is known of it.
@@ -65,6 +66,18 @@ pub fn longest_head(info: &UnitInfo<'_>, needs: &Needs) -> u64 {
     let bounds = info.unit.fields.iter().enumerate().filter_map(bound).map(u64::from);
     let big: u64 = bounds.filter(|bound| *bound > HEAD_BYTES_MAX as u64).sum();
     (HEAD_BYTES_MAX as u64).saturating_add(big).min(BIG_HEAD_BYTES_MAX as u64)
+}
+
+/// Longest front of a message, up to the end of its keyed list: that of its head, or what an operator allows clients.
+pub fn longest_front(info: &UnitInfo<'_>, needs: &Needs, role: Role, channel: &Channel) -> u64 {
+    let is_from_client = role == Role::Request && channel.receives == Some(info.id);
+    let limit = info.unit.facts.request_head_max.filter(|_| is_from_client);
+    limit.map_or(u64::MAX, u64::from).min(longest_head(info, needs))
+}
+
+/// Whether a field is a keyed list.
+pub fn is_keyed(info: &UnitInfo<'_>, id: FieldId) -> bool {
+    matches!(&info.field(id).kind, FieldKind::List(list) if list.keyed.is_some())
 }
 
 impl Emitter<'_, '_> {
@@ -205,12 +218,13 @@ impl Emitter<'_, '_> {
     pub fn limit(&mut self, bytes: u64) {
         let longest = self.longest;
         if self.at.most.saturating_add(bytes) > longest {
-            assert!(bytes <= longest, "one wait of `{}` fits a head", self.info.unit.name);
+            assert!(bytes <= self.longest_head, "one wait of `{}` fits a head", self.info.unit.name);
             let position = self.position(self.at);
-            let allowed = self.body.f.int((longest - bytes) as i64);
+            // Below zero under a limit that is shorter than this wait: no message obeys it.
+            let allowed = self.body.f.int(longest as i64 - bytes as i64);
             let fits = self.body.f.binary(Type::Bool, Binary::LeS, position, allowed);
             self.body.expect(fits, self.field, FaultCause::TooLong);
-            self.at.most = longest - bytes;
+            self.at.most = longest.saturating_sub(bytes);
         }
         self.head_bytes_max = self.head_bytes_max.max(self.at.most + bytes);
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use flick_compiler::{Executable, Input, compile_logging};
+use flick_compiler::{Executable, Input, compile_with};
 use flick_discovery::{LastLists, Resolver};
 use flick_ir::data::Module;
 use flick_runtime::access_log::{AccessLog, AccessLogPort};
@@ -61,8 +61,8 @@ impl Prepared {
         overrides.load(settings.backend_state_file.as_deref())?;
         let (mut made, mut files) = (Vec::new(), Vec::new());
         for (entry, own) in settings.programs.iter().enumerate() {
-            let compiled = Input::file(&own.program)
-                .and_then(|input| compile_logging(&input, own.engine, settings.log_fields()));
+            let compiled =
+                Input::file(&own.program).and_then(|input| compile_with(&input, own.engine, &own.requests));
             let compiled = compiled.map_err(|failure| settings.at_program(entry, failure.into()))?;
             report::warnings(&compiled.warnings, &compiled.sources);
             files.extend(compiled.files());

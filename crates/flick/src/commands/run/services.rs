@@ -52,7 +52,8 @@ pub fn named<'a>(
             let files = settings.files_of([known.entry, *entry]);
             let files = files.map(|[one, other]| format!(", in {one} and {other}")).unwrap_or_default();
             let refused = format!(
-                "two services are called `{name}`{files}; set another `name = \"...\"` in the [[service]] of one of them"
+                "two services are called `{name}`{files}; set another `name = \"...\"` in the [[service]] of one of \
+                 them"
             );
             return Err(settings.at_program(*entry, Failure::usage(refused)));
         }
