@@ -190,7 +190,7 @@ impl Settings {
             None => path,
         };
         let beside_file = |path: PathBuf| beside(None, path);
-        let programs = programs(&flags, services, source.as_ref(), &beside)?;
+        let programs = programs(&flags, services, source.as_ref(), beside)?;
         consistency::check(&flags, &file, &programs, source.as_ref())?;
         let access_log = access_log(&flags, &file, source.as_ref(), beside_file)?;
         let log_fields = access_log.as_ref().map_or(&[][..], |log| &log.fields);
