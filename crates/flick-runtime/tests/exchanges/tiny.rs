@@ -273,6 +273,8 @@ pub fn program(kind: Kind) -> Arc<Program> {
                 ReplyOrder::InOrder
             },
             exclusive: !matches!(kind, Kind::Private | Kind::Raw),
+            has_status: false,
+            log_fields: Vec::new(),
             keep_last: 0,
             keep_client: 0,
             correlate: None,
