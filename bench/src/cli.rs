@@ -130,6 +130,9 @@ pub(crate) struct KernelArgs {
     /// Print the generated code
     #[arg(long)]
     pub(crate) asm: bool,
+    /// Measure the time of a step of `flick check --bounds` for each kind of work instead
+    #[arg(long)]
+    pub(crate) steps: bool,
 }
 
 /// The aggregator comparison.

@@ -4,6 +4,7 @@
 //! Not here: parsing and I/O, which have benchmarks of their own.
 
 mod rust;
+mod steps;
 
 use std::fmt::Write as _;
 use std::hint::black_box;
@@ -37,6 +38,9 @@ struct Kernel {
 
 /// Measures all kernels and prints a table.
 pub fn run(args: &KernelArgs) -> Result<(), String> {
+    if args.steps {
+        return steps::run(args.only.as_deref());
+    }
     let mut table = String::from(
         "| kernel | flick, ns | Rust -O3, ns | flick's share of Rust's speed |\n|---|--:|--:|--:|\n",
     );
