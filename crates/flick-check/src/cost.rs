@@ -1,7 +1,6 @@
-//! Upper bounds of what one message may cost: sends, asks, steps, memory, code size.
+//! Upper bounds of what one message may cost: sends, asks, memory, code size.
 //! Promises: the bounds hold for every path through a rule; arithmetic saturates and never wraps.
-//! Not here: sizes of messages (`usage.rs`); exact instruction counts, which the bounds report computes from the
-//! lowered code.
+//! Not here: sizes of messages (`usage.rs`); work, which is bounded in the lowered code (`flick_ir::bounds`).
 
 use std::collections::BTreeSet;
 
@@ -12,15 +11,10 @@ use crate::hir::{
 };
 use crate::items::Items;
 use crate::layout::layout;
-use crate::limits::{
-    ASKS_PER_MESSAGE_MAX, BYTES_PER_STEP, RULE_SIZE_MAX, UPDATE_BYTES_MAX, VINT_BYTES_MAX, WORD_BYTES,
-    WORK_STEPS_MAX,
-};
+use crate::limits::{ASKS_PER_MESSAGE_MAX, RULE_SIZE_MAX, UPDATE_BYTES_MAX, VINT_BYTES_MAX, WORD_BYTES};
 use crate::report;
 use crate::walk::{self, Child};
-use flick_abi::limits::{
-    BUILT_BYTES_MAX, CAPACITY_CHECK_BYTES_MAX, CHANNEL_ELEMENTS_MAX, DICT_ATTEMPTS_MAX, SENDS_MAX,
-};
+use flick_abi::limits::{BUILT_BYTES_MAX, CHANNEL_ELEMENTS_MAX, DICT_ATTEMPTS_MAX, SENDS_MAX};
 
 /// Most runs of the body of an `update`.
 const UPDATE_ATTEMPTS: u64 = DICT_ATTEMPTS_MAX as u64;
@@ -31,13 +25,8 @@ struct Cost {
     sends: u64,
     /// Messages asked for; an `ask all` on an array counts as one.
     asks: u64,
-    steps: u64,
-    /// Steps of copying values that are built, which `built` bounds too.
-    copied: u64,
     /// Bytes of strings and lists that are built.
     built: u64,
-    /// Some value is built only if `room()` is true.
-    has_capacity_checks: bool,
     size: u64,
 }
 
@@ -46,10 +35,7 @@ impl Cost {
         Cost {
             sends: self.sends.saturating_add(other.sends),
             asks: self.asks.saturating_add(other.asks),
-            steps: self.steps.saturating_add(other.steps),
-            copied: self.copied.saturating_add(other.copied),
             built: self.built.saturating_add(other.built),
-            has_capacity_checks: self.has_capacity_checks || other.has_capacity_checks,
             size: self.size.saturating_add(other.size),
         }
     }
@@ -58,10 +44,7 @@ impl Cost {
         Cost {
             sends: self.sends.max(other.sends),
             asks: self.asks.max(other.asks),
-            steps: self.steps.max(other.steps),
-            copied: self.copied.max(other.copied),
             built: self.built.max(other.built),
-            has_capacity_checks: self.has_capacity_checks || other.has_capacity_checks,
             size: self.size.saturating_add(other.size),
         }
     }
@@ -71,24 +54,14 @@ impl Cost {
         Cost {
             sends: self.sends.saturating_mul(rounds),
             asks: self.asks.saturating_mul(rounds),
-            steps: self.steps.saturating_mul(rounds),
-            copied: self.copied.saturating_mul(rounds),
             built: self.built.saturating_mul(rounds),
-            has_capacity_checks: self.has_capacity_checks,
             size: self.size,
         }
     }
 
     /// The same code as the first branch of `if room():`.
     fn in_capacity_check(self) -> Cost {
-        Cost { copied: 0, built: 0, has_capacity_checks: true, ..self }
-    }
-
-    /// All steps, with those of copying.
-    fn all_steps(&self) -> u64 {
-        let capacity_checks =
-            if self.has_capacity_checks { spread(CAPACITY_CHECK_BYTES_MAX as u64) } else { 0 };
-        self.steps.saturating_add(self.copied).saturating_add(capacity_checks)
+        Cost { built: 0, ..self }
     }
 }
 
@@ -101,7 +74,7 @@ struct Costs<'a> {
     known: Vec<Cost>,
 }
 
-/// Rejects rules that may send, compute or build too much.
+/// Rejects rules that may send, ask or build too much, or are too large.
 pub(crate) fn check(funs: &[Fun], process: &Option<Proc>, items: &Items, sink: &mut Sink) {
     let rebuilt = rebuilt(funs, process, items);
     let mut costs = Costs { items, rebuilt, known: Vec::new() };
@@ -121,10 +94,7 @@ pub(crate) fn check(funs: &[Fun], process: &Option<Proc>, items: &Items, sink: &
             let (fun, _) = funs.iter().zip(&costs.known).max_by_key(|(_, cost)| weight(cost))?;
             Some((fun.span.clone(), fun.name.clone()))
         };
-        if cost.all_steps() > WORK_STEPS_MAX {
-            let worst = worst(Cost::all_steps);
-            sink.push(report::bounds::too_much_work(span.clone(), cost.all_steps(), WORK_STEPS_MAX, worst));
-        } else if cost.size > RULE_SIZE_MAX {
+        if cost.size > RULE_SIZE_MAX {
             let worst = worst(|cost| cost.size);
             sink.push(report::bounds::too_large(span.clone(), cost.size, RULE_SIZE_MAX, worst));
         }
@@ -192,10 +162,8 @@ fn bodies(process: &Proc) -> impl Iterator<Item = (&Span, &Block)> {
 impl Costs<'_> {
     fn block(&self, block: &Block) -> Cost {
         let stmts = block.stmts.iter().map(|stmt| match stmt {
-            Stmt::Let(_, value) | Stmt::LetTuple(_, value) | Stmt::Expr(value) => self.expr(value),
-            Stmt::Assign(_, value) => {
-                let stored = Cost { steps: spread(packed_bytes(self.items, &value.ty)), ..Cost::default() };
-                self.expr(value).then(stored)
+            Stmt::Let(_, value) | Stmt::LetTuple(_, value) | Stmt::Expr(value) | Stmt::Assign(_, value) => {
+                self.expr(value)
             }
         });
         let total = stmts.fold(Cost::default(), Cost::then);
@@ -208,20 +176,7 @@ impl Costs<'_> {
     }
 
     fn expr(&self, root: &Expr) -> Cost {
-        let (steps, copied) = match &root.kind {
-            ExprKind::Concat(_) => (0, bytes_touched(root)),
-            ExprKind::With(..) | ExprKind::Build(..) if matches!(root.ty, Ty::Record(_)) => {
-                (0, bytes_touched(root))
-            }
-            _ => (bytes_touched(root), 0),
-        };
-        let own = Cost {
-            steps: 1u64.saturating_add(steps),
-            copied,
-            built: self.bytes_built(root),
-            size: 1,
-            ..Cost::default()
-        };
+        let own = Cost { built: self.bytes_built(root), size: 1, ..Cost::default() };
         match &root.kind {
             ExprKind::If { cond, then, otherwise } if is_capacity_check(cond) => {
                 let inside = self.block(then).in_capacity_check();
@@ -235,7 +190,7 @@ impl Costs<'_> {
             ExprKind::Switch { value, arms, otherwise } => {
                 let patterns: u64 = arms.iter().map(|(alternatives, _)| alternatives.len() as u64).sum();
                 let branches = self.branches(arms.iter().map(|(_, body)| body).chain(otherwise));
-                let compared = Cost { steps: patterns, size: patterns, ..Cost::default() };
+                let compared = Cost { size: patterns, ..Cost::default() };
                 own.then(self.expr(value)).then(compared).then(branches)
             }
             ExprKind::Field(base, field) => own.then(self.expr(base)).then(self.computed(&base.ty, *field)),
@@ -245,9 +200,9 @@ impl Costs<'_> {
             }
             ExprKind::For { source, body, .. }
             | ExprKind::MapList { source, body, .. }
-            | ExprKind::Filter { source, body, .. } => own.then(self.rounds(root, source, body)),
+            | ExprKind::Filter { source, body, .. } => own.then(self.rounds(source, body)),
             ExprKind::Fold { source, init, body, .. } => {
-                own.then(self.expr(init)).then(self.rounds(root, source, body))
+                own.then(self.expr(init)).then(self.rounds(source, body))
             }
             ExprKind::DictUpdate { dict, key, body, .. } => {
                 let value = packed_bytes(self.items, &self.items.dicts[dict.0 as usize].value);
@@ -301,7 +256,7 @@ impl Costs<'_> {
     }
 
     /// The source of a loop, and its body for each iteration.
-    fn rounds(&self, root: &Expr, source: &LoopSource, body: &Block) -> Cost {
+    fn rounds(&self, source: &LoopSource, body: &Block) -> Cost {
         let (source, rounds) = match source {
             LoopSource::List(list) => {
                 let rounds = if let Ty::List { max, .. } = list.ty { u64::from(max) } else { 0 };
@@ -312,12 +267,7 @@ impl Costs<'_> {
             }
             LoopSource::Channels(array) => (self.expr(array), CHANNEL_ELEMENTS_MAX as u64),
         };
-        let words = match &root.ty {
-            Ty::List { elem, .. } => u64::from(self.items.words(elem)),
-            ty => u64::from(self.items.words(ty)),
-        };
-        let own = Cost { steps: words.saturating_add(1), ..Cost::default() };
-        source.then(self.block(body).then(own).times(rounds))
+        source.then(self.block(body).times(rounds))
     }
 
     /// The cost of a string variable, which is computed when it is read.
@@ -390,12 +340,10 @@ impl Costs<'_> {
 fn attempts(body: Cost, value_bytes: u64) -> Cost {
     // Each attempt looks up the entry and packs a new one.
     let twice = value_bytes.saturating_mul(2);
-    let attempt = body.then(Cost { built: twice, copied: spread(twice), ..Cost::default() });
+    let attempt = body.then(Cost { built: twice, ..Cost::default() });
     // Attempts that would build too much together are not made.
     let all = attempt.times(UPDATE_ATTEMPTS);
-    let built = attempt.built.max(all.built.min(UPDATE_BYTES_MAX));
-    let copied = if all.built > UPDATE_BYTES_MAX { attempt.copied } else { all.copied };
-    Cost { built, copied, ..all }
+    Cost { built: attempt.built.max(all.built.min(UPDATE_BYTES_MAX)), ..all }
 }
 
 /// Maximum length of a string or bytes, or of those in an option.
@@ -413,41 +361,4 @@ fn packed_bytes(items: &Items, ty: &Ty) -> u64 {
         Ty::Bytes { max, .. } => u64::from(*max),
         _ => layout(items, ty).map_or(0, |layout| layout.packed_bytes()),
     }
-}
-
-/// Bytes that an operation reads or copies itself, at most.
-fn bytes_touched(root: &Expr) -> u64 {
-    let longest = |expr: &Expr| match expr.ty {
-        Ty::Bytes { max, .. } => u64::from(max),
-        _ => 0,
-    };
-    match &root.kind {
-        // A naive search compares at every position.
-        ExprKind::Builtin(Builtin::Contains | Builtin::Find | Builtin::Split, args) => {
-            args.iter().take(2).map(longest).fold(1, u64::saturating_mul)
-        }
-        ExprKind::Builtin(Builtin::Len | Builtin::Text | Builtin::Raw, _) => 0,
-        // The whole key is hashed for each element of the array.
-        ExprKind::Builtin(Builtin::Rendezvous, args) => {
-            args.iter().map(longest).sum::<u64>().saturating_add(CHANNEL_ELEMENTS_MAX as u64)
-        }
-        ExprKind::Builtin(Builtin::LeastLoaded, _) => CHANNEL_ELEMENTS_MAX as u64,
-        ExprKind::Builtin(_, args) => spread(args.iter().map(longest).sum()),
-        ExprKind::Binary(_, a, b) => spread(longest(a).min(longest(b))),
-        ExprKind::Concat(parts) => spread(parts.iter().map(longest).sum()),
-        ExprKind::Switch { value, arms, .. } => longest(value).saturating_mul(arms.len() as u64),
-        ExprKind::With(_, fields) | ExprKind::Build(_, fields) => {
-            spread(fields.iter().map(|(_, value)| longest(value)).sum())
-        }
-        ExprKind::IsOf(value, _) => spread(longest(value)),
-        ExprKind::WithKey(_, _, _, Some(value)) => spread(longest(value)),
-        ExprKind::DictGet(_, key) | ExprKind::DictHas(_, key) => spread(longest(key)),
-        ExprKind::DictPut(_, key, value) => spread(longest(key).saturating_add(longest(value))),
-        _ => 0,
-    }
-}
-
-/// Steps of one pass over these bytes.
-fn spread(bytes: u64) -> u64 {
-    bytes.div_ceil(BYTES_PER_STEP)
 }

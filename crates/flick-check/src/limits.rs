@@ -59,10 +59,6 @@ pub const SNAPSHOT_NAME_BYTES_MAX: usize = 64;
 pub const RULE_SIZE_MAX: u64 = 1 << 15;
 /// Most asks of one message: the replies are all kept, beside the message itself.
 pub const ASKS_PER_MESSAGE_MAX: u64 = flick_abi::limits::MESSAGES_MAX as u64 - 1;
-/// Most work for one message, in steps: one for each operation, call and byte read.
-pub const WORK_STEPS_MAX: u64 = 1 << 20;
-/// Bytes that are copied, compared or hashed in one step.
-pub const BYTES_PER_STEP: u64 = 32;
 /// Most functions on one path of calls, so that recursion over calls needs a bounded stack.
 pub const CALL_DEPTH_MAX: usize = 64;
 /// Bytes of a word.

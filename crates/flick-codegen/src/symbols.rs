@@ -103,7 +103,7 @@ symbols! {
     Guard = scan::guard, "flick_guard", 5, true;
     FormatAddress = format_address, "flick_format_address", 2, true;
     Cut = frame_lists::cut, "flick_cut", 3, true;
-    CutListed = frame_lists::cut_listed, "flick_cut_listed", 4, true;
+    CutListed = frame_lists::cut_listed, "flick_cut_listed", 5, true;
     Insert = frame_lists::insert, "flick_insert", 3, true;
     Items = frame_lists::items, "flick_items", 5, true;
     Whole = frame_lists::whole, "flick_whole", 2, true;

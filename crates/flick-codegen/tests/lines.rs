@@ -108,8 +108,21 @@ fn parser(form: LineForm) -> Function {
         inst(Some(found), Op::Lines { from, left, form: Box::new(form) }),
         inst(None, Op::FrameSet { slot: FOUND, value: found }),
     ];
-    let block = Block { params: vec![Value(0), Value(1)], trips_max: None, insts, end: Terminator::Done };
-    Function { name: "pass".into(), kind: FuncKind::Parser, results: vec![], values, blocks: vec![block] }
+    let block = Block {
+        params: vec![Value(0), Value(1)],
+        trips_max: None,
+        advance: None,
+        insts,
+        end: Terminator::Done,
+    };
+    Function {
+        name: "pass".into(),
+        kind: FuncKind::Parser,
+        results: vec![],
+        values,
+        lengths: Default::default(),
+        blocks: vec![block],
+    }
 }
 
 /// Lines as clients send them, and now and then something that is none.

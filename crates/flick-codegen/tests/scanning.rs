@@ -65,8 +65,21 @@ fn parser(max: u32, classes: usize) -> Function {
         push(Some(sum), Op::Binary(Binary::Add, position, from));
         push(None, Op::FrameSet { slot, value: sum });
     }
-    let block = Block { params: vec![Value(0), Value(1)], trips_max: None, insts, end: Terminator::Done };
-    Function { name: "look".into(), kind: FuncKind::Parser, results: vec![], values, blocks: vec![block] }
+    let block = Block {
+        params: vec![Value(0), Value(1)],
+        trips_max: None,
+        advance: None,
+        insts,
+        end: Terminator::Done,
+    };
+    Function {
+        name: "look".into(),
+        kind: FuncKind::Parser,
+        results: vec![],
+        values,
+        lengths: Default::default(),
+        blocks: vec![block],
+    }
 }
 
 #[test]

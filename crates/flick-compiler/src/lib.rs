@@ -11,6 +11,7 @@ mod error;
 mod input;
 mod pipeline;
 pub mod stdlib;
+mod work;
 
 pub use error::CompileFailure;
 pub use flick_check::{REQUEST_HEAD_BYTES_MAX, REQUEST_HEAD_BYTES_MIN, RequestOptions};
@@ -19,3 +20,4 @@ pub use pipeline::{
     Accepted, Checked, Compilation, EngineKind, Executable, PhaseTimes, check, compile, compile_with,
     generate, lower, module,
 };
+pub use work::{HotLine, MESSAGE_WORK_MAX, hottest_line, over_budget};

@@ -14,6 +14,7 @@ use flick_ir::data::Module;
 
 use crate::error::CompileFailure;
 use crate::input::Input;
+use crate::work::over_budget;
 
 /// Engine that runs the code.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -201,6 +202,19 @@ impl Accepted {
 }
 
 impl Compilation {
+    /// Returns the program if no message takes more than `steps_max` steps; 0 allows any.
+    ///
+    /// Errors: each process that exceeds it.
+    pub fn within(self, steps_max: u64) -> Result<Self, CompileFailure> {
+        let modules = self.executables.iter().map(|executable| &executable.module);
+        let over = modules.filter_map(|module| over_budget(module, &self.sources, steps_max));
+        let diagnostics: Vec<Diagnostic> = over.collect();
+        if diagnostics.is_empty() {
+            return Ok(self);
+        }
+        Err(CompileFailure::Refused { diagnostics, sources: self.sources })
+    }
+
     /// Returns the first process.
     pub fn into_first(mut self) -> Executable {
         self.executables.swap_remove(0)

@@ -8,9 +8,11 @@
 mod capacity_checks;
 mod copies;
 mod excess;
+mod hottest;
 mod lengths;
 mod paths;
 mod program;
+mod steps;
 
 use std::collections::BTreeMap;
 
@@ -19,20 +21,24 @@ use flick_abi::limits::{ASKS_MAX, CAPACITY_CHECK_BYTES_MAX};
 use crate::calls;
 use crate::cfg::Cfg;
 use crate::data::{BlockId, Function, Inst, Module, Op, SourceOrigin, Terminator, Value};
-use crate::weights;
+use crate::weights::copy_steps;
 use copies::Copies;
 use lengths::Lengths;
 use paths::{Longest, Paths};
+use steps::AllSteps;
 
 pub use capacity_checks::fill_capacity_checks;
 pub use excess::{Excess, Limit, excesses};
+pub use hottest::hottest_positions;
 pub use program::program_bounds;
 
 /// The bounds of one function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FunctionBounds {
-    /// Steps, callees included.
+    /// Steps, callees included, without those of copying in blocks that are entered only after a capacity check.
     pub steps: u64,
+    /// Steps without those of copying what is built.
+    pub uncopied_steps: u64,
     /// Messages sent, callees included.
     pub sends: u64,
     /// Bytes of output built, callees included, without blocks that are entered only after a capacity check.
@@ -59,6 +65,14 @@ pub struct FunctionBounds {
 }
 
 impl FunctionBounds {
+    /// Steps, all parts included: what blocks behind capacity checks build is copied into the output once, and from
+    /// there perhaps into a dictionary.
+    pub fn all_steps(&self) -> u64 {
+        let checked =
+            if self.has_capacity_checks { 2 * copy_steps(CAPACITY_CHECK_BYTES_MAX as u64) } else { 0 };
+        self.steps.saturating_add(checked)
+    }
+
     /// Bytes of output built, all parts included.
     pub fn all_out_bytes(&self) -> u64 {
         self.out_bytes.saturating_add(if self.has_capacity_checks {
@@ -99,11 +113,6 @@ impl Known<'_> {
 
     fn callee(&self, inst: &Inst) -> Option<&FunctionBounds> {
         if let Op::Call { func, .. } = &inst.op { Some(&self.bounds[func.0 as usize]) } else { None }
-    }
-
-    /// Steps of an instruction, a callee's body included. Saturates.
-    fn steps(&self, inst: &Inst) -> u64 {
-        weights::op_steps(&inst.op).saturating_add(self.callee(inst).map_or(0, |callee| callee.steps))
     }
 
     /// Messages that an instruction sends.
@@ -184,23 +193,18 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
     let cfg = Cfg::new(function);
     let loops = cfg.loops();
     let paths = Paths::new(function, &cfg, &loops);
-    let mut steps = known.sum(|inst| known.steps(inst));
-    let entry = steps[0].saturating_add(weights::end_steps(&function.blocks[0].end));
-    for (own, block) in steps.iter_mut().zip(&function.blocks) {
-        *own = own.saturating_add(weights::end_steps(&block.end));
-        // A resumed activation enters the function again.
-        if let Terminator::Suspend { .. } = block.end {
-            *own = own.saturating_add(entry);
-        }
-    }
-    let longest = |own: &[u64]| paths.longest(own);
-    let steps = longest(&steps);
     let copies = Copies::new(function, &cfg, &loops);
+    let all = AllSteps::new(known, &cfg, &paths, &copies, loops.len());
+    let (mut steps, uncopied) = step_weights(known, &all, &copies);
+    let longest = |own: &[u64]| paths.longest(own);
     let mut built = known.built(&copies);
     let checks = capacity_checks::capacity_checks(known, &cfg, &paths);
     for block in checks.iter().filter(|check| check.is_enough()).flat_map(|check| &check.body) {
         built[block.0 as usize] = 0;
+        steps[block.0 as usize] = uncopied[block.0 as usize];
     }
+    let steps = paths.longest_with(&steps, &all.once);
+    let uncopied_steps = paths.longest_with(&uncopied, &all.once).total;
     let in_callees = |inst: &Inst| known.callee(inst).is_some_and(|callee| callee.has_capacity_checks);
     let has_capacity_checks =
         !checks.is_empty() || function.blocks.iter().flat_map(|block| &block.insts).any(in_callees);
@@ -222,6 +226,7 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
     }
     FunctionBounds {
         steps: steps.total,
+        uncopied_steps,
         sends: sends.total,
         out_bytes: out.total,
         has_capacity_checks,
@@ -230,12 +235,39 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
         array_asks: array.iter().sum(),
         asks_total: asks_total.total,
         spill_words: spill_words(function),
-        hottest: hottest_origins(known, &paths, &steps, |_, _, inst| known.steps(inst)),
-        hottest_out: hottest_origins(known, &paths, &out, |block, index, inst| {
-            known.out_bytes(inst) / copies.rounds(block, index).unwrap_or(1)
+        hottest: hottest_origins(known, &paths, &steps, |block, index, times, entered| {
+            let own = all.insts[block.0 as usize][index];
+            let once = all.root[block.0 as usize].map_or(0, |root| entered[root].saturating_mul(own.once));
+            own.each.saturating_mul(times).saturating_add(once)
         }),
-        hottest_sends: hottest_origins(known, &paths, &sends, |_, _, inst| known.sends(inst)),
+        hottest_out: hottest_origins(known, &paths, &out, |block, index, times, _| {
+            let inst = &function.blocks[block.0 as usize].insts[index];
+            times.saturating_mul(known.out_bytes(inst) / copies.rounds(block, index).unwrap_or(1))
+        }),
+        hottest_sends: hottest_origins(known, &paths, &sends, |block, index, times, _| {
+            times.saturating_mul(known.sends(&function.blocks[block.0 as usize].insts[index]))
+        }),
     }
+}
+
+/// Returns the steps of each block, and those without copying what is built.
+fn step_weights(known: &Known<'_>, all: &AllSteps, copies: &Copies) -> (Vec<u64>, Vec<u64>) {
+    let (mut steps, mut uncopied) =
+        (all.by_block(known, |steps| steps.each), all.by_block(known, |steps| steps.uncopied));
+    for own in [&mut steps, &mut uncopied] {
+        let entry = own[0];
+        for (own, block) in own.iter_mut().zip(&known.function().blocks) {
+            // A resumed activation enters the function again.
+            if let Terminator::Suspend { .. } = block.end {
+                *own = own.saturating_add(entry);
+            }
+        }
+    }
+    for entry in &copies.entries {
+        let steps = &mut steps[entry.0 as usize];
+        *steps = steps.saturating_add(copy_steps(known.lengths.head()));
+    }
+    (steps, uncopied)
 }
 
 /// The weights of blocks from which a suspension can be reached; 0 for the others.
@@ -269,14 +301,14 @@ fn hottest_origins(
     known: &Known<'_>,
     paths: &Paths<'_>,
     longest: &Longest,
-    cost: impl Fn(BlockId, usize, &Inst) -> u64,
+    cost: impl Fn(BlockId, usize, u64, &[u64]) -> u64,
 ) -> Vec<(SourceOrigin, u64)> {
     let mut sums: BTreeMap<(u32, u32), u64> = BTreeMap::new();
-    for (index, times) in paths.counts(longest).into_iter().enumerate().filter(|(_, times)| *times > 0) {
+    let (counts, entered) = paths.counts(longest);
+    for (index, times) in counts.into_iter().enumerate().filter(|(_, times)| *times > 0) {
         for (index_in_block, inst) in known.function().blocks[index].insts.iter().enumerate() {
             let sum = sums.entry((inst.origin.file, inst.origin.offset)).or_insert(0);
-            let cost = cost(BlockId(index as u32), index_in_block, inst);
-            *sum = sum.saturating_add(cost.saturating_mul(times));
+            *sum = sum.saturating_add(cost(BlockId(index as u32), index_in_block, times, &entered));
         }
     }
     let hottest = sums.into_iter().filter(|(_, sum)| *sum > 0);
@@ -311,7 +343,7 @@ mod tests {
                  b2(): v4: uint = add v1, v1 jump b3
                  b3(): return
                }"#,
-            &[9, 1 + 2 + 9 + 1],
+            &[257, 1 + 4 + 257 + 1],
             &[1, 1],
         );
     }
@@ -320,14 +352,15 @@ mod tests {
     fn the_hottest_line_comes_first() {
         let text = r#"program "p" { } fn f0 helper "h" {
             b0(v0: bytes, v1: int):
+              v5: bytes = written v1 max 400
               v2: int = add v1, v1 @0:7
-              v3: uint = hash_bytes v0 @0:9
+              v3: uint = hash_bytes v5 @0:9
               v4: int = add v1, v1 @0:7
               return
         }"#;
         let bounds = bounds(&text::parse(text).expect("the test's text is of the form"));
         let hottest: Vec<_> =
             bounds[0].hottest.iter().map(|(origin, steps)| (origin.offset, *steps)).collect();
-        assert_eq!(hottest, [(9, 8), (7, 2)]);
+        assert_eq!(hottest, [(9, 8 + 50), (7, 2)]);
     }
 }

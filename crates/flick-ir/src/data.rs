@@ -3,8 +3,14 @@
 //! Refuses: types wider than a word. A bytes value is a packed reference, a message is its frame.
 //! Source: block parameters instead of phi nodes, as Cranelift and MLIR do; FLICK §4.3, §5 for the graph.
 
+mod advance;
+
+use std::collections::BTreeMap;
+
 use flick_abi::FaultCause;
 use flick_abi::{FuncId, HostCall, Program};
+
+pub use advance::Advance;
 
 /// A whole program: what the platform sees, and the code behind its function numbers.
 #[derive(Clone, Debug)]
@@ -85,6 +91,8 @@ pub struct Function {
     pub results: Vec<Type>,
     /// Type of each value.
     pub values: Vec<Type>,
+    /// Most bytes of `Bytes` values, where that is known from more than the operations.
+    pub lengths: BTreeMap<Value, u32>,
     /// Blocks; the first is the entry.
     pub blocks: Vec<Block>,
 }
@@ -104,6 +112,8 @@ pub struct Block {
     /// `Some(n)`: the block is the head of a loop, entered from outside and at most `n` times again from inside for
     /// each time from outside. Every cycle passes through such a block, which dominates the rest of the cycle.
     pub trips_max: Option<u32>,
+    /// Of the head of such a loop in a parser: how its rounds get on in the message.
+    pub advance: Option<Advance>,
     /// Instructions.
     pub insts: Vec<Inst>,
     /// Its terminator.
@@ -361,8 +371,8 @@ pub enum Op {
         end: Value,
     },
     /// Cuts out each line (with its CRLF) of `[start, end)` whose name, up to its first `:`, is a token of a list
-    /// with commas, in any case (parsers only). `Bool`: whether there was room. A dominating `Need` with base `end`
-    /// must cover it.
+    /// with commas, in any case (parsers only). `Bool`: whether there was room, and neither more lines than `lines_max`
+    /// nor more tokens than `LISTED_NAMES_MAX`. A dominating `Need` with base `end` must cover it.
     CutListed {
         /// The list (`Bytes`).
         names: Value,
@@ -370,6 +380,8 @@ pub enum Op {
         start: Value,
         /// End.
         end: Value,
+        /// The largest number of lines.
+        lines_max: u32,
     },
     /// Adds a text to what is forwarded of the message (parsers only). `Bool`: whether there was room for it.
     Insert {

@@ -14,6 +14,8 @@ pub const SPLIT_PARTS_MAX: u32 = 1024;
 pub const NEEDLE_BYTES_MAX: u32 = 16;
 /// Longest end of a line that is passed over.
 pub const LINE_END_BYTES_MAX: u32 = 2;
+/// Names in a list whose lines are cut: each line is compared with all of them.
+pub const LISTED_NAMES_MAX: usize = 32;
 /// Rounds of the passes over one function; each either shrinks it or is the last.
 pub const PASS_ROUNDS_MAX: usize = 4;
 

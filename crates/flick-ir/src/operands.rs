@@ -67,7 +67,7 @@ macro_rules! visit_op {
             Op::Select { cond: a, a: b, b: c }
             | Op::EmitMessageOf { message: a, start: b, end: c }
             | Op::Slice { bytes: a, start: b, end: c }
-            | Op::CutListed { names: a, start: b, end: c }
+            | Op::CutListed { names: a, start: b, end: c, .. }
             | Op::WordSet { bytes: a, index: b, value: c }
             | Op::AskMessage { chan: a, message: b, timeout_ns: c } => [a, b, c].into_iter().for_each($visit),
             Op::Load { base: a, .. } | Op::Whole { message: a } => a.$each().for_each($visit),

@@ -2,11 +2,11 @@
 //! Promises: every block it hands back is ended exactly once; a value's type is known when it is made.
 //! Refuses: to check what the verifier checks (dominance, coverage of loads); it only keeps the books.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use flick_abi::FuncId;
 use flick_ir::data::{
-    Binary, Block, BlockId, FuncKind, Function, Inst, Op, SourceOrigin, Terminator, Type, Value,
+    Advance, Binary, Block, BlockId, FuncKind, Function, Inst, Op, SourceOrigin, Terminator, Type, Value,
 };
 
 use crate::limits::FUNCTION_INSTS_MAX;
@@ -64,6 +64,7 @@ pub struct FunctionBuilder {
     kind: FuncKind,
     results: Vec<Type>,
     values: Vec<Type>,
+    lengths: BTreeMap<Value, u32>,
     constant_bytes: HashMap<Value, (u32, u32)>,
     blocks: Vec<OpenBlock>,
     current: BlockId,
@@ -76,6 +77,7 @@ pub struct FunctionBuilder {
 struct OpenBlock {
     params: Vec<Value>,
     trips_max: Option<u32>,
+    advance: Option<Advance>,
     insts: Vec<Inst>,
     end: Option<Terminator>,
 }
@@ -88,6 +90,7 @@ impl FunctionBuilder {
             kind,
             results,
             values: Vec::new(),
+            lengths: BTreeMap::new(),
             constant_bytes: HashMap::new(),
             blocks: Vec::new(),
             current: BlockId(0),
@@ -121,6 +124,17 @@ impl FunctionBuilder {
         let head = self.new_block(params);
         self.blocks[head.0 as usize].trips_max = Some(trips_max);
         head
+    }
+
+    /// Says that a `Bytes` value has at most that many bytes; of several such numbers the largest holds.
+    pub fn bound_length(&mut self, value: Value, max: u32) {
+        let known = self.lengths.entry(value).or_insert(max);
+        *known = max.max(*known);
+    }
+
+    /// Says how the rounds of a loop get on in the message.
+    pub fn set_advance(&mut self, head: BlockId, advance: Option<Advance>) {
+        self.blocks[head.0 as usize].advance = advance;
     }
 
     /// The parameters of a block.
@@ -222,11 +236,19 @@ impl FunctionBuilder {
             .map(|block| Block {
                 params: block.params,
                 trips_max: block.trips_max,
+                advance: block.advance,
                 insts: block.insts,
                 end: block.end.unwrap_or_else(|| panic!("every block of `{name}` ends")),
             })
             .collect();
-        Function { name, kind: self.kind, results: self.results, values: self.values, blocks }
+        Function {
+            name,
+            kind: self.kind,
+            results: self.results,
+            values: self.values,
+            lengths: self.lengths,
+            blocks,
+        }
     }
 
     fn new_value(&mut self, ty: Type) -> Value {

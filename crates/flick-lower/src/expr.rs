@@ -12,8 +12,26 @@ use crate::list::elem_of;
 use crate::value::{Num, Val};
 
 impl Body<'_> {
-    /// Lowers an expression.
+    /// Lowers an expression, whose value is no longer than its type says.
     pub fn expr(&mut self, expr: &Expr) -> Val {
+        let val = self.expr_of_any_length(expr);
+        self.bound_length(&expr.ty, &val);
+        val
+    }
+
+    /// Says that a value of this type is no longer than that says.
+    pub fn bound_length(&mut self, ty: &Ty, val: &Val) {
+        match (ty, val) {
+            (Ty::Bytes { max, .. }, Val::Bytes(value)) => self.f.bound_length(*value, *max),
+            (Ty::Option(inner), Val::Option { value, .. }) => self.bound_length(inner, value),
+            (Ty::Tuple(parts), Val::Group(values)) => {
+                parts.iter().zip(values).for_each(|(ty, val)| self.bound_length(ty, val));
+            }
+            _ => {}
+        }
+    }
+
+    fn expr_of_any_length(&mut self, expr: &Expr) -> Val {
         self.at(&expr.span);
         match &expr.kind {
             ExprKind::Int(value) => Val::Num(self.constant(*value)),

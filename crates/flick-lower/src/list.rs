@@ -84,7 +84,9 @@ impl Body<'_> {
         let types = carrier.types(self.cx);
         let base = self.times(index, types.len() as i64);
         let words = self.words_from(memory, Some(base), &types);
-        self.arrived(&carrier, &mut words.into_iter())
+        let val = self.arrived(&carrier, &mut words.into_iter());
+        self.bound_length(elem, &val);
+        val
     }
 
     /// Returns the number of elements of a list.

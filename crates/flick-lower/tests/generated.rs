@@ -221,7 +221,7 @@ impl<'e> Side<'e> {
                 bound.all_out_bytes()
             );
             assert!(
-                bound.steps <= program.bounds.steps_per_message_max,
+                bound.all_steps() <= program.bounds.steps_per_message_max,
                 "the program's bound holds for its rules"
             );
         }

@@ -51,5 +51,7 @@ mod structured;
 mod updates;
 #[path = "suite/values.rs"]
 mod values;
+#[path = "suite/work.rs"]
+mod work;
 #[path = "suite/written.rs"]
 mod written;

@@ -19,7 +19,7 @@ mod schema;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use flick_compiler::{EngineKind, RequestOptions};
+use flick_compiler::{EngineKind, MESSAGE_WORK_MAX, RequestOptions};
 use flick_net::IoKind;
 use flick_runtime::{Binding, Limits, Timeouts};
 
@@ -92,6 +92,8 @@ pub struct ProgramSettings {
     pub requests: RequestOptions,
     /// Whether `buffer_memory` is set.
     pub sets_buffer_memory: bool,
+    /// Most steps for one message; 0: any.
+    pub max_message_work: u64,
     /// `max_memory` of its own table, in bytes.
     pub max_memory: Option<u64>,
     /// Timeouts.
@@ -394,6 +396,10 @@ fn program_settings(
         sets_buffer_memory: [&file.limits, &service.limits, &flags.limits]
             .iter()
             .any(|limits| limits.sets_buffer_memory()),
+        max_message_work: [&flags.limits, &service.limits, &file.limits]
+            .iter()
+            .find_map(|limits| limits.max_message_work())
+            .unwrap_or(MESSAGE_WORK_MAX),
         max_memory: service.limits.max_memory(),
         limits,
         requests,

@@ -103,6 +103,34 @@ fn hottest_line_is_in_the_called_function() {
 }
 
 #[test]
+fn program_above_its_work_budget_does_not_start() {
+    let program = "use memcached_binary\n\ntype cmd: record\n  key : string<250>\n\nproc P: (cmd/cmd client)\n  | client => look() => client\n\nfun look: (req: cmd) -> (cmd)\n  for a in 0..1000:\n    for b in 0..1000:\n      if contains(req.key, \"abc\"): log(\"found\")\n  req\n";
+    let scratch = Scratch::new("budget");
+    let path = scratch.write("budget.flick", program);
+    let path = path.to_str().expect("the path is UTF-8");
+    let (status, stdout, _) = run(&["check", path, "--bounds", "--max-message-work", "0"]);
+    assert_eq!(status, 0, "{stdout}");
+    let steps =
+        stdout.split("at most ").find_map(|rest| rest.split_once(" steps, an estimated ")).expect("steps");
+    // The figure that is refused is the one that is printed, at the line with most of it.
+    let title =
+        format!("error[E0309]: too much work: one message may take {} steps, the budget is ", steps.0);
+    let refused = [&*title, "budget.flick:12:", "`--max-message-work`", "More: flick explain E0309"];
+    check(&["check", path], 1, &refused);
+    check(&["run", path, "--listen", "client=127.0.0.1:0"], 1, &refused);
+    check(&["run", path, "--check", "--listen", "client=127.0.0.1:0", "--max-message-work", "0"], 0, &[]);
+}
+
+#[test]
+fn streamed_messages_have_no_size() {
+    let program = "use http\n\nproc P: (request/response client, [response/request] backends)\n  | backends => client\n  | client => backends[0]\n";
+    let scratch = Scratch::new("streamed");
+    let path = scratch.write("streamed.flick", program);
+    let expected = ["largest message         streamed, 16 KiB at a time"];
+    check(&["check", path.to_str().expect("the path is UTF-8"), "--bounds"], 0, &expected);
+}
+
+#[test]
 fn service_above_max_memory_does_not_start() {
     let listen = "client=127.0.0.1:0";
     let expected = ["may need", "`--max-memory` allows 1 MiB", "network buffers: lower `--buffer-memory`"];

@@ -125,25 +125,6 @@ pub(crate) fn bad_bound(span: Span, why: &str, largest: u32) -> Diagnostic {
         .help(format!("write a number of bytes from 1 to {largest}, like `string<250>` or `bytes<4KiB>`"))
 }
 
-pub(crate) fn too_much_work(
-    span: Span,
-    steps: u64,
-    allowed: u64,
-    worst: Option<(Span, String)>,
-) -> Diagnostic {
-    let mut diagnostic = Diagnostic::error(
-        "E0309",
-        span,
-        format!("too much work: one message may cost {steps} steps, the limit is {allowed}"),
-    )
-    .label("too much work for one message")
-    .help("compute a value once and name it with `let`, call fewer functions, lower the bounds of loops");
-    if let Some((span, name)) = worst {
-        diagnostic = diagnostic.also(span, format!("`{name}` costs most"));
-    }
-    diagnostic
-}
-
 pub(crate) fn too_large(span: Span, size: u64, allowed: u64, worst: Option<(Span, String)>) -> Diagnostic {
     let title = format!(
         "rule too large: {size} operations after its function calls are inlined, the limit is {allowed}"

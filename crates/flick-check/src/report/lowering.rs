@@ -52,3 +52,12 @@ pub fn limit_exceeded(span: Span, what: RuleLimit, side_effect: &str) -> Diagnos
         .label("most of it is used here")
         .help(help)
 }
+
+/// A program whose worst message takes more steps than its budget; `hottest` of them in the line at `span`.
+pub fn too_much_work(span: Span, hottest: u64, steps: u64, steps_max: u64) -> Diagnostic {
+    let title = format!("too much work: one message may take {steps} steps, the budget is {steps_max}");
+    Diagnostic::error("E0309", span, title)
+        .label(format!("{hottest} steps"))
+        .note("A step is about half a nanosecond. `flick check --bounds` prints the same figure.")
+        .help("compute a value once and name it with `let`, lower the bounds of loops, lists and strings, or allow more with `--max-message-work`")
+}

@@ -24,11 +24,17 @@ pub(super) extern "C-unwind" fn insert(call: &mut RawCall<'_>, at: u64, text: u6
     u64::from(frame.insert(at, regions.bytes(text)))
 }
 
-pub(super) extern "C-unwind" fn cut_listed(call: &mut RawCall<'_>, names: u64, start: u64, end: u64) -> u64 {
+pub(super) extern "C-unwind" fn cut_listed(
+    call: &mut RawCall<'_>,
+    names: u64,
+    start: u64,
+    end: u64,
+    lines_max: u64,
+) -> u64 {
     let (regions, frame) = call.parser_frame();
     let (message, names) = (regions.message(0).unwrap_or_default(), regions.bytes(names));
     assert!(start <= end && end <= message.len() as u64, "a range of lines lies inside the message");
-    u64::from(semantics::cut_listed(frame, message, names, start, end))
+    u64::from(semantics::cut_listed(frame, message, names, (start, end), lines_max as u32))
 }
 
 pub(super) extern "C-unwind" fn items(

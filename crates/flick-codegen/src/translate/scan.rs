@@ -57,8 +57,11 @@ impl Translator<'_, '_> {
             }
             Op::Cut { start, end } => self.predicate(SymbolId::Cut, *start, *end),
             Op::Insert { at, text } => self.predicate(SymbolId::Insert, *at, *text),
-            Op::CutListed { names, start, end } => {
-                let word = self.call_runtime(SymbolId::CutListed, &[*names, *start, *end])?;
+            Op::CutListed { names, start, end, lines_max } => {
+                let mut words = vec![self.raw_call()];
+                words.extend([*names, *start, *end].map(|arg| self.get(arg)));
+                words.push(self.iconst(i64::from(*lines_max)));
+                let word = self.call_symbol(SymbolId::CutListed, &words)?;
                 Some(self.builder.ins().ireduce(types::I8, word))
             }
             other => panic!("{other:?} has a translation of its own"),

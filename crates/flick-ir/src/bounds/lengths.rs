@@ -52,7 +52,8 @@ impl Lengths {
         for index in callees_first.iter().rev() {
             let function = &module.functions[*index];
             let entry = &function.blocks[0].params;
-            let given = params[*index].take().unwrap_or_else(|| vec![longest; entry.len()]);
+            // What nothing calls never runs with any value.
+            let given = params[*index].take().unwrap_or_else(|| vec![0; entry.len()]);
             let known =
                 Round { function, before: &self.values[*index], results: &results, head: self.head, longest };
             let found = known.lengths(&given);
@@ -132,8 +133,9 @@ impl Round<'_> {
         let function = self.function;
         let cfg = Cfg::new(function);
         let mut found = vec![0; function.values.len()];
+        let known = |value: Value| function.lengths.get(&value).map_or(u64::MAX, |max| u64::from(*max));
         for (param, length) in function.blocks[0].params.iter().zip(params) {
-            found[param.0 as usize] = *length;
+            found[param.0 as usize] = known(*param).min(*length);
         }
         let mut spills: Vec<u64> = Vec::new();
         let mut constants: Vec<Option<u64>> = vec![None; function.values.len()];
@@ -150,7 +152,8 @@ impl Round<'_> {
                     constants[result.0 as usize] = Some(u64::try_from(word).unwrap_or(0));
                 }
                 if function.values[result.0 as usize] == Type::Bytes {
-                    found[result.0 as usize] = self.length(&inst.op, &found, &spills, &constants);
+                    let length = self.length(&inst.op, &found, &spills, &constants);
+                    found[result.0 as usize] = known(result).min(length);
                 }
             }
             self.hand_over(&cfg, *id, &mut found);
@@ -173,8 +176,9 @@ impl Round<'_> {
                 let is_bytes = self.function.values[param.0 as usize] == Type::Bytes;
                 let around = goes_round.iter().map(|from| self.brought(*from, target, index));
                 let given = around.max().unwrap_or(0).max(found[arg.0 as usize]);
+                let most = self.function.lengths.get(param).map_or(u64::MAX, |max| u64::from(*max));
                 let known = &mut found[param.0 as usize];
-                *known = if is_bytes { (*known).max(given) } else { 0 };
+                *known = if is_bytes { (*known).max(given).min(most) } else { 0 };
             }
         }
     }

@@ -3,39 +3,72 @@
 use flick_abi::{Bounds, FuncId, RuleAction};
 use flick_dict::{DictConfig, Seed};
 
-use super::{FunctionBounds, bounds};
+use super::{FunctionBounds, bounds, is_ask};
 use crate::data::Module;
 
-/// Needs of what one message, event or tick causes.
-#[derive(Clone, Copy, Default)]
-struct Need {
-    steps: u64,
-    sends: u64,
-    out_bytes: u64,
+/// Something that makes functions run: a message, an event or a timer.
+#[derive(Clone, Default)]
+pub(super) struct Trigger {
+    /// The functions, one after the other; each builds in a room of its own.
+    pub(super) functions: Vec<FuncId>,
+    /// Messages that are sent without a function.
+    passes: u64,
 }
 
-impl Need {
-    fn of(bounds: &FunctionBounds) -> Self {
-        Self { steps: bounds.steps, sends: bounds.sends, out_bytes: bounds.all_out_bytes() }
+impl Trigger {
+    fn of(functions: Vec<FuncId>) -> Self {
+        Self { functions, passes: 0 }
     }
 
-    /// One after the other; each builds in a room of its own.
-    fn then(self, other: Self) -> Self {
-        Self {
-            steps: self.steps.saturating_add(other.steps),
-            sends: self.sends.saturating_add(other.sends),
-            out_bytes: self.out_bytes.max(other.out_bytes),
+    fn then(mut self, action: RuleAction) -> Self {
+        match action {
+            RuleAction::Pass { .. } => self.passes += 1,
+            RuleAction::Run { rule } => self.functions.push(rule),
         }
+        self
     }
 
-    /// One or the other.
-    fn or(self, other: Self) -> Self {
-        Self {
-            steps: self.steps.max(other.steps),
-            sends: self.sends.max(other.sends),
-            out_bytes: self.out_bytes.max(other.out_bytes),
+    /// Steps of all its functions.
+    pub(super) fn steps(&self, bounds: &[FunctionBounds]) -> u64 {
+        self.sum(bounds, FunctionBounds::all_steps)
+    }
+
+    fn sum(&self, bounds: &[FunctionBounds], of: impl Fn(&FunctionBounds) -> u64) -> u64 {
+        self.functions.iter().map(|id| of(&bounds[id.0 as usize])).fold(0, u64::saturating_add)
+    }
+}
+
+/// Returns everything that makes functions of a module run.
+pub(super) fn triggers(module: &Module) -> Vec<Trigger> {
+    let program = &module.program;
+    let insts = module.functions.iter().flat_map(|function| &function.blocks).flat_map(|block| &block.insts);
+    let asks = insts.into_iter().any(is_ask);
+    let mut triggers = Vec::new();
+    for (source, channel) in program.channels.iter().enumerate() {
+        let mut parsers = vec![Vec::new()];
+        if let Some(view) = &channel.view {
+            let flags = view.reply_flags;
+            parsers = vec![vec![view.parse_request], [view.parse_reply].into_iter().chain(flags).collect()];
+            // Replies are taken in one piece only by a rule that asks for them.
+            parsers.extend(asks.then(|| [view.parse_asked].into_iter().chain(flags).collect()));
+        }
+        for parser in parsers {
+            // One message may match several rules of its channel: their needs add up.
+            let mut trigger = Trigger::of(parser);
+            for rule in program.rules.iter().filter(|rule| rule.source == source) {
+                trigger = trigger.then(rule.action);
+            }
+            for merge in program.merges.iter().filter(|merge| merge.source == source) {
+                trigger.functions.extend([merge.order, merge.combine]);
+                trigger = trigger.then(merge.finish);
+            }
+            triggers.push(trigger);
         }
     }
+    let others = program.handlers.iter().map(|handler| handler.rule);
+    let others = others.chain(program.timers.iter().map(|timer| timer.rule)).chain(program.init_state);
+    triggers.extend(others.map(|rule| Trigger::of(vec![rule])));
+    triggers
 }
 
 /// The needs of a program whose module is complete, spills included. Panics on recursion.
@@ -44,42 +77,20 @@ impl Need {
 pub fn program_bounds(module: &Module) -> Bounds {
     let functions = bounds(module);
     let program = &module.program;
-    let need = |id: FuncId| Need::of(&functions[id.0 as usize]);
-    let action = |action: RuleAction| match action {
-        RuleAction::Pass { .. } => Need { sends: 1, ..Need::default() },
-        RuleAction::Run { rule } => need(rule),
-    };
-    let mut worst = Need::default();
-    for (source, channel) in program.channels.iter().enumerate() {
-        let parse = channel.view.as_ref().map_or(Need::default(), |view| {
-            let flags = view.reply_flags.map_or(Need::default(), need);
-            let reply = need(view.parse_reply).or(need(view.parse_asked));
-            need(view.parse_request).or(reply.then(flags))
-        });
-        // One message may match several rules of its channel: their needs add up.
-        let rules = program.rules.iter().filter(|rule| rule.source == source);
-        let rules = rules.fold(Need::default(), |sum, rule| sum.then(action(rule.action)));
-        let merges = program
-            .merges
-            .iter()
-            .filter(|merge| merge.source == source)
-            .fold(Need::default(), |sum, merge| {
-                sum.then(need(merge.order)).then(need(merge.combine)).then(action(merge.finish))
-            });
-        worst = worst.or(parse.then(rules).then(merges));
-    }
-    let others = program.handlers.iter().map(|handler| handler.rule);
-    let others = others.chain(program.timers.iter().map(|timer| timer.rule)).chain(program.init_state);
-    worst = others.fold(worst, |worst, rule| worst.or(need(rule)));
+    let triggers = triggers(module);
+    let most_of = |of: &dyn Fn(&Trigger) -> u64| triggers.iter().map(of).max().unwrap_or(0);
+    let out_bytes = |id: &FuncId| functions[id.0 as usize].all_out_bytes();
     let spill_words = functions.iter().map(|function| function.spill_words).max().unwrap_or(0);
     let views = program.channels.iter().filter_map(|channel| channel.view.as_ref());
     Bounds {
         session_state_bytes: session_bytes(module, &functions),
         global_state_bytes: global_bytes(module),
         head_bytes_max: views.map(|view| u64::from(view.head_bytes_max)).max().unwrap_or(0),
-        steps_per_message_max: worst.steps,
-        sends_per_message_max: worst.sends,
-        out_bytes_max: worst.out_bytes,
+        steps_per_message_max: most_of(&|trigger| trigger.steps(&functions)),
+        sends_per_message_max: most_of(&|trigger| {
+            trigger.sum(&functions, |bounds| bounds.sends).saturating_add(trigger.passes)
+        }),
+        out_bytes_max: most_of(&|trigger| trigger.functions.iter().map(out_bytes).max().unwrap_or(0)),
         kept_bytes_max: functions.iter().map(|function| function.kept_bytes).max().unwrap_or(0),
         spill_words,
         asks_max: most(&functions, |function| function.asks),

@@ -2,10 +2,11 @@
 //! Promises: see `interp`. Operations without state are in `semantics`.
 
 use flick_abi::frame::SLOT_STATE;
-use flick_abi::{BytesRef, Frame, FuncId, ParseStep, Region, RuleCall};
+use flick_abi::{BytesRef, Frame, FuncId, HostCall, ParseStep, Region, RuleCall};
 
 use super::FunctionLoops;
-use crate::data::{Block, BlockId, Function, Inst, Module, Op, Terminator, Type, Value};
+use crate::data::{Advance, Block, BlockId, Function, Inst, Module, Op, Terminator, Type, Value};
+use crate::weights::Amounts;
 use crate::{semantics, weights};
 
 /// Answers what was asked, where a suspension does not give way.
@@ -37,6 +38,13 @@ pub(super) enum Ending {
     Returned(Option<u64>),
 }
 
+/// Rounds of a loop so far.
+#[derive(Clone, Copy, Debug, Default)]
+struct Trips {
+    since_entered: u32,
+    all: u32,
+}
+
 /// The words of one running function, by value.
 pub(super) struct Registers(Vec<u64>);
 
@@ -59,17 +67,27 @@ impl Activation<'_, '_> {
     pub(super) fn run(&mut self, index: usize, args: &[u64]) -> Ending {
         let function = &self.module.functions[index];
         let mut registers = Registers(vec![0; function.values.len()]);
-        let mut trips = vec![0_u32; self.loops[index].latches.len()];
+        let mut trips = vec![Trips::default(); self.loops[index].latches.len()];
         let mut at = BlockId(0);
         let mut block = &function.blocks[0];
         enter(&mut registers, block, args);
         self.visit(index, at, at);
         loop {
             for inst in &block.insts {
-                self.steps += weights::op_steps(&inst.op);
+                let built = self.call.out_len;
                 let word = self.execute(function, &registers, inst);
+                // What a callee builds, it is charged for itself.
+                let built = if matches!(inst.op, Op::Call { .. }) { 0 } else { self.call.out_len - built };
+                self.charge(&registers, &inst.op, built as u64, word);
                 if let (Some(result), Some(word)) = (inst.result, word) {
                     registers.set(result, word);
+                    if let Some(max) = function.lengths.get(&result) {
+                        assert!(
+                            len_of(word) <= u64::from(*max),
+                            "a value of `{}` is too long",
+                            function.name
+                        );
+                    }
                 }
             }
             self.steps += weights::end_steps(&block.end);
@@ -81,9 +99,11 @@ impl Activation<'_, '_> {
             if let Some(trips_max) = block.trips_max {
                 let count = &mut trips[next.0 as usize];
                 let goes_round = self.loops[index].latches[next.0 as usize].contains(&at);
-                *count = if goes_round { *count + 1 } else { 0 };
+                count.since_entered = if goes_round { count.since_entered + 1 } else { 0 };
+                count.all += u32::from(goes_round);
+                let all_max = block.advance.map_or(u32::MAX, Advance::rounds_max);
                 assert!(
-                    *count <= trips_max,
+                    count.since_entered <= trips_max && count.all <= all_max,
                     "a loop of `{}` goes round more often than its bound",
                     function.name
                 );
@@ -92,6 +112,32 @@ impl Activation<'_, '_> {
             at = next;
             enter(&mut registers, block, &args);
         }
+    }
+
+    /// Counts the steps of an operation that has given `word`.
+    fn charge(&mut self, registers: &Registers, op: &Op, built: u64, word: Option<u64>) {
+        let len = |value: Value| len_of(registers.get(value));
+        let (have, to) = (self.call.message.len() as u64, word.unwrap_or(0));
+        let from = |from: &Value| registers.get(*from).min(have);
+        let (passed, lines) = match op {
+            Op::ScanRun { from: start, .. } | Op::Seek { from: start, .. } => {
+                (to.saturating_sub(from(start)), 0)
+            }
+            Op::Lines { from: start, .. } => ((to & 0xffff_ffff).saturating_sub(from(start)), to >> 32),
+            Op::CutListed { start, end, lines_max, .. } => {
+                (registers.get(*end) - registers.get(*start), u64::from(*lines_max))
+            }
+            _ => (0, 0),
+        };
+        let elements = match op {
+            Op::Host { call: HostCall::Pick(_), args, .. } => {
+                let channel = semantics::chan_index(registers.get(args[0])) as usize;
+                self.call.channel_lens.get(channel).copied().unwrap_or(0)
+            }
+            _ => 0,
+        };
+        let amounts = Amounts { bytes: &len, built, passed, lines, elements };
+        self.steps += weights::op_cost(op, &amounts).total();
     }
 
     fn visit(&mut self, index: usize, from: BlockId, to: BlockId) {
@@ -282,6 +328,12 @@ impl Activation<'_, '_> {
         let number = number.filter(|number| usize::from(*number) <= self.call.others.len());
         number.expect("a message is one of this activation")
     }
+}
+
+/// Bytes of a `Bytes` value.
+fn len_of(word: u64) -> u64 {
+    let bytes = BytesRef(word);
+    if bytes == BytesRef::MISSING { 0 } else { u64::from(bytes.len()) }
 }
 
 /// Target of a terminator: a block with its arguments, or the end of the function.

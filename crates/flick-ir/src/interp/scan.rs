@@ -32,12 +32,12 @@ impl Activation<'_, '_> {
                 let text = self.bytes(get(*text)).to_vec();
                 u64::from(self.frame.insert(get(*at), &text))
             }
-            Op::CutListed { names, start, end } => {
+            Op::CutListed { names, start, end, lines_max } => {
                 let names = self.bytes(get(*names)).to_vec();
                 let (start, end) = (get(*start), get(*end));
                 assert!(start <= end, "a range of lines ends before it starts");
                 let message = self.call.message;
-                u64::from(semantics::cut_listed(&mut self.frame, message, &names, start, end))
+                u64::from(semantics::cut_listed(&mut self.frame, message, &names, (start, end), *lines_max))
             }
             other => panic!("{other:?} is no search"),
         })

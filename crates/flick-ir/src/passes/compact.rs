@@ -40,6 +40,9 @@ pub(super) fn run(function: &mut Function) {
     }
     function.blocks = blocks;
     function.values = types;
+    let lengths = std::mem::take(&mut function.lengths).into_iter();
+    let renamed = lengths.filter_map(|(value, max)| Some((new_values[value.0 as usize]?, max)));
+    function.lengths = renamed.collect();
 }
 
 fn rename_targets(end: &mut Terminator, new_ids: &[BlockId]) {

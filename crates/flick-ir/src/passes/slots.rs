@@ -187,7 +187,7 @@ fn detour(
             args.push(value);
         }
         let end = Terminator::Jump(to, args);
-        function.blocks.push(Block { params: Vec::new(), trips_max: None, insts, end });
+        function.blocks.push(Block { params: Vec::new(), trips_max: None, advance: None, insts, end });
         stubs.push(BlockId(function.blocks.len() as u32 - 1));
     }
     let mut stubs = stubs.into_iter();

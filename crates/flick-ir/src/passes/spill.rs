@@ -54,7 +54,7 @@ fn separate_resume_blocks(function: &mut Function) -> Vec<BlockId> {
 }
 
 fn push_block(function: &mut Function, insts: Vec<Inst>, end: Terminator) -> BlockId {
-    function.blocks.push(Block { params: Vec::new(), trips_max: None, insts, end });
+    function.blocks.push(Block { params: Vec::new(), trips_max: None, advance: None, insts, end });
     BlockId(function.blocks.len() as u32 - 1)
 }
 

@@ -1,5 +1,7 @@
 //! The body of one random function: nested diamonds of blocks, filled with operations whose operands fit.
 
+use std::collections::BTreeMap;
+
 use super::wide::{BYTES_MAX, List};
 use super::{BOOL_SLOTS, BYTES_SLOTS, CONSTS_BYTES, MESSAGE_BYTES_MAX, MESSAGE_BYTES_MIN, NUMBER_SLOTS, Rng};
 use flick_abi::FaultCause;
@@ -73,6 +75,7 @@ pub(super) fn function(rng: &mut Rng, kind: FuncKind, earlier: &[Function]) -> F
         kind,
         results: result.into_iter().collect(),
         values: Vec::new(),
+        lengths: BTreeMap::new(),
         blocks: Vec::new(),
     };
     let (sends_left, calls_left) = match kind {
@@ -158,6 +161,7 @@ impl Body<'_> {
         self.function.blocks.push(Block {
             params,
             trips_max: None,
+            advance: None,
             insts: Vec::new(),
             end: Terminator::Done,
         });

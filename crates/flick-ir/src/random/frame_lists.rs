@@ -85,7 +85,10 @@ impl Body<'_> {
         let Some(end) = scope.some_covered(self.rng) else { return block };
         let start = self.at_most(block, scope, end);
         let op = match self.rng.below(5) {
-            0 => Op::CutListed { names: self.some(block, scope, Type::Bytes), start, end },
+            0 => {
+                let lines_max = self.rng.below(8) as u32;
+                Op::CutListed { names: self.some(block, scope, Type::Bytes), start, end, lines_max }
+            }
             1 => Op::Insert { at: start, text: self.some(block, scope, Type::Bytes) },
             _ => Op::Cut { start, end },
         };

@@ -3,6 +3,7 @@
 use flick_abi::{BytesRef, Frame, MessageFlags, Region};
 
 use crate::data::Type;
+use crate::limits::LISTED_NAMES_MAX;
 use crate::semantics::message_get;
 
 /// Whether a byte is of a class.
@@ -35,8 +36,51 @@ pub fn seek(data: &[u8], from: u64, needle: &[u8], max: u32) -> u64 {
 
 /// Whether `token` is an item of `list`, which has commas between its items; see `Op::HasToken`.
 pub fn has_token(list: &[u8], token: &[u8]) -> bool {
-    // Most lists are too short to have it.
-    list.len() >= token.len() && items_of(list).any(|item| item.eq_ignore_ascii_case(token))
+    if token.is_empty() || list.len() < token.len() {
+        return false;
+    }
+    let last = list.len() - token.len();
+    let mut at = 0;
+    while at + LANES <= last + 1 {
+        let found = positions(list, at, token);
+        if found != [0; LANES] && (0..LANES).any(|lane| found[lane] != 0 && is_item(list, at + lane, token)) {
+            return true;
+        }
+        at += LANES;
+    }
+    (at..=last).any(|at| list[at..at + token.len()].eq_ignore_ascii_case(token) && is_item(list, at, token))
+}
+
+/// Positions of a list that are compared at once.
+const LANES: usize = 32;
+
+/// Returns at which of the positions from `at` on the bytes of a token are, in any case; not 0: there.
+fn positions(list: &[u8], at: usize, token: &[u8]) -> [u8; LANES] {
+    let mut found = [1; LANES];
+    for (offset, byte) in token.iter().enumerate() {
+        // A letter differs from its other case in one bit.
+        let case = if byte.is_ascii_alphabetic() { 0x20 } else { 0 };
+        let wanted = byte | case;
+        let row = &list[at + offset..at + offset + LANES];
+        let mut some = 0;
+        for (found, byte) in found.iter_mut().zip(row) {
+            *found &= u8::from(byte | case == wanted);
+            some |= *found;
+        }
+        if some == 0 {
+            break;
+        }
+    }
+    found
+}
+
+/// Whether a token that stands at a position of a list is an item of its own.
+fn is_item(list: &[u8], at: usize, token: &[u8]) -> bool {
+    let is_blank = |byte: &&u8| matches!(byte, b' ' | b'\t');
+    let before = list[..at].iter().rev().find(|byte| !is_blank(byte));
+    let behind = list[at + token.len()..].iter().find(|byte| !is_blank(byte));
+    let ends = [before, behind].into_iter().all(|byte| byte.is_none_or(|byte| *byte == b','));
+    ends && !token.contains(&b',') && blanks_off(token) == token
 }
 
 /// The items of a list with commas, without the blanks around them; empty ones are left out.
@@ -54,25 +98,36 @@ fn blanks_off(mut text: &[u8]) -> &[u8] {
 
 /// Cuts the lines of `message[start..end]` whose names `names` lists; see `Op::CutListed`. Returns whether there was
 /// room.
-pub fn cut_listed(frame: &mut Frame, message: &[u8], names: &[u8], start: u64, end: u64) -> bool {
-    let lines = &message[start as usize..end as usize];
-    let mut names = items_of(names).filter(|name| !name.contains(&b':'));
-    names.all(|name| cut_named(frame, lines, name, start))
-}
-
-/// Cuts the lines with that name; `start` is where the first line stands.
-fn cut_named(frame: &mut Frame, lines: &[u8], name: &[u8], start: u64) -> bool {
-    let mut at = 0;
-    while let Some(line) = lines.get(at..).filter(|line| !line.is_empty()) {
-        // Of most lines no more than one byte is looked at.
-        let is_named = line.get(name.len()) == Some(&b':') && line[..name.len()].eq_ignore_ascii_case(name);
-        let len = line_len(line);
-        if is_named && !frame.cut(start + at as u64, start + (at + len) as u64) {
+pub fn cut_listed(
+    frame: &mut Frame,
+    message: &[u8],
+    names: &[u8],
+    (start, end): (u64, u64),
+    lines_max: u32,
+) -> bool {
+    let mut listed: [&[u8]; LISTED_NAMES_MAX] = [&[]; LISTED_NAMES_MAX];
+    let mut count = 0;
+    for name in items_of(names).filter(|name| !name.contains(&b':')) {
+        let Some(free) = listed.get_mut(count) else { return false };
+        (*free, count) = (name, count + 1);
+    }
+    if count == 0 {
+        return true;
+    }
+    let (mut at, end) = (start as usize, end as usize);
+    for _ in 0..lines_max {
+        let line = &message[at..end];
+        // Of most lines no more than one byte is looked at for each name.
+        let is_name = |name: &&[u8]| {
+            line.get(name.len()) == Some(&b':') && line[..name.len()].eq_ignore_ascii_case(name)
+        };
+        let next = at + line_len(line);
+        if listed[..count].iter().any(is_name) && !frame.cut(at as u64, next as u64) {
             return false;
         }
-        at += len;
+        at = next;
     }
-    true
+    at == end
 }
 
 /// Length of the first line, its CRLF included.
@@ -135,6 +190,8 @@ fn ends_first_at_its_end(bytes: &[u8], needle: &[u8]) -> bool {
 mod tests {
     use flick_abi::{BytesRef, Frame, Region};
 
+    use crate::limits::LISTED_NAMES_MAX;
+
     use super::{cut_listed, guard, has_token, items, scan_run, seek, whole};
 
     fn class(bytes: &[u8]) -> [u64; 4] {
@@ -189,6 +246,14 @@ mod tests {
             (b",,", b"", false),
             (b"", b"close", false),
             (b" a b ,c", b"a b", true),
+            (b"a,b", b"a,b", false),
+            (b"closed, a-close, xclose, clos e, CLOSe\t ,x, some more that is long enough", b"close", true),
+            (
+                b"closed, a-close, xclose, clos e, close x, closeclose, some more that is long",
+                b"close",
+                false,
+            ),
+            (b",,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,,close", b"close", true),
         ] {
             assert_eq!(has_token(list, token), expected, "{list:?} {token:?}");
         }
@@ -198,10 +263,16 @@ mod tests {
     fn listed_lines_are_cut() {
         let message = b"GET /\r\nHost: a\r\nX-One: 1\r\nx-two\r\nx-two: 2\r\nlast:3";
         let mut frame = Frame::new();
-        assert!(cut_listed(&mut frame, message, b"x-one, X-TWO,last", 7, message.len() as u64));
+        let all = (7, message.len() as u64);
+        assert!(cut_listed(&mut frame, message, b"x-one, X-TWO,last", all, 9));
         let cut: Vec<_> = frame.cuts().map(|(start, end)| &message[start as usize..end as usize]).collect();
         assert_eq!(cut, [&b"X-One: 1\r\n"[..], b"x-two: 2\r\nlast:3"]);
-        assert!(cut_listed(&mut frame, message, b"", 7, 7));
+        assert!(cut_listed(&mut frame, message, b"", (7, 7), 0));
+        // There are five lines, the last one cut off.
+        assert!(cut_listed(&mut frame, message, b"none", all, 5));
+        assert!(!cut_listed(&mut frame, message, b"none", all, 4));
+        assert!(cut_listed(&mut frame, message, &b"none,".repeat(LISTED_NAMES_MAX), all, 9));
+        assert!(!cut_listed(&mut frame, message, &b"none,".repeat(LISTED_NAMES_MAX + 1), all, 9));
     }
 
     #[test]

@@ -67,6 +67,7 @@ pub fn parse_int(bytes: &[u8], base: u8) -> Option<i64> {
     if digits.is_empty() {
         return None;
     }
+    let digits = without_zeros(digits);
     // Counted down, because there is one negative number more than positive ones.
     let add = |sum: i64, byte: &u8| {
         let digit = i64::from(char::from(*byte).to_digit(10)?);
@@ -74,6 +75,14 @@ pub fn parse_int(bytes: &[u8], base: u8) -> Option<i64> {
     };
     let negative = digits.iter().try_fold(0, add)?;
     if is_negative { Some(negative) } else { negative.checked_neg() }
+}
+
+/// Digits without most of the zeros in front of them, of which there may be thousands.
+fn without_zeros(mut digits: &[u8]) -> &[u8] {
+    while let [b'0', b'0', b'0', b'0', b'0', b'0', b'0', b'0', rest @ ..] = digits {
+        digits = rest;
+    }
+    digits
 }
 
 /// `bytes[start..end]` of a value of these bytes, which are inside it.
@@ -205,6 +214,9 @@ mod tests {
             assert_eq!(parse_int(text.as_bytes(), 16), None, "{text}");
         }
         assert_eq!(parse_int(b"00000000000000000000000000000009223372036854775807", 10), Some(i64::MAX));
+        assert_eq!(parse_int(b"00000000", 10), Some(0));
+        assert_eq!(parse_int(b"-000000000000000000000000000000001", 10), Some(-1));
+        assert_eq!(parse_int(b"000000000000000000000000000000x1", 10), None);
         assert_eq!(parse_int(b"FfFf", 16), Some(0xffff));
     }
 

@@ -1,11 +1,15 @@
 //! Reads the text form of functions; `program` reads the rest.
 
+use std::collections::BTreeMap;
+
 use flick_abi::FaultCause;
 use flick_abi::FuncId;
 
 use super::lexer::{self, Token};
 use super::{TYPES, TextError, parse_op, program};
-use crate::data::{Block, BlockId, FuncKind, Function, Inst, Module, SourceOrigin, Terminator, Type, Value};
+use crate::data::{
+    Advance, Block, BlockId, FuncKind, Function, Inst, Module, SourceOrigin, Terminator, Type, Value,
+};
 
 /// The result of parsing a part of the text: a piece of the module, or an error with its position.
 pub(super) type Parsed<T> = Result<T, TextError>;
@@ -206,7 +210,7 @@ fn function(reader: &mut Reader) -> Parsed<Function> {
             results.push(reader.ty()?);
         }
     }
-    let mut types = Vec::new();
+    let mut types = Values::default();
     let mut blocks = Vec::new();
     reader.mark("{")?;
     while reader.opt_word("unused") {
@@ -219,16 +223,28 @@ fn function(reader: &mut Reader) -> Parsed<Function> {
         }
         blocks.push(block(reader, &mut types)?);
     }
-    let all: Option<Vec<Type>> = types.iter().copied().collect();
+    let Values { types, lengths } = types;
+    let all: Option<Vec<Type>> = types.into_iter().collect();
     let values = all.ok_or_else(|| reader.error("every value up to the largest has a type".to_owned()))?;
-    Ok(Function { name, kind, results, values, blocks })
+    Ok(Function { name, kind, results, values, lengths, blocks })
 }
 
-/// `v3: int`, entered into `types`.
-fn define(reader: &mut Reader, types: &mut Vec<Option<Type>>) -> Parsed<Value> {
+/// The values of a function so far.
+#[derive(Default)]
+struct Values {
+    types: Vec<Option<Type>>,
+    lengths: BTreeMap<Value, u32>,
+}
+
+/// `v3: int` or `v3: bytes max 9`, entered into `values`.
+fn define(reader: &mut Reader, values: &mut Values) -> Parsed<Value> {
     let value = reader.value()?;
     reader.mark(":")?;
     let ty = reader.ty()?;
+    if reader.opt_word("max") {
+        values.lengths.insert(value, reader.number()?);
+    }
+    let types = &mut values.types;
     let index = value.0 as usize;
     // A bound, so that a text cannot ask for any amount of memory: every value up to the largest is defined.
     if index > reader.tokens.len() {
@@ -242,14 +258,20 @@ fn define(reader: &mut Reader, types: &mut Vec<Option<Type>>) -> Parsed<Value> {
 }
 
 /// A block after its name.
-fn block(reader: &mut Reader, types: &mut Vec<Option<Type>>) -> Parsed<Block> {
+fn block(reader: &mut Reader, values: &mut Values) -> Parsed<Block> {
     let mut params = Vec::new();
     reader.mark("(")?;
     while !reader.opt_mark(")") {
-        params.push(define(reader, types)?);
+        params.push(define(reader, values)?);
         reader.opt_mark(",");
     }
     let trips_max = if reader.opt_word("loop") { Some(reader.number()?) } else { None };
+    let mut advance = None;
+    if reader.opt_word("by") {
+        let least = reader.number()?;
+        reader.expect_word("of")?;
+        advance = Some(Advance { least, most: reader.number()? });
+    }
     reader.mark(":")?;
     let mut insts = Vec::new();
     loop {
@@ -257,14 +279,14 @@ fn block(reader: &mut Reader, types: &mut Vec<Option<Type>>) -> Parsed<Block> {
             if word.strip_prefix('v').is_some_and(|digits| digits.parse::<u32>().is_ok()));
         let mut result = None;
         if is_value {
-            result = Some(define(reader, types)?);
+            result = Some(define(reader, values)?);
             reader.mark("=")?;
         }
         let word = reader.word()?;
         if result.is_none()
             && let Some(end) = end(reader, &word)?
         {
-            return Ok(Block { params, trips_max, insts, end });
+            return Ok(Block { params, trips_max, advance, insts, end });
         }
         let op = parse_op::op(reader, &word)?;
         let mut origin = SourceOrigin::default();

@@ -161,7 +161,8 @@ fn scan(reader: &mut Reader, word: &str) -> Parsed<Option<Op>> {
         "cut" => Op::Cut { start: reader.value()?, end: reader.comma_value()? },
         "insert" => Op::Insert { at: reader.value()?, text: reader.comma_value()? },
         "cut_listed" => {
-            Op::CutListed { names: reader.value()?, start: reader.comma_value()?, end: reader.comma_value()? }
+            let (names, start, end) = (reader.value()?, reader.comma_value()?, reader.comma_value()?);
+            Op::CutListed { names, start, end, lines_max: max(reader)? }
         }
         "items" => {
             let (from, count) = (reader.value()?, reader.comma_value()?);

@@ -37,7 +37,9 @@ pub fn print_function(index: usize, function: &Function) -> String {
     }
     for (index, block) in function.blocks.iter().enumerate() {
         let params: Vec<_> = block.params.iter().map(|value| typed(function, *value)).collect();
+        let advance = block.advance.map(|advance| format!(" by {} of {}", advance.least, advance.most));
         let trips = block.trips_max.map(|trips| format!(" loop {trips}")).unwrap_or_default();
+        let trips = trips + &advance.unwrap_or_default();
         let _ = writeln!(text, "  b{index}({}){trips}:", params.join(", "));
         for instruction in &block.insts {
             let _ = writeln!(text, "    {}", inst(function, instruction));
@@ -77,7 +79,8 @@ pub(super) fn width_name(width_bytes: u8, big_endian: bool) -> String {
 }
 
 fn typed(function: &Function, value: Value) -> String {
-    format!("v{}: {}", value.0, type_name(function.values[value.0 as usize]))
+    let max = function.lengths.get(&value).map(|max| format!(" max {max}")).unwrap_or_default();
+    format!("v{}: {}{max}", value.0, type_name(function.values[value.0 as usize]))
 }
 
 fn inst(function: &Function, inst: &Inst) -> String {

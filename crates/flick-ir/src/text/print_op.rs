@@ -71,6 +71,9 @@ fn bounded_op(name: &str, op: &Op) -> String {
         Op::ScanRun { from, class, max } => format!("{name} v{} class {class} max {max}", from.0),
         Op::Seek { from, offset, len, max } => format!("{name} v{}, {offset}, {len} max {max}", from.0),
         Op::Lines { from, left, form } => format!("{name} {} {}", list(&[*from, *left]), line_form(form)),
+        Op::CutListed { names, start, end, lines_max } => {
+            format!("{name} {} max {lines_max}", list(&[*names, *start, *end]))
+        }
         Op::Items { message, from, count, count_max } => {
             format!("{name} {}{} max {count_max}", list(&[*from, *count]), of(*message))
         }

@@ -1,7 +1,6 @@
 //! `flick check`: checks a program, and computes its resource bounds.
 
 mod bounds;
-mod hottest_lines;
 mod json;
 
 pub use bounds::bytes as size_text;
@@ -11,7 +10,7 @@ use std::path::PathBuf;
 
 use clap::{Args, FromArgMatches};
 use flick_check::hir;
-use flick_compiler::{Input, check, lower};
+use flick_compiler::{Input, MESSAGE_WORK_MAX, check, lower, over_budget};
 
 use super::run::Run;
 use crate::failure::{Failure, Outcome};
@@ -27,6 +26,9 @@ pub struct Check {
     /// Print the resource bounds of each process: memory, work per message, sizes
     #[arg(long)]
     bounds: bool,
+    /// Work for one message, in steps of about half a nanosecond, above which a program is rejected; 0 allows any
+    #[arg(long, value_name = "STEPS", default_value_t = MESSAGE_WORK_MAX)]
+    max_message_work: u64,
     /// Print one JSON object, with all diagnostics
     #[arg(long)]
     json: bool,
@@ -52,8 +54,12 @@ impl Check {
         let programs = checked.program.iter().flat_map(hir::Program::each);
         for program in programs.filter(|program| program.process.is_some()) {
             match lower(program, &checked.sources) {
-                Ok(module) if self.bounds => bounds.push(ResourceBounds::of(&module, &checked.sources)),
-                Ok(_) => {}
+                Ok(module) => {
+                    if self.bounds {
+                        bounds.push(ResourceBounds::of(&module, &checked.sources));
+                    }
+                    rejections.extend(over_budget(&module, &checked.sources, self.max_message_work));
+                }
                 Err(diagnostics) => rejections.extend(diagnostics),
             }
         }

@@ -76,6 +76,10 @@ pub struct LimitSettings {
     /// client whose request needs one more waits. [default: 16384, or as many as fit into `--max-state-memory`]
     #[arg(long, value_name = "N")]
     max_suspended_rules: Option<Positive>,
+    /// Work for one message, in steps of about half a nanosecond. A program whose worst message may take more does not
+    /// start; `flick check --bounds` prints the figure. 0 allows any. [default: 2000000]
+    #[arg(long, value_name = "STEPS")]
+    max_message_work: Option<u64>,
     /// Memory for the program's state: `local` variables, suspended rules, dictionaries. A program that could need more
     /// does not start. [default: 1GiB]
     #[arg(long, value_name = "SIZE")]
@@ -129,6 +133,11 @@ pub struct LimitSettings {
 const SCHEDULING: &str = "Overload and scheduling";
 
 impl LimitSettings {
+    /// Work that one message may cause, in steps.
+    pub fn max_message_work(&self) -> Option<u64> {
+        self.max_message_work
+    }
+
     /// Memory that the service may need, in bytes.
     pub fn max_memory(&self) -> Option<u64> {
         self.max_memory.map(|size| size.0)

@@ -56,7 +56,7 @@ impl Checker<'_, '_> {
                 self.takes(op, &[(*at, Number), (*text, Bytes)]);
                 Some(Bool)
             }
-            Op::CutListed { names, start, end } => {
+            Op::CutListed { names, start, end, .. } => {
                 self.takes(op, &[(*names, Bytes), (*start, Number), (*end, Number)]);
                 Some(Bool)
             }

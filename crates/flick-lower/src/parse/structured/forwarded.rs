@@ -82,7 +82,8 @@ impl Emitter<'_, '_> {
         let name = self.body.consts.intern(name);
         let names = self.body.f.define(Type::Bytes, name);
         self.there(end);
-        let has_capacity = self.body.f.define(Type::Bool, Op::CutListed { names, start, end });
+        let lines_max = self.elements_max(list);
+        let has_capacity = self.body.f.define(Type::Bool, Op::CutListed { names, start, end, lines_max });
         self.body.expect(has_capacity, list.0, FaultCause::TooLong);
     }
 

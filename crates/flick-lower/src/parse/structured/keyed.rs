@@ -277,6 +277,9 @@ impl Emitter<'_, '_> {
     /// Cuts what a value names; without a value all is done, since the places are taken in order.
     fn cut_listed(&mut self, id: FieldId, (keyed, names): (&Keyed, SlotKey), end: Value, over: BlockId) {
         let names = self.get_key(names);
+        if let FieldKind::Text { max_bytes, .. } = self.info.field(keyed.value).kind {
+            self.body.f.bound_length(names, max_bytes);
+        }
         let is_missing = self.body.f.define(Type::Bool, Op::IsMissing(names));
         let there = self.body.f.new_block(&[]);
         self.body.f.branch_to(is_missing, over, there);
@@ -292,7 +295,8 @@ impl Emitter<'_, '_> {
             self.body.f.go_on_in(next);
         }
         let start = self.get_key(SlotKey::Start(id));
-        let has_capacity = self.body.f.define(Type::Bool, Op::CutListed { names, start, end });
+        let lines_max = self.elements_max(id);
+        let has_capacity = self.body.f.define(Type::Bool, Op::CutListed { names, start, end, lines_max });
         self.body.expect(has_capacity, id.0, FaultCause::TooLong);
         self.body.f.jump(listed, Vec::new());
         self.body.f.go_on_in(listed);

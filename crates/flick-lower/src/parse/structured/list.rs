@@ -6,7 +6,7 @@ use flick_abi::FaultCause;
 use flick_abi::frame::{SLOT_ITEMS, SLOT_STATE};
 use flick_abi::limits::ITEMS_MAX;
 use flick_check::hir::{FieldId, FieldKind, Item, List, ListEnd};
-use flick_ir::data::{Binary, BlockId, Op, Terminator, Type, Value};
+use flick_ir::data::{Advance, Binary, BlockId, Op, Terminator, Type, Value};
 
 use super::Emitter;
 use super::sizes::Sizes;
@@ -55,6 +55,9 @@ impl Emitter<'_, '_> {
         let is_counted = self.needs.has(SlotKey::Seen(id)) || self.needs.has(SlotKey::Length(id));
         let trips = self.trips_max(list, streams);
         let head = self.body.f.new_loop(&[Type::Int, Type::Int, Type::Int], trips);
+        if !streams {
+            self.body.f.set_advance(head, self.advance(list));
+        }
         let (position, zero) = (self.position(self.at), self.body.f.int(0));
         let (position, seen) = if streams {
             (position, zero)
@@ -118,6 +121,18 @@ impl Emitter<'_, '_> {
             Some(max) => max.min(by_head.unwrap_or(max)),
             None => by_head.unwrap_or(self.longest as u32),
         }
+    }
+
+    /// Returns the largest number of elements of a list.
+    pub fn elements_max(&self, id: FieldId) -> u32 {
+        let FieldKind::List(list) = &self.info.field(id).kind else { panic!("lists are lists") };
+        self.trips_max(list, false)
+    }
+
+    /// Returns how elements get on in the message, if each has bytes of its own.
+    fn advance(&self, list: &List) -> Option<Advance> {
+        let least = Sizes::of(self.info, &list.body).own.min(self.longest) as u32;
+        (least > 0).then_some(Advance { least, most: self.longest as u32 })
     }
 
     /// The largest place at which an element starts.

@@ -11,6 +11,8 @@ use crate::unit::UnitInfo;
 pub struct Sizes {
     /// Least.
     pub least: u64,
+    /// Least without the elements of lists in it.
+    pub own: u64,
     /// Largest.
     pub most: u64,
 }
@@ -18,7 +20,7 @@ pub struct Sizes {
 const LONGEST: u64 = MESSAGE_BYTES_MAX as u64;
 
 impl Sizes {
-    const NONE: Self = Self { least: 0, most: 0 };
+    const NONE: Self = Self { least: 0, own: 0, most: 0 };
 
     /// Of a row of items.
     pub fn of(info: &UnitInfo<'_>, items: &[Item]) -> Self {
@@ -34,20 +36,24 @@ impl Sizes {
             Item::Switch(choice) => {
                 let arms = choice.arms.iter().map(|(_, items)| items).chain(&choice.otherwise);
                 let sizes = arms.map(|items| Self::of(info, items));
-                sizes
-                    .reduce(|a, b| Self { least: a.least.min(b.least), most: a.most.max(b.most) })
-                    .unwrap_or(Self::NONE)
+                let either = |a: Self, b: Self| Self {
+                    least: a.least.min(b.least),
+                    own: a.own.min(b.own),
+                    most: a.most.max(b.most),
+                };
+                sizes.reduce(either).unwrap_or(Self::NONE)
             }
         }
     }
 
     fn of_literal(literal: &Literal) -> Self {
         let bytes = literal.bytes.len() as u64;
-        Self { least: if literal.optional { 0 } else { bytes }, most: bytes }
+        let least = if literal.optional { 0 } else { bytes };
+        Self { least, own: least, most: bytes }
     }
 
     fn of_field(info: &UnitInfo<'_>, field: FieldId) -> Self {
-        let between = |least: u64, most: u64| Self { least, most: most.min(LONGEST) };
+        let between = |least: u64, most: u64| Self { least, own: least, most: most.min(LONGEST) };
         match &info.field(field).kind {
             FieldKind::Int { repr, .. } => {
                 let bytes = u64::from(repr.width_bytes);
@@ -89,13 +95,18 @@ impl Sizes {
         };
         Self {
             least: element.least.saturating_mul(least).saturating_add(end),
+            own: end,
             most: most.saturating_add(end).min(LONGEST),
         }
     }
 
     fn then(self, next: Self) -> Self {
         let sum = |a: u64, b: u64| a.saturating_add(b).min(LONGEST);
-        Self { least: sum(self.least, next.least), most: sum(self.most, next.most) }
+        Self {
+            least: sum(self.least, next.least),
+            own: sum(self.own, next.own),
+            most: sum(self.most, next.most),
+        }
     }
 }
 

@@ -209,6 +209,9 @@ impl Emitter<'_, '_> {
             return;
         }
         let value = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });
+        if let Some(max) = max_bytes {
+            self.body.f.bound_length(value, max);
+        }
         let narrower = self.needs.view_max(id).filter(|max| max_bytes.is_none_or(|most| *max < most));
         match narrower {
             Some(max) if self.needs.is_optional(id) => {
@@ -289,6 +292,7 @@ impl Emitter<'_, '_> {
         }
         if signed || self.is_wanted(id) {
             let bytes = self.body.f.define(Type::Bytes, Op::MessageBytes { start, end });
+            self.body.f.bound_length(bytes, max);
             let num = self.parsed(id, bytes, len, base, digits_max, signed);
             self.number_found(id, num);
         }

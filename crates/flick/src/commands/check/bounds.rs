@@ -6,12 +6,39 @@ use flick_abi::Frame;
 use flick_abi::limits::{ASKS_MAX, CHANNEL_ELEMENTS_MAX};
 use flick_buffers::{HUGE_BYTES, LARGE_BYTES};
 use flick_check::Sources;
+use flick_compiler::hottest_line;
 use flick_ir::data::Module;
+use flick_ir::weights::STEPS_PER_US;
 use flick_runtime::limits::{SESSION_BACKLOG_BYTES_MAX, WHOLE_BYTES_MAX};
 use flick_runtime::state::dict_bytes_of;
 use serde::Serialize;
 
-use super::hottest_lines::{HotLine, hottest_line};
+/// Size from which on a message counts as one without a bound: lengths in grammars have 64 bits.
+const UNBOUNDED_BYTES: u64 = 1 << 50;
+
+/// A source line and its work.
+#[derive(Debug, Serialize)]
+pub struct HotLine {
+    /// File.
+    pub file: String,
+    /// Line, from 1.
+    pub line: usize,
+    /// Steps.
+    pub steps: u64,
+    /// Text of the line.
+    pub text: String,
+}
+
+impl HotLine {
+    fn of(module: &Module, sources: &Sources) -> Option<Self> {
+        let found = hottest_line(module, sources)?;
+        let range = found.span.range.start as usize..found.span.range.end as usize;
+        let (line, _) = sources.line_column(found.span.file, found.span.range.start);
+        let source = sources.get(found.span.file)?;
+        let text = source.text.get(range).unwrap_or_default().to_owned();
+        Some(Self { file: source.name.clone(), line, steps: found.steps, text })
+    }
+}
 
 /// Resource bounds of one process.
 #[derive(Debug, Serialize)]
@@ -34,6 +61,8 @@ pub struct ResourceBounds {
     pub dictionaries: Vec<DictionaryBounds>,
     /// Steps per message.
     pub steps_per_message_max: u64,
+    /// Estimated time of these steps, in microseconds.
+    pub estimated_us_max: u64,
     /// The line with most of these steps.
     pub hottest_line: Option<HotLine>,
     /// Messages sent per message.
@@ -46,6 +75,8 @@ pub struct ResourceBounds {
     pub built_bytes_max: u64,
     /// Size of the largest message of any channel.
     pub message_bytes_max: u64,
+    /// Bytes of a message that are in memory at one time, if longer ones are streamed.
+    pub streamed_bytes: Option<u64>,
     /// Elements of each channel, by name.
     pub elements_max: Vec<(String, u64)>,
 }
@@ -65,7 +96,6 @@ impl ResourceBounds {
     /// Computes the bounds.
     pub fn of(module: &Module, sources: &Sources) -> Self {
         let program = &module.program;
-        let functions = flick_ir::bounds::bounds(module);
         let bounds = &program.bounds;
         let waits = bounds.asks_max > 0 || bounds.array_asks_max > 0;
         let replies = u64::from(bounds.asks_max) + u64::from(bounds.array_asks_max) * ASKS_MAX as u64;
@@ -91,6 +121,8 @@ impl ResourceBounds {
             .channels
             .iter()
             .map(|channel| (channel.name.clone(), if channel.is_array { elements_max } else { 1 }));
+        let message_bytes_max =
+            program.protocols.iter().map(|protocol| protocol.message_bytes_max).max().unwrap_or(0);
         Self {
             process: program.name.clone(),
             session_channel_bytes: SESSION_BACKLOG_BYTES_MAX as u64 + buffer,
@@ -107,18 +139,28 @@ impl ResourceBounds {
                 .fold(counters, |sum, dict| sum.saturating_add(dict.bytes)),
             dictionaries,
             steps_per_message_max: bounds.steps_per_message_max,
-            hottest_line: hottest_line(module, &functions, sources),
+            estimated_us_max: bounds.steps_per_message_max.div_ceil(STEPS_PER_US),
+            hottest_line: HotLine::of(module, sources),
             sends_per_message_max: bounds.sends_per_message_max,
             asks_per_message_max: u64::from(bounds.asks_max),
             array_asks_per_message_max: u64::from(bounds.array_asks_max),
             built_bytes_max: bounds.out_bytes_max,
-            message_bytes_max: program
-                .protocols
-                .iter()
-                .map(|protocol| protocol.message_bytes_max)
-                .max()
-                .unwrap_or(0),
+            message_bytes_max,
+            streamed_bytes: (message_bytes_max > buffer).then_some(buffer),
             elements_max: backends.collect(),
+        }
+    }
+
+    /// The largest message; none has more bytes than a length can say.
+    fn largest_message(&self) -> String {
+        match self.streamed_bytes {
+            None => bytes(self.message_bytes_max),
+            Some(at_a_time) if self.message_bytes_max >= UNBOUNDED_BYTES => {
+                format!("streamed, {} at a time", bytes(at_a_time))
+            }
+            Some(at_a_time) => {
+                format!("{}, streamed, {} at a time", bytes(self.message_bytes_max), bytes(at_a_time))
+            }
         }
     }
 
@@ -140,7 +182,10 @@ impl ResourceBounds {
         for dict in &self.dictionaries {
             lines.push(format!("    `{}`, {} entries: {}", dict.name, dict.entries_max, bytes(dict.bytes)));
         }
-        lines.extend([format!("  work per message        at most {} steps", self.steps_per_message_max)]);
+        lines.push(format!(
+            "  work per message        at most {} steps, an estimated {} us",
+            self.steps_per_message_max, self.estimated_us_max
+        ));
         if let Some(hot) = &self.hottest_line {
             lines.push(format!(
                 "    most of it            {} steps at {}:{}: {}",
@@ -156,7 +201,7 @@ impl ResourceBounds {
             lines.push(format!("  asks per message        at most {}{arrays}", self.asks_per_message_max));
         }
         lines.push(format!("  built per message       at most {}", bytes(self.built_bytes_max)));
-        lines.push(format!("  largest message         {}", bytes(self.message_bytes_max)));
+        lines.push(format!("  largest message         {}", self.largest_message()));
         for (channel, count) in &self.elements_max {
             lines.push(format!("  elements of `{channel}`: at most {count}"));
         }

@@ -63,6 +63,7 @@ impl Prepared {
         for (entry, own) in settings.programs.iter().enumerate() {
             let compiled =
                 Input::file(&own.program).and_then(|input| compile_with(&input, own.engine, &own.requests));
+            let compiled = compiled.and_then(|compiled| compiled.within(own.max_message_work));
             let compiled = compiled.map_err(|failure| settings.at_program(entry, failure.into()))?;
             report::warnings(&compiled.warnings, &compiled.sources);
             files.extend(compiled.files());
