@@ -225,7 +225,7 @@ fn byte_steps(kind: Transform) -> u64 {
 }
 
 /// Steps of a line whose name `Op::CutListed` compares with those of its list.
-const LISTED_LINE_STEPS: u64 = 48;
+const LISTED_LINE_STEPS: u64 = 32;
 
 /// Steps of copying bytes.
 pub fn copy_steps(bytes: u64) -> u64 {
