@@ -7,8 +7,9 @@ use flick_net::{QueueDelay, monotonic_ns};
 
 use crate::config::TaskScheduling;
 use crate::limits::{
-    CLOCK_EVERY_MESSAGES, CLOCK_STEPS, COMPLETION_MESSAGES_MAX, MERGE_STEP_ELEMENTS, ROBIN_ROUNDS_MAX,
-    RUN_ROUNDS_MAX, SAMPLE_EVERY_ITERATIONS, SECOND_LOOK_MS, STOOD_STILL_MS, TASK_MESSAGES_MAX,
+    CLOCK_EVERY_MESSAGES, CLOCK_EVERY_TASKS, CLOCK_STEPS, COMPLETION_MESSAGES_MAX, LOOK_STEPS,
+    MERGE_STEP_ELEMENTS, ROBIN_ROUNDS_MAX, RUN_ROUNDS_MAX, SAMPLE_EVERY_ITERATIONS, SECOND_LOOK_MS,
+    STOOD_STILL_MS, TASK_MESSAGES_MAX,
 };
 use crate::overload::batch_delay::{Arrivals, BatchDelay};
 use crate::overload::detector::OverloadDetector;
@@ -63,6 +64,10 @@ struct TimeSlices {
     slice: Option<Duration>,
     /// Messages between two looks at the clock.
     clock_every: u32,
+    /// Tasks between two checks of how long the iteration has taken.
+    tasks_every: u32,
+    /// Elements that a task of a merge handles in a step.
+    merge_elements: u32,
     /// Rounds through the run queue in one iteration.
     rounds_max: u32,
     /// The real clock may be read; off in the simulator.
@@ -225,7 +230,7 @@ impl Clock {
 
     /// Elements that a task of a merge handles in a step.
     pub(crate) fn merge_elements(&self) -> u32 {
-        if self.slices.policy == TaskScheduling::RoundRobin { 1 } else { MERGE_STEP_ELEMENTS }
+        self.slices.merge_elements
     }
 
     /// Whether a task that uses up its slice is counted: with round robin each one does.
@@ -255,6 +260,11 @@ impl Clock {
         let begun = *begun.get_or_insert(now);
         self.slices.slice.is_some_and(|slice| now.duration_since(begun) > slice)
             || self.iteration_end.is_some_and(|end| now >= end)
+    }
+
+    /// Whether the length of the iteration is checked after this many tasks.
+    pub(crate) fn looks_after(&self, tasks: u32) -> bool {
+        tasks.is_multiple_of(self.slices.tasks_every)
     }
 
     /// Whether the iteration of a thread that services share is over.
@@ -291,12 +301,17 @@ impl TimeSlices {
             TaskScheduling::RoundRobin => (1, ROBIN_ROUNDS_MAX),
         };
         let has_slice = has_clock && limits.task_scheduling == TaskScheduling::Cooperative;
-        let is_costly = setup.program.bounds.steps_per_message_max >= CLOCK_STEPS;
+        let steps = setup.program.bounds.steps_per_message_max;
+        // As many as take about `LOOK_STEPS` at worst, and at least one.
+        let few = |most: u32| (LOOK_STEPS / steps.max(1)).clamp(1, u64::from(most)) as u32;
+        let is_in_turn = limits.task_scheduling == TaskScheduling::RoundRobin;
         Self {
             policy: limits.task_scheduling,
             messages_max,
             slice: has_slice.then_some(setup.tunables.get().time_slice),
-            clock_every: if is_costly { 1 } else { CLOCK_EVERY_MESSAGES },
+            clock_every: if steps >= CLOCK_STEPS { 1 } else { CLOCK_EVERY_MESSAGES },
+            tasks_every: few(CLOCK_EVERY_TASKS),
+            merge_elements: if is_in_turn { 1 } else { few(MERGE_STEP_ELEMENTS) },
             rounds_max,
             has_clock,
             sample_in: SAMPLE_EVERY_ITERATIONS,

@@ -25,9 +25,11 @@ pub const COMPLETION_MESSAGES_MAX: u32 = 1 << 24;
 pub const CLOCK_EVERY_MESSAGES: u32 = 8;
 /// Steps of a message above which the clock is read after each message: they may take more than a microsecond.
 pub const CLOCK_STEPS: u64 = 2048;
+/// Steps that a task, or a few of them, may take between two looks at the clock: about half a millisecond.
+pub const LOOK_STEPS: u64 = 1 << 20;
 /// Tasks are timed in one of this many iterations.
 pub const SAMPLE_EVERY_ITERATIONS: u32 = 16;
-/// Tasks between two checks of how long an event-loop iteration has taken.
+/// Tasks between two checks of how long an event-loop iteration has taken, where the program's messages are cheap.
 pub const CLOCK_EVERY_TASKS: u32 = 8;
 /// Time after which an event-loop iteration ends though tasks are queued, so that the output of the first of them is
 /// sent.

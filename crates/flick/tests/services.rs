@@ -14,6 +14,7 @@ use common::{Scratch, wait};
 use flick_abi::{Engine, FuncId, ParseStep, RuleCall, RuleOutcome};
 use flick_compiler::{EngineKind, Executable, Input, compile};
 use flick_net::{Endpoint, IoKind};
+use flick_runtime::limits::{CLOCK_STEPS, LONE_QUANTUM_NS};
 use flick_runtime::{Binding, Limits, Platform, PlatformConfig, ServiceConfig, Timeouts, Totals};
 
 /// Two processes that share a dictionary: one takes shots of two bytes, one answers lines.
@@ -396,6 +397,46 @@ fn dear(data: &[u8]) {
     let begun = Instant::now();
     while data.starts_with(b"dear") && begun.elapsed() < Duration::from_micros(200) {
         std::hint::spin_loop();
+    }
+}
+
+/// A message that takes longer than any quantum.
+fn long(data: &[u8]) {
+    let begun = Instant::now();
+    while data.starts_with(b"long") && begun.elapsed() < 2 * Duration::from_nanos(LONE_QUANTUM_NS) {
+        std::hint::spin_loop();
+    }
+}
+
+#[test]
+fn quantum_ends_after_one_long_message() {
+    // A program whose messages may take long, as its bounds say.
+    let costly = ECHO.replace("proc Echo", "proc Costly").replace(
+        "{text = req.text}",
+        "{text = if (fold i in 0..500, n = 0: n + i) > 0: req.text else: \"\"}",
+    );
+    for io in IOS {
+        let mut both = services(ECHO, 0, io, &[any_port()], |_, _| {});
+        both.extend(services(&costly, 1, io, &[any_port()], |_, _| {}));
+        both[1].engine = Arc::new(Meddled(Arc::clone(&both[1].engine), long));
+        assert!(both[1].program.bounds.steps_per_message_max >= CLOCK_STEPS);
+        let Some(platform) = start(both) else { continue };
+        let at = address(&platform, "Costly");
+        let many = b"long\n".repeat(32);
+        let mut clients: Vec<_> = (0..4).map(|_| connect(&at)).collect();
+        clients.iter_mut().for_each(|client| client.write_all(&many).expect("it reads"));
+        let mut stream = connect(&address(&platform, "Echo"));
+        for _ in 0..20 {
+            check(&mut stream, b"short\n", b"short\n");
+        }
+        for client in &mut clients {
+            check(client, b"", &many);
+        }
+        let costly = totals(&platform, "Costly");
+        assert_eq!(costly.requests, 4 * 32);
+        assert!(costly.loops >= costly.requests, "several long messages in a quantum: {costly:?}");
+        platform.stop();
+        platform.wait();
     }
 }
 

@@ -10,7 +10,7 @@ use flick_buffers::BufClass;
 use flick_net::Driver;
 
 use super::Worker;
-use crate::limits::{CLOCK_EVERY_TASKS, RUN_NS_MAX, SAMPLE_EVERY_ITERATIONS};
+use crate::limits::{RUN_NS_MAX, SAMPLE_EVERY_ITERATIONS};
 use crate::observe::task_counters::TaskKind;
 use crate::run_queue::{Flow, Task};
 use crate::slab::Key;
@@ -42,7 +42,7 @@ impl<D: Driver> Worker<D> {
                 self.clock.note_task(self.io.now_ns());
                 ran += 1;
                 let is_over =
-                    self.clock.iteration_is_over() || (ran % CLOCK_EVERY_TASKS == 0 && self.has_run_long());
+                    self.clock.iteration_is_over() || (self.clock.looks_after(ran) && self.has_run_long());
                 if is_over {
                     return;
                 }
