@@ -21,6 +21,8 @@ pub const SEARCH_STEPS: u64 = 32;
 pub const SCAN_STEPS: u64 = 4;
 /// Steps of a line that is passed over, on top of its length.
 pub const LINE_STEPS: u64 = 32;
+/// Steps of a line whose name [`Op::CutListed`] compares with those of its list.
+pub const LISTED_LINE_STEPS: u64 = 32;
 /// Steps of a part that `split` cuts off, or of an item of a list that is made.
 pub const PART_STEPS: u64 = 8;
 /// Steps of writing a number in digits or reading one.
@@ -45,10 +47,12 @@ pub const DIVISION_STEPS: u64 = 8;
 pub const HOST_STEPS: u64 = 16;
 /// Steps of logging a line; the platform limits lines by their rate.
 pub const LOG_STEPS: u64 = 256;
-/// Steps of looking into a dictionary, or of picking a backend from a table.
-pub const LOOKUP_STEPS: u64 = 64;
-/// Steps of changing a dictionary, with the entries that it may have to evict.
-pub const WRITE_STEPS: u64 = 192;
+/// Steps of picking a backend from a table.
+pub const PICK_STEPS: u64 = 64;
+/// Steps of looking into a dictionary that no cache holds.
+pub const LOOKUP_STEPS: u64 = 256;
+/// Steps of changing such a dictionary, with the entries that it may have to evict.
+pub const WRITE_STEPS: u64 = 512;
 /// Steps of suspending and of resuming.
 pub const SUSPEND_STEPS: u64 = 64;
 
@@ -193,7 +197,7 @@ fn host_steps(call: HostCall, bytes: impl Fn(usize) -> u64, elements: u64) -> u6
         | HostCall::DictLen(_) => HOST_STEPS,
         HostCall::Log => LOG_STEPS + searched(0),
         HostCall::Pick(policy) => {
-            LOOKUP_STEPS + searched(1).saturating_add(elements.saturating_mul(element_steps(policy)))
+            PICK_STEPS + searched(1).saturating_add(elements.saturating_mul(element_steps(policy)))
         }
         HostCall::DictGet(_) | HostCall::DictHas(_) | HostCall::DictBegin(_) => LOOKUP_STEPS + searched(0),
         HostCall::DictPut(_)
@@ -223,9 +227,6 @@ fn byte_steps(kind: Transform) -> u64 {
         Transform::Base64Decode | Transform::Base64Encode => 1,
     }
 }
-
-/// Steps of a line whose name `Op::CutListed` compares with those of its list.
-const LISTED_LINE_STEPS: u64 = 32;
 
 /// Steps of copying bytes.
 pub fn copy_steps(bytes: u64) -> u64 {
