@@ -199,9 +199,11 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
     let longest = |own: &[u64]| paths.longest(own);
     let mut built = known.built(&copies);
     let checks = capacity_checks::capacity_checks(known, &cfg, &paths);
+    let mut is_checked = vec![false; function.blocks.len()];
     for block in checks.iter().filter(|check| check.is_enough()).flat_map(|check| &check.body) {
         built[block.0 as usize] = 0;
         steps[block.0 as usize] = uncopied[block.0 as usize];
+        is_checked[block.0 as usize] = true;
     }
     let steps = paths.longest_with(&steps, &all.once);
     let uncopied_steps = paths.longest_with(&uncopied, &all.once).total;
@@ -238,7 +240,8 @@ fn function_bounds(known: &Known<'_>) -> FunctionBounds {
         hottest: hottest_origins(known, &paths, &steps, |block, index, times, entered| {
             let own = all.insts[block.0 as usize][index];
             let once = all.root[block.0 as usize].map_or(0, |root| entered[root].saturating_mul(own.once));
-            own.each.saturating_mul(times).saturating_add(once)
+            let each = if is_checked[block.0 as usize] { own.uncopied } else { own.each };
+            each.saturating_mul(times).saturating_add(once)
         }),
         hottest_out: hottest_origins(known, &paths, &out, |block, index, times, _| {
             let inst = &function.blocks[block.0 as usize].insts[index];

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use flick_abi::{Frame, ParseStep};
-use flick_compiler::{EngineKind, Input, MESSAGE_WORK_MAX, compile};
+use flick_compiler::{EngineKind, Input, MESSAGE_WORK_MAX, compile, hottest_line};
 use flick_ir::Interpreter;
 
 use crate::source;
@@ -81,7 +81,7 @@ fn replies_of_http_are_parsed_in_no_more_steps_than_a_head_has() {
 }
 
 #[test]
-fn examples_are_within_the_default_budget() {
+fn examples_and_their_hottest_lines_are_within_the_default_budget() {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     let mut count = 0;
     for folder in std::fs::read_dir(examples).unwrap() {
@@ -94,7 +94,12 @@ fn examples_are_within_the_default_budget() {
             }
             let compiled = compile(&Input::file(&file).unwrap(), EngineKind::Interpreter);
             let within = compiled.and_then(|compiled| compiled.within(MESSAGE_WORK_MAX));
-            within.map_or_else(|failure| panic!("{}: {failure}", file.display()), drop);
+            let within = within.unwrap_or_else(|failure| panic!("{}: {failure}", file.display()));
+            for module in within.executables.iter().map(|executable| &executable.module) {
+                let most = module.program.bounds.steps_per_message_max;
+                let hot = hottest_line(module, &within.sources).expect("some line does something");
+                assert!(hot.steps <= most, "{}: {} of {most} steps", file.display(), hot.steps);
+            }
             count += 1;
         }
     }
