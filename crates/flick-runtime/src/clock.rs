@@ -304,14 +304,14 @@ impl TimeSlices {
         let steps = setup.program.bounds.steps_per_message_max;
         // As many as take about `LOOK_STEPS` at worst, and at least one.
         let few = |most: u32| (LOOK_STEPS / steps.max(1)).clamp(1, u64::from(most)) as u32;
-        let is_in_turn = limits.task_scheduling == TaskScheduling::RoundRobin;
+        let is_round_robin = limits.task_scheduling == TaskScheduling::RoundRobin;
         Self {
             policy: limits.task_scheduling,
             messages_max,
             slice: has_slice.then_some(setup.tunables.get().time_slice),
             clock_every: if steps >= CLOCK_STEPS { 1 } else { CLOCK_EVERY_MESSAGES },
             tasks_every: few(CLOCK_EVERY_TASKS),
-            merge_elements: if is_in_turn { 1 } else { few(MERGE_STEP_ELEMENTS) },
+            merge_elements: if is_round_robin { 1 } else { few(MERGE_STEP_ELEMENTS) },
             rounds_max,
             has_clock,
             sample_in: SAMPLE_EVERY_ITERATIONS,
