@@ -7,6 +7,9 @@ use super::Asked;
 /// Bytes up to the body: a limit of flick's own, which the RFC leaves to the server.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 
+/// Names that a `Connection` field may list, unless the connection is upgraded: another limit of flick's own.
+const LISTED_NAMES_MAX: usize = 32;
+
 /// A field's name and value without the blanks around it.
 pub type HttpField<'a> = (&'a [u8], &'a [u8]);
 
@@ -174,6 +177,10 @@ fn fields(bytes: &[u8], start: usize) -> Read<(Vec<HttpField<'_>>, usize)> {
         at = next;
         if text.is_empty() {
             must(at - start <= HEAD_BYTES_MAX, "a head of 16 KiB at most")?;
+            let lists = |value: &[u8]| items(value).filter(|item| !item.is_empty()).count();
+            let most = values(&fields, "connection").into_iter().map(lists).max().unwrap_or(0);
+            let is_upgraded = has_token(&fields, "connection", "upgrade");
+            must(is_upgraded || most <= LISTED_NAMES_MAX, "a Connection of 32 names at most")?;
             return Ok((fields, at));
         }
         must(fields.len() < 128, "128 fields at most")?;
@@ -199,10 +206,14 @@ fn once<'a>(fields: &[HttpField<'a>], name: &str) -> Read<Option<&'a [u8]>> {
     Ok(values.first().copied())
 }
 
+/// The items of a list with commas, without the blanks around them.
+fn items(value: &[u8]) -> impl Iterator<Item = &[u8]> {
+    value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii)
+}
+
 fn has_token(fields: &[HttpField<'_>], name: &str, token: &str) -> bool {
-    values(fields, name).iter().any(|value| {
-        value.split(|byte| *byte == b',').any(|part| part.trim_ascii().eq_ignore_ascii_case(token.as_bytes()))
-    })
+    let is_token = |item: &[u8]| item.eq_ignore_ascii_case(token.as_bytes());
+    values(fields, name).into_iter().any(|value| items(value).any(is_token))
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
