@@ -48,6 +48,8 @@ pub(crate) enum Command {
     KeyValueServer(MemcachedSweepArgs),
     /// A service beside a flooded one on the same thread
     Neighbours(NeighboursArgs),
+    /// A client of the memcached proxy beside clients that pipeline requests for long values
+    Shares(SharesArgs),
     /// The cost of counters and of the access log
     Counting(CountingArgs),
     /// The cost of a message between tasks, and of a task switch
@@ -302,6 +304,16 @@ pub(crate) struct NeighboursArgs {
     /// Options of flick
     #[arg(last = true)]
     pub(crate) more: Vec<String>,
+}
+
+/// A client beside clients with long replies.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct SharesArgs {
+    /// Measured seconds of each round
+    #[arg(long, default_value_t = 3.0)]
+    pub(crate) seconds: f64,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
 }
 
 /// A service with counters, and one without.

@@ -21,6 +21,7 @@ mod memcached_proxy;
 mod neighbours;
 mod parsing;
 mod relay;
+mod shares;
 mod sharing;
 mod static_server;
 mod store;
@@ -51,6 +52,7 @@ fn main() -> ExitCode {
         cli::Command::StaticServer(args) => static_server::run(&args),
         cli::Command::KeyValueServer(args) => key_value_server::run(&args),
         cli::Command::Neighbours(args) => neighbours::run(&args),
+        cli::Command::Shares(args) => shares::run(&args),
         cli::Command::Counting(args) => counting::run(&args),
         cli::Command::Handover(args) => handover::run(&args),
         cli::Command::Sharing(args) => sharing::run(&args),
