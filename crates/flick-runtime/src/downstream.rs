@@ -4,12 +4,15 @@ mod blocked;
 pub(crate) mod body;
 pub(crate) mod client;
 pub(crate) mod deadlines;
+pub(crate) mod holders;
 pub(crate) mod inbox;
 pub(crate) mod stream;
+pub(crate) mod window;
 
 use self::blocked::BlockedQueue;
 use self::client::ClientConn;
 use self::deadlines::{DeadlineKind, Deadlines};
+use self::holders::Holders;
 use self::stream::{Stream, Wait};
 use crate::slab::{Key, Slab};
 
@@ -23,17 +26,23 @@ pub(crate) struct Downstream {
     filled: Vec<Key>,
     /// Clients with a truncated reply: they are reset once its received part is sent.
     to_reset: Vec<Key>,
+    /// Memory for a list of who holds most; absent while it is used.
+    holders: Holders,
+    /// When the worker may look again who holds most of the buffers.
+    relief_ns: u64,
 }
 
 impl Downstream {
-    /// Slots for `clients_max` clients.
-    pub(crate) fn new(clients_max: usize) -> Self {
+    /// Slots for `clients_max` clients, of whom `holders_max` may hold something scarce at one time.
+    pub(crate) fn new(clients_max: usize, holders_max: usize) -> Self {
         Self {
             clients: Slab::new(clients_max),
             deadlines: Deadlines::new(clients_max),
             blocked: BlockedQueue::new(clients_max),
             filled: Vec::with_capacity(clients_max),
             to_reset: Vec::with_capacity(clients_max),
+            holders: Holders::new(clients_max.max(holders_max)),
+            relief_ns: 0,
         }
     }
 
@@ -98,19 +107,40 @@ impl Downstream {
     #[inline]
     pub(crate) fn client_to_fill(&mut self, key: Key) -> Option<&mut ClientConn> {
         let client = self.clients.get_mut(key)?;
-        if client.fill_mut().is_none() {
+        if self.filled.len() < self.filled.capacity() && client.begin_fill() {
             self.filled.push(key);
         }
         Some(client)
     }
 
-    /// Releases the batch buffers of all clients.
+    /// Releases the batch buffers of all clients that replies were written to.
     pub(crate) fn release_fills(&mut self) {
         for key in self.filled.drain(..) {
             if let Some(client) = self.clients.get_mut(key) {
-                *client.fill_mut() = None;
+                client.end_fill();
             }
         }
+    }
+
+    /// Whether the worker may look now who holds most of the buffers.
+    pub(crate) fn may_relieve(&self, now_ns: u64) -> bool {
+        now_ns >= self.relief_ns
+    }
+
+    /// Sets when the worker may look again who holds most of the buffers.
+    pub(crate) fn relieve_again_at(&mut self, at_ns: u64) {
+        self.relief_ns = at_ns;
+    }
+
+    /// Takes the memory for a list of holders, until [`Self::return_holders`].
+    pub(crate) fn take_holders(&mut self) -> Holders {
+        std::mem::take(&mut self.holders)
+    }
+
+    /// Takes back what [`Self::take_holders`] gave.
+    pub(crate) fn return_holders(&mut self, mut holders: Holders) {
+        holders.clear();
+        self.holders = holders;
     }
 
     /// Queues a client until there is capacity, at that backend if there is one; `false` if it is not connected.
@@ -234,7 +264,7 @@ mod tests {
 
     #[test]
     fn a_client_that_blocks_again_before_it_is_looked_at_is_queued_once() {
-        let mut downstream = Downstream::new(CLIENTS_MAX);
+        let mut downstream = Downstream::new(CLIENTS_MAX, 0);
         let (a, b) = (accept(&mut downstream), accept(&mut downstream));
         for _ in 0..10 * CLIENTS_MAX {
             for key in [a, b] {
@@ -251,7 +281,7 @@ mod tests {
 
     #[test]
     fn clients_that_leave_while_blocked_do_not_fill_the_queue() {
-        let mut downstream = Downstream::new(CLIENTS_MAX);
+        let mut downstream = Downstream::new(CLIENTS_MAX, 0);
         for _ in 0..10 * CLIENTS_MAX {
             let key = accept(&mut downstream);
             assert!(downstream.block(key, None));

@@ -11,7 +11,7 @@ use flick_abi::limits::ECHO_FIELDS_MAX;
 
 use self::retry_budget::RetryBudget;
 use crate::config::RetryLimits;
-use crate::limits::{BUSY_ENTRIES, RETRIES_MAX};
+use crate::limits::{BUSY_ENTRIES, FIRST_SHARE, INFLIGHT_SHARE, PIECES_SHARE, RETRIES_MAX};
 use crate::pieces::{PieceQueue, Pieces};
 use crate::slab::Key;
 
@@ -339,6 +339,15 @@ impl Inflight {
     /// Further requests that would fit.
     pub fn capacity(&self) -> usize {
         self.capacity.saturating_sub(self.live)
+    }
+
+    /// Requests that one client may have in flight: the fewer, the more others have, and one when only the entries, or
+    /// the pieces for replies that must wait, are free that are kept for clients that have nothing in flight.
+    /// Source: dynamic thresholds of shared buffers (Choudhury and Hahne, 1998).
+    pub fn client_share(&self, pieces: &Pieces) -> u32 {
+        let free = self.capacity().saturating_sub(self.capacity / FIRST_SHARE as usize);
+        let share = (free / INFLIGHT_SHARE).min(pieces.capacity_for_more() / PIECES_SHARE);
+        u32::try_from(share).unwrap_or(u32::MAX).max(1)
     }
 
     /// Whether one more request can be answered, though perhaps not served.

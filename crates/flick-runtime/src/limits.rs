@@ -46,16 +46,47 @@ pub const ROBIN_ROUNDS_MAX: u32 = 16;
 pub const FEW_MESSAGES: usize = 8;
 /// Partial messages whose parser state is kept; beyond, a message is parsed again from its start.
 pub const PARTIAL_FRAMES_MAX: usize = 4096;
-/// Outgoing bytes of a client beyond which its requests, and replies streamed to it, wait.
-pub const SESSION_BACKLOG_BYTES_MAX: usize = 256 * 1024;
+/// Outgoing bytes of a client beyond which its requests, and replies streamed to it, wait. With what one poll receives
+/// for it beyond that, a client that does not read costs less than 100 KB; one that reads has the kernel's buffers.
+pub const SESSION_BACKLOG_BYTES_MAX: usize = 32 * 1024;
+/// Bytes of replies that wait for an earlier one beyond which a client's requests wait.
+pub const SESSION_HELD_BYTES_MAX: u64 = 64 * 1024;
+/// Bytes of replies that the requests of one client in flight may come to, as far as its earlier replies tell.
+pub const WINDOW_BYTES: u64 = 256 * 1024;
+/// Estimate of the first replies of a client: it begins with 32 requests in flight.
+pub const WINDOW_REPLY_BYTES_FIRST: u64 = 8 * 1024;
+/// A short reply lowers what the next one is taken to be by one in this many of the difference.
+pub const WINDOW_SHARE: u64 = 8;
+/// Replies so long are kept from shared connections: their client has one request at a time in flight, on a dedicated
+/// connection.
+pub const BULK_REPLY_BYTES: u64 = 64 * 1024;
+/// Clients with long replies have at most one in this many of the dedicated connections: requests too long for the
+/// shared one need some, too.
+pub const BULK_CONNS_SHARE: usize = 2;
+/// One in this many entries of the in-flight table, pieces and small buffers is kept for clients with nothing in flight.
+pub const FIRST_SHARE: u32 = 4;
+/// A client may have in flight at most one in this many of the entries that are free in the in-flight table.
+pub const INFLIGHT_SHARE: usize = 8;
+/// The same of the free pieces of the table in which replies wait: each takes one at least.
+pub const PIECES_SHARE: usize = 64;
+/// The same of the bytes of free small buffers, which replies may need that wait for an earlier one.
+pub const BUFFERS_SHARE: u64 = 16;
+/// Outgoing bytes of a client beyond which replies to it hold up a shared connection, while buffers are not plentiful:
+/// more than a client that reads has.
+pub const SESSION_SHARED_BYTES_MAX: usize = WINDOW_BYTES as usize + 64 * 1024;
 /// The same for replies that would hold up a shared connection, while buffers are plentiful: memory is cheaper than the
 /// others' time. Room for several large replies, which a client may be owed at once by several backends.
 pub const SESSION_ROOMY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Buffers are plentiful while fewer than one in this many is in use.
 pub const PLENTY_SHARE: u32 = 4;
-/// Clients that one pass over the deadlines evicts from the connections of one backend. A pass looks at all of them for
-/// each client, so that the one idle for the longest time goes first.
+/// Clients that one pass over the deadlines evicts from the connections of one backend, or for their buffers.
 pub const EVICTIONS_MAX: u32 = 32;
+/// Clients that hold most are evicted while fewer than one in this many buffers is free.
+pub const RELIEF_SHARE: u32 = 16;
+/// Clients are evicted for their buffers only if what they hold in all is at least one in this many of all bytes.
+pub const RELIEF_HELD_SHARE: u64 = 8;
+/// Time between two looks at the buffers that clients hold.
+pub const RELIEF_TICK_NS: u64 = 1_000_000;
 /// Bytes in a second below which a request's body is sent too slowly to hold a backend connection that others wait for.
 pub const UPLOAD_BYTES_PER_S_MIN: u64 = 16 * 1024;
 /// Shortest time between the arrival of a request and the eviction of its slow upload, when other clients wait.
@@ -67,7 +98,7 @@ pub const CALM_SHARE: u64 = 10;
 /// Outgoing bytes of a backend connection beyond which sessions that send to it wait.
 pub const BACKEND_CONN_BACKLOG_BYTES_MAX: usize = 1024 * 1024;
 /// Low watermark: waiting senders go on when no more outgoing bytes than this are left.
-pub const BACKLOG_LOW_BYTES: usize = 64 * 1024;
+pub const BACKLOG_LOW_BYTES: usize = 8 * 1024;
 /// Events taken from the driver in one event-loop iteration.
 pub const EVENTS_MAX: usize = 4096;
 /// Longest a worker sleeps while something has a deadline.
@@ -118,11 +149,13 @@ pub const SILENT_MS: u64 = 60_000;
 /// Events of one poll where services share a thread, so that a flood of one does not delay the others. A service whose
 /// iterations are too long gets fewer, down to [`EVENTS_SHARED_MIN`].
 pub const EVENTS_SHARED_MAX: usize = 64;
-/// The same while nothing comes for the others.
+/// The same while nothing comes for the others, who may have work before the iteration is over.
 pub const EVENTS_LONE_MAX: usize = 512;
 /// Bytes that one poll sends where services share a thread. Over loopback the kernel does the receiver's work at once,
 /// too, so that sending them takes half a scheduling quantum.
 pub const SENT_BYTES_SHARED_MAX: usize = 64 * 1024;
+/// The same while nothing comes for the others.
+pub const SENT_BYTES_LONE_MAX: usize = 4 * SENT_BYTES_SHARED_MAX;
 /// Fewest events of one poll.
 pub const EVENTS_SHARED_MIN: usize = 8;
 /// Lines of the log that say something bad of one backend are at least so far apart.
@@ -269,6 +302,9 @@ const _: () = assert!(COPY_BYTES_MAX < LARGE_BYTES);
 const _: () = assert!(SMALL_BYTES < COPY_BYTES_MAX);
 const _: () = assert!(BACKLOG_LOW_BYTES < SESSION_BACKLOG_BYTES_MAX);
 const _: () = assert!(SESSION_BACKLOG_BYTES_MAX < SESSION_ROOMY_BYTES_MAX);
+const _: () = assert!(SESSION_BACKLOG_BYTES_MAX <= SESSION_SHARED_BYTES_MAX);
+const _: () = assert!(WINDOW_REPLY_BYTES_FIRST < BULK_REPLY_BYTES && BULK_REPLY_BYTES <= WINDOW_BYTES);
+const _: () = assert!(WHOLE_SHARE < RELIEF_SHARE && RELIEF_SHARE < SCARCE_SHARE);
 const _: () = assert!(SESSION_BACKLOG_BYTES_MAX <= BACKEND_CONN_BACKLOG_BYTES_MAX);
 const _: () = assert!(flick_abi::limits::HEAD_BYTES_MAX as u64 <= WHOLE_BYTES_MAX);
 /// Bytes that a client must send each second of a request that takes longer than `client_request`, on average over each

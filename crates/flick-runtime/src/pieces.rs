@@ -3,6 +3,8 @@
 
 use flick_buffers::Slice;
 
+use crate::limits::FIRST_SHARE;
+
 const NONE: u32 = u32::MAX;
 
 #[derive(Debug)]
@@ -16,6 +18,8 @@ struct Piece {
 pub struct Pieces {
     pieces: Vec<Piece>,
     free: u32,
+    /// Pieces in all queues.
+    live: usize,
     capacity: usize,
 }
 
@@ -41,12 +45,22 @@ impl PieceQueue {
 impl Pieces {
     /// A table for at most `capacity` pieces.
     pub fn new(capacity: usize) -> Self {
-        Self { pieces: Vec::with_capacity(capacity), free: NONE, capacity }
+        Self { pieces: Vec::with_capacity(capacity), free: NONE, live: 0, capacity }
     }
 
-    /// Pieces in all queues. Cost: walks the table.
+    /// Pieces in all queues.
     pub fn len(&self) -> usize {
-        self.pieces.iter().filter(|piece| piece.slice.is_some()).count()
+        self.live
+    }
+
+    /// Pieces that are free, without those that are kept for clients that have none.
+    pub fn capacity_for_more(&self) -> usize {
+        (self.capacity - self.live).saturating_sub(self.capacity / FIRST_SHARE as usize)
+    }
+
+    /// Whether less than one in `share` of the table is free.
+    pub fn are_few(&self, share: u32) -> bool {
+        self.capacity - self.live < self.capacity / share as usize
     }
 
     /// Appends; `false` when the table is full (the slice is dropped).
@@ -69,6 +83,7 @@ impl Pieces {
         } else {
             return false;
         };
+        self.live += 1;
         if queue.tail == NONE {
             queue.head = index;
         } else {
@@ -119,6 +134,7 @@ impl Pieces {
         queue.head = piece.next;
         piece.next = self.free;
         self.free = index;
+        self.live -= 1;
         if queue.head == NONE {
             queue.tail = NONE;
         }

@@ -149,7 +149,7 @@ impl<D: Driver> Worker<D> {
             ),
             io: Io::new(driver, buffers, conns_max, connected),
             listeners: Listeners::new(conns_max, shared.intake(index), balance),
-            downstream: Downstream::new(max_connections),
+            downstream: Downstream::new(max_connections, upstream.conns_count()),
             upstream,
             inflight: Inflight::new(needs.requests_of_worker(setup.limits.max_inflight_requests, workers)),
             merging: Merging::new(&setup, hub, index),
@@ -240,6 +240,7 @@ impl<D: Driver> Worker<D> {
         }
         self.clock.note_queue(self.tasks.len(), self.io.driver().queue_delay(), self.io.now_ns());
         self.run_tasks();
+        self.relieve_buffers();
         self.release_fills();
         if self.observe.has_answered() {
             // Replies are sent at the beginning of the next iteration; the driver's clock is that of this one.

@@ -23,6 +23,7 @@ fn hand() -> Subject {
 fn config() -> SimServiceConfig {
     let mut config = SimServiceConfig::new(7, 3);
     config.limits.max_backends = 3;
+    config.limits.buffer_memory = 32 << 20;
     config
 }
 

@@ -158,14 +158,18 @@ fn a_full_inflight_table_blocks_clients_without_busy_looping() {
 #[test]
 fn a_queued_client_past_its_queue_timeout_gets_an_overload_response_and_keeps_its_connection() {
     let mut config = SimServiceConfig::new(1, 2);
-    config.limits.max_inflight_requests = 1024;
+    config.limits.max_inflight_requests = 8;
     config.timeouts.queue = Duration::from_millis(200);
-    let mut service = SimService::new(&config, &hand(), |_, _| {
+    // A message needs few entries of the in-flight table.
+    let mut program = (*common::program()).clone();
+    program.bounds.sends_per_message_max = 1;
+    let program = Arc::new(program);
+    let mut service = SimService::new(&config, &Subject { program, ..hand() }, |_, _| {
         Some(Box::new(ReadsLate { after_ns: 1_000 * MS, server: MemcachedServer::honest() }))
     });
-    let verdicts: Vec<_> = (0..12_u32)
+    let verdicts: Vec<_> = (0..40_u32)
         .map(|client| {
-            let requests: Vec<Cmd> = (0..200).map(|at| get(at, &format!("k{client}-{at}"))).collect();
+            let requests: Vec<Cmd> = (0..60).map(|at| get(at, &format!("k{client}-{at}"))).collect();
             service.client(u64::from(client) * MS, &requests, Habit::Plain)
         })
         .collect();
@@ -174,16 +178,13 @@ fn a_queued_client_past_its_queue_timeout_gets_an_overload_response_and_keeps_it
     let (mut answered, mut early) = (0, 0);
     for verdict in &verdicts {
         let verdict = verdict.borrow();
-        assert!(verdict.finished && verdict.answered + verdict.failed == 200, "{verdict:?}");
+        assert!(verdict.finished && verdict.answered + verdict.failed == 60, "{verdict:?}");
         answered += verdict.answered;
         early += u32::from(verdict.finished_ns < 300 * MS);
     }
     let totals = service.totals();
-    // As many as have room are served by a backend, late as it is; who found none did not wait for that.
-    assert!(
-        (1000..=1100).contains(&answered) && early >= 5,
-        "{answered} answered, {early} early; {totals:?}"
-    );
+    // As many clients as have room are served by a backend, late as it is; who found none did not wait for that.
+    assert!(answered >= 300 && early >= 10, "{answered} answered, {early} early; {totals:?}");
     assert_eq!(totals.requests_shed, 2400 - u64::from(answered), "{totals:?}");
     service.run(30_000 * MS, |_| false).expect("no spinning");
     service.expect_quiet().expect("the books balance");

@@ -81,6 +81,8 @@ pub struct ClientConn {
     inbox: Inbox,
     /// Batch buffer of short replies.
     fill: Option<Buf>,
+    /// Replies were written to it in this iteration.
+    is_filled: bool,
     is_queued: bool,
     /// Time slices that its task has used up in a row, with more to do.
     slices: u32,
@@ -102,6 +104,7 @@ impl ClientConn {
             input: Input::Paused,
             inbox: Inbox::new(),
             fill: None,
+            is_filled: false,
             is_queued: false,
             slices: 0,
             accepted_ns: now_ns,
@@ -141,6 +144,21 @@ impl ClientConn {
     /// The batch buffer of short replies.
     pub fn fill_mut(&mut self) -> &mut Option<Buf> {
         &mut self.fill
+    }
+
+    /// Replies are written to it in this iteration; `false` if that is known.
+    #[inline]
+    pub fn begin_fill(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_filled, true)
+    }
+
+    /// The iteration ends: its batch buffer is released, unless replies in it wait for earlier ones. The next short
+    /// reply would take a buffer of its own otherwise, for as long as it waits.
+    pub fn end_fill(&mut self) {
+        self.is_filled = false;
+        if self.stream.held_bytes() == 0 {
+            self.fill = None;
+        }
     }
 
     /// Whether further requests may be taken from it.

@@ -4,7 +4,9 @@
 
 use crate::downstream::body::RemainingBody;
 use crate::downstream::inbox::Completeness;
+use crate::downstream::window::Window;
 use crate::inflight::RequestQueue;
+use crate::limits::SESSION_HELD_BYTES_MAX;
 use crate::rules::locals::StateId;
 
 /// Reason for a stream to wait before it takes its next request.
@@ -133,6 +135,15 @@ pub enum NextRequest {
     Ended,
 }
 
+/// Share of a stream in what all streams have in flight.
+#[derive(Clone, Copy, Debug)]
+pub struct Share {
+    /// Requests.
+    pub requests_max: u32,
+    /// Bytes of their replies.
+    pub bytes_max: u64,
+}
+
 /// One stream.
 #[derive(Debug)]
 pub struct Stream {
@@ -141,6 +152,7 @@ pub struct Stream {
     requests: RequestQueue,
     /// Bytes of replies that wait for earlier ones.
     held_bytes: u64,
+    window: Window,
     upload: Upload,
     next_request: NextRequest,
     wait: Wait,
@@ -161,6 +173,7 @@ impl Stream {
             state,
             requests: RequestQueue::new(),
             held_bytes: 0,
+            window: Window::new(),
             upload: Upload::None,
             next_request: NextRequest::Now,
             wait: Wait::Nothing,
@@ -206,6 +219,16 @@ impl Stream {
         self.held_bytes -= bytes;
     }
 
+    /// Window of its requests.
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+
+    /// Window of its requests.
+    pub fn window_mut(&mut self) -> &mut Window {
+        &mut self.window
+    }
+
     /// The body that is in flight.
     pub fn upload(&self) -> Upload {
         self.upload
@@ -226,8 +249,9 @@ impl Stream {
         std::mem::replace(&mut self.upload, Upload::None)
     }
 
-    /// Decides when the next request is taken: at most `inflight_max` are in flight, one at a time if `exclusive`.
-    pub fn next_request(&mut self, inflight_max: u32, exclusive: bool) -> NextRequest {
+    /// Decides when the next request is taken: at most as many are in flight as its share and its window allow, one at
+    /// a time if `exclusive`. Not while many replies wait for an earlier one.
+    pub fn next_request(&mut self, share: Share, exclusive: bool) -> NextRequest {
         let in_flight = self.requests.len();
         let is_alone = match self.next_request {
             // The last reply may begin a tunnel, whose first bytes may have arrived already.
@@ -237,7 +261,9 @@ impl Stream {
             NextRequest::AfterReplies => true,
             NextRequest::Now => exclusive,
         };
-        if in_flight >= inflight_max || (is_alone && in_flight > 0) || self.relay_sender().is_some() {
+        let has_share = in_flight < share.requests_max.min(self.window.requests_max(share.bytes_max))
+            && self.held_bytes <= share.bytes_max.min(SESSION_HELD_BYTES_MAX);
+        if !has_share || (is_alone && in_flight > 0) || self.relay_sender().is_some() {
             return NextRequest::AfterReplies;
         }
         self.next_request = NextRequest::Now;

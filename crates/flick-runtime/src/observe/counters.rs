@@ -75,7 +75,7 @@ counters! {
     protocol_errors_backend: "Backend connections closed because of what they sent.",
     truncated: "Connections that ended inside a message.",
     slow_clients_dropped: "Clients dropped because they did not read.",
-    clients_evicted: "Clients closed because they held a backend connection idle that others waited for.",
+    clients_evicted: "Clients closed because they held what others needed: a backend connection, idle, or most buffers.",
     client_request_timeouts: "Clients closed because a request did not arrive in time.",
     late_replies: "Replies drained because their client had gone.",
     rules_suspended: "Rules that suspended themselves, or that a handler or timer started.",

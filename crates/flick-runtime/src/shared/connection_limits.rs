@@ -15,8 +15,8 @@ use flick_net::PeerAddr;
 use crate::limits::ACCEPT_BURST_SHARE;
 
 /// Key under which clients are counted: a whole IPv4 address, or the first 64 bits of an IPv6 address.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Network(u128);
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct Network(u128);
 
 /// Number of clients of each address, over all workers.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ impl ConnectionsPerIp {
 }
 
 /// A process of this host has no address: it is not counted.
-fn network_of(peer: PeerAddr) -> Option<Network> {
+pub(crate) fn network_of(peer: PeerAddr) -> Option<Network> {
     let PeerAddr::Tcp(address) = peer else { return None };
     Some(match address.ip().to_canonical() {
         IpAddr::V4(address) => Network(u128::from(address.to_bits())),

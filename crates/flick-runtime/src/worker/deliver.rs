@@ -189,6 +189,7 @@ impl<D: Driver> Worker<D> {
             emit(rest.clone());
         }
         session.stream_mut().hold(held);
+        session.stream_mut().window_mut().note_reply(sent);
         session.note_sent(sent);
         if logged.is_some() {
             self.log_reply(logged, message.front, sent);
@@ -244,7 +245,7 @@ impl<D: Driver> Worker<D> {
 
     /// Sends everything that is due at the front of a session's queue.
     fn advance(&mut self, key: Key) {
-        let Some(session) = self.downstream.client_mut(key) else { return };
+        let Some(session) = self.downstream.client_to_fill(key) else { return };
         while let Some(front) = session.stream().requests().front() {
             let entry = self.inflight.get_mut(front);
             while let Some(piece) = self.io.pieces_mut().pop(entry.held_mut()) {

@@ -1,14 +1,20 @@
-//! Eviction: clients that hold a backend connection without using it make room for clients that wait for one.
-//! Promises: no client is evicted while connections are free or no client waits; the client that has been idle on its
-//! connection for the longest time goes first; a request that can be served within the queue timeout is not rejected
-//! because other clients do not read, or send slowly.
+//! Eviction: clients that hold what others wait for, without using it, make room: connections to a backend, and buffers.
+//! Promises: no client is evicted while connections are free or no client waits, nor while buffers are; clients of the
+//! address that holds most go first, of them who has been idle on its connection for the longest time, or holds most of
+//! the buffers, never who asks next; a request that can be served within the queue timeout is not rejected because other
+//! clients do not read, or send slowly.
 //! Not here: slow clients of a shared connection (`drop_slow_client`), the connection limits of clients
 //! (`accepting.rs`).
 
+use flick_buffers::BufClass;
 use flick_net::Driver;
 
 use super::Worker;
-use crate::limits::{EVICTIONS_MAX, UPLOAD_BYTES_PER_S_MIN, UPLOAD_DELAY_MS};
+use crate::downstream::holders::Holding;
+use crate::limits::{
+    EVICTIONS_MAX, RELIEF_HELD_SHARE, RELIEF_SHARE, RELIEF_TICK_NS, UPLOAD_BYTES_PER_S_MIN, UPLOAD_DELAY_MS,
+};
+use crate::shared::connection_limits::{Network, network_of};
 use crate::slab::Key;
 
 /// Nanoseconds of a millisecond.
@@ -17,22 +23,97 @@ const MS: u64 = 1_000_000;
 impl<D: Driver> Worker<D> {
     /// Evicts holders of connections to backends that clients wait for. Returns when the next one may be evicted.
     pub(super) fn evict_holders(&mut self, now_ns: u64) -> Option<u64> {
-        let mut next_ns: Option<u64> = None;
-        for backend in 0..self.upstream.backends().len() {
-            let pending = self.upstream.backend(backend).pending();
-            if pending == 0 {
-                continue;
-            }
-            let mut holder = self.longest_holder(backend);
-            for _ in 0..pending.min(EVICTIONS_MAX) {
-                let Some((_, client)) = holder.filter(|(evict_ns, _)| *evict_ns <= now_ns) else { break };
-                self.observe.counters().clients_evicted.add(1);
-                self.end_session(client, true);
-                holder = self.longest_holder(backend);
-            }
-            next_ns = next_ns.into_iter().chain(holder.map(|(evict_ns, _)| evict_ns)).min();
+        let backends = 0..self.upstream.backends().len();
+        backends.filter_map(|backend| self.evict_holders_of(backend, now_ns)).min()
+    }
+
+    /// The same for one backend.
+    fn evict_holders_of(&mut self, backend: usize, now_ns: u64) -> Option<u64> {
+        let mut left = self.upstream.backend(backend).pending().min(EVICTIONS_MAX);
+        if left == 0 {
+            return None;
         }
+        let mut holders = self.downstream.take_holders();
+        for slot in self.upstream.backend(backend).dedicated() {
+            let Some((evict_ns, client)) = self.holder(slot) else { continue };
+            let network = self.network_of_client(client);
+            holders.add(Holding { client, network, amount: 1, rank: evict_ns });
+        }
+        // Clients of other addresses than the one that holds most get the time once more.
+        let grace_ns = self.ctx.setup().timeouts.client_write.as_nanos() as u64;
+        let (mut next_ns, mut most) = (None, None);
+        for (total, holding) in holders.ordered() {
+            let is_first = total == *most.get_or_insert(total);
+            let evict_ns = holding.rank + if is_first { 0 } else { grace_ns };
+            if evict_ns <= now_ns && left > 0 {
+                left -= 1;
+                self.evict(holding.client);
+            } else {
+                let again_ns = evict_ns.max(now_ns + RELIEF_TICK_NS);
+                next_ns = Some(next_ns.map_or(again_ns, |next_ns: u64| next_ns.min(again_ns)));
+            }
+        }
+        self.downstream.return_holders(holders);
         next_ns
+    }
+
+    /// Evicts the clients that hold most of the buffers while few are free: with replies that they do not read, or that
+    /// wait for an earlier one.
+    pub(super) fn relieve_buffers(&mut self) {
+        let now_ns = self.io.now_ns();
+        if !self.needs_relief() || !self.downstream.may_relieve(now_ns) {
+            return;
+        }
+        let (mut holders, mut held) = (self.downstream.take_holders(), 0);
+        for slot in 0..self.downstream.slots_used() {
+            let Some(client) = self.downstream.key_at(slot) else { continue };
+            let amount = self.bytes_held_for(client);
+            held += amount;
+            if amount > 0 {
+                let network = self.network_of_client(client);
+                holders.add(Holding { client, network, amount, rank: u64::MAX - amount });
+            }
+        }
+        // Otherwise the buffers are in use for something else, and are soon free again.
+        let is_worth_it = held >= self.ctx.setup().limits.buffer_memory / RELIEF_HELD_SHARE;
+        let mut left = EVICTIONS_MAX;
+        for (_, holding) in holders.ordered().filter(|_| is_worth_it) {
+            if left == 0 || !self.needs_relief() {
+                break;
+            }
+            left -= 1;
+            self.evict(holding.client);
+        }
+        self.downstream.return_holders(holders);
+        if left == EVICTIONS_MAX {
+            // The buffers are not with clients.
+            self.downstream.relieve_again_at(now_ns + RELIEF_TICK_NS);
+            self.note_due(now_ns + RELIEF_TICK_NS);
+        }
+    }
+
+    /// Whether so few buffers are free that others may soon find none. A message for a huge buffer takes many of the
+    /// others for a moment.
+    fn needs_relief(&self) -> bool {
+        (self.buffers_are_few(RELIEF_SHARE) || self.io.pieces().are_few(RELIEF_SHARE))
+            && self.io.pool().capacity_count(BufClass::Huge) == 0
+    }
+
+    /// Bytes of replies that are kept for a client.
+    fn bytes_held_for(&self, client: Key) -> u64 {
+        let session = self.downstream.client(client);
+        session.map_or(0, |session| {
+            self.io.driver().backlog_bytes(session.handle()) as u64 + session.stream().held_bytes()
+        })
+    }
+
+    fn network_of_client(&self, client: Key) -> Option<Network> {
+        network_of(self.io.peer(self.downstream.client(client)?.handle()))
+    }
+
+    fn evict(&mut self, client: Key) {
+        self.observe.counters().clients_evicted.add(1);
+        self.end_session(client, true);
     }
 
     /// The client that has held a connection of a backend idle for the longest time, and when it may be evicted.

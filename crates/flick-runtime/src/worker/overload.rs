@@ -3,12 +3,13 @@
 //! dropped; no rule sees it. Where the grammar has no overload response nothing is shed.
 
 use flick_abi::{FailureReason, Frame, MessageFlags};
-use flick_buffers::{BufClass, Slice};
+use flick_buffers::{BufClass, SMALL_BYTES, Slice};
 use flick_net::Driver;
 
 use super::Worker;
 use crate::downstream::deadlines::DeadlineKind;
-use crate::limits::SCARCE_SHARE;
+use crate::downstream::stream::Share;
+use crate::limits::{BUFFERS_SHARE, FIRST_SHARE, SCARCE_SHARE};
 use crate::rules::scratch::Scratch;
 use crate::run_queue::Flow;
 use crate::slab::Key;
@@ -19,6 +20,19 @@ impl<D: Driver> Worker<D> {
         self.clock.may_shed()
             && (self.clock.sheds_next() || self.buffers_are_few(SCARCE_SHARE))
             && self.inflight.can_answer()
+    }
+
+    /// Returns the share of one client in what is in flight: the smaller, the more others have.
+    #[inline]
+    pub(super) fn client_share(&self) -> Share {
+        let most = self.ctx.setup().limits.max_inflight_per_client;
+        let small = BufClass::Small;
+        let kept = self.io.pool().capacity_count(small) / FIRST_SHARE;
+        let free = self.io.pool().free_count(small).saturating_sub(kept);
+        Share {
+            requests_max: most.min(self.inflight.client_share(self.io.pieces())),
+            bytes_max: u64::from(free) * u64::from(SMALL_BYTES) / BUFFERS_SHARE,
+        }
     }
 
     /// Whether less than one in `share` of the buffers is free: they are kept for requests in flight.

@@ -302,6 +302,7 @@ impl<D: Driver> Worker<D> {
             return Flow::Stop;
         }
         if passed {
+            self.note_reply_bytes(request, scratch.frame.total_bytes());
             self.inflight.get_mut(request).note_begun();
         }
         let to = Recipient::Request(request);
@@ -345,6 +346,7 @@ impl<D: Driver> Worker<D> {
         if !is_delivered {
             self.observe.counters().late_replies.add(u64::from(!begun));
         } else if silent {
+            self.note_reply_bytes(request, 0);
             self.observe.counters().replies_suppressed.add(1);
             self.log_outcome(request, AnsweredBy::Backend);
         }
@@ -355,6 +357,14 @@ impl<D: Driver> Worker<D> {
         if let Some(status) = flags.status() {
             let at = self.upstream.conn(backend_conn).backend() as usize;
             self.observe.backend(at).count_status(status);
+        }
+    }
+
+    /// Notes the length of a reply that is not delivered at once and whole.
+    fn note_reply_bytes(&mut self, request: RequestId, bytes: u64) {
+        let client = self.inflight.get(request).session();
+        if let Some(stream) = client.and_then(|key| self.downstream.stream_mut(key)) {
+            stream.window_mut().note_reply(bytes);
         }
     }
 

@@ -163,6 +163,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn session_step(&mut self, key: Key) -> Flow {
+        let share = self.client_share();
         let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
         if !session.takes_requests() {
             return Flow::Stop;
@@ -175,8 +176,7 @@ impl<D: Driver> Worker<D> {
             Upload::Discard { .. } => return self.discard_body(key),
             Upload::None => {}
         }
-        let inflight_max = self.ctx.setup().limits.max_inflight_per_client;
-        match session.stream_mut().next_request(inflight_max, self.ctx.setup().protocol().exclusive) {
+        match session.stream_mut().next_request(share, self.ctx.setup().protocol().exclusive) {
             NextRequest::Now => {}
             NextRequest::AfterReplies => return self.wait_for(key, Wait::Replies),
             NextRequest::Never => {
@@ -306,6 +306,9 @@ impl<D: Driver> Worker<D> {
                 if has_effects {
                     self.note_clog(key, &send);
                 }
+            }
+            if answered {
+                self.pin_to_shared(key);
             }
             answered = true;
         }

@@ -41,9 +41,11 @@ impl<D: Driver> Worker<D> {
                 self.run_task(task, &mut sampled);
                 self.clock.note_task(self.io.now_ns());
                 ran += 1;
-                let is_over =
-                    self.clock.iteration_is_over() || (self.clock.looks_after(ran) && self.has_run_long());
-                if is_over {
+                let looks = self.clock.looks_after(ran);
+                if looks {
+                    self.relieve_buffers();
+                }
+                if self.clock.iteration_is_over() || (looks && self.has_run_long()) {
                     return;
                 }
             }

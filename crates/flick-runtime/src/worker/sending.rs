@@ -10,7 +10,9 @@ use flick_net::Driver;
 use super::Worker;
 use super::outgoing::{Patches, outgoing};
 use super::reply_flags::Examined;
+use crate::downstream::stream::Stream;
 use crate::inflight::{QueueOf, ReplyTarget, RequestId, SentRequest};
+use crate::limits::BULK_CONNS_SHARE;
 use crate::rules::scratch::Scratch;
 use crate::slab::Key;
 
@@ -93,28 +95,35 @@ impl<D: Driver> Worker<D> {
         }
         let channel = send.channel as usize;
         let exclusive = self.upstream.backend(backend as usize).is_exclusive();
+        // What is never received from is never answered either.
+        let one_way =
+            scratch.frame.flags().has(MessageFlags::ONE_WAY) && !matches!(waiter, Waiter::Ask { .. });
+        let is_answered = !one_way && self.ctx.setup().program.channels[channel].view.is_some();
+        if let Waiter::Session(key) = waiter
+            && !is_answered
+        {
+            self.pin_to_shared(key);
+        }
         let backend_conn = if exclusive {
             self.borrow_exclusive(backend).ok_or(Unsent::Busy)?
         } else {
-            self.upstream.backend(backend as usize).shared()
+            self.lane(backend, waiter)
         };
+        let dedicated = self.upstream.conn(backend_conn).is_dedicated();
         let examined = self.examine(scratch, send, message);
         if examined == Examined::Wrong {
-            self.give_back_unused(backend_conn, exclusive);
+            self.give_back_unused(backend_conn, dedicated);
             return Err(Unsent::Wrong);
         }
         let examined = examined == Examined::Known;
         let number = self.upstream.conn(backend_conn).next_number();
         let patches = self.request_patches(scratch, channel, examined, number);
-        // What is never received from is never answered either.
         let mut resend = None;
-        let one_way =
-            scratch.frame.flags().has(MessageFlags::ONE_WAY) && !matches!(waiter, Waiter::Ask { .. });
-        if !one_way && self.ctx.setup().program.channels[channel].view.is_some() {
+        if is_answered {
             let request = match self.open_entry(scratch, channel, examined, waiter) {
                 Ok(request) => request,
                 Err(unsent) => {
-                    self.give_back_unused(backend_conn, exclusive);
+                    self.give_back_unused(backend_conn, dedicated);
                     return Err(unsent);
                 }
             };
@@ -141,14 +150,39 @@ impl<D: Driver> Worker<D> {
         {
             self.backend_exhausted(backend_conn);
         } else if self.upstream.conn(backend_conn).requests().is_empty() {
-            self.give_back_unused(backend_conn, exclusive);
+            self.give_back_unused(backend_conn, dedicated);
         }
         Ok(())
     }
 
+    /// The connection for a pipelined request: the shared one; for a client with long replies a dedicated one, if one
+    /// is free and the client has no other request in flight, which this one might overtake.
+    fn lane(&mut self, backend: u32, waiter: Waiter) -> u32 {
+        let shared = self.upstream.backend(backend as usize).shared();
+        let Waiter::Session(key) = waiter else { return shared };
+        let is_bulk = |stream: &Stream| stream.window().is_bulk() && stream.requests().is_empty();
+        if !self.downstream.stream(key).is_some_and(is_bulk) {
+            return shared;
+        }
+        let slots = self.upstream.backend(backend as usize).dedicated();
+        let (all, conns) = (slots.len(), slots.map(|slot| self.upstream.conn(slot)));
+        let in_use = conns.filter(|conn| !conn.is_idle() && !conn.is_down()).count();
+        if in_use * BULK_CONNS_SHARE >= all {
+            return shared;
+        }
+        self.borrow_conn(backend).unwrap_or(shared)
+    }
+
+    /// Something of a client is sent that leaves no entry in its queue: what follows must not overtake it.
+    pub(super) fn pin_to_shared(&mut self, key: Key) {
+        if let Some(stream) = self.downstream.stream_mut(key) {
+            stream.window_mut().pin();
+        }
+    }
+
     /// A borrowed connection was not needed.
-    fn give_back_unused(&mut self, backend_conn: u32, exclusive: bool) {
-        if exclusive {
+    fn give_back_unused(&mut self, backend_conn: u32, dedicated: bool) {
+        if dedicated {
             self.give_back(backend_conn);
         }
     }

@@ -8,7 +8,10 @@ use flick_buffers::BufClass;
 use flick_net::Driver;
 
 use super::Worker;
-use crate::limits::{PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX, TUNNEL_IDLE_MS};
+use crate::limits::{
+    PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX, SESSION_SHARED_BYTES_MAX,
+    TUNNEL_IDLE_MS,
+};
 use crate::slab::Key;
 use crate::upstream::conn::{BackendConnState, Recipient};
 
@@ -17,12 +20,17 @@ impl<D: Driver> Worker<D> {
     pub(super) fn held_up_by(&self, backend_conn: u32, to: Recipient) -> Option<Key> {
         let key = self.client_of(to)?;
         let session = self.downstream.client(key)?;
-        let unread = self.io.driver().backlog_bytes(session.handle()) as u64 + session.stream().held_bytes();
+        let unread = self.io.driver().backlog_bytes(session.handle()) as u64;
+        // A dedicated connection may be held up: the others have their own.
+        if self.upstream.conn(backend_conn).is_dedicated() {
+            let bytes = unread + session.stream().held_bytes();
+            return (bytes > SESSION_BACKLOG_BYTES_MAX as u64).then_some(key);
+        }
+        // What waits for an earlier reply is not the client's doing, and stalls nobody: `relieve_buffers`.
         let (live, all) =
             (self.io.pool().live_count(BufClass::Large), self.io.pool().capacity_count(BufClass::Large));
-        // A dedicated connection may be held up: the others have their own.
-        let plenty = live < all / PLENTY_SHARE && !self.upstream.conn(backend_conn).is_dedicated();
-        let most = if plenty { SESSION_ROOMY_BYTES_MAX } else { SESSION_BACKLOG_BYTES_MAX };
+        let plenty = live < all / PLENTY_SHARE;
+        let most = if plenty { SESSION_ROOMY_BYTES_MAX } else { SESSION_SHARED_BYTES_MAX };
         (unread > most as u64).then_some(key)
     }
 
@@ -58,6 +66,10 @@ impl<D: Driver> Worker<D> {
         let timeout_ns = left_ns.min(timeout.as_nanos() as u64);
         let until_ns = self.upstream.stall(backend_conn, client, now_ns, timeout_ns);
         self.note_due(until_ns);
+        // Who waits for the connection may get it sooner.
+        if self.upstream.backend_of(backend_conn).pending() > 0 {
+            self.note_due(now_ns + self.ctx.setup().timeouts.client_write.as_nanos() as u64);
+        }
     }
 
     /// The client of an exchange that has had all the time it may take, if it has not read what it was sent: then it

@@ -39,6 +39,7 @@ impl<D: Driver> Worker<D> {
         let echo = self.echo_of(&scratch.frame);
         let Some(request) = self.open_request(Some(session), echo, u64::MAX) else { return };
         self.inflight.get_mut(request).keep(scratch.frame.slots[SLOT_ASKED]);
+        self.pin_to_shared(session);
         let one_way = scratch.frame.flags().has(MessageFlags::ONE_WAY);
         let start = StartId::channel(channel);
         self.observe.edges().started(start, 1);
