@@ -6,7 +6,7 @@
 
 use crate::limits::{
     CPU_WEIGHT, CPU_WINDOW_NS, EVENTS_LONE_MAX, EVENTS_SHARED_MAX, EVENTS_SHARED_MIN, LONE_QUANTUM_NS,
-    QUANTUM_NS, QUANTUM_NS_MAX, SENT_BYTES_SHARED_MAX,
+    QUANTUM_NS, QUANTUM_NS_MAX, SENT_BYTES_LONE_MAX, SENT_BYTES_SHARED_MAX,
 };
 
 /// Bounds of one scheduling quantum.
@@ -27,6 +27,8 @@ pub struct CpuShare {
     paid_in: u64,
     /// Events that it may take in one quantum: fewer where they make its quanta too long.
     events_max: usize,
+    /// Events that it may take in one quantum while no other service has work.
+    lone_events_max: usize,
     /// Length of one quantum.
     quantum_ns: i64,
     /// Time that it may use now; below zero it has used more than its quanta.
@@ -45,6 +47,7 @@ impl CpuShare {
         Self {
             paid_in: 0,
             events_max: EVENTS_SHARED_MIN,
+            lone_events_max: EVENTS_SHARED_MAX,
             quantum_ns: quantum_ns as i64,
             credit_ns: 0,
             max_percent: i64::from(max_percent),
@@ -77,8 +80,8 @@ impl CpuShare {
     /// bounded.
     pub fn iteration(&self, is_lone: bool) -> Quantum {
         if is_lone && self.max_percent >= 100 {
-            let (length_ns, events_max) = (LONE_QUANTUM_NS, EVENTS_LONE_MAX);
-            return Quantum { length_ns, events_max, sent_bytes_max: usize::MAX, is_lone: true };
+            let (length_ns, events_max) = (LONE_QUANTUM_NS, self.lone_events_max);
+            return Quantum { length_ns, events_max, sent_bytes_max: SENT_BYTES_LONE_MAX, is_lone: true };
         }
         let length_ns = self.credit_ns.max(0) as u64;
         let (events_max, sent_bytes_max) = (self.events_max, SENT_BYTES_SHARED_MAX);
@@ -89,17 +92,18 @@ impl CpuShare {
     pub fn spend(&mut self, iteration: &Quantum, used_ns: u64) {
         let used_ns = used_ns as i64;
         self.allowed_ns -= used_ns;
-        // Time that no other service wanted is no debt.
+        // What the kernel does for the events of a turn is not in the time that the worker looks at.
+        let next = |events_max: usize, is_long: bool, most: usize| {
+            if is_long { (events_max / 2).max(EVENTS_SHARED_MIN) } else { (events_max + 1).min(most) }
+        };
+        // Time that no other service wanted is no debt, but one may want some before the turn is over.
         if iteration.is_lone {
+            let is_long = used_ns > 2 * LONE_QUANTUM_NS as i64;
+            self.lone_events_max = next(self.lone_events_max, is_long, EVENTS_LONE_MAX);
             return;
         }
         self.credit_ns -= used_ns;
-        // What the kernel does for the events of a turn is not in the time that the worker looks at.
-        self.events_max = if used_ns > self.quantum_ns {
-            (self.events_max / 2).max(EVENTS_SHARED_MIN)
-        } else {
-            (self.events_max + 1).min(EVENTS_SHARED_MAX)
-        };
+        self.events_max = next(self.events_max, used_ns > self.quantum_ns, EVENTS_SHARED_MAX);
     }
 }
 
