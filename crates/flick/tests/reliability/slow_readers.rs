@@ -1,7 +1,8 @@
 //! Clients that ask for much and do not read it, or send slowly: they cost bounded memory, and others are served.
 
-use std::io::Write;
-use std::net::{SocketAddr, TcpStream};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use flick_load::binary::Status;
@@ -169,6 +170,73 @@ fn clients_that_upload_slowly_do_not_take_all_backend_connections() {
         sender.write_all(head).expect("the service reads");
         sender
     });
+}
+
+/// One client of an address holds a connection idle for longer than all others, which are of one other address.
+#[test]
+fn clients_of_the_address_that_holds_most_connections_are_closed_first() {
+    let _machine = machine::alone();
+    let asks = |last: u8, service: &Service| {
+        let mut reader = wire::connect_narrow_from(Ipv4Addr::new(127, 0, 0, last), service.address);
+        reader.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").expect("the service reads");
+        reader
+    };
+    for io in ["epoll", "uring"] {
+        let backend = Backend::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), page, 5).expect("a free port");
+        let service = balancer(&backend, &["--io", io, "--max-connections-per-backend", "4"]);
+        let mut first = asks(2, &service);
+        crate::common::wait::until("its request to reach the backend", || {
+            (backend.requests.load(Ordering::SeqCst) > 0).then_some(())
+        });
+        let held: Vec<TcpStream> = (0..8).map(|_| asks(3, &service)).collect();
+        for round in 0..20 {
+            let mut honest = crate::common::client::connect(service.address);
+            let (status, _) = http::exchange(&mut honest, "/small").expect("an honest client is answered");
+            assert_eq!(status, 200, "{io}, request {round}");
+        }
+        let mut reply = Vec::new();
+        first.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout above zero");
+        let read = first.by_ref().take(2_000_000).read_to_end(&mut reply);
+        assert!(matches!(read, Ok(2_000_000)), "{io}: {read:?}, {} bytes", reply.len());
+        drop(held);
+        service.drained();
+        backend.stop();
+    }
+}
+
+/// Most bytes that one of them may cost: 32 KiB that wait to be sent, and what one poll receives beyond that.
+const HTTP_READER_BYTES_MAX: u64 = 100_000;
+
+/// More clients than a backend has connections for ask for much and do not read; others are served all the time.
+#[test]
+fn clients_that_do_not_read_cost_little_memory_and_no_request_of_others() {
+    let _machine = machine::alone();
+    for io in ["epoll", "uring"] {
+        let backend = Backend::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), page, 5).expect("a free port");
+        let service = balancer(&backend, &["--io", io, "--max-connections-per-backend", "400"]);
+        let before = machine::resident_bytes(service.pid());
+        let held: Vec<TcpStream> = (0..600)
+            .map(|_| {
+                let mut reader = wire::connect_narrow(service.address);
+                reader.write_all(b"GET /large HTTP/1.1\r\nHost: a\r\n\r\n").expect("the service reads");
+                reader
+            })
+            .collect();
+        let (begun, mut most, mut rounds) = (Instant::now(), 0, 0);
+        while begun.elapsed() < Duration::from_secs(2) {
+            let mut honest = crate::common::client::connect(service.address);
+            let (status, body) = http::exchange(&mut honest, "/small").expect("an honest client is answered");
+            assert_eq!((status, body.len()), (200, 5), "{io}, request {rounds}");
+            rounds += 1;
+            most = machine::resident_bytes(service.pid()).saturating_sub(before).max(most);
+        }
+        println!("{io}: memory grew by {} KiB; {rounds} honest requests", most / 1024);
+        // No more of them hold a connection at one time, and the tables of the service grow, too.
+        assert!(most < 400 * HTTP_READER_BYTES_MAX + 8 * MIB, "{io}: {most} bytes");
+        drop(held);
+        service.drained();
+        backend.stop();
+    }
 }
 
 /// A container of 128 MiB with default settings: the buffers fit into it, and clients that do not read stay within it.

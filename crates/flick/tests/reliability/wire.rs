@@ -1,7 +1,7 @@
 //! A client that speaks the binary protocol byte by byte, and messages that no client library would send.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
@@ -140,10 +140,18 @@ pub fn read_exact(stream: &mut impl Read, bytes: &mut [u8]) -> Option<()> {
 
 /// A TCP connection whose kernel buffer for replies is small, so that not reading is noticed soon.
 pub fn connect_narrow(address: SocketAddr) -> TcpStream {
+    connect_narrow_from(Ipv4Addr::LOCALHOST, address)
+}
+
+/// The same from that address of this host.
+pub fn connect_narrow_from(local: Ipv4Addr, address: SocketAddr) -> TcpStream {
     use rustix::net::{AddressFamily, SocketType, sockopt};
     let family = if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
     let socket = rustix::net::socket(family, SocketType::STREAM, None).expect("a descriptor is left");
     sockopt::set_socket_recv_buffer_size(&socket, 4096).expect("a live socket");
+    if address.is_ipv4() {
+        rustix::net::bind(&socket, &SocketAddr::from((local, 0))).expect("all of 127.0.0.0/8 is this host's");
+    }
     rustix::net::connect(&socket, &address).expect("the service accepts");
     TcpStream::from(socket)
 }
