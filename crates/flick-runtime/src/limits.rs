@@ -63,7 +63,8 @@ pub const BULK_REPLY_BYTES: u64 = 64 * 1024;
 /// Clients with long replies have at most one in this many of the dedicated connections: requests too long for the
 /// shared one need some, too.
 pub const BULK_CONNS_SHARE: usize = 2;
-/// One in this many entries of the in-flight table, pieces and small buffers is kept for clients with nothing in flight.
+/// One in this many entries of the in-flight table, pieces and small buffers is kept for clients with nothing in
+/// flight.
 pub const FIRST_SHARE: u32 = 4;
 /// A client may have in flight at most one in this many of the entries that are free in the in-flight table.
 pub const INFLIGHT_SHARE: usize = 8;

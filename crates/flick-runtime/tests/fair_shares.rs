@@ -28,9 +28,9 @@ fn key_on(backend: u64, name: &str) -> String {
 }
 
 /// A server that reads and answers nothing.
-struct Hangs;
+struct Unresponsive;
 
-impl Actor for Hangs {
+impl Actor for Unresponsive {
     fn on_data(&mut self, _io: &mut PeerIo<'_>, _data: &[u8]) {}
 }
 
@@ -44,7 +44,7 @@ struct Innocent {
 }
 
 /// A client that asks for one short value after the other.
-struct AsksInTurn {
+struct OneByOne {
     key: String,
     left: u32,
     asked_ns: u64,
@@ -52,7 +52,7 @@ struct AsksInTurn {
     found: Rc<Innocent>,
 }
 
-impl AsksInTurn {
+impl OneByOne {
     fn start(service: &SimService, at_ns: u64, key: &str, times: u32) -> Rc<Innocent> {
         let found = Rc::new(Innocent::default());
         let (key, left) = (key.to_owned(), times);
@@ -67,7 +67,7 @@ impl AsksInTurn {
     }
 }
 
-impl Actor for AsksInTurn {
+impl Actor for OneByOne {
     fn on_open(&mut self, io: &mut PeerIo<'_>) {
         self.ask(io);
     }
@@ -97,26 +97,26 @@ impl Actor for AsksInTurn {
     }
 }
 
-/// One backend hangs; clients send a request for it, and many for the other one behind it, whose replies must wait.
+/// One backend is stalled; clients send a request for it, and many for the other one behind it, whose replies wait.
 #[test]
-fn replies_held_behind_a_hanging_backend_make_no_innocent_client_busy() {
+fn replies_held_behind_a_stalled_backend_make_no_innocent_client_busy() {
     for (value_bytes, inflight_max) in [(40, 131_072), (1_000, 131_072), (1_000, 4_096), (12_000, 131_072)] {
         let mut config = SimServiceConfig::new(2, 2);
         config.limits.max_connections = 300;
         config.limits.max_inflight_requests = inflight_max;
         config.limits.buffer_memory = 32 << 20;
         let mut service = SimService::new(&config, &hand(), |index, _| {
-            if index == 0 { Some(Box::new(Hangs)) } else { Some(Box::new(MemcachedServer::honest())) }
+            if index == 0 { Some(Box::new(Unresponsive)) } else { Some(Box::new(MemcachedServer::honest())) }
         });
-        let hanging = key_on(0, "hanging");
+        let stalled = key_on(0, "stalled");
         for client in 0..200_u32 {
             let behind = (0..).map(|at| format!("k{client}-{at}#{value_bytes}"));
             let behind = behind.filter(|key| flick_abi::hash::hash(key.as_bytes()) % 2 == 1);
-            let keys = std::iter::once(hanging.clone()).chain(behind.take(254));
+            let keys = std::iter::once(stalled.clone()).chain(behind.take(254));
             let requests: Vec<Cmd> = (0..).zip(keys).map(|(at, key)| get(at, &key)).collect();
             service.client(u64::from(client) * MS / 10, &requests, Habit::Plain);
         }
-        let innocent = AsksInTurn::start(&service, 0, &key_on(1, "innocent"), 20_000);
+        let innocent = OneByOne::start(&service, 0, &key_on(1, "innocent"), 20_000);
         service.run(1_500 * MS, |_| innocent.is_gone.get()).expect("no spinning");
         let case = format!("{value_bytes} bytes, {inflight_max} in flight");
         let totals = service.totals();
@@ -142,7 +142,7 @@ fn long_replies_of_some_clients_do_not_slow_an_innocent_one_down() {
         .collect();
     // When the first requests of a client are sent, nothing is known of their replies.
     let begun_ns = 60 * MS;
-    let innocent = AsksInTurn::start(&service, begun_ns, "innocent", 100);
+    let innocent = OneByOne::start(&service, begun_ns, "innocent", 100);
     let is_over = |_: &SimService| innocent.answered.get() == 100;
     service.run(5_000 * MS, is_over).expect("no spinning");
     let still = verdicts.iter().filter(|verdict| !verdict.borrow().is_over()).count();

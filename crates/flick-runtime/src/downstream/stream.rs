@@ -139,7 +139,7 @@ pub enum NextRequest {
 #[derive(Clone, Copy, Debug)]
 pub struct Share {
     /// Requests.
-    pub requests_max: u32,
+    pub inflight_max: u32,
     /// Bytes of their replies.
     pub bytes_max: u64,
 }
@@ -261,7 +261,7 @@ impl Stream {
             NextRequest::AfterReplies => true,
             NextRequest::Now => exclusive,
         };
-        let has_share = in_flight < share.requests_max.min(self.window.requests_max(share.bytes_max))
+        let has_share = in_flight < share.inflight_max.min(self.window.inflight_max(share.bytes_max))
             && self.held_bytes <= share.bytes_max.min(SESSION_HELD_BYTES_MAX);
         if !has_share || (is_alone && in_flight > 0) || self.relay_sender().is_some() {
             return NextRequest::AfterReplies;

@@ -23,7 +23,7 @@ impl Window {
         Self { reply_bytes: WINDOW_REPLY_BYTES_FIRST, is_pinned: false }
     }
 
-    /// A reply of so many bytes arrives.
+    /// Notes the length of a reply that arrives, in bytes.
     #[inline]
     pub fn note_reply(&mut self, bytes: u64) {
         if bytes >= self.reply_bytes {
@@ -40,7 +40,7 @@ impl Window {
 
     /// Requests that may be in flight at one time, if their replies may come to `bytes_max`.
     #[inline]
-    pub fn requests_max(&self, bytes_max: u64) -> u32 {
+    pub fn inflight_max(&self, bytes_max: u64) -> u32 {
         if self.has_long_replies() {
             return 1;
         }
@@ -73,20 +73,20 @@ mod tests {
 
     #[test]
     fn short_replies_open_the_window_and_a_long_one_closes_it() {
-        assert_eq!(u64::from(after([]).requests_max(WINDOW_BYTES)), WINDOW_BYTES / WINDOW_REPLY_BYTES_FIRST);
+        assert_eq!(u64::from(after([]).inflight_max(WINDOW_BYTES)), WINDOW_BYTES / WINDOW_REPLY_BYTES_FIRST);
         let short = std::iter::repeat_n(100, 64);
-        assert!(after(short.clone()).requests_max(WINDOW_BYTES) >= 2_000);
+        assert!(after(short.clone()).inflight_max(WINDOW_BYTES) >= 2_000);
         let long = after(short.clone().chain([1 << 20]));
-        assert_eq!((long.requests_max(WINDOW_BYTES), long.is_bulk()), (1, true));
+        assert_eq!((long.inflight_max(WINDOW_BYTES), long.is_bulk()), (1, true));
         let again = after([1 << 20].into_iter().chain(short));
-        assert!(again.requests_max(WINDOW_BYTES) >= 256 && !again.is_bulk());
-        assert_eq!(after([u64::MAX]).requests_max(WINDOW_BYTES), 1, "a reply that ends with its connection");
+        assert!(again.inflight_max(WINDOW_BYTES) >= 256 && !again.is_bulk());
+        assert_eq!(after([u64::MAX]).inflight_max(WINDOW_BYTES), 1, "a reply that ends with its connection");
     }
 
     #[test]
     fn a_client_that_sends_without_a_reply_has_no_connection_of_its_own() {
         let mut window = after([1 << 20]);
         window.pin();
-        assert_eq!((window.requests_max(WINDOW_BYTES), window.is_bulk()), (1, false));
+        assert_eq!((window.inflight_max(WINDOW_BYTES), window.is_bulk()), (1, false));
     }
 }

@@ -1,8 +1,8 @@
-//! Eviction: clients that hold what others wait for, without using it, make room: connections to a backend, and buffers.
-//! Promises: no client is evicted while connections are free or no client waits, nor while buffers are; clients of the
-//! address that holds most go first, of them who has been idle on its connection for the longest time, or holds most of
-//! the buffers, never who asks next; a request that can be served within the queue timeout is not rejected because other
-//! clients do not read, or send slowly.
+//! Eviction: disconnects clients that hold what others wait for without using it: backend connections, and buffers.
+//! Promises: no client is evicted while connections are free or no client waits, nor while buffers are free; clients of
+//! the address that holds most go first, of them the one that has been idle on its connection for the longest time, or
+//! that holds most of the buffers, never the one that asks next; a request that can be served within the queue timeout
+//! is not rejected because other clients do not read, or send slowly.
 //! Not here: slow clients of a shared connection (`drop_slow_client`), the connection limits of clients
 //! (`accepting.rs`).
 
@@ -40,11 +40,11 @@ impl<D: Driver> Worker<D> {
             holders.add(Holding { client, network, amount: 1, rank: evict_ns });
         }
         // Clients of other addresses than the one that holds most get the time once more.
-        let grace_ns = self.ctx.setup().timeouts.client_write.as_nanos() as u64;
+        let others_delay_ns = self.ctx.setup().timeouts.client_write.as_nanos() as u64;
         let (mut next_ns, mut most) = (None, None);
         for (total, holding) in holders.ordered() {
             let is_first = total == *most.get_or_insert(total);
-            let evict_ns = holding.rank + if is_first { 0 } else { grace_ns };
+            let evict_ns = holding.rank + if is_first { 0 } else { others_delay_ns };
             if evict_ns <= now_ns && left > 0 {
                 left -= 1;
                 self.evict(holding.client);

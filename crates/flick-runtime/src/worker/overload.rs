@@ -30,7 +30,7 @@ impl<D: Driver> Worker<D> {
         let kept = self.io.pool().capacity_count(small) / FIRST_SHARE;
         let free = self.io.pool().free_count(small).saturating_sub(kept);
         Share {
-            requests_max: most.min(self.inflight.client_share(self.io.pieces())),
+            inflight_max: most.min(self.inflight.client_share(self.io.pieces())),
             bytes_max: u64::from(free) * u64::from(SMALL_BYTES) / BUFFERS_SHARE,
         }
     }

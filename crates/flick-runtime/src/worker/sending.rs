@@ -120,30 +120,17 @@ impl<D: Driver> Worker<D> {
         let patches = self.request_patches(scratch, channel, examined, number);
         let mut resend = None;
         if is_answered {
-            let request = match self.open_entry(scratch, channel, examined, waiter) {
-                Ok(request) => request,
+            match self.enter_sent(scratch, send, waiter, examined, backend_conn) {
+                Ok((request, may_resend)) => {
+                    resend = may_resend.then_some(request);
+                    let sent = examined.then_some((&*scratch, send, message));
+                    self.log_request(waiter, request, backend, sent);
+                }
                 Err(unsent) => {
                     self.give_back_unused(backend_conn, dedicated);
                     return Err(unsent);
                 }
-            };
-            let frame = if examined { &scratch.other } else { &scratch.frame };
-            let (picked, kept) =
-                (self.picked_freely(send, waiter), self.kept_of_sent(scratch, channel, examined));
-            let may_retry = self.upstream.conn(backend_conn).exchanges() > 0 || picked.is_some();
-            resend = (may_retry && exclusive && frame.flags().has(MessageFlags::RETRY)).then_some(request);
-            self.inflight.get_mut(request).note_sent(SentRequest {
-                number: number & number_mask(self.ctx.setup().protocol_of(channel).correlated()),
-                kept,
-                dedicated_conn: exclusive.then_some(backend_conn),
-                picked,
-                now_ns: self.io.now_ns(),
-            });
-            self.upstream.conn_mut(backend_conn).use_number();
-            self.expect_reply(backend_conn, request);
-            let requests = self.upstream.conn_mut(backend_conn).requests_mut();
-            self.inflight.push(requests, request, QueueOf::BackendConn);
-            self.log_request(waiter, request, backend, examined.then_some((&*scratch, send, message)));
+            }
         }
         self.observe.backend(backend as usize).requests.add(1);
         if !self.write_to_backend_conn(backend_conn, &outgoing(scratch, send.body, message), patches, resend)
@@ -153,6 +140,42 @@ impl<D: Driver> Worker<D> {
             self.give_back_unused(backend_conn, dedicated);
         }
         Ok(())
+    }
+
+    /// Enters a request that is about to be sent into the in-flight table and the queue of its connection. Returns the
+    /// entry, and whether the request may be sent again on another connection.
+    ///
+    /// Errors: the table is full.
+    fn enter_sent(
+        &mut self,
+        scratch: &mut Scratch,
+        send: &Send,
+        waiter: Waiter,
+        examined: bool,
+        backend_conn: u32,
+    ) -> Result<(RequestId, bool), Unsent> {
+        let channel = send.channel as usize;
+        let conn = self.upstream.conn(backend_conn);
+        let (backend, number) = (conn.backend(), conn.next_number());
+        let exclusive = self.upstream.backend(backend as usize).is_exclusive();
+        let request = self.open_entry(scratch, channel, examined, waiter)?;
+        let frame = if examined { &scratch.other } else { &scratch.frame };
+        let (picked, kept) =
+            (self.picked_freely(send, waiter), self.kept_of_sent(scratch, channel, examined));
+        let may_retry = self.upstream.conn(backend_conn).exchanges() > 0 || picked.is_some();
+        let may_resend = may_retry && exclusive && frame.flags().has(MessageFlags::RETRY);
+        self.inflight.get_mut(request).note_sent(SentRequest {
+            number: number & number_mask(self.ctx.setup().protocol_of(channel).correlated()),
+            kept,
+            dedicated_conn: exclusive.then_some(backend_conn),
+            picked,
+            now_ns: self.io.now_ns(),
+        });
+        self.upstream.conn_mut(backend_conn).use_number();
+        self.expect_reply(backend_conn, request);
+        let requests = self.upstream.conn_mut(backend_conn).requests_mut();
+        self.inflight.push(requests, request, QueueOf::BackendConn);
+        Ok((request, may_resend))
     }
 
     /// The connection for a pipelined request: the shared one; for a client with long replies a dedicated one, if one

@@ -26,7 +26,7 @@ impl<D: Driver> Worker<D> {
             let bytes = unread + session.stream().held_bytes();
             return (bytes > SESSION_BACKLOG_BYTES_MAX as u64).then_some(key);
         }
-        // What waits for an earlier reply is not the client's doing, and stalls nobody: `relieve_buffers`.
+        // A reply that is held behind an earlier one stalls no connection: `relieve_buffers`.
         let (live, all) =
             (self.io.pool().live_count(BufClass::Large), self.io.pool().capacity_count(BufClass::Large));
         let plenty = live < all / PLENTY_SHARE;

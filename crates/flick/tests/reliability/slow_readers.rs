@@ -196,7 +196,7 @@ fn clients_of_the_address_that_holds_most_connections_are_closed_first() {
         }
         let mut reply = Vec::new();
         first.set_read_timeout(Some(Duration::from_secs(10))).expect("a timeout above zero");
-        let read = first.by_ref().take(2_000_000).read_to_end(&mut reply);
+        let read = Read::take(&mut first, 2_000_000).read_to_end(&mut reply);
         assert!(matches!(read, Ok(2_000_000)), "{io}: {read:?}, {} bytes", reply.len());
         drop(held);
         service.drained();
