@@ -163,6 +163,8 @@ impl MessageFlags {
     pub const WHOLE: u64 = 512;
     /// `%closes`, of a reply: the session ends with it.
     pub const CLOSES: u64 = 1024;
+    /// `%stateful`, of a request: it changes the state of the connection that carries it.
+    pub const STATEFUL: u64 = 2048;
     /// First bit of `%status`, of a reply: its status code, at most [`STATUS_MAX`].
     pub const STATUS_SHIFT: u32 = 12;
 

@@ -366,6 +366,8 @@ pub struct Facts {
     pub ends: Option<Expr>,
     /// `%mute`, on a request.
     pub mute: Option<Expr>,
+    /// `%stateful`, on a request: it changes the state of its connection.
+    pub stateful: Option<Expr>,
     /// `%silent`, on a reply whose echo fields have been restored.
     pub silent: Option<Expr>,
     /// `%more`, on a reply whose echo fields have been restored.

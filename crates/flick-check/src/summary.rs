@@ -214,6 +214,7 @@ impl Text<'_> {
             ("reply", &facts.reply),
             ("ends", &facts.ends),
             ("mute", &facts.mute),
+            ("stateful", &facts.stateful),
             ("silent", &facts.silent),
             ("more", &facts.more),
             ("keep", &facts.keep),

@@ -185,6 +185,7 @@ pub(crate) fn computed(facts: &Facts) -> impl Iterator<Item = &Expr> {
         &facts.reply,
         &facts.ends,
         &facts.mute,
+        &facts.stateful,
         &facts.silent,
         &facts.more,
         &facts.keep,

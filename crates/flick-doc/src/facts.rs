@@ -19,6 +19,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("reply", "What a backend may send."),
     ("ends", "A request after which the session ends."),
     ("mute", "A request that has no reply."),
+    ("stateful", "A request that changes the state of the connection which carries it."),
     ("silent", "A reply that the client did not ask for: it is not passed on."),
     ("more", "A reply that another one follows."),
     ("replies", "The message that answers it."),

@@ -4,6 +4,8 @@
 
 #[path = "simulated/allocations.rs"]
 mod allocations;
+#[path = "simulated/authentication.rs"]
+mod authentication;
 #[path = "simulated/bad_backends.rs"]
 mod bad_backends;
 #[path = "simulated/drill.rs"]

@@ -81,6 +81,7 @@ impl PropertyReader<'_> {
             "reply" => self.facts.reply = self.truth(property, "reply"),
             "ends" => self.facts.ends = self.truth(property, "ends"),
             "mute" => self.facts.mute = self.truth(property, "mute"),
+            "stateful" => self.facts.stateful = self.truth(property, "stateful"),
             "silent" => self.facts.silent = self.truth(property, "silent"),
             "more" => self.facts.more = self.truth(property, "more"),
             "last" => self.facts.last = self.truth(property, "last"),

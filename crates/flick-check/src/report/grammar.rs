@@ -16,6 +16,7 @@ const PROPERTIES: &[&str] = &[
     "more",
     "ends",
     "mute",
+    "stateful",
     "on",
     "replies",
     "exclusive",

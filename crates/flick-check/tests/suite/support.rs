@@ -50,6 +50,7 @@ pub fn assert_known(program: &hir::Program) {
             &facts.closes,
             &facts.status,
         ];
+        facts.stateful.iter().for_each(|fact| flick_check::walk::expr(fact, &mut visit));
         facts
             .forwards
             .iter()

@@ -124,7 +124,11 @@ impl Emitter<'_, '_> {
             PlanStep::Requires(field, check) => self.requires(*field, *check),
             PlanStep::Flags => {
                 let facts = &self.info.unit.facts;
-                let flags = [(&facts.ends, MessageFlags::ENDS), (&facts.mute, MessageFlags::ONE_WAY)];
+                let flags = [
+                    (&facts.ends, MessageFlags::ENDS),
+                    (&facts.mute, MessageFlags::ONE_WAY),
+                    (&facts.stateful, MessageFlags::STATEFUL),
+                ];
                 self.exact(self.plan.head_end.unwrap_or(FieldId(0)));
                 self.body.set_flags(&flags.map(|(fact, bit)| (fact.as_ref(), bit)));
             }

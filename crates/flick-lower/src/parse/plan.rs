@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 
-use flick_check::hir::{Channel, Expr, ExprKind, FieldId, FieldKind};
+use flick_check::hir::{Channel, Expr, ExprKind, Facts, FieldId, FieldKind};
 use flick_check::walk;
 
 use crate::unit::{SlotKey, UnitInfo};
@@ -125,6 +125,11 @@ pub fn persistent_keys(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BT
     keys.into_iter().map(|key| info.canonical(key)).collect()
 }
 
+/// Lists the facts that are flags of a request.
+fn request_flags(facts: &Facts) -> impl Iterator<Item = &Expr> {
+    facts.ends.iter().chain(&facts.mute).chain(&facts.stateful)
+}
+
 /// The fields that are decoded or computed.
 fn needed(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<FieldId> {
     let facts = &info.unit.facts;
@@ -132,7 +137,7 @@ fn needed(info: &UnitInfo<'_>, role: Role, channel: &Channel) -> BTreeSet<FieldI
     open.extend(role_checks(info, role).into_iter().flat_map(keys_of));
     if role == Role::Request {
         let loud = facts.loud.iter().map(|(_, expr)| expr);
-        open.extend(facts.ends.iter().chain(&facts.mute).chain(loud).flat_map(keys_of));
+        open.extend(request_flags(facts).chain(loud).flat_map(keys_of));
     }
     for (id, field) in info.fields() {
         match field.kind {
@@ -257,8 +262,8 @@ fn waiting_steps(
         }
     }
     if role == Role::Request {
-        if facts.ends.is_some() || facts.mute.is_some() {
-            waiting.push((PlanStep::Flags, facts.ends.iter().chain(&facts.mute).flat_map(keys_of).collect()));
+        if request_flags(facts).next().is_some() {
+            waiting.push((PlanStep::Flags, request_flags(facts).flat_map(keys_of).collect()));
         }
         if let Some((_, expr)) = &facts.loud {
             waiting.push((PlanStep::Loud, keys_of(expr)));
@@ -409,7 +414,7 @@ impl PlanStep {
                 _ => Vec::new(),
             },
             PlanStep::Requires(field, index) => check_keys(*field, field_checks(info, *field)[*index]),
-            PlanStep::Flags => facts.ends.iter().chain(&facts.mute).flat_map(keys_of).collect(),
+            PlanStep::Flags => request_flags(facts).flat_map(keys_of).collect(),
             PlanStep::Loud => facts.loud.iter().flat_map(|(_, expr)| keys_of(expr)).collect(),
             PlanStep::Totals => info
                 .fields()

@@ -63,6 +63,8 @@ pub struct Backend {
     promised: usize,
     /// Clients that wait for a connection.
     pending: u32,
+    /// A request has changed the state of its shared connection, which no other one has.
+    is_stateful: bool,
     /// It counts as up.
     is_up: bool,
     health: BackendHealth,
@@ -100,6 +102,7 @@ impl Backend {
             spare,
             promised: 0,
             pending: 0,
+            is_stateful: false,
             is_up: false,
             health: BackendHealth::default(),
             failures: 0,
@@ -199,7 +202,7 @@ impl Backend {
     pub fn add(&mut self, endpoint: &Endpoint, element: u64, health: BackendHealth) {
         self.endpoint.clone_from(endpoint);
         (self.life, self.element) = (BackendLife::Listed, element);
-        (self.failures, self.is_up) = (0, false);
+        (self.failures, self.is_up, self.is_stateful) = (0, false, false);
         self.health = health;
     }
 
@@ -324,6 +327,17 @@ impl Backend {
     /// No promise holds any longer.
     pub fn forget_promises(&mut self) {
         self.promised = 0;
+    }
+
+    /// A request changes the state of its shared connection.
+    pub fn set_stateful(&mut self) {
+        self.is_stateful = true;
+    }
+
+    /// Whether its shared connection has a state that clients rely on. It stays so after that connection was lost, since
+    /// clients then repeat what they did.
+    pub fn is_stateful(&self) -> bool {
+        self.is_stateful
     }
 
     /// Clients that wait for a connection.

@@ -104,18 +104,21 @@ impl<D: Driver> Worker<D> {
         {
             self.pin_to_shared(key);
         }
+        let examined = self.examine(scratch, send, message);
+        if examined == Examined::Wrong {
+            return Err(Unsent::Wrong);
+        }
+        let examined = examined == Examined::Known;
+        let sent_frame = if examined { &scratch.other } else { &scratch.frame };
+        if sent_frame.flags().has(MessageFlags::STATEFUL) {
+            self.upstream.backend_mut(backend as usize).set_stateful();
+        }
         let backend_conn = if exclusive {
             self.borrow_exclusive(backend).ok_or(Unsent::Busy)?
         } else {
             self.lane(backend, waiter)
         };
         let dedicated = self.upstream.conn(backend_conn).is_dedicated();
-        let examined = self.examine(scratch, send, message);
-        if examined == Examined::Wrong {
-            self.give_back_unused(backend_conn, dedicated);
-            return Err(Unsent::Wrong);
-        }
-        let examined = examined == Examined::Known;
         let number = self.upstream.conn(backend_conn).next_number();
         let patches = self.request_patches(scratch, channel, examined, number);
         let mut resend = None;
@@ -179,12 +182,15 @@ impl<D: Driver> Worker<D> {
     }
 
     /// The connection for a pipelined request: the shared one; for a client with long replies a dedicated one, if one
-    /// is free and the client has no other request in flight, which this one might overtake.
+    /// is free and the client has no other request in flight, which this one might overtake. A dedicated connection
+    /// has nothing of the state that requests gave the shared one.
     fn lane(&mut self, backend: u32, waiter: Waiter) -> u32 {
         let shared = self.upstream.backend(backend as usize).shared();
         let Waiter::Session(key) = waiter else { return shared };
         let is_bulk = |stream: &Stream| stream.window().is_bulk() && stream.requests().is_empty();
-        if !self.downstream.stream(key).is_some_and(is_bulk) {
+        if !self.downstream.stream(key).is_some_and(is_bulk)
+            || self.upstream.backend(backend as usize).is_stateful()
+        {
             return shared;
         }
         let slots = self.upstream.backend(backend as usize).dedicated();

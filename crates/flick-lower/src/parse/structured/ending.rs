@@ -53,6 +53,7 @@ fn flags<'p>(info: &UnitInfo<'p>, role: Role) -> Vec<(Option<&'p Expr>, u64)> {
         Role::Request => &[
             (&facts.ends, MessageFlags::ENDS),
             (&facts.mute, MessageFlags::ONE_WAY),
+            (&facts.stateful, MessageFlags::STATEFUL),
             (&facts.retry, MessageFlags::RETRY),
             (&facts.whole, MessageFlags::WHOLE),
         ],

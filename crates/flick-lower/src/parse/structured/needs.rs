@@ -142,7 +142,7 @@ fn outside_keys(
             keys.extend(facts.logged.iter().map(|(list, key)| SlotKey::At(*list, *key)));
             keys.extend(info.echo().into_iter().map(SlotKey::Field));
             exprs.extend(facts.ends.iter().chain(&facts.mute).chain(&facts.keep));
-            exprs.extend(facts.retry.iter().chain(&facts.whole));
+            exprs.extend(facts.retry.iter().chain(&facts.whole).chain(&facts.stateful));
             exprs.extend(facts.loud.iter().map(|(_, expr)| expr));
         }
         Role::Reply => {
