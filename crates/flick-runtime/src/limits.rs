@@ -49,6 +49,8 @@ pub const PARTIAL_FRAMES_MAX: usize = 4096;
 /// Outgoing bytes of a client beyond which its requests, and replies streamed to it, wait. With what one poll receives
 /// for it beyond that, a client that does not read costs less than 100 KB; one that reads has the kernel's buffers.
 pub const SESSION_BACKLOG_BYTES_MAX: usize = 32 * 1024;
+/// Bytes that a backend connection receives before its task runs, beyond which it is not received from until then.
+pub const UNSEEN_BYTES_MAX: u64 = 64 * 1024;
 /// Bytes of replies that wait for an earlier one beyond which a client's requests wait.
 pub const SESSION_HELD_BYTES_MAX: u64 = 64 * 1024;
 /// Bytes of replies that the requests of one client in flight may come to, as far as its earlier replies tell.

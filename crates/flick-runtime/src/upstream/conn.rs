@@ -179,6 +179,8 @@ pub struct BackendConn {
     stall: Stall,
     /// It is in the run queue.
     is_queued: bool,
+    /// Bytes that have arrived since its task ran.
+    unseen_bytes: u64,
 }
 
 /// Phase in which a connection closed.
@@ -240,6 +242,7 @@ impl BackendConn {
             batch: None,
             stall: Stall::new(),
             is_queued: false,
+            unseen_bytes: 0,
         }
     }
 
@@ -688,10 +691,23 @@ impl BackendConn {
         &mut self.stall
     }
 
-    /// Its task is put in the run queue, or taken out. Returns whether it was in it.
+    /// Notes bytes that arrive. Returns how many have arrived since its task ran.
     #[inline]
-    pub fn set_queued(&mut self, on: bool) -> bool {
-        std::mem::replace(&mut self.is_queued, on)
+    pub fn note_unseen(&mut self, bytes: u32) -> u64 {
+        self.unseen_bytes += u64::from(bytes);
+        self.unseen_bytes
+    }
+
+    /// Its task runs: it sees all bytes that have arrived.
+    #[inline]
+    pub fn begin_run(&mut self) {
+        (self.is_queued, self.unseen_bytes) = (false, 0);
+    }
+
+    /// Its task is put in the run queue. Returns whether it was in it.
+    #[inline]
+    pub fn set_queued(&mut self) -> bool {
+        std::mem::replace(&mut self.is_queued, true)
     }
 
     /// Whether its task is in the run queue.

@@ -19,6 +19,7 @@ use super::sending::number_mask;
 use crate::downstream::body::RemainingBody;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseSpec};
 use crate::inflight::{ReplyTarget, RequestId};
+use crate::limits::UNSEEN_BYTES_MAX;
 use crate::observe::access_log::AnsweredBy;
 use crate::observe::edge_counters::StartId;
 use crate::observe::task_counters::TaskKind;
@@ -46,15 +47,20 @@ impl<D: Driver> Worker<D> {
             // Something of a reply has come: it is not sent again.
             self.io.pieces_mut().clear(self.inflight.get_mut(request).resend_mut());
         }
+        let unseen_bytes = state.note_unseen(data.len());
         if !state.inbox_mut().push(self.io.pieces_mut(), data) {
             self.backend_exhausted(backend_conn);
             return;
         }
         self.enqueue_backend_conn(backend_conn);
+        // A worker that has more to do than it has time for would receive more in each iteration, until memory is out.
+        if unseen_bytes > UNSEEN_BYTES_MAX {
+            self.backend_conn_receives(backend_conn, false);
+        }
     }
 
     pub(super) fn run_backend_conn(&mut self, backend_conn: u32) {
-        self.upstream.conn_mut(backend_conn).set_queued(false);
+        self.upstream.conn_mut(backend_conn).begin_run();
         self.resume_backend_conn(backend_conn);
         if !self.upstream.conn(backend_conn).is_connected() {
             self.run_refused_backend_conn(backend_conn);

@@ -25,7 +25,7 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn enqueue_backend_conn(&mut self, backend_conn: u32) {
-        if !self.upstream.conn_mut(backend_conn).set_queued(true) {
+        if !self.upstream.conn_mut(backend_conn).set_queued() {
             self.tasks.push(Task::BackendConn(backend_conn));
         }
     }
