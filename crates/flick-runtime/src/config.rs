@@ -178,8 +178,9 @@ pub struct Timeouts {
     /// From the taking of a request to the end of its reply, whatever is tried meanwhile; zero: however long.
     pub total: Duration,
     /// Waiting for capacity that other requests use: an entry in the in-flight table, a connection to the backend. A
-    /// request that waits longer gets an overload response, if the grammar has one. Zero: no limit.
-    pub queue: Duration,
+    /// request that waits longer gets an overload response, if the grammar has one. Zero: no limit. `None`:
+    /// [`Timeouts::queue`] decides.
+    pub queue: Option<Duration>,
     /// From the first byte of a request to its last; a longer body has this long for each further 64 KiB.
     pub client_request: Duration,
     /// Longest time that a client may leave a reply unread that holds up a shared backend connection, or a dedicated
@@ -202,6 +203,12 @@ impl Timeouts {
     pub fn response(&self, exclusive: bool) -> Duration {
         self.response.unwrap_or(Duration::from_secs(if exclusive { 60 } else { 2 }))
     }
+
+    /// Time that a request may wait for capacity. By default longer where each exchange has its own connection
+    /// (`exclusive`): of those, clients that do not read hold all until they are evicted, some at a time.
+    pub fn queue(&self, exclusive: bool) -> Duration {
+        self.queue.unwrap_or(Duration::from_secs(if exclusive { 5 } else { 1 }))
+    }
 }
 
 impl Default for Timeouts {
@@ -211,7 +218,7 @@ impl Default for Timeouts {
             response: None,
             stream_idle: Duration::from_secs(300),
             total: Duration::ZERO,
-            queue: Duration::from_millis(1_000),
+            queue: None,
             client_request: Duration::from_secs(30),
             client_write: Duration::from_millis(200),
             idle: Duration::ZERO,

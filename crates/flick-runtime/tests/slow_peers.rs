@@ -159,7 +159,7 @@ fn a_full_inflight_table_blocks_clients_without_busy_looping() {
 fn a_queued_client_past_its_queue_timeout_gets_an_overload_response_and_keeps_its_connection() {
     let mut config = SimServiceConfig::new(1, 2);
     config.limits.max_inflight_requests = 8;
-    config.timeouts.queue = Duration::from_millis(200);
+    config.timeouts.queue = Some(Duration::from_millis(200));
     // A message needs few entries of the in-flight table.
     let mut program = (*common::program()).clone();
     program.bounds.sends_per_message_max = 1;

@@ -97,6 +97,7 @@ fn flags_and_non_quiet_twins_are_those_of_the_protocol() {
         let flags = match opcode {
             0x07 => MessageFlags::ENDS,
             0x17 => MessageFlags::ENDS | MessageFlags::ONE_WAY,
+            0x21 | 0x22 => MessageFlags::STATEFUL,
             _ => 0,
         };
         assert_eq!(frame.flags().0, flags, "flags of opcode {opcode:#x}");

@@ -43,7 +43,7 @@ impl<D: Driver> Worker<D> {
 
     /// Blocks a session whose next message needs shared capacity, for at most the queue timeout.
     pub(super) fn wait_for_capacity(&mut self, key: Key, backend: Option<u32>) -> Flow {
-        let bound = self.ctx.setup().timeouts.queue;
+        let bound = self.ctx.setup().timeouts.queue(self.ctx.setup().protocol().exclusive);
         if !bound.is_zero()
             && self.ctx.setup().has_overload_response()
             && !self.ctx.setup().is_relay

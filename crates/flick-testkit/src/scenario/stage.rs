@@ -121,7 +121,7 @@ fn timeouts(scenario: &Scenario) -> Result<Timeouts, String> {
             "response" => timeouts.response.get_or_insert_default(),
             "stream_idle" => &mut timeouts.stream_idle,
             "total" => &mut timeouts.total,
-            "queue" => &mut timeouts.queue,
+            "queue" => timeouts.queue.get_or_insert_default(),
             "client_request" => &mut timeouts.client_request,
             "client_write" => &mut timeouts.client_write,
             "idle" => &mut timeouts.idle,

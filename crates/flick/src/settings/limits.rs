@@ -209,7 +209,8 @@ pub struct TimeoutSettings {
     #[arg(id = "total_timeout", long = "total-timeout", value_name = "DURATION")]
     total: Option<Period>,
     /// Time that a request waits for capacity: a slot among the requests in flight, or a backend connection. Then it is
-    /// answered with *overload*. 0 waits without limit. [default: 1s]
+    /// answered with *overload*. 0 waits without limit.
+    /// [default: 5s if each exchange has its own connection (HTTP), 1s on shared connections]
     #[arg(id = "queue_timeout", long = "queue-timeout", value_name = "DURATION")]
     queue: Option<Period>,
     /// Time from the first byte of a request to its last. A client that has sent 240 bytes a second gets this time
@@ -251,7 +252,7 @@ impl TimeoutSettings {
         set(&mut timeouts.response, self.response.map(|time| Some(time.0)));
         set(&mut timeouts.stream_idle, self.stream_idle.map(|time| time.0));
         set(&mut timeouts.total, period(self.total));
-        set(&mut timeouts.queue, period(self.queue));
+        set(&mut timeouts.queue, self.queue.map(|period| Some(period.0)));
         set(&mut timeouts.client_request, self.client_request.map(|time| time.0));
         set(&mut timeouts.client_write, period(self.client_write));
         set(&mut timeouts.idle, period(self.idle));

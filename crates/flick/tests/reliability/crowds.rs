@@ -27,6 +27,8 @@ const LARGE_BYTES: usize = 5_000_000;
 /// Starts a backend that makes no page in memory: 5 MB for `/large`, and five bytes for everything else.
 fn backend() -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("port 0 is free");
+    // The service connects a thousand times at once.
+    rustix::net::listen(&listener, 4096).expect("a longer queue of a socket that listens");
     let address = listener.local_addr().expect("a bound socket has an address");
     std::thread::spawn(move || {
         for stream in listener.incoming().flatten() {

@@ -23,7 +23,7 @@ fn thousand_pipelining_clients_get_their_replies() {
             config.workers = 2;
             config.limits.overload_queue_delay = Duration::ZERO;
             (config.timeouts.queue, config.timeouts.response) =
-                (Duration::ZERO, Some(Duration::from_secs(60)));
+                (Some(Duration::ZERO), Some(Duration::from_secs(60)));
         });
         let config = LoadConfig {
             connections: CLIENTS,
