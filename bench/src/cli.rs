@@ -50,6 +50,8 @@ pub(crate) enum Command {
     Neighbours(NeighboursArgs),
     /// A client of the memcached proxy beside clients that pipeline requests for long values
     Shares(SharesArgs),
+    /// An echo service beside a program at its worst case on the same worker
+    WorstMessage(WorstMessageArgs),
     /// The cost of counters and of the access log
     Counting(CountingArgs),
     /// The cost of a message between tasks, and of a task switch
@@ -312,6 +314,18 @@ pub(crate) struct SharesArgs {
     /// Measured seconds of each round
     #[arg(long, default_value_t = 3.0)]
     pub(crate) seconds: f64,
+/// An echo service, and a program at its worst case.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct WorstMessageArgs {
+    /// Requests each second of the echo service
+    #[arg(long, default_value_t = 500.0)]
+    pub(crate) rate: f64,
+    /// Measured seconds of each round
+    #[arg(long, default_value_t = 4.0)]
+    pub(crate) seconds: f64,
+    /// Only neighbours whose name contains this
+    #[arg(long)]
+    pub(crate) only: Option<String>,
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }

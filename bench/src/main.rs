@@ -25,6 +25,7 @@ mod shares;
 mod sharing;
 mod static_server;
 mod store;
+mod worst_message;
 
 mod machine;
 mod measure;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
         cli::Command::KeyValueServer(args) => key_value_server::run(&args),
         cli::Command::Neighbours(args) => neighbours::run(&args),
         cli::Command::Shares(args) => shares::run(&args),
+        cli::Command::WorstMessage(args) => worst_message::run(&args),
         cli::Command::Counting(args) => counting::run(&args),
         cli::Command::Handover(args) => handover::run(&args),
         cli::Command::Sharing(args) => sharing::run(&args),
