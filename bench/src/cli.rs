@@ -314,6 +314,10 @@ pub(crate) struct SharesArgs {
     /// Measured seconds of each round
     #[arg(long, default_value_t = 3.0)]
     pub(crate) seconds: f64,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
 /// An echo service, and a program at its worst case.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct WorstMessageArgs {
