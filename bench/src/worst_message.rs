@@ -48,7 +48,7 @@ const VALUE_BYTES: usize = 1 << 20;
 struct Neighbour {
     name: &'static str,
     program: &'static str,
-    /// What is sent before, and the length of the replies.
+    /// Bytes sent before, and the length of the replies.
     first: fn() -> (Vec<u8>, usize),
     /// One message, by its number.
     message: fn(u64) -> Vec<u8>,

@@ -141,6 +141,7 @@ fn parse(frame: &mut Frame, data: &[u8]) -> ParseStep {
         frame.slots[SLOT_FLAGS] = match opcode {
             0x07 => MessageFlags::ENDS,
             0x17 => MessageFlags::ENDS | MessageFlags::ONE_WAY,
+            0x21 | 0x22 => MessageFlags::STATEFUL,
             _ => 0,
         };
     } else {

@@ -4,6 +4,7 @@
 mod common;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::Scratch;
 use flick_testkit::golden::Golden;
@@ -104,7 +105,8 @@ fn keeper(name: &str) -> String {
 
 /// Checks settings of these files; status, and what was said.
 fn checked(files: &[(&str, &str)]) -> (i32, String) {
-    let scratch = Scratch::new("settings-include");
+    static CHECKS: AtomicU32 = AtomicU32::new(0);
+    let scratch = Scratch::new(&format!("settings-include-{}", CHECKS.fetch_add(1, Ordering::Relaxed)));
     scratch.write("keeper.flick", KEEPER);
     for directory in ["services", "more"] {
         std::fs::create_dir_all(scratch.path().join(directory)).expect("a directory for temporary files");

@@ -1,6 +1,6 @@
 //! A soak: six services in one process under load, while programs are reloaded, backends killed, stopped and away,
-//! connections reset, the disk of the log filled, the clock moved, descriptors taken, and clients misbehave, in an order
-//! that is drawn from a seed. No error that no outage explains, no reply to another client, no growth.
+//! connections reset, the disk of the log filled, the clock moved, descriptors taken, and clients misbehave, in an
+//! order that is drawn from a seed. No error that no outage explains, no reply to another client, no growth.
 //!
 //! `FLICK_SOAK_SECONDS=1200` makes it twenty minutes; `FLICK_SEED` chooses the order.
 

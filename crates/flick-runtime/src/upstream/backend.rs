@@ -334,7 +334,7 @@ impl Backend {
         self.is_stateful = true;
     }
 
-    /// Whether its shared connection has a state that clients rely on. It stays so after that connection was lost, since
+    /// Whether its shared connection has a state that clients rely on. It stays so after that connection was lost:
     /// clients then repeat what they did.
     pub fn is_stateful(&self) -> bool {
         self.is_stateful

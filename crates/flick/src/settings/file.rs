@@ -187,7 +187,7 @@ impl<'de> Deserialize<'de> for Services {
 
 /// A value that is one string or a list of strings.
 pub trait ListItem: Sized {
-    /// What one string is, for an error.
+    /// Name of one string in errors.
     const WHAT: &str = "an address";
 
     /// Parses one string. Errors: what is wrong with it.

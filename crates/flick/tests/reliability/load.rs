@@ -71,7 +71,7 @@ fn m1_wrong_client_no_foreign_reply_while_backends_are_killed_at_random() {
 fn m1(io: flick_net::IoKind, time: Duration) {
     let mut random: u64 = 0x5eed_0001;
     println!("seed {random:#x}");
-    let mut servers: Vec<Option<Memcached>> = Memcached::several(4).into_iter().map(Some).collect();
+    let mut servers: Vec<Option<_>> = Memcached::several(4).into_iter().map(Some).collect();
     let backends: Vec<_> = servers.iter().flatten().map(|server| server.address).collect();
     let proxy = Proxy::start(&backends, io, |config| config.workers = 2);
     (0..4).for_each(|backend| proxy.until_backend(backend, 2));

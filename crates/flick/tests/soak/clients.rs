@@ -53,7 +53,7 @@ pub enum Exchange {
     Redis,
 }
 
-/// What a client got.
+/// Judgement of an answer.
 enum Answer {
     Right,
     Refused(String),
@@ -130,7 +130,7 @@ fn line(stream: &mut TcpStream) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// What the clients of a service count together.
+/// Counts of the clients of a service.
 #[derive(Default)]
 struct Counts {
     served: AtomicU64,

@@ -23,7 +23,7 @@ use super::common::wait;
 const SLOW_CLIENTS: usize = 20;
 /// The longest stop of a backend.
 const STOP_MS_MAX: u64 = 1_500;
-/// How far the clock jumps, in seconds.
+/// The longest jump of the clock, in seconds.
 const JUMP_S_MAX: u64 = 86_400;
 
 /// Something that goes wrong.
