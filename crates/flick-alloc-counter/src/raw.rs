@@ -31,19 +31,6 @@ unsafe impl GlobalAlloc for CountingAllocator {
     }
 }
 
-/// Lets the process keep the memory that it frees. A process that builds one service after another, each with
-/// dictionaries of many megabytes, would spend most of its time on returning their memory to the kernel and mapping it
-/// again.
-pub fn keep_freed_memory() {
-    #[cfg(target_env = "gnu")]
-    for (setting, value) in
-        [(libc::M_MMAP_MAX, 0), (libc::M_TRIM_THRESHOLD, libc::c_int::MAX), (libc::M_ARENA_MAX, 2)]
-    {
-        // SAFETY: `mallopt` takes two integers and rejects invalid ones.
-        unsafe { libc::mallopt(setting, value) };
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{CountingAllocator, allocations};

@@ -16,7 +16,7 @@ pub mod traffic;
 use std::cell::RefCell;
 use std::num::NonZeroU32;
 use std::rc::Rc;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 use std::time::Duration;
 
 use flick_abi::{Engine, Program};
@@ -132,8 +132,6 @@ impl SimService {
         subject: &Subject,
         server: impl FnMut(usize, PeerAddr) -> Option<Box<dyn Actor>> + 'static,
     ) -> Self {
-        static ALLOCATOR: Once = Once::new();
-        ALLOCATOR.call_once(flick_alloc_counter::keep_freed_memory);
         let net = SimNet::new(config.seed, config.sim.clone());
         let any: Endpoint = "127.0.0.1:0".parse().expect("an address");
         let server = Rc::new(RefCell::new(server));

@@ -6,13 +6,18 @@ use crate::run::{self, Outcome};
 
 const SEEDS_DEFAULT: u64 = 10_000;
 
+/// Settings of glibc's allocator that make it keep freed memory. Each seed builds its service from scratch, so most of
+/// the time would go into returning memory to the kernel and mapping it again. Five times as fast.
+const KEEP_MEMORY: [(&str, &str); 3] =
+    [("MALLOC_MMAP_MAX_", "0"), ("MALLOC_TRIM_THRESHOLD_", "8589934592"), ("MALLOC_ARENA_MAX", "2")];
+
 /// Runs them, service by service on all cores.
 pub fn run(args: &[String]) -> Outcome {
     let seeds = parse(args)?;
     let mut cargo =
         run::cargo(&["test", "--profile", "ci", "--package", "flick", "--test", "simulated", "--"]);
     cargo.args(["examples", "hadoop", "--nocapture"]);
-    cargo.env("FLICK_SEEDS", seeds.to_string());
+    cargo.env("FLICK_SEEDS", seeds.to_string()).envs(KEEP_MEMORY);
     run::run(cargo)
 }
 
