@@ -38,16 +38,15 @@ pub fn lower(program: &hir::Program) -> Module {
         functions.add(function)
     };
     let rules = process.rules.iter().zip(code.rules).map(|(rule, body)| {
-        let asks = body.as_ref().err().is_some_and(Function::suspends);
-        let action = body.unwrap_or_else(|function| RuleAction::Run { rule: add(function) });
-        Rule { source: rule.source.0 as usize, action, asks }
+        let asks = body.function().is_some_and(Function::suspends);
+        Rule { source: rule.source.0 as usize, action: body.action(&mut add), asks }
     });
     let rules: Vec<Rule> = rules.collect();
     let merges = process.merges.iter().zip(code.merges).map(|(merge, code)| Merge {
         source: merge.source.0 as usize,
         order: add(code.order),
         combine: add(code.combine),
-        finish: code.finish.unwrap_or_else(|function| RuleAction::Run { rule: add(function) }),
+        finish: code.finish.action(&mut add),
     });
     let merges = merges.collect();
     let handlers = process.handlers.iter().zip(code.handlers).map(|(handler, function)| Handler {
@@ -86,7 +85,7 @@ pub fn lower(program: &hir::Program) -> Module {
 
 /// The code of a process, before its functions have numbers.
 struct Code {
-    rules: Vec<Result<RuleAction, Function>>,
+    rules: Vec<RuleCode>,
     merges: Vec<MergeCode>,
     handlers: Vec<Function>,
     timers: Vec<Function>,
@@ -96,7 +95,44 @@ struct Code {
 struct MergeCode {
     order: Function,
     combine: Function,
-    finish: Result<RuleAction, Function>,
+    finish: RuleCode,
+}
+
+/// The code of a rule.
+enum RuleCode {
+    /// The platform does it alone.
+    Pass(RuleAction),
+    Run(Function),
+}
+
+impl RuleCode {
+    fn of(
+        cx: &Context<'_>,
+        consts: &mut ConstPool,
+        process: &hir::Proc,
+        rule: &hir::Rule,
+        name: String,
+    ) -> Self {
+        match pass_action(process, rule) {
+            Some(action) => Self::Pass(action),
+            None => Self::Run(lower_rule(cx, consts, rule, name)),
+        }
+    }
+
+    fn function(&self) -> Option<&Function> {
+        match self {
+            Self::Pass(_) => None,
+            Self::Run(function) => Some(function),
+        }
+    }
+
+    /// Returns the action, of a function by the number that `add` gives it.
+    fn action(self, add: impl FnOnce(Function) -> FuncId) -> RuleAction {
+        match self {
+            Self::Pass(action) => action,
+            Self::Run(function) => RuleAction::Run { rule: add(function) },
+        }
+    }
 }
 
 impl Code {
@@ -104,8 +140,8 @@ impl Code {
         let of_merges = self
             .merges
             .iter()
-            .flat_map(|code| [&code.order, &code.combine].into_iter().chain(code.finish.as_ref().err()));
-        let rules = self.rules.iter().filter_map(|rule| rule.as_ref().err());
+            .flat_map(|code| [&code.order, &code.combine].into_iter().chain(code.finish.function()));
+        let rules = self.rules.iter().filter_map(RuleCode::function);
         rules.chain(of_merges).chain(&self.handlers).chain(&self.timers).chain(&self.init)
     }
 }
@@ -113,20 +149,14 @@ impl Code {
 fn lower_process(cx: &Context<'_>, consts: &mut ConstPool, process: &hir::Proc) -> Code {
     let rules = (1..)
         .zip(&process.rules)
-        .map(|(number, rule)| match pass_action(process, rule) {
-            Some(action) => Ok(action),
-            None => Err(lower_rule(cx, consts, rule, format!("rule.{number}"))),
-        })
+        .map(|(number, rule)| RuleCode::of(cx, consts, process, rule, format!("rule.{number}")))
         .collect();
     let merges = (1..)
         .zip(&process.merges)
         .map(|(number, merge)| MergeCode {
             order: lower_order(cx, consts, merge, number),
             combine: lower_combine(cx, consts, merge, number),
-            finish: match pass_action(process, &merge.finish) {
-                Some(action) => Ok(action),
-                None => Err(lower_rule(cx, consts, &merge.finish, format!("finish.{number}"))),
-            },
+            finish: RuleCode::of(cx, consts, process, &merge.finish, format!("finish.{number}")),
         })
         .collect();
     let handlers = (1..).zip(&process.handlers);
