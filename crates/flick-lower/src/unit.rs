@@ -242,6 +242,9 @@ impl<'p> UnitInfo<'p> {
         for (before, _) in self.fields().take_while(|(id, _)| *id != field) {
             match &self.field(before).kind {
                 FieldKind::Int { repr, .. } => offset += u32::from(repr.width_bytes),
+                FieldKind::Bytes { length: Expr { kind: ExprKind::Int(bytes), .. }, .. } => {
+                    offset += u32::try_from(*bytes).expect("a field of fixed length lies in the head");
+                }
                 other if !other.is_on_wire() => {}
                 _ => panic!("facts of `{}` name fields at fixed places", self.unit.name),
             }
