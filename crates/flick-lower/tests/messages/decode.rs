@@ -80,10 +80,19 @@ impl<'p> Decoder<'p, '_> {
     }
 
     fn items(&mut self, items: &'p [Item]) -> Walk {
-        items.iter().try_for_each(|item| self.item(item))
+        (0..items.len()).try_for_each(|at| self.item(&items[at], items.get(at + 1)))
     }
 
-    fn item(&mut self, item: &'p Item) -> Walk {
+    /// Returns whether the next byte ends the string declared next: a supplied literal before it may be missing.
+    fn is_at_end_of(&self, behind: Option<&Item>) -> bool {
+        let Some(Item::Field(field)) = behind else { return true };
+        match &self.env.unit.fields[field.0 as usize].kind {
+            FieldKind::Text { until: Some(until), .. } => self.rest().first() == until.first(),
+            _ => true,
+        }
+    }
+
+    fn item(&mut self, item: &'p Item, behind: Option<&Item>) -> Walk {
         match item {
             Item::Field(field) => self.field(*field),
             Item::Literal(literal) => {
@@ -95,7 +104,9 @@ impl<'p> Decoder<'p, '_> {
                 match (is_same, there.len() == count) {
                     (true, true) => self.at += count,
                     (true, false) => return Err(Stop::Incomplete),
-                    (false, _) => self.ensure(literal.optional)?,
+                    (false, _) => {
+                        self.ensure(literal.optional && (!literal.supplied || self.is_at_end_of(behind)))?
+                    }
                 }
                 Ok(())
             }

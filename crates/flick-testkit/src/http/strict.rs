@@ -108,7 +108,8 @@ pub fn reply(bytes: &[u8], asked: Asked) -> Read<HttpMessage<'_>> {
     let status = line[9..12].iter().fold(0, |sum, digit| sum * 10 + u32::from(digit - b'0'));
     must(status >= 100, "a status from 100")?;
     must(!line.get(12).is_some_and(u8::is_ascii_digit), "three digits")?;
-    let reason = line[12..].strip_prefix(b" ").unwrap_or(&line[12..]);
+    must(line.get(12).is_none_or(|byte| *byte == b' '), "a space before a reason")?;
+    let reason = &line[line.len().min(13)..];
     must(reason.len() <= 8192 && reason.iter().all(|byte| is_of_value(*byte)), "a reason")?;
     let (fields, at) = fields(bytes, at)?;
     for hidden in ["content-length", "transfer-encoding"] {

@@ -514,7 +514,7 @@ impl Emitter<'_, '_> {
     pub fn literal(&mut self, literal: &Literal, items: &[Item]) {
         if literal.optional {
             self.byte_run = None;
-            self.optional_literal(literal);
+            self.optional_literal(literal, items);
             self.byte_run = None;
             return;
         }
@@ -577,7 +577,9 @@ impl Emitter<'_, '_> {
     }
 
     /// Bytes that may be there: looked at one by one, so that nothing is waited for that may not come.
-    fn optional_literal(&mut self, literal: &Literal) {
+    /// One that is supplied may be missing only where the string behind it is empty: `200OK` has no reason.
+    fn optional_literal(&mut self, literal: &Literal, items: &[Item]) {
+        let end = if literal.supplied { self.end_of_string(items.get(1)) } else { None };
         let start = self.at;
         let mut ends = Vec::new();
         let mut behind = start;
@@ -597,6 +599,14 @@ impl Emitter<'_, '_> {
             let offset = index as u32;
             let found = self.load(offset, IntRepr { width_bytes: 1, signed: false }, true);
             let same = self.is_byte(found, *byte, literal.nocase);
+            if let Some(end) = end {
+                let is_end = self.is_byte(found, end, false);
+                let may_be = match index {
+                    0 => self.body.f.binary(Type::Bool, Binary::Or, same, is_end),
+                    _ => same,
+                };
+                self.body.expect(may_be, self.field, literal.cause);
+            }
             self.body.f.branch_to(same, there, absent);
             ends.push((absent, behind));
             self.body.f.go_on_in(there);
@@ -611,6 +621,15 @@ impl Emitter<'_, '_> {
             self.supply(&literal.bytes, &mut ends[..literal.bytes.len()]);
         }
         self.join(ends);
+    }
+
+    /// The first byte of the delimiter of a string, if `item` is one with a delimiter.
+    fn end_of_string(&self, item: Option<&Item>) -> Option<u8> {
+        let Some(Item::Field(field)) = item else { return None };
+        match &self.info.field(*field).kind {
+            FieldKind::Text { until: Some(until), .. } => until.first().copied(),
+            _ => None,
+        }
     }
 
     /// Cuts the bytes between `start` and here, which have arrived: they are not forwarded.
