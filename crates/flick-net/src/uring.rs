@@ -16,4 +16,4 @@ mod sys;
 mod tests;
 mod token;
 
-pub use driver::UringDriver;
+pub use driver::{UringDriver, leaked_outputs};

@@ -2,6 +2,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use flick_buffers::{Pool, Slice};
@@ -28,7 +29,7 @@ use crate::waker::Waker;
 
 /// Kernel sockets through io_uring.
 pub struct UringDriver {
-    /// First, so that it is dropped first: it waits until the kernel releases sockets and output.
+    /// First, so that it is dropped first.
     pub(super) ring: Ring,
     pub(super) limits: DriverLimits,
     pub(super) conns: Conns<Requests>,
@@ -47,6 +48,27 @@ pub struct UringDriver {
     pub(super) wake_path: WakePath,
     pub(super) now_ns: u64,
     pub(super) waited_ns: u64,
+}
+
+/// Drivers whose output was leaked, because the kernel did not end all requests.
+static LEAKED_OUTPUTS: AtomicU64 = AtomicU64::new(0);
+
+/// Returns the number of drivers of this process whose output was leaked at their end, because the kernel did not end
+/// all requests: it might still read the memory.
+pub fn leaked_outputs() -> u64 {
+    LEAKED_OUTPUTS.load(Ordering::Relaxed)
+}
+
+impl Drop for UringDriver {
+    /// Waits until the kernel releases sockets and output. If it does not, they are leaked: memory that is freed would
+    /// be sent with other content, perhaps that of another client.
+    fn drop(&mut self) {
+        if !self.ring.end() {
+            LEAKED_OUTPUTS.fetch_add(1, Ordering::Relaxed);
+            let none = DriverLimits { conns_max: 1, output_slices_max: 1, ..self.limits };
+            std::mem::forget(std::mem::replace(&mut self.conns, Conns::new(&none, none.conns_max)));
+        }
+    }
 }
 
 /// Path on which a wake-up reaches the driver.

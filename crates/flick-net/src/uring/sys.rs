@@ -1,6 +1,6 @@
 //! The ring, the buffers it receives into, and every unsafe line of the io_uring driver.
 //! Promises: the kernel writes only into the spare bytes of provided buffers ([`ProvidedBuf`]), in the order of the
-//! results; dropping a ring waits until the kernel releases them, or leaks them if it does not.
+//! results; a ring that ends waits until the kernel releases them and what is being sent, or leaks them if it does not.
 //! Refuses: knowing connections; a request carries a [`RequestToken`].
 //! Source: io_uring_enter(2), io_uring_register(2), io_uring_setup(2); incremental provided buffers as in Linux
 //! 6.12 (`IOU_PBUF_RING_INC`).
@@ -302,8 +302,10 @@ impl Ring {
     }
 }
 
-impl Drop for Ring {
-    fn drop(&mut self) {
+impl Ring {
+    /// Cancels all requests and waits for their last results, for a bounded time. Returns whether all have come: only
+    /// then may the memory that they name be freed.
+    pub(super) fn end(&mut self) -> bool {
         self.push(opcode::AsyncCancel2::new(CancelBuilder::any()).build(), RequestToken::Ignored);
         for _ in 0..RING_DRAIN_ROUNDS_MAX {
             while let Some(completion) = self.next_completion() {
@@ -316,9 +318,22 @@ impl Drop for Ring {
                 break;
             }
         }
+        self.open_requests == 0
+    }
+
+    /// As if the kernel did not end one request.
+    #[cfg(test)]
+    pub(super) fn keep_one_request(&mut self) {
+        self.open_requests += 1;
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // `UringDriver` has ended it.
         let unregistered = self.io.submitter().unregister_buf_ring(GROUP);
         if self.open_requests > 0 || unregistered.is_err() {
-            // The kernel may still write: leaking the buffers is safer than reusing them.
+            // The kernel may still write there: leaking the buffers is safer than reusing them.
             self.provided.forget();
         }
     }

@@ -1,13 +1,13 @@
-//! A reset that the kernel does not report is found by a probe.
+//! A reset that the kernel does not report is found by a probe; memory that the kernel may still send is not freed.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use flick_buffers::{Pool, PoolConfig};
+use flick_buffers::{BufClass, Pool, PoolConfig};
 
-use super::driver::UringDriver;
+use super::driver::{UringDriver, leaked_outputs};
 use super::probe::ProbeState;
 use super::token::RequestToken;
 use crate::driver::{Driver, DriverEvent, DriverLimits};
@@ -68,4 +68,48 @@ fn a_probe_finds_a_reset_that_the_kernel_does_not_report() {
 #[test]
 fn probes_reach_a_connection_behind_many_others() {
     check(PROBES_MAX + PROBES_MAX / 2);
+}
+
+/// A driver that ends while it sends to a peer that reads nothing, and how many buffers are in use behind its end.
+/// `ends`: the kernel ends all of its requests.
+fn check_end(ends: bool) -> u32 {
+    let mut driver = match UringDriver::new(LIMITS) {
+        Ok(driver) => driver,
+        Err(why) => panic!("this kernel needs io_uring: {why}"),
+    };
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 4096, huge_count: 0 });
+    let (own, mut peer) = UnixStream::pair().expect("a pair of sockets");
+    let handle = driver.adopt(own.into()).expect("a slot is free");
+    let mut events = Vec::with_capacity(64);
+    // More than the socket takes: the last send waits for the peer.
+    let mut is_waiting = false;
+    for _ in 0..1024 {
+        let buf = pool.alloc(BufClass::Large).expect("one is free");
+        let len = buf.append(&[b'x'; 16 * 1024]);
+        driver.send(handle, buf.slice(0..len));
+        driver.poll(&pool, Some(Duration::ZERO), &mut events).expect("a poll does not fail");
+        events.clear();
+        is_waiting = driver.backlog_bytes(handle) > 4 * 16 * 1024;
+        if is_waiting {
+            break;
+        }
+    }
+    assert!(is_waiting, "the socket is full");
+    if !ends {
+        driver.ring.keep_one_request();
+    }
+    drop(driver);
+    let mut received = [0; 4];
+    peer.read_exact(&mut received).expect("it has been sent something");
+    assert_eq!(&received, b"xxxx");
+    pool.live_count(BufClass::Large)
+}
+
+#[test]
+fn output_of_a_send_that_the_kernel_does_not_end_is_leaked_and_not_reused() {
+    let before = leaked_outputs();
+    assert_eq!(check_end(true), 0, "all memory is free again");
+    assert_eq!(leaked_outputs(), before);
+    assert!(check_end(false) > 0, "the kernel may still read the rest");
+    assert_eq!(leaked_outputs(), before + 1);
 }
