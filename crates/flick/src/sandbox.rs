@@ -266,10 +266,12 @@ mod tests {
                 execute: Vec::new(),
             };
             assert!(std::fs::read("/etc/hostname").is_ok() || !Path::new("/etc/hostname").exists());
-            match files::restrict(&paths) {
-                Enforcement::Full | Enforcement::Partial => {}
-                other => return println!("this kernel has no Landlock: {other:?}"),
-            }
+            let enforced = files::restrict(&paths);
+            assert!(
+                matches!(enforced, Enforcement::Full | Enforcement::Partial),
+                "this kernel enforces no Landlock rules ({enforced:?}): build it with CONFIG_SECURITY_LANDLOCK, and have \
+                 landlock in /sys/kernel/security/lsm"
+            );
             let denied = |result: std::io::Result<()>| {
                 let error = result.expect_err("it is not allowed");
                 assert_eq!(error.kind(), std::io::ErrorKind::PermissionDenied, "{error}");
@@ -291,9 +293,7 @@ mod tests {
     #[test]
     fn sandbox_denies_programs_and_other_socket_families() {
         in_a_child("sandbox::tests::sandbox_denies_programs_and_other_socket_families", |_| {
-            if syscalls::restrict(false) != Enforcement::Full {
-                return println!("this kernel has no seccomp filters");
-            }
+            restrict_syscalls(false);
             let error =
                 std::process::Command::new("/bin/true").spawn().map(drop).expect_err("no program starts");
             assert_eq!(error.raw_os_error(), Some(libc::ENOSYS), "{error}");
@@ -313,10 +313,48 @@ mod tests {
         });
     }
 
+    /// Restricts the system calls; a kernel that cannot do it fails the test.
+    fn restrict_syscalls(may_execute: bool) {
+        let enforced = syscalls::restrict(may_execute);
+        assert!(
+            enforced == Enforcement::Full,
+            "this kernel has no seccomp filters ({enforced:?}): build it with CONFIG_SECCOMP_FILTER, and let the \
+             container call seccomp(2)"
+        );
+    }
+
+    #[test]
+    fn strict_sandbox_maps_no_file_as_code() {
+        in_a_child("sandbox::tests::strict_sandbox_maps_no_file_as_code", |directory| {
+            // What the dynamic loader does with a program that it is given as an argument.
+            let load = |file: &Path| {
+                let loader = super::files::LOADERS.iter().find(|loader| Path::new(loader).exists());
+                std::process::Command::new(loader.expect("a loader")).arg(file).status()
+            };
+            let copy = directory.join("write/true");
+            std::fs::copy("/bin/true", &copy).expect("it can be copied");
+            assert!(load(&copy).expect("the loader starts").success(), "without a sandbox it does");
+            // The filter of the strict sandbox, in which the loader could be started.
+            let filter = syscalls::filter(true, false).expect("a filter");
+            seccompiler::apply_filter_all_threads(&filter).expect(
+                "this kernel has no seccomp filters: build it with CONFIG_SECCOMP_FILTER, and let the container call \
+                 seccomp(2)",
+            );
+            let status = load(&copy).expect("the loader itself starts");
+            assert!(!status.success(), "the file ran: {status}");
+            // Memory of no file may become code: compiled programs run that way.
+            let text = "type m = unit { \"a\"; };\nproc P: (m/m client)\n  | client => client\n";
+            let module = flick_compiler::module(&flick_compiler::Input::text("echo.flick", text));
+            let module = module.expect("it compiles");
+            let code = flick_compiler::generate(&module, &flick_codegen::Options::default());
+            assert!(code.is_ok(), "compiled programs can be loaded");
+        });
+    }
+
     #[test]
     fn sandbox_allows_programs_for_upgrades() {
         in_a_child("sandbox::tests::sandbox_allows_programs_for_upgrades", |_| {
-            syscalls::restrict(true);
+            restrict_syscalls(true);
             let status = std::process::Command::new("/bin/true").status().expect("it starts");
             assert!(status.success());
         });

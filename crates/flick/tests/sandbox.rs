@@ -58,7 +58,11 @@ fn every_thread_is_sandboxed_while_the_service_works() {
         let service = kept(&scratch, &["--io", io, "--admin", "0"]);
         check_serves(&service);
         let state = state_of(&service);
-        assert!(state.contains("files enforced, system calls enforced"), "{io}: {state}");
+        assert!(
+            state.contains("files enforced, system calls enforced"),
+            "{io}: this kernel needs Landlock (CONFIG_SECURITY_LANDLOCK, `landlock` in /sys/kernel/security/lsm) and \
+             seccomp filters (CONFIG_SECCOMP_FILTER): {state}"
+        );
         assert!(!state.contains("\"open_files\":0"), "{io}: it still sees its own descriptors: {state}");
         for (line, expected) in [("Seccomp", "2"), ("NoNewPrivs", "1")] {
             let values = of_all_threads(service.pid(), line);

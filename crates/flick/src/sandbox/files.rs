@@ -34,7 +34,7 @@ const ALWAYS_READ: &[&str] = &[
 ];
 
 /// The dynamic loaders.
-const LOADERS: &[&str] = &["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
+pub(super) const LOADERS: &[&str] = &["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
 
 /// Paths that every service reads.
 pub fn always_read() -> Vec<PathBuf> {

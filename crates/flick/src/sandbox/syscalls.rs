@@ -1,6 +1,7 @@
 //! The system calls that a service may make, enforced by seccomp.
 //! Promises: any other call fails with `ENOSYS`, as on an older kernel, so that libraries use their fallback; sockets
-//! are of the families `AF_UNIX`, `AF_INET` and `AF_INET6`. Applies to every thread.
+//! are of the families `AF_UNIX`, `AF_INET` and `AF_INET6`; where no program may be started, no file is mapped to be
+//! executed either. Applies to every thread.
 //! Not here: io_uring, whose operations are not system calls. Landlock restricts its files (`files.rs`), and it starts
 //! no programs.
 //! Source: seccomp(2); the calls that the C library of Debian 12 and 13 makes.
@@ -184,7 +185,9 @@ const FAMILIES: [libc::c_int; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6
 
 /// Restricts every thread of this process. `may_execute`: it may start another program.
 pub fn restrict(may_execute: bool) -> Enforcement {
-    let applied = filter(may_execute).and_then(|program| seccompiler::apply_filter_all_threads(&program));
+    // A program that starts maps the libraries that it needs.
+    let applied =
+        filter(may_execute, may_execute).and_then(|program| seccompiler::apply_filter_all_threads(&program));
     match applied {
         Ok(()) => Enforcement::Full,
         Err(error) => {
@@ -194,7 +197,8 @@ pub fn restrict(may_execute: bool) -> Enforcement {
     }
 }
 
-fn filter(may_execute: bool) -> Result<BpfProgram, seccompiler::Error> {
+/// The filter. `may_execute`: programs may be started; `may_map_code`: files may be mapped to be executed.
+pub(super) fn filter(may_execute: bool, may_map_code: bool) -> Result<BpfProgram, seccompiler::Error> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     let execute = [EXECUTE, OLD_EXECUTE].into_iter().filter(|_| may_execute);
     for call in [GENERAL, NETWORK, OLD].into_iter().chain(execute).flatten() {
@@ -209,8 +213,25 @@ fn filter(may_execute: bool) -> Result<BpfProgram, seccompiler::Error> {
         let families = FAMILIES.into_iter().map(of_family).collect::<Result<Vec<_>, _>>();
         rules.insert(call, families.map_err(seccompiler::Error::Backend)?);
     }
+    if !may_map_code {
+        rules.insert(libc::SYS_mmap, mappings().map_err(seccompiler::Error::Backend)?);
+    }
     let arch = std::env::consts::ARCH.try_into().map_err(seccompiler::Error::Backend)?;
     let refused = SeccompAction::Errno(libc::ENOSYS as u32);
     let filter = SeccompFilter::new(rules, refused, SeccompAction::Allow, arch);
     filter.and_then(TryInto::try_into).map_err(seccompiler::Error::Backend)
+}
+
+/// Mappings without code, and those of no file, in which compiled programs run. Libraries are mapped by now.
+fn mappings() -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let has = |argument: u8, mask: libc::c_int, value: libc::c_int| {
+        let operator = SeccompCmpOp::MaskedEq(mask as u64);
+        SeccompRule::new(vec![SeccompCondition::new(
+            argument,
+            SeccompCmpArgLen::Dword,
+            operator,
+            value as u64,
+        )?])
+    };
+    Ok(vec![has(2, libc::PROT_EXEC, 0)?, has(3, libc::MAP_ANONYMOUS, libc::MAP_ANONYMOUS)?])
 }
