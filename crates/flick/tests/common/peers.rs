@@ -4,7 +4,7 @@
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
 use super::wait;
 
@@ -129,9 +129,22 @@ pub fn free_address() -> SocketAddr {
     free_address_of(Ipv4Addr::LOCALHOST)
 }
 
+/// Ports below the range of outgoing connections, which could take one before the test listens; each is given once
+/// until all were, so that no test of this process gets the port of another.
 fn free_address_of(ip: Ipv4Addr) -> SocketAddr {
-    let listener = TcpListener::bind((ip, 0)).expect("the loopback has a free port");
-    listener.local_addr().expect("a bound socket has an address")
+    const FIRST: u32 = 12_000;
+    const COUNT: u32 = 20_000;
+    static GIVEN: AtomicU32 = AtomicU32::new(0);
+    // Processes that run side by side begin at different ports: a prime stride spreads neighbouring process ids.
+    let start = std::process::id().wrapping_mul(1_009);
+    for _ in 0..COUNT {
+        let offset = start.wrapping_add(GIVEN.fetch_add(1, Ordering::Relaxed)) % COUNT;
+        let port = u16::try_from(FIRST + offset).expect("FIRST + COUNT is a port");
+        if TcpListener::bind((ip, port)).is_ok() {
+            return SocketAddr::from((ip, port));
+        }
+    }
+    panic!("every port from {FIRST} to {} is taken", FIRST + COUNT - 1);
 }
 
 /// Starts a program without output. Panics naming its package when it is missing.
