@@ -165,8 +165,10 @@ impl MessageFlags {
     pub const CLOSES: u64 = 1024;
     /// `%stateful`, of a request: it changes the state of the connection that carries it.
     pub const STATEFUL: u64 = 2048;
+    /// `%failed`, of a reply: the backend says that it has failed.
+    pub const FAILED: u64 = 4096;
     /// First bit of `%status`, of a reply: its status code, at most [`STATUS_MAX`].
-    pub const STATUS_SHIFT: u32 = 12;
+    pub const STATUS_SHIFT: u32 = 13;
 
     /// Whether all bits of `mask` are set.
     pub fn has(self, mask: u64) -> bool {

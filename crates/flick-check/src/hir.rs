@@ -409,6 +409,8 @@ pub struct Facts {
     pub request_head_max: Option<u32>,
     /// `%status = e`, on a reply: its status code, of at most three digits.
     pub status: Option<Expr>,
+    /// `%failed = e`, on a reply: the backend says that it has failed.
+    pub failed: Option<Expr>,
     /// `&forward`: what is forwarded instead of what was received.
     pub forwards: Vec<Forward>,
 }

@@ -224,6 +224,7 @@ impl Text<'_> {
             ("tunnel", &facts.tunnel),
             ("closes", &facts.closes),
             ("status", &facts.status),
+            ("failed", &facts.failed),
         ];
         for (name, fact) in truths {
             if let Some(fact) = fact {

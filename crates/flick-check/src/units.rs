@@ -195,6 +195,7 @@ pub(crate) fn computed(facts: &Facts) -> impl Iterator<Item = &Expr> {
         &facts.tunnel,
         &facts.closes,
         &facts.status,
+        &facts.failed,
     ];
     all.into_iter().flatten().chain(facts.forwards.iter().flat_map(Forward::exprs))
 }

@@ -33,6 +33,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("tunnel", "A reply behind which both directions are raw bytes until close."),
     ("closes", "A reply with which the session ends."),
     ("status", "The status code of a reply, by whose first digit replies are counted."),
+    ("failed", "A reply that says that the backend has failed."),
 ];
 
 /// Descriptions of the platform's own replies, by reason.

@@ -173,6 +173,9 @@ pub struct Timeouts {
     /// From a request's leaving to its whole reply. The connection it went out on is closed when it passes. `None`:
     /// [`Timeouts::response`] decides.
     pub response: Option<Duration>,
+    /// From a request's leaving until it is judged whether its backend is silent: then the request goes to another
+    /// backend if it may, and picks without a key avoid the silent one. Zero: never before `response`.
+    pub retry: Duration,
     /// Between two pieces of a reply whose body is passed on as it comes, on a connection that carries nothing else.
     pub stream_idle: Duration,
     /// From the taking of a request to the end of its reply, whatever is tried meanwhile; zero: however long.
@@ -216,6 +219,7 @@ impl Default for Timeouts {
         Self {
             connect: Duration::from_millis(1_000),
             response: None,
+            retry: Duration::from_millis(1_000),
             stream_idle: Duration::from_secs(300),
             total: Duration::ZERO,
             queue: None,

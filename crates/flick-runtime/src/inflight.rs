@@ -59,8 +59,12 @@ pub struct InflightRequest {
     resend: PieceQueue,
     /// Times that it was sent to another backend.
     retries: u8,
-    /// The channel and the policy of the pick without a key that chose its backend: another will do.
+    /// A pick without a key chose its backend.
+    is_picked: bool,
+    /// The channel and the policy of that pick, if another backend will do.
     picked: Option<(u32, Policy)>,
+    /// It is watched whether its backend is silent.
+    is_watched: bool,
     /// Time of its arrival.
     taken_ns: u64,
     /// Time at which it was last sent to a backend.
@@ -69,6 +73,8 @@ pub struct InflightRequest {
     deadline_ns: u64,
     /// Its last reply has arrived, or its failure has been written.
     done: bool,
+    /// A reply says that the backend has failed (`%failed`).
+    is_failed: bool,
     /// Part of a reply has been delivered: it can no longer be answered otherwise.
     begun: bool,
     /// Replies that wait for earlier requests of the same client.
@@ -107,7 +113,9 @@ pub struct SentRequest {
     pub kept: u64,
     /// The connection that it has alone.
     pub dedicated_conn: Option<u32>,
-    /// The channel and the policy of the pick without a key that chose its backend.
+    /// A pick without a key chose its backend.
+    pub is_picked: bool,
+    /// The channel and the policy of that pick, if another backend will do.
     pub picked: Option<(u32, Policy)>,
     /// The driver's clock.
     pub now_ns: u64,
@@ -168,8 +176,31 @@ impl InflightRequest {
         self.number = sent.number;
         self.kept = sent.kept;
         self.dedicated_conn = sent.dedicated_conn;
-        self.picked = sent.picked;
+        (self.is_picked, self.picked) = (sent.is_picked, sent.picked);
         self.sent_ns = sent.now_ns;
+    }
+
+    /// Whether a pick without a key chose its backend.
+    #[inline]
+    pub fn is_picked(&self) -> bool {
+        self.is_picked
+    }
+
+    /// Whether it is watched for a silent backend: it was not sent to another one before, and no byte has come.
+    #[inline]
+    pub fn is_watched(&self) -> bool {
+        self.is_watched
+    }
+
+    /// It is watched for a silent backend from now on, or no longer. Returns whether it was.
+    #[inline]
+    pub fn set_watched(&mut self, on: bool) -> bool {
+        std::mem::replace(&mut self.is_watched, on)
+    }
+
+    /// Whether it was sent to another backend.
+    pub fn is_retried(&self) -> bool {
+        self.retries > 0
     }
 
     /// Time at which it was last sent to a backend.
@@ -222,7 +253,7 @@ impl InflightRequest {
 
     /// It leaves its connection for another one: its bytes.
     pub fn begin_retry(&mut self) -> PieceQueue {
-        self.retries += 1;
+        (self.retries, self.is_watched) = (self.retries + 1, false);
         std::mem::replace(&mut self.resend, PieceQueue::new())
     }
 
@@ -241,6 +272,18 @@ impl InflightRequest {
     #[inline]
     pub fn finish(&mut self) {
         self.done = true;
+    }
+
+    /// Whether a reply says that the backend has failed.
+    #[inline]
+    pub fn is_failed(&self) -> bool {
+        self.is_failed
+    }
+
+    /// A reply has arrived, which may say that the backend has failed.
+    #[inline]
+    pub fn note_outcome(&mut self, has_failed: bool) {
+        self.is_failed |= has_failed;
     }
 
     /// Whether it can no longer be answered otherwise.
@@ -374,11 +417,14 @@ impl Inflight {
             kept: 0,
             resend: PieceQueue::new(),
             retries: 0,
+            is_picked: false,
             picked: None,
+            is_watched: false,
             taken_ns: 0,
             sent_ns: 0,
             deadline_ns,
             done: false,
+            is_failed: false,
             begun: false,
             held: PieceQueue::new(),
             logged: None,

@@ -165,6 +165,12 @@ pub const EVENTS_SHARED_MIN: usize = 8;
 pub const BACKEND_LOG_MS: u64 = 1_000;
 /// Window over which the failure percentage of a backend is counted.
 pub const EJECT_WINDOW_NS: u64 = 10_000_000_000;
+/// Consecutive failed requests after which a backend is ejected, unless the settings say how many.
+pub const OUTLIER_FAILURES: u32 = 5;
+/// Window over which the slowest reply of a backend is found.
+pub const SLOWEST_WINDOW_NS: u64 = 60_000_000_000;
+/// A backend is silent once it has sent nothing for this many times as long as the slowest reply took.
+pub const SILENT_TIMES: u64 = 4;
 /// Doublings of the time that a backend is out.
 pub const EJECT_SHIFT_MAX: u32 = 5;
 /// Least part of its share that a backend gets during its slow start, in thousandths.

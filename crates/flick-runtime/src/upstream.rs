@@ -15,6 +15,7 @@ use self::backend::{Backend, PoolMode};
 use self::conn::{BackendConn, BackendConnState, Sharing};
 use self::health::BackendHealth;
 use crate::backend_set::BackendSet;
+use crate::backend_set::load_balancer::Standing;
 use crate::config::BackendMode;
 use crate::limits::DEDICATED_CONN_IDLE_MS;
 use crate::setup::Setup;
@@ -227,7 +228,7 @@ impl Upstream {
     #[inline]
     pub(crate) fn is_usable(&self, at: usize) -> bool {
         let backend = &self.backends[at];
-        if !backend.is_listed() || backend.health().is_out() {
+        if !backend.is_listed() || backend.health().refuses() {
             return false;
         }
         if backend.is_exclusive() {
@@ -241,10 +242,23 @@ impl Upstream {
         }
     }
 
-    /// Whether picks without a key may choose it, and a rule that asks finds it alive.
+    /// Whether a rule that asks finds it alive.
     #[inline]
     pub(crate) fn is_alive(&self, at: usize) -> bool {
-        self.backends[at].mode() == BackendMode::Ready && self.is_usable(at)
+        self.standing(at) != Standing::Down && !self.backends[at].health().is_out()
+    }
+
+    /// Whether picks without a key may choose it.
+    #[inline]
+    pub(crate) fn standing(&self, at: usize) -> Standing {
+        let (backend, health) = (&self.backends[at], self.backends[at].health());
+        if backend.mode() != BackendMode::Ready || !self.is_usable(at) {
+            Standing::Down
+        } else if health.is_out() || health.is_on_trial() && self.load(at) > 0 {
+            Standing::LastResort
+        } else {
+            Standing::Healthy
+        }
     }
 
     /// Requests in flight on a backend, about: where exchanges have connections of their own, connections in use.

@@ -93,7 +93,7 @@ fn ask_until_out(service: &mut SimService) {
 
 fn ejecting() -> HealthLimits {
     HealthLimits {
-        outlier_consecutive_failures: 3,
+        outlier_consecutive_failures: Some(3),
         outlier_ejection_time: Duration::from_secs(5),
         ..HealthLimits::default()
     }
@@ -185,7 +185,7 @@ fn checks_find_one_that_is_silent_before_a_client_does_and_that_it_is_well() {
 #[test]
 fn a_backend_whose_checks_pass_again_is_no_longer_ejected() {
     let limits = HealthLimits {
-        outlier_consecutive_failures: 3,
+        outlier_consecutive_failures: Some(3),
         outlier_ejection_time: Duration::from_secs(60),
         ..checking()
     };

@@ -155,7 +155,7 @@ fn metrics_count_retries_and_denied_retries() {
         let connect = format!("backends={},{bad}", good.address);
         let program = "examples/http_balancer/round_robin.flick";
         let args = ["run", program, "--listen", "client=127.0.0.1:0", "--connect", &connect];
-        let more = ["--workers", "1", "--admin", "0"];
+        let more = ["--workers", "1", "--admin", "0", "--outlier-consecutive-failures", "0"];
         let service = Service::start(&[args.as_slice(), &more, &budget].concat());
         let statuses: Vec<u16> = (0..REQUESTS)
             .map(|_| http::exchange(&mut client::connect(service.address), "/").expect("a reply").0)

@@ -94,7 +94,8 @@ fn round_robin_after_a_retry_skips_the_failed_backend() {
         ["--retry-budget", "100%", "--retry-min-per-second", "50"],
     ] {
         let (good, bad) = (good(), Bad::start(NOTHING));
-        let service = balancer(&[good.address, bad.address], &budget);
+        let never_ejects = [&budget[..], &["--outlier-consecutive-failures", "0"]].concat();
+        let service = balancer(&[good.address, bad.address], &never_ejects);
         [good.address, bad.address].iter().for_each(|backend| is_up(&service, *backend));
         let seen = statuses(&mut client::connect(service.address), REQUESTS);
         let failed = seen.iter().filter(|status| **status == 502).count();
@@ -107,6 +108,31 @@ fn round_robin_after_a_retry_skips_the_failed_backend() {
         let log = service.drained();
         assert!(log.contains("backend ended a connection before its reply was whole"), "{log}");
     }
+}
+
+#[test]
+fn a_stalled_backend_does_not_cost_every_request_its_timeout() {
+    // It accepts, and reads nothing.
+    let stalled = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (good, stalled_address) = (good(), stalled.local_addr().expect("a bound socket has an address"));
+    let service = balancer(&[good.address, stalled_address], &["--retry-timeout", "200ms"]);
+    [good.address, stalled_address].iter().for_each(|backend| is_up(&service, *backend));
+    let from = std::time::Instant::now();
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let address = service.address;
+            std::thread::spawn(move || statuses(&mut client::connect(address), 200))
+        })
+        .collect();
+    for client in clients {
+        assert_eq!(client.join().expect("no panic"), [200; 200]);
+    }
+    let took = from.elapsed();
+    // The default timeout of one response is 60 s.
+    assert!(took < std::time::Duration::from_secs(30), "800 requests took {took:?}");
+    assert_eq!(figure(&service, "flick_backend_ejected{", stalled_address), 1);
+    let log = service.drained();
+    assert!(log.contains("backend is ejected: it answers nothing"), "{log}");
 }
 
 #[test]

@@ -10,6 +10,8 @@ mod authentication;
 mod bad_backends;
 #[path = "simulated/drill.rs"]
 mod drill;
+#[path = "simulated/ejection.rs"]
+mod ejection;
 #[path = "simulated/examples.rs"]
 mod examples;
 #[path = "simulated/hadoop.rs"]

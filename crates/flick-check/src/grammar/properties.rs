@@ -90,6 +90,7 @@ impl PropertyReader<'_> {
             "tunnel" => self.facts.tunnel = self.truth(property, "tunnel"),
             "closes" => self.facts.closes = self.truth(property, "closes"),
             "status" => self.facts.status = self.status(property),
+            "failed" => self.facts.failed = self.truth(property, "failed"),
             "keep" => self.facts.keep = self.kept_number(property, "keep", "%keep = self.opcode;"),
             "keep_last" => {
                 self.facts.keep_last = self.kept_constant(property, "keep_last", "%keep_last = 16;");

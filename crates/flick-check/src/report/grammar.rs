@@ -29,6 +29,7 @@ const PROPERTIES: &[&str] = &[
     "tunnel",
     "closes",
     "status",
+    "failed",
 ];
 
 /// Lists names with a sign in front of each.

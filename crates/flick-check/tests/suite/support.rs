@@ -49,6 +49,7 @@ pub fn assert_known(program: &hir::Program) {
             &facts.tunnel,
             &facts.closes,
             &facts.status,
+            &facts.failed,
         ];
         facts.stateful.iter().for_each(|fact| flick_check::walk::expr(fact, &mut visit));
         facts

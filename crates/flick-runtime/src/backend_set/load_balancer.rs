@@ -20,11 +20,26 @@ use flick_abi::Policy;
 use crate::config::BackendAddress;
 use rendezvous::RendezvousNames;
 
+/// Whether picks without a key may choose an element; the better standing is the smaller one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Standing {
+    /// They may.
+    Healthy,
+    /// They may if there is none that is healthy: it can be reached, but has failed lately.
+    LastResort,
+    /// They may if there is no other.
+    Down,
+}
+
 /// State of the elements of the channels, as the worker that runs a rule sees it. Channels are indices in
 /// `Program::channels`; an element may lie outside its array.
 pub trait Backends {
     /// Whether it is up or was never tried; `false` outside the array.
     fn is_alive(&self, channel: u32, element: u64) -> bool;
+    /// Whether picks without a key may choose it.
+    fn standing(&self, channel: u32, element: u64) -> Standing {
+        if self.is_alive(channel, element) { Standing::Healthy } else { Standing::Down }
+    }
     /// Requests in flight to it from this worker; 0 outside the array.
     fn load(&self, channel: u32, element: u64) -> i64;
     /// Part of its weight for picks without a key, in thousandths: below 1000 during its slow start.
@@ -129,16 +144,14 @@ impl LoadBalancer {
         match policy {
             Policy::RoundRobin if balancer.is_even => around.next_one(next, random),
             Policy::RoundRobin => {
-                let are_alive = around.some_alive();
-                around.furthest_behind(credits, *next, |element| around.is_alive(element) == are_alive)
+                around.furthest_behind(credits, *next, |element| around.takes_part(element))
             }
             Policy::LeastLoaded => {
-                let are_alive = around.some_alive();
-                let all = around.tier.clone().filter(|element| around.is_alive(*element) == are_alive);
+                let all = around.tier.clone().filter(|element| around.takes_part(*element));
                 let least = all.min_by(|one, other| around.loads(*one, *other)).unwrap_or(around.tier.start);
                 // Where loads are equal the turn decides, or a quiet service would use its first element only.
                 around.furthest_behind(credits, *next, |element| {
-                    around.is_alive(element) == are_alive && around.loads(element, least) == Ordering::Equal
+                    around.takes_part(element) && around.loads(element, least) == Ordering::Equal
                 })
             }
             Policy::TwoChoices => around.better_of_two(&mut random),
@@ -152,17 +165,26 @@ struct Candidates<'a, B: ?Sized> {
     balancer: &'a ChannelBalancer,
     channel: u32,
     backends: &'a B,
-    /// Those of the first rank of which one is alive, or of the first.
+    /// Those of the first rank that has one of that standing.
     tier: Range<u64>,
+    /// The best standing that one of them has.
+    standing: Standing,
 }
 
 impl<'a, B: Backends + ?Sized> Candidates<'a, B> {
     fn of(balancer: &'a ChannelBalancer, channel: u32, backends: &'a B) -> Self {
         let starts = std::iter::once(0).chain(balancer.ends.iter().copied());
-        let mut tiers = starts.zip(&balancer.ends).map(|(start, end)| start..*end);
-        let first = 0..balancer.ends[0];
-        let lives = |tier: &Range<u64>| tier.clone().any(|element| backends.is_alive(channel, element));
-        Self { balancer, channel, backends, tier: tiers.find(lives).unwrap_or(first) }
+        let tiers = starts.zip(&balancer.ends).map(|(start, end)| start..*end);
+        let has = |standing| {
+            move |tier: &Range<u64>| {
+                tier.clone().any(|element| backends.standing(channel, element) == standing)
+            }
+        };
+        let found = [Standing::Healthy, Standing::LastResort]
+            .into_iter()
+            .find_map(|standing| Some((tiers.clone().find(has(standing))?, standing)));
+        let (tier, standing) = found.unwrap_or((0..balancer.ends[0], Standing::Down));
+        Self { balancer, channel, backends, tier, standing }
     }
 
     /// All of them, from that one of them on and around.
@@ -172,12 +194,9 @@ impl<'a, B: Backends + ?Sized> Candidates<'a, B> {
         (first..end).chain(start..first)
     }
 
-    fn is_alive(&self, element: u64) -> bool {
-        self.backends.is_alive(self.channel, element)
-    }
-
-    fn some_alive(&self) -> bool {
-        self.tier.clone().any(|element| self.is_alive(element))
+    /// Whether an element has the best standing.
+    fn takes_part(&self, element: u64) -> bool {
+        self.backends.standing(self.channel, element) == self.standing
     }
 
     fn share_per_mille(&self, element: u64) -> u64 {
@@ -204,9 +223,9 @@ impl<'a, B: Backends + ?Sized> Candidates<'a, B> {
         share == 1000 || scale(random(), 1000) < share
     }
 
-    /// The next one that is alive.
+    /// The next one that takes part.
     fn next_one(&self, next: &mut u64, mut random: impl FnMut() -> u64) -> u64 {
-        let mut alive_ones = self.from(*next).filter(|element| self.is_alive(*element));
+        let mut alive_ones = self.from(*next).filter(|element| self.takes_part(*element));
         let (start, len) = (self.tier.start, self.tier.end - self.tier.start);
         let one = alive_ones.next().unwrap_or(start + *next % len);
         let picked = if self.takes(one, &mut random) {
@@ -244,14 +263,14 @@ impl<'a, B: Backends + ?Sized> Candidates<'a, B> {
         let rest = before + scale(random(), sum - balancer.weight(one));
         let skipped = if rest >= balancer.sums[one as usize] { balancer.weight(one) } else { 0 };
         let other = balancer.at(rest + skipped);
-        match (self.is_alive(one), self.is_alive(other)) {
+        match (self.takes_part(one), self.takes_part(other)) {
             (true, true) => {}
             (false, true) => return other,
             (true, false) => return one,
             // Others may be alive: those drawn may be drained, say.
             (false, false) => {
                 let start = self.tier.start;
-                return self.from(one - start).find(|element| self.is_alive(*element)).unwrap_or(one);
+                return self.from(one - start).find(|element| self.takes_part(*element)).unwrap_or(one);
             }
         }
         let (better, worse) =

@@ -5,8 +5,10 @@ use std::time::Duration;
 /// Limits on requests to backends: outlier ejection, slow start, bounds per backend and health checks.
 #[derive(Clone, Debug)]
 pub struct HealthLimits {
-    /// Requests that must fail in a row before a backend gets no more for a while; 0: it always gets them.
-    pub outlier_consecutive_failures: u32,
+    /// Requests that must fail in a row before a backend gets no more for a while; 0: it always gets them. `None`:
+    /// [`OUTLIER_FAILURES`](crate::limits::OUTLIER_FAILURES) of those that picks without a key sent there, and then
+    /// only these picks avoid it.
+    pub outlier_consecutive_failures: Option<u32>,
     /// Percentage of its requests that must fail before a backend is ejected; 0: no minimum.
     pub outlier_failure_percent: u32,
     /// Fewest requests within ten seconds for which `outlier_failure_percent` applies.
@@ -41,7 +43,7 @@ pub struct HealthLimits {
 impl Default for HealthLimits {
     fn default() -> Self {
         Self {
-            outlier_consecutive_failures: 0,
+            outlier_consecutive_failures: None,
             outlier_failure_percent: 0,
             outlier_min_requests: 20,
             outlier_ejection_time: Duration::from_secs(10),
@@ -56,6 +58,13 @@ impl Default for HealthLimits {
             health_check_fall: 3,
             health_check_rise: 2,
         }
+    }
+}
+
+impl HealthLimits {
+    /// Whether an ejected backend gets no requests at all: the settings ask for ejection.
+    pub(crate) fn ejects_from_everything(&self) -> bool {
+        self.outlier_consecutive_failures.is_some() || self.outlier_failure_percent > 0
     }
 }
 

@@ -7,13 +7,25 @@ use std::time::Duration;
 use flick_net::Handle;
 
 use crate::config::HealthLimits;
-use crate::limits::{BACKEND_LOG_MS, EJECT_SHIFT_MAX, EJECT_WINDOW_NS, SLOW_START_MIN_PER_MILLE};
+use crate::limits::{
+    BACKEND_LOG_MS, EJECT_SHIFT_MAX, EJECT_WINDOW_NS, OUTLIER_FAILURES, SLOW_START_MIN_PER_MILLE,
+    SLOWEST_WINDOW_NS,
+};
 use crate::observe::outlier::HealthState;
+
+/// Requests that an ejected backend does not get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EjectedFrom {
+    /// Those of picks without a key, which have a choice.
+    Picks,
+    /// All.
+    Everything,
+}
 
 /// The health of one backend.
 #[derive(Debug, Default)]
 pub struct BackendHealth {
-    /// Requests that failed since the last one that did not.
+    /// Requests that failed since the last one that did not. By default only those of picks without a key.
     failures_in_row: u32,
     /// Start of the window of `ended` and `failed`.
     counted_ns: u64,
@@ -22,7 +34,13 @@ pub struct BackendHealth {
     /// Those of them that failed.
     failed: u32,
     /// It is ejected for its failed requests, until `until_ns`.
-    is_ejected: bool,
+    ejected: Option<EjectedFrom>,
+    /// It was ejected, or should have been, and has answered nothing since: picks without a key give it one request
+    /// at a time.
+    is_on_trial: bool,
+    /// Time at which it last sent something.
+    received_ns: u64,
+    slowest: SlowestReply,
     /// End of its last ejection, which may have passed.
     until_ns: u64,
     /// Ejections in short order.
@@ -57,15 +75,54 @@ impl BackendHealth {
         Self { back_ns: is_added.then_some(now_ns), check, ..Self::default() }
     }
 
-    /// Whether it gets no requests.
+    /// Whether picks without a key avoid it.
     #[inline]
     pub fn is_out(&self) -> bool {
-        self.is_ejected || (self.fails_checks && !self.is_needed)
+        self.is_ejected() || self.refuses()
+    }
+
+    /// Whether it gets no requests at all.
+    #[inline]
+    pub fn refuses(&self) -> bool {
+        self.ejected == Some(EjectedFrom::Everything) || (self.fails_checks && !self.is_needed)
     }
 
     /// Whether it is ejected for its failed requests.
+    #[inline]
     pub fn is_ejected(&self) -> bool {
-        self.is_ejected
+        self.ejected.is_some()
+    }
+
+    /// Whether picks without a key give it one request at a time, until it answers one.
+    #[inline]
+    pub fn is_on_trial(&self) -> bool {
+        self.is_on_trial
+    }
+
+    /// Picks without a key give it one request at a time, until it answers one.
+    pub fn put_on_trial(&mut self) {
+        self.is_on_trial = true;
+    }
+
+    /// It has sent something.
+    #[inline]
+    pub fn note_received(&mut self, now_ns: u64) {
+        self.received_ns = now_ns;
+    }
+
+    /// Returns the time at which it last sent something.
+    pub fn received_ns(&self) -> u64 {
+        self.received_ns
+    }
+
+    /// A reply has begun, this long after its request was sent.
+    pub fn note_reply_time(&mut self, now_ns: u64, took_ns: u64) {
+        self.slowest.note(now_ns, took_ns);
+    }
+
+    /// Returns the time that its slowest reply of about a minute took to begin; `None`: it has never replied.
+    pub fn slowest_ns(&self) -> Option<u64> {
+        self.slowest.get()
     }
 
     /// Whether its health checks fail.
@@ -89,32 +146,39 @@ impl BackendHealth {
             until_ns: self.until_ns,
             back_ns: self.back_ns.unwrap_or_default(),
             ejections: self.ejections,
-            is_ejected: self.is_ejected,
+            is_ejected: self.is_ejected(),
             fails_checks: self.fails_checks,
             is_down,
         }
     }
 
     /// Takes over what the generation before knew. Returns when it is no longer ejected, if it is.
-    pub fn inherit(&mut self, state: HealthState, has_checks: bool, now_ns: u64) -> Option<u64> {
+    pub fn inherit(&mut self, state: HealthState, limits: &HealthLimits, now_ns: u64) -> Option<u64> {
+        let has_checks = !limits.health_check_interval.is_zero();
         self.fails_checks = state.fails_checks && has_checks;
         (self.until_ns, self.ejections) = (state.until_ns, state.ejections);
         self.back_ns = (state.back_ns > 0).then_some(state.back_ns);
-        self.is_ejected |= state.is_ejected && state.until_ns > now_ns;
-        self.is_ejected.then_some(state.until_ns)
+        if state.is_ejected && state.until_ns > now_ns {
+            self.ejected = Some(match limits.ejects_from_everything() {
+                true => EjectedFrom::Everything,
+                false => EjectedFrom::Picks,
+            });
+        }
+        self.is_ejected().then_some(state.until_ns)
     }
 
     /// Returns the time at which an ejection ends, or a health check begins or must be over; `None`: neither is due.
     pub fn due_ns(&self, has_checks: bool) -> Option<u64> {
         let check_ns = has_checks.then_some(self.check.due_ns);
-        check_ns.into_iter().chain(self.is_ejected.then_some(self.until_ns)).min()
+        check_ns.into_iter().chain(self.is_ejected().then_some(self.until_ns)).min()
     }
 
     /// Ends an ejection whose time is over. Returns whether there was one.
     pub fn end_ejection(&mut self, now_ns: u64) -> bool {
-        let is_over = self.is_ejected && self.until_ns <= now_ns;
+        let is_over = self.is_ejected() && self.until_ns <= now_ns;
         if is_over {
-            self.is_ejected = false;
+            self.ejected = None;
+            self.put_on_trial();
             self.note_back(now_ns);
         }
         is_over
@@ -127,20 +191,37 @@ impl BackendHealth {
 
     /// A request was answered.
     pub fn note_answer(&mut self, now_ns: u64) {
-        self.failures_in_row = 0;
+        (self.failures_in_row, self.is_on_trial) = (0, false);
         self.count(now_ns);
     }
 
-    /// A request failed. Returns whether the backend should be ejected for that.
-    pub fn note_failure(&mut self, now_ns: u64, limits: &HealthLimits) -> bool {
-        self.failures_in_row = self.failures_in_row.saturating_add(1);
+    /// A request failed; `is_picked`: a pick without a key sent it there. Returns what the backend should be ejected
+    /// from for that, if it should be.
+    pub fn note_failure(
+        &mut self,
+        now_ns: u64,
+        is_picked: bool,
+        limits: &HealthLimits,
+    ) -> Option<EjectedFrom> {
         self.count(now_ns);
         self.failed += 1;
-        let in_row = limits.outlier_consecutive_failures > 0
-            && self.failures_in_row >= limits.outlier_consecutive_failures;
         let share =
             u64::from(self.failed) * 100 >= u64::from(self.ended) * u64::from(limits.outlier_failure_percent);
-        in_row || limits.outlier_failure_percent > 0 && self.ended >= limits.outlier_min_requests && share
+        if limits.outlier_failure_percent > 0 && self.ended >= limits.outlier_min_requests && share {
+            return Some(EjectedFrom::Everything);
+        }
+        let in_row = self.failures_in_row.saturating_add(1);
+        match limits.outlier_consecutive_failures {
+            Some(most) => {
+                self.failures_in_row = in_row;
+                (most > 0 && in_row >= most).then_some(EjectedFrom::Everything)
+            }
+            None if is_picked => {
+                self.failures_in_row = in_row;
+                (in_row >= OUTLIER_FAILURES || self.is_on_trial).then_some(EjectedFrom::Picks)
+            }
+            None => None,
+        }
     }
 
     fn count(&mut self, now_ns: u64) {
@@ -151,7 +232,7 @@ impl BackendHealth {
     }
 
     /// Ejects it. Returns until when.
-    pub fn eject(&mut self, now_ns: u64, limits: &HealthLimits) -> u64 {
+    pub fn eject(&mut self, now_ns: u64, from: EjectedFrom, limits: &HealthLimits) -> u64 {
         let base_ns = limits.outlier_ejection_time.as_nanos() as u64;
         // A backend that was healthy for as long as it had been ejected starts with the shortest time again.
         let last_ns = base_ns << self.ejections.saturating_sub(1).min(EJECT_SHIFT_MAX);
@@ -160,7 +241,7 @@ impl BackendHealth {
         }
         self.until_ns = now_ns.saturating_add(base_ns << self.ejections.min(EJECT_SHIFT_MAX));
         self.ejections += 1;
-        (self.is_ejected, self.failures_in_row) = (true, 0);
+        (self.ejected, self.failures_in_row) = (Some(from), 0);
         (self.counted_ns, self.ended, self.failed) = (now_ns, 0, 0);
         self.until_ns
     }
@@ -220,9 +301,30 @@ impl BackendHealth {
         let changes = self.check.against >= needed.max(1);
         if changes {
             (self.fails_checks, self.check.against) = (!is_good, 0);
-            self.is_ejected &= !is_good;
+            self.ejected = self.ejected.filter(|_| !is_good);
         }
         changes
+    }
+}
+
+/// The slowest reply of this window and of the one before; a window without replies does not end.
+#[derive(Debug, Default)]
+struct SlowestReply {
+    since_ns: u64,
+    took_ns: Option<u64>,
+    before_ns: Option<u64>,
+}
+
+impl SlowestReply {
+    fn note(&mut self, now_ns: u64, took_ns: u64) {
+        if now_ns.saturating_sub(self.since_ns) >= SLOWEST_WINDOW_NS {
+            *self = Self { since_ns: now_ns, took_ns: None, before_ns: self.took_ns };
+        }
+        self.took_ns = self.took_ns.max(Some(took_ns));
+    }
+
+    fn get(&self) -> Option<u64> {
+        self.took_ns.max(self.before_ns)
     }
 }
 
@@ -247,7 +349,7 @@ impl LogThrottle {
 
 #[cfg(test)]
 mod tests {
-    use super::{BackendHealth, LogThrottle};
+    use super::{BackendHealth, EjectedFrom, LogThrottle, SlowestReply};
     use crate::config::HealthLimits;
     use std::time::Duration;
 
@@ -259,7 +361,7 @@ mod tests {
             HealthLimits { outlier_ejection_time: Duration::from_secs(10), ..HealthLimits::default() };
         let mut health = BackendHealth::default();
         for (at_s, until_s) in [(100, 110), (111, 131), (132, 172), (200, 280), (441, 451)] {
-            assert_eq!(health.eject(at_s * S, &limits), until_s * S, "at {at_s} s");
+            assert_eq!(health.eject(at_s * S, EjectedFrom::Everything, &limits), until_s * S, "at {at_s} s");
         }
     }
 
@@ -267,7 +369,7 @@ mod tests {
     fn out_at(limits: &HealthLimits, requests: impl Iterator<Item = (u64, bool)>) -> Option<u64> {
         let mut health = BackendHealth::default();
         let mut out = requests.filter(|(at_ms, failed)| match failed {
-            true => health.note_failure(at_ms * S / 1_000, limits),
+            true => health.note_failure(at_ms * S / 1_000, true, limits).is_some(),
             false => {
                 health.note_answer(at_ms * S / 1_000);
                 false
@@ -279,7 +381,7 @@ mod tests {
     #[test]
     fn failures_count_in_a_row_or_by_their_share() {
         let by = |outlier_consecutive_failures, outlier_failure_percent| HealthLimits {
-            outlier_consecutive_failures,
+            outlier_consecutive_failures: Some(outlier_consecutive_failures),
             outlier_failure_percent,
             outlier_min_requests: 20,
             ..HealthLimits::default()
@@ -291,6 +393,43 @@ mod tests {
         assert_eq!(out_at(&by(0, 50), every(3, 10)), None, "a third of them");
         assert_eq!(out_at(&by(0, 50), every(1, 600)), None, "too few in ten seconds to tell");
         assert_eq!(out_at(&by(0, 0), every(1, 10)), None, "never");
+    }
+
+    #[test]
+    fn five_failures_in_a_row_of_picks_without_a_key_eject_by_default() {
+        let limits = HealthLimits::default();
+        let failures = |is_picked: bool, count: u64| {
+            let mut health = BackendHealth::default();
+            (1..=count).map(|at| health.note_failure(at * S, is_picked, &limits)).last().flatten()
+        };
+        assert_eq!(failures(true, 4), None);
+        assert_eq!(failures(true, 5), Some(EjectedFrom::Picks));
+        assert_eq!(failures(false, 500), None, "the data of a key are nowhere else");
+    }
+
+    #[test]
+    fn a_backend_that_fails_its_trial_is_ejected_at_once() {
+        let limits = HealthLimits::default();
+        let mut health = BackendHealth::default();
+        let until_ns = health.eject(0, EjectedFrom::Picks, &limits);
+        assert!(health.is_out() && !health.refuses(), "requests with a key still go there");
+        assert!(health.end_ejection(until_ns) && health.is_on_trial());
+        assert_eq!(health.note_failure(until_ns, false, &limits), None);
+        assert_eq!(health.note_failure(until_ns, true, &limits), Some(EjectedFrom::Picks));
+        health.note_answer(until_ns);
+        assert!(!health.is_on_trial());
+        assert_eq!(health.note_failure(until_ns, true, &limits), None);
+    }
+
+    #[test]
+    fn the_slowest_reply_is_forgotten_after_two_windows_with_replies() {
+        let mut slowest = SlowestReply::default();
+        assert_eq!(slowest.get(), None);
+        slowest.note(S, 3 * S);
+        slowest.note(100 * S, S);
+        assert_eq!(slowest.get(), Some(3 * S));
+        slowest.note(1_000 * S, 2 * S);
+        assert_eq!(slowest.get(), Some(2 * S));
     }
 
     #[test]

@@ -148,6 +148,7 @@ impl<D: Driver> Worker<D> {
             Some(Event::Refused | Event::Broken) | None => {}
         }
         let (exclusive, is_relay) = (backend.is_exclusive(), backend.is_relay());
+        let is_picked = matches!(holder, Holder::Relay { is_picked: true, .. });
         let was_connected = was == ClosedWhile::Connected;
         if exclusive {
             if self.send_again(backend_conn, event) {
@@ -175,13 +176,13 @@ impl<D: Driver> Worker<D> {
         match holder {
             Holder::Requests | Holder::IdleList => {}
             Holder::Tunnel(client) => self.tunnel_lost(client),
-            Holder::Relay { client, next } => {
+            Holder::Relay { client, next, is_picked: _ } => {
                 self.relay_conn_lost(client, backend_conn, next, was_connected);
             }
         }
         // Of an exclusive protocol: an idle connection may end at any time, and means nothing.
         if is_relay && !was_connected && event.is_some() {
-            self.note_failure(at);
+            self.note_failure(at, is_picked);
         }
         let matters = if exclusive && !is_relay { !was_connected } else { !dedicated };
         if let Some(incident) = incident.filter(|_| !handled && matters) {
@@ -202,15 +203,20 @@ impl<D: Driver> Worker<D> {
         let at = self.upstream.conn(backend_conn).backend() as usize;
         for _ in 0..self.upstream.conn(backend_conn).requests().len() {
             let requests = self.upstream.conn_mut(backend_conn).requests_mut();
-            let reply_target = requests
-                .front()
-                .map_or(ReplyTarget::Nothing, |request| self.inflight.get(request).reply_target());
+            let front = requests.front().map(|request| self.inflight.get(request));
+            let reply_target = front.map_or(ReplyTarget::Nothing, |entry| entry.reply_target());
+            let is_picked = front.is_some_and(|entry| entry.is_picked());
             let Some(request) = self.inflight.pop_backend_conn(requests, self.io.pieces_mut()) else {
                 break;
             };
-            self.observe.backend(at).failures.add(1);
+            // That a client is too slow, or sends nonsense, is no failure of its backend.
+            let is_backends = matches!(
+                reason,
+                FailureReason::Unavailable | FailureReason::Timeout | FailureReason::Overload
+            );
+            self.observe.backend(at).failures.add(u64::from(is_backends));
             if incident.is_some() && reason != FailureReason::Overload {
-                self.note_failure(at);
+                self.note_failure(at, is_picked);
             }
             if let ReplyTarget::Ask { suspended, ask } = reply_target {
                 self.ask_failed(suspended, ask, reason);

@@ -2,7 +2,7 @@
 
 use flick_net::PeerAddr;
 
-use crate::backend_set::load_balancer::Backends;
+use crate::backend_set::load_balancer::{Backends, Standing};
 use crate::rules::host::{client_bytes, endpoint_bytes};
 use crate::setup::Setup;
 use crate::upstream::Upstream;
@@ -29,6 +29,10 @@ impl BackendView<'_> {
 impl Backends for BackendView<'_> {
     fn is_alive(&self, channel: u32, element: u64) -> bool {
         self.slot_of(channel, element).is_some_and(|at| self.upstream.is_alive(at))
+    }
+
+    fn standing(&self, channel: u32, element: u64) -> Standing {
+        self.slot_of(channel, element).map_or(Standing::Down, |at| self.upstream.standing(at))
     }
 
     fn load(&self, channel: u32, element: u64) -> i64 {

@@ -1,17 +1,20 @@
 //! Outlier ejection and health checks: which backends get no requests, and when they get some again.
 //! Promises: at most `outlier_max_ejected_percent` of a channel's backends are ejected for failed requests; when more
 //! than that fail their health checks, checks do not count; a check has a connection of its own and ends in time.
-//! Refuses: knowing what a reply means: a backend that answers is healthy, whatever it answers.
+//! Refuses: knowing what a reply means: its grammar says which one reports a failure (`%failed`).
 
 use std::sync::Arc;
 
+use flick_abi::FailureReason;
 use flick_buffers::{BufClass, Slice};
 use flick_net::{Driver, Endpoint, Handle};
 
 use super::Worker;
+use crate::backend_set::load_balancer::Standing;
 use crate::io::Role;
 use crate::observe::backend_log::Trouble;
 use crate::upstream::backend::Backend;
+use crate::upstream::health::EjectedFrom;
 
 /// Fields of a log line about a backend, beside the message.
 pub(super) struct BackendLogContext<'a> {
@@ -35,28 +38,67 @@ macro_rules! warn_of {
 pub(super) use warn_of;
 
 impl<D: Driver> Worker<D> {
-    /// A request that a backend had was not answered, and it is to blame.
-    pub(super) fn note_failure(&mut self, at: usize) {
+    /// A request that a backend had was not answered, and it is to blame. `is_picked`: a pick without a key had chosen
+    /// the backend.
+    pub(super) fn note_failure(&mut self, at: usize, is_picked: bool) {
         let now_ns = self.io.now_ns();
         let limits = &self.ctx.setup().limits.health;
         let backend = self.upstream.backend_mut(at);
         if !backend.is_listed() || backend.health().is_ejected() {
             return;
         }
-        if !backend.health_mut().note_failure(now_ns, limits) {
-            return;
+        if let Some(from) = backend.health_mut().note_failure(now_ns, is_picked, limits) {
+            self.eject(at, from, "backend is ejected: too many requests have failed");
         }
-        let channel = backend.channel();
+    }
+
+    /// The request at the front of a connection has run out of time. If its backend has sent nothing at all meanwhile,
+    /// that is more than a slow request.
+    pub(super) fn note_silence(&mut self, backend_conn: u32) {
+        let conn = self.upstream.conn(backend_conn);
+        let at = conn.backend() as usize;
+        let Some(entry) = conn.requests().front().map(|request| self.inflight.get(request)) else { return };
+        if entry.is_picked() && self.upstream.backend(at).health().received_ns() < entry.sent_ns() {
+            self.backend_is_silent(at);
+        }
+    }
+
+    /// A backend sends nothing, though requests of picks without a key wait for it. It is ejected at once, unless the
+    /// settings say after how many failures, and what may be repeated of these requests goes elsewhere.
+    pub(super) fn backend_is_silent(&mut self, at: usize) {
+        let is_default = self.ctx.setup().limits.health.outlier_consecutive_failures.is_none();
+        let backend = self.upstream.backend_mut(at);
+        if is_default && backend.is_listed() && !backend.health().is_ejected() {
+            backend.health_mut().put_on_trial();
+            self.eject(at, EjectedFrom::Picks, "backend is ejected: it answers nothing");
+        }
+        for backend_conn in self.upstream.backend(at).conns() {
+            let conn = self.upstream.conn(backend_conn);
+            let front = conn.requests().front().filter(|_| conn.is_connected() && !conn.is_queued());
+            if front.is_some_and(|request| self.inflight.get(request).is_watched())
+                && self.move_request(backend_conn, Standing::Healthy)
+            {
+                self.fail_backend_conn(backend_conn, FailureReason::Timeout, None);
+                self.note_failure(at, true);
+            }
+        }
+    }
+
+    /// Ejects a backend, unless too many of its channel are.
+    fn eject(&mut self, at: usize, from: EjectedFrom, why: &'static str) {
+        let now_ns = self.io.now_ns();
+        let limits = &self.ctx.setup().limits.health;
+        let channel = self.upstream.backend(at).channel();
         let (ejected, all) = self.upstream.count_listed(channel, |health| health.is_ejected());
         if (ejected + 1) * 100 > all * limits.outlier_max_ejected_percent as usize {
             return;
         }
         let backend = self.upstream.backend_mut(at);
-        let until_ns = backend.health_mut().eject(now_ns, limits);
+        let until_ns = backend.health_mut().eject(now_ns, from, limits);
         let for_ms = (until_ns - now_ns) / 1_000_000;
         if self.note_trouble(at, Trouble::Ejected, true) {
             let (service, address) = (self.ctx.service(), self.upstream.backend(at).endpoint());
-            tracing::warn!(service, %address, for_ms, "backend is ejected: too many requests have failed");
+            tracing::warn!(service, %address, for_ms, "{why}");
         }
         self.observe.backend(at).ejections.add(1);
         self.note_due(until_ns);
@@ -220,10 +262,10 @@ impl<D: Driver> Worker<D> {
                     && channels[backend.channel()].name == known.channel
             };
             let Some(at) = self.upstream.backends().iter().position(is_it) else { continue };
-            let has_checks = !self.ctx.setup().limits.health.health_check_interval.is_zero();
+            let limits = &self.ctx.setup().limits.health;
             let backend = self.upstream.backend_mut(at);
             backend.set_failures(u32::from(known.health_problem.is_down));
-            let until_ns = backend.health_mut().inherit(known.health_problem, has_checks, now_ns);
+            let until_ns = backend.health_mut().inherit(known.health_problem, limits, now_ns);
             let (channel, fails_checks) = (backend.channel(), backend.health().fails_checks());
             // The generation before has logged it.
             self.note_trouble(at, Trouble::Down, known.health_problem.is_down);

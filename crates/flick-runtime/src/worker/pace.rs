@@ -33,6 +33,11 @@ impl<D: Driver> Worker<D> {
             self.begin_pace(key);
             return;
         }
+        self.request_is_too_late(key);
+    }
+
+    /// A client is to blame for the time that its request has taken.
+    pub(super) fn request_is_too_late(&mut self, key: Key) {
         self.observe.counters().client_request_timeouts.add(1);
         self.request_too_slow(key);
     }

@@ -213,7 +213,8 @@ impl<D: Driver> Worker<D> {
             self.observe.backend(backend as usize).failures.add(1);
             return None;
         };
-        self.upstream.conn_mut(backend_conn).begin_relay_leg(key, send.element, first);
+        let is_picked = self.takes_pick(send).is_some();
+        self.upstream.conn_mut(backend_conn).begin_relay_leg(key, send.element, first, is_picked);
         if let Some(session) = self.downstream.client_mut(key) {
             session.stream_mut().set_relay_conns(Some(backend_conn));
         }

@@ -42,11 +42,19 @@ impl<D: Driver> Worker<D> {
     pub(super) fn backend_data(&mut self, backend_conn: u32, data: Slice) {
         let at = self.upstream.conn(backend_conn).backend() as usize;
         self.observe.backend(at).bytes_received.add(u64::from(data.len()));
-        let state = self.upstream.conn_mut(backend_conn);
-        if let Some(request) = state.requests().front() {
+        let now_ns = self.io.now_ns();
+        self.upstream.backend_mut(at).health_mut().note_received(now_ns);
+        if let Some(request) = self.upstream.conn(backend_conn).requests().front() {
+            let entry = self.inflight.get_mut(request);
             // Something of a reply has come: it is not sent again.
-            self.io.pieces_mut().clear(self.inflight.get_mut(request).resend_mut());
+            self.io.pieces_mut().clear(entry.resend_mut());
+            if entry.set_watched(false) {
+                let took_ns = now_ns.saturating_sub(entry.sent_ns());
+                self.upstream.backend_mut(at).health_mut().note_reply_time(now_ns, took_ns);
+                self.watch_no_longer(backend_conn, request);
+            }
         }
+        let state = self.upstream.conn_mut(backend_conn);
         let unseen_bytes = state.note_unseen(data.len());
         if !state.inbox_mut().push(self.io.pieces_mut(), data) {
             self.backend_exhausted(backend_conn);
@@ -259,13 +267,15 @@ impl<D: Driver> Worker<D> {
             return self.message_without_request(backend_conn, scratch, seen, whole);
         };
         let to = ReplySource { backend_conn, channel, request };
-        let entry = self.inflight.get(request);
-        if !self.has_number(channel, &scratch.frame, entry.number()) {
+        if !self.has_number(channel, &scratch.frame, self.inflight.get(request).number()) {
             self.log_backend(backend_conn, |context| {
                 warn_of!(context, "backend answered another request than the next one")
             });
             return self.backend_fault(backend_conn);
         }
+        let has_failed = scratch.frame.flags().has(MessageFlags::FAILED);
+        self.inflight.get_mut(request).note_outcome(has_failed);
+        let entry = self.inflight.get(request);
         if let ReplyTarget::Ask { suspended, ask } = entry.reply_target() {
             return self.ask_reply(to, scratch, (suspended, ask), seen, whole);
         }
@@ -590,9 +600,12 @@ impl<D: Driver> Worker<D> {
         let entry = self.inflight.get(request);
         let (session, sent_ns) = (entry.session(), entry.sent_ns());
         self.observe.backend(at).times.note(now_ns.saturating_sub(sent_ns));
-        let backend = self.upstream.backend_mut(at);
-        backend.health_mut().note_answer(now_ns);
-        let exclusive = backend.is_exclusive();
+        if entry.is_failed() {
+            self.note_failure(at, entry.is_picked());
+        } else {
+            self.upstream.backend_mut(at).health_mut().note_answer(now_ns);
+        }
+        let exclusive = self.upstream.backend(at).is_exclusive();
         if self.has_session(request) {
             self.finish_request(request);
         }

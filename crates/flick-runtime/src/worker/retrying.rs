@@ -3,7 +3,8 @@
 //! Promises: a stale connection costs no failure; a request goes to another backend only if its rule picked without a
 //! key and keeps nothing of the pick, at most [`RETRIES_MAX`](crate::limits::RETRIES_MAX) times, and only within the
 //! retry budget; nothing else is sent twice.
-//! Refuses: requests of rules that ask (they see the failure, and know better), and those that ran out of time.
+//! Refuses: requests of rules that ask (they see the failure, and know better), and a second backend for those that ran
+//! out of time.
 //!
 //! A retry to another backend asks the policy that the rule had asked, with the backend that failed taken for dead.
 //! Where a key chose the backend, there is no other that has the key.
@@ -15,7 +16,7 @@ use super::Worker;
 use super::backend_view::BackendView;
 use super::dedicated::FOR_EXCHANGE;
 use super::sending::Waiter;
-use crate::backend_set::load_balancer::Backends;
+use crate::backend_set::load_balancer::{Backends, Standing};
 use crate::config::RetryLimits;
 use crate::inflight::{QueueOf, RequestId};
 use crate::pieces::PieceQueue;
@@ -29,6 +30,13 @@ struct Others<'a> {
 impl Backends for Others<'_> {
     fn is_alive(&self, channel: u32, element: u64) -> bool {
         self.all.slot_of(channel, element) != Some(self.but as usize) && self.all.is_alive(channel, element)
+    }
+
+    fn standing(&self, channel: u32, element: u64) -> Standing {
+        match self.all.slot_of(channel, element) == Some(self.but as usize) {
+            true => Standing::Down,
+            false => self.all.standing(channel, element),
+        }
     }
 
     fn load(&self, channel: u32, element: u64) -> i64 {
@@ -68,16 +76,30 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Sends the request of a lost connection to another backend, if it may be; the connection has no request then.
+    /// One that ran out of time has this one chance only.
     pub(super) fn send_elsewhere(&mut self, backend_conn: u32, event: Option<Event>) {
-        if !matches!(event, Some(Event::Closed | Event::Broken | Event::Refused)) {
-            return;
-        }
         let Some(request) = self.upstream.conn(backend_conn).requests().front() else { return };
-        let Some((channel, policy)) = self.inflight.get(request).retry_pick() else { return };
+        let may_move = match event {
+            Some(Event::Closed | Event::Broken | Event::Refused) => true,
+            Some(Event::TimedOut) => !self.inflight.get(request).is_retried(),
+            Some(Event::Malformed) | None => false,
+        };
+        // Where nothing else is left, a backend that has failed lately may do; not for one more that says nothing.
+        let least = if event == Some(Event::TimedOut) { Standing::Healthy } else { Standing::LastResort };
+        if may_move && self.move_request(backend_conn, least) {
+            self.note_failure(self.upstream.conn(backend_conn).backend() as usize, true);
+        }
+    }
+
+    /// Sends the request of a connection to another backend, of that standing at `least`, if it may be sent again and
+    /// the retry budget is not used up; the connection has no request then. Returns whether it did.
+    pub(super) fn move_request(&mut self, backend_conn: u32, least: Standing) -> bool {
+        let Some(request) = self.upstream.conn(backend_conn).requests().front() else { return false };
+        let Some((channel, policy)) = self.inflight.get(request).retry_pick() else { return false };
         let failed = self.upstream.conn(backend_conn).backend();
-        let Some(target) = self.another(channel, policy, failed) else { return };
-        if self.sheds(target) {
-            return;
+        let Some(target) = self.another((channel, policy), failed, least) else { return false };
+        if self.is_over_time(backend_conn) || self.sheds(target) {
+            return false;
         }
         let limits = RetryLimits {
             min_per_second: self.ctx.setup().retry_min_per_second,
@@ -85,9 +107,9 @@ impl<D: Driver> Worker<D> {
         };
         if !self.inflight.take_retry(self.io.now_ns(), self.observe.counters().requests.get(), limits) {
             self.observe.counters().retries_denied.add(1);
-            return;
+            return false;
         }
-        let Some(fresh) = self.borrow_exclusive(target) else { return };
+        let Some(fresh) = self.borrow_exclusive(target) else { return false };
         let resend = self.inflight.get_mut(request).begin_retry();
         let popped = self
             .inflight
@@ -98,30 +120,36 @@ impl<D: Driver> Worker<D> {
         self.inflight.push(self.upstream.conn_mut(fresh).requests_mut(), request, QueueOf::BackendConn);
         self.observe.backend(target as usize).requests.add(1);
         self.observe.backend(failed as usize).failures.add(1);
-        self.note_failure(failed as usize);
         self.log_sent(Waiter::InFlight(request), Some(request), target);
         self.send_kept(fresh, request);
+        true
+    }
+
+    /// Returns the policy of the pick without a key that chose the backend of a send, if one did.
+    pub(super) fn takes_pick(&mut self, send: &Send) -> Option<Policy> {
+        let picked = self.rules.host_mut().take_picked()?;
+        let is_it = (picked.channel, picked.element) == (send.channel, send.element);
+        is_it.then_some(picked.policy)
     }
 
     /// Returns the channel and the policy of the pick of a request's backend, if another backend will do as well.
-    pub(super) fn picked_freely(&mut self, send: &Send, waiter: Waiter) -> Option<(u32, Policy)> {
-        let picked = self.rules.host_mut().take_picked()?;
-        let is_it = (picked.channel, picked.element) == (send.channel, send.element);
+    pub(super) fn picked_freely(&self, send: &Send, policy: Policy, waiter: Waiter) -> Option<(u32, Policy)> {
         let numbered = self.ctx.setup().protocol_of(send.channel as usize).correlate.is_some();
         let is_free =
             self.ctx.setup().needs.picks_are_free && !numbered && matches!(waiter, Waiter::Session(_));
-        (is_it && is_free).then_some((picked.channel, picked.policy))
+        is_free.then_some((send.channel, policy))
     }
 
-    /// Picks a backend other than `but` by the policy of a pick without a key; `None`: no other can be used.
-    fn another(&mut self, channel: u32, policy: Policy, but: u32) -> Option<u32> {
+    /// Picks a backend other than `but` by the policy of a pick without a key, of that standing at `least`; `None`: no
+    /// other can be used.
+    fn another(&mut self, (channel, policy): (u32, Policy), but: u32, least: Standing) -> Option<u32> {
         let setup = &**self.ctx.setup();
         let now_ns = self.io.now_ns();
         let all = BackendView { setup, upstream: &self.upstream, now_ns, client: None };
         let others = Others { all, but };
         let element = self.rules.host_mut().pick_again(policy, channel, &others);
-        let is_alive = others.is_alive(channel, element);
-        self.upstream.backend_set().slot_of(channel, element).filter(|_| is_alive)
+        let will_do = others.standing(channel, element) <= least;
+        self.upstream.backend_set().slot_of(channel, element).filter(|_| will_do)
     }
 
     /// Writes what is kept of a request to a connection, and goes on keeping it.

@@ -163,21 +163,22 @@ impl<D: Driver> Worker<D> {
         let exclusive = self.upstream.backend(backend as usize).is_exclusive();
         let request = self.open_entry(scratch, channel, examined, waiter)?;
         let frame = if examined { &scratch.other } else { &scratch.frame };
-        let (picked, kept) =
-            (self.picked_freely(send, waiter), self.kept_of_sent(scratch, channel, examined));
+        let (is_picked, kept) = (self.takes_pick(send), self.kept_of_sent(scratch, channel, examined));
+        let picked = is_picked.and_then(|policy| self.picked_freely(send, policy, waiter));
         let may_retry = self.upstream.conn(backend_conn).exchanges() > 0 || picked.is_some();
         let may_resend = may_retry && exclusive && frame.flags().has(MessageFlags::RETRY);
         self.inflight.get_mut(request).note_sent(SentRequest {
             number: number & number_mask(self.ctx.setup().protocol_of(channel).correlated()),
             kept,
             dedicated_conn: exclusive.then_some(backend_conn),
+            is_picked: is_picked.is_some(),
             picked,
             now_ns: self.io.now_ns(),
         });
-        self.upstream.conn_mut(backend_conn).use_number();
-        self.expect_reply(backend_conn, request);
-        let requests = self.upstream.conn_mut(backend_conn).requests_mut();
-        self.inflight.push(requests, request, QueueOf::BackendConn);
+        self.expect_first_reply(backend_conn, request, picked.is_some() && may_resend);
+        let conn = self.upstream.conn_mut(backend_conn);
+        conn.use_number();
+        self.inflight.push(conn.requests_mut(), request, QueueOf::BackendConn);
         Ok((request, may_resend))
     }
 

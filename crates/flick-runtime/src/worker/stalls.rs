@@ -9,8 +9,8 @@ use flick_net::Driver;
 
 use super::Worker;
 use crate::limits::{
-    PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX, SESSION_SHARED_BYTES_MAX,
-    TUNNEL_IDLE_MS,
+    BACKEND_CONN_BACKLOG_BYTES_MAX, PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX,
+    SESSION_SHARED_BYTES_MAX, TUNNEL_IDLE_MS,
 };
 use crate::slab::Key;
 use crate::upstream::conn::{BackendConnState, Recipient};
@@ -79,6 +79,15 @@ impl<D: Driver> Worker<D> {
         let key = self.client_of(Recipient::Request(front)).filter(|_| self.is_over_time(backend_conn))?;
         let session = self.downstream.client(key)?;
         (self.io.driver().backlog_bytes(session.handle()) > 0).then_some(key)
+    }
+
+    /// The client of an exchange that has had all the time it may take, if it is still sending the body, and the
+    /// backend has taken what there was of it: then it was slow, and not its backend.
+    pub(super) fn slow_uploader(&self, backend_conn: u32) -> Option<Key> {
+        let conn = self.upstream.conn(backend_conn);
+        let waits = conn.is_uploading() && !self.is_clogged(backend_conn, BACKEND_CONN_BACKLOG_BYTES_MAX);
+        let front = conn.requests().front().filter(|_| waits && self.is_over_time(backend_conn))?;
+        self.client_of(Recipient::Request(front))
     }
 
     /// The timeout of a client that stalls a connection has expired: drops the client.

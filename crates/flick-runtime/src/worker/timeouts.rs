@@ -8,12 +8,74 @@ use flick_net::Driver;
 
 use super::Worker;
 use crate::inflight::RequestId;
+use crate::limits::SILENT_TIMES;
 
 impl<D: Driver> Worker<D> {
     /// Sets the deadline for the reply to a request that has been sent.
     pub(super) fn expect_reply(&mut self, backend_conn: u32, request: RequestId) {
         let reply = self.response_timeout(backend_conn);
         self.expect(backend_conn, request, Some(reply));
+    }
+
+    /// As `expect_reply`, for a request that is sent for the first time. If another backend will do (`may_move`), it is
+    /// watched whether its own is silent.
+    pub(super) fn expect_first_reply(&mut self, backend_conn: u32, request: RequestId, may_move: bool) {
+        let (retry, reply) = (self.ctx.setup().timeouts.retry, self.response_timeout(backend_conn));
+        let is_watched = may_move && !retry.is_zero() && retry < reply;
+        self.inflight.get_mut(request).set_watched(is_watched);
+        self.expect(backend_conn, request, Some(if is_watched { retry } else { reply }));
+    }
+
+    /// Time that is left of the timeout of a reply of which no byte has come; zero: it has passed.
+    fn response_time_left(&self, backend_conn: u32, request: RequestId) -> Duration {
+        let waited_ns = self.io.now_ns().saturating_sub(self.inflight.get(request).sent_ns());
+        self.response_timeout(backend_conn).saturating_sub(Duration::from_nanos(waited_ns))
+    }
+
+    /// Something of the reply to a watched request has come: its backend is not silent, and has the rest of its timeout
+    /// for the rest of the reply.
+    pub(super) fn watch_no_longer(&mut self, backend_conn: u32, request: RequestId) {
+        let left = self.response_time_left(backend_conn, request);
+        self.expect(backend_conn, request, Some(left));
+    }
+
+    /// Looks whether the backend of the request at the front of a connection is silent, if the request is watched and
+    /// has time left. Returns whether that was so; then the request goes on, there or elsewhere.
+    pub(super) fn watch(&mut self, backend_conn: u32) -> bool {
+        let Some(request) = self.upstream.conn(backend_conn).requests().front() else { return false };
+        if !self.inflight.get(request).is_watched() || self.is_over_time(backend_conn) {
+            return false;
+        }
+        let left = self.response_time_left(backend_conn, request);
+        if left.is_zero() {
+            return false;
+        }
+        let at = self.upstream.conn(backend_conn).backend() as usize;
+        let (now_ns, sent_ns) = (self.io.now_ns(), self.inflight.get(request).sent_ns());
+        let since_ns = sent_ns.max(self.upstream.backend(at).health().received_ns());
+        let retry = self.ctx.setup().timeouts.retry;
+        let silent = Duration::from_nanos(now_ns.saturating_sub(since_ns));
+        let Some(limit) = self.long_for_a_reply(at).map(|long| long.max(retry)) else {
+            self.expect(backend_conn, request, Some(retry.min(left)));
+            return true;
+        };
+        if silent < limit {
+            self.expect(backend_conn, request, Some((limit - silent).min(left)));
+            return true;
+        }
+        // Judged once more after as long again, if it has to stay.
+        self.expect(backend_conn, request, Some(limit.min(left)));
+        self.backend_is_silent(at);
+        true
+    }
+
+    /// Returns a long time for a reply, judged by what the backends of the channel took lately; `None`: none has
+    /// replied yet.
+    fn long_for_a_reply(&self, at: usize) -> Option<Duration> {
+        let channel = self.upstream.backend(at).channel();
+        let of_channel = self.upstream.backends().iter().filter(|backend| backend.channel() == channel);
+        let slowest_ns = of_channel.filter_map(|backend| backend.health().slowest_ns()).max();
+        slowest_ns.map(|slowest_ns| Duration::from_nanos(slowest_ns.saturating_mul(SILENT_TIMES)))
     }
 
     /// Sets the deadline for the next piece of a reply, after one has arrived. On a dedicated connection, which stalls

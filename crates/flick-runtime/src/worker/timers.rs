@@ -126,7 +126,14 @@ impl<D: Driver> Worker<D> {
         if let Some(client) = self.over_time_by(backend_conn) {
             return self.drop_slow_client(backend_conn, client);
         }
+        if let Some(client) = self.slow_uploader(backend_conn) {
+            return self.request_is_too_late(client);
+        }
+        if self.watch(backend_conn) {
+            return;
+        }
         self.log_backend(backend_conn, |context| warn_of!(context, "backend did not answer in time"));
+        self.note_silence(backend_conn);
         self.fail_backend_conn(backend_conn, FailureReason::Timeout, Some(Event::TimedOut));
     }
 

@@ -61,6 +61,7 @@ impl<D: Driver> Worker<D> {
             }
             return self.wait_for_capacity(key, None);
         }
+        self.rules.host_mut().take_picked();
         let paused = self.run_rules_of(key, scratch, &Start { channel, element: 0, message: seen.bytes() });
         let start = StartId::channel(channel);
         if paused.is_some() {
@@ -134,11 +135,13 @@ impl<D: Driver> Worker<D> {
         self.observe.counters().streamed.add(1);
         self.observe.backend(self.upstream.conn(backend_conn).backend() as usize).requests.add(1);
         let exclusive = self.upstream.backend_of(backend_conn).is_exclusive();
+        let is_picked = self.takes_pick(send).is_some();
         let state = self.upstream.conn_mut(backend_conn);
         self.inflight.get_mut(request).note_sent(SentRequest {
             number: number & number_mask(self.ctx.setup().protocol_of(channel).correlated()),
             kept,
             dedicated_conn: exclusive.then_some(backend_conn),
+            is_picked,
             picked: None,
             now_ns: self.io.now_ns(),
         });

@@ -59,9 +59,31 @@ fn a_request_has_so_long_in_all_whatever_comes_of_it_meanwhile() {
         wait 60 ms
         client b  sends "cd"
         backend 0 expects "cd"
-        client b  expects nothing for 30 ms, expects "fail 1\n" within 20 ms
+        client b  expects nothing for 30 ms, expects "fail 8\n" within 20 ms
+        client b  expects closed
+        wait 20 ms
+        expect counter client_request_timeouts == 1
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn a_slow_upload_that_exceeds_the_total_timeout_is_not_blamed_on_the_backend() {
+    check(
+        r#"simulator only
+        timeout total 100 ms
+        client a  sends "put k0 len=60\nab"
+        backend 0 expects "put k0 len=60\nab"
+        wait 80 ms
+        client a  sends "cd", expects "fail 8\n" within 30 ms, expects closed
+        client b  sends "put k0 len=2\nab"
+        backend 0 expects "cd", expects closed
+        backend 0 expects "put k0 len=2\nab"
+        client b  expects "fail 1\n" within 110 ms
         client b  closes
         wait 20 ms
+        expect counter client_request_timeouts == 1
+        expect counter errors_timeout == 1
         expect quiet"#,
     );
 }

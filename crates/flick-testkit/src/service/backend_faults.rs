@@ -234,7 +234,7 @@ impl FaultCase<'_> {
         let mut config = SimServiceConfig::new(seed, self.servers);
         config.limits.max_suspended_rules = 1024;
         config.limits.max_connections = 1024;
-        config.limits.health.outlier_consecutive_failures = self.outlier_consecutive_failures;
+        config.limits.health.outlier_consecutive_failures = Some(self.outlier_consecutive_failures);
         config.timeouts = Timeouts {
             connect: Duration::from_millis(100),
             response: Some(Duration::from_nanos(REPLY_NS)),

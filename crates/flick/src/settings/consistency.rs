@@ -32,24 +32,12 @@ struct Dependent {
     required: &'static str,
 }
 
-const DEPENDENT: [Dependent; 4] = [
+const DEPENDENT: [Dependent; 2] = [
     Dependent {
         find: HealthSettings::health_check_detail,
         has_required: HealthSettings::sets_health_checks,
         reason: "there are no health checks",
         required: "health_check_interval",
-    },
-    Dependent {
-        find: HealthSettings::ejection_time_detail,
-        has_required: HealthSettings::sets_outlier_threshold,
-        reason: "no backend is ejected",
-        required: "outlier_consecutive_failures",
-    },
-    Dependent {
-        find: HealthSettings::max_ejected_detail,
-        has_required: HealthSettings::requires_ejection,
-        reason: "no backend is ejected",
-        required: "outlier_consecutive_failures",
     },
     Dependent {
         find: HealthSettings::min_requests_detail,

@@ -59,8 +59,9 @@ impl<'de> Deserialize<'de> for CheckBytes {
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "Backend health")]
 pub struct HealthSettings {
-    /// Consecutive failed requests after which a backend is ejected. A request fails by a timeout, a broken connection
-    /// or a malformed response. 0 disables. [default: 0]
+    /// Consecutive failed requests after which a backend is ejected. A request fails by a timeout, a broken connection,
+    /// a malformed response, or a response that reports a failure of the backend (`%failed`; HTTP: 5xx but 501 and
+    /// 505). Only requests balanced without a key avoid it. 0 disables. [default: 5 for a program with such requests]
     #[arg(long, value_name = "N")]
     outlier_consecutive_failures: Option<CountOrZero>,
     /// Percentage of failed requests, over ten seconds, from which a backend is ejected. 0% disables. [default: 0%]
@@ -136,29 +137,9 @@ impl HealthSettings {
         all.iter().find(|(_, is_set)| *is_set).map(|(key, _)| *key)
     }
 
-    /// Whether a threshold of failed requests is set, even to zero.
-    pub fn sets_outlier_threshold(&self) -> bool {
-        self.outlier_consecutive_failures.is_some() || self.sets_failure_percent()
-    }
-
     /// Whether the percentage of failed requests is set.
     pub fn sets_failure_percent(&self) -> bool {
         self.outlier_failure_percent.is_some()
-    }
-
-    /// Whether backends can be ejected: by failed requests or by failed health checks.
-    pub fn requires_ejection(&self) -> bool {
-        self.sets_outlier_threshold() || self.sets_health_checks()
-    }
-
-    /// Key of the ejection time, if it is set.
-    pub fn ejection_time_detail(&self) -> Option<&'static str> {
-        self.outlier_ejection_time.map(|_| "outlier_ejection_time")
-    }
-
-    /// Key of the maximum percentage of ejected backends, if it is set.
-    pub fn max_ejected_detail(&self) -> Option<&'static str> {
-        self.outlier_max_ejected.map(|_| "outlier_max_ejected")
     }
 
     /// Key of the minimum number of requests, if it is set.
@@ -183,7 +164,10 @@ impl HealthSettings {
         let health = &mut limits.health;
         let period = |setting: Option<Period>| setting.map(|period| period.0);
         let bytes = |setting: &Option<CheckBytes>| setting.as_ref().map(|bytes| bytes.0.clone());
-        set(&mut health.outlier_consecutive_failures, self.outlier_consecutive_failures.map(|count| count.0));
+        set(
+            &mut health.outlier_consecutive_failures,
+            self.outlier_consecutive_failures.map(|count| Some(count.0)),
+        );
         set(&mut health.outlier_failure_percent, self.outlier_failure_percent.map(|percent| percent.0));
         set(&mut health.outlier_min_requests, self.outlier_min_requests.map(|count| count.0));
         set(&mut health.outlier_ejection_time, period(self.outlier_ejection_time));

@@ -201,6 +201,11 @@ pub struct TimeoutSettings {
     /// [default: 60s if each exchange has its own connection (HTTP), 2s on shared connections]
     #[arg(id = "response_timeout", long = "response-timeout", value_name = "DURATION")]
     response: Option<NonZeroPeriod>,
+    /// Time after which a request without any byte of a response goes to another backend, once, if its own has sent
+    /// nothing to any client since. At least four times as long as the slowest response of the last minute. Only
+    /// requests that the protocol lets flick repeat (`%retry`), balanced without a key. 0 disables. [default: 1s]
+    #[arg(id = "retry_timeout", long = "retry-timeout", value_name = "DURATION")]
+    retry: Option<Period>,
     /// Time between two pieces of a streamed response, on a connection dedicated to it. [default: 5m]
     #[arg(id = "stream_idle_timeout", long = "stream-idle-timeout", value_name = "DURATION")]
     stream_idle: Option<NonZeroPeriod>,
@@ -250,6 +255,7 @@ impl TimeoutSettings {
         let period = |setting: Option<Period>| setting.map(|period| period.0);
         set(&mut timeouts.connect, self.connect.map(|time| time.0));
         set(&mut timeouts.response, self.response.map(|time| Some(time.0)));
+        set(&mut timeouts.retry, period(self.retry));
         set(&mut timeouts.stream_idle, self.stream_idle.map(|time| time.0));
         set(&mut timeouts.total, period(self.total));
         set(&mut timeouts.queue, self.queue.map(|period| Some(period.0)));

@@ -13,6 +13,7 @@ pub mod wait;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// The tool under test; `FLICK_BINARY` names another one, for figures of a release build.
 pub fn flick() -> Command {
@@ -45,9 +46,11 @@ pub fn captured(output: Output) -> (i32, String, String) {
 pub struct Scratch(PathBuf);
 
 impl Scratch {
-    /// A new, empty directory.
+    /// A new, empty directory; each call makes another one, because tests run in parallel.
     pub fn new(test: &str) -> Self {
-        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{}", std::process::id()));
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let (id, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}-{id}-{number}"));
         // Left over from a run that was killed, if it exists at all.
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("the target directory can be written");

@@ -227,8 +227,8 @@ fn outlier_max_ejected_bounds_ejections() {
 #[test]
 fn retries_and_denied_retries_are_counted() {
     check("round_robin", |subject| {
-        let (mut service, observed) =
-            service(subject, (&[1; 4], 1), &HealthLimits::default(), |server, _| server == 1);
+        let never_ejects = HealthLimits { outlier_consecutive_failures: Some(0), ..HealthLimits::default() };
+        let (mut service, observed) = service(subject, (&[1; 4], 1), &never_ejects, |server, _| server == 1);
         pass(&mut service, 2 * S);
         let (observed, totals) = (observed.borrow(), service.totals());
         let failed = observed.answered.iter().filter(|answer| answer.1 == 502).count() as u64;

@@ -57,7 +57,11 @@ fn flags<'p>(info: &UnitInfo<'p>, role: Role) -> Vec<(Option<&'p Expr>, u64)> {
             (&facts.retry, MessageFlags::RETRY),
             (&facts.whole, MessageFlags::WHOLE),
         ],
-        Role::Reply => &[(&facts.tunnel, MessageFlags::TUNNEL), (&facts.closes, MessageFlags::CLOSES)],
+        Role::Reply => &[
+            (&facts.tunnel, MessageFlags::TUNNEL),
+            (&facts.closes, MessageFlags::CLOSES),
+            (&facts.failed, MessageFlags::FAILED),
+        ],
     };
     own.iter()
         .chain(&[(&facts.last, MessageFlags::LAST)])

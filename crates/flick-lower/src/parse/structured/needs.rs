@@ -149,7 +149,8 @@ fn outside_keys(
             let loud = facts.loud.iter().map(|(field, _)| *field);
             let own = facts.correlate.into_iter().chain(loud);
             keys.extend(own.chain(facts.repeats.iter().copied()).map(SlotKey::Field));
-            exprs.extend(facts.silent.iter().chain(&facts.more).chain(&facts.tunnel).chain(&facts.closes));
+            exprs.extend(facts.silent.iter().chain(&facts.more).chain(&facts.tunnel));
+            exprs.extend(facts.closes.iter().chain(&facts.failed));
             exprs.extend(&facts.status);
         }
     }
