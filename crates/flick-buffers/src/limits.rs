@@ -18,6 +18,15 @@ pub const HANDLES_MAX: u32 = u32::MAX - 1;
 /// Debug builds overwrite a freed buffer with this byte, so that a stale view shows at once.
 pub const POISON: u8 = 0xDD;
 
+/// Bytes that one step of returning memory discards, or a buffer more: some ten microseconds.
+pub const RELEASE_STEP_BYTES: u32 = 256 * 1024;
+
+/// Buffers that one such step looks at.
+pub const RELEASE_STEP_SLOTS: u32 = 2048;
+
+/// Passes during which a buffer was not used when its memory is returned.
+pub const RELEASE_AGE_PASSES: u16 = 2;
+
 const _: () = assert!(SMALL_BYTES < LARGE_BYTES && LARGE_BYTES < HUGE_BYTES);
 const _: () = assert!(SMALL_BYTES.is_multiple_of(64) && LARGE_BYTES.is_multiple_of(64));
 const _: () = assert!(HUGE_BYTES.is_multiple_of(64));

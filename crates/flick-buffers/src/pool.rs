@@ -1,10 +1,15 @@
 //! A worker's pool: three size classes of buffers, each with a last-in-first-out free list.
 //! Promises: `alloc` and release cost a few instructions and no heap; `alloc` returns the buffer freed last, whose
-//! cache lines are warm; memory above the high-water mark was never touched.
+//! cache lines are warm; memory above the high-water mark was never touched, and what has been free for a while can be
+//! given back ([`Pool::release_some`]).
 //! Refuses: falling back from one class to another; the caller knows whether that makes sense.
+
+mod release;
 
 use std::cell::Cell;
 use std::rc::Rc;
+
+use rustix::param::page_size;
 
 use crate::buf::Buf;
 use crate::limits::{BUFS_MAX, HANDLES_MAX, HUGE_BYTES, LARGE_BYTES, SMALL_BYTES};
@@ -64,6 +69,14 @@ pub(crate) struct ClassPool {
     /// Slots at and above this number were never allocated.
     fresh: Cell<u32>,
     live: Cell<u32>,
+    /// Free slots whose memory has been touched and not been given back.
+    idle: Cell<u32>,
+    /// Smallest number of buffers that fill whole pages.
+    page_group: u32,
+    /// Number of the present pass of `release`, from 1.
+    pass: Cell<u16>,
+    /// Slot at which the pass goes on.
+    pass_at: Cell<u32>,
 }
 
 /// The state of one buffer, stored apart from its bytes so that neither pulls the other into the cache.
@@ -77,6 +90,8 @@ pub(crate) struct Slot {
     next_free: Cell<u32>,
     /// Current writer of the bytes after `len`.
     pub(crate) writer: Cell<Writer>,
+    /// Pass during which the buffer was freed last; 0: it has no memory, or none that was ever freed.
+    freed_in: Cell<u16>,
 }
 
 /// Writer that holds the spare bytes of a buffer.
@@ -176,6 +191,11 @@ impl std::fmt::Debug for Pool {
 
 impl ClassPools {
     #[inline]
+    fn classes(&self) -> [&ClassPool; 3] {
+        [&self.small, &self.large, &self.huge]
+    }
+
+    #[inline]
     pub(crate) fn class_pool(&self, class: BufClass) -> &ClassPool {
         match class {
             BufClass::Small => &self.small,
@@ -196,6 +216,10 @@ impl ClassPool {
             free_head: Cell::new(NONE),
             fresh: Cell::new(0),
             live: Cell::new(0),
+            idle: Cell::new(0),
+            page_group: page_group(class),
+            pass: Cell::new(1),
+            pass_at: Cell::new(0),
         }
     }
 
@@ -220,7 +244,11 @@ impl ClassPool {
                 fresh
             }
             head => {
-                self.free_head.set(self.slots[head as usize].next_free.get());
+                let slot = &self.slots[head as usize];
+                self.free_head.set(slot.next_free.get());
+                if slot.freed_in.get() != 0 {
+                    self.idle.set(self.idle.get() - 1);
+                }
                 head
             }
         };
@@ -261,7 +289,19 @@ impl ClassPool {
             used.bytes(&self.region).fill(crate::limits::POISON);
         }
         slot.next_free.set(self.free_head.get());
+        slot.freed_in.set(self.pass.get());
         self.free_head.set(index);
         self.live.set(self.live.get() - 1);
+        self.idle.set(self.idle.get() + 1);
     }
 }
+
+/// Returns the smallest number of buffers of a class that fill whole pages.
+fn page_group(class: BufClass) -> u32 {
+    let page = page_size() as u32;
+    assert!(page.is_power_of_two(), "the size of a page is a power of two");
+    // The largest power of two that divides a buffer is `1 << trailing_zeros`.
+    page / page.min(1 << class.bytes().trailing_zeros())
+}
+
+const _: () = assert!(size_of::<Slot>() == 16);

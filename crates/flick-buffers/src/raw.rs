@@ -1,18 +1,18 @@
 //! The memory behind one class of buffers; the only unsafe code of this crate.
-//! Promises: one allocation, zeroed by the kernel page by page as it is first touched, freed once.
+//! Promises: one allocation on a page boundary, zeroed by the kernel page by page as it is first touched, freed once.
 //! Refuses: knowing which bytes are frozen and which are spare; `buf.rs` knows and upholds the contracts below.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::ptr::NonNull;
 
-/// Buffers start on a cache line, so that two of them never share one.
-const LINE_BYTES: usize = 64;
+use rustix::mm::{Advice, madvise};
+use rustix::param::page_size;
 
 /// One zeroed allocation of fixed size.
 pub(crate) struct Region {
     allocation: NonNull<u8>,
     layout: Layout,
-    /// First byte of `allocation` that lies on a cache line.
+    /// First byte of `allocation` on a page boundary, so that the memory of free buffers is whole pages.
     base: NonNull<u8>,
     len: usize,
 }
@@ -22,14 +22,14 @@ impl Region {
     /// memory and the kernel zeroes it on first use. (The code aligns by hand for the same reason: with a large
     /// alignment the standard allocator writes the zeros itself.)
     pub(crate) fn new(len: usize) -> Region {
-        let bytes = len.checked_add(LINE_BYTES).expect("a pool's bytes fit the address space");
+        let bytes = len.checked_add(page_size()).expect("a pool's bytes fit the address space");
         let layout = Layout::from_size_align(bytes, 16).expect("a pool's bytes fit the address space");
-        // SAFETY: a cache line is added to every length, so the size is not zero.
+        // SAFETY: a page is added to every length, so the size is not zero.
         let allocation = unsafe { alloc_zeroed(layout) };
         let allocation = NonNull::new(allocation).unwrap_or_else(|| handle_alloc_error(layout));
-        let skip = allocation.as_ptr().align_offset(LINE_BYTES);
-        assert!(skip < LINE_BYTES, "aligning a byte pointer skips less than the alignment");
-        // SAFETY: `skip < LINE_BYTES` (asserted above) and the allocation has `len + LINE_BYTES` bytes.
+        let skip = allocation.as_ptr().align_offset(page_size());
+        assert!(skip < page_size(), "aligning a byte pointer skips less than the alignment");
+        // SAFETY: `skip < page_size()` (asserted above) and the allocation has `len + page_size()` bytes.
         let base = unsafe { allocation.add(skip) };
         Region { allocation, layout, base, len }
     }
@@ -64,6 +64,22 @@ impl Region {
         // SAFETY: in bounds by the assertion, initialised because the allocation was zeroed, alive because
         // `self` is borrowed, exclusive by this function's own contract.
         unsafe { std::slice::from_raw_parts_mut(start, len) }
+    }
+
+    /// Returns the pages `at..at + len` to the kernel, if it takes them; they read as zeros then.
+    ///
+    /// # Safety
+    /// During the call no code reads or writes these bytes, and no code relies on what they hold.
+    unsafe fn discard(&self, at: usize, len: usize) {
+        assert!(len <= self.len && at <= self.len - len, "discarded memory lies inside its pool's");
+        assert!(at.is_multiple_of(page_size()) && len.is_multiple_of(page_size()), "whole pages are discarded");
+        let start = self.pointer(at);
+        // SAFETY: whole pages of this allocation (asserted above; `base` lies on a page boundary), which stay mapped
+        // and initialised: the kernel fills them with zeros when they are next touched. Unused by this function's own
+        // contract.
+        let discarded = unsafe { madvise(start.cast(), len, Advice::LinuxDontNeed) };
+        // It refuses locked memory (mlockall(2)), for example. The buffers can be used as before.
+        let _ = discarded;
     }
 }
 
@@ -110,5 +126,40 @@ impl SpareRange {
         // SAFETY: `buf::Buf::append_with` constructs at most one `SpareRange` per buffer at a time (its writer mark),
         // at or above its length, where no `FrozenRange` reaches; freeing writes only with no handle left.
         unsafe { region.spare(self.at, self.len) }
+    }
+}
+
+/// The memory of buffers that are all free.
+pub(crate) struct FreeRange {
+    /// Offset in the region.
+    pub(crate) at: usize,
+    /// Number of bytes.
+    pub(crate) len: usize,
+}
+
+impl FreeRange {
+    /// Returns the memory to the kernel. Both ends lie on page boundaries.
+    pub(crate) fn discard(self, region: &Region) {
+        // SAFETY: `pool::release` alone constructs a `FreeRange`, of buffers without handles: no view of them exists,
+        // the kernel holds a handle on those it writes to, and a buffer that is taken again has length 0.
+        unsafe { region.discard(self.at, self.len) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn discarded_pages_are_zero_and_their_neighbours_unchanged() {
+        let page = page_size();
+        let region = Region::new(3 * page);
+        let all = SpareRange { at: 0, len: 3 * page };
+        all.bytes(&region).fill(7);
+        FreeRange { at: page, len: page }.discard(&region);
+        let all = SpareRange { at: 0, len: 3 * page }.bytes(&region);
+        assert!(all[..page].iter().all(|byte| *byte == 7));
+        assert!(all[page..2 * page].iter().all(|byte| *byte == 0), "the kernel has taken the page");
+        assert!(all[2 * page..].iter().all(|byte| *byte == 7));
     }
 }

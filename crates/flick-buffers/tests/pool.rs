@@ -1,5 +1,6 @@
 //! The pool's promises, through its public interface; last, random operations against a plain model.
 
+use flick_buffers::limits::{RELEASE_AGE_PASSES, RELEASE_STEP_BYTES};
 use flick_buffers::{Buf, BufClass, HUGE_BYTES, LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES, Slice};
 use proptest::prelude::*;
 
@@ -121,6 +122,59 @@ fn a_write_by_the_kernel_is_committed() {
     assert_eq!(buf.bytes(), b"head tail!");
 }
 
+/// Makes passes over the buffers until a step has something to do, and returns the number of steps of that pass.
+fn release_passes(pool: &Pool, passes: u16, keep_bytes: u32) -> u32 {
+    (0..passes).fold(0, |_, _| {
+        pool.begin_release();
+        1 + (0..).take_while(|_| pool.release_some(keep_bytes)).count() as u32
+    })
+}
+
+#[test]
+fn memory_is_given_back_when_its_buffers_were_free_for_two_passes() {
+    for (class, count) in [(BufClass::Small, 600_u32), (BufClass::Large, 200), (BufClass::Huge, 1)] {
+        let pool = pool(600, 200);
+        assert!(!pool.is_above(0), "nothing was touched");
+        let held: Vec<Buf> = (0..count).map(|_| pool.alloc(class).expect("one is free")).collect();
+        held.iter().for_each(|buf| assert_eq!(buf.append(&vec![7; 2000]), 2000));
+        assert!(pool.is_above(0));
+        release_passes(&pool, 5, 0);
+        assert!(held.iter().all(|buf| buf.bytes() == [7; 2000]), "buffers in use keep their bytes");
+        drop(held);
+        release_passes(&pool, RELEASE_AGE_PASSES - 1, 0);
+        assert!(pool.is_above(0), "{class:?}: they were free for too short a time");
+        let steps = release_passes(&pool, 1, 0);
+        assert!(!pool.is_above(0), "{class:?}: all of it was given back");
+        let bytes = count * class.bytes();
+        let step_bytes = RELEASE_STEP_BYTES.max(class.bytes());
+        assert_eq!(steps, bytes.div_ceil(step_bytes), "{class:?}: a step is bounded");
+        let held: Vec<Buf> = (0..count).map(|_| pool.alloc(class).expect("all are free")).collect();
+        assert!(held.iter().all(|buf| buf.append(b"again") == 5 && buf.bytes() == b"again"));
+    }
+}
+
+#[test]
+fn buffers_that_load_reuses_keep_their_memory() {
+    let pool = pool(0, 100);
+    let large = |_: u32| pool.alloc(BufClass::Large).expect("one is free");
+    drop((0..100).map(large).collect::<Vec<Buf>>());
+    for _ in 0..4 {
+        // Load on four buffers between two passes.
+        drop((0..4).map(large).collect::<Vec<Buf>>());
+        release_passes(&pool, 1, 0);
+    }
+    assert!(pool.is_above(3 * LARGE_BYTES), "the four in use keep theirs");
+    assert!(!pool.is_above(4 * LARGE_BYTES), "all others have given theirs back");
+}
+
+#[test]
+fn a_part_of_the_free_memory_is_kept() {
+    let pool = pool(0, 100);
+    drop((0..100).map(|_| pool.alloc(BufClass::Large).expect("one is free")).collect::<Vec<Buf>>());
+    release_passes(&pool, 9, 10 * LARGE_BYTES);
+    assert!(pool.is_above(9 * LARGE_BYTES) && !pool.is_above(10 * LARGE_BYTES));
+}
+
 #[derive(Clone, Debug)]
 enum Step {
     Alloc,
@@ -130,6 +184,7 @@ enum Step {
     DropBuf(usize),
     DropSlice(usize),
     Reset(usize),
+    Release(u8),
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -142,13 +197,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         at.clone().prop_map(Step::DropBuf),
         at.clone().prop_map(Step::DropSlice),
         at.prop_map(Step::Reset),
+        (0..4_u8).prop_map(Step::Release),
     ];
     prop::collection::vec(step, 0..200)
 }
 
 /// The model has the bytes of each buffer; handles are indices into it.
 fn run(steps: Vec<Step>) {
-    let pool = pool(3, 0);
+    let pool = pool(5, 0);
     let mut model: Vec<Vec<u8>> = Vec::new();
     let mut bufs: Vec<(Buf, usize)> = Vec::new();
     let mut slices: Vec<(Slice, usize, Vec<u8>)> = Vec::new();
@@ -192,6 +248,10 @@ fn run(steps: Vec<Step>) {
                     model[id].clear();
                 }
             }
+            Step::Release(passes) => (0..passes).for_each(|_| {
+                pool.begin_release();
+                assert!(!pool.release_some(0), "one step checks so few buffers");
+            }),
         }
         let mut live: Vec<usize> = bufs.iter().map(|b| b.1).chain(slices.iter().map(|s| s.1)).collect();
         live.sort_unstable();

@@ -1,6 +1,8 @@
 //! Bytes in and out: the driver, the buffers, the parser states of unfinished messages, and the role of each
 //! connection.
 
+mod idle_memory;
+
 use std::time::Duration;
 
 use flick_abi::Frame;
@@ -12,6 +14,7 @@ use crate::limits::{EVENTS_MAX, PARTIAL_FRAMES_MAX};
 use crate::pieces::Pieces;
 use crate::setup::Setup;
 use crate::slab::{Key, Slab};
+use idle_memory::IdleMemory;
 
 /// Role of a connection of the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +41,7 @@ pub(crate) enum Role {
 pub(crate) struct Io<D: Driver> {
     driver: D,
     pool: Pool,
+    idle_memory: IdleMemory,
     pieces: Pieces,
     /// Parser states of messages of which a part has arrived.
     frames: Slab<Frame>,
@@ -65,6 +69,7 @@ impl<D: Driver> Io<D> {
             driver,
             pieces: Pieces::new(pieces_max(&buffers)),
             pool: Pool::new(buffers),
+            idle_memory: IdleMemory::default(),
             frames: Slab::new(PARTIAL_FRAMES_MAX),
             bodies: Slab::new(bodies_max),
             roles: vec![Role::Unused; conns_max],
@@ -119,6 +124,17 @@ impl<D: Driver> Io<D> {
     #[inline]
     pub(crate) fn pool(&self) -> &Pool {
         &self.pool
+    }
+
+    /// Returns memory of buffers that have not been used for a while to the kernel, a little at a time.
+    #[inline]
+    pub(crate) fn release_memory(&mut self) {
+        self.idle_memory.release(&self.pool, self.driver.now_ns());
+    }
+
+    /// Returns when [`Self::release_memory`] has something to do.
+    pub(crate) fn release_due_ns(&self) -> Option<u64> {
+        self.idle_memory.due_ns()
     }
 
     /// The table of pieces.

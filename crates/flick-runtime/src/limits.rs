@@ -14,6 +14,12 @@ pub const HUGE_SHARE: u64 = 2;
 pub const HUGE_MIN: u64 = 4;
 /// Interval at which a worker checks whether a huge buffer is free, while a message waits for one.
 pub const HUGE_TICK_MS: u64 = 2;
+/// Memory that the free buffers of each class keep when memory goes back to the kernel.
+pub const IDLE_MEMORY_BYTES: u32 = 1 << 20;
+/// Time between two passes that return memory of free buffers: it goes back after two of them without use.
+pub const RELEASE_INTERVAL_NS: u64 = 2_000_000_000;
+/// Time between two steps of such a pass.
+pub const RELEASE_TICK_NS: u64 = 10_000_000;
 /// Messages up to this length are copied into the outgoing batch; of longer ones only the front is copied and the
 /// rest is passed on by reference.
 pub const COPY_BYTES_MAX: u32 = 4096;

@@ -242,6 +242,9 @@ impl<D: Driver> Worker<D> {
         self.run_tasks();
         self.relieve_buffers();
         self.release_fills();
+        if self.tasks.is_idle() {
+            self.io.release_memory();
+        }
         if self.observe.has_answered() {
             // Replies are sent at the beginning of the next iteration; the driver's clock is that of this one.
             let driver_ns = self.io.now_ns();

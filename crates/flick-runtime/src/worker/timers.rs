@@ -21,8 +21,9 @@ const DRAIN_TICK_MS: u64 = 10;
 impl<D: Driver> Worker<D> {
     /// Returns the longest time that the next wait may last; `None`: until an event.
     pub(super) fn wait_time(&self) -> Option<Duration> {
-        let left_ns = self.clock.due_ns().map(|due| due.saturating_sub(self.io.now_ns()));
-        let wait = left_ns.map(|left| Duration::from_nanos(left).min(Duration::from_millis(TICK_MAX_MS)));
+        let left = |due_ns: u64| Duration::from_nanos(due_ns.saturating_sub(self.io.now_ns()));
+        let deadline = self.clock.due_ns().map(|due| left(due).min(Duration::from_millis(TICK_MAX_MS)));
+        let wait = deadline.into_iter().chain(self.io.release_due_ns().map(left)).min();
         if self.tasks.needs_huge() {
             let tick = Duration::from_millis(HUGE_TICK_MS);
             return Some(wait.map_or(tick, |wait| wait.min(tick)));
