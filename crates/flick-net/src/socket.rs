@@ -3,6 +3,9 @@
 //! Promises: every system call of set-up and tear-down is here; errors are the system's.
 //! Refuses: reading and writing, in which the two kernel drivers differ.
 
+#[cfg(test)]
+mod tests;
+
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -22,12 +25,22 @@ use crate::limits::{ACCEPT_WAIT_MAX, LISTEN_BACKLOG_MAX};
 
 /// Result of starting a connect.
 pub(crate) enum ConnectStart {
-    /// The socket is connected (Unix sockets).
+    /// The socket is connected (Unix sockets, and some on the loopback).
     Done,
     /// In progress: the kernel signals the result.
     Pending,
     /// It failed at once.
     Failed(ConnFault),
+}
+
+impl ConnectStart {
+    fn of(outcome: Result<(), Errno>) -> ConnectStart {
+        match outcome {
+            Ok(()) => ConnectStart::Done,
+            Err(Errno::INPROGRESS | Errno::INTR) => ConnectStart::Pending,
+            Err(errno) => ConnectStart::Failed(ConnFault::of_connect(errno)),
+        }
+    }
 }
 
 pub(crate) fn open_listener(at: &Endpoint) -> io::Result<OwnedFd> {
@@ -183,20 +196,30 @@ pub(crate) fn start_connect(to: &Endpoint) -> io::Result<(OwnedFd, ConnectStart)
             (socket, outcome)
         }
     };
-    let start = match outcome {
-        Ok(()) => ConnectStart::Done,
-        Err(Errno::INPROGRESS | Errno::INTR) => ConnectStart::Pending,
-        Err(errno) => ConnectStart::Failed(ConnFault::of_connect(errno)),
-    };
-    Ok((socket, start))
+    Ok((socket, ConnectStart::of(outcome)))
 }
 
-/// Returns the fault of a finished connect, if it failed.
+/// Returns the fault of a finished connect, if it failed. A socket that is connected to itself counts as refused.
 pub(crate) fn connect_fault(socket: impl AsFd) -> Option<ConnFault> {
-    match sockopt::socket_error(socket) {
+    match sockopt::socket_error(&socket) {
+        Ok(Ok(())) if is_connected_to_itself(&socket) => {
+            // Closed as usual, it would keep the port for a minute in the state TIME_WAIT.
+            reset_on_close(&socket);
+            Some(ConnFault::Refused)
+        }
         Ok(Ok(())) => None,
         Ok(Err(errno)) | Err(errno) => Some(ConnFault::of_connect(errno)),
     }
+}
+
+/// Returns whether both ends of a connection are this socket. A connect to a port of this machine on which no process
+/// listens succeeds if the kernel has chosen that very port for its own end (simultaneous open, RFC 9293 §3.5). Such a
+/// connection keeps the server that wants to listen there from its port.
+fn is_connected_to_itself(socket: impl AsFd) -> bool {
+    let address = |address: SocketAddrAny| SocketAddr::try_from(address).ok();
+    let local = rustix::net::getsockname(&socket).ok().and_then(address);
+    let peer = || rustix::net::getpeername(&socket).ok().flatten().and_then(address);
+    local.is_some_and(|local| peer() == Some(local))
 }
 
 /// Returns whether the peer has ended its side or reset the connection. Clears no error.

@@ -92,6 +92,16 @@ impl EpollDriver {
         self.waker.clone()
     }
 
+    /// Takes in a socket whose connect was started.
+    pub(crate) fn insert_connecting(&mut self, socket: OwnedFd, start: ConnectStart) -> io::Result<Handle> {
+        if let ConnectStart::Failed(fault) = start {
+            let handle = self.conns.insert(Readiness::new(socket), false);
+            self.fail(handle.index, fault);
+            return Ok(handle);
+        }
+        self.insert(socket, false, INPUT_EDGES | epoll::EventFlags::OUT)
+    }
+
     /// Does what the connection core asks for.
     pub(super) fn apply(&mut self, index: u32, then: Then) {
         match then {
@@ -214,12 +224,7 @@ impl Driver for EpollDriver {
             return Err(io::Error::from_raw_os_error(libc::ENFILE));
         }
         let (socket, start) = socket::start_connect(to)?;
-        if let ConnectStart::Failed(fault) = start {
-            let handle = self.conns.insert(Readiness::new(socket), false);
-            self.fail(handle.index, fault);
-            return Ok(handle);
-        }
-        self.insert(socket, false, INPUT_EDGES | epoll::EventFlags::OUT)
+        self.insert_connecting(socket, start)
     }
 
     fn adopt(&mut self, socket: OwnedFd) -> io::Result<Handle> {

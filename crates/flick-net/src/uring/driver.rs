@@ -154,6 +154,22 @@ impl UringDriver {
         }
     }
 
+    /// Takes in a socket whose connect was started.
+    pub(crate) fn insert_connecting(&mut self, socket: OwnedFd, start: ConnectStart) -> io::Result<Handle> {
+        socket::set_blocking(&socket, true)?;
+        let handle = self.conns.insert(Requests::new(socket), false);
+        match start {
+            ConnectStart::Failed(fault) => self.fail(handle.index, fault),
+            ConnectStart::Done => self.end_connect(handle.index),
+            ConnectStart::Pending => {
+                let conn = self.conns.get_mut(handle).expect("inserted just above");
+                conn.part.count += 1;
+                self.ring.watch(&conn.part.socket, libc::POLLOUT, false, RequestToken::Connect(handle.index));
+            }
+        }
+        Ok(handle)
+    }
+
     /// Fails a connection. What arrived before is delivered first, if it is wanted.
     pub(super) fn fail(&mut self, index: u32, fault: ConnFault) {
         let then = self.conns.fail(index, fault);
@@ -284,18 +300,7 @@ impl Driver for UringDriver {
             return Err(io::Error::from_raw_os_error(libc::ENFILE));
         }
         let (socket, start) = socket::start_connect(to)?;
-        socket::set_blocking(&socket, true)?;
-        let handle = self.conns.insert(Requests::new(socket), false);
-        match start {
-            ConnectStart::Failed(fault) => self.fail(handle.index, fault),
-            ConnectStart::Done => self.end_connect(handle.index),
-            ConnectStart::Pending => {
-                let conn = self.conns.get_mut(handle).expect("inserted just above");
-                conn.part.count += 1;
-                self.ring.watch(&conn.part.socket, libc::POLLOUT, false, RequestToken::Connect(handle.index));
-            }
-        }
-        Ok(handle)
+        self.insert_connecting(socket, start)
     }
 
     fn adopt(&mut self, socket: OwnedFd) -> io::Result<Handle> {
