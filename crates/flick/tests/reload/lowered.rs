@@ -99,19 +99,20 @@ fn reload_signal_during_an_upgrade_reaches_the_new_process() {
     let path = program.to_str().expect("the path is UTF-8");
     let args = ["run", path, "--listen", "client=127.0.0.1:0", "--connect", &connect_to, "--admin", &at];
     let mut first = Service::start(&args);
-    // The second signal is queued behind the first, or arrives while the new process starts.
     first.signal("USR2");
+    // Sent at once, the second signal could arrive first: of several that are pending, the kernel delivers the one with
+    // the lowest number first.
+    let second = wait::until("the new process", || {
+        let processes = std::fs::read_dir("/proc").expect("there is one");
+        let is_second = |pid: &u32| {
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            *pid != first.pid() && String::from_utf8_lossy(&line).contains(path)
+        };
+        processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_second)
+    });
+    let _second = OwnedPid(second);
     scratch.write("balancer.flick", &balancer(1));
     first.signal("HUP");
     assert_eq!(first.gone().code(), Some(0));
-    let second = wait::until("the new process", || {
-        let log = std::fs::read_dir("/proc").expect("there is one");
-        let is_ours = |pid: &u32| {
-            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            String::from_utf8_lossy(&line).contains(path)
-        };
-        log.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_ours)
-    });
-    let _second = OwnedPid(second);
     wait::until("the reload", || (figure(admin, RELOADS_TOTAL) == 1).then_some(()));
 }
