@@ -73,6 +73,9 @@ pub(crate) fn check(
         timers,
         span,
     };
+    if let Some(reversed) = items.reversed.as_ref().filter(|_| is_mirrored(&channels, items)) {
+        sink.push(reversed.clone());
+    }
     if !is_silent {
         warn_unused(&channels, &process, ask_targets, items, sink);
     }
@@ -82,21 +85,65 @@ pub(crate) fn check(
 
 /// Remembers a channel that has the directions of the other side, so that what follows from it is reported once.
 pub(crate) fn note_reversed(decl: &InFile<ast::ProcDecl>, items: &mut Items) {
-    let is_pair =
-        |request: UnitId, reply: UnitId| request != reply && items.unit(request).facts.replies == Some(reply);
     let reversed = decl.node.params().find_map(|param| {
         // What it is wrong with is reported later.
         let ty = types::param(items, &param, decl.file, &mut Sink::default())?;
         let (Some(receives), Some(sends)) = ends(&ty.ty) else { return None };
         let is_array = matches!(ty.ty, Ty::ChanArray { .. });
-        let is_reversed = if is_array { is_pair(receives, sends) } else { is_pair(sends, receives) };
-        let is_clients = is_array || ty.name.starts_with("client");
-        (is_reversed && is_clients).then(|| {
+        let is_reversed =
+            peer(&ty.name, &ty.ty).is_some_and(|role| end_of(&ty.ty, items) == Some(role.other()));
+        is_reversed.then(|| {
             let name = |unit: UnitId| items.unit(unit).name.as_str();
             report::structured::reversed(ty.span, &ty.name, (name(receives), name(sends)), is_array)
         })
     });
     items.reversed = reversed;
+}
+
+/// The peer at the other end of a channel.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Peer {
+    Client,
+    Backend,
+}
+
+impl Peer {
+    fn other(self) -> Peer {
+        match self {
+            Peer::Client => Peer::Backend,
+            Peer::Backend => Peer::Client,
+        }
+    }
+}
+
+/// The peer that a channel is declared for. `None` if neither its name nor its type says so.
+fn peer(name: &str, ty: &Ty) -> Option<Peer> {
+    match ty {
+        Ty::ChanArray { .. } => Some(Peer::Backend),
+        _ => name.starts_with("client").then_some(Peer::Client),
+    }
+}
+
+/// The peer that the directions of a channel fit. `None` unless they are a request and its reply of another unit.
+fn end_of(ty: &Ty, items: &Items) -> Option<Peer> {
+    let (Some(receives), Some(sends)) = ends(ty) else { return None };
+    let is_pair =
+        |request: UnitId, reply: UnitId| request != reply && items.unit(request).facts.replies == Some(reply);
+    match (is_pair(receives, sends), is_pair(sends, receives)) {
+        (true, false) => Some(Peer::Client),
+        (false, true) => Some(Peer::Backend),
+        _ => None,
+    }
+}
+
+/// Whether the channels of a process are those of both peers, each with the directions of the other one. Nothing else
+/// fails in such a process: its messages flow, in the wrong direction.
+fn is_mirrored(channels: &[ScopeChannel], items: &Items) -> bool {
+    let found = |wanted: Peer| channels.iter().any(|channel| end_of(&channel.ty, items) == Some(wanted));
+    let is_right = |channel: &ScopeChannel| {
+        peer(&channel.name, &channel.ty).is_some_and(|role| end_of(&channel.ty, items) == Some(role))
+    };
+    found(Peer::Client) && found(Peer::Backend) && !channels.iter().any(is_right)
 }
 
 /// A channel of the signature; the fields that are read of it are found later.
