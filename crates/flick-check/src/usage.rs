@@ -14,7 +14,7 @@ use crate::hir::{
     Ty, Unit, UnitId,
 };
 use crate::items::Items;
-use crate::limits::{VINT_BYTES_MAX, head_bytes_max};
+use crate::limits::{DEFAULT_BYTES_MAX, VINT_BYTES_MAX, head_bytes_max};
 use crate::range::{INT, Range};
 use crate::units;
 use crate::{report, walk};
@@ -43,6 +43,8 @@ struct Uses {
     calls: BTreeSet<u32>,
     /// Dictionaries, counters and locals.
     state: BTreeSet<StateRef>,
+    /// Fields that are set in a changed copy of a message, with the locations of their values.
+    changes: Vec<((u32, FieldId), Span)>,
     /// Locations of reads, for diagnostics.
     locations: Vec<((u32, FieldId), Span)>,
 }
@@ -87,12 +89,15 @@ impl Uses {
                     _ => return,
                 };
                 let given = fields.iter().map(|(field, _)| (unit, *field));
+                let locations = fields.iter().map(|(field, value)| ((unit, *field), value.span.clone()));
                 match expr.kind {
                     ExprKind::Build(..) => uses.builds.extend(given),
-                    _ => uses.writes.extend(given),
+                    _ => {
+                        uses.writes.extend(given);
+                        uses.changes.extend(locations.clone());
+                    }
                 }
-                uses.locations
-                    .extend(fields.iter().map(|(field, value)| ((unit, *field), value.span.clone())));
+                uses.locations.extend(locations);
             }
             ExprKind::Call(fun, _) => {
                 uses.calls.insert(fun.0);
@@ -283,6 +288,9 @@ fn resolve_last_field(unit: UnitId, all: &[&Uses], items: &mut Items, sink: &mut
         .get(&unit.0)
         .and_then(|view| view.fields.iter().find(|known| known.field == key.1)?.bound);
     let bound = (is_used || view_bound.is_some()).then(|| units::longest(&length, view_bound));
+    if !declared && view_bound.is_none() && bound == Some(DEFAULT_BYTES_MAX) {
+        streaming::bounded_by_a_change(unit, key.1, all, items, sink);
+    }
     if let FieldKind::Bytes { streamed, max_bytes, .. } = &mut items.units[unit.0 as usize].fields[index].kind
     {
         *streamed = bound.is_none();

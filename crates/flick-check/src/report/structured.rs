@@ -652,6 +652,27 @@ pub(crate) fn warn_buffered(
         .help(format!("move the variable in front of `{streamed}`"))
 }
 
+/// A field that only changed copies of messages set; `copied` are the other fields that a program may set.
+pub(crate) fn bounded_by_a_change(
+    span: Span,
+    (unit, name): (&str, &str),
+    copied: &[&str],
+    bytes_max: u32,
+    location: Span,
+) -> Diagnostic {
+    let title = format!(
+        "long messages will be rejected: `{name}` is changed here, so every `{unit}` with more than {bytes_max} bytes of it is refused"
+    );
+    let given: String = copied.iter().map(|field| format!("{field} = m.{field}, ")).collect();
+    Diagnostic::warning("E0651", span, title)
+        .label("bounds the field in all messages")
+        .also(location, "would be streamed")
+        .note("A value of a message that is built does not bound the field in those that are forwarded.")
+        .help(format!(
+            "build a new message instead of changing `m`: `{unit}{{{given}{name} = ...}}`; or declare the bound in a record: `{name}: bytes<8KiB>`"
+        ))
+}
+
 pub(crate) fn bounded_by_default(
     span: Span,
     unit: &str,

@@ -40,7 +40,11 @@ pub(super) fn close(unit: UnitId, is_message: bool, all: &[&Uses], items: &mut I
                 }
                 if declared && is_read {
                     read_of_streamed(unit, id, all, items, sink);
-                } else if is_read && view_bound.is_none() && *max_bytes == Some(DEFAULT_BYTES_MAX) {
+                } else if is_read
+                    && view_bound.is_none()
+                    && *max_bytes == Some(DEFAULT_BYTES_MAX)
+                    && !bounded_by_a_change(unit, id, all, items, sink)
+                {
                     bounded_by_default(unit, id, all, items, sink);
                 }
             }
@@ -206,6 +210,47 @@ fn bounded_by_default(unit: UnitId, id: FieldId, all: &[&Uses], items: &Items, s
         );
         sink.push(report);
     }
+}
+
+/// Warns about a field that is bounded in all messages of its unit because the program sets it in changed copies of
+/// some, and that nothing reads: a message that is built instead would leave it streamed. Says whether there is one.
+pub(super) fn bounded_by_a_change(
+    unit: UnitId,
+    id: FieldId,
+    all: &[&Uses],
+    items: &Items,
+    sink: &mut Sink,
+) -> bool {
+    let key = (unit.0, id);
+    let is_read = all.iter().any(|uses| uses.reads.contains(&key));
+    let mut changes = all.iter().flat_map(|uses| &uses.changes).filter(|(known, _)| *known == key);
+    let Some((_, span)) = changes.next().filter(|_| !is_read) else { return false };
+    let declared = items.unit(unit);
+    let is_copied = |index: usize| {
+        let of = FieldId(index as u32);
+        let is_visible =
+            items.views.get(&unit.0).is_none_or(|view| view.fields.iter().any(|known| known.field == of));
+        let is_value = !matches!(declared.fields[index].kind, FieldKind::List(_));
+        of != id
+            && is_visible
+            && is_value
+            && units::element_of(declared, of).is_none()
+            && units::writable(declared, of) == units::Writable::Yes
+    };
+    let named = declared.fields.iter().enumerate().filter(|(index, _)| is_copied(*index));
+    let copied: Vec<&str> =
+        named.filter_map(|(_, field)| field.name.as_deref()).filter(|name| !name.contains('#')).collect();
+    let field = items.field(unit, id);
+    let names = (declared.name.as_str(), field.name.as_deref().unwrap_or_default());
+    let report = report::structured::bounded_by_a_change(
+        span.clone(),
+        names,
+        &copied,
+        DEFAULT_BYTES_MAX,
+        field.span.clone(),
+    );
+    sink.push(report);
+    true
 }
 
 /// Checks the limit of the list elements of a message that programs read.
