@@ -2,6 +2,7 @@
 
 use flick_syntax::ast;
 
+use super::builtin::callee_text;
 use super::time::time_result;
 use super::{Exprs, adapt, bind, int, recast, unknown, value_block};
 use crate::hir::{BinaryOp, Expr, ExprKind, Span, Ty};
@@ -59,14 +60,11 @@ impl Exprs<'_> {
     }
 
     pub(super) fn binary(&mut self, binary: &ast::BinaryExpr, span: Span) -> Expr {
-        let mut left = self.opt_expr(binary.left(), &span);
-        if let (Some(ast::BinaryOp::Less), Some(ast::Expr::Unary(sent))) = (binary.op(), binary.right())
-            && matches!(left.ty, Ty::Chan { .. } | Ty::ChanArray { .. })
-            && sent.op() == Some(ast::UnaryOp::Neg)
-        {
-            self.sink.push(report::channels::left_arrow(span.clone()));
+        if let Some((message, channel)) = self.left_arrow(binary) {
+            self.sink.push(report::channels::left_arrow(span.clone(), &message, &channel));
             return Expr { ty: Ty::Nothing, ..unknown(span) };
         }
+        let mut left = self.opt_expr(binary.left(), &span);
         let expected = left.ty.clone();
         let mut right = match binary.right() {
             Some(right) => self.expr_like(&right, &expected),
@@ -91,6 +89,33 @@ impl Exprs<'_> {
             _ if is_arithmetic(op) => self.arithmetic(op, left, right, span),
             _ => self.comparison(op, left, right, span),
         }
+    }
+
+    /// The texts of the message and the channel of `channel <- message` or `message <- channel`. `None` if neither side
+    /// is a channel: `a <-b` compares.
+    fn left_arrow(&mut self, binary: &ast::BinaryExpr) -> Option<(String, String)> {
+        let (left, ast::Expr::Unary(negated)) = (binary.left()?, binary.right()?) else { return None };
+        let is_arrow = binary.op() == Some(ast::BinaryOp::Less) && negated.op() == Some(ast::UnaryOp::Neg);
+        let right = negated.operand().filter(|_| is_arrow)?;
+        for (channel, message) in [(&left, &right), (&right, &left)] {
+            let (name, index) = match channel {
+                ast::Expr::Name(name) => (name.name(), None),
+                ast::Expr::Index(index) => match index.base() {
+                    Some(ast::Expr::Name(name)) => (name.name(), Some(channel)),
+                    _ => continue,
+                },
+                _ => continue,
+            };
+            let Some(name) = name else { continue };
+            let written = match (self.scope.resolve(name.text()), index) {
+                (Some((_, Ty::ChanArray { .. })), Some(element)) => callee_text(element),
+                (Some((_, Ty::ChanArray { .. })), None) => format!("{}[i]", name.text()),
+                (Some((_, Ty::Chan { .. })), _) => name.text().to_owned(),
+                _ => continue,
+            };
+            return Some((callee_text(message), written));
+        }
+        None
     }
 
     fn logic(&mut self, op: BinaryOp, left: Expr, right: Expr, span: Span) -> Expr {

@@ -144,11 +144,11 @@ pub(crate) fn sends_nothing(span: Span, source: &str) -> Diagnostic {
     .help("end the chain with a channel, `=> client`, or send in a function: `message => channel`")
 }
 
-/// `channel <- message`.
-pub(crate) fn left_arrow(span: Span) -> Diagnostic {
+/// `channel <- message` and `message <- channel`.
+pub(crate) fn left_arrow(span: Span, message: &str, channel: &str) -> Diagnostic {
     Diagnostic::error("E0126", span, "`<-` is not an operator")
-        .label("the message comes first")
-        .help("write `message => channel`")
+        .label("a message is sent with `=>`")
+        .help(format!("write `{message} => {channel}`"))
 }
 
 pub(crate) fn after_a_send(span: Span) -> Diagnostic {
