@@ -146,14 +146,22 @@ pub(crate) fn unknown_function<'a>(
 ) -> Diagnostic {
     let known_list = list(known.clone());
     let help = match name {
-        "print" | "println" | "printf" | "echo" | "puts" | "debug" | "trace" => {
-            "write `log(text)`; an integer is converted with `str(n)`".to_owned()
-        }
+        name if is_foreign_log(name) => "write `log(text)`; an integer is converted with `str(n)`".to_owned(),
         _ => did_you_mean(name, known, format!("the functions in this scope are {known_list}")),
     };
     Diagnostic::error("E0205", span, format!("cannot find function `{name}` in this scope"))
         .label("not found in this scope")
         .help(help)
+}
+
+/// Whether `name` writes a line to the terminal or a log in another language: `print`, `console.log`, `fmt.Println`.
+fn is_foreign_log(name: &str) -> bool {
+    const FUNCTIONS: &[&str] =
+        &["print", "println", "printf", "echo", "puts", "debug", "trace", "fprintf", "eprintln", "syslog"];
+    const LIBRARIES: &[&str] =
+        &["console", "log", "logger", "logging", "fmt", "slog", "tracing", "System.out"];
+    FUNCTIONS.contains(&name)
+        || name.rsplit_once('.').is_some_and(|(library, _)| LIBRARIES.contains(&library))
 }
 
 pub(crate) fn unknown_member<'a>(

@@ -83,6 +83,9 @@ const STATEMENTS: &[(&str, &str, &str)] = &[
     ("raise", "`raise` is not supported", "flick has no exceptions; return a value for the error"),
 ];
 
+/// Functions that write a line to a terminal or a log, here or in another language.
+const FUNCTIONS_THAT_LOG: &[&str] = &["print", "println", "printf", "echo", "puts", "log", "debug", "trace"];
+
 /// Foreign words that an author may well call a function.
 const NAMES_OF_FUNCTIONS: &[&str] = &["pass", "spawn", "go", "defer", "case", "timer", "del", "yield"];
 
@@ -197,6 +200,32 @@ impl Parser<'_> {
                 self.skip_handlers(word);
             }
         }
+        true
+    }
+
+    /// Reports and parses `print "x"` and `log "x"`; says whether there was one.
+    pub(super) fn unparenthesised_log(&mut self) -> bool {
+        let word = self.text().to_owned();
+        if !FUNCTIONS_THAT_LOG.contains(&word.as_str()) || !matches!(self.nth(1), Str | Ident | Number) {
+            return false;
+        }
+        let here = self.here();
+        self.start(ExprStmt);
+        self.bump_as(Unknown);
+        let start = self.here().start;
+        self.expr();
+        let argument = &self.source[self.since(start)];
+        let help = format!("write `log({argument})`; an integer is converted with `str(n)`");
+        let (kind, title) = if word == "log" {
+            (SyntaxErrorKind::Expected, "missing parentheses after `log`".to_owned())
+        } else {
+            (
+                SyntaxErrorKind::ForeignKeyword,
+                format!("`{word}` is not supported: a line is logged with `log`"),
+            )
+        };
+        self.disrupt(kind, here, title, help);
+        self.finish();
         true
     }
 

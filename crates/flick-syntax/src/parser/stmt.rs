@@ -105,7 +105,7 @@ impl Parser<'_> {
                 self.finish();
             }
             UseKw | TypeKw | ProcKw | FunKw => self.nested_declaration(),
-            Ident if self.event() || self.foreign_statement() => {}
+            Ident if self.event() || self.foreign_statement() || self.unparenthesised_log() => {}
             _ => self.chain(),
         }
     }
