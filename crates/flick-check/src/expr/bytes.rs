@@ -100,7 +100,7 @@ impl Exprs<'_> {
         } else {
             return;
         };
-        self.sink.push(report::bounds::index_outside(position.span.clone(), &why));
+        self.sink.push(report::bounds::index_outside(position.span.clone(), &why, &base.ty));
     }
 
     /// Whether an index is the length of the value, or more.

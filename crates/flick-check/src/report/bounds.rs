@@ -1,7 +1,7 @@
 //! E03xx: work and memory without a bound, or above a limit.
 
 use crate::diagnostic::Diagnostic;
-use crate::hir::Span;
+use crate::hir::{Span, Ty};
 use crate::range::{Range, UINT};
 
 /// `chain` holds the calls of the cycle: caller, callee, place of the call.
@@ -149,8 +149,15 @@ pub(crate) fn calls_too_deep(span: Span, name: &str, depth_max: usize) -> Diagno
 }
 
 /// An index that is outside in every run.
-pub(crate) fn index_outside(span: Span, why: &str) -> Diagnostic {
-    Diagnostic::error("E0329", span, "index is always out of bounds")
-        .label(why.to_owned())
-        .help("write an index from 0 to the length - 1, for example `hash(req.key) mod len(backends)`")
+pub(crate) fn index_outside(span: Span, why: &str, of: &Ty) -> Diagnostic {
+    let help = match of {
+        Ty::List { .. } => {
+            "write an index from 0 to the length - 1, for example `xs[0]`, or `xs[len(xs) - 1]` for the last element; an element that is not there is `none`: `xs[i] else 0`"
+        }
+        Ty::Bytes { .. } => {
+            "write an index from 0 to the length - 1, for example `text[0]`, or `text[len(text) - 1]` for the last byte; a byte that is not there is `none`: `text[i] else 0`"
+        }
+        _ => "write an index from 0 to the length - 1, for example `hash(req.key) mod len(backends)`",
+    };
+    Diagnostic::error("E0329", span, "index is always out of bounds").label(why.to_owned()).help(help)
 }
