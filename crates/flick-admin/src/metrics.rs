@@ -61,9 +61,11 @@ fn process(out: &mut Exposition, state: &StateReport) {
     let help = "Warnings and errors that /api/state no longer shows; the log has them.";
     out.family("flick_recent_events_dropped", Kind::Counter, "", help);
     out.sample(&[], state.events_dropped);
-    let help = "Lines of the log that were dropped because standard error was not read.";
+    let help =
+        "Lines of the log that were dropped: standard error was not read, or a program wrote too many.";
     out.family("flick_log_lines_dropped", Kind::Counter, "", help);
-    out.sample(&[], state.log_lines_dropped);
+    out.sample(&[("reason", "queue_full")], state.log_lines_dropped);
+    out.sample(&[("reason", "rate_limit")], state.program_lines_dropped);
 }
 
 fn reloads(out: &mut Exposition, reloads: &Reloads) {

@@ -36,6 +36,9 @@ pub struct StateReport {
     /// Lines of the log that were dropped because standard error was not read.
     #[serde(default)]
     pub log_lines_dropped: u64,
+    /// Lines of the log that programs wrote beyond the limit of lines per second, and that were dropped.
+    #[serde(default)]
+    pub program_lines_dropped: u64,
 }
 
 /// A sample of the clients.

@@ -9,6 +9,7 @@ pub mod edge_counters;
 pub(crate) mod heartbeat;
 pub mod latency;
 pub(crate) mod outlier;
+pub mod program_log;
 pub mod session_list;
 pub mod task_counters;
 

@@ -13,6 +13,7 @@ use flick_net::{Endpoint, PeerAddr};
 
 use crate::backend_set::load_balancer::{Backends, BalancerState, LoadBalancer};
 use crate::limits::{LOG_LINES_PER_S_MAX, SWEEP_BUCKETS_MAX, SWEEP_ROUND_NS};
+use crate::observe::program_log;
 use crate::state::State;
 
 /// An address as the language has it: 16 bytes of IPv6, IPv4 mapped into that, then the port, big-endian.
@@ -173,12 +174,14 @@ impl<B: Backends + ?Sized> Host for RuleHost<'_, B> {
     }
 
     fn log(&mut self, text: &[u8]) {
-        if let Some(left_out) = self.host.log.admit(self.host.now_ns) {
-            if left_out > 0 {
-                tracing::warn!(target: "program", left_out, "lines of the program were left out: too many a second");
-            }
-            tracing::info!(target: "program", "{}", Line(text));
+        let Some(left_out) = self.host.log.admit(self.host.now_ns) else {
+            program_log::leave_out();
+            return;
+        };
+        if left_out > 0 {
+            tracing::warn!(target: "program", left_out, "lines of the program were left out: too many a second");
         }
+        tracing::info!(target: "program", "{}", Line(text));
     }
 
     fn counter_add(&mut self, counter: u32, amount: i64) {

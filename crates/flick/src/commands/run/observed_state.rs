@@ -13,7 +13,7 @@ use flick_admin::recent_events::RecentEvents;
 use flick_admin::state::{BackendEntry, Reloads, Service, Sessions, StateReport};
 use flick_admin::{AdminCommand, StateProvider, process};
 use flick_ir::data::Module;
-use flick_runtime::{BackendAddress, ServiceStats, StatsSnapshot};
+use flick_runtime::{BackendAddress, ServiceStats, StatsSnapshot, program_log};
 
 use super::admin::{self, ObservedService};
 use super::backend_overrides::{self, BackendOverrides};
@@ -200,6 +200,7 @@ impl StateProvider for ObservedState {
             events_dropped,
             access_dropped: self.access_dropped.load(Ordering::Relaxed),
             log_lines_dropped: background::dropped(),
+            program_lines_dropped: program_log::left_out(),
         }
     }
 
