@@ -6,6 +6,9 @@ use super::Asked;
 
 /// Bytes up to the body: a limit of flick's own, which the RFC leaves to the server.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
+/// Fields of a request, and of a response or a trailer.
+const REQUEST_FIELDS_MAX: usize = 134;
+const FIELDS_MAX: usize = 128;
 
 /// Names that a `Connection` field may list, unless the connection is upgraded: another limit of flick's own.
 const LISTED_NAMES_MAX: usize = 32;
@@ -77,7 +80,7 @@ pub fn request(bytes: &[u8]) -> Read<HttpMessage<'_>> {
     must((1..=32).contains(&method.len()) && method.iter().all(|byte| is_token(*byte)), "a method")?;
     must(target.len() <= 8192 && target.iter().all(|b| b.is_ascii_graphic() && *b != b'#'), "a target")?;
     let is_1_1 = is_1_1(version)?;
-    let (fields, at) = fields(bytes, at)?;
+    let (fields, at) = fields(bytes, at, REQUEST_FIELDS_MAX)?;
     let host = once(&fields, "host")?;
     must(host.is_some() || !is_1_1, "a Host")?;
     let host = host.unwrap_or_default();
@@ -111,7 +114,7 @@ pub fn reply(bytes: &[u8], asked: Asked) -> Read<HttpMessage<'_>> {
     must(line.get(12).is_none_or(|byte| *byte == b' '), "a space before a reason")?;
     let reason = &line[line.len().min(13)..];
     must(reason.len() <= 8192 && reason.iter().all(|byte| is_of_value(*byte)), "a reason")?;
-    let (fields, at) = fields(bytes, at)?;
+    let (fields, at) = fields(bytes, at, FIELDS_MAX)?;
     for hidden in ["content-length", "transfer-encoding"] {
         must(!has_token(&fields, "connection", hidden), "a Connection that hides nothing")?;
     }
@@ -170,7 +173,7 @@ fn is_1_1(version: &[u8]) -> Read<bool> {
     Ok(minor != Some(b"0"))
 }
 
-fn fields(bytes: &[u8], start: usize) -> Read<(Vec<HttpField<'_>>, usize)> {
+fn fields(bytes: &[u8], start: usize, fields_max: usize) -> Read<(Vec<HttpField<'_>>, usize)> {
     let mut at = start;
     let mut fields = Vec::new();
     loop {
@@ -184,7 +187,7 @@ fn fields(bytes: &[u8], start: usize) -> Read<(Vec<HttpField<'_>>, usize)> {
             must(is_upgraded || most <= LISTED_NAMES_MAX, "a Connection of 32 names at most")?;
             return Ok((fields, at));
         }
-        must(fields.len() < 128, "128 fields at most")?;
+        must(fields.len() < fields_max, "as many fields as the grammar allows")?;
         let colon = text.iter().position(|byte| *byte == b':').unwrap_or(0);
         let (name, value) = (&text[..colon], &text[colon + 1..]);
         must((1..=256).contains(&name.len()) && name.iter().all(|byte| is_token(*byte)), "a name")?;
@@ -298,7 +301,7 @@ fn chunked(bytes: &[u8], mut at: usize) -> Read<(Vec<u8>, usize)> {
             std::str::from_utf8(&text[..digits]).ok().and_then(|text| u64::from_str_radix(text, 16).ok());
         let size = size.unwrap_or(u64::MAX);
         if size == 0 {
-            let (trailers, end) = fields(bytes, next)?;
+            let (trailers, end) = fields(bytes, next, FIELDS_MAX)?;
             for framing in OF_HEADS_ALONE {
                 must(values(&trailers, framing).is_empty(), "trailers that frame and route nothing")?;
             }

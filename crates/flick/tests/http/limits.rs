@@ -11,6 +11,8 @@ use super::common::{self, Scratch};
 const ROUND_ROBIN: &str = "examples/http_balancer/round_robin.flick";
 /// A program that adds fields.
 const FORWARDING: &str = "examples/http_balancer/http_balancer.flick";
+/// Bytes of the fields that it adds to a request of `Host: a` from 127.0.0.1.
+const FORWARDING_BYTES: usize = 175;
 
 fn backend() -> Backend {
     Backend::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), echoed, 0).expect("the loopback has a free port")
@@ -35,6 +37,12 @@ fn status(service: &Service, request: &str) -> u16 {
 fn head_of(bytes: usize) -> String {
     let (front, end) = ("GET / HTTP/1.1\r\nHost: a\r\nX-Padding: ", "\r\n\r\n");
     format!("{front}{}{end}", "p".repeat(bytes - front.len() - end.len()))
+}
+
+/// As [`head_of`], with more bytes than one field can have.
+fn long_head_of(bytes: usize) -> String {
+    let half = format!("X-Half: {}", "h".repeat(8_190));
+    head_of(bytes - half.len() - 2).replace("X-Padding", &format!("{half}\r\nX-Padding"))
 }
 
 /// A request with this many fields.
@@ -62,7 +70,7 @@ fn limits_of_requests_needed_a_copy_of_the_grammar() {
             (head_of(20_000), 431),
             (fields_of(10), 200),
             (fields_of(11), 431),
-            (fields_of(129), 431),
+            (fields_of(135), 431),
             (target_of(100), 200),
             (target_of(101), 414),
             (target_of(9000), 414),
@@ -81,15 +89,35 @@ fn limits_of_requests_needed_a_copy_of_the_grammar() {
 #[test]
 fn requests_have_the_limits_of_the_grammar_by_default() {
     let backend = backend();
-    let service = balancer(ROUND_ROBIN, &backend, &[]);
-    for (request, expected) in [
-        (head_of(8000), 200),
-        (fields_of(128), 200),
-        (fields_of(129), 431),
-        (target_of(8192), 200),
-        (target_of(8193), 414),
-    ] {
-        assert_eq!(status(&service, &request), expected, "{}", request.len());
+    // The fields that a program adds count against the limits of the grammar.
+    for (program, fields_max, head_max, beyond) in
+        [(ROUND_ROBIN, 134, 16 * 1024, 431), (FORWARDING, 128, 16 * 1024 - FORWARDING_BYTES, 502)]
+    {
+        let service = balancer(program, &backend, &[]);
+        for (request, expected) in [
+            (head_of(8000), 200),
+            (long_head_of(head_max), 200),
+            (long_head_of(head_max + 1), beyond),
+            (long_head_of(16 * 1024 + 1), 431),
+            (fields_of(fields_max), 200),
+            (fields_of(fields_max + 1), 431),
+            (fields_of(135), 431),
+            (target_of(8192), 200),
+            (target_of(8193), 414),
+        ] {
+            let (bytes, fields) = (request.len(), request.matches(": ").count());
+            assert_eq!(status(&service, &request), expected, "{program}: {bytes} bytes, {fields} fields");
+        }
+        service.drained();
+    }
+}
+
+#[test]
+fn long_heads_that_leave_no_capacity_for_added_fields_are_431_under_a_lower_limit() {
+    let backend = backend();
+    let service = balancer(FORWARDING, &backend, &["--max-request-head", "15KiB"]);
+    for (bytes, expected) in [(15_000, 200), (16_000, 431), (16_384, 431)] {
+        assert_eq!(status(&service, &long_head_of(bytes)), expected, "{bytes}");
     }
     service.drained();
 }
@@ -97,7 +125,7 @@ fn requests_have_the_limits_of_the_grammar_by_default() {
 #[test]
 fn limit_above_that_of_the_grammar_is_an_error() {
     for (option, value, piece) in [
-        ("--max-request-fields", "129", "`max_request_fields` is above 128, the maximum of the grammar"),
+        ("--max-request-fields", "135", "`max_request_fields` is above 134, the maximum of the grammar"),
         ("--max-request-target", "9KiB", "`max_request_target` is above 8192B, the maximum of the grammar"),
         ("--max-request-head", "17KiB", "out of range; the range is 1024B to 16KiB"),
     ] {
