@@ -160,9 +160,14 @@ const COUNTERS: &[Family] = &[
         &[one("backend_connections_opened")],
     ),
     family(
-        "flick_backend_connect_errors",
-        "Connections to backends that failed: while connecting, or later by an error.",
+        "flick_backend_connections_closed",
+        "Established connections to backends that ended, on either side.",
         &[one("backend_connections_closed")],
+    ),
+    family(
+        "flick_backend_connect_errors",
+        "Attempts to connect to backends that failed.",
+        &[one("backend_connect_errors")],
     ),
     family(
         "flick_worker_loops",

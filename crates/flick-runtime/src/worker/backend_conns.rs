@@ -40,6 +40,7 @@ impl<D: Driver> Worker<D> {
                 let fault = ConnFault::System(error.raw_os_error().unwrap_or_default());
                 let at = self.upstream.conn(backend_conn).backend() as usize;
                 self.upstream.backend_mut(at).set_why_down(WhyDown::Fault(fault));
+                self.observe.counters().backend_connect_errors.add(1);
                 if is_exhaustion(error.raw_os_error()) {
                     if let Some(left_out) = DESCRIPTOR_LOG.admit(self.io.now_ns()) {
                         let (service, address) = (self.ctx.service(), self.address_of(backend_conn));
@@ -139,7 +140,12 @@ impl<D: Driver> Worker<D> {
         self.io.clear_inbox(conn.inbox_mut());
         let (at, dedicated) = (conn.backend() as usize, conn.is_dedicated());
         self.drop_body(body);
-        self.observe.counters().backend_connections_closed.add(1);
+        let was_connected = was == ClosedWhile::Connected;
+        if was_connected {
+            self.observe.counters().backend_connections_closed.add(1);
+        } else if event.is_some() {
+            self.observe.counters().backend_connect_errors.add(1);
+        }
         let backend = self.upstream.backend_mut(at);
         match event {
             Some(Event::Closed) => backend.set_why_down(WhyDown::Closed),
@@ -149,7 +155,6 @@ impl<D: Driver> Worker<D> {
         }
         let (exclusive, is_relay) = (backend.is_exclusive(), backend.is_relay());
         let is_picked = matches!(holder, Holder::Relay { is_picked: true, .. });
-        let was_connected = was == ClosedWhile::Connected;
         if exclusive {
             if self.send_again(backend_conn, event) {
                 return;
@@ -209,12 +214,9 @@ impl<D: Driver> Worker<D> {
             let Some(request) = self.inflight.pop_backend_conn(requests, self.io.pieces_mut()) else {
                 break;
             };
-            // That a client is too slow, or sends nonsense, is no failure of its backend.
-            let is_backends = matches!(
-                reason,
-                FailureReason::Unavailable | FailureReason::Timeout | FailureReason::Overload
-            );
-            self.observe.backend(at).failures.add(u64::from(is_backends));
+            // Without an incident the worker ends the connection because of its client, which is gone, too slow, or
+            // sends nonsense: that is no failure of the backend.
+            self.observe.backend(at).failures.add(u64::from(incident.is_some()));
             if incident.is_some() && reason != FailureReason::Overload {
                 self.note_failure(at, is_picked);
             }

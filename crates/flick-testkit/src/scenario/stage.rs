@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use flick_abi::limits::CHANNEL_ELEMENTS_MAX;
 use flick_runtime::state::State;
-use flick_runtime::{Counters, Limits, Timeouts, Totals, WorkerAudit};
+use flick_runtime::{BackendCounters, Counters, Limits, Timeouts, Totals, WorkerAudit};
 
 use super::{Happening, Scenario};
 
@@ -71,7 +71,7 @@ pub trait Stage {
     fn drain(&mut self, within_ms: u64);
     /// Whether the worker has said that it is finished.
     fn is_finished(&self) -> bool;
-    /// The counters and gauges: the program's own, then the platform's.
+    /// The counters and gauges: the program's own, then the platform's, then `backend_errors`.
     fn counters(&self) -> Vec<(String, i64)>;
     /// Resources that are still in use although nothing is in flight.
     ///
@@ -134,10 +134,13 @@ fn timeouts(scenario: &Scenario) -> Result<Timeouts, String> {
     Ok(timeouts)
 }
 
-fn counters(state: &State, counters: &Counters) -> Vec<(String, i64)> {
+/// `backend_errors` is the sum of `flick_backend_errors_total` over all backends.
+fn counters(state: &State, counters: &Counters, backends: &[BackendCounters]) -> Vec<(String, i64)> {
     let mut totals = Totals::default();
     totals.absorb(counters);
-    let platforms = totals.entries().into_iter().map(|(name, value)| (name.to_owned(), value as i64));
+    let backend_errors = backends.iter().map(|backend| backend.failures.get()).sum::<u64>();
+    let platforms = totals.entries().into_iter().chain([("backend_errors", backend_errors)]);
+    let platforms = platforms.map(|(name, value)| (name.to_owned(), value as i64));
     state.counters().into_iter().map(|own| (own.name, own.value)).chain(platforms).collect()
 }
 

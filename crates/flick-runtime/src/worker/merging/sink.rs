@@ -102,8 +102,12 @@ impl<D: Driver> Worker<D> {
     /// The reducer cannot be reached, or has gone away.
     pub(in crate::worker) fn sink_failed(&mut self) {
         self.with_merging(|worker, merging| {
-            worker.observe.counters().backend_connections_closed.add(1);
             let Some(mut sink) = merging.sink.take() else { return };
+            let counters = worker.observe.counters();
+            match sink.state {
+                State::Connecting { .. } => counters.backend_connect_errors.add(1),
+                State::Up | State::Finishing { .. } => counters.backend_connections_closed.add(1),
+            }
             sink.conn = None;
             // One that waited for a job and got none of it may be followed by another.
             if let Err(ring) = merging.hub.return_root(sink.ring) {
@@ -203,7 +207,7 @@ impl<D: Driver> Worker<D> {
         match sink.state {
             State::Connecting { deadline_ns } if deadline_ns <= now_ns => {
                 tracing::warn!("the reducer does not answer: a merge failed");
-                self.observe.counters().backend_connections_closed.add(1);
+                self.observe.counters().backend_connect_errors.add(1);
                 self.fail_merge(merging);
             }
             State::Connecting { .. } | State::Up => {}

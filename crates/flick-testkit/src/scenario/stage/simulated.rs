@@ -222,7 +222,7 @@ impl Stage for Simulated {
     }
 
     fn counters(&self) -> Vec<(String, i64)> {
-        super::counters(&self.service.state, &self.service.counters)
+        super::counters(&self.service.state, &self.service.counters, &self.service.backend_counters)
     }
 
     fn expect_quiet(&self) -> Result<(), String> {

@@ -13,7 +13,7 @@ use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, IoKind, monotonic_ns}
 use flick_runtime::access_log::AccessLog;
 use flick_runtime::edge_counters::EdgeCounters;
 use flick_runtime::state::{Origin, State};
-use flick_runtime::{Counters, Shared, Worker, WorkerAudit, WorkerConfig};
+use flick_runtime::{BackendCounters, Counters, Shared, Worker, WorkerAudit, WorkerConfig};
 
 use super::{Command, PeerId, Reachable, Stage, expect_quiet, limits, timeouts};
 use crate::scenario::{Scenario, play};
@@ -110,6 +110,7 @@ pub struct Sockets {
     worker: Option<Worker<AnyDriver>>,
     state: Arc<State>,
     counters: Arc<Counters>,
+    backend_counters: Arc<Vec<BackendCounters>>,
     shared: Arc<Shared>,
     listen: SocketAddr,
     backends: Vec<(SocketAddr, Option<TcpListener>)>,
@@ -179,7 +180,7 @@ impl Sockets {
         let Ok(driver) = AnyDriver::open(io, driver_limits) else { return Ok(None) };
         let driver_bufs = if driver.name() == "epoll" { 1 } else { URING_BUFS };
         let (counters, shared) = (Arc::<Counters>::default(), Arc::<Shared>::default());
-        let backend_counters = setup.backend_counters();
+        let backend_counters = Arc::new(setup.backend_counters());
         let edge_counters = Arc::new(EdgeCounters::of(&setup.program));
         let state =
             State::new(&setup.program, 1, Origin::System(monotonic_ns())).expect("small dictionaries fit");
@@ -191,7 +192,7 @@ impl Sockets {
             shared: Arc::clone(&shared),
             state: Arc::clone(&state),
             counters: Arc::clone(&counters),
-            backend_counters: Arc::new(backend_counters),
+            backend_counters: Arc::clone(&backend_counters),
             edge_counters,
             workers: 1,
             index: 0,
@@ -214,6 +215,7 @@ impl Sockets {
             worker: Some(worker),
             state,
             counters,
+            backend_counters,
             shared,
             listen,
             backends,
@@ -305,7 +307,7 @@ impl Stage for Sockets {
     }
 
     fn counters(&self) -> Vec<(String, i64)> {
-        super::counters(&self.state, &self.counters)
+        super::counters(&self.state, &self.counters, &self.backend_counters)
     }
 
     fn expect_quiet(&self) -> Result<(), String> {
