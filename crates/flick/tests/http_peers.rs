@@ -150,11 +150,15 @@ fn wrk_finds_no_errors() {
         let servers = [Server::start(kind, "wrk"), Server::start(kind, "wrk")];
         let service = balancer("least_loaded", &[servers[0].address, servers[1].address]);
         let url = format!("http://{}/hello", service.address);
-        let mut wrk = Command::new("wrk");
-        let (status, stdout, stderr) =
-            captured(output(wrk.args(["-t", "1", "-c", "32", "-d", "2s", &url]), "wrk"));
-        assert_eq!(status, 0, "{stderr}");
-        assert!(!stdout.contains("Socket errors") && !stdout.contains("Non-2xx"), "{kind:?}: {stdout}");
+        // Kept connections, and one for each request, which ends with its response.
+        for more in [&[][..], &["-H", "Connection: close"]] {
+            let mut wrk = Command::new("wrk");
+            let args = [&["-t", "1", "-c", "32", "-d", "2s"], more, &[&url]].concat();
+            let (status, stdout, stderr) = captured(output(wrk.args(args), "wrk"));
+            assert_eq!(status, 0, "{stderr}");
+            let is_clean = !stdout.contains("Socket errors") && !stdout.contains("Non-2xx");
+            assert!(is_clean && !stdout.contains(" 0 requests in"), "{kind:?} {more:?}: {stdout}");
+        }
         service.drained();
     }
 }
