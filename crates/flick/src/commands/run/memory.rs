@@ -31,13 +31,15 @@ const SPARE_SHARE: u64 = 8;
 const FITTED_MIN: u64 = 16 << 20;
 
 /// Reduces the default `buffer_memory` of services to what the other parts leave of the available memory, but not below
-/// [`FITTED_MIN`], so that a service with default settings starts, and survives, in a small container.
+/// [`FITTED_MIN`], so that a service with default settings starts, and survives, in a small container. The files that
+/// describe the memory are read below `root`.
 pub fn fit_buffers(
+    root: &Path,
     named: &[NamedService<'_>],
     configs: &mut [PlatformConfig],
     settings: &Settings,
 ) -> Outcome {
-    let Some((available, _)) = available_memory(settings) else { return Ok(()) };
+    let Some((available, _)) = available_memory(root, settings) else { return Ok(()) };
     let is_default = |service: &NamedService<'_>| !settings.programs[service.entry].sets_buffer_memory;
     let count = named.iter().filter(|service| is_default(service)).count() as u64;
     let mut rest = available - available / SPARE_SHARE;
@@ -58,10 +60,10 @@ pub fn fit_buffers(
 }
 
 /// Memory that all services together may need, and who says so.
-fn available_memory(settings: &Settings) -> Option<(u64, &'static str)> {
+fn available_memory(root: &Path, settings: &Settings) -> Option<(u64, &'static str)> {
     match settings.max_memory {
         Some(bytes) => Some((bytes, "`--max-memory` allows")),
-        None => machine_memory().map(|bytes| (bytes, "this machine, or the cgroup of this process, has")),
+        None => machine_memory(root).map(|bytes| (bytes, "this machine, or the cgroup of this process, has")),
     }
 }
 
@@ -69,6 +71,7 @@ fn available_memory(settings: &Settings) -> Option<(u64, &'static str)> {
 /// the memory of the machine; and their address space with what the process may still map. Dictionaries in `existing`
 /// are mapped already. Returns the dictionaries of these services.
 pub fn check(
+    root: &Path,
     services: &[(&NamedService<'_>, &PlatformConfig)],
     settings: &Settings,
     existing: &[MemoryPart],
@@ -100,7 +103,7 @@ pub fn check(
         let who = format!("the program {}", settings.programs[entry].program.display());
         check_sum(&who, &own, allowed, "its `max_memory` allows")?;
     }
-    if let Some((available, whose)) = available_memory(settings) {
+    if let Some((available, whose)) = available_memory(root, settings) {
         check_sum(&who, &all, available, whose)?;
     }
     if let Some(left) = address_space_left() {
@@ -161,10 +164,10 @@ fn excess(who: &str, parts: &[MemoryPart], available: u64, whose: &str) -> Optio
     Some(text)
 }
 
-/// Memory of the machine or of the process's cgroup, in bytes.
-fn machine_memory() -> Option<u64> {
-    let total = kilobytes(&std::fs::read_to_string("/proc/meminfo").ok()?, "MemTotal:")?;
-    Some(cgroup_limit().map_or(total, |limit| limit.min(total)))
+/// Memory of the machine or of the process's cgroup, in bytes, as the files below `root` say.
+fn machine_memory(root: &Path) -> Option<u64> {
+    let total = kilobytes(&std::fs::read_to_string(root.join("proc/meminfo")).ok()?, "MemTotal:")?;
+    Some(cgroup_limit(root).map_or(total, |limit| limit.min(total)))
 }
 
 /// Parses a line of `/proc/meminfo` or `/proc/self/status`, in bytes.
@@ -173,14 +176,14 @@ fn kilobytes(text: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// Mount point of the cgroups.
-const CGROUPS: &str = "/sys/fs/cgroup";
+/// Mount point of the cgroups, below the root.
+const CGROUPS: &str = "sys/fs/cgroup";
 
 /// The smallest limit of the cgroups around this process, of version 2 or 1, in bytes.
 /// Source: the kernel's documents cgroup-v2 and cgroup-v1/memory.
-fn cgroup_limit() -> Option<u64> {
-    let groups = std::fs::read_to_string("/proc/self/cgroup").ok()?;
-    limit_files(&groups)
+fn cgroup_limit(root: &Path) -> Option<u64> {
+    let groups = std::fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
+    limit_files(&root.join(CGROUPS), &groups)
         .iter()
         .filter_map(|path| std::fs::read_to_string(path).ok()?.trim().parse().ok())
         .min()
@@ -188,15 +191,15 @@ fn cgroup_limit() -> Option<u64> {
 
 /// The files with limits of the cgroups that `/proc/self/cgroup` lists, and of those around them. In a container the
 /// listed path is the host's, and the root of the mount has the container's own limit.
-fn limit_files(groups: &str) -> Vec<PathBuf> {
+fn limit_files(mount: &Path, groups: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {
         let mut fields = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(own)) = (fields.next(), fields.next()) else { continue };
         let (root, name) = match controllers {
-            "" => (PathBuf::from(CGROUPS), "memory.max"),
+            "" => (mount.to_path_buf(), "memory.max"),
             _ if controllers.split(',').any(|controller| controller == "memory") => {
-                (Path::new(CGROUPS).join("memory"), "memory.limit_in_bytes")
+                (mount.join("memory"), "memory.limit_in_bytes")
             }
             _ => continue,
         };
@@ -209,8 +212,13 @@ fn limit_files(groups: &str) -> Vec<PathBuf> {
 
 #[cfg(test)]
 mod tests {
-    use super::{by_address_space, excess, kilobytes, limit_files};
+    use super::super::{prepare, services};
+    use super::{by_address_space, excess, fit_buffers, kilobytes, limit_files, machine_memory};
+    use crate::settings::{RunFlags, Settings};
+    use clap::{Args, FromArgMatches};
+    use flick_compiler::{EngineKind, Input, compile};
     use flick_runtime::memory::MemoryPart;
+    use std::path::{Path, PathBuf};
 
     fn part(what: &str, bytes: u64) -> MemoryPart {
         let remedy = format!("less of {what}");
@@ -261,7 +269,8 @@ mod tests {
 
     #[test]
     fn limits_of_both_versions_of_cgroups_are_read() {
-        let files = limit_files("4:memory:/a/b\n3:cpu,cpuacct:/c\n1:name=systemd:/\n0::/d\n");
+        let groups = "4:memory:/a/b\n3:cpu,cpuacct:/c\n1:name=systemd:/\n0::/d\n";
+        let files = limit_files(Path::new("/sys/fs/cgroup"), groups);
         let files: Vec<_> = files.iter().map(|path| path.display().to_string()).collect();
         let expected = [
             "/sys/fs/cgroup/memory/a/b/memory.limit_in_bytes",
@@ -271,5 +280,83 @@ mod tests {
             "/sys/fs/cgroup/memory.max",
         ];
         assert_eq!(files, expected);
+    }
+
+    /// A machine of 8 GiB as its files describe it, removed when dropped.
+    struct Machine(PathBuf);
+
+    impl Machine {
+        /// `groups`: what the process reads of its cgroups; `limits`: files below their mount point.
+        fn new(name: &str, groups: &str, limits: &[(&str, &str)]) -> Self {
+            let root = std::env::temp_dir().join(format!("flick-{name}-{}", std::process::id()));
+            let files = [("proc/meminfo", "MemTotal:       8388608 kB\n"), ("proc/self/cgroup", groups)];
+            let limits = limits.iter().map(|(path, text)| (format!("sys/fs/cgroup/{path}"), *text));
+            for (path, text) in files.map(|(path, text)| (path.to_owned(), text)).into_iter().chain(limits) {
+                let path = root.join(path);
+                std::fs::create_dir_all(path.parent().expect("it is below the root")).expect("a directory");
+                std::fs::write(path, text).expect("a file");
+            }
+            Self(root)
+        }
+
+        /// `buffer_memory` of a balancer with default settings.
+        fn buffer_memory(&self) -> u64 {
+            let path =
+                Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/http_balancer/round_robin.flick");
+            let program = path.to_str().expect("the path is UTF-8");
+            let command = RunFlags::augment_args(clap::Command::new("run")).no_binary_name(true);
+            let args = [program, "--listen", "client=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"];
+            let matches = command.get_matches_from([&args[..], &["--workers", "1"]].concat());
+            let flags = RunFlags::from_arg_matches(&matches).expect("the flags are right");
+            let Ok(settings) = Settings::resolve(flags) else { panic!("the settings are right") };
+            let compiled = Input::file(&path).and_then(|input| compile(&input, EngineKind::Interpreter));
+            let compiled = compiled.unwrap_or_else(|failure| panic!("{failure}"));
+            let programs = [(0, &compiled.executables[0].module.program)];
+            let Ok(named) = services::named(&settings, &programs) else { panic!("it has a name") };
+            let made = prepare::configs(&settings, &named, &Default::default(), &Default::default());
+            let Ok((mut configs, _)) = made else { panic!("the bindings are right") };
+            assert!(fit_buffers(&self.0, &named, &mut configs, &settings).is_ok());
+            configs[0].limits.buffer_memory
+        }
+    }
+
+    impl Drop for Machine {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn memory_limit_of_a_container_was_ignored_with_cgroup_v1() {
+        const GIB: u64 = 1 << 30;
+        let unlimited = "9223372036854771712";
+        let (v1, v2) = ("4:memory:/docker/1\n3:cpu,cpuacct:/docker/1\n", "0::/docker/1\n");
+        let (v1_file, v2_file) = ("memory/memory.limit_in_bytes", "memory.max");
+        for (name, groups, limits, memory) in [
+            ("no-cgroup", "", &[][..], 8 * GIB),
+            ("v1-unlimited", v1, &[(v1_file, unlimited)], 8 * GIB),
+            ("v2-unlimited", v2, &[(v2_file, "max\n")], 8 * GIB),
+            // In a container the path is the host's, and the root of the mount has the limit.
+            ("v1", v1, &[(v1_file, "536870912\n")], GIB / 2),
+            ("v2", v2, &[(v2_file, "536870912\n")], GIB / 2),
+            // On the host the own directory has it, and those around it may have less.
+            (
+                "v1-around",
+                v1,
+                &[("memory/docker/1/memory.limit_in_bytes", "1073741824"), (v1_file, "536870912")],
+                GIB / 2,
+            ),
+            ("v2-around", v2, &[("docker/1/memory.max", "536870912"), ("docker/memory.max", "max")], GIB / 2),
+            ("v2-small", v2, &[("docker/1/memory.max", "134217728")], GIB / 8),
+        ] {
+            let machine = Machine::new(name, groups, limits);
+            assert_eq!(machine_memory(&machine.0), Some(memory), "{name}");
+            let buffers = machine.buffer_memory();
+            println!("{name}: {memory} bytes of memory, {buffers} of buffers");
+            match memory {
+                _ if memory == 8 * GIB => assert_eq!(buffers, GIB, "{name}: the default"),
+                _ => assert!((super::FITTED_MIN..memory).contains(&buffers), "{name}: {buffers}"),
+            }
+        }
     }
 }

@@ -79,9 +79,10 @@ impl Prepared {
                 binding.overrides = overrides.of_channel(&named.name, &binding.channel);
             }
         }
-        memory::fit_buffers(&named, &mut configs, &settings)?;
+        let root = Path::new("/");
+        memory::fit_buffers(root, &named, &mut configs, &settings)?;
         let configured: Vec<_> = named.iter().zip(&configs).collect();
-        let dicts = memory::check(&configured, &settings, existing)?;
+        let dicts = memory::check(root, &configured, &settings, existing)?;
         let modules = made.iter().map(|(_, executable)| Arc::clone(&executable.module)).collect();
         let times = made.iter().map(|(_, executable)| executable.times.line()).collect();
         files.extend(settings.file.iter().flat_map(|file| file.files()).map(Path::to_path_buf));
@@ -113,7 +114,7 @@ fn check_snapshots(settings: &Settings, made: &[(usize, Executable)]) -> Outcome
 /// The configuration of each service, and its channels with a discovered backend list.
 type Configs = (Vec<PlatformConfig>, Vec<Vec<DiscoveredChannel>>);
 
-fn configs(
+pub(super) fn configs(
     settings: &Settings,
     named: &[services::NamedService<'_>],
     port: &Arc<AccessLogPort>,
