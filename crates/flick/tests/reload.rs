@@ -185,6 +185,31 @@ fn reload_of_a_wrong_program_changes_nothing() {
 }
 
 #[test]
+fn reload_of_a_program_with_too_much_work_changes_nothing() {
+    let changing = Changing::start("reload-work", &["--workers", "1"]);
+    let mut stream = connect(changing.address());
+    assert_eq!(get(&mut stream, "/version"), Ok("version 0".to_owned()));
+    // Each round searches the path: all rounds take more than the default `max_message_work`.
+    let scans = "fold _i in 0..1000, n = 0: n + (if contains(req.path, \"abc\"): 1 else: 0)";
+    let counted = format!("  let scans = {scans}\n  count(all, max(scans, 1))\n");
+    let costly = balancer(1).replace("  count(all)\n", &counted);
+    assert_ne!(costly, balancer(1));
+    changing.write(&costly);
+    wait::until("the failed reload", || (changing.figure(FAILED_RELOADS) == 1).then_some(()));
+    assert_eq!(get(&mut stream, "/version"), Ok("version 0".to_owned()));
+    assert_eq!(get(&mut connect(changing.address()), "/version"), Ok("version 0".to_owned()), "a new client");
+    assert_eq!(changing.figure("flick_config_generation"), 1);
+    let (status, _, error) = common::run(&["reload", &changing.service.admin_address().to_string()]);
+    assert!(status == 1 && error.contains("E0309") && error.contains("too much work"), "{status} {error}");
+    changing.write(&balancer(2));
+    wait::until("the reload", || (changing.figure("flick_config_generation") == 2).then_some(()));
+    assert_eq!(get(&mut connect(changing.address()), "/version"), Ok("version 2".to_owned()));
+    drop(stream);
+    let log = changing.service.drained();
+    assert!(log.contains("the reload failed") && log.contains("E0309"), "{log}");
+}
+
+#[test]
 fn reload_keeps_state_with_the_same_declaration() {
     let changing = Changing::start("reload-state", &["--workers", "1"]);
     let asked = |expected: &str| {
