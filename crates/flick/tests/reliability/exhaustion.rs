@@ -65,6 +65,7 @@ fn file_descriptors_exhausted_pauses_accepting_without_a_busy_loop() {
         let (_stores, backends) = stores(2);
         let service = Service::proxy(&backends, &["--workers", "2", "--io", io]);
         let mut present: Vec<Client> = (0..8).map(|number| used(service.address, number)).collect();
+        let limited = Instant::now();
         let before = machine::limit_descriptors(service.pid(), machine::descriptors(service.pid()) + 20);
         // The kernel completes these; the service cannot accept most of them.
         let mut waiting: Vec<Client> = (0..200).map(|_| Client::connect(service.address)).collect();
@@ -95,7 +96,14 @@ fn file_descriptors_exhausted_pauses_accepting_without_a_busy_loop() {
         assert!(took < Duration::from_secs(1) + lateness.allowance(), "{io}: {took:?} until all were served");
         println!("{io}: all served {took:?} after the release");
         drop((present, waiting));
-        service.drained();
+        let log = service.drained();
+        // Both workers together: one line a second.
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains("os error 24")).collect();
+        let lines_max = released.duration_since(limited).as_secs() as usize + 1;
+        assert!(lines.len() <= lines_max, "{io}: at most {lines_max}: {lines:#?}");
+        // An accept that io_uring has taken before obeys the limit of that time.
+        let is_logged = lines.first().is_some_and(|line| line.contains("cannot accept a client"));
+        assert!(is_logged || io == "uring", "{io}: {lines:#?}");
     }
 }
 
