@@ -24,7 +24,7 @@ END
 (cd $W && cp $HERE/client.mjs . && npm install --silent undici@6 ws > /dev/null)
 O=$(port) P=$(port)
 python3 $HERE/origin.py $O $WWW 2> $W/origin.log & ORIGIN=$!
-"$1" run $ROOT/examples/http_balancer/round_robin.flick --listen client=127.0.0.1:$P --connect backends=127.0.0.1:$O 2> $W/flick.log & FLICK=$!
+"$1" run $ROOT/examples/http_balancer/http_balancer.flick --listen client=127.0.0.1:$P --connect backends=127.0.0.1:$O 2> $W/flick.log & FLICK=$!
 trap 'kill $ORIGIN $FLICK; rm -rf $W $WWW' EXIT
 sleep 2
 U=http://127.0.0.1:$P
@@ -61,6 +61,7 @@ mkdir -p $W/apt/lists/partial $W/apt/cache/archives/partial; echo "deb [trusted=
 A="-o Dir::Etc::sourcelist=$W/apt/s.list -o Dir::Etc::sourceparts=- -o Dir::State::lists=$W/apt/lists -o Dir::Cache=$W/apt/cache -o APT::Sandbox::User=root"
 t apt bash -c "apt-get $A update && cd $W && apt-get $A download flickdemo && ls flickdemo*deb"
 t python python3 $HERE/client.py $U $WWW/big
+t sse python3 $HERE/sse.py $U
 t node node $W/client.mjs $U $WWW/big
 t go go run $HERE/client.go $U
 t java java $HERE/Client.java $U
