@@ -406,7 +406,8 @@ pub(super) fn is_at_fixed_offset(unit: &Unit, field: FieldId) -> bool {
     in_body && varying_before(&unit.fields, field).is_none()
 }
 
-/// Whether only integers of a fixed width come before a field of a structured unit.
+/// Whether only integers of a fixed width, and literals that every message has and that are forwarded as they are, come
+/// before a field of a structured unit.
 fn has_fixed_offset(fields: &[Field], body: &[Item], field: FieldId) -> bool {
     let own = body.iter().position(|item| matches!(item, Item::Field(id) if *id == field));
     let is_fixed = |item: &Item| match item {
@@ -414,7 +415,9 @@ fn has_fixed_offset(fields: &[Field], body: &[Item], field: FieldId) -> bool {
             let kind = &fields[id.0 as usize].kind;
             matches!(kind, FieldKind::Int { .. }) || !kind.is_on_wire()
         }
-        _ => false,
+        Item::Literal(literal) => !literal.optional && !literal.supplied && !literal.cut,
+        Item::Check(_) => true,
+        Item::Switch(_) => false,
     };
     own.is_some_and(|own| body[..own].iter().all(is_fixed))
 }

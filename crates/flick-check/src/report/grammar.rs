@@ -156,10 +156,10 @@ pub(crate) fn not_fixed_in_a_tree(span: Span, fact: &str, field: &str) -> Diagno
     Diagnostic::error(
         "E0608",
         span,
-        format!("`%{fact}` needs a field at a fixed offset, but `{field}` does not come after integers only"),
+        format!("`%{fact}` needs a field at a fixed offset, but `{field}` does not come after integers and literals only"),
     )
     .label("its offset is not fixed")
-    .help("use a field that only sized integers and bits come before")
+    .help("use a field that only sized integers, bits and literals without `&optional` or `&cut` come before")
 }
 
 pub(crate) fn varying_number(span: Span, fact: &str, field: &str, location: Span) -> Diagnostic {
