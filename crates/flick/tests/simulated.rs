@@ -14,6 +14,8 @@ mod drill;
 mod ejection;
 #[path = "simulated/examples.rs"]
 mod examples;
+#[path = "simulated/forwarding.rs"]
+mod forwarding;
 #[path = "simulated/hadoop.rs"]
 mod hadoop;
 #[path = "simulated/health.rs"]
