@@ -16,6 +16,13 @@ pub const ACCEPTS_PER_POLL_MAX: usize = 64;
 /// Receives from one connection in one poll, so that a fast sender cannot starve the others.
 pub const RECEIVES_PER_CONN_MAX: usize = 4;
 
+/// Bytes after which a poll receives from no further connection, about half a millisecond's worth: what has arrived is
+/// handled first. Thousands of fast senders would otherwise make a poll last for a tenth of a second.
+pub const RECEIVED_BYTES_PER_POLL_MAX: usize = 1 << 20;
+
+/// Ready connections from which on each is received from once in a poll: as many as fill it.
+pub const READY_MANY: usize = RECEIVED_BYTES_PER_POLL_MAX / LARGE_BYTES as usize;
+
 /// Writes to one connection in one poll.
 pub const WRITES_PER_CONN_MAX: usize = 8;
 
@@ -60,6 +67,10 @@ pub const PROBES_MAX: u32 = 1024;
 
 /// Large buffers the ring holds ready for the kernel to receive into.
 pub const PROVIDED_BUFS_MAX: u16 = 16;
+
+/// Connections that one poll of io_uring arms while there are too few buffers for all. Several small messages share a
+/// buffer.
+pub const ARMED_WHEN_SHORT_MAX: usize = 4 * PROVIDED_BUFS_MAX as usize;
 
 /// Requests handed to the ring by one system call.
 pub const RING_REQUESTS_MAX: u32 = 512;

@@ -42,6 +42,8 @@ pub struct EpollDriver {
     pub(super) waker: Waker,
     pub(super) now_ns: u64,
     pub(super) waited_ns: u64,
+    /// Bytes received by this poll.
+    pub(super) received_bytes: usize,
 }
 
 /// Events that a connection is registered for. A connect or the first short write adds writability.
@@ -75,6 +77,7 @@ impl EpollDriver {
             waker,
             now_ns: monotonic_ns(),
             waited_ns: 0,
+            received_bytes: 0,
         })
     }
 

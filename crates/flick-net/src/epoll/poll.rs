@@ -17,7 +17,10 @@ use crate::conn::report::FaultReport;
 use crate::driver::{DriverEvent, Handle, ListenerId};
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
-use crate::limits::{LINGER_BYTES_MAX, LINGER_RECEIVES_MAX, LINGER_SCRATCH_BYTES, RECEIVES_PER_CONN_MAX};
+use crate::limits::{
+    LINGER_BYTES_MAX, LINGER_RECEIVES_MAX, LINGER_SCRATCH_BYTES, READY_MANY, RECEIVED_BYTES_PER_POLL_MAX,
+    RECEIVES_PER_CONN_MAX,
+};
 use crate::poller::timespec;
 use crate::socket;
 
@@ -45,6 +48,7 @@ impl EpollDriver {
     ) -> io::Result<()> {
         let mut sink = EventSink::new(events, self.limits.events_max);
         self.quota.renew();
+        self.received_bytes = 0;
         self.write_dirty();
         let woken = self.wait(self.wait_time(pool, timeout))?;
         if woken && self.waker.take() {
@@ -153,7 +157,7 @@ impl EpollDriver {
             }
         }
         for _ in 0..self.conns.ready.len() {
-            if sink.is_full() {
+            if sink.is_full() || self.received_bytes >= RECEIVED_BYTES_PER_POLL_MAX {
                 break;
             }
             let Some(index) = self.conns.ready.pop() else { break };
@@ -194,11 +198,12 @@ impl EpollDriver {
     /// Receives from one connection until its input is dry, no buffer is left, the sink is full or it had its share.
     fn receive_some(&mut self, index: u32, pool: &Pool, sink: &mut EventSink<'_>) -> Served {
         let handle = self.conns.handle(index);
+        let receives_max = if self.conns.ready.len() < READY_MANY { RECEIVES_PER_CONN_MAX } else { 1 };
         let Some(conn) = self.conns.at_mut(index) else { return Served::Done };
         if !conn.awaits_input() || conn.part.input == Input::Dry {
             return Served::Done;
         }
-        for _ in 0..RECEIVES_PER_CONN_MAX {
+        for _ in 0..receives_max {
             if sink.is_full() {
                 return Served::More;
             }
@@ -219,6 +224,7 @@ impl EpollDriver {
                     return Served::Done;
                 }
                 Ok(bytes) => {
+                    self.received_bytes += bytes as usize;
                     sink.put(DriverEvent::Data { conn: handle, data: buf.slice(start..start + bytes) });
                     if bytes < asked && conn.part.input == Input::Readable {
                         conn.part.input = Input::Dry;

@@ -16,7 +16,7 @@ use crate::conn::report::FaultReport;
 use crate::driver::DriverEvent;
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
-use crate::limits::PROBES_MAX;
+use crate::limits::{ARMED_WHEN_SHORT_MAX, PROBES_MAX};
 use crate::socket;
 
 impl UringDriver {
@@ -31,8 +31,8 @@ impl UringDriver {
         if self.polls_waker() && self.waker.is_requested() && self.waker.take() {
             sink.put(DriverEvent::Woken);
         }
-        self.prepare(pool);
-        let is_busy = !self.conns.ready.is_empty() || self.ring.completions() > 0 || self.has_parked();
+        let is_left = self.prepare(pool);
+        let is_busy = is_left || !self.conns.ready.is_empty() || self.ring.completions() > 0 || self.has_parked();
         if self.ring.has_work() {
             self.ring.enter(0, None)?;
         }
@@ -42,7 +42,9 @@ impl UringDriver {
         if is_busy || has_more || sink.capacity() < capacity || timeout == Some(Duration::ZERO) {
             return Ok(());
         }
-        self.prepare(pool);
+        if self.prepare(pool) {
+            return Ok(());
+        }
         // Nothing was delivered, so the clock above is as good as one here.
         let begun_ns = self.now_ns;
         self.ring.enter(1, self.wait_time(timeout))?;
@@ -52,8 +54,9 @@ impl UringDriver {
         Ok(())
     }
 
-    /// Makes requests of everything that was asked for since the last poll.
-    fn prepare(&mut self, pool: &Pool) {
+    /// Makes requests of everything that was asked for since the last poll. Returns whether connections are left that the
+    /// next poll arms.
+    fn prepare(&mut self, pool: &Pool) -> bool {
         if let WakePath::Ring { is_armed: is_armed @ false } = &mut self.wake_path
             && let Some(eventfd) = self.waker.fd()
         {
@@ -62,14 +65,20 @@ impl UringDriver {
         }
         self.quota.renew();
         self.start_sends();
-        if self.ring.provide(pool) {
-            // The kernel fills buffers in this order: connections that were left without one come first. While there
-            // are too few for all, no connection gets a second one before every connection has had one.
-            let is_short = !self.starved.is_empty();
-            while let Some(index) = self.starved.pop().or_else(|| self.unarmed.pop()) {
-                self.arm(index, is_short);
-            }
+        if !self.ring.provide(pool) {
+            return false;
         }
+        // The kernel fills buffers in this order: connections that were left without one come first. While there are too
+        // few for all, no connection gets a second one before every connection has had one, and only some are armed: the
+        // kernel would look at all the others in vain, at each poll.
+        let is_short = !self.starved.is_empty();
+        let mut left = if is_short { ARMED_WHEN_SHORT_MAX } else { usize::MAX };
+        while left > 0 {
+            let Some(index) = self.starved.pop().or_else(|| self.unarmed.pop()) else { return false };
+            self.arm(index, is_short);
+            left -= 1;
+        }
+        !self.starved.is_empty() || !self.unarmed.is_empty()
     }
 
     pub(super) fn start_sends(&mut self) {
