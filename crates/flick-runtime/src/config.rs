@@ -154,7 +154,7 @@ impl Default for Limits {
             health: HealthLimits::default(),
             retries: RetryLimits::default(),
             task_scheduling: TaskScheduling::default(),
-            overload_queue_delay: Duration::from_millis(200),
+            overload_queue_delay: Duration::from_secs(1),
             time_slice: Duration::from_micros(50),
             merge_ring_bytes: 128 * 1024,
             batch_delay_max: Duration::ZERO,

@@ -193,7 +193,7 @@ pub const RETRY_WINDOW_NS: u64 = 1_000_000_000;
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
 /// Longest that a worker may look for something to do before it sleeps.
 pub const BUSY_POLL_MAX: Duration = Duration::from_millis(1);
-/// Longest batching delay.
+/// Longest batch delay.
 pub const BATCH_DELAY_MAX: Duration = Duration::from_millis(10);
 /// Longest time slice of a task.
 pub const TIME_SLICE_MAX: Duration = Duration::from_millis(100);
@@ -232,6 +232,9 @@ pub const SHED_ITERATIONS_MIN: u32 = 3;
 pub const SHED_IDLE_ITERATIONS_MAX: u64 = 64;
 /// Fewest tasks and waiting connections that count as a queue; a shorter one counts as no delay.
 pub const SHED_REQUESTS_MIN: u64 = 16;
+/// Most tasks for each new request of a window that counts as overload: with more, most tasks are pieces of long messages,
+/// and shedding requests relieves nothing.
+pub const SHED_TASKS_PER_REQUEST_MAX: u64 = 8;
 /// Denominator of the fraction of requests that is shed.
 pub const SHED_SHARES: u32 = 256;
 /// Most of them that are shed: some requests are always served.

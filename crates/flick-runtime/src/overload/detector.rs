@@ -4,7 +4,8 @@
 //! that took longer than the target: a burst, a single long request or a pause of the whole machine is no overload;
 //! some requests are always served; one decision costs an addition. Equal iterations give equal decisions, so that runs
 //! can be repeated.
-//! Refuses: to guess what waits where it cannot see. A client that pipelines many requests waits for itself. Services
+//! Refuses: to shed requests where they are not the load: beside thousands of long replies that are streamed, a request
+//! waits its turn, and refusing it would relieve nothing. To guess what waits where it cannot see. A client that pipelines many requests waits for itself. Services
 //! that share a thread have short iterations, so most of their queue is in front of their driver, which says how long
 //! the delay there is ([`QueueDelay`]).
 //! Source: K. Nichols, V. Jacobson, "Controlling queue delay" (2012): a standing queue differs from a burst in what a
@@ -18,7 +19,7 @@ use flick_net::{DelaySample, QueueDelay, QueueDelayMeter};
 
 use crate::limits::{
     SHED_IDLE_ITERATIONS_MAX, SHED_ITERATIONS_MIN, SHED_REQUESTS_MIN, SHED_SHARE_MAX, SHED_SHARES,
-    SHED_WINDOW_NS,
+    SHED_TASKS_PER_REQUEST_MAX, SHED_WINDOW_NS,
 };
 
 /// Measurements of a worker's queueing delay, and the share of requests that it sheds.
@@ -27,6 +28,8 @@ pub(crate) struct OverloadDetector {
     target_ns: u64,
     window_from_ns: u64,
     requests: u64,
+    /// New requests of the window, shed ones included.
+    new_requests: u64,
     late: Late,
     was_late: bool,
     /// Of [`SHED_SHARES`] requests this many are shed.
@@ -50,6 +53,7 @@ impl OverloadDetector {
             target_ns: target.as_nanos() as u64,
             window_from_ns: 0,
             requests: 0,
+            new_requests: 0,
             late: Late::default(),
             was_late: false,
             share: 0,
@@ -63,7 +67,7 @@ impl OverloadDetector {
         let target_ns = target.as_nanos() as u64;
         if target_ns != self.target_ns {
             self.queue.clear();
-            (self.target_ns, self.window_from_ns, self.requests) = (target_ns, 0, 0);
+            (self.target_ns, self.window_from_ns, self.requests, self.new_requests) = (target_ns, 0, 0, 0);
             (self.late, self.was_late, self.share, self.owed) = (Late::default(), false, 0, 0);
         }
     }
@@ -125,7 +129,9 @@ impl OverloadDetector {
         if window_ns < SHED_WINDOW_NS {
             return;
         }
-        let is_late = self.late.requests * 10 > self.requests * 9 && self.late.ns > window_ns / 2;
+        let is_late = self.late.requests * 10 > self.requests * 9
+            && self.late.ns > window_ns / 2
+            && self.new_requests * SHED_TASKS_PER_REQUEST_MAX >= self.requests;
         if is_late && self.late.iterations < SHED_ITERATIONS_MIN {
             return;
         }
@@ -138,11 +144,13 @@ impl OverloadDetector {
             }
         }
         self.was_late = is_late;
-        (self.window_from_ns, self.requests, self.late) = (now_ns, 0, Late::default());
+        (self.window_from_ns, self.requests, self.new_requests) = (now_ns, 0, 0);
+        self.late = Late::default();
     }
 
-    /// Whether the next request is shed.
+    /// Whether the next request, a new one, is shed.
     pub fn sheds(&mut self) -> bool {
+        self.new_requests += 1;
         self.owed += self.share;
         let sheds = self.owed >= SHED_SHARES;
         self.owed -= if sheds { SHED_SHARES } else { 0 };
@@ -158,6 +166,27 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
+    /// As many new requests come.
+    fn asks(shedder: &mut OverloadDetector, count: u64) {
+        (0..count).for_each(|_| {
+            shedder.sheds();
+        });
+    }
+
+    #[test]
+    fn requests_beside_many_long_replies_are_not_shed() {
+        let shed_beside = |tasks: u64| {
+            let mut shedder = OverloadDetector::new(Duration::from_millis(50));
+            for iteration in 1..100 {
+                asks(&mut shedder, 60);
+                shedder.note(60 + tasks, 60 * MS, iteration * 60 * MS);
+            }
+            (0..1000).filter(|_| shedder.sheds()).count()
+        };
+        assert!(shed_beside(60) > 900, "the requests and their replies are the load");
+        assert_eq!(shed_beside(3000), 0, "pieces of long replies are the load");
+    }
+
     /// Checks how many of a thousand requests are shed after iterations of these lengths, with a request for each
     /// millisecond.
     fn check(iterations_ms: &[u64], expected: std::ops::RangeInclusive<usize>) {
@@ -165,6 +194,7 @@ mod tests {
         let mut now_ns = 7_000 * MS;
         for iteration in iterations_ms {
             now_ns += iteration * MS;
+            asks(&mut shedder, *iteration);
             shedder.note(*iteration, iteration * MS, now_ns);
         }
         let shed = (0..1000).filter(|_| shedder.sheds()).count();
@@ -192,6 +222,7 @@ mod tests {
         for iteration in 100..400 {
             let now_ns = iteration * 10 * MS;
             let line = QueueDelay::Measured { queued: stood, since_ns: now_ns - waited_ms * MS };
+            asks(&mut shedder, 2);
             shedder.mark(20, line, now_ns);
             for _ in 0..2 {
                 if shedder.pass() {
@@ -214,6 +245,7 @@ mod tests {
         let mut shedder = OverloadDetector::new(Duration::from_millis(50));
         for iteration in 100..200 {
             let now_ns = iteration * 10 * MS;
+            asks(&mut shedder, 10);
             shedder.mark(if iteration == 100 { 100 } else { 90 }, QueueDelay::None, now_ns);
             for _ in 0..10 {
                 if shedder.pass() {
@@ -232,6 +264,7 @@ mod tests {
                 let mut now_ns = 7_000 * MS;
                 for _ in 0..100 {
                     now_ns += 60 * MS;
+                    asks(&mut shedder, 60);
                     shedder.note(60, 60 * MS, now_ns);
                 }
                 assert!((0..100).filter(|_| shedder.sheds()).count() > 90);
