@@ -12,6 +12,7 @@ use crate::limits::{
     STOOD_STILL_MS, TASK_MESSAGES_MAX,
 };
 use crate::overload::batch_delay::{Arrivals, BatchDelay};
+use crate::overload::batch_trial::{BatchTrial, Verdict, WorkDone};
 use crate::overload::detector::OverloadDetector;
 use crate::setup::Setup;
 
@@ -25,6 +26,7 @@ pub(crate) struct Clock {
     due: NextDue,
     slices: TimeSlices,
     batch_delay: BatchDelay,
+    batch_trial: BatchTrial,
     overload: OverloadDetector,
     busy_poll: BusyPoll,
     /// The worker may sleep for more events: its thread is its own, and time is real.
@@ -84,6 +86,7 @@ impl Clock {
             due: NextDue { due_ns: Some(0), looked_ns: 0, pause_until_ns: Some(0) },
             slices: TimeSlices::new(setup, has_clock),
             batch_delay: BatchDelay::new(Duration::ZERO),
+            batch_trial: BatchTrial::new(),
             overload: OverloadDetector::new(Duration::ZERO),
             busy_poll: BusyPoll::default(),
             may_wait: has_clock,
@@ -187,7 +190,17 @@ impl Clock {
 
     /// Returns how long to wait for more messages before those that `arrived` are handled; `None`: no wait.
     pub(crate) fn batch_wait(&self, arrived: Arrivals) -> Option<Duration> {
-        self.batch_delay.wait(arrived)
+        if self.batch_trial.delays() { self.batch_delay.wait(arrived) } else { None }
+    }
+
+    /// Goes on with the trial of the batch delay, when it is time. `messages`: how many the worker has handled.
+    #[inline]
+    pub(crate) fn try_batch_delay(&mut self, messages: u64, now_ns: u64) -> Option<Verdict> {
+        if !self.batch_delay.is_on() || now_ns < self.batch_trial.next_ns() {
+            return None;
+        }
+        let done = WorkDone { messages, cpu_ns: thread_cpu_ns() };
+        self.batch_trial.step(now_ns, done, self.batch_delay.can_batch())
     }
 
     /// Notes what arrived in this iteration.
@@ -317,6 +330,12 @@ impl TimeSlices {
             sample_in: SAMPLE_EVERY_ITERATIONS,
         }
     }
+}
+
+/// Processor time of the calling thread since its start. Cost: a system call.
+fn thread_cpu_ns() -> u64 {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 #[cfg(test)]

@@ -222,6 +222,7 @@ impl<D: Driver> Worker<D> {
         self.reset_broken_sessions();
         self.handle_all(&mut events, &mut arrived);
         if let Some(wait) = self.clock.batch_wait(arrived) {
+            self.observe.counters().batch_delays.add(1);
             std::thread::sleep(wait);
             self.io.poll(Some(Duration::ZERO), &mut events)?;
             self.handle_all(&mut events, &mut arrived);
@@ -233,6 +234,7 @@ impl<D: Driver> Worker<D> {
             self.answer_session_list();
         }
         self.clock.note_arrivals(arrived, self.io.now_ns());
+        self.try_batch_delay();
         self.rules.host_mut().set_now(self.io.now_ns());
         self.run_timers();
         if self.merging.is_some() {

@@ -73,6 +73,19 @@ const COUNTERS: &[Family] = &[
         ],
     ),
     family(
+        "flick_batch_delays",
+        "Event-loop iterations delayed to batch messages.",
+        &[one("batch_delays")],
+    ),
+    family(
+        "flick_batch_delay_trials",
+        "Trials of the batch delay: kept while a worker handled more requests with it.",
+        &[
+            labelled("batch_trials_kept", "result", "kept"),
+            labelled("batch_trials_dropped", "result", "dropped"),
+        ],
+    ),
+    family(
         "flick_connections_migrated",
         "Client connections moved to the next generation (out), or from the previous one (in).",
         &[

@@ -1,6 +1,7 @@
 //! Batch delay: under load, a worker waits a moment before it polls again, so that one iteration serves many messages.
 //! Promises: no wait unless the recent rate says that several messages arrive within it; none when what has arrived
 //! is enough already; the wait is bounded by `Limits::batch_delay_max`.
+//! Not here: whether a wait pays ([`super::batch_trial`]).
 //! Refuses: the simulator, where waiting gains nothing, and long messages: their cost is their bytes, and while the
 //! worker waits their peers are blocked with full buffers.
 //! Source: interrupt moderation of network cards, one layer up. The cost of an iteration, and of each write to a
@@ -77,6 +78,16 @@ impl BatchDelay {
         };
         self.window_from_ns = now_ns;
         self.window_messages = 0;
+    }
+
+    /// Whether it waits at all.
+    pub fn is_on(&self) -> bool {
+        self.wait_max_ns > 0
+    }
+
+    /// Whether messages arrive so fast that a wait gathers several.
+    pub fn can_batch(&self) -> bool {
+        self.wait_ns > 0
     }
 
     /// Returns how long to wait when `arrived` is there already; `None`: no wait.

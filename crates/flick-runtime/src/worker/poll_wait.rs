@@ -7,6 +7,7 @@ use std::time::Duration;
 use flick_net::{Driver, DriverEvent, monotonic_ns};
 
 use super::Worker;
+use crate::overload::batch_trial::Verdict;
 
 impl<D: Driver> Worker<D> {
     /// Polls the driver, waiting at most `wait`. `is_idle`: no task is runnable.
@@ -34,6 +35,17 @@ impl<D: Driver> Worker<D> {
             balance.iteration(self.io.now_ns(), self.io.driver().waited_ns() + self.clock.busy_polled_ns());
         }
         Ok(())
+    }
+
+    /// Goes on with the trial of the batch delay, when it is time.
+    #[inline]
+    pub(super) fn try_batch_delay(&mut self) {
+        let counters = self.observe.counters();
+        match self.clock.try_batch_delay(counters.requests.get(), self.io.now_ns()) {
+            Some(Verdict::Kept) => counters.batch_trials_kept.add(1),
+            Some(Verdict::Dropped) => counters.batch_trials_dropped.add(1),
+            None => {}
+        }
     }
 
     /// Polls until an event has arrived or `busy-poll` is over. Returns how long to sleep then, if no event has

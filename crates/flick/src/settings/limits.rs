@@ -104,7 +104,7 @@ pub struct LimitSettings {
     #[arg(long, value_name = "N")]
     max_backends: Option<Count<1, 512>>,
     /// Target queueing delay per worker. Above it, flick sheds load by answering a fraction of requests with
-    /// *overload*. At most 1h. 0 disables. [default: 200ms]
+    /// *overload*. At most 1h. 0 disables. [default: 1s]
     #[arg(long, value_name = "DURATION", help_heading = SCHEDULING)]
     overload_queue_delay: Option<Bounded<0, 3_600_000_000>>,
     /// Policy by which a task yields to the next one. [default: cooperative]
@@ -114,8 +114,8 @@ pub struct LimitSettings {
     /// [default: 50us]
     #[arg(long, value_name = "DURATION", help_heading = SCHEDULING)]
     time_slice: Option<Bounded<0, 100_000>>,
-    /// Longest time that a busy worker waits to batch more messages into one event-loop iteration. At most 10ms.
-    /// 0 disables. [default: 0]
+    /// Longest time that a busy worker waits to batch more messages into one event-loop iteration. It waits only while
+    /// short trials show that it handles more requests so. At most 10ms. 0 disables. [default: 0]
     #[arg(long, value_name = "DURATION", help_heading = SCHEDULING)]
     batch_delay_max: Option<Bounded<0, 10_000>>,
     /// Time that an idle worker polls for events before it sleeps. At most 1ms. 0 disables busy polling. [default: 0]
