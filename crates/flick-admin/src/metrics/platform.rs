@@ -72,11 +72,7 @@ const COUNTERS: &[Family] = &[
             labelled("accept_rate_limited", "reason", "connection_rate_limit"),
         ],
     ),
-    family(
-        "flick_batch_delays",
-        "Event-loop iterations delayed to batch messages.",
-        &[one("batch_delays")],
-    ),
+    family("flick_batch_delays", "Event-loop iterations delayed to batch messages.", &[one("batch_delays")]),
     family(
         "flick_batch_delay_trials",
         "Trials of the batch delay: kept while a worker handled more requests with it.",

@@ -112,7 +112,11 @@ fn serves_honest_clients_beside(io: &str, holder: impl Fn(SocketAddr) -> TcpStre
         drop(held);
         (before, most)
     });
-    println!("{io}: {} honest requests; memory grew by {} KiB", answered.load(Ordering::Relaxed), most / 1024);
+    println!(
+        "{io}: {} honest requests; memory grew by {} KiB",
+        answered.load(Ordering::Relaxed),
+        most / 1024
+    );
     assert_eq!(failed.load(Ordering::Relaxed), 0, "{io}: honest requests that failed");
     assert!(answered.load(Ordering::Relaxed) >= HONEST as u64, "every honest client was served");
     let returned = || machine::resident_bytes(service.pid()).saturating_sub(before) < KEPT_BYTES_MAX;
