@@ -667,7 +667,7 @@ pub(crate) fn bounded_by_a_change(
     Diagnostic::warning("E0651", span, title)
         .label("bounds the field in all messages")
         .also(location, "would be streamed")
-        .note("A value of a message that is built does not bound the field in those that are forwarded.")
+        .note("A message that is built does not bound the field in those that are forwarded; its fields that are not given are zero or empty.")
         .help(format!(
             "build a new message instead of changing `m`: `{unit}{{{given}{name} = ...}}`; or declare the bound in a record: `{name}: bytes<8KiB>`"
         ))
