@@ -84,10 +84,7 @@ impl Uses {
                 }
             }
             ExprKind::With(_, fields) | ExprKind::Build(_, fields) => {
-                let unit = match expr.ty {
-                    Ty::Record(unit) => unit.0,
-                    _ => return,
-                };
+                let Ty::Record(UnitId(unit)) = expr.ty else { return };
                 let given = fields.iter().map(|(field, _)| (unit, *field));
                 let locations = fields.iter().map(|(field, value)| ((unit, *field), value.span.clone()));
                 match expr.kind {
