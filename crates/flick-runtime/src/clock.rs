@@ -12,7 +12,7 @@ use crate::limits::{
     STOOD_STILL_MS, TASK_MESSAGES_MAX,
 };
 use crate::overload::batch_delay::{Arrivals, BatchDelay};
-use crate::overload::batch_trial::{BatchTrial, Verdict, WorkDone};
+use crate::overload::batch_trial::{BatchTrial, TrialResult, WorkDone};
 use crate::overload::detector::OverloadDetector;
 use crate::setup::Setup;
 
@@ -195,7 +195,7 @@ impl Clock {
 
     /// Goes on with the trial of the batch delay, when it is time. `messages`: how many the worker has handled.
     #[inline]
-    pub(crate) fn try_batch_delay(&mut self, messages: u64, now_ns: u64) -> Option<Verdict> {
+    pub(crate) fn try_batch_delay(&mut self, messages: u64, now_ns: u64) -> Option<TrialResult> {
         if !self.batch_delay.is_on() || now_ns < self.batch_trial.next_ns() {
             return None;
         }

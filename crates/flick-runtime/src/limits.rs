@@ -232,8 +232,8 @@ pub const SHED_ITERATIONS_MIN: u32 = 3;
 pub const SHED_IDLE_ITERATIONS_MAX: u64 = 64;
 /// Fewest tasks and waiting connections that count as a queue; a shorter one counts as no delay.
 pub const SHED_REQUESTS_MIN: u64 = 16;
-/// Most tasks for each new request of a window that counts as overload: with more, most tasks are pieces of long messages,
-/// and shedding requests relieves nothing.
+/// Most tasks for each new request of a window that counts as overload: with more, most tasks are pieces of long
+/// messages, and shedding requests relieves nothing.
 pub const SHED_TASKS_PER_REQUEST_MAX: u64 = 8;
 /// Denominator of the fraction of requests that is shed.
 pub const SHED_SHARES: u32 = 256;

@@ -1,6 +1,6 @@
 //! Memory of buffers that have been free for a while goes back to the kernel.
-//! Promises: a step discards at most [`RELEASE_STEP_BYTES`] and checks at most [`RELEASE_STEP_SLOTS`] buffers; a buffer in
-//! use keeps its memory; the free list, and so the order of `alloc`, stays.
+//! Promises: a step discards at most [`RELEASE_STEP_BYTES`] and checks at most [`RELEASE_STEP_SLOTS`] buffers; a buffer
+//! in use keeps its memory; the free list, and so the order of `alloc`, stays.
 //! Refuses: deciding when. The worker begins a pass every few seconds and makes its steps when no task waits.
 //!
 //! The free list is last-in-first-out, so load reuses the buffers at its head, and those that a peak has left behind
@@ -10,7 +10,7 @@ use super::{ClassPool, Pool};
 use crate::limits::{RELEASE_AGE_PASSES, RELEASE_STEP_BYTES, RELEASE_STEP_SLOTS};
 use crate::raw::FreeRange;
 
-/// What a step may still do.
+/// Bytes and buffers that are left to a step.
 struct Budget {
     bytes: u32,
     slots: u32,
@@ -37,8 +37,8 @@ impl Pool {
         }
     }
 
-    /// Gives back memory of buffers that have been free for [`RELEASE_AGE_PASSES`] passes, but leaves `keep_bytes` to the
-    /// free buffers of each class. Returns whether the pass goes on.
+    /// Gives back memory of buffers that have been free for [`RELEASE_AGE_PASSES`] passes, but leaves `keep_bytes` to
+    /// the free buffers of each class. Returns whether the pass goes on.
     ///
     /// Cost: a system call for each run of adjacent buffers, no allocation; bounded by [`RELEASE_STEP_BYTES`] and
     /// [`RELEASE_STEP_SLOTS`].

@@ -54,8 +54,8 @@ impl UringDriver {
         Ok(())
     }
 
-    /// Makes requests of everything that was asked for since the last poll. Returns whether connections are left that the
-    /// next poll arms.
+    /// Makes requests of everything that was asked for since the last poll. Returns whether connections are left that
+    /// the next poll arms.
     fn prepare(&mut self, pool: &Pool) -> bool {
         if let WakePath::Ring { is_armed: is_armed @ false } = &mut self.wake_path
             && let Some(eventfd) = self.waker.fd()
@@ -68,9 +68,9 @@ impl UringDriver {
         if !self.ring.provide(pool) {
             return false;
         }
-        // The kernel fills buffers in this order: connections that were left without one come first. While there are too
-        // few for all, no connection gets a second one before every connection has had one, and only some are armed: the
-        // kernel would look at all the others in vain, at each poll.
+        // The kernel fills buffers in this order: connections that were left without one come first. While there are
+        // too few for all, no connection gets a second one before every connection has had one, and only some are
+        // armed: the kernel would look at all the others in vain, at each poll.
         let is_short = !self.starved.is_empty();
         let mut left = if is_short { ARMED_WHEN_SHORT_MAX } else { usize::MAX };
         while left > 0 {

@@ -1,6 +1,6 @@
 //! When memory of free buffers goes back to the kernel: a pass every two seconds, in small steps.
-//! Promises: buffers that a peak has used and the load since then has not lose their memory within some seconds; a worker
-//! that never used much has no timer.
+//! Promises: buffers that a peak has used and the load since then has not lose their memory within some seconds; a
+//! worker that never used much has no timer.
 //! Refuses: steps while tasks are queued; the worker calls [`IdleMemory::release`] when none is.
 
 use flick_buffers::Pool;

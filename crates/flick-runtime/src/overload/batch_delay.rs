@@ -85,7 +85,7 @@ impl BatchDelay {
         self.wait_max_ns > 0
     }
 
-    /// Whether messages arrive so fast that a wait gathers several.
+    /// Whether messages arrive so fast that a wait batches several.
     pub fn can_batch(&self) -> bool {
         self.wait_ns > 0
     }

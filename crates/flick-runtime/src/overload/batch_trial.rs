@@ -1,11 +1,11 @@
 //! Whether the batch delay pays, measured in alternate epochs with and without it.
-//! Promises: no delay until a trial has shown that the worker handles more messages with it, for less processor time each;
-//! a trial that costs throughput ends after its first pair of epochs, and such trials become rarer; a delay in force is
-//! tried again every second, and at once when the rate falls.
+//! Promises: no delay until a trial has shown that the worker handles more messages with it, for less processor time
+//! each; a trial that costs throughput ends after its first pair of epochs, and such trials become rarer; a delay in
+//! force is tried again every second, and at once when the rate falls.
 //! Refuses: trials of a worker that has idle time.
 //!
-//! Clients that wait for replies send the faster the sooner they are answered (Little's law), so a delay that raises the
-//! rate has lowered their mean latency. With few clients it lowers the rate, and the trial ends.
+//! Clients that wait for replies send the faster the sooner they are answered (Little's law), so a delay that raises
+//! the rate has lowered their mean latency. With few clients it lowers the rate, and the trial ends.
 
 /// Length of an epoch.
 const EPOCH_NS: u64 = 10_000_000;
@@ -30,7 +30,7 @@ const KEPT_NS: u64 = 1_000_000_000;
 /// Time after the first failed trial, and after many of them.
 const REST_NS: (u64, u64) = (1_000_000_000, 16_000_000_000);
 
-/// What a worker has done since its start.
+/// Messages and processor time of a worker since its start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct WorkDone {
     /// Messages handled.
@@ -93,7 +93,7 @@ enum Phase {
 
 /// Result of a trial.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum TrialResult {
     /// The delay is in force from now on, or stays so.
     Kept,
     /// It is not.
@@ -121,8 +121,8 @@ impl BatchTrial {
         self.next_ns
     }
 
-    /// Goes on. `can_batch`: messages arrive so fast that a delay gathers several.
-    pub fn step(&mut self, now_ns: u64, done: WorkDone, can_batch: bool) -> Option<Verdict> {
+    /// Goes on. `can_batch`: messages arrive so fast that a delay batches several.
+    pub fn step(&mut self, now_ns: u64, done: WorkDone, can_batch: bool) -> Option<TrialResult> {
         match self.phase {
             Phase::Off if can_batch => self.begin(now_ns, false),
             Phase::Off => self.next_ns = now_ns + LOOK_NS,
@@ -166,7 +166,7 @@ impl BatchTrial {
         was_kept: bool,
         now_ns: u64,
         done: WorkDone,
-    ) -> Option<Verdict> {
+    ) -> Option<TrialResult> {
         let [without, with] = spans;
         if epoch == 0 && without.cpu_ns * 100 < without.ns * SATURATED_PERCENT_MIN {
             self.rest(now_ns, LOOK_NS);
@@ -187,16 +187,16 @@ impl BatchTrial {
             self.phase = Phase::Kept { until_ns: now_ns + KEPT_NS, rate: with, from: (now_ns, done) };
             self.next_ns = now_ns + EPOCH_NS;
             self.rest_ns = REST_NS.0;
-            Some(Verdict::Kept)
+            Some(TrialResult::Kept)
         } else {
             Some(self.drop_delay(now_ns))
         }
     }
 
-    fn drop_delay(&mut self, now_ns: u64) -> Verdict {
+    fn drop_delay(&mut self, now_ns: u64) -> TrialResult {
         self.rest(now_ns, self.rest_ns);
         self.rest_ns = (self.rest_ns * 2).min(REST_NS.1);
-        Verdict::Dropped
+        TrialResult::Dropped
     }
 }
 
@@ -204,7 +204,7 @@ impl BatchTrial {
 mod tests {
     use super::*;
 
-    /// What a worker does in a millisecond.
+    /// Messages and processor time of a millisecond.
     #[derive(Clone, Copy)]
     struct Load {
         messages: u64,
@@ -228,7 +228,7 @@ mod tests {
         }
 
         /// Runs for some time; returns the verdicts.
-        fn run(&mut self, ms: u64, without: Load, with: Load) -> Vec<Verdict> {
+        fn run(&mut self, ms: u64, without: Load, with: Load) -> Vec<TrialResult> {
             let mut verdicts = Vec::new();
             for _ in 0..ms {
                 let load = if self.trial.delays() { with } else { without };
@@ -248,10 +248,10 @@ mod tests {
     fn a_delay_that_raises_the_rate_comes_into_force() {
         let mut scene = Scene::new();
         let better = Load { messages: 120, cpu_ns: MS };
-        assert_eq!(scene.run(200, BUSY, better), [Verdict::Kept]);
+        assert_eq!(scene.run(200, BUSY, better), [TrialResult::Kept]);
         scene.delayed_ms = 0;
         let verdicts = scene.run(10_000, BUSY, better);
-        assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Kept), "{verdicts:?}");
+        assert!(verdicts.iter().all(|verdict| *verdict == TrialResult::Kept), "{verdicts:?}");
         assert!((8..=10).contains(&verdicts.len()), "it is tried again every second: {verdicts:?}");
         assert!(scene.delayed_ms > 9_500, "{} ms of 10 s with the delay", scene.delayed_ms);
     }
@@ -261,7 +261,7 @@ mod tests {
         let mut scene = Scene::new();
         let worse = Load { messages: 30, cpu_ns: MS / 3 };
         let verdicts = scene.run(100_000, BUSY, worse);
-        assert!(!verdicts.is_empty() && verdicts.iter().all(|verdict| *verdict == Verdict::Dropped));
+        assert!(!verdicts.is_empty() && verdicts.iter().all(|verdict| *verdict == TrialResult::Dropped));
         assert!(scene.delayed_ms <= 100, "{} ms of 100 s with the delay", scene.delayed_ms);
     }
 
@@ -277,7 +277,7 @@ mod tests {
     fn a_rate_that_does_not_change_with_the_delay_is_no_reason_for_it() {
         let mut scene = Scene::new();
         let verdicts = scene.run(10_000, BUSY, Load { messages: 80, cpu_ns: MS / 2 });
-        assert!(!verdicts.is_empty() && verdicts.iter().all(|verdict| *verdict == Verdict::Dropped));
+        assert!(!verdicts.is_empty() && verdicts.iter().all(|verdict| *verdict == TrialResult::Dropped));
     }
 
     #[test]
@@ -288,7 +288,7 @@ mod tests {
         assert!(scene.trial.delays());
         scene.delayed_ms = 0;
         let few = (Load { messages: 70, cpu_ns: MS }, Load { messages: 61, cpu_ns: MS });
-        assert_eq!(scene.run(100, few.0, few.1), [Verdict::Dropped], "{:?}", scene.trial);
+        assert_eq!(scene.run(100, few.0, few.1), [TrialResult::Dropped], "{:?}", scene.trial);
         assert!(scene.delayed_ms <= 30, "{} ms with the delay", scene.delayed_ms);
     }
 

@@ -5,9 +5,9 @@
 //! some requests are always served; one decision costs an addition. Equal iterations give equal decisions, so that runs
 //! can be repeated.
 //! Refuses: to shed requests where they are not the load: beside thousands of long replies that are streamed, a request
-//! waits its turn, and refusing it would relieve nothing. To guess what waits where it cannot see. A client that pipelines many requests waits for itself. Services
-//! that share a thread have short iterations, so most of their queue is in front of their driver, which says how long
-//! the delay there is ([`QueueDelay`]).
+//! waits its turn, and refusing it would relieve nothing. To guess what waits where it cannot see. A client that
+//! pipelines many requests waits for itself. Services that share a thread have short iterations, so most of their queue
+//! is in front of their driver, which says how long the delay there is ([`QueueDelay`]).
 //! Source: K. Nichols, V. Jacobson, "Controlling queue delay" (2012): a standing queue differs from a burst in what a
 //! whole window has in common. There it is the least delay; here nearly all requests count, because the few that come
 //! first after a long iteration have a short one to themselves. Requests do not slow down for a lost one, so a fraction

@@ -7,7 +7,7 @@ use std::time::Duration;
 use flick_net::{Driver, DriverEvent, monotonic_ns};
 
 use super::Worker;
-use crate::overload::batch_trial::Verdict;
+use crate::overload::batch_trial::TrialResult;
 
 impl<D: Driver> Worker<D> {
     /// Polls the driver, waiting at most `wait`. `is_idle`: no task is runnable.
@@ -42,8 +42,8 @@ impl<D: Driver> Worker<D> {
     pub(super) fn try_batch_delay(&mut self) {
         let counters = self.observe.counters();
         match self.clock.try_batch_delay(counters.requests.get(), self.io.now_ns()) {
-            Some(Verdict::Kept) => counters.batch_trials_kept.add(1),
-            Some(Verdict::Dropped) => counters.batch_trials_dropped.add(1),
+            Some(TrialResult::Kept) => counters.batch_trials_kept.add(1),
+            Some(TrialResult::Dropped) => counters.batch_trials_dropped.add(1),
             None => {}
         }
     }

@@ -5,7 +5,7 @@
 
 use flick_abi::frame::SLOT_ASKED;
 use flick_abi::limits::ECHO_FIELDS_MAX;
-use flick_abi::{Frame, FuncId, MessageFlags, ParseStep, Send, SendBody};
+use flick_abi::{FaultCause, Frame, FuncId, MessageFlags, ParseStep, Send, SendBody};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
@@ -23,6 +23,8 @@ pub(super) enum Examined {
     Same,
     /// It was read into `scratch.other`.
     Known,
+    /// The message is too long for the fields that the program adds to it.
+    TooLong,
     /// It is not a message of the grammar.
     Wrong,
 }
@@ -65,7 +67,7 @@ impl<D: Driver> Worker<D> {
             SendBody::Original | SendBody::Message(0) => Examined::Same,
             SendBody::Message(_) => match self.read_again(scratch, look, send.body, message) {
                 Examined::Known => Examined::Known,
-                Examined::Same | Examined::Wrong => Examined::Same,
+                Examined::Same | Examined::TooLong | Examined::Wrong => Examined::Same,
             },
             SendBody::Rebuilt { .. } => self.read_again(scratch, look, send.body, message),
         }
@@ -88,7 +90,7 @@ impl<D: Driver> Worker<D> {
         let parser = if tail_from == u32::MAX { view.parse_asked } else { view.parse_reply };
         let kept = kept + self.notice(Some(session), self.ctx.setup().protocol().keep_last);
         let look = Look { parser, kept, judge: view.reply_flags.map(|judge| (judge, echo)) };
-        if self.read_again(scratch, look, body, message) == Examined::Wrong {
+        if self.read_again(scratch, look, body, message) != Examined::Known {
             return Verdict::Wrong;
         }
         let flags = scratch.other.flags();
@@ -130,6 +132,11 @@ impl<D: Driver> Worker<D> {
             step = engine.parse(look.parser, other, bytes);
         }
         let stands_alone = !has_tail(body);
+        if let ParseStep::Fault { cause: FaultCause::TooLong, .. } = step
+            && !stands_alone
+        {
+            return Examined::TooLong;
+        }
         if step != ParseStep::Done || stands_alone && !self.is_one_message(look.parser, other, bytes) {
             return Examined::Wrong;
         }

@@ -49,6 +49,8 @@ pub(super) enum Unsent {
     Busy,
     /// It would not be answered, or would end the connection for all clients.
     Unanswerable,
+    /// The message is too long for the fields that the program adds to it.
+    TooLong,
     /// The bytes that the program built violate the grammar.
     Wrong,
 }
@@ -60,6 +62,7 @@ impl Unsent {
             Unsent::Nowhere | Unsent::Down(_) | Unsent::Wrong => FailureReason::Unavailable,
             Unsent::Full | Unsent::Busy => FailureReason::Overload,
             Unsent::Unanswerable => FailureReason::Malformed,
+            Unsent::TooLong => FailureReason::TooLong,
         }
     }
 }
@@ -105,8 +108,10 @@ impl<D: Driver> Worker<D> {
             self.pin_to_shared(key);
         }
         let examined = self.examine(scratch, send, message);
-        if examined == Examined::Wrong {
-            return Err(Unsent::Wrong);
+        match examined {
+            Examined::Wrong => return Err(Unsent::Wrong),
+            Examined::TooLong => return Err(Unsent::TooLong),
+            Examined::Same | Examined::Known => {}
         }
         let examined = examined == Examined::Known;
         let sent_frame = if examined { &scratch.other } else { &scratch.frame };

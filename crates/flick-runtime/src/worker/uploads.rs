@@ -117,9 +117,14 @@ impl<D: Driver> Worker<D> {
         let number = self.upstream.conn(backend_conn).next_number();
         let channel = send.channel as usize;
         let examined = self.examine(scratch, send, Some(&head));
-        if examined == Examined::Wrong {
+        let unsent = match examined {
+            Examined::Wrong => Some(FailureReason::Unavailable),
+            Examined::TooLong => Some(FailureReason::TooLong),
+            Examined::Same | Examined::Known => None,
+        };
+        if unsent.is_some() {
             self.give_back(backend_conn);
-            self.answer_large(key, scratch, &head, Some(FailureReason::Unavailable));
+            self.answer_large(key, scratch, &head, unsent);
             return;
         }
         let examined = examined == Examined::Known;

@@ -65,7 +65,7 @@ pub struct LimitSettings {
     #[arg(long, value_name = "SIZE")]
     max_request_head: Option<BoundedSize<REQUEST_HEAD_BYTES_MIN, REQUEST_HEAD_BYTES_MAX>>,
     /// Maximum number of named fields of a request. One with more is answered with the grammar's error response (431).
-    /// [default: that of the grammar; of HTTP 128]
+    /// [default: that of the grammar; of HTTP 134]
     #[arg(long, value_name = "N")]
     max_request_fields: Option<Positive>,
     /// Maximum length of the target of a request. A longer one is answered with the grammar's error response (414).

@@ -60,8 +60,8 @@ fn serve(stream: &TcpStream) -> Option<()> {
     }
 }
 
-/// Asks every [`PAUSE`] until it is over, with an odd number on a new connection each time. Returns how many requests were
-/// answered.
+/// Asks every [`PAUSE`] until it is over, with an odd number on a new connection each time. Returns how many requests
+/// were answered.
 fn ask(address: SocketAddr, number: usize, is_over: &AtomicBool, failed: &AtomicU32) -> u64 {
     std::thread::sleep(PAUSE * number as u32 / HONEST as u32);
     let (mut stream, mut answered) = (client::connect(address), 0);
@@ -121,7 +121,7 @@ fn serves_honest_clients_beside(io: &str, holder: impl Fn(SocketAddr) -> TcpStre
     assert!(answered.load(Ordering::Relaxed) >= HONEST as u64, "every honest client was served");
     let returned = || machine::resident_bytes(service.pid()).saturating_sub(before) < KEPT_BYTES_MAX;
     let is_returned = crate::common::wait::within(RETURN_TIME, || returned().then_some(())).is_some();
-    assert!(is_returned, "{io}: memory that nobody uses stays with the service");
+    assert!(is_returned, "{io}: memory that no client uses stays with the service");
     service.drained();
     most
 }
