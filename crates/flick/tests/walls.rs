@@ -25,6 +25,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("flick-net", &["flick-buffers", "flick-ring"]),
     ("flick-dict", &["flick-abi"]),
     ("flick-ring", &[]),
+    // A client uses it without the platform.
+    ("flick-shm", &[]),
     ("flick-alloc-counter", &[]),
     // It knows what there is to see, not who has it.
     ("flick-admin", &["flick-stats"]),
