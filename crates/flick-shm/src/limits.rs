@@ -1,0 +1,45 @@
+//! The limits of this crate.
+
+/// Bytes of a page; rings and the parts of a segment start at multiples of it.
+pub const PAGE_BYTES: u64 = 4096;
+/// Bytes of a huge page; a segment that asks for huge pages is a multiple of it.
+pub const HUGE_PAGE_BYTES: u64 = 2 << 20;
+/// Smallest ring in bytes.
+pub const RING_BYTES_MIN: u64 = PAGE_BYTES;
+/// Largest ring in bytes.
+pub const RING_BYTES_MAX: u64 = RING_BYTES_MIN << RING_ORDER_MAX;
+/// Largest order of a ring; a ring of order `n` has `RING_BYTES_MIN << n` bytes.
+pub const RING_ORDER_MAX: u32 = 10;
+/// Fewest connection slots of a segment; half of them belong to each side.
+pub const SLOTS_MIN: u32 = 128;
+/// Most connection slots of a segment.
+pub const SLOTS_MAX: u32 = 1 << 16;
+/// Fewest bytes for the rings of one side.
+pub const ARENA_BYTES_MIN: u64 = RING_BYTES_MIN;
+/// Most bytes for the rings of one side.
+pub const ARENA_BYTES_MAX: u64 = 1 << 30;
+/// Bytes of the control words of one direction of a connection.
+pub const DIRECTION_BYTES: u64 = 256;
+/// Most bytes of a segment: what the largest slot table and two of the largest arenas need.
+pub const SEGMENT_BYTES_MAX: u64 = 3 << 30;
+/// Most closed connections that one call looks at to reclaim their memory.
+pub const RECLAIM_STEPS_MAX: usize = 16;
+/// Bytes of each message of the handshake.
+pub const HANDSHAKE_BYTES: usize = 16;
+/// Longest wait for the other side's message of the handshake, in milliseconds.
+pub const HANDSHAKE_TIMEOUT_MS: u64 = 1000;
+/// Most bytes of a name behind `shm:`.
+pub const NAME_BYTES_MAX: usize = 90;
+/// Most processes that wait to be accepted.
+pub const PAIRING_BACKLOG: i32 = 128;
+
+const _: () = {
+    assert!(RING_BYTES_MAX <= 4 << 20, "a cut holds 24 bits of an index: two rings fit into them");
+    assert!(SLOTS_MIN.is_power_of_two() && SLOTS_MAX.is_power_of_two());
+    assert!(SLOTS_MIN / 2 >= 64, "the slots of one side fill whole words of the ready bitmap");
+    assert!(ARENA_BYTES_MIN.is_power_of_two() && ARENA_BYTES_MAX.is_power_of_two());
+    assert!(
+        2 * ARENA_BYTES_MAX + 2 * DIRECTION_BYTES * (SLOTS_MAX as u64) + HUGE_PAGE_BYTES + 16 * PAGE_BYTES
+            <= SEGMENT_BYTES_MAX
+    );
+};
