@@ -16,12 +16,16 @@ pub mod control;
 pub mod fault;
 pub mod limits;
 pub mod ready;
+pub mod ring;
+pub mod sleep;
 
 #[cfg(not(loom))]
 pub mod arena;
 #[cfg(not(loom))]
 pub mod segment;
 
+#[cfg(all(test, loom))]
+mod model;
 mod raw;
 mod sync;
 #[cfg(not(loom))]

@@ -16,6 +16,7 @@ fn models() -> Outcome {
     for (tool, models) in [
         ("loom", ["--package", "flick-dict", "--test", "models"].as_slice()),
         ("loom", &["--package", "flick-ring", "--lib"]),
+        ("loom", &["--package", "flick-shm", "--lib"]),
         ("shuttle", &["--package", "flick-ring", "--lib"]),
     ] {
         let mut cargo = run::cargo(&[&["test"], models].concat());
