@@ -22,10 +22,16 @@ pub mod sleep;
 #[cfg(not(loom))]
 pub mod arena;
 #[cfg(not(loom))]
+pub mod conn;
+#[cfg(not(loom))]
+pub mod pair;
+#[cfg(not(loom))]
 pub mod segment;
 
 #[cfg(all(test, loom))]
 mod model;
+#[cfg(not(loom))]
+mod notify;
 mod raw;
 mod sync;
 #[cfg(not(loom))]

@@ -1,0 +1,228 @@
+//! A connection over two rings of a pair: what one side sends and receives in one slot.
+//! Promises: bytes of other connections are never delivered; a peer that violates the protocol gets a fault for this
+//! connection; the end of a stream is reported after its last byte.
+//! Not here: who opens and accepts (`pair.rs`); sockets (`client.rs`).
+
+use crate::control::Direction;
+use crate::fault::PeerFault;
+use crate::notify::Notifier;
+use crate::raw::{Window, Words};
+use crate::ring::{RingReceiver, RingSender};
+use crate::sleep::{self, AWAKE, SleepKind};
+use crate::sync::{AtomicU32, Ordering};
+use crate::sys;
+
+/// Location of the ring of a side that refuses a connection.
+pub(crate) const NO_RING: u64 = u64::MAX;
+
+/// Result of a look for received bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingRead {
+    /// As many bytes were copied.
+    Bytes(usize),
+    /// No byte is there yet.
+    Empty,
+    /// The other side has sent its last byte, and it was read.
+    Finished,
+}
+
+/// One connection between the two processes of a pair.
+#[derive(Debug)]
+pub struct RingConn {
+    pub(crate) slot: u32,
+    pub(crate) generation: u32,
+    pub(crate) sender: RingSender,
+    pub(crate) incoming: Words<Direction>,
+    window: Window,
+    notifier: Notifier,
+    /// `None` until the other side has accepted.
+    receiver: Option<RingReceiver>,
+    is_refused: bool,
+    is_event_loop_asleep: bool,
+}
+
+impl RingConn {
+    pub(crate) fn new(
+        (slot, generation): (u32, u32),
+        sender: RingSender,
+        (incoming, window): (Words<Direction>, Window),
+        notifier: Notifier,
+    ) -> Self {
+        Self {
+            slot,
+            generation,
+            sender,
+            incoming,
+            window,
+            notifier,
+            receiver: None,
+            is_refused: false,
+            is_event_loop_asleep: false,
+        }
+    }
+
+    /// Returns the slot of the connection, which is also its bit in the ready bitmap.
+    pub fn slot(&self) -> u32 {
+        self.slot
+    }
+
+    /// Returns the capacity of the ring that this side sends through.
+    pub fn send_capacity(&self) -> u64 {
+        self.sender.capacity()
+    }
+
+    /// Returns the receiving side, once the other side has accepted.
+    ///
+    /// Errors: `SlotGeneration`, `RingLocation`.
+    fn receiver(&mut self) -> Result<Option<&mut RingReceiver>, PeerFault> {
+        if self.receiver.is_none() && !self.is_refused {
+            match self.incoming.sender.generation.load(Ordering::Acquire) {
+                0 => return Ok(None),
+                generation if generation == self.generation => {}
+                _ => return Err(PeerFault::SlotGeneration),
+            }
+            let location = self.incoming.sender.ring_location[0].load(Ordering::Relaxed);
+            if location == NO_RING {
+                self.is_refused = true;
+                return Ok(None);
+            }
+            let fencing = self.notifier.fencing;
+            self.receiver = Some(RingReceiver::new(self.incoming.clone(), self.window.clone(), fencing)?);
+        }
+        Ok(self.receiver.as_mut())
+    }
+
+    /// Sends the front of `bytes` and returns how many bytes the ring took.
+    ///
+    /// Errors: those of [`RingSender::push`] and [`RingSender::publish`].
+    pub fn send(&mut self, bytes: &[u8]) -> Result<usize, PeerFault> {
+        let count = self.sender.push(bytes)?;
+        let wake = self.sender.publish()?;
+        self.notifier.deliver(self.slot, wake, &self.sender.words().shared.data_sleep);
+        Ok(count)
+    }
+
+    /// Receives bytes to the front of `out`.
+    ///
+    /// Errors: those of [`RingReceiver::pop`], [`RingReceiver::release`], and `SlotGeneration`.
+    pub fn receive(&mut self, out: &mut [u8]) -> Result<RingRead, PeerFault> {
+        let Some(receiver) = self.receiver()? else {
+            return Ok(if self.is_refused { RingRead::Finished } else { RingRead::Empty });
+        };
+        let count = receiver.pop(out)?;
+        if count == 0 {
+            return Ok(if receiver.is_finished()? { RingRead::Finished } else { RingRead::Empty });
+        }
+        let wake = receiver.release()?;
+        self.notifier.deliver(self.slot, wake, &self.incoming.shared.space_sleep);
+        Ok(RingRead::Bytes(count))
+    }
+
+    /// Announces that this side sends no more.
+    ///
+    /// Errors: `SleepWord`; the end is announced.
+    pub fn finish_sending(&mut self) -> Result<(), PeerFault> {
+        let wake = self.sender.close()?;
+        self.notifier.deliver(self.slot, wake, &self.sender.words().shared.data_sleep);
+        Ok(())
+    }
+
+    /// Returns whether the other side reads no more: bytes that are sent now are lost.
+    pub fn is_peer_gone(&self) -> bool {
+        self.sender.is_receiver_closed()
+    }
+
+    /// Announces that this side neither sends nor reads any more, and wakes the other side.
+    pub(crate) fn close(&mut self) {
+        self.sender.words().sender.closed.store(1, Ordering::Release);
+        self.incoming.receiver.closed.store(1, Ordering::Release);
+        // The other side is woken whatever its sleep words say; a wrong value has no consequence any more.
+        for word in [&self.sender.words().shared.data_sleep, &self.incoming.shared.space_sleep] {
+            if word.swap(AWAKE, Ordering::AcqRel) == SleepKind::Thread as u32 {
+                sys::futex_wake(word);
+            }
+        }
+        self.notifier.mark_ready(self.slot);
+    }
+
+    /// Announces that this side's event loop is about to sleep; see [`Pair::prepare_sleep`](crate::pair::Pair).
+    ///
+    /// Errors: `SlotGeneration`, `RingLocation`.
+    pub fn announce_sleep(&mut self) -> Result<(), PeerFault> {
+        self.is_event_loop_asleep = true;
+        if let Some(receiver) = self.receiver()? {
+            receiver.announce_sleep(SleepKind::EventLoop);
+        }
+        Ok(())
+    }
+
+    /// Returns whether nothing is there to be read. The other side sets the ready bit when it accepts.
+    ///
+    /// Errors: those of [`RingReceiver::is_idle`], and `SlotGeneration`.
+    pub fn is_idle(&mut self) -> Result<bool, PeerFault> {
+        let is_new = self.receiver.is_none();
+        match self.receiver()? {
+            // It accepted after the announcement, which so had no sleep word to store.
+            Some(_) if is_new => Ok(false),
+            Some(receiver) => receiver.is_idle(),
+            None => Ok(!self.is_refused),
+        }
+    }
+
+    /// Takes the announcement of a sleep back: this side polls the connection again.
+    pub fn cancel_sleep(&mut self) {
+        if core::mem::take(&mut self.is_event_loop_asleep)
+            && let Some(receiver) = &mut self.receiver
+        {
+            receiver.cancel_sleep();
+        }
+    }
+
+    /// Returns whether the ring has space.
+    ///
+    /// Errors: those of [`RingSender::free_bytes`].
+    pub fn has_space(&mut self) -> Result<bool, PeerFault> {
+        Ok(self.sender.free_bytes(1)? > 0)
+    }
+
+    /// Asks for the ready bit of this connection when the ring has space. `false`: it has space already.
+    ///
+    /// Errors: those of [`RingSender::prepare_sleep`].
+    pub fn announce_full(&mut self) -> Result<bool, PeerFault> {
+        self.sender.prepare_sleep(SleepKind::EventLoop)
+    }
+
+    /// Blocks the thread until bytes or the end can be read, or the time is over.
+    ///
+    /// Errors: those of [`RingReceiver::prepare_sleep`].
+    pub fn wait_readable(&mut self, timeout_ms: u32) -> Result<(), PeerFault> {
+        let Some(receiver) = self.receiver()? else {
+            if !self.is_refused {
+                // The side that accepts wakes this futex.
+                sys::futex_wait(&self.incoming.sender.generation, 0, timeout_ms);
+            }
+            return Ok(());
+        };
+        if receiver.prepare_sleep(SleepKind::Thread)? {
+            block(&self.incoming.shared.data_sleep, timeout_ms);
+            sleep::cancel(&self.incoming.shared.data_sleep);
+        }
+        Ok(())
+    }
+
+    /// Blocks the thread until half of the ring is free, or the time is over.
+    ///
+    /// Errors: those of [`RingSender::prepare_sleep`].
+    pub fn wait_writable(&mut self, timeout_ms: u32) -> Result<(), PeerFault> {
+        if self.sender.prepare_sleep(SleepKind::Thread)? {
+            block(&self.sender.words().shared.space_sleep, timeout_ms);
+            self.sender.cancel_sleep();
+        }
+        Ok(())
+    }
+}
+
+/// Sleeps once on the futex of a sleep word.
+fn block(word: &AtomicU32, timeout_ms: u32) {
+    sys::futex_wait(word, SleepKind::Thread as u32, timeout_ms);
+}

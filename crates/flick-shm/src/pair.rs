@@ -1,0 +1,320 @@
+//! The connections of a pair: slots are opened by their owner, accepted by the other side, and used again after both
+//! sides have closed.
+//! Promises: a slot has one connection at a time, told apart by its generation; a ring is zeroed before another
+//! connection gets it; which slot and which memory is free is known from memory of this process only. A peer that never
+//! closes keeps the memory of its own connections, nothing else.
+//! Not here: sockets and descriptors that are passed between processes (`client.rs`).
+
+#[cfg(all(test, not(miri)))]
+mod tests;
+
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::fmt;
+
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use crate::arena::Arena;
+use crate::conn::{NO_RING, RingConn};
+use crate::control::{Direction, SideWords};
+use crate::fault::PeerFault;
+use crate::limits::{RECLAIM_STEPS_MAX, RING_BYTES_MAX, RING_BYTES_MIN};
+use crate::notify::Notifier;
+use crate::raw::Words;
+use crate::ready::ReadyBitmap;
+use crate::ring::RingSender;
+use crate::segment::{CAPABILITY_ATTACHED, CAPABILITY_BARRIER, Segment, Side};
+use crate::sleep::Fencing;
+use crate::sync::Ordering;
+use crate::sys;
+
+/// Failure to open or accept a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// The other process has not attached to the segment.
+    NotAttached,
+    /// All slots of this side are in use.
+    NoSlot,
+    /// The arena of this side has no memory for the ring.
+    NoMemory,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotAttached => "the other process has not attached to the segment",
+            Self::NoSlot => "all connection slots are in use",
+            Self::NoMemory => "no memory for another ring",
+        })
+    }
+}
+
+impl core::error::Error for OpenError {}
+
+/// A closed connection whose memory the other side may still read.
+#[derive(Clone, Copy, Debug)]
+struct ClosedConn {
+    slot: u32,
+    locations: [Option<u64>; 2],
+}
+
+/// One side's view of a pair of processes.
+#[derive(Debug)]
+pub struct Pair {
+    segment: Segment,
+    arena: Arena,
+    notifier: Notifier,
+    /// Bits that the other side sets.
+    ready: ReadyBitmap,
+    own: Words<SideWords>,
+    event: OwnedFd,
+    /// Slots of this side without a connection.
+    free: Vec<u32>,
+    /// By slot: generation of its present or last connection.
+    generations: Box<[u32]>,
+    /// By slot: whether it has a connection that is not reclaimed.
+    is_used: Box<[bool]>,
+    closed: Vec<ClosedConn>,
+    next_closed: usize,
+}
+
+impl Pair {
+    /// Begins to use a segment to which both processes have attached. `event` is the eventfd that this side sleeps on,
+    /// `peer_event` the other side's.
+    ///
+    /// Cost: the only allocations of a pair.
+    /// Errors: `NotAttached`.
+    pub fn new(segment: Segment, event: OwnedFd, peer_event: OwnedFd) -> Result<Self, OpenError> {
+        let side = segment.side();
+        let capabilities = segment.capabilities(side.other());
+        if capabilities & CAPABILITY_ATTACHED == 0 {
+            return Err(OpenError::NotAttached);
+        }
+        let can_barrier = segment.can_barrier() && capabilities & CAPABILITY_BARRIER != 0;
+        let notifier = Notifier {
+            ready: segment.ready(side.other()),
+            peer: segment.side_words(side.other()),
+            event: Arc::new(peer_event),
+            fencing: if can_barrier { Fencing::Sleeper } else { Fencing::Both },
+        };
+        let slots = segment.slots();
+        let free = (0..slots).rev().filter(|slot| segment.owner(*slot) == side).collect();
+        Ok(Self {
+            arena: Arena::new(segment.arena_bytes()),
+            notifier,
+            ready: segment.ready(side),
+            own: segment.side_words(side),
+            event,
+            free,
+            generations: vec![0; slots as usize].into(),
+            is_used: vec![false; slots as usize].into(),
+            closed: Vec::with_capacity(slots as usize),
+            next_closed: 0,
+            segment,
+        })
+    }
+
+    /// Returns the side of this process.
+    pub fn side(&self) -> Side {
+        self.segment.side()
+    }
+
+    /// Returns which side executes the expensive fence.
+    pub fn fencing(&self) -> Fencing {
+        self.notifier.fencing
+    }
+
+    /// Returns the bytes of rings that this side has in use.
+    pub fn ring_bytes(&self) -> u64 {
+        self.arena.used_bytes()
+    }
+
+    /// Returns the number of closed connections whose memory the other side may still read.
+    pub fn closed_conns(&self) -> usize {
+        self.closed.len()
+    }
+
+    fn words(&self, slot: u32, sender: Side) -> Words<Direction> {
+        self.segment.direction(slot, sender).expect("the slot is one of the segment")
+    }
+
+    fn conn(&self, slot: u32, sender: RingSender) -> RingConn {
+        let peer = self.side().other();
+        let incoming = (self.words(slot, peer), self.segment.window(peer));
+        RingConn::new((slot, self.generations[slot as usize]), sender, incoming, self.notifier.clone())
+    }
+
+    fn sender(&self, slot: u32, location: u64) -> RingSender {
+        let words = self.words(slot, self.side());
+        RingSender::new(words, self.segment.window(self.side()), self.notifier.fencing, location)
+            .expect("the arena's rings are inside of the window")
+    }
+
+    /// Opens a connection whose ring has `ring_bytes` bytes, rounded up to a power of two within the limits. It can
+    /// send at once; the other side accepts when it sees the ready bit.
+    ///
+    /// Errors: `NoSlot`, `NoMemory`.
+    pub fn open(&mut self, ring_bytes: u64) -> Result<RingConn, OpenError> {
+        let slot = *self.free.last().ok_or(OpenError::NoSlot)?;
+        let ring_bytes = ring_bytes.clamp(RING_BYTES_MIN, RING_BYTES_MAX);
+        let location = self.arena.take(ring_bytes).ok_or(OpenError::NoMemory)?;
+        self.free.pop();
+        for side in [Side::Zero, Side::One] {
+            self.words(slot, side).reset();
+        }
+        let generation = &mut self.generations[slot as usize];
+        // 0 means that the slot has no connection.
+        *generation = generation.checked_add(1).unwrap_or(1);
+        self.is_used[slot as usize] = true;
+        let conn = self.conn(slot, self.sender(slot, location));
+        conn.sender.words().sender.generation.store(conn.generation, Ordering::Release);
+        self.notifier.mark_ready(slot);
+        Ok(conn)
+    }
+
+    /// Accepts the connection that the other side has opened in a slot, of which the ready bit was set; `None` if there
+    /// is none, or if this side has it already.
+    ///
+    /// Errors: `NoMemory`: the connection is refused; the other side finds that its stream has ended.
+    pub fn accept(&mut self, slot: u32, ring_bytes: u64) -> Result<Option<RingConn>, OpenError> {
+        if slot >= self.segment.slots()
+            || self.segment.owner(slot) == self.side()
+            || self.is_used[slot as usize]
+        {
+            return Ok(None);
+        }
+        let (incoming, outgoing) = (self.words(slot, self.side().other()), self.words(slot, self.side()));
+        let generation = incoming.sender.generation.load(Ordering::Acquire);
+        if generation == 0 || generation == self.generations[slot as usize] {
+            return Ok(None);
+        }
+        self.generations[slot as usize] = generation;
+        self.is_used[slot as usize] = true;
+        let Some(location) = self.arena.take(ring_bytes.clamp(RING_BYTES_MIN, RING_BYTES_MAX)) else {
+            outgoing.sender.ring_location[0].store(NO_RING, Ordering::Relaxed);
+            outgoing.sender.closed.store(1, Ordering::Release);
+            incoming.receiver.closed.store(1, Ordering::Release);
+            self.announce_accepted(slot, &outgoing, generation);
+            self.closed.push(ClosedConn { slot, locations: [None, None] });
+            return Err(OpenError::NoMemory);
+        };
+        let conn = self.conn(slot, self.sender(slot, location));
+        self.announce_accepted(slot, &outgoing, generation);
+        Ok(Some(conn))
+    }
+
+    /// Makes this side's description of a connection visible to the side that opened it.
+    fn announce_accepted(&self, slot: u32, outgoing: &Direction, generation: u32) {
+        outgoing.sender.generation.store(generation, Ordering::Release);
+        sys::futex_wake(&outgoing.sender.generation);
+        self.notifier.mark_ready(slot);
+    }
+
+    /// Moves a connection to a ring of `ring_bytes` bytes. `false`: not now, because there is no memory or the other
+    /// side has not read from the present ring yet.
+    ///
+    /// Errors: those of [`RingSender::change_ring`].
+    pub fn resize(&mut self, conn: &mut RingConn, ring_bytes: u64) -> Result<bool, PeerFault> {
+        self.return_unused(conn)?;
+        let ring_bytes = ring_bytes.clamp(RING_BYTES_MIN, RING_BYTES_MAX);
+        let Some(location) = self.arena.take(ring_bytes) else { return Ok(false) };
+        let is_changed = conn.sender.change_ring(location);
+        if !matches!(is_changed, Ok(true)) {
+            self.arena.give_back(location);
+        }
+        is_changed
+    }
+
+    /// Returns the memory of a connection's former ring, once the other side has read it.
+    ///
+    /// Errors: those of [`RingSender::take_unused_ring`].
+    pub fn return_unused(&mut self, conn: &mut RingConn) -> Result<(), PeerFault> {
+        if let Some(location) = conn.sender.take_unused_ring()? {
+            self.return_ring(location);
+        }
+        Ok(())
+    }
+
+    fn return_ring(&mut self, location: u64) {
+        let window = self.segment.window(self.side());
+        window.area(location).expect("the arena's rings are inside of the window").clear();
+        self.arena.give_back(location);
+    }
+
+    /// Closes a connection in both directions. Bytes that were sent can still be read by the other side.
+    pub fn close(&mut self, mut conn: RingConn) {
+        conn.close();
+        let locations = [Some(conn.sender.location()), conn.sender.former_location()];
+        self.closed.push(ClosedConn { slot: conn.slot, locations });
+    }
+
+    /// Reclaims slots and rings of closed connections, as far as the other side has closed them too.
+    ///
+    /// Cost: at most [`RECLAIM_STEPS_MAX`] connections are looked at.
+    pub fn reclaim(&mut self) {
+        for _ in 0..self.closed.len().min(RECLAIM_STEPS_MAX) {
+            if self.next_closed >= self.closed.len() {
+                self.next_closed = 0;
+            }
+            if !self.reclaim_one(self.next_closed) {
+                self.next_closed += 1;
+            }
+        }
+    }
+
+    /// Reclaims one closed connection; returns whether it is gone from the list.
+    fn reclaim_one(&mut self, at: usize) -> bool {
+        let ClosedConn { slot, locations } = self.closed[at];
+        let outgoing = self.words(slot, self.side());
+        if outgoing.receiver.closed.load(Ordering::Acquire) == 0 {
+            return false;
+        }
+        locations.into_iter().flatten().for_each(|location| self.return_ring(location));
+        self.closed[at].locations = [None, None];
+        let is_owner = self.segment.owner(slot) == self.side();
+        if is_owner {
+            // The other side must not touch the slot's words any more.
+            let incoming = self.words(slot, self.side().other());
+            if incoming.sender.generation.load(Ordering::Acquire) != 0 {
+                return false;
+            }
+            self.free.push(slot);
+        } else {
+            outgoing.sender.generation.store(0, Ordering::Release);
+            self.notifier.mark_ready(slot);
+        }
+        self.is_used[slot as usize] = false;
+        self.closed.swap_remove(at);
+        true
+    }
+
+    /// Takes the ready bits and calls `run` with the slot of each.
+    pub fn take_ready(&self, run: impl FnMut(u32)) {
+        self.ready.take(run);
+    }
+
+    /// Announces that this side's event loop is about to sleep. The caller has called [`RingConn::announce_sleep`] for
+    /// each connection that it polls, and calls [`RingConn::is_idle`] for each afterwards. `false`: look again.
+    pub fn prepare_sleep(&self) -> bool {
+        self.own.sleep.swap(1, Ordering::AcqRel);
+        let may_sleep = self.notifier.fencing.before_sleep() && !self.ready.is_any();
+        if !may_sleep {
+            self.end_sleep();
+        }
+        may_sleep
+    }
+
+    /// Takes the announcement of a sleep back, and clears this side's eventfd.
+    pub fn end_sleep(&self) {
+        if self.own.sleep.swap(0, Ordering::AcqRel) == 0 {
+            sys::clear_eventfd(&self.event);
+        }
+    }
+
+    /// Returns the eventfd that is readable when this side has to look at its ready bits.
+    pub fn event(&self) -> BorrowedFd<'_> {
+        self.event.as_fd()
+    }
+}

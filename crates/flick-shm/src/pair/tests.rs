@@ -1,0 +1,222 @@
+//! Two sides of a pair in one process.
+
+use std::string::String;
+use std::vec::Vec;
+
+use super::*;
+use crate::conn::RingRead;
+use crate::limits::SLOTS_MIN;
+use crate::segment::SegmentConfig;
+
+fn pairs(arena_bytes: u64) -> (Pair, Pair) {
+    let config = SegmentConfig { slots: SLOTS_MIN, arena_bytes, huge_pages: false };
+    let (zero, file) = Segment::create(&config).expect("memory files exist");
+    let one = Segment::open(&file).expect("it is sealed");
+    let event = || sys::create_eventfd().expect("eventfds exist");
+    let (zero_event, one_event) = (event(), event());
+    let copies = (zero_event.try_clone().expect("a copy"), one_event.try_clone().expect("a copy"));
+    let zero = Pair::new(zero, zero_event, copies.1).expect("both are attached");
+    (zero, Pair::new(one, one_event, copies.0).expect("both are attached"))
+}
+
+fn accept(pair: &mut Pair) -> Vec<RingConn> {
+    let mut slots = Vec::new();
+    pair.take_ready(|slot| slots.push(slot));
+    slots.into_iter().filter_map(|slot| pair.accept(slot, 4096).expect("memory")).collect()
+}
+
+/// Reclaims on both sides: the side that opened finishes after the other one.
+fn reclaim(zero: &mut Pair, one: &mut Pair) {
+    zero.reclaim();
+    one.reclaim();
+    zero.reclaim();
+}
+
+fn receive(conn: &mut RingConn) -> Result<String, RingRead> {
+    let mut out = [0; 64];
+    match conn.receive(&mut out).expect("an honest peer") {
+        RingRead::Bytes(count) => Ok(std::str::from_utf8(&out[..count]).expect("text").into()),
+        other => Err(other),
+    }
+}
+
+#[test]
+fn both_sides_open_connections_and_exchange_bytes() {
+    let (mut zero, mut one) = pairs(1 << 20);
+    let (mut a, mut b) = (zero.open(4096).expect("free"), one.open(4096).expect("free"));
+    assert_eq!((a.send(b"early"), b.send(b"late")), (Ok(5), Ok(4)));
+    assert_eq!(receive(&mut a), Err(RingRead::Empty));
+    let (mut at_one, mut at_zero) = (accept(&mut one), accept(&mut zero));
+    let ([a_peer], [b_peer]) = (&mut at_one[..], &mut at_zero[..]) else { panic!("one connection each") };
+    assert_eq!((receive(a_peer).as_deref(), receive(b_peer).as_deref()), (Ok("early"), Ok("late")));
+    assert_eq!(a_peer.send(b"reply"), Ok(5));
+    assert_eq!((receive(&mut a).as_deref(), receive(&mut a)), (Ok("reply"), Err(RingRead::Empty)));
+    a.finish_sending().expect("an honest peer");
+    assert_eq!(receive(a_peer), Err(RingRead::Finished));
+    assert_eq!(a_peer.send(b"still"), Ok(5));
+    assert_eq!(receive(&mut a).as_deref(), Ok("still"));
+}
+
+#[test]
+fn a_slot_is_used_again_only_after_both_sides_closed() {
+    let (mut zero, mut one) = pairs(1 << 20);
+    let first = zero.open(4096).expect("free");
+    let (slot, generation) = (first.slot(), first.generation);
+    let accepted = accept(&mut one).pop().expect("it was opened");
+    zero.close(first);
+    zero.reclaim();
+    assert_eq!((zero.closed_conns(), zero.ring_bytes()), (1, 4096));
+    one.close(accepted);
+    reclaim(&mut zero, &mut one);
+    assert_eq!((zero.closed_conns(), zero.ring_bytes(), one.closed_conns(), one.ring_bytes()), (0, 0, 0, 0));
+    assert!(accept(&mut one).is_empty(), "the closed connection is not accepted again");
+    let second = zero.open(4096).expect("free");
+    assert_eq!((second.slot(), second.generation), (slot, generation + 1));
+    assert_eq!(accept(&mut one).len(), 1);
+}
+
+#[test]
+fn every_slot_is_opened_once_and_the_next_open_fails() {
+    let (mut zero, mut one) = pairs(1 << 20);
+    let conns: Vec<_> = (0..SLOTS_MIN / 2).map(|_| zero.open(1).expect("free")).collect();
+    assert_eq!(zero.open(1).err(), Some(OpenError::NoSlot));
+    assert_eq!(accept(&mut one).len(), conns.len());
+    assert_eq!(one.accept(conns[0].slot(), 1).expect("no error").map(|_| ()), None);
+    assert_eq!(one.accept(u32::MAX, 1).expect("no error").map(|_| ()), None);
+    assert_eq!(one.accept(SLOTS_MIN - 1, 1).expect("no error").map(|_| ()), None, "an own slot");
+}
+
+#[test]
+fn a_connection_without_memory_is_refused_and_ends_at_the_other_side() {
+    let (mut zero, mut one) = pairs(4096);
+    let (mut a, _) = (zero.open(1).expect("free"), one.open(1).expect("free"));
+    assert_eq!(zero.open(1).err(), Some(OpenError::NoMemory));
+    let mut slots = Vec::new();
+    one.take_ready(|slot| slots.push(slot));
+    assert_eq!(one.accept(slots[0], 1).err(), Some(OpenError::NoMemory));
+    assert_eq!(receive(&mut a), Err(RingRead::Finished));
+    assert!(a.is_peer_gone());
+    zero.close(a);
+    reclaim(&mut zero, &mut one);
+    assert_eq!((zero.ring_bytes(), zero.closed_conns(), one.closed_conns()), (0, 0, 0));
+}
+
+#[test]
+fn a_ring_is_zeroed_before_another_connection_gets_it() {
+    let (mut zero, mut one) = pairs(4096);
+    let mut conn = zero.open(4096).expect("free");
+    assert_eq!(conn.send(b"secret"), Ok(6));
+    let content = |zero: &Pair| {
+        let mut bytes = [0; 4096];
+        zero.segment.window(Side::Zero).area(0).expect("the only ring").copy_out(0, &mut bytes);
+        bytes
+    };
+    assert!(content(&zero).starts_with(b"secret"));
+    let accepted = accept(&mut one).pop().expect("it was opened");
+    zero.close(conn);
+    one.close(accepted);
+    zero.reclaim();
+    assert_eq!(content(&zero), [0; 4096]);
+}
+
+#[test]
+fn a_ring_grows_and_shrinks_while_bytes_are_in_it() {
+    let (mut zero, mut one) = pairs(1 << 20);
+    let mut conn = zero.open(4096).expect("free");
+    let mut peer = accept(&mut one).pop().expect("it was opened");
+    let (mut sent, mut received) = (0_u64, 0_u64);
+    for round in 0..200_u32 {
+        let bytes: Vec<u8> = (0..3000).map(|at| ((sent + at) % 251) as u8).collect();
+        sent += conn.send(&bytes).expect("an honest peer") as u64;
+        let _ = zero.resize(&mut conn, 4096 << (round % 4)).expect("an honest peer");
+        let mut out = std::vec![0; 2000 + 17 * (round as usize % 100)];
+        if let RingRead::Bytes(count) = peer.receive(&mut out).expect("an honest peer") {
+            assert!(out[..count].iter().zip(received..).all(|(byte, at)| u64::from(*byte) == at % 251));
+            received += count as u64;
+        }
+    }
+    assert!(received > 300_000 && sent - received <= 2 * 32768, "{sent} sent, {received} received");
+    zero.return_unused(&mut conn).expect("an honest peer");
+    assert!(zero.ring_bytes() <= 2 * 32768, "{}", zero.ring_bytes());
+}
+
+#[test]
+fn an_event_loop_is_signalled_once_while_it_sleeps() {
+    let (mut zero, mut one) = pairs(1 << 20);
+    let mut conn = zero.open(4096).expect("free");
+    let mut peer = accept(&mut one).pop().expect("it was opened");
+    let is_signalled = |pair: &Pair| rustix::io::read(pair.event(), &mut [0; 8]).is_ok();
+    assert_eq!((conn.send(b"a"), is_signalled(&one)), (Ok(1), false), "an awake side needs no signal");
+    peer.announce_sleep().expect("an honest peer");
+    assert!(one.prepare_sleep() && !peer.is_idle().expect("an honest peer"), "a byte is there");
+    one.end_sleep();
+    assert_eq!(receive(&mut peer).as_deref(), Ok("a"));
+    peer.announce_sleep().expect("an honest peer");
+    assert!(one.prepare_sleep() && peer.is_idle().expect("an honest peer"));
+    assert_eq!((conn.send(b"b"), conn.send(b"c")), (Ok(1), Ok(1)));
+    assert!(is_signalled(&one) && !is_signalled(&one));
+    one.end_sleep();
+    let mut slots = Vec::new();
+    one.take_ready(|slot| slots.push(slot));
+    assert_eq!(slots, [peer.slot()]);
+    assert_eq!(receive(&mut peer).as_deref(), Ok("bc"));
+}
+
+/// A peer that writes anything into the words of slots and sides; this side opens, accepts, sends, receives, closes.
+#[test]
+fn a_peer_that_corrupts_slots_harms_its_own_connections_only() {
+    let rounds =
+        std::env::var("FLICK_SHM_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(20_000);
+    let (mut zero, one) = pairs(1 << 20);
+    let mut state = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut next = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        state
+    };
+    let (mut conns, mut faults) = (Vec::new(), 0_u64);
+    for _ in 0..rounds {
+        let slot = (next() % u64::from(SLOTS_MIN)) as u32;
+        let words = zero.words(slot, if next() % 2 == 0 { Side::Zero } else { Side::One });
+        let value = if next() % 2 == 0 { next() % 4 } else { next() };
+        match next() % 10 {
+            0 => words.sender.generation.store(value as u32, Ordering::Relaxed),
+            1 => words.sender.ring_location[0].store(value, Ordering::Relaxed),
+            2 => words.sender.head.store(value, Ordering::Relaxed),
+            3 => words.receiver.tail.store(value, Ordering::Relaxed),
+            4 => words.receiver.closed.store(value as u32, Ordering::Relaxed),
+            5 => one.notifier.ready.set(slot),
+            6 => one.own.sleep.store(value as u32, Ordering::Relaxed),
+            _ => words.sender.ring_number.store(value as u32, Ordering::Relaxed),
+        }
+        match next() % 4 {
+            0 => conns.extend(zero.open(value % 9000).ok()),
+            1 => {
+                let mut slots = Vec::new();
+                zero.take_ready(|slot| slots.push(slot));
+                conns.extend(slots.into_iter().filter_map(|slot| zero.accept(slot, 1).ok().flatten()));
+            }
+            _ => {}
+        }
+        if !conns.is_empty() {
+            let at = (next() % conns.len() as u64) as usize;
+            let conn: &mut RingConn = &mut conns[at];
+            let result = conn.send(&[7; 300]).and_then(|_| conn.receive(&mut [0; 500])).and_then(|_| {
+                conn.announce_sleep()?;
+                conn.is_idle()?;
+                conn.cancel_sleep();
+                zero.resize(conn, 8192)
+            });
+            faults += u64::from(result.is_err());
+            if result.is_err() || next() % 8 == 0 {
+                zero.close(conns.swap_remove(at));
+            }
+        }
+        zero.reclaim();
+        let _ = zero.prepare_sleep();
+        zero.end_sleep();
+    }
+    std::println!("{rounds} rounds, {faults} faults, {} connections open", conns.len());
+    assert!(faults > 0, "the corruption is noticed");
+}

@@ -1,0 +1,54 @@
+//! Allocations after set-up: none.
+
+use std::os::fd::OwnedFd;
+
+use flick_alloc_counter::CountingAllocator;
+use flick_shm::conn::RingRead;
+use flick_shm::pair::Pair;
+use flick_shm::segment::{Segment, SegmentConfig};
+
+#[global_allocator]
+static ALLOCATOR: CountingAllocator = CountingAllocator;
+
+fn event() -> OwnedFd {
+    use rustix::event::{EventfdFlags, eventfd};
+    eventfd(0, EventfdFlags::NONBLOCK).expect("eventfds exist")
+}
+
+#[test]
+fn connections_come_and_go_without_allocations() {
+    let (segment, file) = Segment::create(&SegmentConfig::default()).expect("memory files exist");
+    let other = Segment::open(&file).expect("it is sealed");
+    let (zero_event, one_event) = (event(), event());
+    let copies = (zero_event.try_clone().expect("a copy"), one_event.try_clone().expect("a copy"));
+    let mut zero = Pair::new(segment, zero_event, copies.1).expect("both are attached");
+    let mut one = Pair::new(other, one_event, copies.0).expect("both are attached");
+    let mut bytes = [0; 3000];
+    let before = flick_alloc_counter::allocations();
+    for round in 0..1000_u64 {
+        let mut conn = zero.open(4096 << (round % 5)).expect("memory");
+        let mut slot = None;
+        one.take_ready(|ready| slot = Some(ready));
+        let slot = slot.expect("a connection was opened");
+        let mut peer = one.accept(slot, 4096).expect("memory").expect("it is new");
+        for _ in 0..5 {
+            conn.send(&bytes).expect("honest");
+            zero.resize(&mut conn, 65536).expect("honest");
+            peer.announce_sleep().expect("honest");
+            let _ = one.prepare_sleep() && peer.is_idle().expect("honest");
+            one.end_sleep();
+            peer.cancel_sleep();
+            assert!(matches!(peer.receive(&mut bytes), Ok(RingRead::Bytes(_))));
+        }
+        zero.close(conn);
+        one.close(peer);
+        // The side that opened reclaims after the other one.
+        zero.reclaim();
+        one.reclaim();
+        zero.reclaim();
+        zero.take_ready(|_| {});
+        one.take_ready(|_| {});
+        assert_eq!((zero.ring_bytes(), one.ring_bytes()), (0, 0));
+    }
+    assert_eq!(flick_alloc_counter::allocations(), before);
+}
