@@ -26,7 +26,11 @@ pub mod conn;
 #[cfg(not(loom))]
 pub mod pair;
 #[cfg(not(loom))]
+pub mod pairing;
+#[cfg(not(loom))]
 pub mod segment;
+#[cfg(not(loom))]
+pub mod stream;
 
 #[cfg(all(test, loom))]
 mod model;

@@ -1,0 +1,302 @@
+//! Pairing of two processes: one connects to the Unix socket of the other and passes a segment and two eventfds.
+//! Promises: descriptors are taken only from a peer that the policy allows (the same user, unless configured
+//! otherwise); a segment is validated before it is mapped; a peer that passes something else is refused and the
+//! socket stays usable as a byte stream.
+//! Not here: the byte stream (`stream.rs`). The socket remains open: its end shows that the other process has died.
+//!
+//! A name without `/` is an abstract Unix socket, one with `/` a path.
+
+use core::fmt;
+use core::mem::MaybeUninit;
+use core::time::Duration;
+
+use rustix::cmsg_space;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::io::{Errno, IoSlice, IoSliceMut};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
+    listen, recv, recvmsg, send, sendmsg, socket_with, sockopt,
+};
+
+use crate::limits::{HANDSHAKE_BYTES, HANDSHAKE_TIMEOUT_MS, NAME_BYTES_MAX, PAIRING_BACKLOG};
+use crate::pair::{OpenError, Pair};
+use crate::segment::{LAYOUT_VERSION, Segment, SegmentConfig, SegmentError};
+use crate::sys;
+
+/// First bytes of both messages of the handshake.
+const MAGIC: [u8; 8] = *b"flickshm";
+/// Beginning of the abstract socket of a name.
+const ABSTRACT_PREFIX: &[u8] = b"flick-shm/";
+/// Descriptors that the connecting side passes: the segment, its own eventfd, the other side's eventfd.
+const DESCRIPTORS: usize = 3;
+
+/// Users whose processes may pair with this one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PairPolicy {
+    /// Processes with the same effective user.
+    #[default]
+    SameUser,
+    /// Processes of any user that can reach the socket.
+    AnyUser,
+}
+
+/// Failure to become a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PairError {
+    /// The name is empty or too long.
+    Name,
+    /// A system call failed.
+    System(Errno),
+    /// The other process belongs to a user that the policy excludes.
+    User(u32),
+    /// The other process does not speak this handshake.
+    Handshake,
+    /// The segment cannot be created or used.
+    Segment(SegmentError),
+    /// The pair cannot be used.
+    Open(OpenError),
+}
+
+impl fmt::Display for PairError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Name => write!(f, "a name has 1 to {NAME_BYTES_MAX} bytes"),
+            Self::System(errno) => write!(f, "system call failed: {errno}"),
+            Self::User(uid) => write!(f, "the other process belongs to user {uid}"),
+            Self::Handshake => f.write_str("the other process does not speak flick's handshake"),
+            Self::Segment(error) => error.fmt(f),
+            Self::Open(error) => error.fmt(f),
+        }
+    }
+}
+
+impl core::error::Error for PairError {}
+
+impl From<Errno> for PairError {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno)
+    }
+}
+
+impl From<SegmentError> for PairError {
+    fn from(error: SegmentError) -> Self {
+        Self::Segment(error)
+    }
+}
+
+impl From<OpenError> for PairError {
+    fn from(error: OpenError) -> Self {
+        Self::Open(error)
+    }
+}
+
+/// The other process, and the socket that connects the two.
+#[derive(Debug)]
+pub struct PeerProcess {
+    socket: OwnedFd,
+    pid: i32,
+    uid: u32,
+}
+
+impl PeerProcess {
+    /// Reads the peer's credentials from the socket and applies the policy to them.
+    fn new(socket: OwnedFd, policy: PairPolicy) -> Result<Self, PairError> {
+        let credentials = sockopt::socket_peercred(&socket)?;
+        let uid = credentials.uid.as_raw();
+        if policy == PairPolicy::SameUser && credentials.uid != rustix::process::geteuid() {
+            return Err(PairError::User(uid));
+        }
+        let pid = credentials.pid.as_raw_nonzero().get();
+        for direction in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
+            let timeout = Duration::from_millis(HANDSHAKE_TIMEOUT_MS);
+            sockopt::set_socket_timeout(&socket, direction, Some(timeout))?;
+        }
+        Ok(Self { socket, pid, uid })
+    }
+
+    /// Returns the process number that the kernel recorded when the socket was connected.
+    pub fn pid(&self) -> i32 {
+        self.pid
+    }
+
+    /// Returns the effective user that the kernel recorded when the socket was connected.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
+    /// Returns the socket.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Returns whether the other process has closed the socket, which the kernel does when it dies.
+    pub fn is_gone(&self) -> bool {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        !matches!(recv(&self.socket, &mut [0; 1], flags), Ok((_, 1..)) | Err(Errno::AGAIN | Errno::INTR))
+    }
+
+    /// Receives the other side's message of the handshake; `None` if it is another one.
+    fn receive_hello(&self) -> Result<Option<u32>, Errno> {
+        let mut hello = [0; HANDSHAKE_BYTES];
+        let (_, count) = recv(&self.socket, &mut hello, RecvFlags::WAITALL)?;
+        Ok(if count == HANDSHAKE_BYTES { parse(&hello) } else { None })
+    }
+}
+
+/// Returns the message of the handshake: magic, version, status.
+fn hello(status: u32) -> [u8; HANDSHAKE_BYTES] {
+    let mut message = [0; HANDSHAKE_BYTES];
+    message[..8].copy_from_slice(&MAGIC);
+    message[8..12].copy_from_slice(&LAYOUT_VERSION.to_le_bytes());
+    message[12..].copy_from_slice(&status.to_le_bytes());
+    message
+}
+
+/// Returns the status of a message; `None` if it has another magic or version.
+fn parse(message: &[u8; HANDSHAKE_BYTES]) -> Option<u32> {
+    let mut status = [0; 4];
+    status.copy_from_slice(&message[12..]);
+    let status = u32::from_le_bytes(status);
+    (message[..12] == hello(0)[..12]).then_some(status)
+}
+
+fn address(name: &str) -> Result<SocketAddrUnix, PairError> {
+    let name = name.strip_prefix("shm:").unwrap_or(name).as_bytes();
+    if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(&0) {
+        return Err(PairError::Name);
+    }
+    if name.contains(&b'/') {
+        return Ok(SocketAddrUnix::new(name)?);
+    }
+    let mut full = [0; ABSTRACT_PREFIX.len() + NAME_BYTES_MAX];
+    let (prefix, rest) = full.split_at_mut(ABSTRACT_PREFIX.len());
+    prefix.copy_from_slice(ABSTRACT_PREFIX);
+    rest[..name.len()].copy_from_slice(name);
+    Ok(SocketAddrUnix::new_abstract_name(&full[..ABSTRACT_PREFIX.len() + name.len()])?)
+}
+
+fn socket() -> Result<OwnedFd, Errno> {
+    socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+}
+
+/// A Unix socket that accepts pairs.
+#[derive(Debug)]
+pub struct PairListener {
+    socket: OwnedFd,
+    policy: PairPolicy,
+}
+
+impl PairListener {
+    /// Listens at `shm:NAME`.
+    ///
+    /// Errors: `Name`, `System`; `EADDRINUSE` also if a path exists already.
+    pub fn bind(name: &str, policy: PairPolicy) -> Result<Self, PairError> {
+        let socket = socket()?;
+        bind(&socket, &address(name)?)?;
+        listen(&socket, PAIRING_BACKLOG)?;
+        Ok(Self { socket, policy })
+    }
+
+    /// Returns the listening socket, which is readable when a process connects.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Accepts a process. Without a pair, which the reason explains, the socket remains as a byte stream.
+    ///
+    /// Cost: blocks until a process connects, and then for `HANDSHAKE_TIMEOUT_MS` at most.
+    /// Errors: `User`, `Handshake`, `System`: the socket is closed.
+    pub fn accept(&self) -> Result<(PeerProcess, Result<Pair, PairError>), PairError> {
+        let socket = accept_with(&self.socket, SocketFlags::CLOEXEC)?;
+        let peer = PeerProcess::new(socket, self.policy)?;
+        let received = receive_descriptors(&peer.socket)?;
+        let pair = received.and_then(|[file, peer_event, event]| {
+            let segment = Segment::open(&file)?;
+            Ok(Pair::new(segment, event, peer_event)?)
+        });
+        let status = u32::from(pair.is_ok());
+        send(&peer.socket, &hello(status), SendFlags::NOSIGNAL)?;
+        Ok((peer, pair))
+    }
+}
+
+/// Receives the connecting side's message and its descriptors. The inner error: the message is right, but the
+/// descriptors are not.
+fn receive_descriptors(socket: &OwnedFd) -> Result<Result<[OwnedFd; DESCRIPTORS], PairError>, PairError> {
+    let mut message = [0; HANDSHAKE_BYTES];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
+    let received = recvmsg(socket, &mut [IoSliceMut::new(&mut message)], &mut ancillary, flags)?;
+    if received.bytes != HANDSHAKE_BYTES || parse(&message).is_none() {
+        return Err(PairError::Handshake);
+    }
+    let rights = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
+        _ => None,
+    });
+    let mut descriptors = rights.flatten();
+    let taken = [descriptors.next(), descriptors.next(), descriptors.next()];
+    // Those that are left are closed when the iterator is dropped.
+    Ok(match taken {
+        [Some(file), Some(own), Some(other)] if descriptors.next().is_none() => Ok([file, own, other]),
+        _ => Err(PairError::Handshake),
+    })
+}
+
+/// Connects to `shm:NAME` and offers a new segment. Without a pair, which the reason explains, the socket remains as a
+/// byte stream.
+///
+/// Cost: blocks for `HANDSHAKE_TIMEOUT_MS` at most.
+/// Errors: `Name`, `User`, `Handshake`, `System`: the socket is closed.
+pub fn connect_pair(
+    name: &str,
+    config: &SegmentConfig,
+    policy: PairPolicy,
+) -> Result<(PeerProcess, Result<Pair, PairError>), PairError> {
+    let socket = socket()?;
+    connect(&socket, &address(name)?)?;
+    let peer = PeerProcess::new(socket, policy)?;
+    let (segment, file) = Segment::create(config)?;
+    let (event, peer_event) = (sys::create_eventfd()?, sys::create_eventfd()?);
+    let passed = [file.as_fd(), event.as_fd(), peer_event.as_fd()];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !ancillary.push(SendAncillaryMessage::ScmRights(&passed)) {
+        return Err(PairError::Handshake);
+    }
+    let message = hello(0);
+    sendmsg(&peer.socket, &[IoSlice::new(&message)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    let pair = match peer.receive_hello()? {
+        Some(1) => Ok(Pair::new(segment, event, peer_event)?),
+        Some(_) => Err(PairError::Handshake),
+        None => return Err(PairError::Handshake),
+    };
+    Ok((peer, pair))
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_have_a_length_and_no_zero_byte() {
+        assert!(address("shm:a").is_ok() && address("a/b").is_ok());
+        let long = "a".repeat(NAME_BYTES_MAX + 1);
+        assert!(address(&long[1..]).is_ok());
+        for name in ["", "shm:", "a\0b", &long] {
+            assert_eq!(address(name).err(), Some(PairError::Name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn messages_with_another_magic_or_version_are_refused() {
+        assert_eq!(parse(&hello(7)), Some(7));
+        for at in 0..12 {
+            let mut message = hello(7);
+            message[at] ^= 1;
+            assert_eq!(parse(&message), None, "byte {at}");
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! A byte stream between two processes of a host, as a client uses it: over rings where the two could pair, otherwise
+//! over the Unix socket between them.
+//! Promises: the same calls for both; bytes that the other process published before it died are delivered before the
+//! error; a sleeping stream uses no CPU and sees the death of the other process at once.
+//! Refuses: more than one connection per pair of processes; `pair.rs` has those.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+
+use crate::conn::{RingConn, RingRead};
+use crate::fault::PeerFault;
+use crate::limits::RING_BYTES_MIN;
+use crate::pair::{OpenError, Pair};
+use crate::pairing::{PairError, PairListener, PairPolicy, PeerProcess, connect_pair};
+use crate::segment::SegmentConfig;
+
+/// Failure of a stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamError {
+    /// The other process violated the protocol.
+    Peer(PeerFault),
+    /// The other process died, or closed its socket, before it ended the stream.
+    PeerGone,
+    /// The connection could not be accepted.
+    Open(OpenError),
+    /// A system call failed.
+    System(Errno),
+}
+
+impl fmt::Display for StreamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Peer(fault) => write!(f, "the other process violated the protocol: {fault}"),
+            Self::PeerGone => f.write_str("the other process ended without closing the stream"),
+            Self::Open(error) => error.fmt(f),
+            Self::System(errno) => write!(f, "system call failed: {errno}"),
+        }
+    }
+}
+
+impl core::error::Error for StreamError {}
+
+impl From<PeerFault> for StreamError {
+    fn from(fault: PeerFault) -> Self {
+        Self::Peer(fault)
+    }
+}
+
+impl From<Errno> for StreamError {
+    fn from(errno: Errno) -> Self {
+        Self::System(errno)
+    }
+}
+
+/// Settings of a stream.
+#[derive(Clone, Copy, Debug)]
+pub struct StreamConfig {
+    /// Sizes of the segment.
+    pub segment: SegmentConfig,
+    /// Bytes of the ring that this side sends through.
+    pub ring_bytes: u64,
+    /// Users that may be at the other end.
+    pub policy: PairPolicy,
+    /// Looks at the ring before a wait sleeps.
+    pub busy_polls: u32,
+}
+
+impl Default for StreamConfig {
+    fn default() -> Self {
+        let segment =
+            SegmentConfig { slots: crate::limits::SLOTS_MIN, arena_bytes: 4 << 20, huge_pages: false };
+        Self { segment, ring_bytes: 16 * RING_BYTES_MIN, policy: PairPolicy::SameUser, busy_polls: 0 }
+    }
+}
+
+/// Operation that a wait is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamInterest {
+    /// Bytes, or the end of the stream, can be received.
+    Readable,
+    /// Bytes can be sent.
+    Writable,
+}
+
+/// Transport of a stream, as a caller may want to know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StreamTransport {
+    /// Rings in shared memory.
+    SharedMemory,
+    /// The Unix socket; the reason is why the processes are no pair.
+    Kernel(PairError),
+}
+
+#[derive(Debug)]
+enum Transport {
+    Rings(Box<Rings>),
+    Kernel(PairError),
+}
+
+#[derive(Debug)]
+struct Rings {
+    pair: Pair,
+    /// `None` until the other side's connection was accepted.
+    conn: Option<RingConn>,
+}
+
+/// A byte stream between two processes of a host.
+#[derive(Debug)]
+pub struct ShmStream {
+    peer: PeerProcess,
+    transport: Transport,
+    ring_bytes: u64,
+    busy_polls: u32,
+}
+
+impl ShmStream {
+    /// Connects to `shm:NAME`.
+    ///
+    /// Errors: those of [`connect_pair`].
+    pub fn connect(name: &str, config: &StreamConfig) -> Result<Self, PairError> {
+        let (peer, pair) = connect_pair(name, &config.segment, config.policy)?;
+        let transport = match pair {
+            Ok(mut pair) => {
+                let conn = Some(pair.open(config.ring_bytes)?);
+                Transport::Rings(Box::new(Rings { pair, conn }))
+            }
+            Err(reason) => Transport::Kernel(reason),
+        };
+        Ok(Self { peer, transport, ring_bytes: config.ring_bytes, busy_polls: config.busy_polls })
+    }
+
+    /// Accepts a stream.
+    ///
+    /// Cost: blocks until a process connects.
+    /// Errors: those of [`PairListener::accept`].
+    pub fn accept(listener: &PairListener, config: &StreamConfig) -> Result<Self, PairError> {
+        let (peer, pair) = listener.accept()?;
+        let transport = match pair {
+            Ok(pair) => Transport::Rings(Box::new(Rings { pair, conn: None })),
+            Err(reason) => Transport::Kernel(reason),
+        };
+        Ok(Self { peer, transport, ring_bytes: config.ring_bytes, busy_polls: config.busy_polls })
+    }
+
+    /// Returns the other process.
+    pub fn peer(&self) -> &PeerProcess {
+        &self.peer
+    }
+
+    /// Returns the transport.
+    pub fn transport(&self) -> StreamTransport {
+        match self.transport {
+            Transport::Rings(_) => StreamTransport::SharedMemory,
+            Transport::Kernel(reason) => StreamTransport::Kernel(reason),
+        }
+    }
+
+    /// Takes the ready bits, and accepts the other side's connection if it has opened one. A bit that is not taken
+    /// would keep this side awake.
+    fn accept_ring(pair: &mut Pair, conn: &mut Option<RingConn>, ring_bytes: u64) -> Result<(), StreamError> {
+        let mut opened = None;
+        pair.take_ready(|slot| opened = opened.or(Some(slot)));
+        if let (None, Some(slot)) = (&conn, opened) {
+            *conn = pair.accept(slot, ring_bytes).map_err(StreamError::Open)?;
+        }
+        Ok(())
+    }
+
+    /// Sends the front of `bytes` and returns how many bytes were taken; 0 means that the caller should wait.
+    ///
+    /// Errors: `Peer`, `PeerGone`, `System`.
+    pub fn send(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
+        match &mut self.transport {
+            Transport::Rings(rings) => {
+                let Rings { pair, conn } = &mut **rings;
+                Self::accept_ring(pair, conn, self.ring_bytes)?;
+                let Some(conn) = conn else { return Ok(0) };
+                if conn.is_peer_gone() {
+                    return Err(StreamError::PeerGone);
+                }
+                Ok(conn.send(bytes)?)
+            }
+            Transport::Kernel(_) => {
+                match send(self.peer.socket(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                    Err(Errno::AGAIN | Errno::INTR) => Ok(0),
+                    Err(Errno::PIPE | Errno::CONNRESET) => Err(StreamError::PeerGone),
+                    sent => Ok(sent?),
+                }
+            }
+        }
+    }
+
+    /// Receives bytes to the front of `out`. `Empty` means that the caller should wait.
+    ///
+    /// Errors: `Peer`, `PeerGone`, `Open`, `System`.
+    pub fn receive(&mut self, out: &mut [u8]) -> Result<RingRead, StreamError> {
+        match &mut self.transport {
+            Transport::Rings(rings) => {
+                let Rings { pair, conn } = &mut **rings;
+                Self::accept_ring(pair, conn, self.ring_bytes)?;
+                conn.as_mut().map_or(Ok(RingRead::Empty), |conn| Ok(conn.receive(out)?))
+            }
+            Transport::Kernel(_) => match recv(self.peer.socket(), out, RecvFlags::DONTWAIT) {
+                Ok((_, 0)) => Ok(RingRead::Finished),
+                Ok((_, count)) => Ok(RingRead::Bytes(count)),
+                Err(Errno::AGAIN | Errno::INTR) => Ok(RingRead::Empty),
+                Err(Errno::CONNRESET) => Err(StreamError::PeerGone),
+                Err(errno) => Err(errno.into()),
+            },
+        }
+    }
+
+    /// Blocks until the operation can be tried again, or the time is over; returns whether it can.
+    ///
+    /// Errors: `PeerGone`, only when nothing is left to be received; `Peer`, `Open`, `System`.
+    pub fn wait(&mut self, interest: StreamInterest, timeout_ms: u32) -> Result<bool, StreamError> {
+        let timeout = Timespec {
+            tv_sec: i64::from(timeout_ms / 1000),
+            tv_nsec: i64::from(timeout_ms % 1000) * 1_000_000,
+        };
+        let Transport::Rings(rings) = &mut self.transport else {
+            let flags = match interest {
+                StreamInterest::Readable => PollFlags::IN,
+                StreamInterest::Writable => PollFlags::OUT,
+            };
+            return match poll(&mut [PollFd::from_borrowed_fd(self.peer.socket(), flags)], Some(&timeout)) {
+                Err(Errno::INTR) => Ok(false),
+                count => Ok(count? > 0),
+            };
+        };
+        let Rings { pair, conn } = &mut **rings;
+        for _ in 0..self.busy_polls {
+            Self::accept_ring(pair, conn, self.ring_bytes)?;
+            if is_ready(conn, interest)? {
+                return Ok(true);
+            }
+            core::hint::spin_loop();
+        }
+        Self::accept_ring(pair, conn, self.ring_bytes)?;
+        if !prepare_sleep(pair, conn, interest)? {
+            return Ok(true);
+        }
+        let mut sources = [
+            PollFd::from_borrowed_fd(pair.event(), PollFlags::IN),
+            PollFd::from_borrowed_fd(self.peer.socket(), PollFlags::RDHUP),
+        ];
+        let polled = poll(&mut sources, Some(&timeout));
+        let is_gone = !sources[1].revents().is_empty();
+        pair.end_sleep();
+        if let Some(conn) = conn {
+            conn.cancel_sleep();
+        }
+        match polled {
+            Err(Errno::INTR) => return Ok(false),
+            Err(errno) => return Err(errno.into()),
+            Ok(0) => return Ok(false),
+            Ok(_) => {}
+        }
+        Self::accept_ring(pair, conn, self.ring_bytes)?;
+        // What the other process published before it died is there now; look before it is lost.
+        let has_more = match conn {
+            Some(conn) => interest == StreamInterest::Readable && !conn.is_idle()?,
+            None => false,
+        };
+        if is_gone && !has_more { Err(StreamError::PeerGone) } else { Ok(true) }
+    }
+
+    /// Announces that this side sends no more.
+    ///
+    /// Errors: `Peer`, `System`.
+    pub fn finish_sending(&mut self) -> Result<(), StreamError> {
+        match &mut self.transport {
+            Transport::Rings(rings) => Ok(rings.conn.as_mut().map_or(Ok(()), RingConn::finish_sending)?),
+            Transport::Kernel(_) => {
+                Ok(rustix::net::shutdown(self.peer.socket(), rustix::net::Shutdown::Write)?)
+            }
+        }
+    }
+}
+
+impl Drop for ShmStream {
+    fn drop(&mut self) {
+        if let Transport::Rings(rings) = &mut self.transport
+            && let Some(conn) = rings.conn.take()
+        {
+            rings.pair.close(conn);
+        }
+    }
+}
+
+/// Returns whether an operation can be tried again.
+fn is_ready(conn: &mut Option<RingConn>, interest: StreamInterest) -> Result<bool, PeerFault> {
+    match (conn, interest) {
+        (None, _) => Ok(false),
+        (Some(conn), StreamInterest::Readable) => Ok(!conn.is_idle()?),
+        (Some(conn), StreamInterest::Writable) => Ok(conn.is_peer_gone() || conn.has_space()?),
+    }
+}
+
+/// Announces a sleep; `false`: look again.
+fn prepare_sleep(
+    pair: &Pair,
+    conn: &mut Option<RingConn>,
+    interest: StreamInterest,
+) -> Result<bool, StreamError> {
+    if let Some(conn) = conn {
+        match interest {
+            StreamInterest::Readable => conn.announce_sleep()?,
+            StreamInterest::Writable if !conn.announce_full()? => return Ok(false),
+            StreamInterest::Writable => {}
+        }
+    }
+    if !pair.prepare_sleep() {
+        return Ok(false);
+    }
+    if let Some(conn) = conn
+        && interest == StreamInterest::Readable
+        && !conn.is_idle()?
+    {
+        pair.end_sleep();
+        conn.cancel_sleep();
+        return Ok(false);
+    }
+    Ok(true)
+}

@@ -1,0 +1,237 @@
+//! Two processes: the test starts its own binary again as the other side. `FLICK_SHM_KILLS` sets how often the other
+//! side is killed.
+
+use std::io::{BufRead, BufReader, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use flick_shm::conn::RingRead;
+use flick_shm::pairing::{PairError, PairListener, PairPolicy};
+use flick_shm::stream::{ShmStream, StreamConfig, StreamError, StreamInterest, StreamTransport};
+
+/// Variables that make the binary the other side: what it does, and the name it connects to.
+const ROLE: &str = "FLICK_SHM_TEST_ROLE";
+const NAME: &str = "FLICK_SHM_TEST_NAME";
+/// Longest wait of a test for the other side.
+const WAIT_MS: u32 = 20_000;
+/// Time within which the death of the other side must be reported. The promise is 50 ms; a loaded machine may be
+/// slower.
+const DEATH_SEEN: Duration = Duration::from_secs(1);
+/// Period of the pattern of bytes; no power of two, so that a shifted ring shows.
+const PERIOD: u64 = 65_521;
+
+/// The byte at an offset of a stream.
+fn pattern(offset: u64) -> u8 {
+    ((offset % PERIOD).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u8
+}
+
+fn fill(out: &mut [u8], offset: u64) {
+    out.iter_mut().zip(offset..).for_each(|(byte, at)| *byte = pattern(at));
+}
+
+fn check(bytes: &[u8], offset: u64) {
+    let wrong = bytes.iter().zip(offset..).find(|(byte, at)| **byte != pattern(*at));
+    assert!(wrong.is_none(), "byte {} is wrong", wrong.map_or(0, |(_, at)| at));
+}
+
+/// Returns a listener with a name of its own.
+fn listener(test: &str) -> (PairListener, String) {
+    let name = format!("shm:test-{test}-{}", std::process::id());
+    (PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free"), name)
+}
+
+fn start(role: &str, name: &str) -> Child {
+    let mut command = Command::new(std::env::current_exe().expect("this binary"));
+    command.args(["--exact", "other_side", "--nocapture"]).env(ROLE, role).env(NAME, name);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this binary starts")
+}
+
+/// Sends all bytes of a stream from `from` to `to`, with a wait whenever the ring is full.
+fn send_all(stream: &mut ShmStream, from: u64, to: u64, piece: usize) {
+    let (mut sent, mut bytes) = (from, vec![0; piece]);
+    while sent < to {
+        let len = piece.min((to - sent) as usize);
+        fill(&mut bytes[..len], sent);
+        match stream.send(&bytes[..len]).expect("the other side lives") {
+            0 => assert!(stream.wait(StreamInterest::Writable, WAIT_MS).expect("the other side lives")),
+            count => sent += count as u64,
+        }
+    }
+}
+
+/// Receives until the end of the stream, and checks every byte; returns how many there were.
+fn receive_all(stream: &mut ShmStream) -> (u64, Result<(), StreamError>) {
+    let (mut received, mut bytes) = (0, vec![0; 9000]);
+    loop {
+        match stream.receive(&mut bytes) {
+            Ok(RingRead::Bytes(count)) => {
+                check(&bytes[..count], received);
+                received += count as u64;
+            }
+            Ok(RingRead::Finished) => return (received, Ok(())),
+            Ok(RingRead::Empty) => match stream.wait(StreamInterest::Readable, WAIT_MS) {
+                Ok(is_ready) => assert!(is_ready, "nothing came for {WAIT_MS} ms after {received} bytes"),
+                Err(error) => return (received, Err(error)),
+            },
+            Err(error) => return (received, Err(error)),
+        }
+    }
+}
+
+/// The other side, when this binary is started again; otherwise nothing.
+#[test]
+fn other_side() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let name = std::env::var(NAME).expect("the first side sets both");
+    let mut stream = ShmStream::connect(&name, &StreamConfig::default()).expect("the first side listens");
+    assert_eq!(stream.transport(), StreamTransport::SharedMemory);
+    match role.as_str() {
+        "exchange" => {
+            send_all(&mut stream, 0, 3_000_000, 3001);
+            stream.finish_sending().expect("the first side lives");
+            let (received, end) = receive_all(&mut stream);
+            assert_eq!((received, end), (2_000_000, Ok(())));
+        }
+        // Prints each total after the send has returned, until it is killed.
+        "send" => {
+            let (mut sent, mut bytes, mut out) = (0_u64, [0; 777], std::io::stdout().lock());
+            loop {
+                fill(&mut bytes, sent);
+                match stream.send(&bytes).expect("the first side lives") {
+                    0 => drop(stream.wait(StreamInterest::Writable, WAIT_MS).expect("the first side lives")),
+                    count => {
+                        sent += count as u64;
+                        writeln!(out, "sent {sent}.").expect("the first side reads");
+                    }
+                }
+            }
+        }
+        "sleep" => {
+            stream.send(b"here").expect("the first side lives");
+            let _ = stream.wait(StreamInterest::Readable, WAIT_MS);
+        }
+        role => panic!("unknown role {role}"),
+    }
+}
+
+#[test]
+fn two_processes_exchange_bytes_in_both_directions() {
+    let (listener, name) = listener("exchange");
+    let mut child = start("exchange", &name);
+    let mut stream = ShmStream::accept(&listener, &StreamConfig::default()).expect("the other side connects");
+    assert_eq!(stream.transport(), StreamTransport::SharedMemory);
+    assert_eq!(stream.peer().pid() as u32, child.id());
+    let (received, end) = receive_all(&mut stream);
+    assert_eq!((received, end), (3_000_000, Ok(())));
+    send_all(&mut stream, 0, 2_000_000, 5000);
+    stream.finish_sending().expect("the other side lives");
+    assert!(child.wait().expect("it ends").success());
+}
+
+/// Returns the total of a whole line of the other side.
+fn total(line: String) -> Option<u64> {
+    line.strip_prefix("sent ")?.strip_suffix('.')?.parse().ok()
+}
+
+#[test]
+fn bytes_published_before_a_kill_are_delivered_and_then_an_error() {
+    let kills = std::env::var("FLICK_SHM_KILLS").ok().and_then(|kills| kills.parse().ok()).unwrap_or(20_u64);
+    let (listener, name) = listener("kill");
+    let mut slowest = Duration::ZERO;
+    for kill in 0..kills {
+        let mut child = start("send", &name);
+        let mut stream = ShmStream::accept(&listener, &StreamConfig::default()).expect("it connects");
+        let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
+        let last = std::thread::spawn(move || lines.map_while(Result::ok).filter_map(total).last());
+        // Some are killed with a full ring, some while bytes flow.
+        let (mut received, mut bytes) = (0, vec![0; 4000]);
+        for _ in 0..kill % 50 {
+            match stream.receive(&mut bytes).expect("it lives") {
+                RingRead::Bytes(count) => {
+                    check(&bytes[..count], received);
+                    received += count as u64;
+                }
+                _ => drop(stream.wait(StreamInterest::Readable, WAIT_MS).expect("it lives")),
+            }
+        }
+        child.kill().expect("it lives");
+        child.wait().expect("it is dead");
+        let died = Instant::now();
+        let end = loop {
+            match stream.receive(&mut bytes) {
+                Ok(RingRead::Bytes(count)) => {
+                    check(&bytes[..count], received);
+                    received += count as u64;
+                }
+                Ok(RingRead::Empty) => match stream.wait(StreamInterest::Readable, WAIT_MS) {
+                    Ok(_) => {}
+                    Err(error) => break error,
+                },
+                other => panic!("{other:?}"),
+            }
+        };
+        slowest = slowest.max(died.elapsed());
+        assert_eq!(end, StreamError::PeerGone);
+        // The last line may be cut off by the kill.
+        let last = last.join().expect("it only reads").unwrap_or(0);
+        assert!(received >= last, "{last} bytes were sent before the kill, {received} were received");
+    }
+    println!("{kills} kills, an error at most {slowest:?} after the death");
+    assert!(slowest < DEATH_SEEN);
+}
+
+#[test]
+fn a_sleeping_side_sees_the_death_of_the_other_at_once() {
+    let (listener, name) = listener("sleep");
+    let mut child = start("sleep", &name);
+    let mut stream = ShmStream::accept(&listener, &StreamConfig::default()).expect("it connects");
+    let mut bytes = [0; 16];
+    while stream.receive(&mut bytes).expect("it lives") != RingRead::Bytes(4) {
+        stream.wait(StreamInterest::Readable, WAIT_MS).expect("it lives");
+    }
+    let waiting = std::thread::spawn(move || {
+        // A wait may end early.
+        let end = (0..100).find_map(|_| stream.wait(StreamInterest::Readable, WAIT_MS).err());
+        (end, Instant::now())
+    });
+    let killed = Instant::now();
+    child.kill().expect("it lives");
+    let (result, seen) = waiting.join().expect("it waits");
+    assert_eq!(result, Some(StreamError::PeerGone));
+    assert!(seen - killed < DEATH_SEEN, "{:?}", seen - killed);
+    child.wait().expect("it is dead");
+}
+
+fn raw_connection(name: &str) -> UnixStream {
+    let name = format!("flick-shm/{}", name.strip_prefix("shm:").expect("a name"));
+    let address = SocketAddr::from_abstract_name(name).expect("a short name");
+    UnixStream::connect_addr(&address).expect("the test listens")
+}
+
+#[test]
+fn a_process_that_passes_no_segment_gets_a_byte_stream() {
+    let (listener, name) = listener("kernel");
+    let mut raw = raw_connection(&name);
+    raw.write_all(b"flickshm\x01\0\0\0\0\0\0\0and bytes").expect("the socket is open");
+    let mut stream = ShmStream::accept(&listener, &StreamConfig::default()).expect("the message is right");
+    assert_eq!(stream.transport(), StreamTransport::Kernel(PairError::Handshake));
+    let mut bytes = [0; 64];
+    assert_eq!(stream.receive(&mut bytes), Ok(RingRead::Bytes(9)));
+    assert_eq!(&bytes[..9], b"and bytes");
+    assert_eq!(stream.receive(&mut bytes), Ok(RingRead::Empty));
+    assert_eq!(stream.send(b"reply"), Ok(5));
+    drop(raw);
+    assert!(stream.wait(StreamInterest::Readable, WAIT_MS).expect("the end is readable"));
+    assert!(matches!(stream.receive(&mut bytes), Ok(RingRead::Finished) | Err(StreamError::PeerGone)));
+}
+
+#[test]
+fn a_process_that_speaks_another_protocol_is_refused() {
+    let (listener, name) = listener("foreign");
+    let mut raw = raw_connection(&name);
+    raw.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("the socket is open");
+    let refused = ShmStream::accept(&listener, &StreamConfig::default());
+    assert_eq!(refused.err(), Some(PairError::Handshake));
+}
