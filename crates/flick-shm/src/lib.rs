@@ -7,6 +7,10 @@
 //! Source: SocksDirect (SIGCOMM 2019) for the idea; the ring's indices as in Linux `xsk.h`; `membarrier(2)` for the
 //! asymmetric sleep.
 #![no_std]
+#![cfg_attr(
+    loom,
+    expect(dead_code, reason = "segments and connections, which use it, are no part of the models")
+)]
 
 extern crate alloc;
 #[cfg(test)]
@@ -31,6 +35,8 @@ pub mod pairing;
 pub mod segment;
 #[cfg(not(loom))]
 pub mod stream;
+#[cfg(not(loom))]
+pub mod switch;
 
 #[cfg(all(test, loom))]
 mod model;

@@ -24,6 +24,8 @@ pub const DIRECTION_BYTES: u64 = 256;
 pub const SEGMENT_BYTES_MAX: u64 = 3 << 30;
 /// Most closed connections that one call looks at to reclaim their memory.
 pub const RECLAIM_STEPS_MAX: usize = 16;
+/// Most looks at the control word of a switched direction in one call; after them the caller tries again later.
+pub const SWITCH_ATTEMPTS_MAX: usize = 8;
 /// Bytes of each message of the handshake.
 pub const HANDSHAKE_BYTES: usize = 16;
 /// Longest wait for the other side's message of the handshake, in milliseconds.

@@ -23,6 +23,8 @@ use crate::limits::{
 };
 use crate::raw::{Window, WordList, Words};
 use crate::ready::ReadyBitmap;
+use crate::sleep::Fencing;
+use crate::switch::{Injector, PlainSteps, SwitchReceiver, SwitchSender, SwitchedRing};
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::{self, Mapping};
 
@@ -282,6 +284,42 @@ impl Segment {
     pub(crate) fn window(&self, sender: Side) -> Window {
         let at = self.parts.arena_at + sender.index() * self.parts.arena_bytes;
         Window::at(&self.mapping, at, self.parts.arena_bytes).expect("the parts are inside of the segment")
+    }
+
+    /// Returns the ring of a direction for the transport switch.
+    fn switched(&self, slot: u32, sender: Side, location: u64) -> Option<SwitchedRing<PlainSteps>> {
+        let fencing = if self.can_barrier { Fencing::Sleeper } else { Fencing::Both };
+        let (words, area) = (self.direction(slot, sender)?, self.window(sender).area(location)?);
+        Some(SwitchedRing { words, area, fencing, steps: PlainSteps })
+    }
+
+    /// Returns the sending end of a switched direction, whose words are zero, with the ring at a location of `sender`'s
+    /// arena; `None` if there is no such slot or ring. All processes of the direction must be able to execute barriers
+    /// on all cores, or none of them.
+    pub fn switch_sender(&self, slot: u32, sender: Side, location: u64) -> Option<SwitchSender<PlainSteps>> {
+        self.switched(slot, sender, location).map(SwitchSender::new)
+    }
+
+    /// Returns the receiving end of a switched direction; see [`switch_sender`](Self::switch_sender).
+    pub fn switch_receiver(
+        &self,
+        slot: u32,
+        sender: Side,
+        location: u64,
+    ) -> Option<SwitchReceiver<PlainSteps>> {
+        self.switched(slot, sender, location).map(SwitchReceiver::new)
+    }
+
+    /// Returns an injector of a switched direction with a number that no other has, and that is not 0; see
+    /// [`switch_sender`](Self::switch_sender).
+    pub fn injector(
+        &self,
+        slot: u32,
+        sender: Side,
+        location: u64,
+        number: u32,
+    ) -> Option<Injector<PlainSteps>> {
+        self.switched(slot, sender, location).map(|ring| Injector::new(ring, number))
     }
 
     /// Returns the words of a side.

@@ -1,4 +1,5 @@
 //! Allocations after set-up: none.
+#![cfg(not(loom))]
 
 use std::os::fd::OwnedFd;
 

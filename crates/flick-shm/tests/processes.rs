@@ -1,5 +1,6 @@
 //! Two processes: the test starts its own binary again as the other side. `FLICK_SHM_KILLS` sets how often the other
 //! side is killed.
+#![cfg(not(loom))]
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::linux::net::SocketAddrExt;

@@ -151,6 +151,17 @@ impl Area {
     }
 }
 
+#[cfg(test)]
+impl Area {
+    /// Returns a ring that is smaller than those of a segment, so that tests wrap often.
+    pub fn small(mapping: &Arc<Mapping>, offset: u64, bytes: u64) -> Self {
+        assert!(bytes.is_power_of_two() && offset + bytes <= mapping.len() as u64);
+        // SAFETY: the ring is inside of the mapping by the check above.
+        let start = unsafe { mapping.start().add(offset as usize) };
+        Self { start, bytes, _mapping: Arc::clone(mapping) }
+    }
+}
+
 /// The part of a segment that holds the rings of one sender.
 #[derive(Clone, Debug)]
 pub(crate) struct Window {

@@ -1,0 +1,186 @@
+//! The way back from the ring: an injector freezes a direction, agrees on the cut, and writes the bytes that the
+//! receiver has not consumed to the kernel's socket.
+//! Promises: one injector at a time, told by a number that is never 0, such as its process; it can stop at any step and
+//! continue; a sender whose injector has died continues from the kernel's own count of bytes.
+//! Not here: the socket. The caller writes without blocking and reports the result.
+
+use super::{
+    EPOCH_SHIFT, FROZEN, HOLDS, INDEX_MASK, KERNEL, OFFER, RING, STATE, SwitchHolder, SwitchRule,
+    SwitchSteps, SwitchedRing, control_of, epoch, is_kept,
+};
+use crate::fault::PeerFault;
+use crate::sync::Ordering;
+
+/// Result of an attempt to freeze.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Freeze {
+    /// The direction is in the kernel already, and held as asked.
+    InKernel,
+    /// The direction is frozen, and this injector must inject.
+    Frozen,
+    /// Another injector is at work.
+    Busy,
+}
+
+/// Next step of an injection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Injection {
+    /// The caller writes the first bytes of its buffer to the socket and reports it with [`Injector::injected`].
+    Write(usize),
+    /// All bytes are in the kernel, and the direction too.
+    Done,
+}
+
+/// One that can return a direction to the kernel: either end, or a monitor.
+#[derive(Debug)]
+pub struct Injector<S> {
+    ring: SwitchedRing<S>,
+    number: u32,
+    /// Offset in the stream of the next byte to inject, and of the end; `None` before the cut is known.
+    range: Option<(u64, u64)>,
+}
+
+impl<S: SwitchSteps> Injector<S> {
+    pub(crate) fn new(ring: SwitchedRing<S>, number: u32) -> Self {
+        assert!(number != 0, "0 means that there is no injector");
+        Self { ring, number, range: None }
+    }
+
+    /// Freezes the direction if it is in the ring, and holds it in the kernel if a holder is given.
+    pub fn freeze(&mut self, hold: Option<SwitchHolder>) -> Freeze {
+        let injector = &self.ring.words.shared.injector;
+        let taken = injector.compare_exchange(0, self.number, Ordering::AcqRel, Ordering::Acquire);
+        if taken.is_err_and(|present| present != self.number) {
+            return Freeze::Busy;
+        }
+        let hold = hold.map_or(0, |holder| self.hold_bit(holder));
+        loop {
+            self.ring.steps.reach();
+            let control = self.ring.control();
+            let state = match control & STATE {
+                OFFER => KERNEL,
+                RING => FROZEN,
+                state => state,
+            };
+            // The loop ends: an end can change the word back at most once before it sees the hold or the freeze.
+            let new = control_of(epoch(control), state) | (control & HOLDS) | hold;
+            if new != control && !self.ring.replace(control, new) {
+                continue;
+            }
+            if state == FROZEN {
+                return Freeze::Frozen;
+            }
+            self.ring.words.shared.injector.store(0, Ordering::Release);
+            return Freeze::InKernel;
+        }
+    }
+
+    fn hold_bit(&self, holder: SwitchHolder) -> u32 {
+        if is_kept::<S>(SwitchRule::HoldPerHolder) { holder as u32 } else { SwitchHolder::Monitor as u32 }
+    }
+
+    /// Takes back a hold.
+    pub fn release(&self, holder: SwitchHolder) {
+        self.ring.words.shared.control.fetch_and(!self.hold_bit(holder), Ordering::AcqRel);
+    }
+
+    /// Returns whether a holder keeps the direction in the kernel, and it is there.
+    pub fn is_held(&self, holder: SwitchHolder) -> bool {
+        let control = self.ring.control();
+        control & STATE == KERNEL && control & self.hold_bit(holder) != 0
+    }
+
+    /// Copies the next bytes to the front of `out`, after [`Freeze::Frozen`].
+    ///
+    /// Errors: `SwitchCut`, `SwitchState`.
+    pub fn next(&mut self, out: &mut [u8]) -> Result<Injection, PeerFault> {
+        let (at, end) = match self.range {
+            Some(range) => range,
+            None => {
+                let (tail, head) = self.cut_range()?;
+                *self.range.insert((tail, head))
+            }
+        };
+        if at == end {
+            self.finish();
+            return Ok(Injection::Done);
+        }
+        let count = out.len().min((end - at) as usize);
+        self.ring.area.copy_out(at, &mut out[..count]);
+        self.ring.steps.reach();
+        Ok(Injection::Write(count))
+    }
+
+    /// Reports bytes that the caller has written to the kernel's socket.
+    pub fn injected(&mut self, count: usize) {
+        if let Some((at, _)) = &mut self.range {
+            *at += count as u64;
+            self.ring.words.switch.kernel_bytes.fetch_add(count as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Reports that the socket refuses all further bytes; the sender gets the error number.
+    pub fn failed(&mut self, errno: u32) {
+        self.ring.words.switch.error.store(errno, Ordering::Relaxed);
+        if let Some((at, end)) = &mut self.range {
+            *at = *end;
+        }
+    }
+
+    /// Returns the offsets in the stream at which the ring was cut: those of the receiver and of the sender.
+    fn cut_range(&self) -> Result<(u64, u64), PeerFault> {
+        let control = self.ring.control();
+        if control & STATE != FROZEN {
+            return Err(PeerFault::SwitchState);
+        }
+        let cut = self.ring.cut(epoch(control))?;
+        // The sender's index is at the cut, or one message beyond it.
+        let index = self.ring.words.sender.head.load(Ordering::Relaxed);
+        let head = index.wrapping_sub(index.wrapping_sub(cut.head()) & INDEX_MASK);
+        let left = cut.head().wrapping_sub(cut.tail()) & INDEX_MASK;
+        if left > self.ring.area.len() || left > head {
+            return Err(PeerFault::SwitchCut);
+        }
+        Ok((head - left, head))
+    }
+
+    /// Returns the direction to the kernel, in the next epoch.
+    fn finish(&mut self) {
+        self.range = None;
+        loop {
+            let control = self.ring.control();
+            let next = control_of(epoch(control).wrapping_add(1) & (u32::MAX >> EPOCH_SHIFT), KERNEL);
+            // The loop ends: only holds change a frozen direction, each once.
+            if self.ring.replace(control, next | (control & HOLDS)) {
+                break;
+            }
+        }
+        self.ring.steps.reach();
+        self.ring.words.shared.injector.store(0, Ordering::Release);
+    }
+
+    /// Continues the injection of a dead injector, at the sender's end. `kernel_bytes` are the bytes of this direction
+    /// that the kernel has accepted since the connection began: of TCP, `bytes_sent - bytes_retrans + notsent`. Returns
+    /// whether this injector must inject now.
+    ///
+    /// Errors: `SwitchCut`, `SwitchState`.
+    pub fn continue_for(&mut self, dead: u32, kernel_bytes: u64) -> Result<bool, PeerFault> {
+        if self.ring.control() & STATE != FROZEN {
+            return Ok(false);
+        }
+        let injector = &self.ring.words.shared.injector;
+        if injector.compare_exchange(dead, self.number, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return Ok(false);
+        }
+        let (tail, head) = self.cut_range()?;
+        let at_entry = self.ring.words.switch.kernel_bytes_at_entry.load(Ordering::Relaxed);
+        let injected = kernel_bytes.checked_sub(at_entry).ok_or(PeerFault::SwitchCut)?;
+        if injected > head - tail {
+            return Err(PeerFault::SwitchCut);
+        }
+        // The dead injector may have died between its last write and its count.
+        self.ring.words.switch.kernel_bytes.store(kernel_bytes, Ordering::Relaxed);
+        self.range = Some((tail + injected, head));
+        Ok(true)
+    }
+}
