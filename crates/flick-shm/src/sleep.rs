@@ -4,6 +4,9 @@
 //! Refuses: waking. The caller that gets a [`Wake`] sets a bit of the ready bitmap or wakes a futex.
 //! Where the kernel refuses `membarrier`, both sides use sequentially consistent fences.
 
+#[cfg(all(test, not(loom)))]
+mod exhaustive;
+
 use crate::fault::PeerFault;
 use crate::sync::{AtomicU32, Ordering, fence};
 

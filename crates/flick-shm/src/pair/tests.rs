@@ -140,6 +140,30 @@ fn a_ring_grows_and_shrinks_while_bytes_are_in_it() {
     assert!(zero.ring_bytes() <= 2 * 32768, "{}", zero.ring_bytes());
 }
 
+/// Memory that the kernel counts for the segment's file, after each of many connections has carried a byte each way.
+#[test]
+fn an_idle_connection_costs_at_most_9_kib() {
+    const CONNS: u64 = 5000;
+    let config = SegmentConfig { slots: 1 << 14, arena_bytes: 64 << 20, huge_pages: false };
+    let (zero, file) = Segment::create(&config).expect("memory files exist");
+    let one = Segment::open(&file).expect("it is sealed");
+    let event = || sys::create_eventfd().expect("eventfds exist");
+    let mut zero = Pair::new(zero, event(), event()).expect("both are attached");
+    let mut one = Pair::new(one, event(), event()).expect("both are attached");
+    let bytes = || rustix::fs::fstat(&file).expect("it is open").st_blocks as u64 * 512;
+    let before = bytes();
+    let mut conns: Vec<_> = (0..CONNS).map(|_| zero.open(4096).expect("free")).collect();
+    for mut peer in accept(&mut one) {
+        assert_eq!(peer.send(b"a"), Ok(1));
+    }
+    for conn in &mut conns {
+        assert_eq!((conn.send(b"b"), receive(conn).as_deref()), (Ok(1), Ok("a")));
+    }
+    let each = (bytes() - before) / CONNS;
+    std::println!("{each} bytes for each of {CONNS} connections");
+    assert!(each <= 9 << 10, "{each} bytes");
+}
+
 #[test]
 fn an_event_loop_is_signalled_once_while_it_sleeps() {
     let (mut zero, mut one) = pairs(1 << 20);
