@@ -26,6 +26,8 @@ pub const SEGMENT_BYTES_MAX: u64 = 3 << 30;
 pub const RECLAIM_STEPS_MAX: usize = 16;
 /// Most looks at the control word of a switched direction in one call; after them the caller tries again later.
 pub const SWITCH_ATTEMPTS_MAX: usize = 8;
+/// Most attempts to change the control word of a switched direction, which a dishonest peer may change all the time.
+pub const CONTROL_ATTEMPTS_MAX: usize = 64;
 /// Bytes of each message of the handshake.
 pub const HANDSHAKE_BYTES: usize = 16;
 /// Longest wait for the other side's message of the handshake, in milliseconds.

@@ -6,9 +6,10 @@
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -19,13 +20,15 @@ use flick_shm::switch::{
 };
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 /// Variables that make the binary an end: its side, the file of the segment, the bytes that it sends.
 const SIDE: &str = "FLICK_SHM_TEST_SIDE";
 const SEGMENT: &str = "FLICK_SHM_TEST_SEGMENT";
 const BYTES: &str = "FLICK_SHM_TEST_BYTES";
 const SEED: &str = "FLICK_SHM_TEST_SEED";
+/// Process of the monitor, if it is not the one that starts the ends.
+const MONITOR_PID: &str = "FLICK_SHM_TEST_MONITOR";
 /// Most bytes of a message.
 const MESSAGE_BYTES_MAX: usize = 6000;
 /// Number of the monitor as an injector.
@@ -53,6 +56,13 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
 }
 
+/// Succession of a dead monitor.
+struct Succession {
+    monitor: Pid,
+    /// Of the incoming direction.
+    injector: Injector<PlainSteps>,
+}
+
 /// One end: sends and receives, by whichever transport is right, and checks every byte.
 struct End {
     side: Side,
@@ -62,9 +72,32 @@ struct End {
     random: Random,
     /// Whether it prints what it has sent.
     is_reporting: bool,
+    succession: Option<Succession>,
 }
 
 impl End {
+    /// Receives what a dead monitor has not injected, and ends its work. The kernel's socket is empty.
+    fn succeed_monitor(&mut self, out: &mut [u8]) -> usize {
+        let Some(Succession { monitor, injector }) = &mut self.succession else { return 0 };
+        if test_kill_process(*monitor).is_ok() {
+            return 0;
+        }
+        // The monitor may have written between the last look and its death.
+        match recv(&self.socket, &mut *out, RecvFlags::DONTWAIT) {
+            Ok((_, count @ 1..)) => {
+                self.receiver.kernel_received(count);
+                return count;
+            }
+            Err(Errno::AGAIN) => {}
+            _ => return 0,
+        }
+        let count = self.receiver.receive_left_over(out).expect("honest peers");
+        if count == 0 {
+            injector.complete_for(MONITOR).expect("honest peers");
+        }
+        count
+    }
+
     /// Sends a message or a part; returns the bytes, `None` if the other end is gone.
     fn send(&mut self, bytes_max: u64) -> Option<usize> {
         let len = (1 + self.random.below(MESSAGE_BYTES_MAX as u64)).min(bytes_max - self.sender.sent());
@@ -106,7 +139,7 @@ impl End {
                     self.receiver.kernel_received(count);
                     count
                 }
-                Err(Errno::AGAIN | Errno::INTR) => 0,
+                Err(Errno::AGAIN | Errno::INTR) => self.succeed_monitor(&mut bytes[..len]),
                 Err(errno) => panic!("{errno}"),
             },
         };
@@ -158,6 +191,7 @@ fn one_end() {
     let file = OpenOptions::new().read(true).write(true).open(path).expect("the monitor lives");
     let segment = Segment::open(&file).expect("it is sealed");
     let bytes = number(BYTES, 0);
+    let monitor = Pid::from_raw(number(MONITOR_PID, 0) as i32);
     let mut end = End {
         side,
         sender: segment.switch_sender(0, side, 0).expect("slot 0"),
@@ -165,6 +199,10 @@ fn one_end() {
         socket: std::io::stdin().as_fd().try_clone_to_owned().expect("a socket"),
         random: Random(number(SEED, 1)),
         is_reporting: bytes == u64::MAX,
+        succession: monitor.map(|monitor| Succession {
+            monitor,
+            injector: segment.injector(0, side.other(), 0, 2 + u32::from(side == Side::One)).expect("slot 0"),
+        }),
     };
     end.run(bytes);
     writeln!(std::io::stdout(), "received {}.", end.receiver.received()).expect("the monitor reads");
@@ -172,7 +210,8 @@ fn one_end() {
 
 /// An end as the monitor sees it.
 struct Peer {
-    child: Child,
+    /// `None` for a monitor that did not start the end.
+    child: Option<Child>,
     /// The monitor's duplicate of its socket.
     socket: Option<OwnedFd>,
     /// The last totals that it has printed: sent and received.
@@ -180,6 +219,17 @@ struct Peer {
     /// Returns what the end sends to the kernel.
     injector: Injector<PlainSteps>,
     is_pending: bool,
+}
+
+/// Steps that a monitor has left before it kills itself.
+static STEPS_LEFT: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Takes one step of an injection.
+fn step() {
+    if STEPS_LEFT.fetch_sub(1, Ordering::Relaxed) == 0 {
+        kill_process(rustix::process::getpid(), Signal::KILL).expect("this process lives");
+        std::thread::park();
+    }
 }
 
 impl Peer {
@@ -195,6 +245,7 @@ impl Peer {
         self.is_pending = true;
         let mut bytes = [0; 4096];
         loop {
+            step();
             match self.injector.next(&mut bytes).expect("honest ends") {
                 Injection::Done => {
                     self.is_pending = false;
@@ -203,8 +254,14 @@ impl Peer {
                 }
                 Injection::Write(count) => {
                     let socket = self.socket.as_ref().expect("it is open");
-                    match send(socket, &bytes[..count], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                        Ok(count) => self.injector.injected(count),
+                    step();
+                    // In two parts, so that a monitor can die between them.
+                    let part = count.div_ceil(2);
+                    match send(socket, &bytes[..part], SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                        Ok(count) => {
+                            step();
+                            self.injector.injected(count);
+                        }
                         Err(Errno::AGAIN | Errno::INTR) => return false,
                         Err(errno) => self.injector.failed(errno.raw_os_error() as u32),
                     }
@@ -213,8 +270,12 @@ impl Peer {
         }
     }
 
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id() as i32).expect("a process");
+    fn child(&mut self) -> &mut Child {
+        self.child.as_mut().expect("this process started it")
+    }
+
+    fn signal(&mut self, signal: Signal) {
+        let pid = Pid::from_raw(self.child().id() as i32).expect("a process");
         kill_process(pid, signal).expect("it is not reaped");
     }
 }
@@ -230,22 +291,45 @@ fn sockets(is_tcp: bool) -> [OwnedFd; 2] {
     }
 }
 
-fn start(is_tcp: bool, bytes: u64, seed: u64) -> (Segment, OwnedFd, [Peer; 2]) {
+/// The ends, and what they need.
+struct Started {
+    peers: [Peer; 2],
+    /// A monitor of its own, if the test is none.
+    monitor: Option<Child>,
+    _segment: Segment,
+    /// The processes open the file through this one.
+    _file: OwnedFd,
+}
+
+/// Returns the command that starts this binary as another process of the test.
+fn command(test: &str, path: &str, seed: u64) -> Command {
+    let mut command = Command::new(std::env::current_exe().expect("this binary"));
+    command.args(["--exact", test, "--nocapture"]).env(SEGMENT, path).env(SEED, seed.to_string());
+    command
+}
+
+fn start(is_tcp: bool, bytes: u64, seed: u64, has_monitor: bool) -> Started {
     let config = SegmentConfig { slots: 128, arena_bytes: 4096, huge_pages: false };
     let (segment, file) = Segment::create(&config).expect("memory files exist");
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
-    let peers = [Side::Zero, Side::One].into_iter().zip(sockets(is_tcp)).map(|(side, socket)| {
-        let number = if side == Side::Zero { "0" } else { "1" };
-        let mut child = Command::new(std::env::current_exe().expect("this binary"))
-            .args(["--exact", "one_end", "--nocapture"])
-            .env(SIDE, number)
-            .env(SEGMENT, &path)
-            .env(BYTES, bytes.to_string())
-            .env(SEED, (2 * seed + if side == Side::Zero { 3 } else { 4 }).to_string())
-            .stdin(Stdio::from(socket.try_clone().expect("a copy")))
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("this binary starts");
+    let sockets = sockets(is_tcp);
+    let copy = |socket: &OwnedFd| Stdio::from(socket.try_clone().expect("a copy"));
+    let monitor = has_monitor.then(|| {
+        let mut command = command("separate_monitor", &path, seed + 5);
+        command
+            .env(MONITOR_PID, "0")
+            .stdin(copy(&sockets[0]))
+            .stdout(Stdio::null())
+            .stderr(copy(&sockets[1]));
+        command.spawn().expect("this binary starts")
+    });
+    let monitor_pid = monitor.as_ref().map_or(0, Child::id).to_string();
+    let peers = [Side::Zero, Side::One].into_iter().zip(sockets).map(|(side, socket)| {
+        let index = u64::from(side == Side::One);
+        let mut command = command("one_end", &path, 2 * seed + 3 + index);
+        command.env(SIDE, index.to_string()).env(BYTES, bytes.to_string()).env(MONITOR_PID, &monitor_pid);
+        command.stdin(copy(&socket)).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("this binary starts");
         let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
         let totals = std::thread::spawn(move || {
             let (mut sent, mut received) = (0, 0);
@@ -258,23 +342,22 @@ fn start(is_tcp: bool, bytes: u64, seed: u64) -> (Segment, OwnedFd, [Peer; 2]) {
             (sent, received)
         });
         let injector = segment.injector(0, side, 0, MONITOR).expect("slot 0");
-        Peer { child, socket: Some(socket), totals: Some(totals), injector, is_pending: false }
+        Peer { child: Some(child), socket: Some(socket), totals: Some(totals), injector, is_pending: false }
     });
     let mut peers = peers.collect::<Vec<_>>().into_iter();
-    let both = [peers.next().expect("side 0"), peers.next().expect("side 1")];
-    (segment, file, both)
+    let peers = [peers.next().expect("side 0"), peers.next().expect("side 1")];
+    Started { peers, monitor, _segment: segment, _file: file }
 }
 
 /// Both ends send all their bytes while the monitor downgrades, and stops one end for a moment now and then.
 fn exchange(is_tcp: bool, bytes: u64) {
-    // The ends open the file through this process.
-    let (_segment, _file, mut peers) = start(is_tcp, bytes, 1);
+    let Started { mut peers, _segment, _file, .. } = start(is_tcp, bytes, 1, false);
     let (mut random, mut cycles, mut stops) = (Random(77), 0, 0_u64);
     let mut has_ended = [false; 2];
     while has_ended != [true; 2] {
         for at in 0..2 {
             let peer = &mut peers[at];
-            if !has_ended[at] && peer.child.try_wait().expect("a child").is_some() {
+            if !has_ended[at] && peer.child().try_wait().expect("a child").is_some() {
                 has_ended[at] = true;
                 // What it had published is injected, then its socket closes.
                 while !peer.downgrade(Some(SwitchHolder::Monitor), &mut cycles) {
@@ -297,7 +380,7 @@ fn exchange(is_tcp: bool, bytes: u64) {
         std::thread::sleep(Duration::from_micros(random.below(60)));
     }
     for peer in &mut peers {
-        assert!(peer.child.wait().expect("a child").success(), "an end failed");
+        assert!(peer.child().wait().expect("a child").success(), "an end failed");
         assert_eq!(peer.totals().1, bytes);
     }
     println!("{}: {cycles} downgrades, {stops} stops", if is_tcp { "TCP" } else { "Unix" });
@@ -320,7 +403,7 @@ fn a_killed_end_loses_no_byte_that_it_had_sent() {
     let kills = number("FLICK_SHM_SWITCH_KILLS", 20);
     let (mut random, mut cycles, mut total) = (Random(99), 0, 0);
     for kill in 0..kills {
-        let (_segment, _file, mut peers) = start(false, u64::MAX, kill);
+        let Started { mut peers, _segment, _file, .. } = start(false, u64::MAX, kill, false);
         let victim = random.below(2) as usize;
         for _ in 0..random.below(400) {
             for peer in &mut peers {
@@ -331,7 +414,7 @@ fn a_killed_end_loses_no_byte_that_it_had_sent() {
             std::thread::sleep(Duration::from_micros(random.below(40)));
         }
         peers[victim].signal(Signal::KILL);
-        peers[victim].child.wait().expect("a child");
+        peers[victim].child().wait().expect("a child");
         // Outgoing first, then the direction that no end reads any more, then the socket.
         while !peers[victim].downgrade(Some(SwitchHolder::Monitor), &mut cycles) {
             std::thread::yield_now();
@@ -343,10 +426,67 @@ fn a_killed_end_loses_no_byte_that_it_had_sent() {
             }
         }
         peers[victim].socket = None;
-        assert!(peers[survivor].child.wait().expect("a child").success(), "the other end failed");
+        assert!(peers[survivor].child().wait().expect("a child").success(), "the other end failed");
         let ((sent, _), (_, received)) = (peers[victim].totals(), peers[survivor].totals());
         assert!(received >= sent, "{sent} bytes were sent before the kill, {received} were received");
         total += received;
     }
     println!("{kills} kills, {cycles} downgrades, {total} bytes");
+}
+
+/// A monitor in a process of its own, when this binary is started again: its standard input and error are the sockets.
+#[test]
+fn separate_monitor() {
+    let (Ok(path), Err(_)) = (std::env::var(SEGMENT), std::env::var(SIDE)) else { return };
+    let file = OpenOptions::new().read(true).write(true).open(path).expect("the first process lives");
+    let segment = Segment::open(&file).expect("it is sealed");
+    let peer = |side, socket: BorrowedFd<'_>| Peer {
+        child: None,
+        socket: Some(socket.try_clone_to_owned().expect("a socket")),
+        totals: None,
+        injector: segment.injector(0, side, 0, MONITOR).expect("slot 0"),
+        is_pending: false,
+    };
+    let mut peers = [peer(Side::Zero, std::io::stdin().as_fd()), peer(Side::One, std::io::stderr().as_fd())];
+    let (mut random, mut cycles) = (Random(number(SEED, 1)), 0);
+    STEPS_LEFT.store(random.below(60), Ordering::Relaxed);
+    loop {
+        for peer in &mut peers {
+            if peer.is_pending || random.below(3) == 0 {
+                peer.downgrade(None, &mut cycles);
+            }
+        }
+        std::thread::sleep(Duration::from_micros(random.below(20)));
+    }
+}
+
+/// The monitor kills itself at a random step of an injection; the ends exchange all their bytes without it.
+#[test]
+fn ends_whose_monitor_dies_exchange_all_their_bytes() {
+    let kills = number("FLICK_SHM_SWITCH_KILLS", 20);
+    let (mut deaths, mut frozen) = (0, 0);
+    for kill in 0..kills {
+        let bytes = 1_000_000;
+        let Started { mut peers, monitor, _segment, _file } = start(false, bytes, kill, true);
+        let mut monitor = monitor.expect("it was asked for");
+        let mut has_died = false;
+        while peers.iter_mut().any(|peer| peer.child().try_wait().expect("a child").is_none()) {
+            // The ends see its death once it is reaped.
+            if !has_died && monitor.try_wait().expect("a child").is_some() {
+                has_died = true;
+                deaths += 1;
+                frozen += u32::from(peers.iter().any(|peer| peer.injector.is_frozen()));
+            }
+            std::thread::sleep(Duration::from_micros(100));
+        }
+        // The ends may be faster than the steps of the monitor.
+        monitor.kill().expect("a child");
+        monitor.wait().expect("a child");
+        for peer in &mut peers {
+            assert!(peer.child().wait().expect("a child").success(), "an end failed");
+            assert_eq!(peer.totals().1, bytes);
+        }
+    }
+    println!("{deaths} deaths in {kills} runs, in {frozen} of them a direction was frozen");
+    assert!(frozen > 0);
 }

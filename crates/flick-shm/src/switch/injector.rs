@@ -9,6 +9,7 @@ use super::{
     SwitchSteps, SwitchedRing, control_of, epoch, is_kept,
 };
 use crate::fault::PeerFault;
+use crate::limits::CONTROL_ATTEMPTS_MAX;
 use crate::sync::Ordering;
 
 /// Result of an attempt to freeze.
@@ -18,7 +19,7 @@ pub enum Freeze {
     InKernel,
     /// The direction is frozen, and this injector must inject.
     Frozen,
-    /// Another injector is at work.
+    /// Another injector is at work, or the control word keeps changing: try again.
     Busy,
 }
 
@@ -54,7 +55,9 @@ impl<S: SwitchSteps> Injector<S> {
             return Freeze::Busy;
         }
         let hold = hold.map_or(0, |holder| self.hold_bit(holder));
-        loop {
+        let mut freeze = Freeze::Busy;
+        // An honest end changes the word at most once before it sees the hold or the freeze.
+        for _ in 0..CONTROL_ATTEMPTS_MAX {
             self.ring.steps.reach();
             let control = self.ring.control();
             let state = match control & STATE {
@@ -62,17 +65,16 @@ impl<S: SwitchSteps> Injector<S> {
                 RING => FROZEN,
                 state => state,
             };
-            // The loop ends: an end can change the word back at most once before it sees the hold or the freeze.
             let new = control_of(epoch(control), state) | (control & HOLDS) | hold;
-            if new != control && !self.ring.replace(control, new) {
-                continue;
+            if new == control || self.ring.replace(control, new) {
+                freeze = if state == FROZEN { Freeze::Frozen } else { Freeze::InKernel };
+                break;
             }
-            if state == FROZEN {
-                return Freeze::Frozen;
-            }
-            self.ring.words.shared.injector.store(0, Ordering::Release);
-            return Freeze::InKernel;
         }
+        if freeze != Freeze::Frozen {
+            self.ring.words.shared.injector.store(0, Ordering::Release);
+        }
+        freeze
     }
 
     fn hold_bit(&self, holder: SwitchHolder) -> u32 {
@@ -90,6 +92,11 @@ impl<S: SwitchSteps> Injector<S> {
         control & STATE == KERNEL && control & self.hold_bit(holder) != 0
     }
 
+    /// Returns whether the direction is frozen.
+    pub fn is_frozen(&self) -> bool {
+        self.ring.control() & STATE == FROZEN
+    }
+
     /// Copies the next bytes to the front of `out`, after [`Freeze::Frozen`].
     ///
     /// Errors: `SwitchCut`, `SwitchState`.
@@ -102,7 +109,7 @@ impl<S: SwitchSteps> Injector<S> {
             }
         };
         if at == end {
-            self.finish();
+            self.finish()?;
             return Ok(Injection::Done);
         }
         let count = out.len().min((end - at) as usize);
@@ -145,18 +152,41 @@ impl<S: SwitchSteps> Injector<S> {
     }
 
     /// Returns the direction to the kernel, in the next epoch.
-    fn finish(&mut self) {
-        self.range = None;
-        loop {
+    ///
+    /// Errors: `SwitchState` if the control word keeps changing, or shows another state.
+    fn finish(&mut self) -> Result<(), PeerFault> {
+        // Only holds change a frozen direction, each once.
+        for _ in 0..CONTROL_ATTEMPTS_MAX {
             let control = self.ring.control();
-            let next = control_of(epoch(control).wrapping_add(1) & (u32::MAX >> EPOCH_SHIFT), KERNEL);
-            // The loop ends: only holds change a frozen direction, each once.
-            if self.ring.replace(control, next | (control & HOLDS)) {
+            if control & STATE != FROZEN {
                 break;
             }
+            let next = control_of(epoch(control).wrapping_add(1) & (u32::MAX >> EPOCH_SHIFT), KERNEL);
+            if self.ring.replace(control, next | (control & HOLDS)) {
+                self.range = None;
+                self.ring.steps.reach();
+                self.ring.words.shared.injector.store(0, Ordering::Release);
+                return Ok(());
+            }
         }
-        self.ring.steps.reach();
-        self.ring.words.shared.injector.store(0, Ordering::Release);
+        Err(PeerFault::SwitchState)
+    }
+
+    /// Ends the injection of a dead injector, at the receiver's end, after
+    /// [`SwitchReceiver::receive_left_over`](super::SwitchReceiver::receive_left_over) has returned 0 and the kernel's
+    /// socket is empty; only for sockets that deliver at once. Returns whether the direction is back in the kernel.
+    ///
+    /// Errors: `SwitchState`.
+    pub fn complete_for(&mut self, dead: u32) -> Result<bool, PeerFault> {
+        if self.ring.control() & STATE != FROZEN {
+            return Ok(false);
+        }
+        let injector = &self.ring.words.shared.injector;
+        if injector.compare_exchange(dead, self.number, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+            return Ok(false);
+        }
+        self.finish()?;
+        Ok(true)
     }
 
     /// Continues the injection of a dead injector, at the sender's end. `kernel_bytes` are the bytes of this direction

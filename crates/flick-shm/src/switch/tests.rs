@@ -138,8 +138,8 @@ fn a_sender_continues_the_injection_of_a_dead_monitor() {
 fn a_receiver_reads_the_rest_of_the_ring_when_all_injectors_are_dead() {
     let mut switched = Switched::new();
     switched.fill();
-    let mut monitor = switched.injector(7);
-    assert_eq!(monitor.freeze(None), Freeze::Frozen);
+    let (mut monitor, mut own) = (switched.injector(7), switched.injector(8));
+    assert_eq!((own.complete_for(7), monitor.freeze(None)), (Ok(false), Freeze::Frozen));
     let mut bytes = [0; 64];
     assert_eq!(switched.receiver.receive_left_over(&mut bytes), Ok(0), "the kernel comes first");
     assert_eq!(monitor.next(&mut bytes), Ok(Injection::Write(10)));
@@ -149,6 +149,10 @@ fn a_receiver_reads_the_rest_of_the_ring_when_all_injectors_are_dead() {
     assert_eq!(switched.receiver.receive_left_over(&mut bytes[4..]), Ok(3));
     assert_eq!(&bytes[..7], b"3456789");
     assert_eq!(switched.receiver.receive_left_over(&mut bytes), Ok(0));
+    assert_eq!((own.complete_for(9), own.complete_for(7)), (Ok(false), Ok(true)));
+    assert_eq!(switched.sender.send(b"after", true), Ok(SwitchedSend::Kernel));
+    assert_eq!((switched.write(b"after"), switched.drain()), (5, b"after".to_vec()));
+    assert!(switched.receiver.offer(), "the next epoch begins");
 }
 
 #[test]
