@@ -212,6 +212,10 @@ impl PairListener {
         let peer = PeerProcess::new(socket, self.policy)?;
         let received = receive_descriptors(&peer.socket)?;
         let pair = received.and_then(|[file, peer_event, event]| {
+            // A pipe or a socket could block this side when it signals.
+            if ![&event, &peer_event].iter().all(|event| sys::is_event(event.as_fd())) {
+                return Err(PairError::Handshake);
+            }
             let segment = Segment::open(&file)?;
             Ok(Pair::new(segment, event, peer_event)?)
         });

@@ -11,7 +11,8 @@ use core::sync::atomic::AtomicU32;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate, memfd_create,
+    MemfdFlags, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fcntl_getfl, fstat, fstatfs, ftruncate,
+    memfd_create,
 };
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
@@ -20,6 +21,9 @@ use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
 
 /// `TMPFS_MAGIC` of `statfs(2)`, the file system of a memory file without huge pages of its own.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
+
+/// `ANON_INODE_FS_MAGIC` of `statfs(2)`, the file system of eventfds.
+const ANON_INODE_MAGIC: u64 = 0x0904_1934;
 
 /// Seals that a segment's file must have: its size is final, and so are the seals.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
@@ -147,6 +151,13 @@ pub(crate) fn futex_wake(word: &AtomicU32) {
 /// Errors: those of `eventfd(2)`.
 pub(crate) fn create_eventfd() -> Result<OwnedFd, Errno> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+}
+
+/// Returns whether a descriptor of another process may be an eventfd that does not block: it is no pipe, socket or
+/// file. The other process can still make it block later; see the limits in the documentation.
+pub(crate) fn is_event(event: BorrowedFd<'_>) -> bool {
+    fstatfs(event).is_ok_and(|status| status.f_type as u64 == ANON_INODE_MAGIC)
+        && fcntl_getfl(event).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
 }
 
 /// Makes an eventfd readable.

@@ -2,7 +2,9 @@
 //! side is killed.
 #![cfg(not(loom))]
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, IoSlice, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::process::{Child, Command, Stdio};
@@ -10,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use flick_shm::conn::RingRead;
 use flick_shm::pairing::{PairError, PairListener, PairPolicy};
+use flick_shm::segment::{Segment, SegmentConfig, SegmentError};
 use flick_shm::stream::{ShmStream, StreamConfig, StreamError, StreamInterest, StreamTransport};
 
 /// Variables that make the binary the other side: what it does, and the name it connects to.
@@ -226,6 +229,58 @@ fn a_process_that_passes_no_segment_gets_a_byte_stream() {
     drop(raw);
     assert!(stream.wait(StreamInterest::Readable, WAIT_MS).expect("the end is readable"));
     assert!(matches!(stream.receive(&mut bytes), Ok(RingRead::Finished) | Err(StreamError::PeerGone)));
+}
+
+/// Passes three descriptors, of which the last two should be eventfds, with the message of the handshake.
+fn pass(raw: &UnixStream, descriptors: [BorrowedFd<'_>; 3]) {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    let message = IoSlice::new(b"flickshm\x01\0\0\0\0\0\0\0");
+    assert_eq!(sendmsg(raw, &[message], &mut ancillary, SendFlags::empty()), Ok(16));
+}
+
+#[test]
+fn wrong_descriptors_make_no_pair() {
+    let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).expect("eventfds exist");
+    let blocking = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).expect("eventfds exist");
+    let (reader, writer) = std::io::pipe().expect("pipes exist");
+    let (_segment, file) = Segment::create(&SegmentConfig::default()).expect("memory files exist");
+    let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
+    let unsealed = rustix::fs::memfd_create("unsealed", flags).expect("memory files exist");
+    rustix::fs::ftruncate(&unsealed, 1 << 20).expect("it can grow");
+    let seals = rustix::fs::SealFlags::SHRINK | rustix::fs::SealFlags::GROW | rustix::fs::SealFlags::SEAL;
+    let sealed = |bytes, seals| {
+        let file = rustix::fs::memfd_create("zeros", flags).expect("memory files exist");
+        rustix::fs::ftruncate(&file, bytes).expect("it can grow");
+        rustix::fs::fcntl_add_seals(&file, seals).expect("it can be sealed");
+        file
+    };
+    let read_only = sealed(1 << 20, seals | rustix::fs::SealFlags::WRITE);
+    let (events, empty, zeros) = ([event(), event()], sealed(0, seals), sealed(1 << 20, seals));
+    let check = |descriptors: [BorrowedFd<'_>; 3], expected: Option<PairError>| {
+        let (listener, name) = listener("descriptors");
+        let raw = raw_connection(&name);
+        pass(&raw, descriptors);
+        let stream = ShmStream::accept(&listener, &StreamConfig::default()).expect("the message is right");
+        let reason = match stream.transport() {
+            StreamTransport::Kernel(reason) => Some(reason),
+            StreamTransport::SharedMemory => None,
+        };
+        assert_eq!(reason, expected);
+    };
+    let [one, other] = [events[0].as_fd(), events[1].as_fd()];
+    let segment_error = |error| Some(PairError::Segment(error));
+    check([file.as_fd(), one, other], None);
+    check([file.as_fd(), reader.as_fd(), other], Some(PairError::Handshake));
+    check([file.as_fd(), one, writer.as_fd()], Some(PairError::Handshake));
+    check([file.as_fd(), one, blocking.as_fd()], Some(PairError::Handshake));
+    check([unsealed.as_fd(), one, other], segment_error(SegmentError::NotSealed));
+    check([reader.as_fd(), one, other], segment_error(SegmentError::NotSealed));
+    check([empty.as_fd(), one, other], segment_error(SegmentError::Size));
+    check([zeros.as_fd(), one, other], segment_error(SegmentError::Magic));
+    check([read_only.as_fd(), one, other], segment_error(SegmentError::System(rustix::io::Errno::PERM)));
 }
 
 #[test]

@@ -2,7 +2,8 @@
 //! receiver has not consumed to the kernel's socket.
 //! Promises: one injector at a time, told by a number that is never 0, such as its process; it can stop at any step and
 //! continue; a sender whose injector has died continues from the kernel's own count of bytes.
-//! Not here: the socket. The caller writes without blocking and reports the result.
+//! Not here: the socket, and the wake-ups. The caller writes without blocking and reports the result, and signals both
+//! ends after [`Freeze::Frozen`] and [`Injection::Done`].
 
 use super::{
     EPOCH_SHIFT, FROZEN, HOLDS, INDEX_MASK, KERNEL, OFFER, RING, STATE, SwitchHolder, SwitchRule,
@@ -90,6 +91,15 @@ impl<S: SwitchSteps> Injector<S> {
     pub fn is_held(&self, holder: SwitchHolder) -> bool {
         let control = self.ring.control();
         control & STATE == KERNEL && control & self.hold_bit(holder) != 0
+    }
+
+    /// Lets others be the injector after one has died before it froze the direction. After it has frozen it, see
+    /// [`continue_for`](Self::continue_for) and [`complete_for`](Self::complete_for). Returns whether the dead one was
+    /// the injector.
+    pub fn discard_dead(&self, dead: u32) -> bool {
+        let injector = &self.ring.words.shared.injector;
+        // Only the injector freezes, and it is dead.
+        !self.is_frozen() && injector.compare_exchange(dead, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
     }
 
     /// Returns whether the direction is frozen.

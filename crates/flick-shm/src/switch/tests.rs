@@ -135,6 +135,16 @@ fn a_sender_continues_the_injection_of_a_dead_monitor() {
 }
 
 #[test]
+fn an_injector_that_died_before_it_froze_is_succeeded() {
+    let mut switched = Switched::new();
+    switched.fill();
+    ring(&switched.mapping).words.shared.injector.store(7, Ordering::Relaxed);
+    let mut own = switched.injector(8);
+    assert_eq!((own.freeze(None), own.discard_dead(9), own.discard_dead(7)), (Freeze::Busy, false, true));
+    assert_eq!((own.freeze(None), own.discard_dead(8)), (Freeze::Frozen, false));
+}
+
+#[test]
 fn a_receiver_reads_the_rest_of_the_ring_when_all_injectors_are_dead() {
     let mut switched = Switched::new();
     switched.fill();
