@@ -127,7 +127,10 @@ mod tests {
         start..start + (RING_BYTES_MIN << (location & 0xff))
     }
 
+    const CASES: u32 = if cfg!(miri) { 4 } else { 256 };
+
     proptest! {
+        #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
         #[test]
         fn rings_never_overlap_and_all_memory_comes_back(steps in prop::collection::vec(any::<(u8, u8)>(), 1..200)) {
             const BYTES: u64 = 4 * RING_BYTES_MAX;

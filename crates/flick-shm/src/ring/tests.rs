@@ -58,10 +58,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-#[cfg(not(miri))]
-const CASES: u32 = 256;
-#[cfg(miri)]
-const CASES: u32 = 2;
+const CASES: u32 = if cfg!(miri) { 2 } else { 256 };
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
