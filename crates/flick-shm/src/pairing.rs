@@ -41,6 +41,16 @@ pub enum PairPolicy {
     AnyUser,
 }
 
+impl PairPolicy {
+    /// Returns whether a process of user `uid` may pair with one of user `own`.
+    fn allows(self, uid: u32, own: u32) -> bool {
+        match self {
+            Self::SameUser => uid == own,
+            Self::AnyUser => true,
+        }
+    }
+}
+
 /// Failure to become a pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PairError {
@@ -104,7 +114,7 @@ impl PeerProcess {
     fn new(socket: OwnedFd, policy: PairPolicy) -> Result<Self, PairError> {
         let credentials = sockopt::socket_peercred(&socket)?;
         let uid = credentials.uid.as_raw();
-        if policy == PairPolicy::SameUser && credentials.uid != rustix::process::geteuid() {
+        if !policy.allows(uid, rustix::process::geteuid().as_raw()) {
             return Err(PairError::User(uid));
         }
         let pid = credentials.pid.as_raw_nonzero().get();
@@ -292,6 +302,15 @@ mod tests {
         for name in ["", "shm:", "a\0b", &long] {
             assert_eq!(address(name).err(), Some(PairError::Name), "{name:?}");
         }
+    }
+
+    #[test]
+    fn another_user_may_pair_only_if_the_policy_says_so() {
+        for own in [0, 1000] {
+            assert!(PairPolicy::default().allows(own, own) && PairPolicy::AnyUser.allows(33, own));
+            assert!(!PairPolicy::default().allows(33, own), "root is no exception");
+        }
+        assert!(!PairPolicy::SameUser.allows(0, 33));
     }
 
     #[test]

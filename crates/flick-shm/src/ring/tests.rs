@@ -228,7 +228,7 @@ fn corrupt(words: &Direction, random: &mut Random) {
 #[test]
 fn corrupted_words_cause_faults_and_nothing_else() {
     let asked = std::env::var("FLICK_SHM_ROUNDS").ok().and_then(|rounds| rounds.parse().ok());
-    let rounds: u64 = asked.unwrap_or(if cfg!(miri) { 300 } else { 200_000 });
+    let rounds: u64 = asked.unwrap_or(if cfg!(miri) { 300 } else { 1_000_000 });
     let seed = std::env::var("FLICK_SHM_SEED").ok().and_then(|seed| seed.parse().ok()).unwrap_or(19);
     std::println!("{rounds} rounds, seed {seed}");
     let mut random = Random(seed * 2 + 1);
