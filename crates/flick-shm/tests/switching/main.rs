@@ -3,6 +3,8 @@
 //! standard input. `FLICK_SHM_SWITCH_BYTES` sets the bytes that each end sends, `FLICK_SHM_SWITCH_KILLS` the kills.
 #![cfg(not(loom))]
 
+mod raw;
+
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -29,6 +31,8 @@ const BYTES: &str = "FLICK_SHM_TEST_BYTES";
 const SEED: &str = "FLICK_SHM_TEST_SEED";
 /// Process of the monitor, if it is not the one that starts the ends.
 const MONITOR_PID: &str = "FLICK_SHM_TEST_MONITOR";
+/// Set if the sockets are TCP.
+const TCP: &str = "FLICK_SHM_TEST_TCP";
 /// Most bytes of a message.
 const MESSAGE_BYTES_MAX: usize = 6000;
 /// Number of the monitor as an injector.
@@ -59,8 +63,12 @@ fn number(variable: &str, otherwise: u64) -> u64 {
 /// Succession of a dead monitor.
 struct Succession {
     monitor: Pid,
-    /// Of the incoming direction.
-    injector: Injector<PlainSteps>,
+    /// Of the incoming direction, for a Unix socket.
+    incoming: Injector<PlainSteps>,
+    /// Of the outgoing direction, for TCP.
+    outgoing: Injector<PlainSteps>,
+    is_tcp: bool,
+    is_injecting: bool,
 }
 
 /// One end: sends and receives, by whichever transport is right, and checks every byte.
@@ -78,7 +86,9 @@ struct End {
 impl End {
     /// Receives what a dead monitor has not injected, and ends its work. The kernel's socket is empty.
     fn succeed_monitor(&mut self, out: &mut [u8]) -> usize {
-        let Some(Succession { monitor, injector }) = &mut self.succession else { return 0 };
+        let Some(Succession { monitor, incoming, is_tcp: false, .. }) = &mut self.succession else {
+            return 0;
+        };
         if test_kill_process(*monitor).is_ok() {
             return 0;
         }
@@ -93,9 +103,39 @@ impl End {
         }
         let count = self.receiver.receive_left_over(out).expect("honest peers");
         if count == 0 {
-            injector.complete_for(MONITOR).expect("honest peers");
+            incoming.complete_for(MONITOR).expect("honest peers");
         }
         count
+    }
+
+    /// Continues what a dead monitor has not injected of a TCP connection; returns whether bytes are left.
+    fn continue_injection(&mut self) -> bool {
+        let Some(Succession { monitor, outgoing, is_tcp: true, is_injecting, .. }) = &mut self.succession
+        else {
+            return false;
+        };
+        if !outgoing.is_frozen() {
+            return false;
+        }
+        if !*is_injecting && test_kill_process(*monitor).is_err() {
+            let written = raw::written_bytes(self.socket.as_fd());
+            *is_injecting = outgoing.continue_for(MONITOR, written).expect("honest peers");
+        }
+        let mut bytes = [0; 4096];
+        while *is_injecting {
+            match outgoing.next(&mut bytes).expect("honest peers") {
+                Injection::Done => *is_injecting = false,
+                Injection::Write(count) => {
+                    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+                    match send(&self.socket, &bytes[..count.div_ceil(2)], flags) {
+                        Ok(count) => outgoing.injected(count),
+                        Err(Errno::AGAIN | Errno::INTR) => return true,
+                        Err(errno) => panic!("{errno}"),
+                    }
+                }
+            }
+        }
+        outgoing.is_frozen()
     }
 
     /// Sends a message or a part; returns the bytes, `None` if the other end is gone.
@@ -151,8 +191,9 @@ impl End {
 
     /// Runs until both streams have all their bytes, or the other end is gone.
     fn run(&mut self, bytes: u64) {
-        let (mut idle, mut is_open) = (0, true);
-        while self.receiver.received() < bytes || (is_open && self.sender.sent() < bytes) {
+        let (mut idle, mut is_open, mut is_injecting) = (0, true, false);
+        while self.receiver.received() < bytes || (is_open && self.sender.sent() < bytes) || is_injecting {
+            is_injecting = self.continue_injection();
             if self.random.below(2) == 0 {
                 self.receiver.offer();
             }
@@ -192,6 +233,7 @@ fn one_end() {
     let segment = Segment::open(&file).expect("it is sealed");
     let bytes = number(BYTES, 0);
     let monitor = Pid::from_raw(number(MONITOR_PID, 0) as i32);
+    let number_of_end = 2 + u32::from(side == Side::One);
     let mut end = End {
         side,
         sender: segment.switch_sender(0, side, 0).expect("slot 0"),
@@ -201,7 +243,10 @@ fn one_end() {
         is_reporting: bytes == u64::MAX,
         succession: monitor.map(|monitor| Succession {
             monitor,
-            injector: segment.injector(0, side.other(), 0, 2 + u32::from(side == Side::One)).expect("slot 0"),
+            incoming: segment.injector(0, side.other(), 0, number_of_end).expect("slot 0"),
+            outgoing: segment.injector(0, side, 0, number_of_end).expect("slot 0"),
+            is_tcp: std::env::var_os(TCP).is_some(),
+            is_injecting: false,
         }),
     };
     end.run(bytes);
@@ -328,6 +373,9 @@ fn start(is_tcp: bool, bytes: u64, seed: u64, has_monitor: bool) -> Started {
         let index = u64::from(side == Side::One);
         let mut command = command("one_end", &path, 2 * seed + 3 + index);
         command.env(SIDE, index.to_string()).env(BYTES, bytes.to_string()).env(MONITOR_PID, &monitor_pid);
+        if is_tcp {
+            command.env(TCP, "1");
+        }
         command.stdin(copy(&socket)).stdout(Stdio::piped());
         let mut child = command.spawn().expect("this binary starts");
         let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
@@ -461,13 +509,12 @@ fn separate_monitor() {
 }
 
 /// The monitor kills itself at a random step of an injection; the ends exchange all their bytes without it.
-#[test]
-fn ends_whose_monitor_dies_exchange_all_their_bytes() {
-    let kills = number("FLICK_SHM_SWITCH_KILLS", 20);
+fn exchange_without_monitor(is_tcp: bool) {
+    let kills = number("FLICK_SHM_SWITCH_KILLS", 10);
     let (mut deaths, mut frozen) = (0, 0);
     for kill in 0..kills {
         let bytes = 1_000_000;
-        let Started { mut peers, monitor, _segment, _file } = start(false, bytes, kill, true);
+        let Started { mut peers, monitor, _segment, _file } = start(is_tcp, bytes, kill, true);
         let mut monitor = monitor.expect("it was asked for");
         let mut has_died = false;
         while peers.iter_mut().any(|peer| peer.child().try_wait().expect("a child").is_none()) {
@@ -489,4 +536,14 @@ fn ends_whose_monitor_dies_exchange_all_their_bytes() {
     }
     println!("{deaths} deaths in {kills} runs, in {frozen} of them a direction was frozen");
     assert!(frozen > 0);
+}
+
+#[test]
+fn ends_whose_monitor_dies_exchange_all_their_bytes_by_a_unix_socket() {
+    exchange_without_monitor(false);
+}
+
+#[test]
+fn ends_whose_monitor_dies_exchange_all_their_bytes_by_tcp() {
+    exchange_without_monitor(true);
 }
