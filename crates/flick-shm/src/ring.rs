@@ -302,7 +302,11 @@ impl RingReceiver {
         // Two rounds at most: the rest of the present ring, then the next one.
         for _ in 0..2 {
             let out = &mut out[count..];
-            let part = self.available_bytes(out.len())?.min(out.len());
+            let part = match self.available_bytes(out.len()) {
+                // Bytes before the fault are delivered; the next call reports it.
+                Err(_) if count > 0 => break,
+                part => part?.min(out.len()),
+            };
             self.area.copy_out(self.tail, &mut out[..part]);
             self.tail += part as u64;
             count += part;

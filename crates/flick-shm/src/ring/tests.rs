@@ -170,6 +170,23 @@ fn each_wrong_index_is_reported_by_what_the_peer_did() {
     assert_eq!(both.receiver.available_bytes(1), Err(PeerFault::RingLocation));
 }
 
+#[test]
+fn known_bytes_are_delivered_before_a_fault_and_later_calls_report_it_again() {
+    let mut both = Both::new();
+    assert_eq!(both.sender.push(b"first").and(both.sender.publish()), Ok(Wake::NotNeeded));
+    let location = both.arena.take(8192).expect("memory");
+    assert_eq!(both.sender.change_ring(location), Ok(true));
+    assert_eq!(both.sender.push(b"second").and(both.sender.publish()), Ok(Wake::NotNeeded));
+    // The receiver learns of both rings, then the index jumps beyond the second one.
+    assert_eq!(both.receiver.available_bytes(1), Ok(5));
+    both.words().sender.head.store(5 + 8193, Ordering::Relaxed);
+    let mut out = [0; 5];
+    assert_eq!((both.receiver.pop(&mut out), &out), (Ok(5), b"first"));
+    assert_eq!(both.receiver.release(), Ok(Wake::NotNeeded));
+    assert_eq!(both.receiver.pop(&mut out), Err(PeerFault::HeadOutOfRange));
+    assert_eq!(both.receiver.prepare_sleep(SleepKind::Thread), Err(PeerFault::HeadOutOfRange));
+}
+
 /// A generator of numbers from a seed, the same on every machine.
 struct Random(u64);
 
