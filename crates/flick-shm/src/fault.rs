@@ -23,9 +23,7 @@ pub enum PeerFault {
     RingStart,
     /// A sleep word has a value that no side writes.
     SleepWord,
-    /// The other side uses a slot that only this side may open.
-    SlotOwner,
-    /// The generation of a slot changed while a connection used it.
+    /// The other side answers in a slot with another generation than the connection's.
     SlotGeneration,
     /// The state of the transport switch is none that follows the former one.
     SwitchState,
@@ -44,8 +42,7 @@ impl fmt::Display for PeerFault {
             Self::RingLocation => "the sender's ring is outside of its arena",
             Self::RingStart => "the sender's next ring starts at an impossible offset",
             Self::SleepWord => "a sleep word has an unknown value",
-            Self::SlotOwner => "the other side opened a slot of this side",
-            Self::SlotGeneration => "the generation of a slot changed while it was in use",
+            Self::SlotGeneration => "a slot has another generation than its connection",
             Self::SwitchState => "the state of the transport switch is impossible",
             Self::SwitchCut => "the cut of a direction is impossible",
         })
