@@ -1,7 +1,7 @@
 //! A connection over two rings of a pair: what one side sends and receives in one slot.
 //! Promises: bytes of other connections are never delivered; a peer that violates the protocol gets a fault for this
 //! connection; the end of a stream is reported after its last byte.
-//! Not here: who opens and accepts (`pair.rs`); sockets (`client.rs`).
+//! Not here: who opens and accepts (`pair.rs`); sockets (`stream.rs`).
 
 use crate::control::Direction;
 use crate::fault::PeerFault;

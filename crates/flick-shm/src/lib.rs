@@ -16,7 +16,6 @@ extern crate alloc;
 #[cfg(test)]
 extern crate std;
 
-pub mod control;
 pub mod fault;
 pub mod limits;
 pub mod ready;
@@ -38,6 +37,7 @@ pub mod stream;
 #[cfg(not(loom))]
 pub mod switch;
 
+mod control;
 #[cfg(all(test, loom))]
 mod model;
 #[cfg(not(loom))]

@@ -3,7 +3,7 @@
 //! Promises: a slot has one connection at a time, told apart by its generation; a ring is zeroed before another
 //! connection gets it; which slot and which memory is free is known from memory of this process only. A peer that never
 //! closes keeps the memory of its own connections, nothing else.
-//! Not here: sockets and descriptors that are passed between processes (`client.rs`).
+//! Not here: sockets and descriptors that are passed between processes (`pairing.rs`).
 
 #[cfg(all(test, not(miri)))]
 mod tests;
