@@ -72,7 +72,10 @@ impl Region {
     /// During the call no code reads or writes these bytes, and no code relies on what they hold.
     unsafe fn discard(&self, at: usize, len: usize) {
         assert!(len <= self.len && at <= self.len - len, "discarded memory lies inside its pool's");
-        assert!(at.is_multiple_of(page_size()) && len.is_multiple_of(page_size()), "whole pages are discarded");
+        assert!(
+            at.is_multiple_of(page_size()) && len.is_multiple_of(page_size()),
+            "whole pages are discarded"
+        );
         let start = self.pointer(at);
         // SAFETY: whole pages of this allocation (asserted above; `base` lies on a page boundary), which stay mapped
         // and initialised: the kernel fills them with zeros when they are next touched. Unused by this function's own

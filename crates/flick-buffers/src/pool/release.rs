@@ -92,9 +92,9 @@ impl ClassPool {
     fn forget_group(&self, start: u32) -> bool {
         let group = &self.slots[start as usize..(start + self.page_group) as usize];
         let is_old = |freed_in: u16| self.pass.get().wrapping_sub(freed_in) >= RELEASE_AGE_PASSES;
-        let is_over = group.iter().all(|slot| {
-            slot.handles.get() == 0 && (slot.freed_in.get() == 0 || is_old(slot.freed_in.get()))
-        });
+        let is_over = group
+            .iter()
+            .all(|slot| slot.handles.get() == 0 && (slot.freed_in.get() == 0 || is_old(slot.freed_in.get())));
         let touched = group.iter().filter(|slot| slot.freed_in.get() != 0).count() as u32;
         if !is_over || touched == 0 {
             return false;

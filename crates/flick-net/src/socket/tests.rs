@@ -41,7 +41,9 @@ fn check<D: Driver>(
         driver.poll(&pool, Some(Duration::from_millis(1)), &mut events).expect("a poll does not fail");
     }
     let fault = ConnFault::Refused;
-    assert!(matches!(events[..], [DriverEvent::Failed { conn: of, fault: found }] if of == conn && found == fault));
+    assert!(
+        matches!(events[..], [DriverEvent::Failed { conn: of, fault: found }] if of == conn && found == fault)
+    );
     driver.close(conn);
     let mut listens = || {
         driver.poll(&pool, Some(Duration::ZERO), &mut events).expect("a poll does not fail");

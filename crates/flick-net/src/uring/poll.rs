@@ -32,7 +32,8 @@ impl UringDriver {
             sink.put(DriverEvent::Woken);
         }
         let is_left = self.prepare(pool);
-        let is_busy = is_left || !self.conns.ready.is_empty() || self.ring.completions() > 0 || self.has_parked();
+        let is_busy =
+            is_left || !self.conns.ready.is_empty() || self.ring.completions() > 0 || self.has_parked();
         if self.ring.has_work() {
             self.ring.enter(0, None)?;
         }

@@ -69,7 +69,10 @@ mod tests {
         drop(peak);
         let (mut steps, mut last_ns) = (0, 0);
         while let Some(due_ns) = idle.due_ns() {
-            assert!(due_ns > last_ns && steps < COUNT, "a step is later than the one before, and the last one comes");
+            assert!(
+                due_ns > last_ns && steps < COUNT,
+                "a step is later than the one before, and the last one comes"
+            );
             idle.release(&pool, due_ns);
             (steps, last_ns) = (steps + 1, due_ns);
         }

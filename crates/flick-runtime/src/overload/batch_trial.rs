@@ -49,7 +49,11 @@ struct Span {
 
 impl Span {
     fn since(from_ns: u64, from: WorkDone, now_ns: u64, now: WorkDone) -> Self {
-        Self { messages: now.messages - from.messages, cpu_ns: now.cpu_ns - from.cpu_ns, ns: now_ns - from_ns }
+        Self {
+            messages: now.messages - from.messages,
+            cpu_ns: now.cpu_ns - from.cpu_ns,
+            ns: now_ns - from_ns,
+        }
     }
 
     fn add(&mut self, other: Span) {
