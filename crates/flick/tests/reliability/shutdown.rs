@@ -1,6 +1,8 @@
 //! The end of a service: nothing that was taken is lost, and nothing keeps it alive beyond its deadline.
 
 use std::net::TcpStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use flick_load::load::{self, LoadConfig};
@@ -56,11 +58,13 @@ fn drain_ends_before_the_shutdown_timeout_with_complete_replies() {
         let (_stores, backends) = stores(2);
         let service =
             Service::proxy(&backends, &["--workers", "2", "--io", io, "--shutdown-timeout", "500ms"]);
-        let address = service.address;
-        let clients: Vec<_> =
-            (0..8).map(|number| std::thread::spawn(move || ask_until_closed(address, number))).collect();
-        let mut first = Client::connect(address);
-        wait::until("the load to run", || (first.ask(&get(1, "key")).header.opaque == 1).then_some(()));
+        let (address, running) = (service.address, Arc::new(AtomicU32::new(0)));
+        let clients: Vec<_> = (0..8)
+            .map(|number| (number, Arc::clone(&running)))
+            .map(|(number, running)| std::thread::spawn(move || ask_until_closed(address, number, &running)))
+            .collect();
+        let first = Client::connect(address);
+        wait::until("the load to run", || (running.load(Ordering::Relaxed) == 8).then_some(()));
         let begun = Instant::now();
         service.signal("TERM");
         let asked: Vec<u32> =
@@ -76,8 +80,9 @@ fn drain_ends_before_the_shutdown_timeout_with_complete_replies() {
     }
 }
 
-/// Asks without pause until the connection ends; it must end between replies, never inside one. Returns the replies.
-fn ask_until_closed(address: std::net::SocketAddr, number: u32) -> u32 {
+/// Asks without pause until the connection ends; it must end between replies, never inside one. Counts itself in
+/// `running` at the first reply. Returns the replies.
+fn ask_until_closed(address: std::net::SocketAddr, number: u32, running: &AtomicU32) -> u32 {
     let mut client = Client::connect(address);
     let key = format!("client-{number}");
     for opaque in 0.. {
@@ -86,7 +91,10 @@ fn ask_until_closed(address: std::net::SocketAddr, number: u32) -> u32 {
             return opaque;
         }
         match client.try_reply() {
-            Some(reply) => assert_eq!(reply.header.opaque, opaque),
+            Some(reply) => {
+                assert_eq!(reply.header.opaque, opaque);
+                running.fetch_add(u32::from(opaque == 0), Ordering::Relaxed);
+            }
             None => return opaque,
         }
     }
