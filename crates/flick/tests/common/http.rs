@@ -26,6 +26,9 @@ impl Backend {
     /// Starts a backend at this address, if it is free. `page` makes responses of the target and of `size`.
     pub fn start_at(address: SocketAddr, page: Page, size: usize) -> Option<Self> {
         let listener = TcpListener::bind(address).ok()?;
+        // The standard library's queue of 128 overflows when a service connects for hundreds of clients at once, and
+        // then connects last for a second or more.
+        rustix::net::listen(&listener, 4096).expect("a longer queue of a socket that listens");
         let address = listener.local_addr().expect("a bound socket has an address");
         let (requests, stopped) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let (counted, ended) = (Arc::clone(&requests), Arc::clone(&stopped));
