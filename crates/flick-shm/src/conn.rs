@@ -3,7 +3,7 @@
 //! connection; the end of a stream is reported after its last byte.
 //! Not here: who opens and accepts (`pair.rs`); sockets (`stream.rs`).
 
-use crate::control::Direction;
+use crate::control::{Direction, FINISHED, RESET};
 use crate::fault::PeerFault;
 use crate::notify::Notifier;
 use crate::raw::{Window, Words};
@@ -24,6 +24,19 @@ pub enum RingRead {
     Empty,
     /// The other side has sent its last byte, and it was read.
     Finished,
+    /// The other side has given the connection up; what it had sent before was read.
+    Reset,
+}
+
+/// Answer of the other side to a connection that this side has opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenAnswer {
+    /// None yet; the ready bit is set when it comes.
+    Pending,
+    /// It has accepted.
+    Accepted,
+    /// It has no memory, or accepts no more connections.
+    Refused,
 }
 
 /// One connection between the two processes of a pair.
@@ -92,14 +105,42 @@ impl RingConn {
         Ok(self.receiver.as_mut())
     }
 
+    /// Returns whether the other side has accepted the connection.
+    ///
+    /// Errors: `SlotGeneration`, `RingLocation`.
+    pub fn answer(&mut self) -> Result<OpenAnswer, PeerFault> {
+        let is_accepted = self.receiver()?.is_some();
+        Ok(match (is_accepted, self.is_refused) {
+            (true, _) => OpenAnswer::Accepted,
+            (false, true) => OpenAnswer::Refused,
+            (false, false) => OpenAnswer::Pending,
+        })
+    }
+
     /// Sends the front of `bytes` and returns how many bytes the ring took.
     ///
-    /// Errors: those of [`RingSender::push`] and [`RingSender::publish`].
+    /// Errors: those of [`push`](Self::push) and [`publish`](Self::publish).
     pub fn send(&mut self, bytes: &[u8]) -> Result<usize, PeerFault> {
-        let count = self.sender.push(bytes)?;
+        let count = self.push(bytes)?;
+        self.publish()?;
+        Ok(count)
+    }
+
+    /// Copies the front of `bytes` to the ring and returns how many bytes it took. The other side sees them after
+    /// [`publish`](Self::publish).
+    ///
+    /// Errors: those of [`RingSender::push`].
+    pub fn push(&mut self, bytes: &[u8]) -> Result<usize, PeerFault> {
+        self.sender.push(bytes)
+    }
+
+    /// Publishes what was pushed, and wakes the other side if it sleeps.
+    ///
+    /// Errors: those of [`RingSender::publish`].
+    pub fn publish(&mut self) -> Result<(), PeerFault> {
         let wake = self.sender.publish()?;
         self.notifier.deliver(self.slot, wake, &self.sender.words().shared.data_sleep);
-        Ok(count)
+        Ok(())
     }
 
     /// Receives bytes to the front of `out`.
@@ -111,7 +152,11 @@ impl RingConn {
         };
         let count = receiver.pop(out)?;
         if count == 0 {
-            return Ok(if receiver.is_finished()? { RingRead::Finished } else { RingRead::Empty });
+            return Ok(match receiver.is_finished()? {
+                false => RingRead::Empty,
+                true if receiver.is_reset() => RingRead::Reset,
+                true => RingRead::Finished,
+            });
         }
         let wake = receiver.release()?;
         self.notifier.deliver(self.slot, wake, &self.incoming.shared.space_sleep);
@@ -132,9 +177,16 @@ impl RingConn {
         self.sender.is_receiver_closed()
     }
 
-    /// Announces that this side neither sends nor reads any more, and wakes the other side.
-    pub(crate) fn close(&mut self) {
-        self.sender.words().sender.closed.store(1, Ordering::Release);
+    /// Returns whether the other side has ended its direction, or reads no more.
+    pub fn is_hung_up(&self) -> bool {
+        self.incoming.sender.closed.load(Ordering::Acquire) != 0 || self.is_peer_gone()
+    }
+
+    /// Announces that this side neither sends nor reads any more, and wakes the other side. `is_complete`: all that
+    /// this side had to send was sent.
+    pub(crate) fn close(&mut self, is_complete: bool) {
+        let closed = if is_complete { FINISHED } else { RESET };
+        self.sender.words().sender.closed.store(closed, Ordering::Release);
         self.incoming.receiver.closed.store(1, Ordering::Release);
         // The other side is woken whatever its sleep words say; a wrong value has no consequence any more.
         for word in [&self.sender.words().shared.data_sleep, &self.incoming.shared.space_sleep] {

@@ -20,6 +20,11 @@ impl<T> core::ops::Deref for CacheLine<T> {
     }
 }
 
+/// The sender has published its last byte.
+pub(crate) const FINISHED: u32 = 1;
+/// The sender has given the connection up: bytes may be missing.
+pub(crate) const RESET: u32 = 2;
+
 /// Words that the sender writes.
 #[derive(Debug, Default)]
 #[repr(C)]
@@ -28,7 +33,7 @@ pub(crate) struct SenderWords {
     pub head: AtomicU64,
     /// Number of the sender's present ring.
     pub ring_number: AtomicU32,
-    /// 1 after the last byte is published.
+    /// [`FINISHED`] after the last byte is published, [`RESET`] if the sender gives the connection up.
     pub closed: AtomicU32,
     /// Location of the ring with an even number, and of the one with an odd number.
     pub ring_location: [AtomicU64; 2],

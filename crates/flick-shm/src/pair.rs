@@ -18,7 +18,7 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::arena::Arena;
 use crate::conn::{NO_RING, RingConn};
-use crate::control::{Direction, SideWords};
+use crate::control::{Direction, RESET, SideWords};
 use crate::fault::PeerFault;
 use crate::limits::{RECLAIM_STEPS_MAX, RING_BYTES_MAX, RING_BYTES_MIN};
 use crate::notify::Notifier;
@@ -77,6 +77,8 @@ pub struct Pair {
     /// By slot: whether it has a connection that is not reclaimed.
     is_used: Box<[bool]>,
     closed: Vec<ClosedConn>,
+    /// By slot: position in `closed`, if the connection there is of this slot.
+    closed_at: Box<[u32]>,
     next_closed: usize,
 }
 
@@ -111,6 +113,7 @@ impl Pair {
             generations: vec![0; slots as usize].into(),
             is_used: vec![false; slots as usize].into(),
             closed: Vec::with_capacity(slots as usize),
+            closed_at: vec![0; slots as usize].into(),
             next_closed: 0,
             segment,
         })
@@ -129,6 +132,16 @@ impl Pair {
     /// Returns the bytes of rings that this side has in use.
     pub fn ring_bytes(&self) -> u64 {
         self.arena.used_bytes()
+    }
+
+    /// Returns the number of connection slots, half of which this side opens.
+    pub fn slots(&self) -> u32 {
+        self.segment.slots()
+    }
+
+    /// Returns whether a slot is one in which the other side opens connections.
+    pub fn is_peer_slot(&self, slot: u32) -> bool {
+        slot < self.slots() && self.segment.owner(slot) != self.side()
     }
 
     /// Returns the number of closed connections whose memory the other side may still read.
@@ -179,6 +192,17 @@ impl Pair {
     ///
     /// Errors: `NoMemory`: the connection is refused; the other side finds that its stream has ended.
     pub fn accept(&mut self, slot: u32, ring_bytes: u64) -> Result<Option<RingConn>, OpenError> {
+        self.answer(slot, Some(ring_bytes))
+    }
+
+    /// Refuses the connection that the other side has opened in a slot, if there is one.
+    pub fn refuse(&mut self, slot: u32) {
+        // The error is the refusal.
+        let _ = self.answer(slot, None);
+    }
+
+    /// Accepts a connection with a ring of `ring_bytes`, or refuses it.
+    fn answer(&mut self, slot: u32, ring_bytes: Option<u64>) -> Result<Option<RingConn>, OpenError> {
         if slot >= self.segment.slots()
             || self.segment.owner(slot) == self.side()
             || self.is_used[slot as usize]
@@ -192,12 +216,13 @@ impl Pair {
         }
         self.generations[slot as usize] = generation;
         self.is_used[slot as usize] = true;
-        let Some(location) = self.arena.take(ring_bytes.clamp(RING_BYTES_MIN, RING_BYTES_MAX)) else {
+        let ring_bytes = ring_bytes.map(|bytes| bytes.clamp(RING_BYTES_MIN, RING_BYTES_MAX));
+        let Some(location) = ring_bytes.and_then(|ring_bytes| self.arena.take(ring_bytes)) else {
             outgoing.sender.ring_location[0].store(NO_RING, Ordering::Relaxed);
-            outgoing.sender.closed.store(1, Ordering::Release);
+            outgoing.sender.closed.store(RESET, Ordering::Release);
             incoming.receiver.closed.store(1, Ordering::Release);
             self.announce_accepted(slot, &outgoing, generation);
-            self.closed.push(ClosedConn { slot, locations: [None, None] });
+            self.add_closed(ClosedConn { slot, locations: [None, None] });
             return Err(OpenError::NoMemory);
         };
         let conn = self.conn(slot, self.sender(slot, location));
@@ -244,10 +269,34 @@ impl Pair {
     }
 
     /// Closes a connection in both directions. Bytes that were sent can still be read by the other side.
-    pub fn close(&mut self, mut conn: RingConn) {
-        conn.close();
+    pub fn close(&mut self, conn: RingConn) {
+        self.end(conn, true);
+    }
+
+    /// Closes a connection in both directions, of which not all was sent: the other side finds a reset behind the bytes
+    /// that were.
+    pub fn reset(&mut self, conn: RingConn) {
+        self.end(conn, false);
+    }
+
+    fn end(&mut self, mut conn: RingConn, is_complete: bool) {
+        conn.close(is_complete);
         let locations = [Some(conn.sender.location()), conn.sender.former_location()];
-        self.closed.push(ClosedConn { slot: conn.slot, locations });
+        self.add_closed(ClosedConn { slot: conn.slot, locations });
+    }
+
+    fn add_closed(&mut self, conn: ClosedConn) {
+        self.closed_at[conn.slot as usize] = self.closed.len() as u32;
+        self.closed.push(conn);
+    }
+
+    /// Reclaims the slot and the rings of one closed connection, if the other side has closed it too. For a slot whose
+    /// ready bit was set.
+    pub fn reclaim_slot(&mut self, slot: u32) {
+        let at = self.closed_at.get(slot as usize).map_or(usize::MAX, |at| *at as usize);
+        if self.closed.get(at).is_some_and(|conn| conn.slot == slot) {
+            self.reclaim_one(at);
+        }
     }
 
     /// Reclaims slots and rings of closed connections, as far as the other side has closed them too.
@@ -287,6 +336,9 @@ impl Pair {
         }
         self.is_used[slot as usize] = false;
         self.closed.swap_remove(at);
+        if let Some(moved) = self.closed.get(at) {
+            self.closed_at[moved.slot as usize] = at as u32;
+        }
         true
     }
 

@@ -8,15 +8,15 @@
 
 use core::fmt;
 use core::mem::MaybeUninit;
-use core::time::Duration;
 
 use rustix::cmsg_space;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
-    listen, recv, recvmsg, send, sendmsg, socket_with, sockopt,
+    getsockname, listen, recv, recvmsg, send, sendmsg, socket_with, sockopt,
 };
 
 use crate::limits::{HANDSHAKE_BYTES, HANDSHAKE_TIMEOUT_MS, NAME_BYTES_MAX, PAIRING_BACKLOG};
@@ -49,6 +49,15 @@ impl PairPolicy {
             Self::AnyUser => true,
         }
     }
+}
+
+/// Progress of a handshake that does not block.
+#[derive(Debug)]
+pub enum Handshake<T> {
+    /// The other side's message has not arrived: try again when the socket is readable.
+    Pending(T),
+    /// The processes are a pair, or the reason why they are none; the socket remains as a byte stream.
+    Done(PeerProcess, Result<Pair, PairError>),
 }
 
 /// Failure to become a pair.
@@ -118,10 +127,6 @@ impl PeerProcess {
             return Err(PairError::User(uid));
         }
         let pid = credentials.pid.as_raw_nonzero().get();
-        for direction in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
-            let timeout = Duration::from_millis(HANDSHAKE_TIMEOUT_MS);
-            sockopt::set_socket_timeout(&socket, direction, Some(timeout))?;
-        }
         Ok(Self { socket, pid, uid })
     }
 
@@ -146,11 +151,17 @@ impl PeerProcess {
         !matches!(recv(&self.socket, &mut [0; 1], flags), Ok((_, 1..)) | Err(Errno::AGAIN | Errno::INTR))
     }
 
-    /// Receives the other side's message of the handshake; `None` if it is another one.
-    fn receive_hello(&self) -> Result<Option<u32>, Errno> {
-        let mut hello = [0; HANDSHAKE_BYTES];
-        let (_, count) = recv(&self.socket, &mut hello, RecvFlags::WAITALL)?;
-        Ok(if count == HANDSHAKE_BYTES { parse(&hello) } else { None })
+    /// Blocks until the socket is readable, or for `HANDSHAKE_TIMEOUT_MS`.
+    fn wait(&self) -> Result<(), PairError> {
+        let timeout = Timespec {
+            tv_sec: (HANDSHAKE_TIMEOUT_MS / 1000) as i64,
+            tv_nsec: (HANDSHAKE_TIMEOUT_MS % 1000) as i64 * 1_000_000,
+        };
+        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
+            Ok(0) => Err(PairError::System(Errno::TIMEDOUT)),
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
     }
 }
 
@@ -190,7 +201,121 @@ fn socket() -> Result<OwnedFd, Errno> {
     socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
 }
 
-/// A Unix socket that accepts pairs.
+/// Binds a listening socket to `shm:NAME`. Connections of it are for [`Acceptance`].
+///
+/// Errors: `Name`, `System`; `EADDRINUSE` also if a path exists already.
+pub fn listen_at(name: &str) -> Result<OwnedFd, PairError> {
+    let socket = socket()?;
+    bind(&socket, &address(name)?)?;
+    listen(&socket, PAIRING_BACKLOG)?;
+    Ok(socket)
+}
+
+/// Returns the name of a listening socket that [`listen_at`] bound, without `shm:`; `None` if it is another socket.
+pub fn name_of(socket: impl AsFd) -> Option<alloc::string::String> {
+    let local = SocketAddrUnix::try_from(getsockname(socket).ok()?).ok()?;
+    let name = local.abstract_name()?.strip_prefix(ABSTRACT_PREFIX)?;
+    alloc::string::String::from_utf8(name.to_vec()).ok()
+}
+
+/// The accepting side of a handshake.
+#[derive(Debug)]
+pub struct Acceptance(PeerProcess);
+
+impl Acceptance {
+    /// Begins with a socket that was accepted, blocking or not.
+    ///
+    /// Errors: `User`, `System`: the socket is closed.
+    pub fn begin(socket: OwnedFd, policy: PairPolicy) -> Result<Self, PairError> {
+        Ok(Self(PeerProcess::new(socket, policy)?))
+    }
+
+    /// Returns the socket.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.0.socket()
+    }
+
+    /// Takes the segment that the connecting process offers, and answers. Does not block.
+    ///
+    /// Errors: `Handshake`, `System`: the socket is closed.
+    pub fn advance(self) -> Result<Handshake<Self>, PairError> {
+        let received = match receive_descriptors(&self.0.socket) {
+            Err(PairError::System(Errno::AGAIN | Errno::INTR)) => return Ok(Handshake::Pending(self)),
+            received => received?,
+        };
+        let pair = received.and_then(|[file, peer_event, event]| {
+            // A pipe or a socket could block this side when it signals.
+            if ![&event, &peer_event].iter().all(|event| sys::is_event(event.as_fd())) {
+                return Err(PairError::Handshake);
+            }
+            let segment = Segment::open(&file)?;
+            Ok(Pair::new(segment, event, peer_event)?)
+        });
+        let status = u32::from(pair.is_ok());
+        send(&self.0.socket, &hello(status), SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
+        Ok(Handshake::Done(self.0, pair))
+    }
+}
+
+/// The connecting side of a handshake.
+#[derive(Debug)]
+pub struct Offer {
+    peer: PeerProcess,
+    segment: Segment,
+    event: OwnedFd,
+    peer_event: OwnedFd,
+}
+
+impl Offer {
+    /// Connects to `shm:NAME` and offers a new segment. Does not block.
+    ///
+    /// Errors: `Name`, `User`, `Segment`, `Handshake`; `System`: `ECONNREFUSED` and `ENOENT` if no process listens,
+    /// `EAGAIN` if too many processes wait to be accepted.
+    pub fn begin(name: &str, config: &SegmentConfig, policy: PairPolicy) -> Result<Self, PairError> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        connect(&socket, &address(name)?)?;
+        let peer = PeerProcess::new(socket, policy)?;
+        let (segment, file) = Segment::create(config)?;
+        let (event, peer_event) = (sys::create_eventfd()?, sys::create_eventfd()?);
+        let passed = [file.as_fd(), event.as_fd(), peer_event.as_fd()];
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !ancillary.push(SendAncillaryMessage::ScmRights(&passed)) {
+            return Err(PairError::Handshake);
+        }
+        sendmsg(&peer.socket, &[IoSlice::new(&hello(0))], &mut ancillary, SendFlags::NOSIGNAL)?;
+        Ok(Self { peer, segment, event, peer_event })
+    }
+
+    /// Returns the socket.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.peer.socket()
+    }
+
+    /// Takes the accepting process's answer. Does not block.
+    ///
+    /// Errors: `Handshake`, `System`: the socket is closed.
+    pub fn advance(self) -> Result<Handshake<Self>, PairError> {
+        let mut answer = [0; HANDSHAKE_BYTES];
+        let count = match recv(&self.peer.socket, &mut answer, RecvFlags::DONTWAIT) {
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Handshake::Pending(self)),
+            received => received?.1,
+        };
+        let status = if count == HANDSHAKE_BYTES { parse(&answer) } else { None };
+        let Self { peer, segment, event, peer_event } = self;
+        match status {
+            Some(1) => {
+                let pair = Pair::new(segment, event, peer_event)?;
+                Ok(Handshake::Done(peer, Ok(pair)))
+            }
+            Some(_) => Ok(Handshake::Done(peer, Err(PairError::Handshake))),
+            None => Err(PairError::Handshake),
+        }
+    }
+}
+
+/// A Unix socket that accepts pairs, for a thread that blocks.
 #[derive(Debug)]
 pub struct PairListener {
     socket: OwnedFd,
@@ -200,12 +325,9 @@ pub struct PairListener {
 impl PairListener {
     /// Listens at `shm:NAME`.
     ///
-    /// Errors: `Name`, `System`; `EADDRINUSE` also if a path exists already.
+    /// Errors: those of [`listen_at`].
     pub fn bind(name: &str, policy: PairPolicy) -> Result<Self, PairError> {
-        let socket = socket()?;
-        bind(&socket, &address(name)?)?;
-        listen(&socket, PAIRING_BACKLOG)?;
-        Ok(Self { socket, policy })
+        Ok(Self { socket: listen_at(name)?, policy })
     }
 
     /// Returns the listening socket, which is readable when a process connects.
@@ -219,19 +341,12 @@ impl PairListener {
     /// Errors: `User`, `Handshake`, `System`: the socket is closed.
     pub fn accept(&self) -> Result<(PeerProcess, Result<Pair, PairError>), PairError> {
         let socket = accept_with(&self.socket, SocketFlags::CLOEXEC)?;
-        let peer = PeerProcess::new(socket, self.policy)?;
-        let received = receive_descriptors(&peer.socket)?;
-        let pair = received.and_then(|[file, peer_event, event]| {
-            // A pipe or a socket could block this side when it signals.
-            if ![&event, &peer_event].iter().all(|event| sys::is_event(event.as_fd())) {
-                return Err(PairError::Handshake);
-            }
-            let segment = Segment::open(&file)?;
-            Ok(Pair::new(segment, event, peer_event)?)
-        });
-        let status = u32::from(pair.is_ok());
-        send(&peer.socket, &hello(status), SendFlags::NOSIGNAL)?;
-        Ok((peer, pair))
+        let acceptance = Acceptance::begin(socket, self.policy)?;
+        acceptance.0.wait()?;
+        match acceptance.advance()? {
+            Handshake::Done(peer, pair) => Ok((peer, pair)),
+            Handshake::Pending(_) => Err(PairError::Handshake),
+        }
     }
 }
 
@@ -241,7 +356,7 @@ fn receive_descriptors(socket: &OwnedFd) -> Result<Result<[OwnedFd; DESCRIPTORS]
     let mut message = [0; HANDSHAKE_BYTES];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::WAITALL;
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let received = recvmsg(socket, &mut [IoSliceMut::new(&mut message)], &mut ancillary, flags)?;
     if received.bytes != HANDSHAKE_BYTES || parse(&message).is_none() {
         return Err(PairError::Handshake);
@@ -269,25 +384,12 @@ pub fn connect_pair(
     config: &SegmentConfig,
     policy: PairPolicy,
 ) -> Result<(PeerProcess, Result<Pair, PairError>), PairError> {
-    let socket = socket()?;
-    connect(&socket, &address(name)?)?;
-    let peer = PeerProcess::new(socket, policy)?;
-    let (segment, file) = Segment::create(config)?;
-    let (event, peer_event) = (sys::create_eventfd()?, sys::create_eventfd()?);
-    let passed = [file.as_fd(), event.as_fd(), peer_event.as_fd()];
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    if !ancillary.push(SendAncillaryMessage::ScmRights(&passed)) {
-        return Err(PairError::Handshake);
+    let offer = Offer::begin(name, config, policy)?;
+    offer.peer.wait()?;
+    match offer.advance()? {
+        Handshake::Done(peer, pair) => Ok((peer, pair)),
+        Handshake::Pending(_) => Err(PairError::Handshake),
     }
-    let message = hello(0);
-    sendmsg(&peer.socket, &[IoSlice::new(&message)], &mut ancillary, SendFlags::NOSIGNAL)?;
-    let pair = match peer.receive_hello()? {
-        Some(1) => Ok(Pair::new(segment, event, peer_event)?),
-        Some(_) => Err(PairError::Handshake),
-        None => return Err(PairError::Handshake),
-    };
-    Ok((peer, pair))
 }
 
 #[cfg(all(test, not(miri)))]

@@ -8,7 +8,7 @@
 #[cfg(all(test, not(loom)))]
 mod tests;
 
-use crate::control::Direction;
+use crate::control::{Direction, FINISHED, RESET};
 use crate::fault::PeerFault;
 use crate::raw::{Area, Window, Words};
 use crate::sleep::{self, Fencing, SleepKind, Wake};
@@ -122,7 +122,7 @@ impl RingSender {
     ///
     /// Errors: `SleepWord`; the end is announced.
     pub fn close(&mut self) -> Result<Wake, PeerFault> {
-        self.words.sender.closed.store(1, Ordering::Release);
+        self.words.sender.closed.store(FINISHED, Ordering::Release);
         self.fencing.after_publication();
         sleep::take(&self.words.shared.data_sleep)
     }
@@ -355,6 +355,11 @@ impl RingReceiver {
             return Ok(false);
         }
         Ok(self.available_bytes(1)? == 0 && self.head_seen == self.tail)
+    }
+
+    /// Returns whether the sender has given the connection up.
+    pub fn is_reset(&self) -> bool {
+        self.words.sender.closed.load(Ordering::Acquire) == RESET
     }
 
     /// Announces that this side is about to sleep because the ring is empty. `true`: sleep; the next publication wakes

@@ -18,12 +18,15 @@ use crate::pair::{OpenError, Pair};
 use crate::pairing::{PairError, PairListener, PairPolicy, PeerProcess, connect_pair};
 use crate::segment::SegmentConfig;
 
+/// Connections that one look answers; the other side need not open more at a time.
+const OPENED_MAX: usize = 64;
+
 /// Failure of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamError {
     /// The other process violated the protocol.
     Peer(PeerFault),
-    /// The other process died, or closed its socket, before it ended the stream.
+    /// The other process died, closed its socket, or reset the stream before it ended it.
     PeerGone,
     /// The connection could not be accepted.
     Open(OpenError),
@@ -162,10 +165,21 @@ impl ShmStream {
     /// Takes the ready bits, and accepts the other side's connection if it has opened one. A bit that is not taken
     /// would keep this side awake.
     fn accept_ring(pair: &mut Pair, conn: &mut Option<RingConn>, ring_bytes: u64) -> Result<(), StreamError> {
-        let mut opened = None;
-        pair.take_ready(|slot| opened = opened.or(Some(slot)));
-        if let (None, Some(slot)) = (&conn, opened) {
-            *conn = pair.accept(slot, ring_bytes).map_err(StreamError::Open)?;
+        // A stream has one connection; the other side opens further ones elsewhere.
+        let mut opened = [None; OPENED_MAX];
+        let mut count = 0;
+        pair.take_ready(|slot| {
+            if let Some(place) = opened.get_mut(count) {
+                *place = Some(slot);
+                count += 1;
+            }
+        });
+        for slot in opened.into_iter().flatten() {
+            if conn.is_some() {
+                pair.refuse(slot);
+            } else {
+                *conn = pair.accept(slot, ring_bytes).map_err(StreamError::Open)?;
+            }
         }
         Ok(())
     }
@@ -194,7 +208,7 @@ impl ShmStream {
         }
     }
 
-    /// Receives bytes to the front of `out`. `Empty` means that the caller should wait.
+    /// Receives bytes to the front of `out`. `Empty` means that the caller should wait; `Reset` is an error instead.
     ///
     /// Errors: `Peer`, `PeerGone`, `Open`, `System`.
     pub fn receive(&mut self, out: &mut [u8]) -> Result<RingRead, StreamError> {
@@ -202,7 +216,10 @@ impl ShmStream {
             Transport::Rings(rings) => {
                 let Rings { pair, conn } = &mut **rings;
                 Self::accept_ring(pair, conn, self.ring_bytes)?;
-                conn.as_mut().map_or(Ok(RingRead::Empty), |conn| Ok(conn.receive(out)?))
+                match conn.as_mut().map_or(Ok(RingRead::Empty), |conn| conn.receive(out))? {
+                    RingRead::Reset => Err(StreamError::PeerGone),
+                    read => Ok(read),
+                }
             }
             Transport::Kernel(_) => match recv(self.peer.socket(), out, RecvFlags::DONTWAIT) {
                 Ok((_, 0)) => Ok(RingRead::Finished),
@@ -267,6 +284,16 @@ impl ShmStream {
             None => false,
         };
         if is_gone && !has_more { Err(StreamError::PeerGone) } else { Ok(true) }
+    }
+
+    /// Gives the stream up: the other side finds a reset behind the bytes that were sent. Without a pair it finds the end
+    /// of the stream.
+    pub fn reset(mut self) {
+        if let Transport::Rings(rings) = &mut self.transport
+            && let Some(conn) = rings.conn.take()
+        {
+            rings.pair.reset(conn);
+        }
     }
 
     /// Announces that this side sends no more.

@@ -79,6 +79,7 @@ fn receive_all(stream: &mut ShmStream) -> (u64, Result<(), StreamError>) {
                 Ok(is_ready) => assert!(is_ready, "nothing came for {WAIT_MS} ms after {received} bytes"),
                 Err(error) => return (received, Err(error)),
             },
+            Ok(RingRead::Reset) => panic!("a stream reports a reset as an error"),
             Err(error) => return (received, Err(error)),
         }
     }
