@@ -11,8 +11,13 @@ use std::time::{Duration, Instant};
 use flick_buffers::{Pool, PoolConfig};
 use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, IoKind};
 
-const LIMITS: DriverLimits =
-    DriverLimits { conns_max: 4096, output_slices_max: 4096, events_max: 256, receive_bytes: 16384 };
+const LIMITS: DriverLimits = DriverLimits {
+    conns_max: 4096,
+    shm_conns_max: 0,
+    output_slices_max: 4096,
+    events_max: 256,
+    receive_bytes: 16384,
+};
 const REQUEST_BYTES: usize = 100;
 
 fn main() {

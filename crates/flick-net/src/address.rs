@@ -14,6 +14,8 @@ pub enum Endpoint {
     Tcp(SocketAddr),
     /// `unix:/run/x.sock`.
     Unix(PathBuf),
+    /// `shm:NAME`: shared memory with processes of the same user on this host.
+    Shm(String),
 }
 
 /// The address of a peer.
@@ -39,7 +41,7 @@ impl Endpoint {
     pub fn port(&self) -> Option<u16> {
         match self {
             Endpoint::Tcp(address) => Some(address.port()),
-            Endpoint::Unix(_) => None,
+            Endpoint::Unix(_) | Endpoint::Shm(_) => None,
         }
     }
 }
@@ -53,12 +55,21 @@ impl FromStr for Endpoint {
             let fits = !path.is_empty() && path.len() <= UNIX_PATH_BYTES_MAX && !path.contains('\0');
             return if fits { Ok(Endpoint::Unix(PathBuf::from(path))) } else { Err(refused()) };
         }
+        if let Some(name) = text.strip_prefix("shm:") {
+            return if is_shm_name(name) { Ok(Endpoint::Shm(name.to_owned())) } else { Err(refused()) };
+        }
         if let Some(port) = text.strip_prefix(':') {
             let port = parse_port(port).ok_or_else(refused)?;
             return Ok(Endpoint::Tcp(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))));
         }
         text.parse().map(Endpoint::Tcp).map_err(|_| refused())
     }
+}
+
+/// Returns whether a name can stand behind `shm:`: visible characters except `/`, of a limited length.
+fn is_shm_name(name: &str) -> bool {
+    let fits = (1..=flick_shm::limits::NAME_BYTES_MAX).contains(&name.len());
+    fits && name.chars().all(|character| character.is_ascii_graphic() && character != '/')
 }
 
 /// Digits only: the standard parser would take `+80`.
@@ -71,6 +82,7 @@ impl fmt::Display for Endpoint {
         match self {
             Endpoint::Tcp(address) => write!(f, "{address}"),
             Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
+            Endpoint::Shm(name) => write!(f, "shm:{name}"),
         }
     }
 }
@@ -112,7 +124,8 @@ impl fmt::Display for EndpointError {
             }
             None => write!(
                 f,
-                "`{text}` is not an address; write `127.0.0.1:8080`, `[::1]:8080`, `:8080` or `unix:/path`"
+                "`{text}` is not an address; write `127.0.0.1:8080`, `[::1]:8080`, `:8080`, `unix:/path` or \
+                 `shm:NAME`"
             ),
         }
     }
@@ -138,12 +151,25 @@ mod tests {
         check("[::1]:80", Some("[::1]:80"));
         check(":11211", Some("0.0.0.0:11211"));
         check("unix:/run/x.sock", Some("unix:/run/x.sock"));
+        check("shm:cache-1", Some("shm:cache-1"));
     }
 
     #[test]
     fn text_that_is_no_endpoint_is_rejected_with_help() {
-        for text in ["", ":", "unix:", "localhost:80", "127.0.0.1", ":65536", ":+80", "::1:80", "/run/x.sock"]
-        {
+        for text in [
+            "",
+            ":",
+            "unix:",
+            "localhost:80",
+            "127.0.0.1",
+            ":65536",
+            ":+80",
+            "::1:80",
+            "/run/x.sock",
+            "shm:",
+            "shm:a b",
+            "shm:a/b",
+        ] {
             check(text, None);
         }
         check(&format!("unix:/{}", "x".repeat(UNIX_PATH_BYTES_MAX)), None);

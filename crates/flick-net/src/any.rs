@@ -1,5 +1,6 @@
-//! A kernel driver chosen at start: io_uring where the kernel grants it, else epoll.
-//! Promises: a worker is compiled for one type; the choice and its reason are logged.
+//! The driver of a worker: io_uring where the kernel grants it, else epoll; and shared memory beside it.
+//! Promises: a worker is compiled for one type; the choice and its reason are logged; a driver without a listener or a
+//! connection of shared memory pays one comparison per call for it; neither of the two starves the other.
 //! Refuses: the simulator, which production workers never use.
 
 use std::io;
@@ -10,12 +11,15 @@ use std::time::Duration;
 use flick_buffers::{Pool, Slice};
 
 use crate::address::Endpoint;
+use crate::clock::monotonic_ns;
 use crate::driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId};
 use crate::epoll::EpollDriver;
-use crate::limits::EVENTS_MIN;
+use crate::event_sink::EventSink;
+use crate::limits::{EVENTS_MIN, LISTENERS_MAX, SHM_POLLS_MAX, SHM_POLLS_NS_MAX};
 use crate::listen::ListenSocket;
 use crate::poller::Poller;
 use crate::queue_delay::QueueDelay;
+use crate::shm::ShmTransport;
 use crate::uring::UringDriver;
 use crate::waker::Waker;
 
@@ -31,12 +35,20 @@ pub enum IoKind {
     Uring,
 }
 
-/// A kernel driver.
+/// A kernel driver, and beside it the connections through shared memory.
+pub struct AnyDriver {
+    kernel: KernelDriver,
+    shm: ShmTransport,
+    /// Handles from this index on are of shared memory.
+    shm_from: u32,
+    /// Polls since the kernel was asked, and when that was.
+    shm_polls: u32,
+    kernel_polled_ns: u64,
+}
+
 #[expect(clippy::large_enum_variant, reason = "there is one per worker, and it is not moved once it runs")]
-pub enum AnyDriver {
-    /// Through epoll.
+enum KernelDriver {
     Epoll(EpollDriver),
-    /// Through io_uring.
     Uring(UringDriver),
 }
 
@@ -53,29 +65,54 @@ impl FromStr for IoKind {
     }
 }
 
+/// Calls the same method of either driver.
+macro_rules! either {
+    ($any:expr, $driver:ident => $call:expr) => {
+        match &mut $any.kernel {
+            KernelDriver::Epoll($driver) => $call,
+            KernelDriver::Uring($driver) => $call,
+        }
+    };
+    (ref $any:expr, $driver:ident => $call:expr) => {
+        match &$any.kernel {
+            KernelDriver::Epoll($driver) => $call,
+            KernelDriver::Uring($driver) => $call,
+        }
+    };
+}
+
 impl AnyDriver {
     /// Opens a driver, on the thread that will use it.
     ///
     /// Errors: those of epoll_create(2), eventfd(2) and io_uring_setup(2); for `Auto` only if epoll fails too.
     pub fn open(kind: IoKind, limits: DriverLimits) -> io::Result<AnyDriver> {
-        match kind {
-            IoKind::Epoll => EpollDriver::new(limits).map(AnyDriver::Epoll),
-            IoKind::Uring => UringDriver::new(limits).map(AnyDriver::Uring),
+        let kernel = match kind {
+            IoKind::Epoll => KernelDriver::Epoll(EpollDriver::new(limits)?),
+            IoKind::Uring => KernelDriver::Uring(UringDriver::new(limits)?),
             IoKind::Auto => match UringDriver::new(limits) {
-                Ok(driver) => Ok(AnyDriver::Uring(driver)),
+                Ok(driver) => KernelDriver::Uring(driver),
                 Err(error) => {
                     tracing::info!(%error, "io_uring is denied or too old here; using epoll");
-                    EpollDriver::new(limits).map(AnyDriver::Epoll)
+                    KernelDriver::Epoll(EpollDriver::new(limits)?)
                 }
             },
+        };
+        let shm = ShmTransport::new(&limits)?;
+        let mut any =
+            AnyDriver { kernel, shm, shm_from: limits.conns_max, shm_polls: 0, kernel_polled_ns: 0 };
+        let watch = any.shm.watch_fd();
+        match &mut any.kernel {
+            KernelDriver::Epoll(driver) => driver.watch(watch)?,
+            KernelDriver::Uring(driver) => driver.watch(watch)?,
         }
+        Ok(any)
     }
 
     /// Returns which driver it is: `epoll` or `uring`.
     pub fn name(&self) -> &'static str {
-        match self {
-            AnyDriver::Epoll(_) => "epoll",
-            AnyDriver::Uring(_) => "uring",
+        match &self.kernel {
+            KernelDriver::Epoll(_) => "epoll",
+            KernelDriver::Uring(_) => "uring",
         }
     }
 
@@ -83,9 +120,9 @@ impl AnyDriver {
     ///
     /// Errors: those of epoll_ctl(2) and eventfd(2).
     pub fn register(&mut self, poller: &mut Poller, token: u32) -> io::Result<()> {
-        match self {
-            AnyDriver::Epoll(driver) => poller.add(driver.as_fd(), token),
-            AnyDriver::Uring(driver) => {
+        match &mut self.kernel {
+            KernelDriver::Epoll(driver) => poller.add(driver.as_fd(), token),
+            KernelDriver::Uring(driver) => {
                 driver.use_eventfd()?;
                 driver.eventfds().try_for_each(|eventfd| poller.add_edge_triggered(eventfd, token))
             }
@@ -96,65 +133,139 @@ impl AnyDriver {
     ///
     /// Errors: those of epoll_ctl(2).
     pub fn set_paused(&self, poller: &mut Poller, token: u32, paused: bool) -> io::Result<()> {
-        match self {
-            AnyDriver::Epoll(driver) => poller.set_paused(driver.as_fd(), token, paused),
+        match &self.kernel {
+            KernelDriver::Epoll(driver) => poller.set_paused(driver.as_fd(), token, paused),
             // Edge-triggered, so an unhandled report does not repeat.
-            AnyDriver::Uring(_) => Ok(()),
+            KernelDriver::Uring(_) => Ok(()),
         }
     }
 
     /// Limits each later poll to `events_max` events (never more than the driver was opened for) and to about
-    /// `sent_bytes_max` bytes sent.
+    /// `sent_bytes_max` bytes sent, for each of the kernel and shared memory.
     pub fn limit_poll(&mut self, events_max: usize, sent_bytes_max: usize) {
-        let (limits, quota) = match self {
-            AnyDriver::Epoll(driver) => driver.bounds_mut(),
-            AnyDriver::Uring(driver) => driver.bounds_mut(),
-        };
-        limits.events_max = events_max.max(EVENTS_MIN);
-        quota.set(sent_bytes_max.max(1));
+        let kernel = either!(self, driver => driver.bounds_mut());
+        for (limits, quota) in [kernel, self.shm.bounds_mut()] {
+            limits.events_max = events_max.max(EVENTS_MIN);
+            quota.set(sent_bytes_max.max(1));
+        }
     }
 
     /// Returns a handle with which other threads end this driver's wait.
     pub fn waker(&self) -> Waker {
-        match self {
-            AnyDriver::Epoll(driver) => driver.waker(),
-            AnyDriver::Uring(driver) => driver.waker(),
-        }
+        either!(ref self, driver => driver.waker())
     }
-}
 
-/// Calls the same method of either driver.
-macro_rules! either {
-    ($any:expr, $driver:ident => $call:expr) => {
-        match $any {
-            AnyDriver::Epoll($driver) => $call,
-            AnyDriver::Uring($driver) => $call,
+    /// Returns the handle within shared memory, if it is one of those.
+    #[inline]
+    fn shm_handle(&self, conn: Handle) -> Option<Handle> {
+        let index = conn.index.checked_sub(self.shm_from)?;
+        Some(Handle { index, ..conn })
+    }
+
+    /// Serves connections through shared memory. Returns whether there were events, or are to be soon.
+    fn serve_shm(&mut self, pool: &Pool, events: &mut Vec<DriverEvent>, events_max: usize) -> bool {
+        let before = events.len();
+        self.shm.serve_all(pool, &mut EventSink::new(events, events_max));
+        let from = self.shm_from;
+        for event in &mut events[before..] {
+            match event {
+                DriverEvent::Accepted { listener, conn, .. } => {
+                    listener.0 += LISTENERS_MAX as u32;
+                    conn.index += from;
+                }
+                DriverEvent::AcceptFailed { listener, .. } => listener.0 += LISTENERS_MAX as u32,
+                DriverEvent::Connected { conn }
+                | DriverEvent::Data { conn, .. }
+                | DriverEvent::Eof { conn }
+                | DriverEvent::Failed { conn, .. }
+                | DriverEvent::Drained { conn } => conn.index += from,
+                DriverEvent::Woken => {}
+            }
         }
-    };
+        events.len() > before || self.shm.has_work(pool)
+    }
+
+    /// Polls the kernel and shared memory. A poll that finds something in shared memory does without the kernel for a
+    /// bounded time; the last one before a wait stores the sleep words.
+    fn poll_both(
+        &mut self,
+        pool: &Pool,
+        timeout: Option<Duration>,
+        events: &mut Vec<DriverEvent>,
+    ) -> io::Result<()> {
+        let now_ns = monotonic_ns();
+        self.shm.begin_poll(now_ns);
+        let events_max = either!(self, driver => driver.bounds_mut()).0.events_max;
+        let before = events.len();
+        let is_busy = self.serve_shm(pool, events, events_max / 2);
+        if is_busy {
+            self.shm_polls += 1;
+            let waits_ns = now_ns.saturating_sub(self.kernel_polled_ns);
+            if self.shm_polls < SHM_POLLS_MAX && waits_ns < SHM_POLLS_NS_MAX {
+                return either!(self, driver => driver.flush());
+            }
+        }
+        let timeout = if is_busy || !self.shm.prepare_sleep() {
+            Some(Duration::ZERO)
+        } else {
+            self.shm.wait_time().into_iter().chain(timeout).min()
+        };
+        // One limit on events for both.
+        let left = events_max - (events.len() - before);
+        either!(self, driver => driver.bounds_mut()).0.events_max = left;
+        let polled = either!(self, driver => driver.poll(pool, timeout, events));
+        either!(self, driver => driver.bounds_mut()).0.events_max = events_max;
+        polled?;
+        (self.shm_polls, self.kernel_polled_ns) = (0, either!(ref self, driver => driver.now_ns()));
+        self.shm.begin_poll(self.kernel_polled_ns);
+        if either!(self, driver => driver.take_watch_ready()) || self.shm.is_due() {
+            self.shm.take_news();
+        }
+        let left = events_max - (events.len() - before);
+        self.serve_shm(pool, events, left);
+        Ok(())
+    }
 }
 
 impl Driver for AnyDriver {
     fn listen(&mut self, at: &Endpoint) -> io::Result<ListenerId> {
-        either!(self, driver => driver.listen(at))
+        self.listen_on(ListenSocket::open(at)?)
     }
 
     fn listen_on(&mut self, socket: ListenSocket) -> io::Result<ListenerId> {
+        if let Endpoint::Shm(_) = socket.local_addr() {
+            let id = self.shm.listen_on(socket)?;
+            return Ok(ListenerId(id.0 + LISTENERS_MAX as u32));
+        }
         either!(self, driver => driver.listen_on(socket))
     }
 
     fn local_addr(&self, listener: ListenerId) -> io::Result<Endpoint> {
-        either!(self, driver => driver.local_addr(listener))
+        match shm_listener(listener) {
+            Some(listener) => self.shm.local_addr(listener),
+            None => either!(ref self, driver => driver.local_addr(listener)),
+        }
     }
 
     fn accept(&mut self, listener: ListenerId, on: bool) {
-        either!(self, driver => driver.accept(listener, on));
+        match shm_listener(listener) {
+            Some(listener) => self.shm.accept(listener, on),
+            None => either!(self, driver => driver.accept(listener, on)),
+        }
     }
 
     fn close_listener(&mut self, listener: ListenerId) {
-        either!(self, driver => driver.close_listener(listener));
+        match shm_listener(listener) {
+            Some(listener) => self.shm.close_listener(listener),
+            None => either!(self, driver => driver.close_listener(listener)),
+        }
     }
 
     fn connect(&mut self, to: &Endpoint) -> io::Result<Handle> {
+        if let Endpoint::Shm(name) = to {
+            let conn = self.shm.connect(name)?;
+            return Ok(Handle { index: conn.index + self.shm_from, ..conn });
+        }
         either!(self, driver => driver.connect(to))
     }
 
@@ -163,85 +274,124 @@ impl Driver for AnyDriver {
     }
 
     fn is_hung_up(&self, conn: Handle) -> bool {
-        either!(self, driver => driver.is_hung_up(conn))
+        match self.shm_handle(conn) {
+            Some(conn) => self.shm.is_hung_up(conn),
+            None => either!(ref self, driver => driver.is_hung_up(conn)),
+        }
     }
 
     fn detach(&mut self, conn: Handle) -> Detached {
-        either!(self, driver => driver.detach(conn))
+        match self.shm_handle(conn) {
+            Some(_) => Detached::Refused,
+            None => either!(self, driver => driver.detach(conn)),
+        }
     }
 
     fn drain_listener(&mut self, listener: ListenerId) {
-        either!(self, driver => driver.drain_listener(listener));
+        match shm_listener(listener) {
+            Some(listener) => self.shm.close_listener(listener),
+            None => either!(self, driver => driver.drain_listener(listener)),
+        }
     }
 
     fn is_draining_listeners(&self) -> bool {
-        either!(self, driver => driver.is_draining_listeners())
+        either!(ref self, driver => driver.is_draining_listeners())
     }
 
     fn poll_timeout(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
-        either!(self, driver => driver.poll_timeout(pool, timeout))
+        let timeout = either!(self, driver => driver.poll_timeout(pool, timeout));
+        if !self.shm.is_used() || timeout == Some(Duration::ZERO) {
+            return timeout;
+        }
+        if self.shm.has_work(pool) || !self.shm.prepare_sleep() {
+            return Some(Duration::ZERO);
+        }
+        self.shm.wait_time().into_iter().chain(timeout).min()
     }
 
     #[inline]
     fn receive(&mut self, conn: Handle, on: bool) {
-        either!(self, driver => driver.receive(conn, on));
+        match self.shm_handle(conn) {
+            Some(conn) => self.shm.receive(conn, on),
+            None => either!(self, driver => driver.receive(conn, on)),
+        }
     }
 
     #[inline]
     fn pause_is_free(&self) -> bool {
-        either!(self, driver => driver.pause_is_free())
+        either!(ref self, driver => driver.pause_is_free())
     }
 
     #[inline]
     fn send(&mut self, conn: Handle, data: Slice) {
-        either!(self, driver => driver.send(conn, data));
+        match self.shm_handle(conn) {
+            Some(conn) => self.shm.send(conn, data),
+            None => either!(self, driver => driver.send(conn, data)),
+        }
     }
 
     fn set_corked(&mut self, conn: Handle, on: bool) {
-        either!(self, driver => driver.set_corked(conn, on));
+        match self.shm_handle(conn) {
+            Some(conn) => self.shm.set_corked(conn, on),
+            None => either!(self, driver => driver.set_corked(conn, on)),
+        }
     }
 
     #[inline]
     fn backlog_bytes(&self, conn: Handle) -> usize {
-        either!(self, driver => driver.backlog_bytes(conn))
+        match self.shm_handle(conn) {
+            Some(conn) => self.shm.backlog_bytes(conn),
+            None => either!(ref self, driver => driver.backlog_bytes(conn)),
+        }
     }
 
     fn flush(&mut self) -> io::Result<()> {
+        self.shm.flush();
         either!(self, driver => driver.flush())
     }
 
     fn waited_ns(&self) -> u64 {
-        either!(self, driver => driver.waited_ns())
+        either!(ref self, driver => driver.waited_ns())
     }
 
     #[inline]
     fn queue_delay(&self) -> QueueDelay {
-        either!(self, driver => driver.queue_delay())
+        either!(ref self, driver => driver.queue_delay())
     }
 
     fn is_flushing(&self) -> bool {
-        either!(self, driver => driver.is_flushing())
+        either!(ref self, driver => driver.is_flushing()) || self.shm.is_flushing()
     }
 
     fn set_watermarks(&mut self, high_bytes: usize, low_bytes: usize) {
+        self.shm.set_watermarks(high_bytes, low_bytes);
         either!(self, driver => driver.set_watermarks(high_bytes, low_bytes));
     }
 
     fn shutdown(&mut self, conn: Handle) {
-        either!(self, driver => driver.shutdown(conn));
+        match self.shm_handle(conn) {
+            Some(conn) => self.shm.shutdown(conn),
+            None => either!(self, driver => driver.shutdown(conn)),
+        }
     }
 
     fn close(&mut self, conn: Handle) {
-        either!(self, driver => driver.close(conn));
+        match self.shm_handle(conn) {
+            Some(conn) => self.shm.close(conn),
+            None => either!(self, driver => driver.close(conn)),
+        }
     }
 
     fn abort(&mut self, conn: Handle) {
-        either!(self, driver => driver.abort(conn));
+        match self.shm_handle(conn) {
+            Some(conn) => self.shm.abort(conn),
+            None => either!(self, driver => driver.abort(conn)),
+        }
     }
 
     #[inline]
     fn now_ns(&self) -> u64 {
-        either!(self, driver => driver.now_ns())
+        either!(ref self, driver => driver.now_ns()).max(self.shm.now_ns())
     }
 
     fn poll(
@@ -250,6 +400,14 @@ impl Driver for AnyDriver {
         timeout: Option<Duration>,
         events: &mut Vec<DriverEvent>,
     ) -> io::Result<()> {
+        if self.shm.is_used() {
+            return self.poll_both(pool, timeout, events);
+        }
         either!(self, driver => driver.poll(pool, timeout, events))
     }
+}
+
+/// Returns the number of a listener within shared memory, if it is one of those.
+fn shm_listener(listener: ListenerId) -> Option<ListenerId> {
+    listener.0.checked_sub(LISTENERS_MAX as u32).map(ListenerId)
 }

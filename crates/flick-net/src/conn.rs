@@ -140,6 +140,11 @@ impl<P> Conn<P> {
         may_send && self.send == SendState::Idle && !self.output.is_empty()
     }
 
+    /// Returns whether output waits for space.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.send == SendState::Blocked
+    }
+
     pub(crate) fn has_output(&self) -> bool {
         !self.output.is_empty()
     }

@@ -18,7 +18,8 @@ use crate::queue_delay::QueueDelay;
 
 /// One connection of one driver. Unique for the driver's life: after the connection ends, its handle names nothing.
 ///
-/// `index < DriverLimits::conns_max`, so the platform may keep its own state in an array beside the driver's.
+/// `index < conns_max + shm_conns_max` of [`DriverLimits`], so the platform may keep its own state in an array beside the
+/// driver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle {
     /// Slot in the driver's table; reused after the connection ends.
@@ -34,8 +35,11 @@ pub struct ListenerId(pub u32);
 /// Limits of a driver, fixed when it is built.
 #[derive(Clone, Copy, Debug)]
 pub struct DriverLimits {
-    /// Connections, accepted and outgoing together.
+    /// Connections through the kernel, accepted and outgoing together.
     pub conns_max: u32,
+    /// Connections through shared memory; their handles follow those of the kernel's. A driver without shared memory
+    /// ignores it.
+    pub shm_conns_max: u32,
     /// Pieces of output waiting to be sent, over all connections.
     pub output_slices_max: u32,
     /// Events returned by one call of [`Driver::poll`].

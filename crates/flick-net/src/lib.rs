@@ -20,6 +20,7 @@ pub mod poller;
 pub mod queue_delay;
 mod receive_buffer;
 pub mod shared_listener;
+mod shm;
 pub mod sim;
 mod slot_queue;
 mod socket;

@@ -102,6 +102,45 @@ pub const FD_MESSAGE_BYTES_MAX: usize = 8192;
 /// Listening sockets inherited from systemd.
 pub const INHERITED_SOCKETS_MAX: u32 = 256;
 
+/// Pairs with other processes of one driver.
+pub const SHM_PAIRS_MAX: u32 = 1024;
+
+/// Pairs of one driver with the same process.
+pub const SHM_PAIRS_OF_PROCESS_MAX: usize = 128;
+
+/// Connection slots of a pair that this process begins; half of them are for its connections.
+pub const SHM_SLOTS: u32 = 8192;
+
+/// Bytes of address space for the rings of each side of a pair that this process begins.
+pub const SHM_ARENA_BYTES: u64 = 128 << 20;
+
+/// Bytes of the rings of one driver, over all pairs.
+pub const SHM_RING_BYTES_MAX: u64 = 256 << 20;
+
+/// Bytes of a new connection's ring.
+pub const SHM_RING_BYTES_START: u64 = 4096;
+
+/// Bytes up to which a full ring grows.
+pub const SHM_RING_BYTES_GROWN_MAX: u64 = 256 << 10;
+
+/// Factor by which a full ring grows.
+pub const SHM_RING_GROWTH: u64 = 8;
+
+/// Longest handshake of two processes.
+pub const SHM_HANDSHAKE_NS_MAX: u64 = 1_000_000_000;
+
+/// Time that a pair without connections is kept.
+pub const SHM_PAIR_UNUSED_NS_MAX: u64 = 10_000_000_000;
+
+/// Looks at an empty ring, or at empty ready bits, after which the other side has to signal.
+pub const SHM_IDLE_LOOKS_MAX: u32 = 64;
+
+/// Polls that serve connections through shared memory only, before the kernel is asked.
+pub const SHM_POLLS_MAX: u32 = 32;
+
+/// Time in which such polls may follow each other.
+pub const SHM_POLLS_NS_MAX: u64 = 50_000;
+
 const _: () = assert!(PROVIDED_BUFS_MAX.is_power_of_two());
 const _: () = assert!(RING_VECTORS_MAX >= WRITE_SLICES_MAX);
 const _: () = assert!(RECEIVE_SPARE_MIN <= LARGE_BYTES);

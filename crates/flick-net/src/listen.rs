@@ -1,6 +1,6 @@
 //! Listening sockets, opened before the workers start, one per worker.
 //! Promises: the workers of one process share an address. TCP: one `SO_REUSEPORT` socket per worker, over which the
-//! kernel spreads peers (port 0 becomes the same port for all). Unix: one socket from which all workers accept; its
+//! kernel spreads peers (port 0 becomes the same port for all). Unix and shared memory: one socket from which all workers accept; its
 //! file is removed when the last of them is closed, and the stale file of a dead process is replaced.
 //! Refuses: replacing a Unix socket file on which another process still accepts.
 //! Source: sd_listen_fds(3) for sockets inherited from systemd.
@@ -71,7 +71,7 @@ impl ListenSocket {
             Endpoint::Unix(path) => {
                 Some(Arc::new(SocketFile { path: path.clone(), is_released: AtomicBool::new(false) }))
             }
-            Endpoint::Tcp(_) => None,
+            Endpoint::Tcp(_) | Endpoint::Shm(_) => None,
         };
         Ok(ListenSocket { fd, at, file })
     }
@@ -96,7 +96,7 @@ impl ListenSocket {
     pub fn share(&self) -> io::Result<ListenSocket> {
         match &self.at {
             Endpoint::Tcp(_) => ListenSocket::open(&self.at),
-            Endpoint::Unix(_) => {
+            Endpoint::Unix(_) | Endpoint::Shm(_) => {
                 Ok(ListenSocket { fd: self.fd.try_clone()?, at: self.at.clone(), file: self.file.clone() })
             }
         }

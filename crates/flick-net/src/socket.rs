@@ -61,6 +61,10 @@ pub(crate) fn open_listener(at: &Endpoint) -> io::Result<OwnedFd> {
             Ok(socket)
         }
         Endpoint::Unix(path) => open_unix_listener(path),
+        Endpoint::Shm(name) => flick_shm::pairing::listen_at(name).map_err(|error| match error {
+            flick_shm::pairing::PairError::System(errno) => errno.into(),
+            other => io::Error::other(other.to_string()),
+        }),
     }
 }
 
@@ -106,9 +110,12 @@ fn is_stale_socket(path: &Path) -> io::Result<bool> {
 
 /// Returns the address a listening socket is bound to.
 pub(crate) fn local_endpoint(socket: impl AsFd) -> io::Result<Endpoint> {
-    let address = rustix::net::getsockname(socket)?;
+    let address = rustix::net::getsockname(&socket)?;
     if let Ok(address) = SocketAddr::try_from(address.clone()) {
         return Ok(Endpoint::Tcp(address));
+    }
+    if let Some(name) = flick_shm::pairing::name_of(&socket) {
+        return Ok(Endpoint::Shm(name));
     }
     let unix = SocketAddrUnix::try_from(address)?;
     let path = unix.path().ok_or(Errno::INVAL)?;
@@ -195,6 +202,8 @@ pub(crate) fn start_connect(to: &Endpoint) -> io::Result<(OwnedFd, ConnectStart)
             let outcome = rustix::net::connect(&socket, &SocketAddrUnix::new(path.as_path())?);
             (socket, outcome)
         }
+        // A driver without shared memory.
+        Endpoint::Shm(_) => return Err(io::ErrorKind::Unsupported.into()),
     };
     Ok((socket, ConnectStart::of(outcome)))
 }

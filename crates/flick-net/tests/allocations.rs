@@ -11,8 +11,13 @@ use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, IoKind};
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
 
-const LIMITS: DriverLimits =
-    DriverLimits { conns_max: 64, output_slices_max: 256, events_max: 64, receive_bytes: 16384 };
+const LIMITS: DriverLimits = DriverLimits {
+    conns_max: 64,
+    shm_conns_max: 0,
+    output_slices_max: 256,
+    events_max: 64,
+    receive_bytes: 16384,
+};
 
 const PEERS: usize = 8;
 

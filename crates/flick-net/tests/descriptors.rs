@@ -9,8 +9,13 @@ use flick_buffers::{Pool, PoolConfig};
 use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, IoKind};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-const LIMITS: DriverLimits =
-    DriverLimits { conns_max: 64, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
+const LIMITS: DriverLimits = DriverLimits {
+    conns_max: 64,
+    shm_conns_max: 0,
+    output_slices_max: 64,
+    events_max: 64,
+    receive_bytes: 16384,
+};
 
 /// Descriptors of the process, open ones included.
 const DESCRIPTORS: u64 = 64;

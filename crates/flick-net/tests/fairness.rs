@@ -12,8 +12,13 @@ use flick_buffers::{BufClass, LARGE_BYTES, Pool};
 use flick_net::limits::PROVIDED_BUFS_MAX;
 use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, Handle, IoKind};
 
-const LIMITS: DriverLimits =
-    DriverLimits { conns_max: 64, output_slices_max: 64, events_max: 256, receive_bytes: 16384 };
+const LIMITS: DriverLimits = DriverLimits {
+    conns_max: 64,
+    shm_conns_max: 0,
+    output_slices_max: 64,
+    events_max: 256,
+    receive_bytes: 16384,
+};
 const PEERS: usize = 20;
 /// Polls in which peers are accepted.
 const ACCEPT_POLLS_MAX: usize = 100;

@@ -9,8 +9,13 @@ use std::time::{Duration, Instant};
 use flick_buffers::BufClass;
 use flick_net::{Driver, DriverEvent, DriverLimits, Endpoint, IoKind};
 
-const LIMITS: DriverLimits =
-    DriverLimits { conns_max: 8, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
+const LIMITS: DriverLimits = DriverLimits {
+    conns_max: 8,
+    shm_conns_max: 0,
+    output_slices_max: 64,
+    events_max: 64,
+    receive_bytes: 16384,
+};
 /// Longest wait for an operation that takes microseconds.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 

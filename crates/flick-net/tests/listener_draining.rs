@@ -9,8 +9,13 @@ use common::{open, pool};
 use flick_buffers::Pool;
 use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, IoKind, ListenSocket, ListenerId};
 
-const LIMITS: DriverLimits =
-    DriverLimits { conns_max: 64, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
+const LIMITS: DriverLimits = DriverLimits {
+    conns_max: 64,
+    shm_conns_max: 0,
+    output_slices_max: 64,
+    events_max: 64,
+    receive_bytes: 16384,
+};
 const ROUNDS: usize = 200;
 /// Rounds of the race, which a peer meets once in a few hundred where two threads run at once; `FLICK_ROUNDS` sets
 /// another number.

@@ -7,8 +7,13 @@ use std::time::{Duration, Instant};
 use flick_buffers::{BufClass, Pool, PoolConfig};
 use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, Endpoint, Handle, IoKind};
 
-const LIMITS: DriverLimits =
-    DriverLimits { conns_max: 8, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
+const LIMITS: DriverLimits = DriverLimits {
+    conns_max: 8,
+    shm_conns_max: 0,
+    output_slices_max: 64,
+    events_max: 64,
+    receive_bytes: 16384,
+};
 /// Repetitions. The kernel now and then misses a reset, behind large bodies only, which
 /// `FLICK_MOCKS=24000 cargo test -p flick --test reliability m2_` provokes.
 const ROUNDS: u32 = 2_000;

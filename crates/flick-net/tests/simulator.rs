@@ -9,8 +9,13 @@ use flick_buffers::{Pool, PoolConfig};
 use flick_net::sim::{Actor, PeerIo, Reachability, SimConfig};
 use flick_net::{ConnFault, Driver, DriverEvent, DriverLimits, Endpoint, SimDriver, SimNet};
 
-const LIMITS: DriverLimits =
-    DriverLimits { conns_max: 64, output_slices_max: 1024, events_max: 64, receive_bytes: 16384 };
+const LIMITS: DriverLimits = DriverLimits {
+    conns_max: 64,
+    shm_conns_max: 0,
+    output_slices_max: 1024,
+    events_max: 64,
+    receive_bytes: 16384,
+};
 
 fn pool() -> Pool {
     Pool::new(PoolConfig { small_count: 16, large_count: 64, huge_count: 0 })

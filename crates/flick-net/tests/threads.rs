@@ -10,8 +10,13 @@ use std::time::{Duration, Instant};
 use common::{open, pool};
 use flick_net::{Driver, DriverEvent, DriverLimits, Endpoint, IoKind, ListenSockets, Poller};
 
-const LIMITS: DriverLimits =
-    DriverLimits { conns_max: 64, output_slices_max: 64, events_max: 64, receive_bytes: 16384 };
+const LIMITS: DriverLimits = DriverLimits {
+    conns_max: 64,
+    shm_conns_max: 0,
+    output_slices_max: 64,
+    events_max: 64,
+    receive_bytes: 16384,
+};
 
 /// Another thread counts up and wakes; every count arrives, though many wakes become one event.
 fn check_waking(kind: IoKind) {

@@ -134,6 +134,7 @@ impl ThreadPlan {
 fn driver_limits(setup: &Setup, is_alone: bool) -> DriverLimits {
     DriverLimits {
         conns_max: Worker::<AnyDriver>::conns_max(setup),
+        shm_conns_max: Worker::<AnyDriver>::conns_max(setup),
         output_slices_max: setup.limits.max_inflight_requests.max(65_536),
         events_max: if is_alone { EVENTS_MAX } else { EVENTS_LONE_MAX },
         receive_bytes: flick_buffers::LARGE_BYTES,

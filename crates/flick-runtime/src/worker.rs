@@ -136,6 +136,8 @@ impl<D: Driver> Worker<D> {
         let upstream = Upstream::new(&setup, seed);
         let (conns_max, connected) =
             (Self::conns_max(&setup) as usize, max_connections + upstream.conns_count());
+        // As many handles again are those of shared memory.
+        let handles = 2 * conns_max;
         let merge_tasks = hub.as_ref().map_or(0, |hub| hub.tree.tasks() as usize);
         let balance = ConnectionBalancer::new(shared.loads(), index);
         let balance = balance.filter(|_| time_slices && setup.merge.is_none());
@@ -147,7 +149,7 @@ impl<D: Driver> Worker<D> {
                 program_timers::timers(&setup.program, index, driver.now_ns()),
                 index == 0 && !setup.program.dicts.is_empty(),
             ),
-            io: Io::new(driver, buffers, conns_max, connected),
+            io: Io::new(driver, buffers, handles, connected),
             listeners: Listeners::new(conns_max, shared.intake(index), balance),
             downstream: Downstream::new(max_connections, upstream.conns_count()),
             upstream,

@@ -15,7 +15,7 @@ use flick_abi::{
 };
 use flick_net::IoKind;
 use flick_testkit::scenario::parse;
-use flick_testkit::scenario::stage::{Command, PeerId, Simulated, Sockets, Stage};
+use flick_testkit::scenario::stage::{Command, PeerId, Simulated, Sockets, Stage, Transport};
 use flick_testkit::service::Subject;
 
 const PARSE: FuncId = FuncId(0);
@@ -214,7 +214,7 @@ fn long_messages_are_looked_at_whole_in_the_simulator() {
 fn long_messages_are_looked_at_whole_on_sockets() {
     for io in [IoKind::Epoll, IoKind::Uring] {
         let scenario = parse("limit buffer_memory 67108864\nbackends 1").expect("it is a scenario");
-        match Sockets::new(&scenario, &subject(), io).expect("the limits exist") {
+        match Sockets::new(&scenario, &subject(), io, Transport::Tcp).expect("the limits exist") {
             Some(mut stage) => check_all(&mut stage),
             None => eprintln!("not tested: this machine does not grant {io:?}"),
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use flick_alloc_counter::{CountingAllocator, allocations};
 use flick_net::IoKind;
 use flick_testkit::scenario::parse;
-use flick_testkit::scenario::stage::{Command, PeerId, Sockets, Stage};
+use flick_testkit::scenario::stage::{Command, PeerId, Sockets, Stage, Transport};
 use flick_testkit::service::Subject;
 
 #[path = "exchanges/peers.rs"]
@@ -85,7 +85,9 @@ fn check(io: IoKind) {
     for kind in [Kind::Exclusive, Kind::Private, Kind::Raw] {
         let scenario = parse("backends 2").expect("it is a scenario");
         let subject = Subject { program: tiny::program(kind), engine: Arc::new(tiny::Tiny) };
-        let Some(mut stage) = Sockets::new(&scenario, &subject, io).expect("the limits exist") else {
+        let Some(mut stage) =
+            Sockets::new(&scenario, &subject, io, Transport::Tcp).expect("the limits exist")
+        else {
             return eprintln!("not tested: this machine does not grant {io:?}");
         };
         let steady = stage.open();

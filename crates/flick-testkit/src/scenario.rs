@@ -13,5 +13,5 @@ pub mod stage;
 
 pub use diagram::{Happening, What};
 pub use messages::MessageText;
-pub use parse::{Action, Scenario, Step, Wanted, parse};
+pub use parse::{Action, Scenario, Stages, Step, Wanted, parse};
 pub use play::play;

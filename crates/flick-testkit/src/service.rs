@@ -310,6 +310,7 @@ pub(crate) fn hub_of(setup: &Setup) -> Option<Arc<Hub>> {
 fn driver_limits(setup: &Setup) -> DriverLimits {
     DriverLimits {
         conns_max: Worker::<SimDriver>::conns_max(setup),
+        shm_conns_max: 0,
         output_slices_max: 16_384,
         events_max: 1024,
         receive_bytes: 16 * 1024,

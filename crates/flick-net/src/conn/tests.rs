@@ -9,8 +9,13 @@ use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
 use crate::limits::{LINGER_BYTES_MAX, LINGER_NS_MAX};
 
-const LIMITS: DriverLimits =
-    DriverLimits { conns_max: 4, output_slices_max: 4, events_max: 8, receive_bytes: 16384 };
+const LIMITS: DriverLimits = DriverLimits {
+    conns_max: 4,
+    shm_conns_max: 0,
+    output_slices_max: 4,
+    events_max: 8,
+    receive_bytes: 16384,
+};
 
 struct Fixture {
     conns: Conns<()>,

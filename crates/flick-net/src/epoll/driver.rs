@@ -44,6 +44,8 @@ pub struct EpollDriver {
     pub(super) waited_ns: u64,
     /// Bytes received by this poll.
     pub(super) received_bytes: usize,
+    /// The descriptor of [`EpollDriver::watch`] was readable.
+    pub(super) is_watch_ready: bool,
 }
 
 /// Events that a connection is registered for. A connect or the first short write adds writability.
@@ -78,12 +80,22 @@ impl EpollDriver {
             now_ns: monotonic_ns(),
             waited_ns: 0,
             received_bytes: 0,
+            is_watch_ready: false,
         })
     }
 
     /// Returns the descriptor that is readable while there is something to poll for.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+
+    /// Makes polls end when a descriptor is readable, which [`EpollDriver::take_watch_ready`] then reports.
+    pub(crate) fn watch(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, descriptor, EpollToken::Watched.pack(), epoll::EventFlags::IN)?)
+    }
+
+    pub(crate) fn take_watch_ready(&mut self) -> bool {
+        std::mem::take(&mut self.is_watch_ready)
     }
 
     pub(crate) fn bounds_mut(&mut self) -> (&mut DriverLimits, &mut SendQuota) {

@@ -6,9 +6,12 @@ use crate::driver::Handle;
 use crate::table::GENERATION_END;
 
 const WAKER_TOKEN: u64 = u64::MAX;
+const WATCHED_TOKEN: u64 = u64::MAX - 1;
 
 pub(super) enum EpollToken {
     Waker,
+    /// The watch of shared memory.
+    Watched,
     Listener(u32),
     Conn(Handle),
 }
@@ -17,6 +20,7 @@ impl EpollToken {
     pub(super) fn pack(self) -> epoll::EventData {
         epoll::EventData::new_u64(match self {
             EpollToken::Waker => WAKER_TOKEN,
+            EpollToken::Watched => WATCHED_TOKEN,
             EpollToken::Listener(index) => u64::from(GENERATION_END) << 32 | u64::from(index),
             EpollToken::Conn(conn) => u64::from(conn.generation) << 32 | u64::from(conn.index),
         })
@@ -27,6 +31,7 @@ impl EpollToken {
         let (generation, index) = ((word >> 32) as u32, word as u32);
         match generation {
             _ if word == WAKER_TOKEN => EpollToken::Waker,
+            _ if word == WATCHED_TOKEN => EpollToken::Watched,
             GENERATION_END => EpollToken::Listener(index),
             _ => EpollToken::Conn(Handle { index, generation }),
         }

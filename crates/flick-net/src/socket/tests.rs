@@ -11,8 +11,13 @@ use crate::driver::{Driver, DriverEvent, DriverLimits, Handle};
 use crate::epoll::EpollDriver;
 use crate::uring::UringDriver;
 
-const LIMITS: DriverLimits =
-    DriverLimits { conns_max: 8, output_slices_max: 8, events_max: 64, receive_bytes: 16384 };
+const LIMITS: DriverLimits = DriverLimits {
+    conns_max: 8,
+    shm_conns_max: 0,
+    output_slices_max: 8,
+    events_max: 64,
+    receive_bytes: 16384,
+};
 /// Longest wait for what takes microseconds.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 

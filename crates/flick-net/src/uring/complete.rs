@@ -27,6 +27,10 @@ impl UringDriver {
                     sink.put(DriverEvent::Woken);
                 }
             }
+            RequestToken::Watched => {
+                self.watch.is_ready = true;
+                self.watch.is_armed = false;
+            }
             RequestToken::Accept(listener) => self.accepted(listener, completion, sink),
             RequestToken::Receive(index) => self.received(index, completion, sink),
             RequestToken::Send(index) => self.sent(index, completion),

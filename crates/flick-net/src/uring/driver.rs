@@ -46,8 +46,19 @@ pub struct UringDriver {
     pub(super) probes: ProbeSchedule,
     pub(super) waker: Waker,
     pub(super) wake_path: WakePath,
+    pub(super) watch: Watch,
     pub(super) now_ns: u64,
     pub(super) waited_ns: u64,
+}
+
+/// A descriptor that ends polls when it is readable.
+#[derive(Default)]
+pub(super) struct Watch {
+    /// A duplicate, which lives as long as requests for it.
+    pub(super) descriptor: Option<OwnedFd>,
+    /// The ring has a request for it.
+    pub(super) is_armed: bool,
+    pub(super) is_ready: bool,
 }
 
 /// Drivers whose output was leaked, because the kernel did not end all requests.
@@ -99,6 +110,7 @@ impl UringDriver {
             probes: ProbeSchedule::new(monotonic_ns()),
             waker: Waker::with_eventfd()?,
             wake_path: WakePath::Ring { is_armed: false },
+            watch: Watch::default(),
             now_ns: monotonic_ns(),
             waited_ns: 0,
         })
@@ -122,12 +134,24 @@ impl UringDriver {
             WakePath::Ring { .. } => None,
             WakePath::Poller(eventfd) => Some(eventfd.as_fd()),
         };
-        ring.into_iter().chain(self.waker.fd())
+        let watched = self.watch.descriptor.as_ref().map(OwnedFd::as_fd);
+        ring.into_iter().chain(self.waker.fd()).chain(watched)
     }
 
     /// Returns whether the poll itself must look at the waker, because the ring does not.
     pub(super) fn polls_waker(&self) -> bool {
         matches!(self.wake_path, WakePath::Poller(_))
+    }
+
+    /// Makes polls end when a descriptor is readable, which [`UringDriver::take_watch_ready`] then reports.
+    pub(crate) fn watch(&mut self, descriptor: BorrowedFd<'_>) -> io::Result<()> {
+        self.watch.descriptor = Some(descriptor.try_clone_to_owned()?);
+        Ok(())
+    }
+
+    /// Returns whether the watched descriptor may have become readable. A [`crate::Poller`] does not say.
+    pub(crate) fn take_watch_ready(&mut self) -> bool {
+        std::mem::take(&mut self.watch.is_ready) || self.polls_waker()
     }
 
     pub(crate) fn bounds_mut(&mut self) -> (&mut DriverLimits, &mut SendQuota) {

@@ -64,6 +64,14 @@ impl UringDriver {
             *is_armed = true;
             self.ring.watch(eventfd, libc::POLLIN, true, RequestToken::Waker);
         }
+        if let WakePath::Ring { .. } = self.wake_path
+            && !self.watch.is_armed
+            && let Some(descriptor) = &self.watch.descriptor
+        {
+            self.watch.is_armed = true;
+            // Once per report, so that each request begins with a look: an epoll is readable until it was looked into.
+            self.ring.watch(descriptor, libc::POLLIN, false, RequestToken::Watched);
+        }
         self.quota.renew();
         self.start_sends();
         if !self.ring.provide(pool) {

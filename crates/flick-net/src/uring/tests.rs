@@ -13,8 +13,13 @@ use super::token::RequestToken;
 use crate::driver::{Driver, DriverEvent, DriverLimits};
 use crate::limits::PROBES_MAX;
 
-const LIMITS: DriverLimits =
-    DriverLimits { conns_max: 2048, output_slices_max: 8, events_max: 64, receive_bytes: 16384 };
+const LIMITS: DriverLimits = DriverLimits {
+    conns_max: 2048,
+    shm_conns_max: 0,
+    output_slices_max: 8,
+    events_max: 64,
+    receive_bytes: 16384,
+};
 /// Longest wait for one or two probes.
 const PROBE_TIME_MAX: Duration = Duration::from_secs(30);
 

@@ -9,6 +9,8 @@ pub(super) enum RequestToken {
     /// A cancellation, whose result says nothing new.
     Ignored,
     Waker,
+    /// The watch of shared memory.
+    Watched,
     Accept(ListenerId),
     Receive(u32),
     Send(u32),
@@ -20,6 +22,7 @@ impl RequestToken {
         let (kind, index) = match self {
             RequestToken::Ignored => (0, 0),
             RequestToken::Waker => (1, 0),
+            RequestToken::Watched => (6, 0),
             RequestToken::Accept(listener) => (2, listener.0),
             RequestToken::Receive(index) => (3, index),
             RequestToken::Send(index) => (4, index),
@@ -36,6 +39,7 @@ impl RequestToken {
             3 => RequestToken::Receive(index),
             4 => RequestToken::Send(index),
             5 => RequestToken::Connect(index),
+            6 => RequestToken::Watched,
             other => {
                 assert!(other == 0, "every request has a kind");
                 RequestToken::Ignored

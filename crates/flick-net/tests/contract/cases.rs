@@ -122,7 +122,7 @@ pub fn ten_megabytes_come_back_unchanged<W: World>() {
     let mut world = world::<W>();
     world.driver().set_watermarks(512 << 10, 64 << 10);
     let bytes = pattern(10 << 20);
-    let chunks = bytes.chunks(1 << 20).flat_map(|chunk| [send(chunk), expect(chunk)]);
+    let chunks = bytes.chunks(world.unread_bytes()).flat_map(|chunk| [send(chunk), expect(chunk)]);
     let steps = chunks.chain([Step::ShutdownWrite, Step::ExpectEof]).collect();
     with_client(&mut world, steps);
     let mut echo = echo_until_eof(1);
@@ -607,7 +607,9 @@ pub fn many_connections_share_few_buffers<W: World>() {
         }
         echo(driver, event)
     });
-    assert!(most <= 16, "{PEERS} requests of 60 bytes took {most} large buffers");
+    // Those that io_uring holds for sockets, and one of shared memory.
+    let limit = usize::from(flick_net::limits::PROVIDED_BUFS_MAX) + 1;
+    assert!(most <= limit, "{PEERS} requests of 60 bytes took {most} large buffers");
 }
 
 pub fn a_full_table_pauses_the_listener<W: World>() {

@@ -9,9 +9,11 @@ mod simulated;
 mod world;
 
 use simulated::{HostileWorld, QuietWorld};
-use world::{EpollWorld, UringWorld};
+use world::{EpollWorld, ShmWorld, UringWorld};
 
 cases::on_every_driver!(epoll, EpollWorld);
 cases::on_every_driver!(uring, UringWorld);
+cases::on_every_driver!(shm_epoll, ShmWorld<false>);
+cases::on_every_driver!(shm_uring, ShmWorld<true>);
 cases::on_every_driver!(sim_quiet, QuietWorld);
 cases::on_every_driver!(sim_hostile, HostileWorld);

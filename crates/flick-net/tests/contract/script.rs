@@ -1,11 +1,14 @@
 //! The steps of a scripted peer, and the code that plays them on a kernel socket.
 
+use std::cell::RefCell;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flick_net::Waker;
+use flick_shm::conn::RingRead;
+use flick_shm::stream::{ShmStream, StreamError, StreamInterest};
 
 /// One step of a peer. A peer reads only in the steps that expect something; otherwise it pauses.
 #[derive(Clone, Debug)]
@@ -68,6 +71,78 @@ impl Socket for std::os::unix::net::UnixStream {
     }
 
     fn reset(&self) {}
+}
+
+/// A blocking stream through shared memory.
+pub struct ShmSocket(RefCell<Option<ShmStream>>);
+
+impl ShmSocket {
+    pub fn new(stream: ShmStream) -> ShmSocket {
+        ShmSocket(RefCell::new(Some(stream)))
+    }
+
+    /// Tries until the stream can, and waits in between.
+    fn blocking<T>(
+        &self,
+        interest: StreamInterest,
+        mut attempt: impl FnMut(&mut ShmStream) -> Result<Option<T>, StreamError>,
+    ) -> io::Result<T> {
+        let mut stream = self.0.borrow_mut();
+        let stream = stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        loop {
+            if let Some(done) = attempt(stream).map_err(error_of)? {
+                return Ok(done);
+            }
+            stream.wait(interest, 10_000).map_err(error_of)?;
+        }
+    }
+}
+
+fn error_of(error: StreamError) -> io::Error {
+    match error {
+        StreamError::PeerGone => io::ErrorKind::ConnectionReset.into(),
+        other => io::Error::other(other.to_string()),
+    }
+}
+
+impl Read for ShmSocket {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        self.blocking(StreamInterest::Readable, |stream| {
+            Ok(match stream.receive(out)? {
+                RingRead::Bytes(count) => Some(count),
+                RingRead::Finished => Some(0),
+                RingRead::Empty => None,
+                RingRead::Reset => return Err(StreamError::PeerGone),
+            })
+        })
+    }
+}
+
+impl Write for ShmSocket {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.blocking(StreamInterest::Writable, |stream| {
+            Ok(Some(stream.send(bytes)?).filter(|sent| *sent > 0))
+        })
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl Socket for ShmSocket {
+    fn shut(&self, how: Shutdown) {
+        assert!(how == Shutdown::Write, "scripts end their own direction only");
+        let mut stream = self.0.borrow_mut();
+        let stream = stream.as_mut().expect("the stream is up");
+        stream.finish_sending().expect("an honest driver");
+    }
+
+    fn reset(&self) {
+        if let Some(stream) = self.0.take() {
+            stream.reset();
+        }
+    }
 }
 
 /// Runs a script; the error names the step that failed.

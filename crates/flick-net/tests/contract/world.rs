@@ -7,15 +7,24 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use flick_buffers::{Pool, PoolConfig};
-use flick_net::{Driver, DriverEvent, DriverLimits, Endpoint, EpollDriver, UringDriver, Waker};
+use flick_net::{
+    AnyDriver, Driver, DriverEvent, DriverLimits, Endpoint, EpollDriver, IoKind, UringDriver, Waker,
+};
+use flick_shm::pairing::{PairListener, PairPolicy};
+use flick_shm::stream::{ShmStream, StreamConfig};
 
-use crate::script::{self, Step};
+use crate::script::{self, ShmSocket, Step};
 
 /// Longest time that a test may take before it fails.
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
 
-pub const LIMITS: DriverLimits =
-    DriverLimits { conns_max: 600, output_slices_max: 4096, events_max: 256, receive_bytes: 16384 };
+pub const LIMITS: DriverLimits = DriverLimits {
+    conns_max: 600,
+    shm_conns_max: 0,
+    output_slices_max: 4096,
+    events_max: 256,
+    receive_bytes: 16384,
+};
 
 pub trait World: Sized {
     type Driver: Driver;
@@ -34,6 +43,10 @@ pub trait World: Sized {
     fn peers_are_done(&mut self) -> bool;
     /// Returns an unused address, for a listener or a server.
     fn fresh(&self, kind: Kind) -> Endpoint;
+    /// Returns the bytes that a peer can send while neither side receives, and the platform holds half a megabyte.
+    fn unread_bytes(&self) -> usize {
+        1 << 20
+    }
     /// Returns how long one poll may wait.
     fn timeout(&self) -> Option<Duration>;
 }
@@ -121,6 +134,10 @@ impl Peers {
             Endpoint::Unix(to) => {
                 script::run(UnixStream::connect(to).map_err(|e| e.to_string())?, steps, wake)
             }
+            Endpoint::Shm(name) => {
+                let stream = ShmStream::connect(&name, &StreamConfig::default());
+                script::run(ShmSocket::new(stream.map_err(|error| error.to_string())?), steps, wake)
+            }
         });
     }
 
@@ -141,6 +158,16 @@ impl Peers {
                 self.start(move |wake| {
                     scripts.into_iter().try_for_each(|steps| {
                         script::run(listener.accept().map_err(|e| e.to_string())?.0, steps, wake)
+                    })
+                });
+                at.clone()
+            }
+            Endpoint::Shm(name) => {
+                let listener = PairListener::bind(name, PairPolicy::SameUser).unwrap();
+                self.start(move |wake| {
+                    scripts.into_iter().try_for_each(|steps| {
+                        let stream = ShmStream::accept(&listener, &StreamConfig::default());
+                        script::run(ShmSocket::new(stream.map_err(|error| error.to_string())?), steps, wake)
                     })
                 });
                 at.clone()
@@ -233,6 +260,64 @@ impl<D: KernelDriver> World for KernelWorld<D> {
 
     fn fresh(&self, kind: Kind) -> Endpoint {
         fresh_kernel(kind)
+    }
+
+    fn timeout(&self) -> Option<Duration> {
+        Some(Duration::from_secs(5))
+    }
+}
+
+/// Shared memory beside a kernel driver, with threads for peers that use the client library.
+pub struct ShmWorld<const IS_URING: bool> {
+    driver: AnyDriver,
+    peers: Peers,
+}
+
+impl<const IS_URING: bool> ShmWorld<IS_URING> {
+    fn open(limits: DriverLimits) -> io::Result<AnyDriver> {
+        let limits = DriverLimits { shm_conns_max: limits.conns_max, ..limits };
+        AnyDriver::open(if IS_URING { IoKind::Uring } else { IoKind::Epoll }, limits)
+    }
+}
+
+impl<const IS_URING: bool> World for ShmWorld<IS_URING> {
+    type Driver = AnyDriver;
+
+    fn unavailable() -> Option<String> {
+        Self::open(LIMITS).err().map(|error| error.to_string())
+    }
+
+    fn with_limits(limits: DriverLimits) -> Self {
+        let driver = Self::open(limits).unwrap();
+        let peers = Peers::new(driver.waker());
+        ShmWorld { driver, peers }
+    }
+
+    fn driver(&mut self) -> &mut AnyDriver {
+        &mut self.driver
+    }
+
+    fn connect(&mut self, to: &Endpoint, steps: Vec<Step>) {
+        self.peers.connect(to, steps);
+    }
+
+    fn serve(&mut self, at: &Endpoint, scripts: Vec<Vec<Step>>) -> Endpoint {
+        self.peers.serve(at, scripts)
+    }
+
+    fn peers_are_done(&mut self) -> bool {
+        self.peers.are_done()
+    }
+
+    fn fresh(&self, _kind: Kind) -> Endpoint {
+        use std::sync::atomic::{AtomicU32, Ordering};
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        Endpoint::Shm(format!("flick-net-{}-{number}", std::process::id()))
+    }
+
+    fn unread_bytes(&self) -> usize {
+        512 << 10
     }
 
     fn timeout(&self) -> Option<Duration> {

@@ -28,15 +28,15 @@ pub fn peer_bytes(address: std::net::SocketAddr) -> [u8; 18] {
     bytes
 }
 
-/// [`peer_bytes`] of a backend's address; zeros for a Unix socket.
+/// [`peer_bytes`] of a backend's address; zeros for a Unix socket and shared memory.
 pub fn endpoint_bytes(endpoint: &Endpoint) -> [u8; 18] {
     match endpoint {
         Endpoint::Tcp(address) => peer_bytes(*address),
-        Endpoint::Unix(_) => [0; 18],
+        Endpoint::Unix(_) | Endpoint::Shm(_) => [0; 18],
     }
 }
 
-/// [`peer_bytes`] of a client's address; zeros for a Unix socket.
+/// [`peer_bytes`] of a client's address; zeros for a process of this host.
 pub fn client_bytes(peer: PeerAddr) -> [u8; 18] {
     match peer {
         PeerAddr::Tcp(address) => peer_bytes(address),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use fault_injection::Faults;
 use flick_net::IoKind;
 use flick_net::sim::SimConfig;
-use flick_testkit::scenario::stage::{Simulated, Sockets};
+use flick_testkit::scenario::stage::{Simulated, Sockets, Transport};
 use flick_testkit::scenario::{parse, play};
 use flick_testkit::service::Subject;
 use tiny::Kind;
@@ -27,8 +27,8 @@ fn check_with(kind: Kind, text: &str) {
     if let Err(what) = play(&scenario, &mut stage) {
         panic!("{what}\n{text}");
     }
-    for io in [IoKind::Epoll, IoKind::Uring].into_iter().filter(|_| !scenario.simulator_only) {
-        match Sockets::play(&scenario, &subject, io) {
+    for io in [IoKind::Epoll, IoKind::Uring].into_iter().filter(|_| Transport::Tcp.plays(&scenario)) {
+        match Sockets::play(&scenario, &subject, io, Transport::Tcp) {
             Ok(true) => {}
             Ok(false) => eprintln!("not played: this machine does not grant {io:?}"),
             Err(what) => panic!("{io:?}: {what}\n{text}"),

@@ -9,7 +9,7 @@
 //! seeds 200                         # played so often, on networks that cut, delay and mix as the seed says
 //! limit max_inflight_per_client 4
 //! timeout response 50 ms
-//! simulator only
+//! simulator only                    # not on real sockets; `TCP only`: not through shared memory
 //!
 //! client a  sends get "k" opaque 7, sends noop
 //! backend 0 expects get "k", sends get ok value "v", resets
@@ -108,6 +108,18 @@ pub enum Step {
     Quiet,
 }
 
+/// Networks on which a scenario can be played.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stages {
+    /// The simulator, TCP and shared memory.
+    #[default]
+    All,
+    /// Not shared memory: clients need addresses.
+    TcpOnly,
+    /// It needs what only the simulator can do.
+    SimulatorOnly,
+}
+
 /// A parsed scenario.
 #[derive(Clone, Debug, Default)]
 pub struct Scenario {
@@ -128,8 +140,8 @@ pub struct Scenario {
     pub limits: Vec<(String, u64)>,
     /// Timeouts by name, in milliseconds.
     pub timeouts: Vec<(String, u64)>,
-    /// It needs what only the simulator can do.
-    pub simulator_only: bool,
+    /// Networks that can play it.
+    pub stages: Stages,
     /// Steps of the scenario, each with its line.
     pub steps: Vec<(usize, Step)>,
 }
@@ -269,7 +281,8 @@ fn parse_line(scenario: &mut Scenario, line: usize, words: &[Word]) -> Result<()
         ["seeds", _] => scenario.seeds = number(words.get(1))?,
         ["limit", name, _] => scenario.limits.push((name.to_string(), number(words.get(2))?)),
         ["timeout", name, _, "ms"] => scenario.timeouts.push((name.to_string(), number(words.get(2))?)),
-        ["simulator", "only"] => scenario.simulator_only = true,
+        ["simulator", "only"] => scenario.stages = Stages::SimulatorOnly,
+        ["TCP", "only"] => scenario.stages = Stages::TcpOnly,
         ["wait", _, "ms"] => add(Step::Wait(number(words.get(1))?)),
         ["drain", "within", _, "ms"] => add(Step::Drain(number(words.get(2))?)),
         ["expect", "counter", name, "==", _] => add(Step::Counter(name.to_string(), number(words.get(4))?)),

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use flick_net::IoKind;
-use flick_testkit::scenario::stage::{Simulated, Sockets};
+use flick_testkit::scenario::stage::{Simulated, Sockets, Transport};
 use flick_testkit::scenario::{Scenario, parse, play};
 use flick_testkit::service::Subject;
 
@@ -41,13 +41,13 @@ fn simulated(stage: &str, subject: &Subject) {
     check(stage, |scenario| play(scenario, &mut Simulated::new(scenario, subject)?));
 }
 
-fn on_sockets(stage: &str, io: IoKind) {
+fn on_sockets(stage: &str, io: IoKind, transport: Transport) {
     let subject = subject::native();
     check(stage, |scenario| {
-        if scenario.simulator_only {
+        if !transport.plays(scenario) {
             return Ok(());
         }
-        if !Sockets::play(scenario, &subject, io)? {
+        if !Sockets::play(scenario, &subject, io, transport)? {
             eprintln!("not played: this machine does not grant {stage}");
         }
         Ok(())
@@ -66,10 +66,16 @@ fn scenarios_pass_with_the_interpreter() {
 
 #[test]
 fn scenarios_pass_on_epoll() {
-    on_sockets("epoll", IoKind::Epoll);
+    on_sockets("epoll", IoKind::Epoll, Transport::Tcp);
 }
 
 #[test]
 fn scenarios_pass_on_io_uring() {
-    on_sockets("io_uring", IoKind::Uring);
+    on_sockets("io_uring", IoKind::Uring, Transport::Tcp);
+}
+
+#[test]
+fn scenarios_pass_on_shared_memory() {
+    on_sockets("shared memory and epoll", IoKind::Epoll, Transport::SharedMemory);
+    on_sockets("shared memory and io_uring", IoKind::Uring, Transport::SharedMemory);
 }

@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use flick_net::IoKind;
-use flick_testkit::scenario::stage::{Simulated, Sockets};
+use flick_testkit::scenario::stage::{Simulated, Sockets, Transport};
 use flick_testkit::scenario::{Scenario, parse, play};
 use flick_testkit::service::fault_injection::{self, FaultPlan};
 use flick_testkit::service::{Subject, seeds};
@@ -71,12 +71,12 @@ fn check(mut play_one: impl FnMut(&SimService, &Scenario) -> Result<(), String>)
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-fn on_sockets(io: IoKind) {
+fn on_sockets(io: IoKind, transport: Transport) {
     check(|service, scenario| {
-        if scenario.simulator_only {
+        if !transport.plays(scenario) {
             return Ok(());
         }
-        if !Sockets::play(scenario, &service.native, io)? {
+        if !Sockets::play(scenario, &service.native, io, transport)? {
             eprintln!("not played: this machine does not grant {io:?}");
         }
         Ok(())
@@ -95,12 +95,18 @@ fn scenarios_of_services_pass_with_the_interpreter() {
 
 #[test]
 fn scenarios_of_services_pass_on_epoll() {
-    on_sockets(IoKind::Epoll);
+    on_sockets(IoKind::Epoll, Transport::Tcp);
 }
 
 #[test]
 fn scenarios_of_services_pass_on_io_uring() {
-    on_sockets(IoKind::Uring);
+    on_sockets(IoKind::Uring, Transport::Tcp);
+}
+
+#[test]
+fn scenarios_of_services_pass_on_shared_memory() {
+    on_sockets(IoKind::Epoll, Transport::SharedMemory);
+    on_sockets(IoKind::Uring, Transport::SharedMemory);
 }
 
 /// The services that pass on what backends say: their clients are owed what they asked for.

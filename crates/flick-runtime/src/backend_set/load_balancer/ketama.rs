@@ -71,6 +71,7 @@ fn name_of(endpoint: &Endpoint) -> String {
         Endpoint::Tcp(address) => format!("{}:{}", address.ip(), address.port()),
         // The colon stood before the weight.
         Endpoint::Unix(path) => format!("{}:", path.display()),
+        Endpoint::Shm(name) => format!("shm:{name}:"),
     }
 }
 

@@ -45,6 +45,7 @@ const NOWHERE: u8 = 0;
 const V4: u8 = 4;
 const V6: u8 = 6;
 const UNIX: u8 = 1;
+const SHM: u8 = 2;
 
 /// Length of a field that a request does not have.
 const NO_FIELD: u8 = u8::MAX;
@@ -113,6 +114,10 @@ pub(super) fn encode<'a>(
         Some(Endpoint::Unix(path)) => {
             to.put(&[UNIX]);
             to.text(path.as_os_str().as_bytes());
+        }
+        Some(Endpoint::Shm(name)) => {
+            to.put(&[SHM]);
+            to.text(name.as_bytes());
         }
         None => to.put(&[NOWHERE]),
     }
@@ -190,6 +195,7 @@ impl Bytes<'_> {
             V4 => IpAddr::V4(Ipv4Addr::from(self.take::<4>())),
             V6 => IpAddr::V6(Ipv6Addr::from(self.take::<16>())),
             UNIX => return Some(Endpoint::Unix(PathBuf::from(OsStr::from_bytes(&self.text())))),
+            SHM => return String::from_utf8(self.text()).ok().map(Endpoint::Shm),
             kind => {
                 assert!(kind == NOWHERE, "an address is of a known kind");
                 return None;

@@ -3,8 +3,7 @@
 //! Refuses: peers that vanish from the network; the loopback never loses anything.
 
 use std::collections::VecDeque;
-use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::io::ErrorKind;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,6 +14,7 @@ use flick_runtime::edge_counters::EdgeCounters;
 use flick_runtime::state::{Origin, State};
 use flick_runtime::{BackendCounters, Counters, Shared, Worker, WorkerAudit, WorkerConfig};
 
+use super::link::{BackendListener, Link, Transport};
 use super::{Command, PeerId, Reachable, Stage, expect_quiet, limits, timeouts};
 use crate::scenario::{Scenario, play};
 use crate::service::{SimServiceConfig, Subject, hub_of, setup};
@@ -31,7 +31,7 @@ const TRIES_MAX: usize = 8;
 const READ_BYTES: usize = 64 * 1024;
 
 struct Peer {
-    stream: Option<TcpStream>,
+    stream: Option<Link>,
     backend: Option<usize>,
     input: Vec<u8>,
     is_closed: bool,
@@ -41,8 +41,7 @@ struct Peer {
 }
 
 impl Peer {
-    fn new(stream: TcpStream, backend: Option<usize>) -> Self {
-        stream.set_nonblocking(true).expect("a socket may be non-blocking");
+    fn new(stream: Link, backend: Option<usize>) -> Self {
         Self {
             stream: Some(stream),
             backend,
@@ -57,16 +56,15 @@ impl Peer {
     fn step(&mut self) {
         while self.write_some() {
             let Some(command) = self.commands.pop_front() else { break };
-            let Some(stream) = &self.stream else { break };
+            let Some(stream) = &mut self.stream else { break };
             match command {
                 Command::Write(bytes) => self.unsent.extend(bytes),
-                // A connection that is gone already cannot be closed any more.
-                Command::ShutdownWrite => drop(stream.shutdown(Shutdown::Write)),
+                Command::ShutdownWrite => stream.shutdown_write(),
                 Command::Close => self.stream = None,
                 Command::Reset => {
-                    rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO))
-                        .expect("a TCP socket");
-                    self.stream = None;
+                    if let Some(stream) = self.stream.take() {
+                        stream.reset();
+                    }
                 }
                 Command::Pause(pause) => self.is_paused = pause,
             }
@@ -112,8 +110,8 @@ pub struct Sockets {
     counters: Arc<Counters>,
     backend_counters: Arc<Vec<BackendCounters>>,
     shared: Arc<Shared>,
-    listen: SocketAddr,
-    backends: Vec<(SocketAddr, Option<TcpListener>)>,
+    listen: Endpoint,
+    backends: Vec<BackendListener>,
     peers: Vec<Peer>,
     begun: Instant,
     /// Start of the last event-loop iteration; the next field is the longest time between two.
@@ -130,11 +128,16 @@ impl Sockets {
     /// and a busy machine is no fault of the service. `false`: this machine does not grant that kernel interface.
     ///
     /// Errors: as of [`play`], or the scenario asks for limits that do not exist.
-    pub fn play(scenario: &Scenario, subject: &Subject, io: IoKind) -> Result<bool, String> {
+    pub fn play(
+        scenario: &Scenario,
+        subject: &Subject,
+        io: IoKind,
+        transport: Transport,
+    ) -> Result<bool, String> {
         let mut tries = 0;
         loop {
             tries += 1;
-            let Some(mut sockets) = Sockets::new(scenario, subject, io)? else { return Ok(false) };
+            let Some(mut sockets) = Sockets::new(scenario, subject, io, transport)? else { return Ok(false) };
             let came_true = play(scenario, &mut sockets);
             // What it waited for in vain may have been held up in the last turn.
             let longest = sockets.longest.max(sockets.turned.elapsed());
@@ -161,24 +164,32 @@ impl Sockets {
     /// Sets the stage for a scenario. `None`: this machine does not grant that kernel interface.
     ///
     /// Errors: the scenario asks for limits that do not exist.
-    pub fn new(scenario: &Scenario, subject: &Subject, io: IoKind) -> Result<Option<Self>, String> {
+    pub fn new(
+        scenario: &Scenario,
+        subject: &Subject,
+        io: IoKind,
+        transport: Transport,
+    ) -> Result<Option<Self>, String> {
         let mut config = SimServiceConfig::new(1, scenario.backends);
         config.groups = scenario.groups.clone();
         config.streams = scenario.streams();
         config.limits = limits(scenario, config.limits)?;
         config.timeouts = timeouts(scenario)?;
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let backends: Vec<_> = (0..scenario.backends).map(|_| listening(any)).collect();
-        let endpoints: Vec<Endpoint> = backends.iter().map(|(at, _)| Endpoint::Tcp(*at)).collect();
-        let setup = Arc::new(setup(&config, subject, &Endpoint::Tcp(any), &endpoints));
+        let any = transport.fresh_address();
+        let backends: Vec<_> =
+            (0..scenario.backends).map(|_| BackendListener::listen(&transport.fresh_address())).collect();
+        let endpoints: Vec<Endpoint> = backends.iter().map(|backend| backend.at().clone()).collect();
+        let setup = Arc::new(setup(&config, subject, &any, &endpoints));
         let driver_limits = DriverLimits {
             conns_max: Worker::<AnyDriver>::conns_max(&setup),
+            shm_conns_max: Worker::<AnyDriver>::conns_max(&setup),
             output_slices_max: 16_384,
             events_max: 1024,
             receive_bytes: 16 * 1024,
         };
         let Ok(driver) = AnyDriver::open(io, driver_limits) else { return Ok(None) };
-        let driver_bufs = if driver.name() == "epoll" { 1 } else { URING_BUFS };
+        let kernel_bufs = if driver.name() == "epoll" { 1 } else { URING_BUFS };
+        let driver_bufs = kernel_bufs + u32::from(transport == Transport::SharedMemory);
         let (counters, shared) = (Arc::<Counters>::default(), Arc::<Shared>::default());
         let backend_counters = Arc::new(setup.backend_counters());
         let edge_counters = Arc::new(EdgeCounters::of(&setup.program));
@@ -206,9 +217,8 @@ impl Sockets {
             time_slices: true,
         };
         let mut worker = Worker::new(driver, worker_config);
-        let listener = worker.driver().listen(&Endpoint::Tcp(any)).expect("the loopback has a free port");
-        let at = worker.driver().local_addr(listener).expect("it listens");
-        let Endpoint::Tcp(listen) = at else { return Err(format!("{at} is not TCP")) };
+        let listener = worker.driver().listen(&any).expect("the loopback has a free port");
+        let listen = worker.driver().local_addr(listener).expect("it listens");
         worker.add_listener(listener);
         worker.start();
         Ok(Some(Self {
@@ -231,14 +241,6 @@ impl Sockets {
     }
 }
 
-/// Listens at an address, or at the next free port.
-fn listening(at: SocketAddr) -> (SocketAddr, Option<TcpListener>) {
-    let listener = TcpListener::bind(at).expect("the loopback has a free port");
-    listener.set_nonblocking(true).expect("a socket may be non-blocking");
-    let at = listener.local_addr().expect("a bound socket has an address");
-    (at, Some(listener))
-}
-
 impl Stage for Sockets {
     fn step(&mut self) {
         let last = std::mem::replace(&mut self.turned, Instant::now());
@@ -253,10 +255,8 @@ impl Stage for Sockets {
                 self.worker = None;
             }
         }
-        for (index, (_, listener)) in self.backends.iter().enumerate() {
-            while let Some(Ok((stream, _))) = listener.as_ref().map(TcpListener::accept) {
-                self.peers.push(Peer::new(stream, Some(index)));
-            }
+        for (index, backend) in self.backends.iter_mut().enumerate() {
+            self.peers.extend(backend.accept_all().into_iter().map(|link| Peer::new(link, Some(index))));
         }
         self.peers.iter_mut().for_each(Peer::step);
     }
@@ -266,8 +266,7 @@ impl Stage for Sockets {
     }
 
     fn open(&mut self) -> PeerId {
-        let stream = TcpStream::connect(self.listen).expect("the service listens");
-        self.peers.push(Peer::new(stream, None));
+        self.peers.push(Peer::new(Link::connect(&self.listen), None));
         PeerId(self.peers.len() - 1)
     }
 
@@ -289,11 +288,9 @@ impl Stage for Sockets {
     }
 
     fn set_reach(&mut self, backend: usize, reach: Reachable) {
-        let at = self.backends[backend].0;
-        self.backends[backend].1 = None;
         match reach {
-            Reachable::Yes => self.backends[backend] = listening(at),
-            Reachable::Refuses => {}
+            Reachable::Yes => self.backends[backend].set_open(true),
+            Reachable::Refuses => self.backends[backend].set_open(false),
             Reachable::Vanished => panic!("only the simulator can do this: write `simulator only`"),
         }
     }

@@ -1,0 +1,513 @@
+//! Connections through shared memory with processes of this host, beside the kernel's under the same driver.
+//! Promises: bytes are copied out of a ring before anyone parses them; a peer that violates the protocol, stops or dies
+//! costs its own connections only, and what it had published is delivered first; a transport that sleeps uses no
+//! processor time; nothing is allocated per connection or message, only per pair of processes.
+//! Refuses: waiting. The kernel's driver waits, and watches [`ShmTransport::watch_fd`].
+//! Start reading here; `pairs.rs` has the processes, `transfer.rs` the bytes, `sleeping.rs` the end of polling. See
+//! `docs/internals/shared-memory.md`.
+
+mod pairs;
+mod sleeping;
+mod transfer;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use flick_buffers::{Pool, Slice};
+use flick_shm::conn::{OpenAnswer, RingConn};
+use rustix::event::epoll;
+use rustix::io::Errno;
+
+use crate::address::{Endpoint, PeerAddr};
+use crate::conn::quota::SendQuota;
+use crate::conn::{Conns, Then};
+use crate::driver::{DriverEvent, DriverLimits, Handle, ListenerId};
+use crate::event_sink::EventSink;
+use crate::fault::ConnFault;
+use crate::limits::{
+    ACCEPTS_PER_POLL_MAX, LINGER_SCRATCH_BYTES, LISTENERS_MAX, SHM_PAIRS_MAX, SHM_RING_BYTES_START,
+};
+use crate::listen::ListenSocket;
+use crate::listeners::{Accepting, Listeners};
+use crate::receive_buffer::ReceiveBuffer;
+use crate::slot_queue::SlotQueue;
+use pairs::{NEWS_MAX, NONE, News, PairTable, Progress};
+
+/// All connections through shared memory of one driver.
+pub(crate) struct ShmTransport {
+    /// Its handles begin at 0; the driver above converts the platform's.
+    conns: Conns<ShmPart>,
+    /// By index of a connection: its rings, from when the pair is there until the connection ends.
+    rings: Vec<Option<RingConn>>,
+    pairs: PairTable,
+    listeners: Listeners<ShmListener>,
+    /// Connections that are looked at in every poll, because they were active lately.
+    polled: SlotQueue,
+    /// Connections that wait for a receive buffer and for nothing else.
+    starved: SlotQueue,
+    /// Connections whose sleep is being announced.
+    resting: Vec<u32>,
+    /// Buffer for the input of lingering connections, which is discarded.
+    scratch: Box<[u8]>,
+    receive_buffer: ReceiveBuffer,
+    quota: SendQuota,
+    limits: DriverLimits,
+    /// Listeners that were paused because the system refused a connection, with its error number.
+    accept_faults: Vec<(ListenerId, i32)>,
+    received_bytes: usize,
+    now_ns: u64,
+    is_used: bool,
+}
+
+/// Part of a connection.
+struct ShmPart {
+    /// Number of its pair.
+    pair: u32,
+    /// Looks at an empty ring since something was there.
+    idle_looks: u32,
+    /// A first pair has refused the connection.
+    was_moved: bool,
+}
+
+/// An address at which processes pair.
+struct ShmListener {
+    socket: ListenSocket,
+    accepting: Accepting,
+}
+
+impl ShmTransport {
+    /// Allocates what connections need; at most `limits.shm_conns_max` exist.
+    ///
+    /// Errors: those of epoll_create(2).
+    pub(crate) fn new(limits: &DriverLimits) -> io::Result<ShmTransport> {
+        let limits = DriverLimits { conns_max: limits.shm_conns_max, ..*limits };
+        let conns_max = limits.conns_max;
+        Ok(ShmTransport {
+            conns: Conns::new(&limits, conns_max),
+            rings: Vec::with_capacity(conns_max as usize),
+            pairs: PairTable::new(epoll::create(epoll::CreateFlags::CLOEXEC)?),
+            listeners: Listeners::new(),
+            polled: SlotQueue::new(conns_max),
+            starved: SlotQueue::new(conns_max),
+            resting: Vec::with_capacity(conns_max as usize),
+            scratch: vec![0; LINGER_SCRATCH_BYTES].into_boxed_slice(),
+            receive_buffer: ReceiveBuffer::default(),
+            quota: SendQuota::unlimited(),
+            limits,
+            accept_faults: Vec::with_capacity(LISTENERS_MAX),
+            received_bytes: 0,
+            now_ns: crate::clock::monotonic_ns(),
+            is_used: false,
+        })
+    }
+
+    /// Returns whether there was a listener or a connection: only then the transport has anything to do.
+    pub(crate) fn is_used(&self) -> bool {
+        self.is_used
+    }
+
+    /// Returns the descriptor that is readable when [`ShmTransport::take_news`] has something to take.
+    pub(crate) fn watch_fd(&self) -> BorrowedFd<'_> {
+        self.pairs.watch.as_fd()
+    }
+
+    pub(crate) fn bounds_mut(&mut self) -> (&mut DriverLimits, &mut SendQuota) {
+        (&mut self.limits, &mut self.quota)
+    }
+
+    /// Returns the clock as of the last poll.
+    pub(crate) fn now_ns(&self) -> u64 {
+        self.now_ns
+    }
+
+    /// Begins a poll.
+    pub(crate) fn begin_poll(&mut self, now_ns: u64) {
+        self.now_ns = now_ns;
+        self.received_bytes = 0;
+        self.quota.renew();
+    }
+}
+
+/// The platform's calls, with handles of this transport's table.
+impl ShmTransport {
+    /// Begins to accept at an address that was opened before.
+    ///
+    /// Errors: more than [`LISTENERS_MAX`] listeners; those of epoll_ctl(2).
+    pub(crate) fn listen_on(&mut self, socket: ListenSocket) -> io::Result<ListenerId> {
+        crate::socket::set_blocking(&socket, false)?;
+        self.is_used = true;
+        let id = self.listeners.insert(ShmListener { socket, accepting: Accepting::Off })?;
+        self.accept(id, true);
+        Ok(id)
+    }
+
+    pub(crate) fn local_addr(&self, id: ListenerId) -> io::Result<Endpoint> {
+        let listener = self.listeners.get(id).ok_or(io::ErrorKind::NotFound)?;
+        Ok(listener.socket.local_addr().clone())
+    }
+
+    /// Pauses or resumes accepting, of processes and of connections.
+    pub(crate) fn accept(&mut self, id: ListenerId, on: bool) {
+        let Some(listener) = self.listeners.get_mut(id) else { return };
+        let accepting = if on { Accepting::On } else { Accepting::Off };
+        let was_on = std::mem::replace(&mut listener.accepting, accepting) == Accepting::On;
+        if was_on != on {
+            self.pairs.watch_listener(id, &listener.socket, on);
+        }
+    }
+
+    /// Stops accepting. Processes that have paired keep their connections, and further ones are refused.
+    pub(crate) fn close_listener(&mut self, id: ListenerId) {
+        self.accept(id, false);
+        self.listeners.remove(id);
+        self.pairs.queue_opened();
+    }
+
+    /// Starts connecting to `shm:NAME`.
+    ///
+    /// Errors: `ENFILE` when the table is full.
+    pub(crate) fn connect(&mut self, name: &str) -> io::Result<Handle> {
+        if !self.free_slot() {
+            return Err(io::Error::from_raw_os_error(libc::ENFILE));
+        }
+        self.is_used = true;
+        let pair = self.pairs.to_process(name, self.now_ns);
+        let handle = self.insert(pair.unwrap_or(NONE), None, false);
+        match pair {
+            Ok(pair) => {
+                self.pairs.add_waiting(pair, handle.index);
+                self.open_waiting(pair);
+            }
+            Err(fault) => self.fail(handle.index, fault),
+        }
+        Ok(handle)
+    }
+
+    pub(crate) fn receive(&mut self, conn: Handle, on: bool) {
+        let index = conn.index;
+        if self.conns.set_receiving(conn, on).is_some_and(|conn| conn.wants_input()) {
+            self.conns.ready.push(index);
+        }
+    }
+
+    pub(crate) fn send(&mut self, conn: Handle, data: Slice) {
+        if self.conns.send(conn, data).is_err() {
+            self.fail(conn.index, ConnFault::Exhausted);
+        }
+    }
+
+    pub(crate) fn set_corked(&mut self, conn: Handle, on: bool) {
+        self.conns.set_corked(conn, on);
+    }
+
+    pub(crate) fn backlog_bytes(&self, conn: Handle) -> usize {
+        self.conns.backlog_bytes(conn)
+    }
+
+    pub(crate) fn is_hung_up(&self, conn: Handle) -> bool {
+        let Some(state) = self.conns.get(conn) else { return false };
+        let ring = self.rings[conn.index as usize].as_ref();
+        ring.is_some_and(RingConn::is_hung_up) || self.pairs.is_gone(state.part.pair)
+    }
+
+    pub(crate) fn is_flushing(&self) -> bool {
+        self.conns.is_flushing()
+    }
+
+    pub(crate) fn set_watermarks(&mut self, high_bytes: usize, low_bytes: usize) {
+        self.conns.set_watermarks(high_bytes, low_bytes);
+    }
+
+    pub(crate) fn shutdown(&mut self, conn: Handle) {
+        let then = self.conns.shutdown(conn);
+        self.apply(conn.index, then);
+    }
+
+    pub(crate) fn close(&mut self, conn: Handle) {
+        let then = self.conns.close(conn, self.now_ns);
+        self.apply(conn.index, then);
+    }
+
+    pub(crate) fn abort(&mut self, conn: Handle) {
+        if self.conns.get(conn).is_some() {
+            self.drop_conn(conn.index, false);
+        }
+    }
+}
+
+/// One poll.
+impl ShmTransport {
+    /// Returns whether something is to be done that no descriptor signals.
+    pub(crate) fn has_work(&self, pool: &Pool) -> bool {
+        let can_receive = !self.starved.is_empty() && self.receive_buffer.is_available(pool);
+        can_receive || self.pairs.has_opened() || !self.conns.ready.is_empty() || !self.conns.dirty.is_empty()
+    }
+
+    /// Sends what was appended.
+    pub(crate) fn flush(&mut self) {
+        self.write_dirty();
+    }
+
+    /// Returns whether a handshake or an unused pair is over by time.
+    pub(crate) fn is_due(&self) -> bool {
+        self.pairs.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= self.now_ns)
+    }
+
+    /// Sends what was appended, then serves every connection that has something, once.
+    pub(crate) fn serve_all(&mut self, pool: &Pool, sink: &mut EventSink<'_>) {
+        while let Some(index) = self.conns.expired_lingerer(self.now_ns) {
+            self.drop_conn(index, true);
+        }
+        self.write_dirty();
+        self.take_ready();
+        self.look_at_polled();
+        self.accept_opened(sink);
+        if !self.starved.is_empty() && self.receive_buffer.is_available(pool) {
+            while let Some(index) = self.starved.pop() {
+                self.conns.ready.push(index);
+            }
+        }
+        self.serve_ready(pool, sink);
+    }
+
+    /// Takes the ready bits of all pairs that are awake.
+    fn take_ready(&mut self) {
+        let Self { pairs, conns, .. } = self;
+        pairs.take_ready(|index| conns.ready.push(index));
+    }
+
+    /// Accepts connections that other processes have opened.
+    fn accept_opened(&mut self, sink: &mut EventSink<'_>) {
+        while let Some((listener, errno)) = if sink.is_full() { None } else { self.accept_faults.pop() } {
+            sink.put(DriverEvent::AcceptFailed { listener, errno });
+        }
+        for _ in 0..ACCEPTS_PER_POLL_MAX {
+            if sink.is_full() {
+                return;
+            }
+            let listeners = &self.listeners;
+            let accepting = |id| listeners.get(id).map(|listener| listener.accepting);
+            let Some((pair, listener)) = self.pairs.with_opened(accepting) else { return };
+            if !self.free_slot() {
+                self.accept(listener, false);
+                if let Some(listener) = self.listeners.get_mut(listener) {
+                    listener.accepting = Accepting::WaitsForSlot;
+                }
+                sink.put(DriverEvent::AcceptFailed { listener, errno: libc::ENFILE });
+                return;
+            }
+            if let Some(ring) = self.pairs.accept_opened(pair) {
+                let conn = self.insert(pair, Some(ring), true);
+                sink.put(DriverEvent::Accepted { listener, conn, peer: PeerAddr::Unix });
+            }
+        }
+    }
+
+    /// Returns whether a slot is free; closes the oldest lingering connection if its slot is needed.
+    fn free_slot(&mut self) -> bool {
+        while self.conns.is_full() {
+            let Some(oldest) = self.conns.oldest_lingerer() else { return false };
+            self.drop_conn(oldest, true);
+        }
+        true
+    }
+
+    /// Takes in a connection of a pair.
+    fn insert(&mut self, pair: u32, ring: Option<RingConn>, is_established: bool) -> Handle {
+        let handle = self.conns.insert(ShmPart { pair, idle_looks: 0, was_moved: false }, is_established);
+        let at = handle.index as usize;
+        if at == self.rings.len() {
+            self.rings.push(None);
+        }
+        if let Some(ring) = &ring {
+            self.pairs.set_conn(pair, ring.slot(), handle.index);
+        }
+        self.rings[at] = ring;
+        self.pairs.count_conn(pair);
+        handle
+    }
+
+    /// Opens the connections that wait for a pair, if the pair is there.
+    fn open_waiting(&mut self, pair: u32) {
+        while let Some(index) = self.pairs.next_waiting(pair) {
+            let is_waiting = self
+                .conns
+                .at(index)
+                .is_some_and(|conn| conn.part.pair == pair && conn.is_connecting() && !conn.has_failed());
+            if !is_waiting || self.rings[index as usize].is_some() {
+                continue;
+            }
+            match self.pairs.open_conn(pair, index) {
+                Ok(ring) => self.rings[index as usize] = Some(ring),
+                Err(_) => self.fail(index, ConnFault::Exhausted),
+            }
+        }
+    }
+
+    /// Looks for the answer to a connection that this side has opened.
+    fn end_connect(&mut self, index: u32) {
+        let Some(ring) = &mut self.rings[index as usize] else { return };
+        match ring.answer() {
+            Ok(OpenAnswer::Pending) => {}
+            Ok(OpenAnswer::Accepted) => {
+                let then = self.conns.established(index);
+                self.conns.ready.push(index);
+                self.apply(index, then);
+            }
+            Ok(OpenAnswer::Refused) => self.end_refused(index),
+            Err(fault) => self.fail_peer(index, fault),
+        }
+    }
+
+    /// The other process accepts no more connections of this pair, perhaps because it gives its address to a
+    /// successor: the connection gets a pair with whoever listens there now.
+    fn end_refused(&mut self, index: u32) {
+        let Some(conn) = self.conns.at_mut(index) else { return };
+        let refused = conn.part.pair;
+        if std::mem::replace(&mut conn.part.was_moved, true) {
+            return self.fail(index, ConnFault::Refused);
+        }
+        let next = self.pairs.replace(refused, self.now_ns);
+        if let Some(ring) = self.rings[index as usize].take() {
+            self.pairs.end_conn(refused, ring, true);
+        }
+        self.pairs.uncount_conn(refused, self.now_ns);
+        let Some(conn) = self.conns.at_mut(index) else { return };
+        match next {
+            Ok(next) => {
+                conn.part.pair = next;
+                self.pairs.count_conn(next);
+                self.pairs.add_waiting(next, index);
+                self.open_waiting(next);
+            }
+            Err(fault) => {
+                conn.part.pair = NONE;
+                self.fail(index, fault);
+            }
+        }
+    }
+
+    /// Fails a connection. What arrived before can still be read.
+    fn fail(&mut self, index: u32, fault: ConnFault) {
+        let then = self.conns.fail(index, fault);
+        self.conns.ready.push(index);
+        self.apply(index, then);
+    }
+
+    /// Fails a connection whose peer violated the protocol.
+    fn fail_peer(&mut self, index: u32, fault: flick_shm::fault::PeerFault) {
+        tracing::debug!(%fault, "a process violated the protocol of shared memory; its connection ends");
+        let ring = self.rings[index as usize].take();
+        if let (Some(ring), Some(conn)) = (ring, self.conns.at(index)) {
+            self.pairs.end_conn(conn.part.pair, ring, false);
+        }
+        self.fail(index, ConnFault::Reset);
+    }
+
+    /// Does what the connection core asks for.
+    fn apply(&mut self, index: u32, then: Then) {
+        match then {
+            Then::Nothing => {}
+            Then::ShutDownWrite | Then::Linger => {
+                let ring = self.rings.get_mut(index as usize).and_then(Option::as_mut);
+                if let Some(Err(fault)) = ring.map(RingConn::finish_sending) {
+                    self.fail_peer(index, fault);
+                } else if then == Then::Linger {
+                    self.conns.ready.push(index);
+                }
+            }
+            Then::Close => self.drop_conn(index, true),
+            Then::Drop => self.drop_conn(index, false),
+        }
+    }
+
+    /// Ends a connection and frees its slot. `is_complete`: all its output is in the ring.
+    fn drop_conn(&mut self, index: u32, is_complete: bool) {
+        let ring = self.rings.get_mut(index as usize).and_then(Option::take);
+        let Some(part) = self.conns.remove(index) else { return };
+        if let Some(ring) = ring {
+            self.pairs.end_conn(part.pair, ring, is_complete);
+        }
+        self.pairs.uncount_conn(part.pair, self.now_ns);
+        for id in self.listeners.ids() {
+            let waits = |listener: &ShmListener| listener.accepting == Accepting::WaitsForSlot;
+            if self.listeners.get(id).is_some_and(waits) {
+                self.accept(id, true);
+            }
+        }
+    }
+
+    /// Takes the news of the watch: processes that come and go, and pairs that wake.
+    pub(crate) fn take_news(&mut self) {
+        let mut news = [None; NEWS_MAX];
+        // Each round handles what it takes, so a full one may be followed by another.
+        for _ in 0..SHM_PAIRS_MAX as usize / NEWS_MAX {
+            let count = self.pairs.take_news(&mut news);
+            news[..count].iter().flatten().for_each(|news| self.handle(*news));
+            if count < NEWS_MAX {
+                break;
+            }
+        }
+        while let Some(pair) = self.pairs.expired(self.now_ns) {
+            self.end_pair(pair);
+        }
+    }
+
+    fn handle(&mut self, news: News) {
+        match news {
+            News::Listener(id) => self.accept_processes(id),
+            News::Socket(pair) => match self.pairs.advance(pair) {
+                Progress::Nothing => {}
+                Progress::Opened => self.open_waiting(pair),
+                Progress::Ended => self.end_pair(pair),
+            },
+            News::Event(pair) => self.pairs.wake(pair),
+        }
+    }
+
+    fn accept_processes(&mut self, id: ListenerId) {
+        for _ in 0..ACCEPTS_PER_POLL_MAX {
+            let Some(listener) = self.listeners.get(id) else { return };
+            match crate::socket::accept(&listener.socket) {
+                Ok((socket, _)) => self.pairs.accept_process(socket, id, self.now_ns),
+                Err(errno) if crate::socket::is_per_connection_error(errno) => {}
+                Err(Errno::AGAIN) => return,
+                Err(errno) => {
+                    self.accept(id, false);
+                    self.accept_faults.push((id, errno.raw_os_error()));
+                    return;
+                }
+            }
+        }
+    }
+
+    fn end_pair(&mut self, pair: u32) {
+        self.end_conns_of(pair);
+        self.pairs.end(pair);
+    }
+
+    /// Returns when a handshake, an unused pair or a lingering connection ends by time, as a wait from now.
+    pub(crate) fn wait_time(&self) -> Option<Duration> {
+        let deadline_ns =
+            self.pairs.deadline_ns().into_iter().chain(self.conns.linger_deadline_ns()).min()?;
+        Some(Duration::from_nanos(deadline_ns.saturating_sub(self.now_ns)))
+    }
+
+    /// Ends the connections of a process that is gone, once what it had published is delivered.
+    fn end_conns_of(&mut self, pair: u32) {
+        for index in 0..self.conns.used() {
+            let Some(conn) = self.conns.at(index).filter(|conn| conn.part.pair == pair) else { continue };
+            let has_ended = self.rings[index as usize].as_ref().is_some_and(RingConn::is_hung_up);
+            if conn.is_connecting() || !has_ended {
+                let fault = if conn.is_connecting() { ConnFault::Refused } else { ConnFault::Reset };
+                self.fail(index, fault);
+            } else {
+                self.conns.ready.push(index);
+            }
+        }
+    }
+}
+
+const _: () = assert!(LISTENERS_MAX <= u32::MAX as usize / 2);
+const _: () = assert!(SHM_RING_BYTES_START >= flick_shm::limits::RING_BYTES_MIN);

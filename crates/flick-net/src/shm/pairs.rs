@@ -1,0 +1,653 @@
+//! The processes that a driver is paired with: handshakes, ready bits, and the slots of their connections.
+//! Promises: a handshake blocks nothing and ends by time; one process has at most [`SHM_PAIRS_OF_PROCESS_MAX`] pairs; all
+//! rings together have at most [`SHM_RING_BYTES_MAX`] bytes; a process that is gone costs its own connections only.
+//! Not here: bytes (`transfer.rs`), and which connections are polled (`sleeping.rs`).
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use flick_shm::conn::RingConn;
+use flick_shm::fault::PeerFault;
+use flick_shm::pair::{OpenError, Pair};
+use flick_shm::pairing::{Acceptance, Handshake, Offer, PairError, PairPolicy, PeerProcess};
+use flick_shm::segment::SegmentConfig;
+use flick_shm::sleep::Fencing;
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+
+use crate::driver::ListenerId;
+use crate::fault::ConnFault;
+use crate::limits::{
+    SHM_ARENA_BYTES, SHM_HANDSHAKE_NS_MAX, SHM_IDLE_LOOKS_MAX, SHM_PAIR_UNUSED_NS_MAX, SHM_PAIRS_MAX,
+    SHM_PAIRS_OF_PROCESS_MAX, SHM_RING_BYTES_MAX, SHM_RING_BYTES_START, SHM_SLOTS,
+};
+use crate::listen::ListenSocket;
+use crate::listeners::Accepting;
+use crate::slot_queue::SlotQueue;
+
+/// Number that no connection and no pair has.
+pub(super) const NONE: u32 = u32::MAX;
+/// News of the watch that one look takes.
+pub(super) const NEWS_MAX: usize = 64;
+
+/// The pairs of one driver.
+pub(super) struct PairTable {
+    /// An epoll over listeners, sockets and eventfds.
+    pub(super) watch: OwnedFd,
+    entries: Vec<Option<PairEntry>>,
+    count: u32,
+    /// Pairs whose ready bits are looked at in every poll.
+    awake: SlotQueue,
+    /// Pairs in which the other side has opened connections that are not accepted.
+    opened: SlotQueue,
+    /// Open pairs whose sleeping side executes a barrier on all cores.
+    barrier_pairs: u32,
+    /// Bytes of the rings of this process in all pairs.
+    ring_bytes: u64,
+    /// The first deadline, or an earlier time.
+    next_deadline_ns: Option<u64>,
+    reports: Vec<epoll::Event>,
+}
+
+/// A process, as a partner of this driver.
+struct PairEntry {
+    state: PairState,
+    origin: Origin,
+    /// Connections of the platform, waiting ones among them.
+    conns: u32,
+    /// Connections that wait for the handshake.
+    waiting: Vec<u32>,
+    /// End of the handshake, or of an unused pair.
+    deadline_ns: Option<u64>,
+}
+
+/// How two processes met.
+enum Origin {
+    /// This process connected to `shm:NAME`. New connections to the name use the pair while it is current.
+    Connected { name: String, is_current: bool },
+    /// The other process connected.
+    Accepted(ListenerId),
+}
+
+enum PairState {
+    Offered(Box<Offer>),
+    Accepting(Acceptance),
+    Open(Box<OpenPair>),
+    /// The other process is gone, or never became a partner.
+    Gone,
+}
+
+struct OpenPair {
+    peer: PeerProcess,
+    pair: Pair,
+    /// By slot: index of the connection.
+    conns: Box<[u32]>,
+    /// Slots in which the other side has opened connections that are not accepted.
+    opened: Vec<u32>,
+    is_asleep: bool,
+    /// Looks at an empty ready bitmap.
+    idle_looks: u32,
+}
+
+/// News of the watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum News {
+    /// A process wants to pair.
+    Listener(ListenerId),
+    /// A socket has a message of the handshake, or its end.
+    Socket(u32),
+    /// A pair's eventfd was signalled.
+    Event(u32),
+}
+
+impl News {
+    fn pack(self) -> epoll::EventData {
+        let (kind, number) = match self {
+            News::Listener(id) => (0, id.0),
+            News::Socket(pair) => (1, pair),
+            News::Event(pair) => (2, pair),
+        };
+        epoll::EventData::new_u64(kind << 32 | u64::from(number))
+    }
+
+    fn unpack(data: epoll::EventData) -> News {
+        let number = data.u64() as u32;
+        match data.u64() >> 32 {
+            0 => News::Listener(ListenerId(number)),
+            1 => News::Socket(number),
+            _ => News::Event(number),
+        }
+    }
+}
+
+/// Result of news from a pair's socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    Nothing,
+    /// The pair is there.
+    Opened,
+    /// The other process is gone, or did not become a partner.
+    Ended,
+}
+
+impl PairTable {
+    pub(super) fn new(watch: OwnedFd) -> PairTable {
+        PairTable {
+            watch,
+            entries: Vec::with_capacity(SHM_PAIRS_MAX as usize),
+            count: 0,
+            awake: SlotQueue::new(SHM_PAIRS_MAX),
+            opened: SlotQueue::new(SHM_PAIRS_MAX),
+            barrier_pairs: 0,
+            ring_bytes: 0,
+            next_deadline_ns: None,
+            reports: Vec::with_capacity(NEWS_MAX),
+        }
+    }
+
+    fn entry(&mut self, number: u32) -> Option<&mut PairEntry> {
+        self.entries.get_mut(number as usize)?.as_mut()
+    }
+
+    fn open_pair(&mut self, number: u32) -> Option<&mut OpenPair> {
+        match &mut self.entry(number)?.state {
+            PairState::Open(open) => Some(open),
+            PairState::Offered(_) | PairState::Accepting(_) | PairState::Gone => None,
+        }
+    }
+
+    /// Calls `run` with a pair, and counts the bytes of rings that it takes or returns.
+    fn with_pair<R>(&mut self, number: u32, run: impl FnOnce(&mut Pair) -> R) -> Option<R> {
+        let open = self.open_pair(number)?;
+        let before = open.pair.ring_bytes();
+        let result = run(&mut open.pair);
+        let after = open.pair.ring_bytes();
+        self.ring_bytes = self.ring_bytes + after - before;
+        Some(result)
+    }
+
+    /// Returns whether rings of `bytes` more bytes are within the limit.
+    fn has_ring_bytes(&self, bytes: u64) -> bool {
+        self.ring_bytes + bytes <= SHM_RING_BYTES_MAX
+    }
+}
+
+/// Watching.
+impl PairTable {
+    pub(super) fn watch_listener(&mut self, id: ListenerId, socket: &ListenSocket, on: bool) {
+        let changed = if on {
+            // Level-triggered, so that those left in the backlog are reported again; exclusive, so that of several
+            // workers only one wakes.
+            let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
+            epoll::add(&self.watch, socket, News::Listener(id).pack(), flags)
+        } else {
+            epoll::delete(&self.watch, socket)
+        };
+        if let Err(error) = changed {
+            tracing::error!(%error, listener = id.0, on, "the system refused to change a listener's registration");
+        }
+        if on {
+            self.queue_opened();
+        }
+    }
+
+    /// Looks again at all pairs with connections that are not accepted.
+    pub(super) fn queue_opened(&mut self) {
+        for number in 0..self.entries.len() as u32 {
+            if self.open_pair(number).is_some_and(|open| !open.opened.is_empty()) {
+                self.opened.push(number);
+            }
+        }
+    }
+
+    /// Takes the news of the watch; at most [`NEWS_MAX`]. Returns how many.
+    pub(super) fn take_news(&mut self, news: &mut [Option<News>; NEWS_MAX]) -> usize {
+        self.reports.clear();
+        let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
+        // Interrupted or failed: the watch stays readable, and the next poll looks again.
+        let _ = epoll::wait(&self.watch, spare_capacity(&mut self.reports), Some(&no_wait));
+        for (at, report) in self.reports.iter().enumerate() {
+            news[at] = Some(News::unpack(report.data));
+        }
+        self.reports.len()
+    }
+
+    /// Adds an entry and watches its socket.
+    fn add(&mut self, entry: PairEntry) -> Result<u32, ConnFault> {
+        let free = self.entries.iter().position(Option::is_none);
+        let number = free.unwrap_or(self.entries.len());
+        if number == SHM_PAIRS_MAX as usize {
+            return Err(ConnFault::Exhausted);
+        }
+        if let Some(socket) = entry.socket() {
+            let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
+            epoll::add(&self.watch, socket, News::Socket(number as u32).pack(), flags)
+                .map_err(|errno| ConnFault::System(errno.raw_os_error()))?;
+        }
+        self.note_deadline(entry.deadline_ns);
+        if number == self.entries.len() {
+            self.entries.push(None);
+        }
+        self.entries[number] = Some(entry);
+        self.count += 1;
+        Ok(number as u32)
+    }
+
+    fn note_deadline(&mut self, deadline_ns: Option<u64>) {
+        self.next_deadline_ns = self.next_deadline_ns.into_iter().chain(deadline_ns).min();
+    }
+
+    pub(super) fn deadline_ns(&self) -> Option<u64> {
+        self.next_deadline_ns
+    }
+
+    /// Returns a pair whose handshake or unused time is over; the caller ends it.
+    pub(super) fn expired(&mut self, now_ns: u64) -> Option<u32> {
+        if self.next_deadline_ns.is_none_or(|next_ns| next_ns > now_ns) {
+            return None;
+        }
+        let is_over = |entry: &PairEntry| entry.deadline_ns.is_some_and(|deadline_ns| deadline_ns <= now_ns);
+        let over = self.entries.iter_mut().enumerate().find_map(|(number, entry)| {
+            let entry = entry.as_mut().filter(|entry| is_over(entry))?;
+            entry.deadline_ns = None;
+            Some(number as u32)
+        });
+        if over.is_none() {
+            self.next_deadline_ns = self.entries.iter().flatten().filter_map(|entry| entry.deadline_ns).min();
+        }
+        over
+    }
+
+    /// Ends a pair: its socket is closed, which shows the other process that this one is gone. Its connections have
+    /// their rings until they end.
+    pub(super) fn end(&mut self, number: u32) {
+        let Some(entry) = self.entry(number) else { return };
+        let ended = std::mem::replace(&mut entry.state, PairState::Gone);
+        entry.deadline_ns = None;
+        if let Origin::Connected { is_current, .. } = &mut entry.origin {
+            *is_current = false;
+        }
+        if let PairState::Open(open) = &ended {
+            // The other process has the eventfd too, so closing it would not end the registration.
+            let deleted = epoll::delete(&self.watch, open.pair.event());
+            assert!(deleted.is_ok(), "the eventfd of an open pair is registered");
+            self.ring_bytes -= open.pair.ring_bytes();
+            self.barrier_pairs -= u32::from(open.pair.fencing() == Fencing::Sleeper);
+        }
+        drop(ended);
+        self.remove_if_unused(number);
+    }
+
+    /// Frees the number of a pair that has ended and has no connection left.
+    fn remove_if_unused(&mut self, number: u32) {
+        let is_unused = |entry: &mut PairEntry| entry.conns == 0 && matches!(entry.state, PairState::Gone);
+        if self.entry(number).is_some_and(is_unused) {
+            self.entries[number as usize] = None;
+            self.count -= 1;
+        }
+    }
+
+    pub(super) fn is_gone(&self, number: u32) -> bool {
+        let entry = self.entries.get(number as usize).and_then(Option::as_ref);
+        entry.is_none_or(|entry| matches!(entry.state, PairState::Gone))
+    }
+}
+
+impl PairEntry {
+    fn socket(&self) -> Option<BorrowedFd<'_>> {
+        match &self.state {
+            PairState::Offered(offer) => Some(offer.socket()),
+            PairState::Accepting(acceptance) => Some(acceptance.socket()),
+            PairState::Open(open) => Some(open.peer.socket()),
+            PairState::Gone => None,
+        }
+    }
+}
+
+/// Handshakes.
+impl PairTable {
+    /// Returns the pair for a new connection to `shm:NAME`; begins the handshake if there is none.
+    ///
+    /// Errors: `Refused`: no process listens there; `Exhausted`: too many pairs; `System`.
+    pub(super) fn to_process(&mut self, name: &str, now_ns: u64) -> Result<u32, ConnFault> {
+        let is_it = |entry: &PairEntry| match &entry.origin {
+            Origin::Connected { name: of, is_current: true } => of == name,
+            Origin::Connected { .. } | Origin::Accepted(_) => false,
+        };
+        let current = self.entries.iter().position(|entry| entry.as_ref().is_some_and(is_it));
+        if let Some(number) = current {
+            return Ok(number as u32);
+        }
+        let config = SegmentConfig { slots: SHM_SLOTS, arena_bytes: SHM_ARENA_BYTES, huge_pages: false };
+        let offer = Offer::begin(name, &config, PairPolicy::SameUser).map_err(|error| fault_of(&error))?;
+        self.add(PairEntry {
+            state: PairState::Offered(Box::new(offer)),
+            origin: Origin::Connected { name: name.to_owned(), is_current: true },
+            conns: 0,
+            waiting: Vec::new(),
+            deadline_ns: Some(now_ns + SHM_HANDSHAKE_NS_MAX),
+        })
+    }
+
+    /// Returns the pair for a connection that `refused` has refused: a new one with the same name.
+    ///
+    /// Errors: as [`PairTable::to_process`]; `Refused` if this process did not connect.
+    pub(super) fn replace(&mut self, refused: u32, now_ns: u64) -> Result<u32, ConnFault> {
+        let Some(entry) = self.entry(refused) else { return Err(ConnFault::Refused) };
+        let Origin::Connected { name, is_current } = &mut entry.origin else {
+            return Err(ConnFault::Refused);
+        };
+        *is_current = false;
+        let name = name.clone();
+        self.to_process(&name, now_ns)
+    }
+
+    /// Takes in a process that has connected to a listener.
+    pub(super) fn accept_process(&mut self, socket: OwnedFd, id: ListenerId, now_ns: u64) {
+        let acceptance = match Acceptance::begin(socket, PairPolicy::SameUser) {
+            Ok(acceptance) => acceptance,
+            Err(error) => {
+                tracing::debug!(%error, "a process cannot use this service through shared memory");
+                return;
+            }
+        };
+        let added = self.add(PairEntry {
+            state: PairState::Accepting(acceptance),
+            origin: Origin::Accepted(id),
+            conns: 0,
+            waiting: Vec::new(),
+            deadline_ns: Some(now_ns + SHM_HANDSHAKE_NS_MAX),
+        });
+        if let Err(fault) = added {
+            tracing::debug!(?fault, "no more processes can pair with this service");
+        }
+    }
+
+    /// Acts on news from a pair's socket.
+    pub(super) fn advance(&mut self, number: u32) -> Progress {
+        let Some(entry) = self.entry(number) else { return Progress::Nothing };
+        let advanced = match std::mem::replace(&mut entry.state, PairState::Gone) {
+            PairState::Offered(offer) => offer.advance().map(|shake| match shake {
+                Handshake::Pending(offer) => Err(PairState::Offered(Box::new(offer))),
+                Handshake::Done(peer, pair) => Ok((peer, pair)),
+            }),
+            PairState::Accepting(acceptance) => acceptance.advance().map(|shake| match shake {
+                Handshake::Pending(acceptance) => Err(PairState::Accepting(acceptance)),
+                Handshake::Done(peer, pair) => Ok((peer, pair)),
+            }),
+            // The other process has nothing to say, so this is its end, or it violates the protocol.
+            PairState::Open(open) => {
+                entry.state = PairState::Open(open);
+                return Progress::Ended;
+            }
+            PairState::Gone => return Progress::Nothing,
+        };
+        match advanced {
+            Ok(Err(pending)) => {
+                entry.state = pending;
+                Progress::Nothing
+            }
+            Ok(Ok((peer, Ok(pair)))) => self.open(number, peer, pair),
+            Ok(Ok((_, Err(error)))) | Err(error) => {
+                tracing::debug!(%error, "a process did not become a partner in shared memory");
+                Progress::Ended
+            }
+        }
+    }
+
+    fn open(&mut self, number: u32, peer: PeerProcess, pair: Pair) -> Progress {
+        let of_process = |entry: &&PairEntry| match &entry.state {
+            PairState::Open(open) => open.peer.pid() == peer.pid(),
+            PairState::Offered(_) | PairState::Accepting(_) | PairState::Gone => false,
+        };
+        if self.entries.iter().flatten().filter(of_process).count() >= SHM_PAIRS_OF_PROCESS_MAX {
+            tracing::debug!(pid = peer.pid(), "a process has too many pairs with this service");
+            return Progress::Ended;
+        }
+        let registered =
+            epoll::add(&self.watch, pair.event(), News::Event(number).pack(), epoll::EventFlags::IN);
+        if let Err(error) = registered {
+            tracing::debug!(%error, "a process did not become a partner in shared memory");
+            return Progress::Ended;
+        }
+        self.barrier_pairs += u32::from(pair.fencing() == Fencing::Sleeper);
+        let slots = pair.slots();
+        let open = OpenPair {
+            peer,
+            conns: vec![NONE; slots as usize].into(),
+            opened: Vec::with_capacity(slots as usize / 2),
+            is_asleep: false,
+            idle_looks: 0,
+            pair,
+        };
+        if let Some(entry) = self.entry(number) {
+            (entry.state, entry.deadline_ns) = (PairState::Open(Box::new(open)), None);
+        }
+        self.awake.push(number);
+        Progress::Opened
+    }
+}
+
+/// Connections.
+impl PairTable {
+    pub(super) fn count_conn(&mut self, number: u32) {
+        if let Some(entry) = self.entry(number) {
+            entry.conns += 1;
+            // A handshake has its deadline also with connections, an open pair only without.
+            if matches!(entry.state, PairState::Open(_)) {
+                entry.deadline_ns = None;
+            }
+        }
+    }
+
+    /// Counts the end of a connection. A pair that this process began and does not use ends some time later.
+    pub(super) fn uncount_conn(&mut self, number: u32, now_ns: u64) {
+        let Some(entry) = self.entry(number) else { return };
+        entry.conns -= 1;
+        let is_ours = matches!(entry.origin, Origin::Connected { .. });
+        if entry.conns == 0 && is_ours && matches!(entry.state, PairState::Open(_)) {
+            let deadline_ns = Some(now_ns + SHM_PAIR_UNUSED_NS_MAX);
+            entry.deadline_ns = deadline_ns;
+            self.note_deadline(deadline_ns);
+        }
+        self.remove_if_unused(number);
+    }
+
+    /// Makes a connection wait for the pair.
+    pub(super) fn add_waiting(&mut self, number: u32, index: u32) {
+        if let Some(entry) = self.entry(number) {
+            entry.waiting.push(index);
+        }
+    }
+
+    /// Takes a connection that waited for the pair, if the pair is there.
+    pub(super) fn next_waiting(&mut self, number: u32) -> Option<u32> {
+        self.open_pair(number)?;
+        self.entry(number)?.waiting.pop()
+    }
+
+    /// Opens a connection.
+    ///
+    /// Errors: those of [`Pair::open`].
+    pub(super) fn open_conn(&mut self, number: u32, index: u32) -> Result<RingConn, OpenError> {
+        if !self.has_ring_bytes(SHM_RING_BYTES_START) {
+            return Err(OpenError::NoMemory);
+        }
+        let opened = self.with_pair(number, |pair| {
+            pair.reclaim();
+            pair.open(SHM_RING_BYTES_START)
+        });
+        let ring = opened.unwrap_or(Err(OpenError::NotAttached))?;
+        self.set_conn(number, ring.slot(), index);
+        Ok(ring)
+    }
+
+    /// Records which connection a slot has.
+    pub(super) fn set_conn(&mut self, number: u32, slot: u32, index: u32) {
+        if let Some(open) = self.open_pair(number) {
+            open.conns[slot as usize] = index;
+        }
+    }
+
+    /// Moves a connection to a larger ring. `false`: not now.
+    ///
+    /// Errors: those of [`Pair::resize`].
+    pub(super) fn resize(
+        &mut self,
+        number: u32,
+        ring: &mut RingConn,
+        ring_bytes: u64,
+    ) -> Result<bool, PeerFault> {
+        if !self.has_ring_bytes(ring_bytes) {
+            return Ok(false);
+        }
+        self.with_pair(number, |pair| pair.resize(ring, ring_bytes)).unwrap_or(Ok(false))
+    }
+
+    /// Ends a connection's part of the pair.
+    pub(super) fn end_conn(&mut self, number: u32, ring: RingConn, is_complete: bool) {
+        self.set_conn(number, ring.slot(), NONE);
+        self.with_pair(number, |pair| {
+            if is_complete {
+                pair.close(ring);
+            } else {
+                pair.reset(ring);
+            }
+            pair.reclaim();
+        });
+    }
+
+    /// Takes the ready bits of all pairs that are awake, and calls `ready` with the index of each connection.
+    pub(super) fn take_ready(&mut self, mut ready: impl FnMut(u32)) {
+        for _ in 0..self.awake.len() {
+            let Some(number) = self.awake.pop() else { break };
+            let Some(open) = self.open_pair(number) else { continue };
+            if open.is_asleep {
+                continue;
+            }
+            let OpenPair { pair, conns, opened, idle_looks, is_asleep, .. } = open;
+            let before = pair.ring_bytes();
+            let opened_before = opened.len();
+            let mut is_idle = true;
+            let mut over = [NONE; 64];
+            let mut over_count = 0;
+            pair.take_ready(|slot| {
+                is_idle = false;
+                match conns.get(slot as usize) {
+                    None => {}
+                    Some(&NONE) => {
+                        if opened.len() < opened.capacity()
+                            && pair.is_peer_slot(slot)
+                            && !opened.contains(&slot)
+                        {
+                            opened.push(slot);
+                        }
+                        if over_count < over.len() {
+                            over[over_count] = slot;
+                            over_count += 1;
+                        }
+                    }
+                    Some(&index) => ready(index),
+                }
+            });
+            over[..over_count].iter().for_each(|slot| pair.reclaim_slot(*slot));
+            let has_opened = opened.len() > opened_before;
+            *idle_looks = if is_idle { *idle_looks + 1 } else { 0 };
+            *is_asleep = *idle_looks >= SHM_IDLE_LOOKS_MAX && pair.prepare_sleep();
+            let (after, is_awake) = (pair.ring_bytes(), !*is_asleep);
+            self.ring_bytes = self.ring_bytes + after - before;
+            if has_opened {
+                self.opened.push(number);
+            }
+            if is_awake {
+                self.awake.push(number);
+            }
+        }
+    }
+
+    /// Returns whether there are connections to be accepted.
+    pub(super) fn has_opened(&self) -> bool {
+        !self.opened.is_empty()
+    }
+
+    /// Returns a pair with a connection to be accepted, and its listener. Connections of a closed listener are refused;
+    /// those of a paused one stay.
+    pub(super) fn with_opened(
+        &mut self,
+        accepting: impl Fn(ListenerId) -> Option<Accepting>,
+    ) -> Option<(u32, ListenerId)> {
+        while let Some(number) = self.opened.pop() {
+            let Some(entry) = self.entry(number) else { continue };
+            let (PairState::Open(open), Origin::Accepted(id)) = (&mut entry.state, &entry.origin) else {
+                // A process that this one connected to opens nothing.
+                if let PairState::Open(open) = &mut entry.state {
+                    open.opened.drain(..).for_each(|slot| open.pair.refuse(slot));
+                }
+                continue;
+            };
+            match accepting(*id) {
+                Some(Accepting::On) if !open.opened.is_empty() => return Some((number, *id)),
+                Some(_) => {}
+                None => open.opened.drain(..).for_each(|slot| open.pair.refuse(slot)),
+            }
+        }
+        None
+    }
+
+    /// Accepts one connection of a pair that [`PairTable::with_opened`] returned.
+    pub(super) fn accept_opened(&mut self, number: u32) -> Option<RingConn> {
+        let slot = self.open_pair(number)?.opened.pop()?;
+        if self.open_pair(number).is_some_and(|open| !open.opened.is_empty()) {
+            self.opened.push(number);
+        }
+        let has_memory = self.has_ring_bytes(SHM_RING_BYTES_START);
+        self.with_pair(number, |pair| {
+            if !has_memory {
+                pair.refuse(slot);
+                return None;
+            }
+            // Refused for lack of memory, or a bit that means nothing.
+            pair.accept(slot, SHM_RING_BYTES_START).unwrap_or(None)
+        })?
+    }
+}
+
+/// Sleeping.
+impl PairTable {
+    /// Puts all pairs to sleep. `false`: one has a ready bit.
+    pub(super) fn prepare_sleep(&mut self) -> bool {
+        while let Some(number) = self.awake.pop() {
+            let Some(open) = self.open_pair(number) else { continue };
+            if open.is_asleep || open.pair.prepare_sleep() {
+                open.is_asleep = true;
+            } else {
+                self.awake.push(number);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Wakes a pair: its ready bits are looked at in every poll.
+    pub(super) fn wake(&mut self, number: u32) {
+        let Some(open) = self.open_pair(number) else { return };
+        open.pair.end_sleep();
+        (open.is_asleep, open.idle_looks) = (false, 0);
+        self.awake.push(number);
+    }
+
+    /// Orders the sleep words that this thread has stored before its next looks at the rings, for all pairs. `false`:
+    /// the kernel refused, so nothing may rest.
+    pub(super) fn order_sleep_words(&self) -> bool {
+        // The barrier of one kind does not replace the other.
+        Fencing::Both.before_sleep() && (self.barrier_pairs == 0 || Fencing::Sleeper.before_sleep())
+    }
+}
+
+/// Returns the fault of a connect that could not begin.
+fn fault_of(error: &PairError) -> ConnFault {
+    match error {
+        PairError::System(errno) => ConnFault::of_connect(*errno),
+        PairError::Open(_) | PairError::Segment(_) => ConnFault::Exhausted,
+        PairError::Name | PairError::User(_) | PairError::Handshake => ConnFault::Refused,
+    }
+}

@@ -1,0 +1,87 @@
+//! The end of polling: which connections and pairs are looked at in every poll, and how they begin to rest.
+//! A connection that was active is looked at in every poll. After [`SHM_IDLE_LOOKS_MAX`] looks at an empty ring, or when
+//! the thread is about to sleep, its sleep word is stored: the other side then sets its ready bit. A pair whose ready
+//! bits stay empty is put to sleep likewise: the other side then signals an eventfd.
+
+use super::{ConnFault, ShmPart, ShmTransport};
+use crate::conn::Conn;
+use crate::limits::SHM_IDLE_LOOKS_MAX;
+
+impl ShmTransport {
+    /// Looks at a connection in every poll from now on.
+    pub(super) fn poll_again(&mut self, index: u32) {
+        self.polled.push(index);
+    }
+
+    /// Looks at all connections that were active lately.
+    pub(super) fn look_at_polled(&mut self) {
+        let mut may_rest = false;
+        for _ in 0..self.polled.len() {
+            let Some(index) = self.polled.pop() else { break };
+            let (Some(conn), Some(ring)) = (self.conns.at_mut(index), &mut self.rings[index as usize]) else {
+                continue;
+            };
+            if is_watched(conn) && !matches!(ring.is_idle(), Ok(true)) {
+                conn.part.idle_looks = 0;
+                self.conns.ready.push(index);
+                continue;
+            }
+            conn.part.idle_looks += 1;
+            may_rest |= conn.part.idle_looks >= SHM_IDLE_LOOKS_MAX;
+            self.polled.push(index);
+        }
+        if may_rest {
+            self.rest_polled(SHM_IDLE_LOOKS_MAX);
+        }
+    }
+
+    /// Prepares a wait in the kernel. `false`: something is to be done first.
+    pub(crate) fn prepare_sleep(&mut self) -> bool {
+        if !self.rest_polled(0) {
+            return false;
+        }
+        self.pairs.prepare_sleep()
+    }
+
+    /// Stores the sleep words of polled connections that found their ring empty at least `looks_min` times. Returns
+    /// whether none of them has anything to do.
+    fn rest_polled(&mut self, looks_min: u32) -> bool {
+        let Self { polled, conns, rings, resting, pairs, .. } = self;
+        resting.clear();
+        let mut faulty = None;
+        for _ in 0..polled.len() {
+            let Some(index) = polled.pop() else { break };
+            let (Some(conn), Some(ring)) = (conns.at(index), &mut rings[index as usize]) else { continue };
+            if conn.part.idle_looks < looks_min {
+                polled.push(index);
+            } else if let Err(fault) = ring.announce_sleep() {
+                faulty = Some((index, fault));
+            } else {
+                resting.push(index);
+            }
+        }
+        let can_rest = resting.is_empty() || pairs.order_sleep_words();
+        let mut is_quiet = true;
+        for index in resting.drain(..) {
+            let (Some(conn), Some(ring)) = (conns.at(index), &mut rings[index as usize]) else { continue };
+            let is_idle = can_rest && (!is_watched(conn) || matches!(ring.is_idle(), Ok(true)));
+            if !is_idle {
+                ring.cancel_sleep();
+                polled.push(index);
+                conns.ready.push(index);
+                is_quiet = false;
+            }
+        }
+        if let Some((index, fault)) = faulty {
+            tracing::debug!(%fault, "a process violated the protocol of shared memory; its connection ends");
+            self.fail(index, ConnFault::Reset);
+            is_quiet = false;
+        }
+        is_quiet
+    }
+}
+
+/// Returns whether input of a connection is taken, or thrown away.
+fn is_watched(conn: &Conn<ShmPart>) -> bool {
+    conn.awaits_input() || conn.is_lingering()
+}
