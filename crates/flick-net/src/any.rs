@@ -280,6 +280,10 @@ impl Driver for AnyDriver {
         }
     }
 
+    fn can_detach(&self, conn: Handle) -> bool {
+        self.shm_handle(conn).is_none()
+    }
+
     fn detach(&mut self, conn: Handle) -> Detached {
         match self.shm_handle(conn) {
             Some(_) => Detached::Refused,

@@ -164,6 +164,12 @@ pub trait Driver {
         Detached::Refused
     }
 
+    /// Returns whether a connection can ever be detached: one through shared memory cannot.
+    fn can_detach(&self, conn: Handle) -> bool {
+        let _ = conn;
+        true
+    }
+
     /// As [`Driver::close_listener`] where another driver keeps listening on a duplicate of the socket: polls still
     /// return peers that the kernel has already given to this driver, as `Accepted`, while
     /// [`Driver::is_draining_listeners`].

@@ -129,6 +129,9 @@ pub const SHM_RING_GROWTH: u64 = 8;
 /// Longest handshake of two processes.
 pub const SHM_HANDSHAKE_NS_MAX: u64 = 1_000_000_000;
 
+/// Pairs that a connect is moved to, after one refused it or ended.
+pub const SHM_MOVES_MAX: u32 = 8;
+
 /// Time that a pair without connections is kept.
 pub const SHM_PAIR_UNUSED_NS_MAX: u64 = 10_000_000_000;
 

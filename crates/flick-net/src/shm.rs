@@ -26,7 +26,8 @@ use crate::driver::{DriverEvent, DriverLimits, Handle, ListenerId};
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
 use crate::limits::{
-    ACCEPTS_PER_POLL_MAX, LINGER_SCRATCH_BYTES, LISTENERS_MAX, SHM_PAIRS_MAX, SHM_RING_BYTES_START,
+    ACCEPTS_PER_POLL_MAX, LINGER_SCRATCH_BYTES, LISTENERS_MAX, SHM_MOVES_MAX, SHM_PAIRS_MAX,
+    SHM_RING_BYTES_START,
 };
 use crate::listen::ListenSocket;
 use crate::listeners::{Accepting, Listeners};
@@ -66,8 +67,8 @@ struct ShmPart {
     pair: u32,
     /// Looks at an empty ring since something was there.
     idle_looks: u32,
-    /// A first pair has refused the connection.
-    was_moved: bool,
+    /// Pairs that have refused the connection, or ended before they answered.
+    moves: u32,
 }
 
 /// An address at which processes pair.
@@ -315,7 +316,7 @@ impl ShmTransport {
 
     /// Takes in a connection of a pair.
     fn insert(&mut self, pair: u32, ring: Option<RingConn>, is_established: bool) -> Handle {
-        let handle = self.conns.insert(ShmPart { pair, idle_looks: 0, was_moved: false }, is_established);
+        let handle = self.conns.insert(ShmPart { pair, idle_looks: 0, moves: 0 }, is_established);
         let at = handle.index as usize;
         if at == self.rings.len() {
             self.rings.push(None);
@@ -360,14 +361,15 @@ impl ShmTransport {
         }
     }
 
-    /// The other process accepts no more connections of this pair, perhaps because it gives its address to a
-    /// successor: the connection gets a pair with whoever listens there now.
+    /// The other process accepts no more connections of this pair, or is gone, perhaps because it gives its address to
+    /// a successor: the connection gets a pair with whoever listens there now.
     fn end_refused(&mut self, index: u32) {
         let Some(conn) = self.conns.at_mut(index) else { return };
         let refused = conn.part.pair;
-        if std::mem::replace(&mut conn.part.was_moved, true) {
+        if conn.part.moves == SHM_MOVES_MAX {
             return self.fail(index, ConnFault::Refused);
         }
+        conn.part.moves += 1;
         let next = self.pairs.replace(refused, self.now_ns);
         if let Some(ring) = self.rings[index as usize].take() {
             self.pairs.end_conn(refused, ring, true);
@@ -499,9 +501,10 @@ impl ShmTransport {
         for index in 0..self.conns.used() {
             let Some(conn) = self.conns.at(index).filter(|conn| conn.part.pair == pair) else { continue };
             let has_ended = self.rings[index as usize].as_ref().is_some_and(RingConn::is_hung_up);
-            if conn.is_connecting() || !has_ended {
-                let fault = if conn.is_connecting() { ConnFault::Refused } else { ConnFault::Reset };
-                self.fail(index, fault);
+            if conn.is_connecting() {
+                self.end_refused(index);
+            } else if !has_ended {
+                self.fail(index, ConnFault::Reset);
             } else {
                 self.conns.ready.push(index);
             }

@@ -324,6 +324,23 @@ mod tests {
     }
 
     #[test]
+    fn sandbox_kept_processes_from_pairing() {
+        in_a_child("sandbox::tests::sandbox_kept_processes_from_pairing", |_| {
+            use flick_shm::pairing::{PairListener, PairPolicy, connect_pair};
+            restrict_syscalls(false);
+            let name = format!("flick-sandbox-{}", std::process::id());
+            let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free");
+            let config =
+                flick_shm::segment::SegmentConfig { slots: 128, arena_bytes: 1 << 20, huge_pages: false };
+            let connecting = std::thread::spawn(move || {
+                connect_pair(&name, &config, PairPolicy::SameUser).and_then(|(_, pair)| pair).map(drop)
+            });
+            listener.accept().and_then(|(_, pair)| pair).expect("this side pairs");
+            connecting.join().expect("no panic").expect("the other side pairs");
+        });
+    }
+
+    #[test]
     fn strict_sandbox_maps_no_file_as_code() {
         in_a_child("sandbox::tests::strict_sandbox_maps_no_file_as_code", |directory| {
             // What the dynamic loader does with a program that it is given as an argument.

@@ -12,6 +12,8 @@ mod lowered;
 mod memory;
 #[path = "reload/settings.rs"]
 mod settings;
+#[path = "reload/shared_memory.rs"]
+mod shared_memory;
 #[path = "reload/upgrade.rs"]
 mod upgrade;
 

@@ -50,7 +50,7 @@ impl<D: Driver> Worker<D> {
             let Some(session) = self.downstream.client(key) else { continue };
             let quiet = session.stream().requests().is_empty()
                 && session.inbox().is_empty()
-                && !is_replaced
+                && !(is_replaced && self.io.driver().can_detach(session.handle()))
                 && session.idle_ns(now_ns) >= DRAIN_QUIET_MS * MS;
             if session.stream().tunnel().is_some() || (self.ctx.setup().is_relay && session.takes_requests())
             {
@@ -119,7 +119,8 @@ impl<D: Driver> Worker<D> {
     /// Whether the replies to a client of a draining worker say that they are its last. Requests that it has sent
     /// already are answered before, in the first half of the deadline.
     fn is_leaving(&self, client: &ClientConn) -> bool {
-        let is_replaced = self.ctx.shared().is_replaced();
+        // A client that can migrate later need not leave; one through shared memory never can.
+        let is_replaced = self.ctx.shared().is_replaced() && self.io.driver().can_detach(client.handle());
         let stays = is_replaced && self.can_migrate(client);
         !stays && (self.drain_is_half_over(0) || !is_replaced && client.inbox().is_empty())
     }

@@ -1,6 +1,7 @@
 //! Migrates the clients of a worker that is replaced to its successor, each when none of its requests is in flight.
 //! Promises: a client that migrates loses nothing and notices nothing; migration closes no client before the deadline;
-//! a client with state on this worker (a `local`, a body, a tunnel, a backend connection) stays until it ends.
+//! a client with state on this worker (a `local`, a body, a tunnel, a backend connection) stays until it ends; one
+//! through shared memory stays with its process, and ends behind a reply (`drain.rs`).
 //! Refuses: merges, whose streams belong together.
 //! Source: the kernel's socket keeps what has not been read, so a descriptor is all that is handed over.
 
@@ -62,6 +63,7 @@ impl<D: Driver> Worker<D> {
             && !session.stream().has_upload()
             && session.stream().tunnel().is_none()
             && !self.ctx.setup().is_relay
+            && self.io.driver().can_detach(session.handle())
             && self.rules.locals().is_untouched(session.stream().state())
     }
 

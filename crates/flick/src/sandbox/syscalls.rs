@@ -29,6 +29,7 @@ const GENERAL: &[c_long] = &[
     libc::SYS_close_range,
     libc::SYS_openat,
     libc::SYS_fstat,
+    libc::SYS_fstatfs,
     libc::SYS_newfstatat,
     libc::SYS_statx,
     libc::SYS_lseek,

@@ -1,0 +1,185 @@
+//! Two services that talk through shared memory, under load: one of them is reloaded, upgraded, killed or stopped.
+
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use super::common::process::OwnedPid;
+use super::common::service::Service;
+use super::common::{self, Scratch, http, wait};
+use super::load::{Http, Load, get};
+use super::{FAILED_RELOADS, RELOADS_TOTAL, balancer, connect, figure, load};
+
+/// A service at `shm:NAME` before an origin server, and a service that clients reach by TCP before it.
+struct Chain {
+    scratch: Scratch,
+    name: String,
+    back: Service,
+    front: Service,
+}
+
+impl Chain {
+    fn start(test: &str, front_options: &[&str]) -> Self {
+        let scratch = Scratch::new(test);
+        scratch.write("back.flick", &balancer(0));
+        scratch.write("front.flick", &balancer(0));
+        let name = format!("{test}-{}", std::process::id());
+        let back = start_back(&scratch, &name);
+        let front = start_front(&scratch, &format!("shm:{name}"), front_options);
+        Self { scratch, name, back, front }
+    }
+
+    /// Requests a page of the origin through both services.
+    fn page(&self) -> Result<String, String> {
+        get(&mut connect(self.front.address), "/page")
+    }
+
+    fn expect_page(&self) {
+        assert_eq!(self.page(), Ok(load::PAGE.to_owned()));
+    }
+}
+
+fn start_back(scratch: &Scratch, name: &str) -> Service {
+    let program = scratch.path().join("back.flick").display().to_string();
+    let (listen, connect) =
+        (format!("client=127.0.0.1:0,shm:{name}"), format!("backends={}", load::origin()));
+    // Idle connections through shared memory stay with their process that long.
+    let options = ["--admin", "0", "--workers", "2", "--old-generation-timeout", "1s"];
+    let args = ["run", &program, "--listen", &listen, "--connect", &connect];
+    Service::start(&[&args[..], &options].concat())
+}
+
+fn start_front(scratch: &Scratch, backends: &str, options: &[&str]) -> Service {
+    let program = scratch.path().join("front.flick").display().to_string();
+    let connect = format!("backends={backends}");
+    let args = ["run", &program, "--listen", "client=127.0.0.1:0", "--connect", &connect, "--admin", "0"];
+    Service::start(&[&args[..], options].concat())
+}
+
+fn reload(service: &Service, program: &std::path::Path, version: usize) {
+    std::fs::write(program, balancer(version)).expect("the directory is the test's");
+    let admin = service.admin_address();
+    let before = figure(admin, RELOADS_TOTAL);
+    service.signal("HUP");
+    wait::until("the reload", || {
+        assert_eq!(figure(admin, FAILED_RELOADS), 0, "a reload failed");
+        (figure(admin, RELOADS_TOTAL) > before).then_some(())
+    });
+}
+
+/// Upgrades a service; the process that follows.
+fn upgrade(admin: SocketAddr) -> OwnedPid {
+    let (status, stdout, error) = common::run(&["upgrade", &admin.to_string()]);
+    assert_eq!(status, 0, "{error}");
+    let second = stdout.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    OwnedPid(second.expect("it says which"))
+}
+
+/// Stops a process, and waits until all its threads have stopped.
+fn stop(service: &Service) {
+    common::peers::signal(service.pid(), "STOP");
+    let is_stopped = |thread: std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        stat.rsplit(')').next().is_some_and(|rest| rest.starts_with(" T"))
+    };
+    wait::until("the process to stop", || {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", service.pid())).ok()?;
+        threads.flatten().all(is_stopped).then_some(())
+    });
+}
+
+fn terminate(process: &OwnedPid) {
+    common::peers::signal(process.0, "TERM");
+    wait::until("the process to end", || (!process.is_there()).then_some(()));
+}
+
+fn check_reloads(test: &str, io: &str) {
+    let mut chain = Chain::start(test, &["--io", io, "--workers", "2", "--old-generation-timeout", "1s"]);
+    let load = Load::start(chain.front.address, 6, 2, || Http);
+    for version in 1..=3 {
+        reload(&chain.back, &chain.scratch.path().join("back.flick"), version);
+        load.check();
+        reload(&chain.front, &chain.scratch.path().join("front.flick"), version);
+        chain.expect_page();
+        load.check();
+    }
+    let back = upgrade(chain.back.admin_address());
+    assert_eq!(chain.back.gone().code(), Some(0));
+    chain.expect_page();
+    load.check();
+    let front = upgrade(chain.front.admin_address());
+    assert_eq!(chain.front.gone().code(), Some(0));
+    chain.expect_page();
+    assert!(load.stop() > 100, "that is a load");
+    terminate(&front);
+    terminate(&back);
+}
+
+#[test]
+fn reloads_and_upgrades_lost_no_request_through_shared_memory_epoll() {
+    check_reloads("shm-reload-epoll", "epoll");
+}
+
+#[test]
+fn reloads_and_upgrades_lost_no_request_through_shared_memory_uring() {
+    check_reloads("shm-reload-uring", "auto");
+}
+
+#[test]
+fn killed_process_was_not_noticed_through_shared_memory() {
+    let mut chain = Chain::start("shm-killed", &[]);
+    chain.expect_page();
+    let mut client = connect(chain.front.address);
+    for _ in 0..5 {
+        // The request is in flight when the process ends.
+        stop(&chain.back);
+        client.write_all(b"GET /page HTTP/1.1\r\nHost: a\r\n\r\n").expect("the service reads");
+        std::thread::sleep(Duration::from_millis(20));
+        let begun = Instant::now();
+        common::peers::signal(chain.back.pid(), "KILL");
+        let (status, _) = http::reply(&mut client).expect("an answer");
+        assert!(status == 502 || status == 503, "{status}");
+        let took = begun.elapsed();
+        assert!(took < Duration::from_millis(500), "noticed after {took:?}");
+        chain.back.gone();
+        chain.back = start_back(&chain.scratch, &chain.name);
+        wait::until("the successor to be used", || chain.page().ok());
+        client = connect(chain.front.address);
+    }
+}
+
+#[test]
+fn stopped_process_held_other_connections() {
+    let scratch = Scratch::new("shm-stopped");
+    scratch.write("back.flick", &balancer(0));
+    scratch.write("front.flick", &balancer(0));
+    let names = ["a", "b"].map(|which| format!("shm-stopped-{which}-{}", std::process::id()));
+    let backs = names.each_ref().map(|name| start_back(&scratch, name));
+    let options = ["--workers", "1", "--response-timeout", "1s"];
+    let front = start_front(&scratch, &format!("shm:{},shm:{}", names[0], names[1]), &options);
+    for _ in 0..4 {
+        assert_eq!(get(&mut connect(front.address), "/page"), Ok(load::PAGE.to_owned()));
+    }
+    stop(&backs[0]);
+    let load = Load::start(front.address, 2, 0, || Version);
+    let mut answered = 0;
+    for _ in 0..6 {
+        answered += usize::from(get(&mut connect(front.address), "/page").is_ok());
+    }
+    assert!(answered >= 3, "only {answered} of 6 requests were answered by the process that runs");
+    assert!(load.stop() > 100, "the service itself answers all the time");
+    common::peers::signal(backs[0].pid(), "CONT");
+    wait::until("both to be used again", || {
+        let all = (0..4).all(|_| get(&mut connect(front.address), "/page").is_ok());
+        all.then_some(())
+    });
+}
+
+/// Asks the service in front only.
+struct Version;
+
+impl load::Asks for Version {
+    fn ask(&mut self, stream: &mut std::net::TcpStream, _: u64) -> Result<(), String> {
+        get(stream, "/version").map(drop)
+    }
+}
