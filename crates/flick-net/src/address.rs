@@ -25,6 +25,8 @@ pub enum PeerAddr {
     Tcp(SocketAddr),
     /// A process of this host; its end of the socket has no useful address.
     Unix,
+    /// A process of this host, through shared memory.
+    Shm,
 }
 
 /// The error for text that is no endpoint; its message says what to write.
@@ -98,6 +100,7 @@ impl fmt::Display for PeerAddr {
         match self {
             PeerAddr::Tcp(address) => write!(f, "{address}"),
             PeerAddr::Unix => f.write_str("unix"),
+            PeerAddr::Shm => f.write_str("shm"),
         }
     }
 }

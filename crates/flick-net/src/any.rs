@@ -12,7 +12,7 @@ use flick_buffers::{Pool, Slice};
 
 use crate::address::Endpoint;
 use crate::clock::monotonic_ns;
-use crate::driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId};
+use crate::driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, ShmStats};
 use crate::epoll::EpollDriver;
 use crate::event_sink::EventSink;
 use crate::limits::{EVENTS_MIN, LISTENERS_MAX, SHM_POLLS_MAX, SHM_POLLS_NS_MAX};
@@ -198,14 +198,15 @@ impl AnyDriver {
         let events_max = either!(self, driver => driver.bounds_mut()).0.events_max;
         let before = events.len();
         let is_busy = self.serve_shm(pool, events, events_max / 2);
-        if is_busy {
+        let waits = !is_busy && timeout != Some(Duration::ZERO);
+        if !waits {
             self.shm_polls += 1;
-            let waits_ns = now_ns.saturating_sub(self.kernel_polled_ns);
-            if self.shm_polls < SHM_POLLS_MAX && waits_ns < SHM_POLLS_NS_MAX {
+            let since_ns = now_ns.saturating_sub(self.kernel_polled_ns);
+            if self.shm_polls < SHM_POLLS_MAX && since_ns < SHM_POLLS_NS_MAX {
                 return either!(self, driver => driver.flush());
             }
         }
-        let timeout = if is_busy || !self.shm.prepare_sleep() {
+        let timeout = if !waits || !self.shm.prepare_sleep() {
             Some(Duration::ZERO)
         } else {
             self.shm.wait_time().into_iter().chain(timeout).min()
@@ -356,6 +357,11 @@ impl Driver for AnyDriver {
 
     fn waited_ns(&self) -> u64 {
         either!(ref self, driver => driver.waited_ns())
+    }
+
+    #[inline]
+    fn shm_stats(&self) -> Option<ShmStats> {
+        self.shm.is_used().then(|| self.shm.stats())
     }
 
     #[inline]

@@ -18,8 +18,8 @@ use crate::queue_delay::QueueDelay;
 
 /// One connection of one driver. Unique for the driver's life: after the connection ends, its handle names nothing.
 ///
-/// `index < conns_max + shm_conns_max` of [`DriverLimits`], so the platform may keep its own state in an array beside the
-/// driver's.
+/// `index < conns_max + shm_conns_max` of [`DriverLimits`], so the platform may keep its own state in an array beside
+/// the driver's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Handle {
     /// Slot in the driver's table; reused after the connection ends.
@@ -101,6 +101,23 @@ pub enum DriverEvent {
     },
     /// Another thread called the waker.
     Woken,
+}
+
+/// Use of shared memory by a driver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ShmStats {
+    /// Connections now.
+    pub conns: u64,
+    /// Processes that it is paired with now.
+    pub pairs: u64,
+    /// Bytes of its rings now.
+    pub ring_bytes: u64,
+    /// Bytes received so far.
+    pub received_bytes: u64,
+    /// Bytes sent so far.
+    pub sent_bytes: u64,
+    /// Times so far that another process has woken it.
+    pub wake_ups: u64,
 }
 
 /// The result of [`Driver::detach`].
@@ -244,6 +261,11 @@ pub trait Driver {
     /// Returns how long polls have waited in the kernel in total: the worker's idle time. Zero where it is not known.
     fn waited_ns(&self) -> u64 {
         0
+    }
+
+    /// Returns the use of shared memory; `None` if there was none yet.
+    fn shm_stats(&self) -> Option<ShmStats> {
+        None
     }
 
     /// Returns the queue delay after the last poll. A driver whose polls return everything has none.

@@ -1,7 +1,8 @@
 //! Listening sockets, opened before the workers start, one per worker.
 //! Promises: the workers of one process share an address. TCP: one `SO_REUSEPORT` socket per worker, over which the
-//! kernel spreads peers (port 0 becomes the same port for all). Unix and shared memory: one socket from which all workers accept; its
-//! file is removed when the last of them is closed, and the stale file of a dead process is replaced.
+//! kernel spreads peers (port 0 becomes the same port for all). Unix and shared memory: one socket from which all
+//! workers accept; its file is removed when the last of them is closed, and the stale file of a dead process is
+//! replaced.
 //! Refuses: replacing a Unix socket file on which another process still accepts.
 //! Source: sd_listen_fds(3) for sockets inherited from systemd.
 

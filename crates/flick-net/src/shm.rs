@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use crate::address::{Endpoint, PeerAddr};
 use crate::conn::quota::SendQuota;
 use crate::conn::{Conns, Then};
-use crate::driver::{DriverEvent, DriverLimits, Handle, ListenerId};
+use crate::driver::{DriverEvent, DriverLimits, Handle, ListenerId, ShmStats};
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
 use crate::limits::{
@@ -48,7 +48,7 @@ pub(crate) struct ShmTransport {
     /// Connections that wait for a receive buffer and for nothing else.
     starved: SlotQueue,
     /// Connections whose sleep is being announced.
-    resting: Vec<u32>,
+    sleepers: Vec<u32>,
     /// Buffer for the input of lingering connections, which is discarded.
     scratch: Box<[u8]>,
     receive_buffer: ReceiveBuffer,
@@ -57,6 +57,7 @@ pub(crate) struct ShmTransport {
     /// Listeners that were paused because the system refused a connection, with its error number.
     accept_faults: Vec<(ListenerId, i32)>,
     received_bytes: usize,
+    stats: ShmStats,
     now_ns: u64,
     is_used: bool,
 }
@@ -91,13 +92,14 @@ impl ShmTransport {
             listeners: Listeners::new(),
             polled: SlotQueue::new(conns_max),
             starved: SlotQueue::new(conns_max),
-            resting: Vec::with_capacity(conns_max as usize),
+            sleepers: Vec::with_capacity(conns_max as usize),
             scratch: vec![0; LINGER_SCRATCH_BYTES].into_boxed_slice(),
             receive_buffer: ReceiveBuffer::default(),
             quota: SendQuota::unlimited(),
             limits,
             accept_faults: Vec::with_capacity(LISTENERS_MAX),
             received_bytes: 0,
+            stats: ShmStats::default(),
             now_ns: crate::clock::monotonic_ns(),
             is_used: false,
         })
@@ -120,6 +122,11 @@ impl ShmTransport {
     /// Returns the clock as of the last poll.
     pub(crate) fn now_ns(&self) -> u64 {
         self.now_ns
+    }
+
+    /// Returns the use of this transport.
+    pub(crate) fn stats(&self) -> ShmStats {
+        ShmStats { pairs: self.pairs.open_count(), ring_bytes: self.pairs.ring_bytes(), ..self.stats }
     }
 
     /// Begins a poll.
@@ -300,7 +307,7 @@ impl ShmTransport {
             }
             if let Some(ring) = self.pairs.accept_opened(pair) {
                 let conn = self.insert(pair, Some(ring), true);
-                sink.put(DriverEvent::Accepted { listener, conn, peer: PeerAddr::Unix });
+                sink.put(DriverEvent::Accepted { listener, conn, peer: PeerAddr::Shm });
             }
         }
     }
@@ -325,6 +332,7 @@ impl ShmTransport {
             self.pairs.set_conn(pair, ring.slot(), handle.index);
         }
         self.rings[at] = ring;
+        self.stats.conns += 1;
         self.pairs.count_conn(pair);
         handle
     }
@@ -362,7 +370,7 @@ impl ShmTransport {
     }
 
     /// The other process accepts no more connections of this pair, or is gone, perhaps because it gives its address to
-    /// a successor: the connection gets a pair with whoever listens there now.
+    /// a successor: the connection gets a pair with the process that listens there now.
     fn end_refused(&mut self, index: u32) {
         let Some(conn) = self.conns.at_mut(index) else { return };
         let refused = conn.part.pair;
@@ -428,6 +436,7 @@ impl ShmTransport {
     fn drop_conn(&mut self, index: u32, is_complete: bool) {
         let ring = self.rings.get_mut(index as usize).and_then(Option::take);
         let Some(part) = self.conns.remove(index) else { return };
+        self.stats.conns -= 1;
         if let Some(ring) = ring {
             self.pairs.end_conn(part.pair, ring, is_complete);
         }
@@ -464,7 +473,10 @@ impl ShmTransport {
                 Progress::Opened => self.open_waiting(pair),
                 Progress::Ended => self.end_pair(pair),
             },
-            News::Event(pair) => self.pairs.wake(pair),
+            News::Event(pair) => {
+                self.stats.wake_ups += 1;
+                self.pairs.wake(pair);
+            }
         }
     }
 

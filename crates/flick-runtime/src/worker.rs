@@ -50,7 +50,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flick_buffers::{HUGE_BYTES, LARGE_BYTES, PoolConfig, SMALL_BYTES};
-use flick_net::{ConnFault, Driver, DriverEvent, Handle, ListenerId};
+use flick_net::{ConnFault, Driver, DriverEvent, Handle, ListenerId, ShmStats};
 
 use crate::clock::Clock;
 use crate::context::Context;
@@ -258,6 +258,10 @@ impl<D: Driver> Worker<D> {
         }
         let is_over = self.ctx.shared().must_stop() || self.drained();
         if is_over {
+            if let Some(stats) = self.io.driver().shm_stats() {
+                let none = ShmStats { conns: 0, pairs: 0, ring_bytes: 0, ..stats };
+                self.observe.counters().publish_shm(none);
+            }
             self.abandon_merge();
         }
         Ok(!is_over)

@@ -169,8 +169,8 @@ impl ShmStream {
         let mut opened = [None; OPENED_MAX];
         let mut count = 0;
         pair.take_ready(|slot| {
-            if let Some(place) = opened.get_mut(count) {
-                *place = Some(slot);
+            if let Some(entry) = opened.get_mut(count) {
+                *entry = Some(slot);
                 count += 1;
             }
         });
@@ -286,8 +286,8 @@ impl ShmStream {
         if is_gone && !has_more { Err(StreamError::PeerGone) } else { Ok(true) }
     }
 
-    /// Gives the stream up: the other side finds a reset behind the bytes that were sent. Without a pair it finds the end
-    /// of the stream.
+    /// Gives the stream up: the other side finds a reset behind the bytes that were sent. Without a pair it finds the
+    /// end of the stream.
     pub fn reset(mut self) {
         if let Transport::Rings(rings) = &mut self.transport
             && let Some(conn) = rings.conn.take()

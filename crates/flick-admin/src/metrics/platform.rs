@@ -31,9 +31,21 @@ const fn family(name: &'static str, help: &'static str, series: &'static [Series
     Family { name, help, series }
 }
 
-/// Client connections: a gauge among the counters.
-const CONNECTIONS: Family =
-    family("flick_client_connections", "Open client connections.", &[one("connections_open")]);
+/// The gauges among the counters.
+const GAUGES: &[Family] = &[
+    family("flick_client_connections", "Open client connections.", &[one("connections_open")]),
+    family(
+        "flick_shm_connections",
+        "Open connections through shared memory, of clients and to backends.",
+        &[one("shm_connections_open")],
+    ),
+    family(
+        "flick_shm_processes",
+        "Processes that workers share connections through shared memory with.",
+        &[one("shm_processes")],
+    ),
+    family("flick_shm_ring_bytes", "Bytes of rings in shared memory.", &[one("shm_ring_bytes")]),
+];
 
 /// Time in event-loop iterations: a counter in seconds.
 const BUSY: Family = family(
@@ -107,6 +119,19 @@ const COUNTERS: &[Family] = &[
             labelled("protocol_errors_client", "peer", "client"),
             labelled("protocol_errors_backend", "peer", "backend"),
         ],
+    ),
+    family(
+        "flick_shm_bytes",
+        "Bytes through shared memory.",
+        &[
+            labelled("shm_bytes_received", "direction", "received"),
+            labelled("shm_bytes_sent", "direction", "sent"),
+        ],
+    ),
+    family(
+        "flick_shm_wake_ups",
+        "Times that another process woke a worker through shared memory.",
+        &[one("shm_wake_ups")],
     ),
     family("flick_truncated_messages", "Connections that ended inside a message.", &[one("truncated")]),
     family("flick_requests", "Requests received from clients.", &[one("requests")]),
@@ -233,7 +258,9 @@ const ELSEWHERE: &[&str] = &["slices_exceeded"];
 /// Writes the platform's metrics of all services.
 pub(super) fn write(out: &mut Exposition, state: &StateReport, detail: Detail) {
     let services = &state.services;
-    write_family(out, services, &CONNECTIONS, Kind::Gauge, detail, |value| value.to_string());
+    for family in GAUGES {
+        write_family(out, services, family, Kind::Gauge, detail, |value| value.to_string());
+    }
     out.family(
         "flick_client_connections_max",
         Kind::Gauge,
@@ -283,6 +310,6 @@ fn write_family(
 
 /// Names of the platform's counters that the metrics know.
 pub fn counter_names() -> impl Iterator<Item = &'static str> {
-    let families = COUNTERS.iter().chain([&CONNECTIONS, &BUSY, &ACCESS_LOG_DROPPED]);
+    let families = COUNTERS.iter().chain(GAUGES).chain([&BUSY, &ACCESS_LOG_DROPPED]);
     families.flat_map(|family| family.series).map(|series| series.counter).chain(ELSEWHERE.iter().copied())
 }

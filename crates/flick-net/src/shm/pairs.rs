@@ -1,6 +1,6 @@
 //! The processes that a driver is paired with: handshakes, ready bits, and the slots of their connections.
-//! Promises: a handshake blocks nothing and ends by time; one process has at most [`SHM_PAIRS_OF_PROCESS_MAX`] pairs; all
-//! rings together have at most [`SHM_RING_BYTES_MAX`] bytes; a process that is gone costs its own connections only.
+//! Promises: a handshake blocks nothing and ends by time; one process has at most [`SHM_PAIRS_OF_PROCESS_MAX`] pairs;
+//! all rings together have at most [`SHM_RING_BYTES_MAX`] bytes; a process that is gone costs its own connections only.
 //! Not here: bytes (`transfer.rs`), and which connections are polled (`sleeping.rs`).
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -39,6 +39,7 @@ pub(super) struct PairTable {
     awake: SlotQueue,
     /// Pairs in which the other side has opened connections that are not accepted.
     opened: SlotQueue,
+    open_count: u64,
     /// Open pairs whose sleeping side executes a barrier on all cores.
     barrier_pairs: u32,
     /// Bytes of the rings of this process in all pairs.
@@ -60,7 +61,7 @@ struct PairEntry {
     deadline_ns: Option<u64>,
 }
 
-/// How two processes met.
+/// Origin of a pair.
 enum Origin {
     /// This process connected to `shm:NAME`. New connections to the name use the pair while it is current.
     Connected { name: String, is_current: bool },
@@ -137,11 +138,22 @@ impl PairTable {
             count: 0,
             awake: SlotQueue::new(SHM_PAIRS_MAX),
             opened: SlotQueue::new(SHM_PAIRS_MAX),
+            open_count: 0,
             barrier_pairs: 0,
             ring_bytes: 0,
             next_deadline_ns: None,
             reports: Vec::with_capacity(NEWS_MAX),
         }
+    }
+
+    /// Returns the number of processes that are paired.
+    pub(super) fn open_count(&self) -> u64 {
+        self.open_count
+    }
+
+    /// Returns the bytes of the rings of this process.
+    pub(super) fn ring_bytes(&self) -> u64 {
+        self.ring_bytes
     }
 
     fn entry(&mut self, number: u32) -> Option<&mut PairEntry> {
@@ -271,6 +283,7 @@ impl PairTable {
             let deleted = epoll::delete(&self.watch, open.pair.event());
             assert!(deleted.is_ok(), "the eventfd of an open pair is registered");
             self.ring_bytes -= open.pair.ring_bytes();
+            self.open_count -= 1;
             self.barrier_pairs -= u32::from(open.pair.fencing() == Fencing::Sleeper);
         }
         drop(ended);
@@ -409,6 +422,7 @@ impl PairTable {
             tracing::debug!(%error, "a process did not become a partner in shared memory");
             return Progress::Ended;
         }
+        self.open_count += 1;
         self.barrier_pairs += u32::from(pair.fencing() == Fencing::Sleeper);
         let slots = pair.slots();
         let open = OpenPair {

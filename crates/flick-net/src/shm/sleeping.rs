@@ -1,7 +1,8 @@
-//! The end of polling: which connections and pairs are looked at in every poll, and how they begin to rest.
-//! A connection that was active is looked at in every poll. After [`SHM_IDLE_LOOKS_MAX`] looks at an empty ring, or when
-//! the thread is about to sleep, its sleep word is stored: the other side then sets its ready bit. A pair whose ready
-//! bits stay empty is put to sleep likewise: the other side then signals an eventfd.
+//! The end of polling: which connections and pairs are looked at in every poll, and how they
+//! begin to sleep.
+//! A connection that was active is looked at in every poll. After [`SHM_IDLE_LOOKS_MAX`] looks at an empty ring, or
+//! when the thread is about to sleep, its sleep word is stored: the other side then sets its ready bit. A pair whose
+//! ready bits stay empty is put to sleep likewise: the other side then signals an eventfd.
 
 use super::{ConnFault, ShmPart, ShmTransport};
 use crate::conn::Conn;
@@ -46,8 +47,8 @@ impl ShmTransport {
     /// Stores the sleep words of polled connections that found their ring empty at least `looks_min` times. Returns
     /// whether none of them has anything to do.
     fn rest_polled(&mut self, looks_min: u32) -> bool {
-        let Self { polled, conns, rings, resting, pairs, .. } = self;
-        resting.clear();
+        let Self { polled, conns, rings, sleepers, pairs, .. } = self;
+        sleepers.clear();
         let mut faulty = None;
         for _ in 0..polled.len() {
             let Some(index) = polled.pop() else { break };
@@ -57,12 +58,12 @@ impl ShmTransport {
             } else if let Err(fault) = ring.announce_sleep() {
                 faulty = Some((index, fault));
             } else {
-                resting.push(index);
+                sleepers.push(index);
             }
         }
-        let can_rest = resting.is_empty() || pairs.order_sleep_words();
+        let can_rest = sleepers.is_empty() || pairs.order_sleep_words();
         let mut is_quiet = true;
-        for index in resting.drain(..) {
+        for index in sleepers.drain(..) {
             let (Some(conn), Some(ring)) = (conns.at(index), &mut rings[index as usize]) else { continue };
             let is_idle = can_rest && (!is_watched(conn) || matches!(ring.is_idle(), Ok(true)));
             if !is_idle {

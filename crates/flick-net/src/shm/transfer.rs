@@ -88,6 +88,7 @@ impl ShmTransport {
         ring.publish().map_err(reset)?;
         let pair = conn.part.pair;
         self.quota.take(sent);
+        self.stats.sent_bytes += sent as u64;
         self.conns.consume(index, sent);
         if !is_full {
             return Ok(Written::All);
@@ -197,6 +198,7 @@ impl ShmTransport {
                 Ok(RingRead::Bytes(bytes)) => {
                     conn.part.idle_looks = 0;
                     self.received_bytes += bytes;
+                    self.stats.received_bytes += bytes as u64;
                     let data = buf.slice(start..start + bytes as u32);
                     sink.put(DriverEvent::Data { conn: self.conns.handle(index), data });
                     if bytes < asked as usize {

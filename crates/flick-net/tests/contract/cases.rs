@@ -608,7 +608,7 @@ pub fn many_connections_share_few_buffers<W: World>() {
         echo(driver, event)
     });
     // Those that io_uring holds for sockets, and one of shared memory.
-    let limit = usize::from(flick_net::limits::PROVIDED_BUFS_MAX) + 1;
+    let limit = u32::from(flick_net::limits::PROVIDED_BUFS_MAX) + 1;
     assert!(most <= limit, "{PEERS} requests of 60 bytes took {most} large buffers");
 }
 

@@ -21,6 +21,11 @@ impl Counter {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(amount), Ordering::Relaxed);
     }
 
+    /// Sets it. Only the owning worker calls this.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+
     /// Sets it to zero. Only the owning worker calls this.
     pub fn clear(&self) {
         self.0.store(0, Ordering::Relaxed);

@@ -1,6 +1,8 @@
 //! Counters of one worker, written by that worker only and read by anybody.
 //! Promises: an update is a load and a store of a cache line that only this worker writes.
 
+use flick_net::ShmStats;
+
 use crate::observe::counter::Counter;
 use crate::observe::latency::LatencyHistogram;
 use crate::observe::outlier::PublishedHealth;
@@ -104,10 +106,27 @@ counters! {
     merge_elements: "Elements taken in by merge tasks, those between tasks included.",
     access_log_lines: "Access log lines handed to the writer.",
     access_log_dropped: "Access log lines dropped: the writer is behind, or too many requests are in flight.",
+    shm_connections_open: "Connections through shared memory, of clients and to backends, open.",
+    shm_processes: "Processes that connections through shared memory are shared with, open.",
+    shm_ring_bytes: "Bytes of the rings of this process in shared memory.",
+    shm_bytes_received: "Bytes received through shared memory.",
+    shm_bytes_sent: "Bytes sent through shared memory.",
+    shm_wake_ups: "Times that another process woke a worker through shared memory.",
     exhausted: "Connections closed because buffers or tables were full.",
 }
 
 impl Counters {
+    /// Publishes the use of shared memory.
+    pub(crate) fn publish_shm(&self, stats: ShmStats) {
+        let ShmStats { conns, pairs, ring_bytes, received_bytes, sent_bytes, wake_ups } = stats;
+        self.shm_connections_open.set(conns);
+        self.shm_processes.set(pairs);
+        self.shm_ring_bytes.set(ring_bytes);
+        self.shm_bytes_received.set(received_bytes);
+        self.shm_bytes_sent.set(sent_bytes);
+        self.shm_wake_ups.set(wake_ups);
+    }
+
     /// Counts a reply to a client by its status code.
     pub(crate) fn count_status(&self, status: u16) {
         let classes = [

@@ -40,7 +40,7 @@ pub fn endpoint_bytes(endpoint: &Endpoint) -> [u8; 18] {
 pub fn client_bytes(peer: PeerAddr) -> [u8; 18] {
     match peer {
         PeerAddr::Tcp(address) => peer_bytes(address),
-        PeerAddr::Unix => [0; 18],
+        PeerAddr::Unix | PeerAddr::Shm => [0; 18],
     }
 }
 

@@ -30,6 +30,9 @@ impl<D: Driver> Worker<D> {
         if let Some(wait) = left {
             self.io.poll(wait, events)?;
         }
+        if let Some(stats) = self.io.driver().shm_stats() {
+            self.observe.counters().publish_shm(stats);
+        }
         if let Some(balance) = self.listeners.balancer_mut() {
             balance.is_idle(None);
             balance.iteration(self.io.now_ns(), self.io.driver().waited_ns() + self.clock.busy_polled_ns());

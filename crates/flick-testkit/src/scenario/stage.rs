@@ -1,11 +1,11 @@
 //! Stages on which a scenario plays: the simulator, or the sockets of this machine.
 //! Promises: peers are passive; they run their actions between two iterations of the service and keep what arrives.
 
-mod link;
+mod peer_conn;
 mod simulated;
 mod sockets;
 
-pub use link::Transport;
+pub use peer_conn::Transport;
 pub use simulated::{QUIET_SEED, Simulated};
 pub use sockets::Sockets;
 

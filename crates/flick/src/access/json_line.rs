@@ -52,6 +52,7 @@ pub fn write(
     let client = match record.client {
         PeerAddr::Tcp(address) => address.to_string(),
         PeerAddr::Unix => "unix".to_owned(),
+        PeerAddr::Shm => "shm".to_owned(),
     };
     put(out, format_args!("\",\"worker\":{worker},\"client\":\"{client}\",\"request\":\""));
     shown(out, &record.request);

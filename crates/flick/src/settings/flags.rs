@@ -32,9 +32,9 @@ pub struct RunFlags {
     /// File with the settings. [default: ./flick.toml, if no FILE is given]
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Listen for connections to a channel: `client=127.0.0.1:11211`, `client=unix:/run/x.sock`. For an array that the
-    /// process merges, `mappers=127.0.0.1:9000x8` is eight streams. Write `SERVICE.CHANNEL` if several services have a
-    /// channel of that name. [default: none]
+    /// Listen for connections to a channel: `client=127.0.0.1:11211`, `client=unix:/run/x.sock`,
+    /// `client=shm:NAME`. For an array that the process merges, `mappers=127.0.0.1:9000x8` is eight streams. Write
+    /// `SERVICE.CHANNEL` if several services have a channel of that name. [default: none]
     #[arg(long, value_name = "CHANNEL=ADDRESS[,...]", value_parser = binding, help_heading = CHANNELS)]
     pub listen: Vec<Binding>,
     /// Connect a channel to backends, in order: `backends=127.0.0.1:11311,127.0.0.1:11312 weight=2`. A list that

@@ -62,7 +62,8 @@ impl AccessRecord {
         let outcome = OUTCOMES[usize::from(rest.byte())];
         let client = match rest.endpoint() {
             Some(Endpoint::Tcp(address)) => PeerAddr::Tcp(address),
-            _ => PeerAddr::Unix,
+            Some(Endpoint::Shm(_)) => PeerAddr::Shm,
+            Some(Endpoint::Unix(_)) | None => PeerAddr::Unix,
         };
         let backend = rest.endpoint();
         let (request, reply) = (rest.text(), rest.text());
@@ -108,6 +109,10 @@ pub(super) fn encode<'a>(
     match entry.client {
         PeerAddr::Tcp(address) => to.address(address),
         PeerAddr::Unix => to.put(&[NOWHERE]),
+        PeerAddr::Shm => {
+            to.put(&[SHM]);
+            to.text(b"");
+        }
     }
     match backend {
         Some(Endpoint::Tcp(address)) => to.address(*address),
@@ -220,14 +225,21 @@ mod tests {
     fn the_longest_record_comes_out_as_it_went_in() {
         let long = format!("unix:/{}", "x".repeat(100)).parse::<Endpoint>().expect("a path");
         let tcp = |text: &str| text.parse::<Endpoint>().expect("an address");
-        let backends = [None, Some(tcp("127.0.0.1:1")), Some(tcp("[2001:db8::1]:65535")), Some(long)];
+        let backends = [
+            None,
+            Some(tcp("127.0.0.1:1")),
+            Some(tcp("[2001:db8::1]:65535")),
+            Some(long),
+            Some(tcp("shm:a")),
+        ];
         let request = [0x80; ACCESS_REQUEST_BYTES_MAX + 7];
         let reply = [b'"'; ACCESS_REPLY_BYTES_MAX + 7];
         for (at, outcome) in OUTCOMES.into_iter().enumerate() {
             let backend = &backends[at % backends.len()];
             let client = match &backends[(at + 1) % backends.len()] {
                 Some(Endpoint::Tcp(address)) => PeerAddr::Tcp(*address),
-                _ => PeerAddr::Unix,
+                Some(Endpoint::Shm(_)) => PeerAddr::Shm,
+                Some(Endpoint::Unix(_)) | None => PeerAddr::Unix,
             };
             let mut entry = AccessEntry::new(client, 1, &request, 42);
             (entry.bytes_out, entry.outcome) = (u64::MAX, outcome);

@@ -14,7 +14,7 @@ use flick_runtime::edge_counters::EdgeCounters;
 use flick_runtime::state::{Origin, State};
 use flick_runtime::{BackendCounters, Counters, Shared, Worker, WorkerAudit, WorkerConfig};
 
-use super::link::{BackendListener, Link, Transport};
+use super::peer_conn::{BackendListener, PeerConn, Transport};
 use super::{Command, PeerId, Reachable, Stage, expect_quiet, limits, timeouts};
 use crate::scenario::{Scenario, play};
 use crate::service::{SimServiceConfig, Subject, hub_of, setup};
@@ -31,7 +31,7 @@ const TRIES_MAX: usize = 8;
 const READ_BYTES: usize = 64 * 1024;
 
 struct Peer {
-    stream: Option<Link>,
+    stream: Option<PeerConn>,
     backend: Option<usize>,
     input: Vec<u8>,
     is_closed: bool,
@@ -41,7 +41,7 @@ struct Peer {
 }
 
 impl Peer {
-    fn new(stream: Link, backend: Option<usize>) -> Self {
+    fn new(stream: PeerConn, backend: Option<usize>) -> Self {
         Self {
             stream: Some(stream),
             backend,
@@ -180,14 +180,8 @@ impl Sockets {
             (0..scenario.backends).map(|_| BackendListener::listen(&transport.fresh_address())).collect();
         let endpoints: Vec<Endpoint> = backends.iter().map(|backend| backend.at().clone()).collect();
         let setup = Arc::new(setup(&config, subject, &any, &endpoints));
-        let driver_limits = DriverLimits {
-            conns_max: Worker::<AnyDriver>::conns_max(&setup),
-            shm_conns_max: Worker::<AnyDriver>::conns_max(&setup),
-            output_slices_max: 16_384,
-            events_max: 1024,
-            receive_bytes: 16 * 1024,
-        };
-        let Ok(driver) = AnyDriver::open(io, driver_limits) else { return Ok(None) };
+        let conns_max = Worker::<AnyDriver>::conns_max(&setup);
+        let Ok(driver) = AnyDriver::open(io, driver_limits(conns_max)) else { return Ok(None) };
         let kernel_bufs = if driver.name() == "epoll" { 1 } else { URING_BUFS };
         let driver_bufs = kernel_bufs + u32::from(transport == Transport::SharedMemory);
         let (counters, shared) = (Arc::<Counters>::default(), Arc::<Shared>::default());
@@ -241,6 +235,17 @@ impl Sockets {
     }
 }
 
+/// Limits of the driver of a small service, as many connections through each transport.
+fn driver_limits(conns_max: u32) -> DriverLimits {
+    DriverLimits {
+        conns_max,
+        shm_conns_max: conns_max,
+        output_slices_max: 16_384,
+        events_max: 1024,
+        receive_bytes: 16 * 1024,
+    }
+}
+
 impl Stage for Sockets {
     fn step(&mut self) {
         let last = std::mem::replace(&mut self.turned, Instant::now());
@@ -256,7 +261,8 @@ impl Stage for Sockets {
             }
         }
         for (index, backend) in self.backends.iter_mut().enumerate() {
-            self.peers.extend(backend.accept_all().into_iter().map(|link| Peer::new(link, Some(index))));
+            self.peers
+                .extend(backend.accept_all().into_iter().map(|peer_conn| Peer::new(peer_conn, Some(index))));
         }
         self.peers.iter_mut().for_each(Peer::step);
     }
@@ -266,7 +272,7 @@ impl Stage for Sockets {
     }
 
     fn open(&mut self) -> PeerId {
-        self.peers.push(Peer::new(Link::connect(&self.listen), None));
+        self.peers.push(Peer::new(PeerConn::connect(&self.listen), None));
         PeerId(self.peers.len() - 1)
     }
 

@@ -30,7 +30,7 @@ use crate::failure::Failure;
 use crate::settings::{Period, Settings, TokenFile};
 
 /// Platform counters that are gauges.
-const GAUGES: &[&str] = &["connections_open"];
+const GAUGES: &[&str] = &["connections_open", "shm_connections_open", "shm_processes", "shm_ring_bytes"];
 
 /// Counters of thread time, which a service that does not share its threads does not maintain.
 const OF_SHARED_THREADS: &[&str] = &["loops", "busy_ns", "cpu_throttled"];
@@ -273,6 +273,7 @@ pub fn session(service: &str, listed: &SessionInfo) -> Session {
     let client = match listed.client {
         PeerAddr::Tcp(address) => address.to_string(),
         PeerAddr::Unix => "unix".to_owned(),
+        PeerAddr::Shm => "shm".to_owned(),
     };
     Session {
         service: service.to_owned(),

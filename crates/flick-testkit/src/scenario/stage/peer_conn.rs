@@ -60,45 +60,45 @@ struct Process {
 }
 
 /// A connection of a peer.
-pub enum Link {
+pub enum PeerConn {
     /// A TCP socket.
     Tcp(TcpStream),
     /// Rings.
-    Shm(ShmLink),
+    Shm(ShmConn),
 }
 
 /// A connection of a peer through shared memory.
-pub enum ShmLink {
+pub enum ShmConn {
     /// The handshake is not over.
     Pairing(Box<Offer>),
     /// It can be used.
-    Open(OpenLink),
+    Open(OpenConn),
     /// It could not be opened.
     Failed,
 }
 
 /// An open connection; dropped, it is closed.
-pub struct OpenLink {
+pub struct OpenConn {
     process: Rc<RefCell<Process>>,
     conn: Option<RingConn>,
 }
 
-impl Link {
+impl PeerConn {
     /// Connects to a service that is polled by the same thread.
-    pub fn connect(to: &Endpoint) -> Link {
+    pub fn connect(to: &Endpoint) -> PeerConn {
         match to {
-            Endpoint::Tcp(at) => Link::tcp(TcpStream::connect(at).expect("the service listens")),
+            Endpoint::Tcp(at) => PeerConn::tcp(TcpStream::connect(at).expect("the service listens")),
             Endpoint::Shm(name) => {
                 let offer = Offer::begin(name, &SEGMENT, PairPolicy::SameUser).expect("the service listens");
-                Link::Shm(ShmLink::Pairing(Box::new(offer)))
+                PeerConn::Shm(ShmConn::Pairing(Box::new(offer)))
             }
             Endpoint::Unix(_) => panic!("a stage has no Unix sockets"),
         }
     }
 
-    fn tcp(stream: TcpStream) -> Link {
+    fn tcp(stream: TcpStream) -> PeerConn {
         stream.set_nonblocking(true).expect("a socket may be non-blocking");
-        Link::Tcp(stream)
+        PeerConn::Tcp(stream)
     }
 
     /// Writes the front of `bytes`.
@@ -106,8 +106,8 @@ impl Link {
     /// Errors: `WouldBlock`; others mean that the connection is gone.
     pub fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Link::Tcp(stream) => stream.write(bytes),
-            Link::Shm(link) => link.open()?.write(bytes),
+            PeerConn::Tcp(stream) => stream.write(bytes),
+            PeerConn::Shm(peer_conn) => peer_conn.open()?.write(bytes),
         }
     }
 
@@ -116,17 +116,17 @@ impl Link {
     /// Errors: `WouldBlock`; others mean that the connection is gone.
     pub fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         match self {
-            Link::Tcp(stream) => stream.read(out),
-            Link::Shm(link) => link.open()?.read(out),
+            PeerConn::Tcp(stream) => stream.read(out),
+            PeerConn::Shm(peer_conn) => peer_conn.open()?.read(out),
         }
     }
 
     /// Ends the write side. A connection that is gone already has none.
     pub fn shutdown_write(&mut self) {
         match self {
-            Link::Tcp(stream) => drop(stream.shutdown(Shutdown::Write)),
-            Link::Shm(link) => {
-                if let Ok(OpenLink { conn: Some(conn), .. }) = link.open() {
+            PeerConn::Tcp(stream) => drop(stream.shutdown(Shutdown::Write)),
+            PeerConn::Shm(peer_conn) => {
+                if let Ok(OpenConn { conn: Some(conn), .. }) = peer_conn.open() {
                     conn.finish_sending().expect("an honest service");
                 }
             }
@@ -136,29 +136,29 @@ impl Link {
     /// Resets the connection.
     pub fn reset(self) {
         match self {
-            Link::Tcp(stream) => {
+            PeerConn::Tcp(stream) => {
                 rustix::net::sockopt::set_socket_linger(stream, Some(Duration::ZERO)).expect("a TCP socket");
             }
-            Link::Shm(ShmLink::Open(mut open)) => {
-                let conn = open.conn.take().expect("a link has its connection until it ends");
+            PeerConn::Shm(ShmConn::Open(mut open)) => {
+                let conn = open.conn.take().expect("it has its connection until it ends");
                 open.process.borrow_mut().pair.reset(conn);
             }
-            Link::Shm(ShmLink::Pairing(_) | ShmLink::Failed) => {}
+            PeerConn::Shm(ShmConn::Pairing(_) | ShmConn::Failed) => {}
         }
     }
 }
 
-impl ShmLink {
+impl ShmConn {
     /// Returns the connection; goes on with the handshake first.
-    fn open(&mut self) -> io::Result<&mut OpenLink> {
-        if let ShmLink::Pairing(_) = self {
-            let ShmLink::Pairing(offer) = std::mem::replace(self, ShmLink::Failed) else { unreachable!() };
+    fn open(&mut self) -> io::Result<&mut OpenConn> {
+        if let ShmConn::Pairing(_) = self {
+            let ShmConn::Pairing(offer) = std::mem::replace(self, ShmConn::Failed) else { unreachable!() };
             match offer.advance() {
-                Ok(Handshake::Pending(offer)) => *self = ShmLink::Pairing(Box::new(offer)),
+                Ok(Handshake::Pending(offer)) => *self = ShmConn::Pairing(Box::new(offer)),
                 Ok(Handshake::Done(peer, Ok(mut pair))) => {
                     let conn = pair.open(RING_BYTES).map_err(|error| Error::other(error.to_string()))?;
                     let process = Rc::new(RefCell::new(Process { peer, pair }));
-                    *self = ShmLink::Open(OpenLink { process, conn: Some(conn) });
+                    *self = ShmConn::Open(OpenConn { process, conn: Some(conn) });
                 }
                 Ok(Handshake::Done(_, Err(error))) | Err(error) => {
                     return Err(Error::other(error.to_string()));
@@ -166,16 +166,16 @@ impl ShmLink {
             }
         }
         match self {
-            ShmLink::Open(open) => Ok(open),
-            ShmLink::Pairing(_) => Err(ErrorKind::WouldBlock.into()),
-            ShmLink::Failed => Err(ErrorKind::ConnectionReset.into()),
+            ShmConn::Open(open) => Ok(open),
+            ShmConn::Pairing(_) => Err(ErrorKind::WouldBlock.into()),
+            ShmConn::Failed => Err(ErrorKind::ConnectionReset.into()),
         }
     }
 }
 
-impl OpenLink {
+impl OpenConn {
     fn conn(&mut self) -> &mut RingConn {
-        self.conn.as_mut().expect("a link has its connection until it ends")
+        self.conn.as_mut().expect("it has its connection until it ends")
     }
 
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
@@ -201,7 +201,7 @@ impl OpenLink {
     }
 }
 
-impl Drop for OpenLink {
+impl Drop for OpenConn {
     fn drop(&mut self) {
         if let Some(conn) = self.conn.take() {
             self.process.borrow_mut().pair.close(conn);
@@ -209,7 +209,7 @@ impl Drop for OpenLink {
     }
 }
 
-/// Where a backend of a stage accepts.
+/// Listener of a backend on a stage.
 pub struct BackendListener {
     at: Endpoint,
     socket: Option<Socket>,
@@ -257,12 +257,12 @@ impl BackendListener {
     }
 
     /// Accepts all connections that wait.
-    pub fn accept_all(&mut self) -> Vec<Link> {
+    pub fn accept_all(&mut self) -> Vec<PeerConn> {
         let mut accepted = Vec::new();
         match &self.socket {
             Some(Socket::Tcp(listener)) => {
                 while let Ok((stream, _)) = listener.accept() {
-                    accepted.push(Link::tcp(stream));
+                    accepted.push(PeerConn::tcp(stream));
                 }
             }
             Some(Socket::Shm(listener)) => {
@@ -283,8 +283,8 @@ impl BackendListener {
                 if self.socket.is_none() {
                     with.pair.refuse(slot);
                 } else if let Ok(Some(conn)) = with.pair.accept(slot, RING_BYTES) {
-                    let link = OpenLink { process: Rc::clone(process), conn: Some(conn) };
-                    accepted.push(Link::Shm(ShmLink::Open(link)));
+                    let peer_conn = OpenConn { process: Rc::clone(process), conn: Some(conn) };
+                    accepted.push(PeerConn::Shm(ShmConn::Open(peer_conn)));
                 }
             }
         }
