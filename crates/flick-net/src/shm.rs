@@ -8,6 +8,8 @@
 
 mod pairs;
 mod sleeping;
+#[cfg(test)]
+mod tests;
 mod transfer;
 
 use std::io;
@@ -20,6 +22,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 
 use crate::address::{Endpoint, PeerAddr};
+use crate::clock::monotonic_ns;
 use crate::conn::quota::SendQuota;
 use crate::conn::{Conns, Then};
 use crate::driver::{DriverEvent, DriverLimits, Handle, ListenerId, ShmStats};
@@ -100,7 +103,7 @@ impl ShmTransport {
             accept_faults: Vec::with_capacity(LISTENERS_MAX),
             received_bytes: 0,
             stats: ShmStats::default(),
-            now_ns: crate::clock::monotonic_ns(),
+            now_ns: monotonic_ns(),
             is_used: false,
         })
     }
@@ -180,7 +183,8 @@ impl ShmTransport {
             return Err(io::Error::from_raw_os_error(libc::ENFILE));
         }
         self.is_used = true;
-        let pair = self.pairs.to_process(name, self.now_ns);
+        // The last poll may be long ago, or was never.
+        let pair = self.pairs.to_process(name, monotonic_ns());
         let handle = self.insert(pair.unwrap_or(NONE), None, false);
         match pair {
             Ok(pair) => {
