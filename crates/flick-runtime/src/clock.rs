@@ -332,8 +332,9 @@ impl TimeSlices {
     }
 }
 
-/// Processor time of the calling thread since its start. Cost: a system call.
-fn thread_cpu_ns() -> u64 {
+/// Processor time of the calling thread since its start; time that the kernel gave to other threads does not count.
+/// Cost: a system call.
+pub(crate) fn thread_cpu_ns() -> u64 {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

@@ -1,4 +1,4 @@
-//! What the contract of drivers (`tests/contract`) does not show: the transport's own clock.
+//! Tests of the transport's own clock; the contract of drivers (`tests/contract`) shows the rest.
 
 use flick_buffers::{Pool, PoolConfig};
 use flick_shm::pairing::{PairListener, PairPolicy};

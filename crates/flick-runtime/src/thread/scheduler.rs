@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use flick_net::{AnyDriver, Poller, PrereadConn, SharedListener, Waker, monotonic_ns};
 
+use crate::clock::thread_cpu_ns;
 use crate::limits::{LONE_AFTER_NS, QUANTUM_NS};
 use crate::shared::Shared;
 use crate::thread::cpu_share::CpuShare;
@@ -140,7 +141,7 @@ impl ScheduledService {
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             worker.short_iteration(length, iteration.events_max, iteration.sent_bytes_max, flushes)
         }));
-        let after_ns = processor_ns();
+        let after_ns = thread_cpu_ns();
         let used_ns = after_ns.saturating_sub(before_ns);
         worker.note_iteration(used_ns);
         self.budget.spend(&iteration, used_ns);
@@ -158,12 +159,6 @@ impl ScheduledService {
         self.worker = None;
         after_ns
     }
-}
-
-/// Processor time of this thread; time that the kernel gave to other threads does not count.
-fn processor_ns() -> u64 {
-    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 /// An address of several services, and by first byte which member it is for.
@@ -264,7 +259,7 @@ impl Scheduler {
         {
             self.let_in(now_ns)?;
         }
-        let begun_ns = processor_ns();
+        let begun_ns = thread_cpu_ns();
         let mut spent_ns = begun_ns;
         while spent_ns < begun_ns + QUANTUM_NS
             && let Some(index) = self.awake()

@@ -73,8 +73,8 @@ pub struct ResourceBounds {
     pub array_asks_per_message_max: u64,
     /// Bytes built per message: changed messages, text, lists.
     pub built_bytes_max: u64,
-    /// Size of the largest message of any channel.
-    pub message_bytes_max: u64,
+    /// Size of the largest message of any channel; `None` if one is streamed without a bound.
+    pub message_bytes_max: Option<u64>,
     /// Bytes of a message that are in memory at one time, if longer ones are streamed.
     pub streamed_bytes: Option<u64>,
     /// Elements of each channel, by name.
@@ -145,23 +145,18 @@ impl ResourceBounds {
             asks_per_message_max: u64::from(bounds.asks_max),
             array_asks_per_message_max: u64::from(bounds.array_asks_max),
             built_bytes_max: bounds.out_bytes_max,
-            message_bytes_max,
+            message_bytes_max: Some(message_bytes_max).filter(|bytes| *bytes < UNBOUNDED_BYTES),
             streamed_bytes: (message_bytes_max > buffer).then_some(buffer),
             elements_max: backends.collect(),
         }
     }
 
-    /// The largest message; none has more bytes than a length can say.
+    /// The largest message.
     fn largest_message(&self) -> String {
-        match self.streamed_bytes {
-            None => bytes(self.message_bytes_max),
-            Some(at_a_time) if self.message_bytes_max >= UNBOUNDED_BYTES => {
-                format!("streamed, {} at a time", bytes(at_a_time))
-            }
-            Some(at_a_time) => {
-                format!("{}, streamed, {} at a time", bytes(self.message_bytes_max), bytes(at_a_time))
-            }
-        }
+        let largest = self.message_bytes_max.map(bytes);
+        let streamed =
+            self.streamed_bytes.map(|at_a_time| format!("streamed, {} at a time", bytes(at_a_time)));
+        [largest, streamed].into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
 
     /// The bounds as text.
