@@ -187,7 +187,7 @@ impl RingConn {
     pub(crate) fn close(&mut self, is_complete: bool) {
         let closed = if is_complete { FINISHED } else { RESET };
         self.sender.words().sender.closed.store(closed, Ordering::Release);
-        self.incoming.receiver.closed.store(1, Ordering::Release);
+        self.incoming.shared.receiver_closed.store(1, Ordering::Release);
         // The other side is woken whatever its sleep words say; a wrong value has no consequence any more.
         for word in [&self.sender.words().shared.data_sleep, &self.incoming.shared.space_sleep] {
             if word.swap(AWAKE, Ordering::AcqRel) == SleepKind::Thread as u32 {

@@ -49,8 +49,6 @@ pub(crate) struct SenderWords {
 pub(crate) struct ReceiverWords {
     /// Bytes consumed since the connection began.
     pub tail: AtomicU64,
-    /// 1 when the receiver reads no more; the sender may then reuse its ring.
-    pub closed: AtomicU32,
 }
 
 /// Words that both sides look at with every message and write rarely.
@@ -61,6 +59,8 @@ pub(crate) struct SharedWords {
     pub data_sleep: AtomicU32,
     /// Sleep word of the sender, which waits for space.
     pub space_sleep: AtomicU32,
+    /// 1 when the receiver reads no more; the sender may then reuse its ring.
+    pub receiver_closed: AtomicU32,
     /// State of the transport switch: epoch, holds, state.
     pub control: AtomicU32,
     /// Process that injects the ring's bytes into the kernel's socket; 0 if none.
@@ -114,9 +114,9 @@ impl Direction {
             &sender.ring_number,
             &sender.closed,
             &sender.generation,
-            &receiver.closed,
             &shared.data_sleep,
             &shared.space_sleep,
+            &shared.receiver_closed,
             &shared.control,
             &shared.injector,
             &switch.error,

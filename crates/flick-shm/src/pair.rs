@@ -220,7 +220,7 @@ impl Pair {
         let Some(location) = ring_bytes.and_then(|ring_bytes| self.arena.take(ring_bytes)) else {
             outgoing.sender.ring_location[0].store(NO_RING, Ordering::Relaxed);
             outgoing.sender.closed.store(RESET, Ordering::Release);
-            incoming.receiver.closed.store(1, Ordering::Release);
+            incoming.shared.receiver_closed.store(1, Ordering::Release);
             self.announce_accepted(slot, &outgoing, generation);
             self.add_closed(ClosedConn { slot, locations: [None, None] });
             return Err(OpenError::NoMemory);
@@ -317,7 +317,7 @@ impl Pair {
     fn reclaim_one(&mut self, at: usize) -> bool {
         let ClosedConn { slot, locations } = self.closed[at];
         let outgoing = self.words(slot, self.side());
-        if outgoing.receiver.closed.load(Ordering::Acquire) == 0 {
+        if outgoing.shared.receiver_closed.load(Ordering::Acquire) == 0 {
             return false;
         }
         locations.into_iter().flatten().for_each(|location| self.return_ring(location));

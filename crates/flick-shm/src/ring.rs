@@ -129,7 +129,7 @@ impl RingSender {
 
     /// Returns whether the receiver reads no more.
     pub fn is_receiver_closed(&self) -> bool {
-        self.words.receiver.closed.load(Ordering::Acquire) != 0
+        self.words.shared.receiver_closed.load(Ordering::Acquire) != 0
     }
 
     /// Announces that this side is about to sleep until the ring has space. `true`: sleep; the release that leaves half
@@ -342,7 +342,7 @@ impl RingReceiver {
     ///
     /// Errors: `SleepWord`; the end is announced.
     pub fn close(&mut self) -> Result<Wake, PeerFault> {
-        self.words.receiver.closed.store(1, Ordering::Release);
+        self.words.shared.receiver_closed.store(1, Ordering::Release);
         self.fencing.after_publication();
         sleep::take(&self.words.shared.space_sleep)
     }

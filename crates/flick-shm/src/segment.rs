@@ -31,7 +31,7 @@ use crate::sys::{self, Mapping};
 /// First word of a segment: "flickshm".
 const MAGIC: u64 = u64::from_le_bytes(*b"flickshm");
 /// Version of the layout; both sides must have the same.
-pub const LAYOUT_VERSION: u32 = 1;
+pub const LAYOUT_VERSION: u32 = 2;
 /// Capability bit: the side has attached.
 pub const CAPABILITY_ATTACHED: u32 = 1;
 /// Capability bit: the side may execute `membarrier(2)` on all cores, and other processes on its own.

@@ -219,7 +219,7 @@ fn raw_connection(name: &str) -> UnixStream {
 fn a_process_that_passes_no_segment_gets_a_byte_stream() {
     let (listener, name) = listener("kernel");
     let mut raw = raw_connection(&name);
-    raw.write_all(b"flickshm\x01\0\0\0\0\0\0\0and bytes").expect("the socket is open");
+    raw.write_all(b"flickshm\x02\0\0\0\0\0\0\0and bytes").expect("the socket is open");
     let mut stream = ShmStream::accept(&listener, &StreamConfig::default()).expect("the message is right");
     assert_eq!(stream.transport(), StreamTransport::Kernel(PairError::Handshake));
     let mut bytes = [0; 64];
@@ -238,7 +238,7 @@ fn pass(raw: &UnixStream, descriptors: [BorrowedFd<'_>; 3]) {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
-    let message = IoSlice::new(b"flickshm\x01\0\0\0\0\0\0\0");
+    let message = IoSlice::new(b"flickshm\x02\0\0\0\0\0\0\0");
     assert_eq!(sendmsg(raw, &[message], &mut ancillary, SendFlags::empty()), Ok(16));
 }
 

@@ -201,7 +201,7 @@ fn corrupt(zero: &Pair, one: &Pair, next: &mut dyn FnMut() -> u64) {
         1 => words.sender.ring_location[0].store(value, Ordering::Relaxed),
         2 => words.sender.head.store(value, Ordering::Relaxed),
         3 => words.receiver.tail.store(value, Ordering::Relaxed),
-        4 => words.receiver.closed.store(value as u32, Ordering::Relaxed),
+        4 => words.shared.receiver_closed.store(value as u32, Ordering::Relaxed),
         5 => one.notifier.ready.set(slot),
         6 => one.own.sleep.store(value as u32, Ordering::Relaxed),
         _ => words.sender.ring_number.store(value as u32, Ordering::Relaxed),

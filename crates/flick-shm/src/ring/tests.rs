@@ -234,7 +234,7 @@ fn corrupt(words: &Direction, random: &mut Random) {
             words.sender.ring_start[at].store(random.hostile(head), Ordering::Relaxed);
         }
         8 => store(&words.sender.closed, random.hostile(0)),
-        9 => store(&words.receiver.closed, random.hostile(0)),
+        9 => store(&words.shared.receiver_closed, random.hostile(0)),
         10 | 11 => store(&words.shared.data_sleep, random.hostile(1)),
         _ => store(&words.shared.space_sleep, random.hostile(1)),
     }
