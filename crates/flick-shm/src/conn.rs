@@ -5,6 +5,7 @@
 
 use crate::control::{Direction, FINISHED, RESET};
 use crate::fault::PeerFault;
+use crate::limits::PIECE_BYTES_MAX;
 use crate::notify::Notifier;
 use crate::raw::{Window, Words};
 use crate::ring::{RingReceiver, RingSender};
@@ -121,9 +122,18 @@ impl RingConn {
     ///
     /// Errors: those of [`push`](Self::push) and [`publish`](Self::publish).
     pub fn send(&mut self, bytes: &[u8]) -> Result<usize, PeerFault> {
-        let count = self.push(bytes)?;
-        self.publish()?;
-        Ok(count)
+        let piece_bytes = piece_bytes(self.send_capacity());
+        let mut sent = 0;
+        while sent < bytes.len() {
+            let end = bytes.len().min(sent + piece_bytes);
+            let count = self.push(&bytes[sent..end])?;
+            if count == 0 {
+                break;
+            }
+            self.publish()?;
+            sent += count;
+        }
+        Ok(sent)
     }
 
     /// Copies the front of `bytes` to the ring and returns how many bytes it took. The other side sees them after
@@ -147,20 +157,32 @@ impl RingConn {
     ///
     /// Errors: those of [`RingReceiver::pop`], [`RingReceiver::release`], and `SlotGeneration`.
     pub fn receive(&mut self, out: &mut [u8]) -> Result<RingRead, PeerFault> {
-        let Some(receiver) = self.receiver()? else {
+        self.receiver()?;
+        let Some(receiver) = &mut self.receiver else {
             return Ok(if self.is_refused { RingRead::Finished } else { RingRead::Empty });
         };
-        let count = receiver.pop(out)?;
-        if count == 0 {
-            return Ok(match receiver.is_finished()? {
-                false => RingRead::Empty,
-                true if receiver.is_reset() => RingRead::Reset,
-                true => RingRead::Finished,
-            });
+        let piece_bytes = piece_bytes(receiver.capacity());
+        let mut received = 0;
+        while received < out.len() {
+            let end = out.len().min(received + piece_bytes);
+            let count = match receiver.pop(&mut out[received..end]) {
+                // Bytes before the fault are delivered; the next call reports it.
+                Err(_) if received > 0 => break,
+                count => count?,
+            };
+            if count == 0 {
+                break;
+            }
+            received += count;
+            let wake = receiver.release()?;
+            self.notifier.deliver(self.slot, wake, &self.incoming.shared.space_sleep);
         }
-        let wake = receiver.release()?;
-        self.notifier.deliver(self.slot, wake, &self.incoming.shared.space_sleep);
-        Ok(RingRead::Bytes(count))
+        Ok(match received {
+            0 if !receiver.is_finished()? => RingRead::Empty,
+            0 if receiver.is_reset() => RingRead::Reset,
+            0 => RingRead::Finished,
+            _ => RingRead::Bytes(received),
+        })
     }
 
     /// Announces that this side sends no more.
@@ -272,6 +294,11 @@ impl RingConn {
         }
         Ok(())
     }
+}
+
+/// Returns how many bytes of a ring a call copies at once.
+fn piece_bytes(capacity: u64) -> usize {
+    (capacity / 4).min(PIECE_BYTES_MAX) as usize
 }
 
 /// Sleeps once on the futex of a sleep word.

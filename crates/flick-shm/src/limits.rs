@@ -36,6 +36,8 @@ pub const HANDSHAKE_TIMEOUT_MS: u64 = 1000;
 pub const NAME_BYTES_MAX: usize = 90;
 /// Most processes that wait to be accepted.
 pub const PAIRING_BACKLOG: i32 = 128;
+/// Most bytes that a send or a receive copies before the other side sees them, so that both copy at the same time.
+pub const PIECE_BYTES_MAX: u64 = 32 << 10;
 
 const _: () = {
     assert!(RING_BYTES_MAX <= 4 << 20, "a cut holds 24 bits of an index: two rings fit into them");

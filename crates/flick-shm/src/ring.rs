@@ -242,6 +242,11 @@ impl RingReceiver {
         })
     }
 
+    /// Returns the capacity of the ring that is read from.
+    pub fn capacity(&self) -> u64 {
+        self.area.len()
+    }
+
     /// Returns the published bytes that [`pop`](Self::pop) can return at once.
     ///
     /// Cost: the sender's cache line is read only when fewer than `wanted` bytes are known to be there.
