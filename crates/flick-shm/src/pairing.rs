@@ -53,6 +53,7 @@ impl PairPolicy {
 
 /// Progress of a handshake that does not block.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a value is matched where it is returned, and never kept")]
 pub enum Handshake<T> {
     /// The other side's message has not arrived: try again when the socket is readable.
     Pending(T),
