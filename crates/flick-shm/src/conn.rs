@@ -9,8 +9,8 @@ use crate::limits::PIECE_BYTES_MAX;
 use crate::notify::Notifier;
 use crate::raw::{Window, Words};
 use crate::ring::{RingReceiver, RingSender};
-use crate::sleep::{self, AWAKE, SleepKind};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sleep::{AWAKE, FENCED, SleepKind};
+use crate::sync::Ordering;
 use crate::sys;
 
 /// Location of the ring of a side that refuses a connection.
@@ -212,7 +212,7 @@ impl RingConn {
         self.incoming.shared.receiver_closed.store(1, Ordering::Release);
         // The other side is woken whatever its sleep words say; a wrong value has no consequence any more.
         for word in [&self.sender.words().shared.data_sleep, &self.incoming.shared.space_sleep] {
-            if word.swap(AWAKE, Ordering::AcqRel) == SleepKind::Thread as u32 {
+            if word.swap(AWAKE, Ordering::AcqRel) & !FENCED == SleepKind::Thread as u32 {
                 sys::futex_wake(word);
             }
         }
@@ -259,6 +259,28 @@ impl RingConn {
         Ok(self.sender.free_bytes(1)? > 0)
     }
 
+    /// Returns whether so much of the ring is free that a sender that has waited should continue: a quarter. It would
+    /// otherwise send in small pieces, one for each that the other side reads.
+    ///
+    /// Errors: those of [`RingSender::free_bytes`].
+    pub(crate) fn has_much_space(&mut self) -> Result<bool, PeerFault> {
+        let much = (self.send_capacity() / 4) as usize;
+        Ok(self.sender.free_bytes(much)? >= much)
+    }
+
+    /// Frees the other side of the fences that sleeps of this thread have asked it for.
+    pub(crate) fn end_fences(&mut self) {
+        self.sender.end_fences();
+        if let Some(receiver) = &mut self.receiver {
+            receiver.end_fences();
+        }
+    }
+
+    /// Returns whether both sides have the connection, so that a thread can sleep on its sleep words.
+    pub(crate) fn is_accepted(&self) -> bool {
+        self.receiver.is_some()
+    }
+
     /// Asks for the ready bit of this connection when the ring has space. `false`: it has space already.
     ///
     /// Errors: those of [`RingSender::prepare_sleep`].
@@ -266,42 +288,41 @@ impl RingConn {
         self.sender.prepare_sleep(SleepKind::EventLoop)
     }
 
-    /// Blocks the thread until bytes or the end can be read, or the time is over.
+    /// Blocks the thread until bytes or the end can be read, or the time is over. `true`: it is over.
     ///
     /// Errors: those of [`RingReceiver::prepare_sleep`].
-    pub fn wait_readable(&mut self, timeout_ms: u32) -> Result<(), PeerFault> {
+    pub fn wait_readable(&mut self, timeout_ms: u32) -> Result<bool, PeerFault> {
         let Some(receiver) = self.receiver()? else {
-            if !self.is_refused {
-                // The side that accepts wakes this futex.
-                sys::futex_wait(&self.incoming.sender.generation, 0, timeout_ms);
+            if self.is_refused {
+                return Ok(false);
             }
-            return Ok(());
+            // The side that accepts wakes this futex.
+            return Ok(sys::futex_wait(&self.incoming.sender.generation, 0, timeout_ms));
         };
-        if receiver.prepare_sleep(SleepKind::Thread)? {
-            block(&self.incoming.shared.data_sleep, timeout_ms);
-            sleep::cancel(&self.incoming.shared.data_sleep);
+        if !receiver.prepare_sleep(SleepKind::Thread)? {
+            return Ok(false);
         }
-        Ok(())
+        let asleep = receiver.asleep(SleepKind::Thread);
+        let is_over = sys::futex_wait(&self.incoming.shared.data_sleep, asleep, timeout_ms);
+        self.receiver.as_mut().map(RingReceiver::cancel_sleep);
+        Ok(is_over)
     }
 
-    /// Blocks the thread until half of the ring is free, or the time is over.
+    /// Blocks the thread until half of the ring is free, or the time is over. `true`: it is over.
     ///
     /// Errors: those of [`RingSender::prepare_sleep`].
-    pub fn wait_writable(&mut self, timeout_ms: u32) -> Result<(), PeerFault> {
-        if self.sender.prepare_sleep(SleepKind::Thread)? {
-            block(&self.sender.words().shared.space_sleep, timeout_ms);
-            self.sender.cancel_sleep();
+    pub fn wait_writable(&mut self, timeout_ms: u32) -> Result<bool, PeerFault> {
+        if !self.sender.prepare_sleep(SleepKind::Thread)? {
+            return Ok(false);
         }
-        Ok(())
+        let asleep = self.sender.asleep(SleepKind::Thread);
+        let is_over = sys::futex_wait(&self.sender.words().shared.space_sleep, asleep, timeout_ms);
+        self.sender.cancel_sleep();
+        Ok(is_over)
     }
 }
 
 /// Returns how many bytes of a ring a call copies at once.
 fn piece_bytes(capacity: u64) -> usize {
     (capacity / 4).min(PIECE_BYTES_MAX) as usize
-}
-
-/// Sleeps once on the futex of a sleep word.
-fn block(word: &AtomicU32, timeout_ms: u32) {
-    sys::futex_wait(word, SleepKind::Thread as u32, timeout_ms);
 }

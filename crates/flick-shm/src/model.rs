@@ -1,5 +1,6 @@
 //! Interleavings of two processes on small rings: `RUSTFLAGS="--cfg loom" cargo test -p flick-shm --lib`. Both sides
-//! use sequentially consistent fences here: loom has no barrier on other cores.
+//! use sequentially consistent fences here, always or because the sleep words ask for them: loom has no barrier on
+//! other cores.
 
 use alloc::sync::Arc as StdArc;
 
@@ -10,7 +11,7 @@ use crate::control::Direction;
 use crate::raw::{Window, WordList, Words};
 use crate::ready::ReadyBitmap;
 use crate::ring::{RingReceiver, RingSender};
-use crate::sleep::{self, Fencing, SleepKind, Wake};
+use crate::sleep::{self, Fencing, SleepKind, Sleeper, Wake};
 use crate::sync::{AtomicU32, AtomicU64, Ordering};
 
 /// Preemptions of one run of the larger models: almost all faults of lock-free code show with two.
@@ -40,22 +41,38 @@ impl Signal {
     }
 }
 
-/// Creates both sides of a ring; `sizes` are those of the rings that the sender may use.
-fn ring(sizes: &[usize]) -> (RingSender, RingReceiver) {
+/// Creates both sides of a ring; `sizes` are those of the rings that the sender may use. With `Fencing::Sleeper` both
+/// sides have slept before.
+fn ring(sizes: &[usize], fencing: Fencing) -> (RingSender, RingReceiver) {
     let words = Words(StdArc::new(Direction::default()));
     let window = Window::new(sizes);
-    let sender = RingSender::new(words.clone(), window.clone(), Fencing::Both, 0).expect("ring 0 exists");
-    let receiver = RingReceiver::new(words, window, Fencing::Both).expect("ring 0 exists");
+    let mut sender = RingSender::new(words.clone(), window.clone(), fencing, 0).expect("ring 0 exists");
+    let mut receiver = RingReceiver::new(words, window, fencing).expect("ring 0 exists");
+    if fencing == Fencing::Sleeper {
+        sender.begin_fences();
+        receiver.begin_fences();
+    }
     (sender, receiver)
 }
 
 /// Sends bytes in the given pieces; both sides sleep whenever they may. Before piece `n` the sender moves to ring `n`,
 /// if there is one.
 fn check(sizes: &'static [usize], pieces: &'static [&'static [u8]], preemptions: Option<usize>) {
+    check_with(Fencing::Both, sizes, pieces, preemptions);
+    // Without a bound this takes minutes also for one byte.
+    check_with(Fencing::Sleeper, sizes, pieces, Some(PREEMPTIONS_MAX));
+}
+
+fn check_with(
+    fencing: Fencing,
+    sizes: &'static [usize],
+    pieces: &'static [&'static [u8]],
+    preemptions: Option<usize>,
+) {
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemptions;
     builder.check(move || {
-        let (mut sender, mut receiver) = ring(sizes);
+        let (mut sender, mut receiver) = ring(sizes, fencing);
         let (data, space) = (Arc::new(Signal::default()), Arc::new(Signal::default()));
         let (data_in, space_in) = (Arc::clone(&data), Arc::clone(&space));
         let sending = thread::spawn(move || {
@@ -136,13 +153,13 @@ fn the_event_loop_sees_every_ready_connection_before_it_sleeps() {
                 signal.set(sleep::take(&asleep).expect("only valid values"));
             })
         });
-        let mut seen = [0; 2];
+        let (mut seen, sleeper) = ([0; 2], Sleeper::new(Fencing::Both));
         while seen != [1; 2] {
             ready.take(|slot| seen[slot as usize] = published[slot as usize].load(Ordering::Relaxed));
-            sleep::announce(&asleep, SleepKind::EventLoop);
+            sleeper.announce(&asleep, SleepKind::EventLoop);
             assert!(Fencing::Both.before_sleep());
             if ready.is_any() || seen == [1; 2] {
-                sleep::cancel(&asleep);
+                sleeper.cancel(&asleep);
             } else {
                 signal.wait();
             }

@@ -11,7 +11,7 @@ mod tests;
 use crate::control::{Direction, FINISHED, RESET};
 use crate::fault::PeerFault;
 use crate::raw::{Area, Window, Words};
-use crate::sleep::{self, Fencing, SleepKind, Wake};
+use crate::sleep::{self, Fencing, SleepKind, Sleeper, Wake};
 use crate::sync::Ordering;
 
 /// The sending side of a ring.
@@ -20,6 +20,7 @@ pub struct RingSender {
     words: Words<Direction>,
     window: Window,
     fencing: Fencing,
+    sleeper: Sleeper,
     area: Area,
     location: u64,
     /// Number of the present ring.
@@ -54,6 +55,7 @@ impl RingSender {
             words,
             window,
             fencing,
+            sleeper: Sleeper::new(fencing),
             area,
             location,
             number: 0,
@@ -138,8 +140,8 @@ impl RingSender {
     /// Errors: those of [`free_bytes`](Self::free_bytes).
     pub fn prepare_sleep(&mut self, kind: SleepKind) -> Result<bool, PeerFault> {
         assert!(self.published == self.head, "a receiver cannot release bytes that are not published");
-        sleep::announce(&self.words.shared.space_sleep, kind);
-        let may_sleep = self.fencing.before_sleep()
+        self.sleeper.announce(&self.words.shared.space_sleep, kind);
+        let may_sleep = self.sleeper.before_sleep(kind)
             && (self.free_bytes(usize::MAX)? as u64) < self.area.len() / 2
             && !self.is_receiver_closed();
         if !may_sleep {
@@ -150,7 +152,22 @@ impl RingSender {
 
     /// Takes the announcement of a sleep back.
     pub fn cancel_sleep(&mut self) {
-        sleep::cancel(&self.words.shared.space_sleep);
+        self.sleeper.cancel(&self.words.shared.space_sleep);
+    }
+
+    /// Returns the value of the sleep word while this side sleeps.
+    pub(crate) fn asleep(&self, kind: SleepKind) -> u32 {
+        self.sleeper.asleep(kind)
+    }
+
+    /// Frees the receiver of the fences that a thread's sleep has asked it for.
+    pub(crate) fn end_fences(&mut self) {
+        self.sleeper.end_fences(&self.words.shared.space_sleep);
+    }
+
+    #[cfg(all(test, loom))]
+    pub(crate) fn begin_fences(&mut self) {
+        self.sleeper.begin_fences(&self.words.shared.space_sleep);
     }
 
     /// Moves to the ring at another location; bytes in the present one stay there until the receiver has them. `false`:
@@ -208,6 +225,7 @@ pub struct RingReceiver {
     words: Words<Direction>,
     window: Window,
     fencing: Fencing,
+    sleeper: Sleeper,
     area: Area,
     number: u32,
     /// The next ring and the offset in the stream at which it begins.
@@ -232,6 +250,7 @@ impl RingReceiver {
             words,
             window,
             fencing,
+            sleeper: Sleeper::new(fencing),
             area,
             number: 0,
             next: None,
@@ -373,7 +392,7 @@ impl RingReceiver {
     /// Errors: those of [`available_bytes`](Self::available_bytes).
     pub fn prepare_sleep(&mut self, kind: SleepKind) -> Result<bool, PeerFault> {
         self.announce_sleep(kind);
-        let may_sleep = self.fencing.before_sleep() && self.is_idle()?;
+        let may_sleep = self.sleeper.before_sleep(kind) && self.is_idle()?;
         if !may_sleep {
             self.cancel_sleep();
         }
@@ -387,7 +406,7 @@ impl RingReceiver {
             self.released == self.tail,
             "a sender may be waiting for space that this side has not released"
         );
-        sleep::announce(&self.words.shared.data_sleep, kind);
+        self.sleeper.announce(&self.words.shared.data_sleep, kind);
     }
 
     /// Returns whether neither a byte nor the end of the stream is there to be read.
@@ -400,6 +419,21 @@ impl RingReceiver {
 
     /// Takes the announcement of a sleep back.
     pub fn cancel_sleep(&mut self) {
-        sleep::cancel(&self.words.shared.data_sleep);
+        self.sleeper.cancel(&self.words.shared.data_sleep);
+    }
+
+    /// Returns the value of the sleep word while this side sleeps.
+    pub(crate) fn asleep(&self, kind: SleepKind) -> u32 {
+        self.sleeper.asleep(kind)
+    }
+
+    /// Frees the sender of the fences that a thread's sleep has asked it for.
+    pub(crate) fn end_fences(&mut self) {
+        self.sleeper.end_fences(&self.words.shared.data_sleep);
+    }
+
+    #[cfg(all(test, loom))]
+    pub(crate) fn begin_fences(&mut self) {
+        self.sleeper.begin_fences(&self.words.shared.data_sleep);
     }
 }

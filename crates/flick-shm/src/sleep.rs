@@ -1,6 +1,9 @@
 //! Sleep words: how a side that waits gets a wake-up without a fence in every message.
 //! Promises: the side that publishes reads the sleep word plainly; the side that sleeps stores it, executes a memory
 //! barrier on every core (`membarrier`), and looks again. One of the two sees the other's write.
+//! A thread that sleeps repeatedly asks for more with a bit of its sleep word, before its first barrier: while the bit
+//! is set, the side that publishes executes a fence too, and the thread needs no further `membarrier`. That call
+//! interrupts every core that runs a process which uses it, and costs more than the rest of a sleep.
 //! Refuses: waking. The caller that gets a [`Wake`] sets a bit of the ready bitmap or wakes a futex.
 //! Where the kernel refuses `membarrier`, both sides use sequentially consistent fences.
 
@@ -12,6 +15,8 @@ use crate::sync::{AtomicU32, Ordering, fence};
 
 /// Value of a sleep word whose side looks at the ring by itself.
 pub(crate) const AWAKE: u32 = 0;
+/// Bit of a sleep word: the side that publishes executes a fence before it relies on the rest of the word.
+pub(crate) const FENCED: u32 = 1 << 31;
 
 /// Kind of a sleep; its number is the value of the sleep word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,8 +56,9 @@ impl Fencing {
             // The other side's barrier interrupts this core between two instructions; the compiler must keep the order.
             #[cfg(not(loom))]
             Self::Sleeper => core::sync::atomic::compiler_fence(Ordering::SeqCst),
+            // The models of this variant begin with the bit `FENCED`.
             #[cfg(loom)]
-            Self::Sleeper => unreachable!("loom has no barrier on other cores"),
+            Self::Sleeper => {}
             Self::Both => fence(Ordering::SeqCst),
         }
     }
@@ -73,25 +79,80 @@ impl Fencing {
     }
 }
 
-/// Announces a sleep. The caller then calls [`Fencing::before_sleep`] and looks again.
-pub(crate) fn announce(word: &AtomicU32, kind: SleepKind) {
-    // An exchange, because the other side's are too: none is ordered after a later one.
-    word.swap(kind as u32, Ordering::AcqRel);
+/// A side's view of its own sleep word.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sleeper {
+    fencing: Fencing,
+    /// Whether the other side executes fences: every publication that this side may miss without is behind a barrier.
+    is_fenced: bool,
 }
 
-/// Takes an announcement back.
-pub(crate) fn cancel(word: &AtomicU32) {
-    word.swap(AWAKE, Ordering::AcqRel);
+impl Sleeper {
+    pub fn new(fencing: Fencing) -> Self {
+        Self { fencing, is_fenced: false }
+    }
+
+    /// Returns the word of a sleeping side, which is also the value of the futex.
+    pub fn asleep(&self, kind: SleepKind) -> u32 {
+        let asks = self.is_fenced || (kind == SleepKind::Thread && self.fencing == Fencing::Sleeper);
+        if asks { kind as u32 | FENCED } else { kind as u32 }
+    }
+
+    /// Announces a sleep. The caller then calls [`before_sleep`](Self::before_sleep), or [`Fencing::before_sleep`] for
+    /// several at once, and looks again.
+    pub fn announce(&self, word: &AtomicU32, kind: SleepKind) {
+        // An exchange, because the other side's are too: none is ordered after a later one.
+        word.swap(self.asleep(kind), Ordering::AcqRel);
+    }
+
+    /// Orders the announcement before the look that follows. `false`: the kernel refused.
+    #[must_use = "without a barrier the caller must not sleep"]
+    pub fn before_sleep(&mut self, kind: SleepKind) -> bool {
+        if self.is_fenced {
+            fence(Ordering::SeqCst);
+            return true;
+        }
+        let is_ordered = self.fencing.before_sleep();
+        // The bit was in memory before the barrier: the other side's later looks find it.
+        self.is_fenced = is_ordered && self.asleep(kind) & FENCED != 0;
+        is_ordered
+    }
+
+    /// Takes an announcement back.
+    pub fn cancel(&self, word: &AtomicU32) {
+        word.swap(if self.is_fenced { FENCED } else { AWAKE }, Ordering::AcqRel);
+    }
+
+    /// Begins where a thread has slept before.
+    #[cfg(all(test, loom))]
+    pub fn begin_fences(&mut self, word: &AtomicU32) {
+        self.is_fenced = true;
+        self.cancel(word);
+    }
+
+    /// Frees the other side of its fences, for a side that has not slept for a while. It must not be asleep.
+    pub fn end_fences(&mut self, word: &AtomicU32) {
+        if core::mem::take(&mut self.is_fenced) {
+            word.swap(AWAKE, Ordering::AcqRel);
+        }
+    }
 }
 
 /// Takes the other side's announcement, after [`Fencing::after_publication`].
 ///
 /// Errors: `SleepWord` for a value that no side writes.
 pub(crate) fn take(word: &AtomicU32) -> Result<Wake, PeerFault> {
-    if word.load(Ordering::Relaxed) == AWAKE {
+    let value = word.load(Ordering::Relaxed);
+    if value == AWAKE {
         return Ok(Wake::NotNeeded);
     }
-    match word.swap(AWAKE, Ordering::AcqRel) {
+    if value & FENCED != 0 {
+        fence(Ordering::SeqCst);
+        if word.load(Ordering::Relaxed) == FENCED {
+            return Ok(Wake::NotNeeded);
+        }
+    }
+    match word.fetch_and(FENCED, Ordering::AcqRel) & !FENCED {
         // The sleeper has woken by itself.
         AWAKE => Ok(Wake::NotNeeded),
         value if value == SleepKind::EventLoop as u32 => Ok(Wake::EventLoop),

@@ -130,14 +130,15 @@ pub(crate) fn barrier_everywhere() -> bool {
     membarrier(MembarrierCommand::GlobalExpedited).is_ok()
 }
 
-/// Sleeps while the word has the value, until another process wakes it, a signal arrives or the time is over.
-pub(crate) fn futex_wait(word: &AtomicU32, value: u32, timeout_ms: u32) {
+/// Sleeps while the word has the value, until another process wakes it, a signal arrives or the time is over; returns
+/// whether it is over.
+pub(crate) fn futex_wait(word: &AtomicU32, value: u32, timeout_ms: u32) -> bool {
     let timeout = futex::Timespec {
         tv_sec: i64::from(timeout_ms / 1000),
         tv_nsec: i64::from(timeout_ms % 1000) * 1_000_000,
     };
-    // Every result means that the caller looks at the word again.
-    let _ = futex::wait(word, futex::Flags::empty(), value, Some(&timeout));
+    // Every other result means that the caller looks again.
+    futex::wait(word, futex::Flags::empty(), value, Some(&timeout)) == Err(Errno::TIMEDOUT)
 }
 
 /// Wakes one thread that sleeps on the word.
