@@ -37,6 +37,8 @@ pub mod stream;
 #[cfg(not(loom))]
 pub mod switch;
 
+#[cfg(not(loom))]
+mod busy_poll;
 mod control;
 #[cfg(all(test, loom))]
 mod model;

@@ -36,6 +36,16 @@ pub const HANDSHAKE_TIMEOUT_MS: u64 = 1000;
 pub const NAME_BYTES_MAX: usize = 90;
 /// Most processes that wait to be accepted.
 pub const PAIRING_BACKLOG: i32 = 128;
+/// Looks at a ring between two looks at the clock, while a stream busy-polls.
+pub const BUSY_POLL_LOOKS: u32 = 32;
+/// Most waits of a stream that do not busy-poll, after others did without success.
+pub const BUSY_POLL_PAUSE_MAX: u32 = 1023;
+/// Time in nanoseconds after which a wait that busy-polls yields the core to other threads.
+pub const BUSY_POLL_YIELD_NS: u64 = 5_000;
+/// Shortest time in nanoseconds of a call that has let another thread run.
+pub const CORE_SWITCH_NS: u64 = 800;
+/// Longest sleep on a futex in milliseconds, before a wait looks whether the other process lives.
+pub const FUTEX_SLEEP_MS_MAX: u32 = 20;
 /// Most bytes that a send or a receive copies before the other side sees them, so that both copy at the same time.
 pub const PIECE_BYTES_MAX: u64 = 32 << 10;
 

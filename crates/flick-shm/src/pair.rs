@@ -342,6 +342,11 @@ impl Pair {
         true
     }
 
+    /// Returns whether a ready bit may be set.
+    pub fn is_any_ready(&self) -> bool {
+        self.ready.is_any()
+    }
+
     /// Takes the ready bits and calls `run` with the slot of each.
     pub fn take_ready(&self, run: impl FnMut(u32)) {
         self.ready.take(run);

@@ -1,7 +1,7 @@
 //! A byte stream between two processes of a host, as a client uses it: over rings where the two could pair, otherwise
 //! over the Unix socket between them.
 //! Promises: the same calls for both; bytes that the other process published before it died are delivered before the
-//! error; a sleeping stream uses no CPU and sees the death of the other process at once.
+//! error; a wait sees the death of the other process within 50 ms; it busy-polls for a bounded time, then sleeps.
 //! Refuses: more than one connection per pair of processes; `pair.rs` has those.
 
 use alloc::boxed::Box;
@@ -11,15 +11,21 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
+use crate::busy_poll::BusyPoll;
 use crate::conn::{RingConn, RingRead};
 use crate::fault::PeerFault;
-use crate::limits::RING_BYTES_MIN;
+use crate::limits::{FUTEX_SLEEP_MS_MAX, RING_BYTES_MIN};
 use crate::pair::{OpenError, Pair};
 use crate::pairing::{PairError, PairListener, PairPolicy, PeerProcess, connect_pair};
 use crate::segment::SegmentConfig;
 
 /// Connections that one look answers; the other side need not open more at a time.
 const OPENED_MAX: usize = 64;
+
+/// Waits without a sleep after which the other side need not execute fences any more.
+const AWAKE_WAITS: u32 = 64;
+/// Times its size to which a full ring grows.
+const RING_GROWTH: u64 = 4;
 
 /// Failure of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,15 +74,24 @@ pub struct StreamConfig {
     pub ring_bytes: u64,
     /// Users that may be at the other end.
     pub policy: PairPolicy,
-    /// Looks at the ring before a wait sleeps.
-    pub busy_polls: u32,
+    /// Most bytes of that ring after it has grown, which it does when it is often full.
+    pub ring_bytes_max: u64,
+    /// Longest time in microseconds that a wait busy-polls before it sleeps; 0: it sleeps at once. Waits that have
+    /// polled in vain make it rare.
+    pub busy_poll_us: u32,
 }
 
 impl Default for StreamConfig {
     fn default() -> Self {
         let segment =
             SegmentConfig { slots: crate::limits::SLOTS_MIN, arena_bytes: 4 << 20, huge_pages: false };
-        Self { segment, ring_bytes: 16 * RING_BYTES_MIN, policy: PairPolicy::SameUser, busy_polls: 0 }
+        Self {
+            segment,
+            ring_bytes: 16 * RING_BYTES_MIN,
+            ring_bytes_max: 256 * RING_BYTES_MIN,
+            policy: PairPolicy::SameUser,
+            busy_poll_us: 50,
+        }
     }
 }
 
@@ -117,7 +132,10 @@ pub struct ShmStream {
     peer: PeerProcess,
     transport: Transport,
     ring_bytes: u64,
-    busy_polls: u32,
+    ring_bytes_max: u64,
+    busy_poll: BusyPoll,
+    /// Waits since the last one that slept.
+    awake_waits: u32,
 }
 
 impl ShmStream {
@@ -133,7 +151,7 @@ impl ShmStream {
             }
             Err(reason) => Transport::Kernel(reason),
         };
-        Ok(Self { peer, transport, ring_bytes: config.ring_bytes, busy_polls: config.busy_polls })
+        Ok(Self::new(peer, transport, config))
     }
 
     /// Accepts a stream.
@@ -146,7 +164,13 @@ impl ShmStream {
             Ok(pair) => Transport::Rings(Box::new(Rings { pair, conn: None })),
             Err(reason) => Transport::Kernel(reason),
         };
-        Ok(Self { peer, transport, ring_bytes: config.ring_bytes, busy_polls: config.busy_polls })
+        Ok(Self::new(peer, transport, config))
+    }
+
+    fn new(peer: PeerProcess, transport: Transport, config: &StreamConfig) -> Self {
+        let busy_poll = BusyPoll::new(config.busy_poll_us);
+        let StreamConfig { ring_bytes, ring_bytes_max, .. } = *config;
+        Self { peer, transport, ring_bytes, ring_bytes_max, busy_poll, awake_waits: 0 }
     }
 
     /// Returns the other process.
@@ -165,6 +189,9 @@ impl ShmStream {
     /// Takes the ready bits, and accepts the other side's connection if it has opened one. A bit that is not taken
     /// would keep this side awake.
     fn accept_ring(pair: &mut Pair, conn: &mut Option<RingConn>, ring_bytes: u64) -> Result<(), StreamError> {
+        if !pair.is_any_ready() {
+            return Ok(());
+        }
         // A stream has one connection; the other side opens further ones elsewhere.
         let mut opened = [None; OPENED_MAX];
         let mut count = 0;
@@ -196,7 +223,16 @@ impl ShmStream {
                 if conn.is_peer_gone() {
                     return Err(StreamError::PeerGone);
                 }
-                Ok(conn.send(bytes)?)
+                let count = conn.send(bytes)?;
+                if count == bytes.len() {
+                    return Ok(count);
+                }
+                pair.return_unused(conn)?;
+                let grown = (RING_GROWTH * conn.send_capacity()).min(self.ring_bytes_max);
+                if grown <= conn.send_capacity() || !pair.resize(conn, grown)? {
+                    return Ok(count);
+                }
+                Ok(count + conn.send(&bytes[count..])?)
             }
             Transport::Kernel(_) => {
                 match send(self.peer.socket(), bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
@@ -235,28 +271,50 @@ impl ShmStream {
     ///
     /// Errors: `PeerGone`, only when nothing is left to be received; `Peer`, `Open`, `System`.
     pub fn wait(&mut self, interest: StreamInterest, timeout_ms: u32) -> Result<bool, StreamError> {
-        let timeout = Timespec {
-            tv_sec: i64::from(timeout_ms / 1000),
-            tv_nsec: i64::from(timeout_ms % 1000) * 1_000_000,
-        };
         let Transport::Rings(rings) = &mut self.transport else {
             let flags = match interest {
                 StreamInterest::Readable => PollFlags::IN,
                 StreamInterest::Writable => PollFlags::OUT,
             };
-            return match poll(&mut [PollFd::from_borrowed_fd(self.peer.socket(), flags)], Some(&timeout)) {
+            let mut sources = [PollFd::from_borrowed_fd(self.peer.socket(), flags)];
+            return match poll(&mut sources, Some(&timespec(timeout_ms))) {
                 Err(Errno::INTR) => Ok(false),
                 count => Ok(count? > 0),
             };
         };
         let Rings { pair, conn } = &mut **rings;
-        for _ in 0..self.busy_polls {
-            Self::accept_ring(pair, conn, self.ring_bytes)?;
-            if is_ready(conn, interest)? {
-                return Ok(true);
+        let ring_bytes = self.ring_bytes;
+        let mut look = || {
+            Self::accept_ring(pair, conn, ring_bytes)?;
+            is_ready(conn, interest)
+        };
+        let is_ready_now = if timeout_ms == 0 { look()? } else { self.busy_poll.run(look)? };
+        if is_ready_now {
+            self.awake_waits = self.awake_waits.saturating_add(1);
+            if self.awake_waits == AWAKE_WAITS
+                && let Some(conn) = conn
+            {
+                conn.end_fences();
             }
-            core::hint::spin_loop();
+            return Ok(true);
         }
+        self.awake_waits = 0;
+        // Most waits are short, and a futex is the cheapest sleep. It shows no death of the other process.
+        let Some(conn) = conn.as_mut().filter(|conn| conn.is_accepted()) else {
+            return self.sleep(interest, timeout_ms);
+        };
+        let futex_ms = timeout_ms.min(FUTEX_SLEEP_MS_MAX);
+        let is_over = match interest {
+            StreamInterest::Readable => conn.wait_readable(futex_ms)?,
+            StreamInterest::Writable => conn.wait_writable(futex_ms)?,
+        };
+        if is_over { self.sleep(interest, timeout_ms - futex_ms) } else { Ok(true) }
+    }
+
+    /// Sleeps until the other side signals the eventfd or dies, or the time is over.
+    fn sleep(&mut self, interest: StreamInterest, timeout_ms: u32) -> Result<bool, StreamError> {
+        let Transport::Rings(rings) = &mut self.transport else { return Ok(false) };
+        let Rings { pair, conn } = &mut **rings;
         Self::accept_ring(pair, conn, self.ring_bytes)?;
         if !prepare_sleep(pair, conn, interest)? {
             return Ok(true);
@@ -265,7 +323,7 @@ impl ShmStream {
             PollFd::from_borrowed_fd(pair.event(), PollFlags::IN),
             PollFd::from_borrowed_fd(self.peer.socket(), PollFlags::RDHUP),
         ];
-        let polled = poll(&mut sources, Some(&timeout));
+        let polled = poll(&mut sources, Some(&timespec(timeout_ms)));
         let is_gone = !sources[1].revents().is_empty();
         pair.end_sleep();
         if let Some(conn) = conn {
@@ -320,12 +378,16 @@ impl Drop for ShmStream {
 }
 
 /// Returns whether an operation can be tried again.
-fn is_ready(conn: &mut Option<RingConn>, interest: StreamInterest) -> Result<bool, PeerFault> {
+fn is_ready(conn: &mut Option<RingConn>, interest: StreamInterest) -> Result<bool, StreamError> {
     match (conn, interest) {
         (None, _) => Ok(false),
         (Some(conn), StreamInterest::Readable) => Ok(!conn.is_idle()?),
-        (Some(conn), StreamInterest::Writable) => Ok(conn.is_peer_gone() || conn.has_space()?),
+        (Some(conn), StreamInterest::Writable) => Ok(conn.is_peer_gone() || conn.has_much_space()?),
     }
+}
+
+fn timespec(ms: u32) -> Timespec {
+    Timespec { tv_sec: i64::from(ms / 1000), tv_nsec: i64::from(ms % 1000) * 1_000_000 }
 }
 
 /// Announces a sleep; `false`: look again.

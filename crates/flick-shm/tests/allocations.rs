@@ -6,7 +6,9 @@ use std::os::fd::OwnedFd;
 use flick_alloc_counter::CountingAllocator;
 use flick_shm::conn::RingRead;
 use flick_shm::pair::Pair;
+use flick_shm::pairing::{PairListener, PairPolicy};
 use flick_shm::segment::{Segment, SegmentConfig};
+use flick_shm::stream::{ShmStream, StreamConfig, StreamInterest};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -17,6 +19,32 @@ fn event() -> OwnedFd {
 }
 
 #[test]
+fn neither_connections_nor_streams_allocate() {
+    connections_come_and_go_without_allocations();
+    a_stream_grows_and_waits_without_allocations();
+}
+
+fn a_stream_grows_and_waits_without_allocations() {
+    let config = StreamConfig { ring_bytes: 4096, ..StreamConfig::default() };
+    let name = format!("shm:test-allocations-{}", std::process::id());
+    let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free");
+    let connecting = std::thread::spawn(move || ShmStream::connect(&name, &config));
+    let mut far = ShmStream::accept(&listener, &config).expect("it connects");
+    let mut near = connecting.join().expect("it only connects").expect("this side listens");
+    let mut bytes = vec![7; 100_000];
+    let before = flick_alloc_counter::allocations();
+    let mut sent = 0;
+    for _ in 0..1000 {
+        sent += near.send(&bytes).expect("honest");
+        let _ = near.wait(StreamInterest::Writable, 0).expect("honest");
+        while let RingRead::Bytes(count) = far.receive(&mut bytes).expect("honest") {
+            sent -= count;
+        }
+    }
+    assert_eq!((sent, far.wait(StreamInterest::Readable, 2)), (0, Ok(false)));
+    assert_eq!(flick_alloc_counter::allocations(), before);
+}
+
 fn connections_come_and_go_without_allocations() {
     let (segment, file) = Segment::create(&SegmentConfig::default()).expect("memory files exist");
     let other = Segment::open(&file).expect("it is sealed");

@@ -115,7 +115,8 @@ fn other_side() {
         }
         "sleep" => {
             stream.send(b"here").expect("the first side lives");
-            let _ = stream.wait(StreamInterest::Readable, WAIT_MS);
+            // A wait may end early.
+            while stream.wait(StreamInterest::Readable, WAIT_MS).is_ok() {}
         }
         role => panic!("unknown role {role}"),
     }
@@ -207,6 +208,25 @@ fn a_sleeping_side_sees_the_death_of_the_other_at_once() {
     assert_eq!(result, Some(StreamError::PeerGone));
     assert!(seen - killed < DEATH_SEEN, "{:?}", seen - killed);
     child.wait().expect("it is dead");
+}
+
+#[test]
+fn waits_that_are_shorter_than_a_sleep_on_the_futex_see_the_death_of_the_other_process() {
+    let (listener, name) = listener("short");
+    let mut child = start("sleep", &name);
+    let mut stream = ShmStream::accept(&listener, &StreamConfig::default()).expect("it connects");
+    let mut bytes = [0; 16];
+    while stream.receive(&mut bytes).expect("it lives") != RingRead::Bytes(4) {
+        stream.wait(StreamInterest::Readable, WAIT_MS).expect("it lives");
+    }
+    // A wait may end early.
+    assert!((0..5).any(|_| stream.wait(StreamInterest::Readable, 2) == Ok(false)));
+    child.kill().expect("it lives");
+    child.wait().expect("it is dead");
+    for timeout_ms in [0, 1] {
+        let end = (0..3).find_map(|_| stream.wait(StreamInterest::Readable, timeout_ms).err());
+        assert_eq!(end, Some(StreamError::PeerGone), "waits of {timeout_ms} ms");
+    }
 }
 
 fn raw_connection(name: &str) -> UnixStream {
