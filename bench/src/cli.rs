@@ -56,6 +56,8 @@ pub(crate) enum Command {
     Counting(CountingArgs),
     /// The cost of a message between tasks, and of a task switch
     Handover(HandoverArgs),
+    /// Streams in shared memory beside TCP, Unix sockets and pipes
+    Shm(ShmArgs),
     /// Figure 7: 200 tasks on one worker, light and heavy, under the three policies
     Sharing(SharingArgs),
     /// A relay that parses nothing, started by `relay`
@@ -352,6 +354,16 @@ pub(crate) struct CountingArgs {
 /// The platform's overhead per message.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct HandoverArgs {
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+/// Streams in shared memory.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ShmArgs {
+    /// Only figures whose name contains this
+    #[arg(long)]
+    pub(crate) only: Option<String>,
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }

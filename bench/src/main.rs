@@ -23,6 +23,7 @@ mod parsing;
 mod relay;
 mod shares;
 mod sharing;
+mod shm;
 mod static_server;
 mod store;
 mod worst_message;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         cli::Command::WorstMessage(args) => worst_message::run(&args),
         cli::Command::Counting(args) => counting::run(&args),
         cli::Command::Handover(args) => handover::run(&args),
+        cli::Command::Shm(args) => shm::run(&args),
         cli::Command::Sharing(args) => sharing::run(&args),
         cli::Command::BareRelay(args) => relay::bare(&args),
         cli::Command::Compile(args) => compile_time::run(&args),

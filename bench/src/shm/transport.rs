@@ -1,0 +1,219 @@
+//! The transports under one interface: send all of a message, receive all of it.
+
+use std::fs::File;
+use std::hint::spin_loop;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use flick_ring::{Consumer, Producer, ring};
+use flick_shm::conn::RingRead;
+use flick_shm::pairing::{PairListener, PairPolicy};
+use flick_shm::stream::{ShmStream, StreamConfig, StreamInterest, StreamTransport};
+
+/// Bytes of a bare ring.
+const RING_BYTES: usize = 64 << 10;
+/// Longest sleep of a blocked side in milliseconds.
+const SLEEP_MS: u32 = 10_000;
+
+/// A transport and how its sides wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    BlockingTcp,
+    PolledTcp,
+    UnixSocket,
+    Pipe,
+    /// Never sleeps.
+    PolledShm,
+    /// Waits as a client with the default settings does.
+    DefaultShm,
+    /// Sleeps whenever it has to wait.
+    AsleepShm,
+    BareRing,
+}
+
+impl Kind {
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::BlockingTcp => "TCP, blocking",
+            Self::PolledTcp => "TCP, polled",
+            Self::UnixSocket => "Unix socket",
+            Self::Pipe => "pipe",
+            Self::PolledShm => "shared memory, polled",
+            Self::DefaultShm => "shared memory, default",
+            Self::AsleepShm => "shared memory, asleep",
+            Self::BareRing => "`flick-ring` within the process, polled",
+        }
+    }
+
+    pub(super) fn is_polled(self) -> bool {
+        matches!(self, Self::PolledTcp | Self::PolledShm | Self::BareRing)
+    }
+}
+
+/// One side of a transport.
+pub(super) trait Side: Send {
+    fn send_all(&mut self, bytes: &[u8]) -> io::Result<()>;
+    fn receive_all(&mut self, out: &mut [u8]) -> io::Result<()>;
+}
+
+/// Creates both sides.
+pub(super) fn sides(kind: Kind) -> io::Result<(Box<dyn Side>, Box<dyn Side>)> {
+    match kind {
+        Kind::BlockingTcp | Kind::PolledTcp => {
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            let near = TcpStream::connect(listener.local_addr()?)?;
+            let far = listener.accept()?.0;
+            for stream in [&near, &far] {
+                stream.set_nodelay(true)?;
+                stream.set_nonblocking(kind == Kind::PolledTcp)?;
+            }
+            files(near.into(), far.into())
+        }
+        Kind::UnixSocket => {
+            let (near, far) = UnixStream::pair()?;
+            files(near.into(), far.into())
+        }
+        Kind::Pipe => {
+            let ((near_in, far_out), (far_in, near_out)) = (io::pipe()?, io::pipe()?);
+            let near =
+                Files { from: File::from(OwnedFd::from(near_in)), to: File::from(OwnedFd::from(near_out)) };
+            let far =
+                Files { from: File::from(OwnedFd::from(far_in)), to: File::from(OwnedFd::from(far_out)) };
+            Ok((Box::new(near), Box::new(far)))
+        }
+        Kind::PolledShm | Kind::DefaultShm | Kind::AsleepShm => streams(kind),
+        Kind::BareRing => {
+            let ((to_far, from_near), (to_near, from_far)) = (ring(RING_BYTES), ring(RING_BYTES));
+            let near = Bare { producer: to_far, consumer: from_far };
+            Ok((Box::new(near), Box::new(Bare { producer: to_near, consumer: from_near })))
+        }
+    }
+}
+
+/// Descriptors of the kernel.
+struct Files {
+    from: File,
+    to: File,
+}
+
+fn files(near: OwnedFd, far: OwnedFd) -> io::Result<(Box<dyn Side>, Box<dyn Side>)> {
+    let side = |socket: OwnedFd| -> io::Result<Box<dyn Side>> {
+        Ok(Box::new(Files { from: File::from(socket.try_clone()?), to: File::from(socket) }))
+    };
+    Ok((side(near)?, side(far)?))
+}
+
+impl Side for Files {
+    fn send_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.to.write(bytes) {
+                Ok(count) => bytes = &bytes[count..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => spin_loop(),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_all(&mut self, mut out: &mut [u8]) -> io::Result<()> {
+        while !out.is_empty() {
+            match self.from.read(out) {
+                Ok(0) => return Err(ErrorKind::UnexpectedEof.into()),
+                Ok(count) => out = &mut out[count..],
+                Err(error) if error.kind() == ErrorKind::WouldBlock => spin_loop(),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One side of a stream in shared memory.
+struct Shm {
+    stream: ShmStream,
+    is_polled: bool,
+}
+
+fn streams(kind: Kind) -> io::Result<(Box<dyn Side>, Box<dyn Side>)> {
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("shm:bench-{}-{number}", std::process::id());
+    let mut config = StreamConfig::default();
+    if kind == Kind::AsleepShm {
+        config.busy_poll_us = 0;
+    }
+    let listener = PairListener::bind(&name, PairPolicy::SameUser).map_err(io::Error::other)?;
+    let (near, far) = std::thread::scope(|scope| {
+        let accepting = scope.spawn(|| ShmStream::accept(&listener, &config));
+        (ShmStream::connect(&name, &config), accepting.join())
+    });
+    let far = far.map_err(|_| io::Error::other("the accepting side panicked"))?;
+    let side = |stream: ShmStream| -> io::Result<Box<dyn Side>> {
+        match stream.transport() {
+            StreamTransport::SharedMemory => Ok(Box::new(Shm { stream, is_polled: kind == Kind::PolledShm })),
+            StreamTransport::Kernel(reason) => Err(io::Error::other(reason)),
+        }
+    };
+    Ok((side(near.map_err(io::Error::other)?)?, side(far.map_err(io::Error::other)?)?))
+}
+
+impl Shm {
+    fn wait(&mut self, interest: StreamInterest) -> io::Result<()> {
+        if self.is_polled {
+            spin_loop();
+            return Ok(());
+        }
+        self.stream.wait(interest, SLEEP_MS).map(drop).map_err(io::Error::other)
+    }
+}
+
+impl Side for Shm {
+    fn send_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            match self.stream.send(bytes).map_err(io::Error::other)? {
+                0 => self.wait(StreamInterest::Writable)?,
+                count => bytes = &bytes[count..],
+            }
+        }
+        Ok(())
+    }
+
+    fn receive_all(&mut self, mut out: &mut [u8]) -> io::Result<()> {
+        while !out.is_empty() {
+            match self.stream.receive(out).map_err(io::Error::other)? {
+                RingRead::Bytes(count) => out = &mut out[count..],
+                RingRead::Empty => self.wait(StreamInterest::Readable)?,
+                RingRead::Finished | RingRead::Reset => return Err(ErrorKind::UnexpectedEof.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The ring between threads, which carries records.
+struct Bare {
+    producer: Producer,
+    consumer: Consumer,
+}
+
+impl Side for Bare {
+    fn send_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        while !self.producer.push(bytes) {
+            spin_loop();
+        }
+        // No side of this transport sleeps.
+        let _ = self.producer.publish();
+        Ok(())
+    }
+
+    fn receive_all(&mut self, out: &mut [u8]) -> io::Result<()> {
+        while self.consumer.pop(out).is_none() {
+            spin_loop();
+        }
+        let _ = self.consumer.release();
+        Ok(())
+    }
+}
