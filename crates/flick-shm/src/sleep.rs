@@ -160,3 +160,31 @@ pub(crate) fn take(word: &AtomicU32) -> Result<Wake, PeerFault> {
         _ => Err(PeerFault::SleepWord),
     }
 }
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_request_for_fences_survives_a_wake_up() {
+        let word = AtomicU32::new(AWAKE);
+        let mut sleeper = Sleeper { fencing: Fencing::Sleeper, is_fenced: true };
+        for kind in [SleepKind::Thread, SleepKind::EventLoop] {
+            sleeper.announce(&word, kind);
+            assert_eq!(word.load(Ordering::Relaxed), kind as u32 | FENCED);
+            let wake = if kind == SleepKind::Thread { Wake::Thread } else { Wake::EventLoop };
+            assert_eq!(take(&word), Ok(wake));
+            assert_eq!(word.load(Ordering::Relaxed), FENCED);
+            assert_eq!(take(&word), Ok(Wake::NotNeeded));
+        }
+        sleeper.end_fences(&word);
+        assert_eq!(word.load(Ordering::Relaxed), AWAKE);
+    }
+
+    #[test]
+    fn a_word_that_no_side_writes_is_a_fault_with_and_without_the_request() {
+        for value in [3, 1 << 30, 3 | FENCED, u32::MAX] {
+            assert_eq!(take(&AtomicU32::new(value)), Err(PeerFault::SleepWord), "{value:x}");
+        }
+    }
+}
