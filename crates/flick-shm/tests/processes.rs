@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use flick_shm::conn::RingRead;
@@ -42,7 +43,10 @@ fn check(bytes: &[u8], offset: u64) {
 
 /// Returns a listener with a name of its own.
 fn listener(test: &str) -> (PairListener, String) {
-    let name = format!("shm:test-{test}-{}", std::process::id());
+    // A process that another test starts keeps a closed listener's name until it runs its own program.
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("shm:test-{test}-{}-{number}", std::process::id());
     (PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free"), name)
 }
 
