@@ -184,7 +184,7 @@ impl ShmTransport {
         }
         self.is_used = true;
         // The last poll may be long ago, or was never.
-        let pair = self.pairs.to_process(name, monotonic_ns());
+        let pair = self.pairs.pair_to(name, monotonic_ns());
         let handle = self.insert(pair.unwrap_or(NONE), None, false);
         match pair {
             Ok(pair) => {

@@ -321,7 +321,7 @@ impl PairTable {
     /// Returns the pair for a new connection to `shm:NAME`; begins the handshake if there is none.
     ///
     /// Errors: `Refused`: no process listens there; `Exhausted`: too many pairs; `System`.
-    pub(super) fn to_process(&mut self, name: &str, now_ns: u64) -> Result<u32, ConnFault> {
+    pub(super) fn pair_to(&mut self, name: &str, now_ns: u64) -> Result<u32, ConnFault> {
         let is_it = |entry: &PairEntry| match &entry.origin {
             Origin::Connected { name: of, is_current: true } => of == name,
             Origin::Connected { .. } | Origin::Accepted(_) => false,
@@ -343,7 +343,7 @@ impl PairTable {
 
     /// Returns the pair for a connection that `refused` has refused: a new one with the same name.
     ///
-    /// Errors: as [`PairTable::to_process`]; `Refused` if this process did not connect.
+    /// Errors: as [`PairTable::pair_to`]; `Refused` if this process did not connect.
     pub(super) fn replace(&mut self, refused: u32, now_ns: u64) -> Result<u32, ConnFault> {
         let Some(entry) = self.entry(refused) else { return Err(ConnFault::Refused) };
         let Origin::Connected { name, is_current } = &mut entry.origin else {
@@ -351,7 +351,7 @@ impl PairTable {
         };
         *is_current = false;
         let name = name.clone();
-        self.to_process(&name, now_ns)
+        self.pair_to(&name, now_ns)
     }
 
     /// Takes in a process that has connected to a listener.
