@@ -522,6 +522,7 @@ impl ShmTransport {
             } else if !has_ended {
                 self.fail(index, ConnFault::Reset);
             } else {
+                // Its input ends as the other side has announced, and its output fails.
                 self.conns.ready.push(index);
             }
         }

@@ -4,7 +4,6 @@ use flick_buffers::Pool;
 use flick_shm::conn::RingRead;
 
 use super::ShmTransport;
-use crate::conn::Conn;
 use crate::conn::report::FaultReport;
 use crate::driver::DriverEvent;
 use crate::event_sink::EventSink;
@@ -72,7 +71,7 @@ impl ShmTransport {
         let (Some(conn), Some(ring)) = (self.conns.at(index), &mut self.rings[index as usize]) else {
             return Err(ConnFault::Reset);
         };
-        if ring.is_peer_gone() {
+        if ring.is_peer_gone() || self.pairs.is_gone(conn.part.pair) {
             return Err(ConnFault::Reset);
         }
         let reset = |_| ConnFault::Reset;
@@ -144,8 +143,10 @@ impl ShmTransport {
     /// Throws away what has arrived for a lingering connection.
     fn discard(&mut self, index: u32) -> Served {
         for _ in 0..LINGER_RECEIVES_MAX {
+            let Some(conn) = self.conns.at(index) else { return Served::Done };
             let Some(ring) = &mut self.rings[index as usize] else { return Served::Done };
             let is_over = match ring.receive(&mut self.scratch) {
+                Ok(RingRead::Empty) if self.pairs.is_gone(conn.part.pair) => true,
                 Ok(RingRead::Empty) => {
                     self.poll_again(index);
                     return Served::Done;
@@ -164,11 +165,10 @@ impl ShmTransport {
 
     /// Sends on if a full ring has space again.
     fn unblock(&mut self, index: u32) {
-        if !self.conns.at(index).is_some_and(Conn::is_blocked) {
-            return;
-        }
+        let Some(conn) = self.conns.at(index).filter(|conn| conn.is_blocked()) else { return };
         let Some(ring) = &mut self.rings[index as usize] else { return };
-        let has_space = ring.is_peer_gone() || ring.has_space().unwrap_or(true);
+        let is_gone = ring.is_peer_gone() || self.pairs.is_gone(conn.part.pair);
+        let has_space = is_gone || ring.has_space().unwrap_or(true);
         if has_space && self.conns.unblock_output(index) {
             self.write(index);
         }
@@ -205,6 +205,11 @@ impl ShmTransport {
                         self.poll_again(index);
                         return Served::Done;
                     }
+                }
+                // Whatever the words of a process say that is gone, nothing follows.
+                Ok(RingRead::Empty) if self.pairs.is_gone(conn.part.pair) => {
+                    self.fail(index, ConnFault::Reset);
+                    return Served::Done;
                 }
                 Ok(RingRead::Empty) => {
                     self.poll_again(index);
