@@ -26,6 +26,8 @@ use crate::slot_queue::SlotQueue;
 
 /// Number that no connection and no pair has.
 pub(super) const NONE: u32 = u32::MAX;
+/// Number that stands for a connection which the other side has opened, and which waits to be accepted.
+const OPENED: u32 = u32::MAX - 1;
 /// News of the watch that one look takes.
 pub(super) const NEWS_MAX: usize = 64;
 
@@ -80,7 +82,7 @@ enum PairState {
 struct OpenPair {
     peer: PeerProcess,
     pair: Pair,
-    /// By slot: index of the connection.
+    /// By slot: index of the connection, [`NONE`] or [`OPENED`].
     conns: Box<[u32]>,
     /// Slots in which the other side has opened connections that are not accepted.
     opened: Vec<u32>,
@@ -302,6 +304,16 @@ impl PairTable {
     pub(super) fn is_gone(&self, number: u32) -> bool {
         let entry = self.entries.get(number as usize).and_then(Option::as_ref);
         entry.is_none_or(|entry| matches!(entry.state, PairState::Gone))
+    }
+}
+
+impl OpenPair {
+    /// Refuses the connections that the other side has opened.
+    fn refuse_opened(&mut self) {
+        for slot in self.opened.drain(..) {
+            self.conns[slot as usize] = NONE;
+            self.pair.refuse(slot);
+        }
     }
 }
 
@@ -546,13 +558,11 @@ impl PairTable {
             let mut over_count = 0;
             pair.take_ready(|slot| {
                 is_idle = false;
-                match conns.get(slot as usize) {
+                match conns.get_mut(slot as usize) {
                     None => {}
-                    Some(&NONE) => {
-                        if opened.len() < opened.capacity()
-                            && pair.is_peer_slot(slot)
-                            && !opened.contains(&slot)
-                        {
+                    Some(conn) if *conn == NONE => {
+                        if pair.is_peer_slot(slot) {
+                            *conn = OPENED;
                             opened.push(slot);
                         }
                         if over_count < over.len() {
@@ -560,7 +570,8 @@ impl PairTable {
                             over_count += 1;
                         }
                     }
-                    Some(&index) => ready(index),
+                    Some(conn) if *conn == OPENED => {}
+                    Some(conn) => ready(*conn),
                 }
             });
             over[..over_count].iter().for_each(|slot| pair.reclaim_slot(*slot));
@@ -594,14 +605,14 @@ impl PairTable {
             let (PairState::Open(open), Origin::Accepted(id)) = (&mut entry.state, &entry.origin) else {
                 // A process that this one connected to opens nothing.
                 if let PairState::Open(open) = &mut entry.state {
-                    open.opened.drain(..).for_each(|slot| open.pair.refuse(slot));
+                    open.refuse_opened();
                 }
                 continue;
             };
             match accepting(*id) {
                 Some(Accepting::On) if !open.opened.is_empty() => return Some((number, *id)),
                 Some(_) => {}
-                None => open.opened.drain(..).for_each(|slot| open.pair.refuse(slot)),
+                None => open.refuse_opened(),
             }
         }
         None
@@ -609,8 +620,10 @@ impl PairTable {
 
     /// Accepts one connection of a pair that [`PairTable::with_opened`] returned.
     pub(super) fn accept_opened(&mut self, number: u32) -> Option<RingConn> {
-        let slot = self.open_pair(number)?.opened.pop()?;
-        if self.open_pair(number).is_some_and(|open| !open.opened.is_empty()) {
+        let open = self.open_pair(number)?;
+        let slot = open.opened.pop()?;
+        open.conns[slot as usize] = NONE;
+        if !open.opened.is_empty() {
             self.opened.push(number);
         }
         let has_memory = self.has_ring_bytes(SHM_RING_BYTES_START);
