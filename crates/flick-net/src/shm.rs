@@ -291,6 +291,13 @@ impl ShmTransport {
 
     /// Accepts connections that other processes have opened.
     fn accept_opened(&mut self, sink: &mut EventSink<'_>) {
+        self.accept_some(sink);
+        while let Some(pair) = self.pairs.ended() {
+            self.pairs.end(pair);
+        }
+    }
+
+    fn accept_some(&mut self, sink: &mut EventSink<'_>) {
         while let Some((listener, errno)) = if sink.is_full() { None } else { self.accept_faults.pop() } {
             sink.put(DriverEvent::AcceptFailed { listener, errno });
         }
@@ -465,7 +472,8 @@ impl ShmTransport {
             }
         }
         while let Some(pair) = self.pairs.expired(self.now_ns) {
-            self.end_pair(pair);
+            self.end_conns_of(pair);
+            self.pairs.end(pair);
         }
     }
 
@@ -500,9 +508,13 @@ impl ShmTransport {
         }
     }
 
+    /// Ends a pair whose other process is gone. What it had opened is accepted first.
     fn end_pair(&mut self, pair: u32) {
+        let has_opened = self.pairs.begin_end(pair, self.now_ns);
         self.end_conns_of(pair);
-        self.pairs.end(pair);
+        if !has_opened {
+            self.pairs.end(pair);
+        }
     }
 
     /// Returns when a handshake, an unused pair or a lingering connection ends by time, as a wait from now.
@@ -516,14 +528,15 @@ impl ShmTransport {
     fn end_conns_of(&mut self, pair: u32) {
         for index in 0..self.conns.used() {
             let Some(conn) = self.conns.at(index).filter(|conn| conn.part.pair == pair) else { continue };
-            let has_ended = self.rings[index as usize].as_ref().is_some_and(RingConn::is_hung_up);
+            let ring = self.rings[index as usize].as_mut();
+            let has_input = ring.is_some_and(|ring| matches!(ring.is_idle(), Ok(false)));
             if conn.is_connecting() {
                 self.end_refused(index);
-            } else if !has_ended {
-                self.fail(index, ConnFault::Reset);
-            } else {
-                // Its input ends as the other side has announced, and its output fails.
+            } else if has_input {
+                // It fails once the input is delivered, or when it sends; that may be when receiving is resumed.
                 self.conns.ready.push(index);
+            } else {
+                self.fail(index, ConnFault::Reset);
             }
         }
     }

@@ -42,6 +42,8 @@ pub(super) struct PairTable {
     /// Pairs in which the other side has opened connections that are not accepted.
     opened: SlotQueue,
     open_count: u64,
+    /// Open pairs whose process is gone, and of which connections are still to be accepted.
+    ending_pairs: u32,
     /// Open pairs whose sleeping side executes a barrier on all cores.
     barrier_pairs: u32,
     /// Bytes of the rings of this process in all pairs.
@@ -87,6 +89,8 @@ struct OpenPair {
     /// Slots in which the other side has opened connections that are not accepted.
     opened: Vec<u32>,
     is_asleep: bool,
+    /// The other process is gone; what it had opened is still accepted.
+    is_ending: bool,
     /// Looks at an empty ready bitmap.
     idle_looks: u32,
 }
@@ -141,6 +145,7 @@ impl PairTable {
             awake: SlotQueue::new(SHM_PAIRS_MAX),
             opened: SlotQueue::new(SHM_PAIRS_MAX),
             open_count: 0,
+            ending_pairs: 0,
             barrier_pairs: 0,
             ring_bytes: 0,
             next_deadline_ns: None,
@@ -271,6 +276,46 @@ impl PairTable {
         over
     }
 
+    /// Begins to end a pair whose other process is gone. Returns whether it had opened connections that are still to be
+    /// accepted: what it had sent through them is not lost. They have until a deadline.
+    pub(super) fn begin_end(&mut self, number: u32, now_ns: u64) -> bool {
+        let Some(entry) = self.entries.get_mut(number as usize).and_then(Option::as_mut) else {
+            return false;
+        };
+        let (PairState::Open(open), Origin::Accepted(_)) = (&mut entry.state, &entry.origin) else {
+            return false;
+        };
+        let before = open.pair.ring_bytes();
+        // All connections are looked at anyway.
+        open.take_ready(&mut |_| {});
+        self.ring_bytes -= before - open.pair.ring_bytes();
+        if open.opened.is_empty() {
+            return false;
+        }
+        open.is_ending = true;
+        // It would be readable all the time.
+        let deleted = epoll::delete(&self.watch, open.peer.socket());
+        assert!(deleted.is_ok(), "the socket of an open pair is registered");
+        entry.deadline_ns = Some(now_ns + SHM_PAIR_UNUSED_NS_MAX);
+        self.ending_pairs += 1;
+        self.note_deadline(Some(now_ns + SHM_PAIR_UNUSED_NS_MAX));
+        self.opened.push(number);
+        true
+    }
+
+    /// Returns a pair that ends and of which everything is accepted.
+    pub(super) fn ended(&self) -> Option<u32> {
+        if self.ending_pairs == 0 {
+            return None;
+        }
+        let is_ended = |entry: &PairEntry| match &entry.state {
+            PairState::Open(open) => open.is_ending && open.opened.is_empty(),
+            PairState::Offered(_) | PairState::Accepting(_) | PairState::Gone => false,
+        };
+        let ended = self.entries.iter().position(|entry| entry.as_ref().is_some_and(is_ended));
+        ended.map(|number| number as u32)
+    }
+
     /// Ends a pair: its socket is closed, which shows the other process that this one is gone. Its connections have
     /// their rings until they end.
     pub(super) fn end(&mut self, number: u32) {
@@ -287,6 +332,7 @@ impl PairTable {
             self.ring_bytes -= open.pair.ring_bytes();
             self.open_count -= 1;
             self.barrier_pairs -= u32::from(open.pair.fencing() == Fencing::Sleeper);
+            self.ending_pairs -= u32::from(open.is_ending);
         }
         drop(ended);
         self.remove_if_unused(number);
@@ -303,11 +349,43 @@ impl PairTable {
 
     pub(super) fn is_gone(&self, number: u32) -> bool {
         let entry = self.entries.get(number as usize).and_then(Option::as_ref);
-        entry.is_none_or(|entry| matches!(entry.state, PairState::Gone))
+        entry.is_none_or(|entry| match &entry.state {
+            PairState::Open(open) => open.is_ending,
+            PairState::Gone => true,
+            PairState::Offered(_) | PairState::Accepting(_) => false,
+        })
     }
 }
 
 impl OpenPair {
+    /// Takes the ready bits, and calls `ready` with the index of each connection. Returns whether there was none.
+    fn take_ready(&mut self, ready: &mut impl FnMut(u32)) -> bool {
+        let OpenPair { pair, conns, opened, .. } = self;
+        let mut is_idle = true;
+        let mut over = [NONE; 64];
+        let mut over_count = 0;
+        pair.take_ready(|slot| {
+            is_idle = false;
+            match conns.get_mut(slot as usize) {
+                None => {}
+                Some(conn) if *conn == NONE => {
+                    if pair.is_peer_slot(slot) {
+                        *conn = OPENED;
+                        opened.push(slot);
+                    }
+                    if over_count < over.len() {
+                        over[over_count] = slot;
+                        over_count += 1;
+                    }
+                }
+                Some(conn) if *conn == OPENED => {}
+                Some(conn) => ready(*conn),
+            }
+        });
+        over[..over_count].iter().for_each(|slot| pair.reclaim_slot(*slot));
+        is_idle
+    }
+
     /// Refuses the connections that the other side has opened.
     fn refuse_opened(&mut self) {
         for slot in self.opened.drain(..) {
@@ -442,6 +520,7 @@ impl PairTable {
             conns: vec![NONE; slots as usize].into(),
             opened: Vec::with_capacity(slots as usize / 2),
             is_asleep: false,
+            is_ending: false,
             idle_looks: 0,
             pair,
         };
@@ -546,40 +625,16 @@ impl PairTable {
     pub(super) fn take_ready(&mut self, mut ready: impl FnMut(u32)) {
         for _ in 0..self.awake.len() {
             let Some(number) = self.awake.pop() else { break };
-            let Some(open) = self.open_pair(number) else { continue };
-            if open.is_asleep {
+            let Some(open) = self.open_pair(number).filter(|open| !open.is_ending && !open.is_asleep) else {
                 continue;
-            }
-            let OpenPair { pair, conns, opened, idle_looks, is_asleep, .. } = open;
-            let before = pair.ring_bytes();
-            let opened_before = opened.len();
-            let mut is_idle = true;
-            let mut over = [NONE; 64];
-            let mut over_count = 0;
-            pair.take_ready(|slot| {
-                is_idle = false;
-                match conns.get_mut(slot as usize) {
-                    None => {}
-                    Some(conn) if *conn == NONE => {
-                        if pair.is_peer_slot(slot) {
-                            *conn = OPENED;
-                            opened.push(slot);
-                        }
-                        if over_count < over.len() {
-                            over[over_count] = slot;
-                            over_count += 1;
-                        }
-                    }
-                    Some(conn) if *conn == OPENED => {}
-                    Some(conn) => ready(*conn),
-                }
-            });
-            over[..over_count].iter().for_each(|slot| pair.reclaim_slot(*slot));
-            let has_opened = opened.len() > opened_before;
-            *idle_looks = if is_idle { *idle_looks + 1 } else { 0 };
-            *is_asleep = *idle_looks >= SHM_IDLE_LOOKS_MAX && pair.prepare_sleep();
-            let (after, is_awake) = (pair.ring_bytes(), !*is_asleep);
-            self.ring_bytes = self.ring_bytes + after - before;
+            };
+            let before = open.pair.ring_bytes();
+            let is_idle = open.take_ready(&mut ready);
+            let returned = before - open.pair.ring_bytes();
+            open.idle_looks = if is_idle { open.idle_looks + 1 } else { 0 };
+            open.is_asleep = open.idle_looks >= SHM_IDLE_LOOKS_MAX && open.pair.prepare_sleep();
+            let (is_awake, has_opened) = (!open.is_asleep, !is_idle && !open.opened.is_empty());
+            self.ring_bytes -= returned;
             if has_opened {
                 self.opened.push(number);
             }

@@ -197,11 +197,13 @@ impl ShmTransport {
             match read {
                 Ok(RingRead::Bytes(bytes)) => {
                     conn.part.idle_looks = 0;
+                    let pair = conn.part.pair;
                     self.received_bytes += bytes;
                     self.stats.received_bytes += bytes as u64;
                     let data = buf.slice(start..start + bytes as u32);
                     sink.put(DriverEvent::Data { conn: self.conns.handle(index), data });
-                    if bytes < asked as usize {
+                    // No news follow of a process that is gone: its end is looked for at once.
+                    if bytes < asked as usize && !self.pairs.is_gone(pair) {
                         self.poll_again(index);
                         return Served::Done;
                     }
