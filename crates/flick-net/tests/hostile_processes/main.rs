@@ -1,0 +1,79 @@
+//! Processes that break the protocol of shared memory, die or take all they can, beside peers that keep it. The latter
+//! lose nothing, their round trips are bounded, and nothing is left over from the former.
+//! `FLICK_NET_HOSTILE_SEED` sets the first seed, `FLICK_NET_HOSTILE_ROUNDS` how often a session overwrites words, and
+//! `FLICK_NET_HOSTILE_KILLS` how many processes are killed.
+
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a test says what it expects by failing")]
+
+mod greedy;
+mod kills;
+mod offers;
+mod overwriting;
+mod raw;
+mod service;
+mod symptoms;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use flick_net::IoKind;
+use service::{Service, wait_until};
+
+/// Both drivers.
+const KINDS: [IoKind; 2] = [IoKind::Epoll, IoKind::Uring];
+
+/// Tests count the descriptors of the process, so they run one after the other.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Returns the number of open descriptors and of mapped segments.
+fn resources() -> (usize, usize) {
+    let descriptors = std::fs::read_dir("/proc/self/fd").expect("/proc is mounted").count();
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("/proc is mounted");
+    (descriptors, maps.lines().filter(|line| line.contains("memfd:flick-shm")).count())
+}
+
+/// Runs a test with a service on each driver. What the process holds of the service is the same before and after.
+fn with_services(test: impl Fn(&Service)) {
+    let _alone = alone();
+    for kind in KINDS {
+        let Some(service) = Service::start(kind) else { continue };
+        // The first peer makes the service allocate what it keeps.
+        service::ShmPeer::connect(&service.shm, 1).round_trip(100);
+        service.wait_unused();
+        wait_until("the first pair has ended", || resources().1 == 0);
+        let before = resources();
+        test(&service);
+        service.wait_unused();
+        let mut after = before;
+        let holds_same = || {
+            after = resources();
+            after == before
+        };
+        wait_until("descriptors and segments are as many as before", holds_same);
+        println!("{kind:?}: slowest poll {:?} us", service.counters.slowest_poll_us);
+        service.stop();
+    }
+}
+
+/// Returns the number in an environment variable.
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+}
+
+/// Random numbers (Steele et al., "Fast Splittable Pseudorandom Number Generators", 2014).
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    fn below(&mut self, end: u64) -> u64 {
+        self.next() % end
+    }
+}

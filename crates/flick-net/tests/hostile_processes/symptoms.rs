@@ -1,0 +1,54 @@
+//! Defects that were found, by symptom.
+
+use std::time::{Duration, Instant};
+
+use flick_shm::segment::SegmentConfig;
+
+use crate::raw::RawPeer;
+use crate::service::{SINK, bytes};
+use crate::with_services;
+
+const CONFIG: SegmentConfig = SegmentConfig { slots: 128, arena_bytes: 4 << 20, huge_pages: false };
+
+/// A peer ends its direction, leaves the echo unread and dies: the connection waits for space that never comes.
+#[test]
+fn a_connection_without_space_ends_when_its_peer_dies_behind_its_last_byte() {
+    with_services(|service| {
+        let mut peer = RawPeer::paired(&service.shm, &CONFIG);
+        let mut pair = peer.pair();
+        let mut conn = pair.open(1 << 16).expect("the pair is new");
+        let mut moved = Instant::now();
+        while moved.elapsed() < Duration::from_millis(200) {
+            if conn.send(&[0xee; 8192]).expect("the service keeps the protocol") > 0 {
+                moved = Instant::now();
+            }
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        conn.finish_sending().expect("the service keeps the protocol");
+        // What is dropped here announces nothing, as a death does.
+        drop((peer, pair, conn));
+        service.wait_unused();
+    });
+}
+
+/// A peer opens a connection, sends, closes and ends, all before the service looks again.
+#[test]
+fn what_a_process_sends_right_before_it_ends_is_delivered() {
+    with_services(|service| {
+        for round in 0..200_u64 {
+            let mut peer = RawPeer::paired(&service.shm, &CONFIG);
+            let mut pair = peer.pair();
+            let (mut conn, id) = (pair.open(1 << 16).expect("the pair is new"), 10 + (round % 100) as u8);
+            let message = [&[SINK, id], &bytes(id, 0, 1000)[..]].concat();
+            assert_eq!(conn.send(&message), Ok(1002));
+            let is_closed = round % 2 == 0;
+            if is_closed {
+                pair.close(conn);
+            }
+            drop((peer, pair));
+            let end = service.ends.recv_timeout(Duration::from_secs(5));
+            let end = end.unwrap_or_else(|_| panic!("round {round} is lost: {:?}", service.counters));
+            assert_eq!((end.id, end.bytes, end.has_failed), (id, 1000, !is_closed));
+        }
+    });
+}
