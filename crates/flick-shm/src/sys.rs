@@ -22,7 +22,7 @@ use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
 /// `TMPFS_MAGIC` of `statfs(2)`, the file system of a memory file without huge pages of its own.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// `ANON_INODE_FS_MAGIC` of `statfs(2)`, the file system of eventfds.
+/// `ANON_INODE_FS_MAGIC` of `statfs(2)`, the file system of eventfds and others.
 const ANON_INODE_MAGIC: u64 = 0x0904_1934;
 
 /// Seals that a segment's file must have: its size is final, and so are the seals.
@@ -154,11 +154,13 @@ pub(crate) fn create_eventfd() -> Result<OwnedFd, Errno> {
     eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
 }
 
-/// Returns whether a descriptor of another process may be an eventfd that does not block: it is no pipe, socket or
-/// file. The other process can still make it block later; see the limits in the documentation.
+/// Returns whether a descriptor of another process is an eventfd that does not block: no pipe, socket or file, and of
+/// the descriptors that are none of these (epolls, timers) the only one that takes a number. Adding 0 changes nothing.
+/// The other process can still make it block later; see the limits in the documentation.
 pub(crate) fn is_event(event: BorrowedFd<'_>) -> bool {
     fstatfs(event).is_ok_and(|status| status.f_type as u64 == ANON_INODE_MAGIC)
         && fcntl_getfl(event).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
+        && rustix::io::write(event, &0_u64.to_ne_bytes()) == Ok(size_of::<u64>())
 }
 
 /// Makes an eventfd readable.

@@ -73,6 +73,13 @@ fn wrong_offers_are_refused_and_leave_nothing() {
         }
         let good = || Segment::create(&CONFIG).expect("memory files exist").1;
         let file = good();
+        let timer = rustix::time::timerfd_create(
+            rustix::time::TimerfdClockId::Monotonic,
+            rustix::time::TimerfdFlags::NONBLOCK,
+        );
+        let timer = timer.expect("timers exist");
+        let nested = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).unwrap();
+        rustix::fs::fcntl_setfl(&nested, rustix::fs::OFlags::NONBLOCK).unwrap();
         let blocking = rustix::event::eventfd(0, EventfdFlags::empty()).unwrap();
         for (what, descriptors) in [
             ("no descriptor", &[][..]),
@@ -82,6 +89,8 @@ fn wrong_offers_are_refused_and_leave_nothing() {
             ("eight descriptors", &[file.as_fd(), one, other, one, one, one, one, one]),
             ("a pipe as an eventfd", &[file.as_fd(), reader.as_fd(), other]),
             ("a pipe as the other eventfd", &[file.as_fd(), one, writer.as_fd()]),
+            ("a timer as an eventfd", &[file.as_fd(), one, timer.as_fd()]),
+            ("an epoll as an eventfd", &[file.as_fd(), one, nested.as_fd()]),
             ("an eventfd that blocks", &[file.as_fd(), one, blocking.as_fd()]),
             ("an eventfd as a segment", &[one, one, other]),
         ] {
