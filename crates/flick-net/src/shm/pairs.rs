@@ -506,8 +506,9 @@ impl PairTable {
             tracing::debug!(pid = peer.pid(), "a process has too many pairs with this service");
             return Progress::Ended;
         }
-        let registered =
-            epoll::add(&self.watch, pair.event(), News::Event(number).pack(), epoll::EventFlags::IN);
+        // Edge-triggered: a signal is reported once, also if the other side takes it back, or if it cannot be cleared.
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        let registered = epoll::add(&self.watch, pair.event(), News::Event(number).pack(), flags);
         if let Err(error) = registered {
             tracing::debug!(%error, "a process did not become a partner in shared memory");
             return Progress::Ended;

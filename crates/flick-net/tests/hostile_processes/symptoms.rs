@@ -1,11 +1,13 @@
 //! Defects that were found, by symptom.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use flick_shm::segment::SegmentConfig;
+use rustix::event::EventfdFlags;
 
-use crate::raw::RawPeer;
-use crate::service::{SINK, bytes};
+use crate::raw::{RawPeer, SLEEP_OF_OTHER_AT, answer};
+use crate::service::{SINK, bytes, wait_until};
 use crate::with_services;
 
 const CONFIG: SegmentConfig = SegmentConfig { slots: 128, arena_bytes: 4 << 20, huge_pages: false };
@@ -49,6 +51,30 @@ fn what_a_process_sends_right_before_it_ends_is_delivered() {
             let end = service.ends.recv_timeout(Duration::from_secs(5));
             let end = end.unwrap_or_else(|_| panic!("round {round} is lost: {:?}", service.counters));
             assert_eq!((end.id, end.bytes, end.has_failed), (id, 1000, !is_closed));
+        }
+    });
+}
+
+/// Polls of a service that is idle, in the time that the test watches it.
+const IDLE_POLLS_MAX: u64 = 50;
+
+/// A peer signals the service and leaves its sleep word alone, through eventfds of both kinds. One signal is one poll.
+#[test]
+fn a_signal_without_news_does_not_keep_the_service_awake() {
+    with_services(|service| {
+        for flags in [EventfdFlags::empty(), EventfdFlags::SEMAPHORE] {
+            let peer = RawPeer::offer(&service.shm, &CONFIG, flags);
+            assert_eq!(answer(&peer.socket), Some(1), "the segment is right");
+            let polls = || service.counters.polls.load(Ordering::Relaxed);
+            // The service sleeps.
+            let sleep_word = peer.map.narrow(SLEEP_OF_OTHER_AT);
+            wait_until("the service sleeps", || sleep_word.load(Ordering::Relaxed) != 0);
+            std::thread::sleep(Duration::from_millis(20));
+            let before = polls();
+            rustix::io::write(&peer.other_event, &1_000_000_u64.to_ne_bytes()).expect("the counter is small");
+            std::thread::sleep(Duration::from_millis(100));
+            let count = polls() - before;
+            assert!(count < IDLE_POLLS_MAX, "{flags:?}: {count} polls of an idle service");
         }
     });
 }
