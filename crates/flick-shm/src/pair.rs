@@ -370,6 +370,13 @@ impl Pair {
         }
     }
 
+    /// As [`end_sleep`](Self::end_sleep), after the eventfd was readable: the signal may be one of an earlier sleep, which
+    /// arrived late.
+    pub fn end_signalled_sleep(&self) {
+        self.own.sleep.swap(0, Ordering::AcqRel);
+        sys::clear_eventfd(&self.event);
+    }
+
     /// Returns the eventfd that is readable when this side has to look at its ready bits.
     pub fn event(&self) -> BorrowedFd<'_> {
         self.event.as_fd()

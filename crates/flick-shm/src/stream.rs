@@ -325,7 +325,11 @@ impl ShmStream {
         ];
         let polled = poll(&mut sources, Some(&timespec(timeout_ms)));
         let is_gone = !sources[1].revents().is_empty();
-        pair.end_sleep();
+        if sources[0].revents().is_empty() {
+            pair.end_sleep();
+        } else {
+            pair.end_signalled_sleep();
+        }
         if let Some(conn) = conn {
             conn.cancel_sleep();
         }

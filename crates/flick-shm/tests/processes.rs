@@ -266,6 +266,21 @@ fn pass(raw: &UnixStream, descriptors: [BorrowedFd<'_>; 3]) {
     assert_eq!(sendmsg(raw, &[message], &mut ancillary, SendFlags::empty()), Ok(16));
 }
 
+/// A signal may arrive after its sleep has ended, and finds the sleep word of the next one.
+#[test]
+fn a_late_signal_wakes_a_stream_once() {
+    let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).expect("eventfds exist");
+    let (_segment, file) = Segment::create(&SegmentConfig::default()).expect("memory files exist");
+    let (listener, name) = listener("signal");
+    let (raw, own, other) = (raw_connection(&name), event(), event());
+    pass(&raw, [file.as_fd(), own.as_fd(), other.as_fd()]);
+    let mut stream = ShmStream::accept(&listener, &StreamConfig::default()).expect("the message is right");
+    assert_eq!(stream.transport(), StreamTransport::SharedMemory);
+    rustix::io::write(&other, &1_u64.to_ne_bytes()).expect("the counter is 0");
+    assert_eq!(stream.wait(StreamInterest::Readable, WAIT_MS), Ok(true));
+    assert_eq!(stream.wait(StreamInterest::Readable, 50), Ok(false));
+}
+
 #[test]
 fn wrong_descriptors_make_no_pair() {
     let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).expect("eventfds exist");
