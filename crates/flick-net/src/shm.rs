@@ -172,7 +172,8 @@ impl ShmTransport {
     pub(crate) fn close_listener(&mut self, id: ListenerId) {
         self.accept(id, false);
         self.listeners.remove(id);
-        self.pairs.queue_opened();
+        self.accept_faults.retain(|(of, _)| *of != id);
+        self.pairs.close_listener(id);
     }
 
     /// Starts connecting to `shm:NAME`.
@@ -253,7 +254,12 @@ impl ShmTransport {
     /// Returns whether something is to be done that no descriptor signals.
     pub(crate) fn has_work(&self, pool: &Pool) -> bool {
         let can_receive = !self.starved.is_empty() && self.receive_buffer.is_available(pool);
-        can_receive || self.pairs.has_opened() || !self.conns.ready.is_empty() || !self.conns.dirty.is_empty()
+        can_receive || self.has_accepts() || !self.conns.ready.is_empty() || !self.conns.dirty.is_empty()
+    }
+
+    /// Returns whether there are connections to be accepted, or failures of it to be reported.
+    fn has_accepts(&self) -> bool {
+        self.pairs.has_opened() || !self.accept_faults.is_empty()
     }
 
     /// Sends what was appended.

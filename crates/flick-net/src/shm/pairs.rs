@@ -69,8 +69,8 @@ struct PairEntry {
 enum Origin {
     /// This process connected to `shm:NAME`. New connections to the name use the pair while it is current.
     Connected { name: String, is_current: bool },
-    /// The other process connected.
-    Accepted(ListenerId),
+    /// The other process connected; `None` once the listener is closed.
+    Accepted(Option<ListenerId>),
 }
 
 enum PairState {
@@ -209,8 +209,20 @@ impl PairTable {
         }
     }
 
+    /// Separates the pairs of a closed listener from it: its number may be another listener's soon.
+    pub(super) fn close_listener(&mut self, closed: ListenerId) {
+        for entry in self.entries.iter_mut().flatten() {
+            if let Origin::Accepted(id) = &mut entry.origin
+                && *id == Some(closed)
+            {
+                *id = None;
+            }
+        }
+        self.queue_opened();
+    }
+
     /// Looks again at all pairs with connections that are not accepted.
-    pub(super) fn queue_opened(&mut self) {
+    fn queue_opened(&mut self) {
         for number in 0..self.entries.len() as u32 {
             if self.open_pair(number).is_some_and(|open| !open.opened.is_empty()) {
                 self.opened.push(number);
@@ -455,7 +467,7 @@ impl PairTable {
         };
         let added = self.add(PairEntry {
             state: PairState::Accepting(acceptance),
-            origin: Origin::Accepted(id),
+            origin: Origin::Accepted(Some(id)),
             conns: 0,
             waiting: Vec::new(),
             deadline_ns: Some(now_ns + SHM_HANDSHAKE_NS_MAX),
@@ -665,8 +677,8 @@ impl PairTable {
                 }
                 continue;
             };
-            match accepting(*id) {
-                Some(Accepting::On) if !open.opened.is_empty() => return Some((number, *id)),
+            match id.and_then(|id| Some((id, accepting(id)?))) {
+                Some((id, Accepting::On)) if !open.opened.is_empty() => return Some((number, id)),
                 Some(_) => {}
                 None => open.refuse_opened(),
             }

@@ -1,6 +1,6 @@
 //! A process that pairs by hand: it knows the layout of a segment and may write any word of it.
 
-use std::io::{IoSlice, Read};
+use std::io::{ErrorKind, IoSlice, Read};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
@@ -104,7 +104,8 @@ pub fn wait_closed(mut socket: &UnixStream) {
             Ok(0) => return,
             Ok(_) => {}
             // It had unread bytes.
-            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => return,
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => return,
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => panic!("the driver keeps the socket of a peer that it refuses: {error}"),
         }
     }

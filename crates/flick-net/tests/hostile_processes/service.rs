@@ -133,8 +133,13 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
+/// Buffers for a driver.
+pub fn pool() -> Pool {
+    Pool::new(PoolConfig { small_count: 64, large_count: 1024, huge_count: 0 })
+}
+
 fn serve(driver: &mut AnyDriver, stop: &AtomicBool, counters: &Counters, end: &mpsc::Sender<ConnEnd>) {
-    let pool = Pool::new(PoolConfig { small_count: 64, large_count: 1024, huge_count: 0 });
+    let pool = pool();
     let (mut conns, mut events) = (BTreeMap::<Handle, Use>::new(), Vec::with_capacity(LIMITS.events_max));
     while !stop.load(Ordering::Acquire) {
         let may_wait = driver.poll_timeout(&pool, None) != Some(Duration::ZERO);

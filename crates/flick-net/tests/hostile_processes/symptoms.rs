@@ -3,12 +3,14 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use flick_net::{AnyDriver, Driver, Endpoint, IoKind};
+use flick_shm::conn::OpenAnswer;
 use flick_shm::segment::SegmentConfig;
 use rustix::event::EventfdFlags;
 
 use crate::raw::{RawPeer, SLEEP_OF_OTHER_AT, answer};
-use crate::service::{SINK, bytes, wait_until};
-use crate::with_services;
+use crate::service::{LIMITS, SINK, bytes, fresh_name, pool, wait_until};
+use crate::{alone, with_services};
 
 const CONFIG: SegmentConfig = SegmentConfig { slots: 128, arena_bytes: 4 << 20, huge_pages: false };
 
@@ -77,4 +79,30 @@ fn a_signal_without_news_does_not_keep_the_service_awake() {
             assert!(count < IDLE_POLLS_MAX, "{flags:?}: {count} polls of an idle service");
         }
     });
+}
+
+/// A service closes a listener and opens another, which gets the number of the first.
+#[test]
+fn a_new_listener_gets_no_connection_of_a_closed_one() {
+    let _alone = alone();
+    let mut driver = AnyDriver::open(IoKind::Epoll, LIMITS).expect("every kernel has epoll");
+    let (pool, mut events) = (pool(), Vec::new());
+    let name = fresh_name();
+    let first = driver.listen(&Endpoint::Shm(name.clone())).expect("the name is fresh");
+    let mut peer = RawPeer::offer(&name, &CONFIG, EventfdFlags::empty());
+    driver.poll(&pool, Some(Duration::from_secs(1)), &mut events).expect("the driver polls");
+    driver.poll(&pool, Some(Duration::from_millis(10)), &mut events).expect("the driver polls");
+    assert_eq!(answer(&peer.socket), Some(1), "the segment is right");
+    driver.close_listener(first);
+    let second = driver.listen(&Endpoint::Shm(fresh_name())).expect("the name is fresh");
+    assert_eq!(first, second, "numbers are used again");
+    let mut pair = peer.pair();
+    let mut conn = pair.open(4096).expect("the pair is new");
+    let end = Instant::now() + Duration::from_secs(5);
+    while conn.answer().expect("the driver keeps the protocol") == OpenAnswer::Pending {
+        assert!(Instant::now() < end, "the connection is not answered");
+        driver.poll(&pool, Some(Duration::from_millis(10)), &mut events).expect("the driver polls");
+    }
+    assert_eq!(conn.answer(), Ok(OpenAnswer::Refused));
+    assert!(events.is_empty(), "{events:?}");
 }
