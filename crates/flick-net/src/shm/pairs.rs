@@ -88,6 +88,8 @@ struct OpenPair {
     conns: Box<[u32]>,
     /// Slots in which the other side has opened connections that are not accepted.
     opened: Vec<u32>,
+    /// Slots without a connection of which the ready bit was set; empty between two looks.
+    over: Vec<u32>,
     is_asleep: bool,
     /// The other process is gone; what it had opened is still accepted.
     is_ending: bool,
@@ -372,10 +374,8 @@ impl PairTable {
 impl OpenPair {
     /// Takes the ready bits, and calls `ready` with the index of each connection. Returns whether there was none.
     fn take_ready(&mut self, ready: &mut impl FnMut(u32)) -> bool {
-        let OpenPair { pair, conns, opened, .. } = self;
+        let OpenPair { pair, conns, opened, over, .. } = self;
         let mut is_idle = true;
-        let mut over = [NONE; 64];
-        let mut over_count = 0;
         pair.take_ready(|slot| {
             is_idle = false;
             match conns.get_mut(slot as usize) {
@@ -385,16 +385,13 @@ impl OpenPair {
                         *conn = OPENED;
                         opened.push(slot);
                     }
-                    if over_count < over.len() {
-                        over[over_count] = slot;
-                        over_count += 1;
-                    }
+                    over.push(slot);
                 }
                 Some(conn) if *conn == OPENED => {}
                 Some(conn) => ready(*conn),
             }
         });
-        over[..over_count].iter().for_each(|slot| pair.reclaim_slot(*slot));
+        over.drain(..).for_each(|slot| pair.reclaim_slot(slot));
         is_idle
     }
 
@@ -532,6 +529,7 @@ impl PairTable {
             peer,
             conns: vec![NONE; slots as usize].into(),
             opened: Vec::with_capacity(slots as usize / 2),
+            over: Vec::with_capacity(slots as usize),
             is_asleep: false,
             is_ending: false,
             idle_looks: 0,

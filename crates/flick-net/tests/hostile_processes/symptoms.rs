@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use flick_net::{AnyDriver, Driver, Endpoint, IoKind};
+use flick_net::{AnyDriver, Driver, DriverEvent, Endpoint, IoKind};
 use flick_shm::conn::OpenAnswer;
 use flick_shm::segment::SegmentConfig;
 use rustix::event::EventfdFlags;
@@ -105,4 +105,39 @@ fn a_new_listener_gets_no_connection_of_a_closed_one() {
     }
     assert_eq!(conn.answer(), Ok(OpenAnswer::Refused));
     assert!(events.is_empty(), "{events:?}");
+}
+
+/// The driver closes hundreds of connections, then the peer does, all between two looks of the driver.
+#[test]
+fn slots_of_many_connections_that_end_together_are_free_again() {
+    const CONNS: usize = 300;
+    let _alone = alone();
+    let mut driver = AnyDriver::open(IoKind::Epoll, LIMITS).expect("every kernel has epoll");
+    let (pool, mut events, name) = (pool(), Vec::new(), fresh_name());
+    driver.listen(&Endpoint::Shm(name.clone())).expect("the name is fresh");
+    let config = SegmentConfig { slots: 1024, ..CONFIG };
+    let mut peer = RawPeer::offer(&name, &config, EventfdFlags::empty());
+    let mut poll = |driver: &mut AnyDriver| {
+        driver.poll(&pool, Some(Duration::from_millis(10)), &mut events).expect("the driver polls");
+        std::mem::take(&mut events)
+    };
+    (0..3).for_each(|_| drop(poll(&mut driver)));
+    assert_eq!(answer(&peer.socket), Some(1), "the segment is right");
+    let mut pair = peer.pair();
+    let conns: Vec<_> = (0..CONNS).map(|_| pair.open(4096).expect("a slot is free")).collect();
+    let mut accepted = 0;
+    while accepted < CONNS {
+        for event in poll(&mut driver) {
+            let DriverEvent::Accepted { conn, .. } = event else { panic!("unexpected {event:?}") };
+            accepted += 1;
+            driver.abort(conn);
+        }
+    }
+    conns.into_iter().for_each(|conn| pair.close(conn));
+    (0..10).for_each(|_| drop(poll(&mut driver)));
+    let end = Instant::now() + Duration::from_secs(5);
+    while pair.closed_conns() > 0 {
+        assert!(Instant::now() < end, "{} slots are still in use", pair.closed_conns());
+        pair.reclaim();
+    }
 }
