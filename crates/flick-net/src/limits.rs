@@ -105,7 +105,7 @@ pub const INHERITED_SOCKETS_MAX: u32 = 256;
 /// Pairs with other processes of one driver.
 pub const SHM_PAIRS_MAX: u32 = 1024;
 
-/// Pairs of one driver with the same process.
+/// Pairs of one driver with the same process, handshakes among them.
 pub const SHM_PAIRS_OF_PROCESS_MAX: usize = 128;
 
 /// Connection slots of a pair that this process begins; half of them are for its connections.

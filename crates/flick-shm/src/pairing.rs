@@ -231,6 +231,11 @@ impl Acceptance {
         Ok(Self(PeerProcess::new(socket, policy)?))
     }
 
+    /// Returns the process number of the connecting process; see [`PeerProcess::pid`].
+    pub fn pid(&self) -> i32 {
+        self.0.pid()
+    }
+
     /// Returns the socket.
     pub fn socket(&self) -> BorrowedFd<'_> {
         self.0.socket()
@@ -287,6 +292,11 @@ impl Offer {
         }
         sendmsg(&peer.socket, &[IoSlice::new(&hello(0))], &mut ancillary, SendFlags::NOSIGNAL)?;
         Ok(Self { peer, segment, event, peer_event })
+    }
+
+    /// Returns the process number of the listening process; see [`PeerProcess::pid`].
+    pub fn pid(&self) -> i32 {
+        self.peer.pid()
     }
 
     /// Returns the socket.

@@ -57,6 +57,8 @@ pub(super) struct PairTable {
 struct PairEntry {
     state: PairState,
     origin: Origin,
+    /// Number of the process.
+    pid: i32,
     /// Connections of the platform, waiting ones among them.
     conns: u32,
     /// Connections that wait for the handshake.
@@ -245,7 +247,13 @@ impl PairTable {
     }
 
     /// Adds an entry and watches its socket.
+    ///
+    /// Errors: `Exhausted`: too many pairs, or too many of the process; `System`.
     fn add(&mut self, entry: PairEntry) -> Result<u32, ConnFault> {
+        let of_process = self.entries.iter().flatten().filter(|other| other.pid == entry.pid);
+        if of_process.count() >= SHM_PAIRS_OF_PROCESS_MAX {
+            return Err(ConnFault::Exhausted);
+        }
         let free = self.entries.iter().position(Option::is_none);
         let number = free.unwrap_or(self.entries.len());
         if number == SHM_PAIRS_MAX as usize {
@@ -431,7 +439,9 @@ impl PairTable {
         }
         let config = SegmentConfig { slots: SHM_SLOTS, arena_bytes: SHM_ARENA_BYTES, huge_pages: false };
         let offer = Offer::begin(name, &config, PairPolicy::SameUser).map_err(|error| fault_of(&error))?;
+        let pid = offer.pid();
         self.add(PairEntry {
+            pid,
             state: PairState::Offered(Box::new(offer)),
             origin: Origin::Connected { name: name.to_owned(), is_current: true },
             conns: 0,
@@ -463,6 +473,7 @@ impl PairTable {
             }
         };
         let added = self.add(PairEntry {
+            pid: acceptance.pid(),
             state: PairState::Accepting(acceptance),
             origin: Origin::Accepted(Some(id)),
             conns: 0,
@@ -507,14 +518,6 @@ impl PairTable {
     }
 
     fn open(&mut self, number: u32, peer: PeerProcess, pair: Pair) -> Progress {
-        let of_process = |entry: &&PairEntry| match &entry.state {
-            PairState::Open(open) => open.peer.pid() == peer.pid(),
-            PairState::Offered(_) | PairState::Accepting(_) | PairState::Gone => false,
-        };
-        if self.entries.iter().flatten().filter(of_process).count() >= SHM_PAIRS_OF_PROCESS_MAX {
-            tracing::debug!(pid = peer.pid(), "a process has too many pairs with this service");
-            return Progress::Ended;
-        }
         // Edge-triggered: a signal is reported once, also if the other side takes it back, or if it cannot be cleared.
         let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
         let registered = epoll::add(&self.watch, pair.event(), News::Event(number).pack(), flags);
@@ -549,7 +552,7 @@ impl PairTable {
         if let Some(entry) = self.entry(number) {
             entry.conns += 1;
             // A handshake has its deadline also with connections, an open pair only without.
-            if matches!(entry.state, PairState::Open(_)) {
+            if matches!(&entry.state, PairState::Open(open) if !open.is_ending) {
                 entry.deadline_ns = None;
             }
         }

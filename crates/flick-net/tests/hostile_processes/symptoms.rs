@@ -1,14 +1,17 @@
 //! Defects that were found, by symptom.
 
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use flick_net::limits::{SHM_HANDSHAKE_NS_MAX, SHM_PAIRS_OF_PROCESS_MAX};
 use flick_net::{AnyDriver, Driver, DriverEvent, Endpoint, IoKind};
 use flick_shm::conn::OpenAnswer;
 use flick_shm::segment::SegmentConfig;
 use rustix::event::EventfdFlags;
+use rustix::net::{RecvFlags, recv};
 
-use crate::raw::{RawPeer, SLEEP_OF_OTHER_AT, answer};
+use crate::raw::{RawPeer, SLEEP_OF_OTHER_AT, answer, connect};
 use crate::service::{LIMITS, SINK, bytes, fresh_name, pool, wait_until};
 use crate::{alone, with_services};
 
@@ -140,4 +143,27 @@ fn slots_of_many_connections_that_end_together_are_free_again() {
         assert!(Instant::now() < end, "{} slots are still in use", pair.closed_conns());
         pair.reclaim();
     }
+}
+
+/// A process connects many times and sends nothing: it gets its share of pairs, and the others are closed at once.
+#[test]
+fn a_process_with_many_handshakes_leaves_pairs_for_others() {
+    let _alone = alone();
+    let mut driver = AnyDriver::open(IoKind::Epoll, LIMITS).expect("every kernel has epoll");
+    let (pool, mut events, name) = (pool(), Vec::new(), fresh_name());
+    driver.listen(&Endpoint::Shm(name.clone())).expect("the name is fresh");
+    let mut sockets = Vec::new();
+    let begun = Instant::now();
+    while sockets.len() < SHM_PAIRS_OF_PROCESS_MAX + 100 {
+        sockets.extend((0..50).map(|_| connect(&name)));
+        driver.poll(&pool, Some(Duration::from_millis(1)), &mut events).expect("the driver polls");
+    }
+    (0..5).for_each(|_| driver.poll(&pool, Some(Duration::ZERO), &mut events).expect("the driver polls"));
+    let is_open = |socket: &&UnixStream| {
+        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+        recv(socket, &mut [0; 1], flags) == Err(rustix::io::Errno::AGAIN)
+    };
+    let open = sockets.iter().filter(is_open).count();
+    let is_in_time = begun.elapsed() < Duration::from_nanos(SHM_HANDSHAKE_NS_MAX);
+    assert!(open == SHM_PAIRS_OF_PROCESS_MAX || !is_in_time, "{open} handshakes");
 }
