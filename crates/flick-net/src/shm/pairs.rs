@@ -1,6 +1,7 @@
 //! The processes that a driver is paired with: handshakes, ready bits, and the slots of their connections.
 //! Promises: a handshake blocks nothing and ends by time; one process has at most [`SHM_PAIRS_OF_PROCESS_MAX`] pairs;
-//! all rings together have at most [`SHM_RING_BYTES_MAX`] bytes; a process that is gone costs its own connections only.
+//! all rings together have at most [`SHM_RING_BYTES_MAX`] bytes, those of one process half of it; a process that is gone
+//! costs its own connections only.
 //! Not here: bytes (`transfer.rs`), and which connections are polled (`sleeping.rs`).
 
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -188,9 +189,15 @@ impl PairTable {
         Some(result)
     }
 
-    /// Returns whether rings of `bytes` more bytes are within the limit.
-    fn has_ring_bytes(&self, bytes: u64) -> bool {
-        self.ring_bytes + bytes <= SHM_RING_BYTES_MAX
+    /// Returns whether a pair may take a ring of `bytes` bytes, for a new connection or for one that has one.
+    fn has_ring_bytes(&self, number: u32, bytes: u64, is_new: bool) -> bool {
+        let Some(Some(entry)) = self.entries.get(number as usize) else { return false };
+        let of_process = self.entries.iter().flatten().filter(|other| other.pid == entry.pid);
+        let used = of_process.map(|other| match &other.state {
+            PairState::Open(open) => open.pair.ring_bytes(),
+            PairState::Offered(_) | PairState::Accepting(_) | PairState::Gone => 0,
+        });
+        is_within_share(used.sum(), self.ring_bytes, bytes, is_new)
     }
 }
 
@@ -588,7 +595,7 @@ impl PairTable {
     ///
     /// Errors: those of [`Pair::open`].
     pub(super) fn open_conn(&mut self, number: u32, index: u32) -> Result<RingConn, OpenError> {
-        if !self.has_ring_bytes(SHM_RING_BYTES_START) {
+        if !self.has_ring_bytes(number, SHM_RING_BYTES_START, true) {
             return Err(OpenError::NoMemory);
         }
         let opened = self.with_pair(number, |pair| {
@@ -616,7 +623,7 @@ impl PairTable {
         ring: &mut RingConn,
         ring_bytes: u64,
     ) -> Result<bool, PeerFault> {
-        if !self.has_ring_bytes(ring_bytes) {
+        if !self.has_ring_bytes(number, ring_bytes, false) {
             return Ok(false);
         }
         self.with_pair(number, |pair| pair.resize(ring, ring_bytes)).unwrap_or(Ok(false))
@@ -695,7 +702,7 @@ impl PairTable {
         if !open.opened.is_empty() {
             self.opened.push(number);
         }
-        let has_memory = self.has_ring_bytes(SHM_RING_BYTES_START);
+        let has_memory = self.has_ring_bytes(number, SHM_RING_BYTES_START, true);
         self.with_pair(number, |pair| {
             if !has_memory {
                 pair.refuse(slot);
@@ -739,11 +746,57 @@ impl PairTable {
     }
 }
 
+/// Returns whether a process that has `used` bytes of all `total` bytes of rings may have `bytes` more. It may have as
+/// much as is free then, so that there is always as much for others; larger rings take half of that at most, so that
+/// there is always memory for new connections.
+/// Source: Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998.
+fn is_within_share(used: u64, total: u64, bytes: u64, is_new: bool) -> bool {
+    let free = SHM_RING_BYTES_MAX.saturating_sub(total + bytes);
+    used + bytes <= if is_new { free } else { free / 2 }
+}
+
 /// Returns the fault of a connect that could not begin.
 fn fault_of(error: &PairError) -> ConnFault {
     match error {
         PairError::System(errno) => ConnFault::of_connect(*errno),
         PairError::Open(_) | PairError::Segment(_) => ConnFault::Exhausted,
         PairError::Name | PairError::User(_) | PairError::Handshake => ConnFault::Refused,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::limits::SHM_RING_BYTES_GROWN_MAX;
+
+    /// Lets processes take all they can, one after the other; returns the bytes of each.
+    fn take_all(processes: usize, bytes: u64, is_new: bool) -> Vec<u64> {
+        let mut total = 0;
+        let takers = (0..processes).map(|_| {
+            let mut used = 0;
+            while is_within_share(used, total, bytes, is_new) {
+                used += bytes;
+                total += bytes;
+            }
+            used
+        });
+        takers.collect()
+    }
+
+    #[test]
+    fn a_process_that_takes_all_ring_memory_leaves_as_much_for_others() {
+        for is_new in [true, false] {
+            let taken = take_all(4, SHM_RING_BYTES_START, is_new);
+            assert!(taken.iter().all(|bytes| *bytes > SHM_RING_BYTES_MAX / 64), "{taken:?}");
+            assert!(taken.iter().sum::<u64>() < SHM_RING_BYTES_MAX);
+        }
+        assert_eq!(take_all(1, SHM_RING_BYTES_START, true), [SHM_RING_BYTES_MAX / 2]);
+    }
+
+    #[test]
+    fn large_rings_leave_memory_for_new_connections() {
+        let grown = take_all(1, SHM_RING_BYTES_GROWN_MAX, false)[0];
+        assert!(is_within_share(grown, grown, SHM_RING_BYTES_START, true));
+        assert!(grown + 64 * SHM_RING_BYTES_GROWN_MAX < SHM_RING_BYTES_MAX / 2);
     }
 }
