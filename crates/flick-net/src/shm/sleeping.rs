@@ -4,7 +4,7 @@
 //! when the thread is about to sleep, its sleep word is stored: the other side then sets its ready bit. A pair whose
 //! ready bits stay empty is put to sleep likewise: the other side then signals an eventfd.
 
-use super::{ConnFault, ShmPart, ShmTransport};
+use super::{ShmPart, ShmTransport};
 use crate::conn::Conn;
 use crate::limits::SHM_IDLE_LOOKS_MAX;
 
@@ -49,20 +49,21 @@ impl ShmTransport {
     fn rest_polled(&mut self, looks_min: u32) -> bool {
         let Self { polled, conns, rings, sleepers, pairs, .. } = self;
         sleepers.clear();
-        let mut faulty = None;
+        let mut is_quiet = true;
         for _ in 0..polled.len() {
             let Some(index) = polled.pop() else { break };
             let (Some(conn), Some(ring)) = (conns.at(index), &mut rings[index as usize]) else { continue };
             if conn.part.idle_looks < looks_min {
                 polled.push(index);
-            } else if let Err(fault) = ring.announce_sleep() {
-                faulty = Some((index, fault));
+            } else if ring.announce_sleep().is_err() {
+                // Serving it finds the fault again.
+                conns.ready.push(index);
+                is_quiet = false;
             } else {
                 sleepers.push(index);
             }
         }
         let can_rest = sleepers.is_empty() || pairs.order_sleep_words();
-        let mut is_quiet = true;
         for index in sleepers.drain(..) {
             let (Some(conn), Some(ring)) = (conns.at(index), &mut rings[index as usize]) else { continue };
             let is_idle = can_rest && (!is_watched(conn) || matches!(ring.is_idle(), Ok(true)));
@@ -72,11 +73,6 @@ impl ShmTransport {
                 conns.ready.push(index);
                 is_quiet = false;
             }
-        }
-        if let Some((index, fault)) = faulty {
-            tracing::debug!(%fault, "a process violated the protocol of shared memory; its connection ends");
-            self.fail(index, ConnFault::Reset);
-            is_quiet = false;
         }
         is_quiet
     }
