@@ -14,6 +14,7 @@ use flick_shm::segment::SegmentConfig;
 use flick_shm::sleep::Fencing;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
+use rustix::io::Errno;
 
 use crate::driver::ListenerId;
 use crate::fault::ConnFault;
@@ -504,10 +505,13 @@ impl PairTable {
                 Handshake::Pending(acceptance) => Err(PairState::Accepting(acceptance)),
                 Handshake::Done(peer, pair) => Ok((peer, pair)),
             }),
-            // The other process has nothing to say, so this is its end, or it violates the protocol.
+            // The other process has nothing to say, so this is its end, or it violates the protocol. Without either it
+            // is a report of a former socket with this number, which another process kept open.
             PairState::Open(open) => {
+                let peeked = crate::socket::peek(open.peer.socket(), &mut [0; 1]);
                 entry.state = PairState::Open(open);
-                return Progress::Ended;
+                let is_over = !matches!(peeked, Err(Errno::AGAIN | Errno::INTR));
+                return if is_over { Progress::Ended } else { Progress::Nothing };
             }
             PairState::Gone => return Progress::Nothing,
         };
