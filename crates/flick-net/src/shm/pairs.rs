@@ -183,9 +183,9 @@ impl PairTable {
     /// Calls `run` with a pair, and counts the bytes of rings that it takes or returns.
     fn with_pair<R>(&mut self, number: u32, run: impl FnOnce(&mut Pair) -> R) -> Option<R> {
         let open = self.open_pair(number)?;
-        let before = open.pair.ring_bytes();
+        let before = open.ring_bytes();
         let result = run(&mut open.pair);
-        let after = open.pair.ring_bytes();
+        let after = open.ring_bytes();
         self.ring_bytes = self.ring_bytes + after - before;
         Some(result)
     }
@@ -193,9 +193,12 @@ impl PairTable {
     /// Returns whether a pair may take a ring of `bytes` bytes, for a new connection or for one that has one.
     fn has_ring_bytes(&self, number: u32, bytes: u64, is_new: bool) -> bool {
         let Some(Some(entry)) = self.entries.get(number as usize) else { return false };
+        if matches!(&entry.state, PairState::Open(open) if open.is_ending) {
+            return true;
+        }
         let of_process = self.entries.iter().flatten().filter(|other| other.pid == entry.pid);
         let used = of_process.map(|other| match &other.state {
-            PairState::Open(open) => open.pair.ring_bytes(),
+            PairState::Open(open) => open.ring_bytes(),
             PairState::Offered(_) | PairState::Accepting(_) | PairState::Gone => 0,
         });
         is_within_share(used.sum(), self.ring_bytes, bytes, is_new)
@@ -318,11 +321,11 @@ impl PairTable {
         let before = open.pair.ring_bytes();
         // All connections are looked at anyway.
         open.take_ready(&mut |_| {});
-        self.ring_bytes -= before - open.pair.ring_bytes();
-        if open.opened.is_empty() {
+        open.is_ending = !open.opened.is_empty();
+        self.ring_bytes -= before - open.ring_bytes();
+        if !open.is_ending {
             return false;
         }
-        open.is_ending = true;
         // It would be readable all the time.
         let deleted = epoll::delete(&self.watch, open.peer.socket());
         assert!(deleted.is_ok(), "the socket of an open pair is registered");
@@ -359,7 +362,7 @@ impl PairTable {
             // The other process has the eventfd too, so closing it would not end the registration.
             let deleted = epoll::delete(&self.watch, open.pair.event());
             assert!(deleted.is_ok(), "the eventfd of an open pair is registered");
-            self.ring_bytes -= open.pair.ring_bytes();
+            self.ring_bytes -= open.ring_bytes();
             self.open_count -= 1;
             self.barrier_pairs -= u32::from(open.pair.fencing() == Fencing::Sleeper);
             self.ending_pairs -= u32::from(open.is_ending);
@@ -388,6 +391,11 @@ impl PairTable {
 }
 
 impl OpenPair {
+    /// Returns the bytes of rings that count. Those of a pair that ends are freed soon, and none is written to.
+    fn ring_bytes(&self) -> u64 {
+        if self.is_ending { 0 } else { self.pair.ring_bytes() }
+    }
+
     /// Takes the ready bits, and calls `ready` with the index of each connection. Returns whether there was none.
     fn take_ready(&mut self, ready: &mut impl FnMut(u32)) -> bool {
         let OpenPair { pair, conns, opened, over, .. } = self;
@@ -656,7 +664,7 @@ impl PairTable {
             let before = open.pair.ring_bytes();
             let is_idle = open.take_ready(&mut ready);
             let returned = before - open.pair.ring_bytes();
-            open.idle_looks = if is_idle { open.idle_looks + 1 } else { 0 };
+            open.idle_looks = if is_idle { open.idle_looks.saturating_add(1) } else { 0 };
             open.is_asleep = open.idle_looks >= SHM_IDLE_LOOKS_MAX && open.pair.prepare_sleep();
             let (is_awake, has_opened) = (!open.is_asleep, !is_idle && !open.opened.is_empty());
             self.ring_bytes -= returned;
