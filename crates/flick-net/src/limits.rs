@@ -129,6 +129,12 @@ pub const SHM_RING_GROWTH: u64 = 8;
 /// Longest handshake of two processes.
 pub const SHM_HANDSHAKE_NS_MAX: u64 = 1_000_000_000;
 
+/// Handshakes that one poll advances: each maps a segment and allocates, so that many of them would stall connections.
+pub const SHM_HANDSHAKES_PER_POLL_MAX: usize = 16;
+
+/// Bytes that are received from a process after its end: what its former ring and its present one can hold.
+pub const SHM_LATE_BYTES_MAX: u64 = 2 * flick_shm::limits::RING_BYTES_MAX;
+
 /// Pairs that a connect is moved to, after one refused it or ended.
 pub const SHM_MOVES_MAX: u32 = 8;
 

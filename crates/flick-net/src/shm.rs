@@ -29,8 +29,8 @@ use crate::driver::{DriverEvent, DriverLimits, Handle, ListenerId, ShmStats};
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
 use crate::limits::{
-    ACCEPTS_PER_POLL_MAX, LINGER_SCRATCH_BYTES, LISTENERS_MAX, SHM_MOVES_MAX, SHM_PAIRS_MAX,
-    SHM_RING_BYTES_START,
+    ACCEPTS_PER_POLL_MAX, LINGER_SCRATCH_BYTES, LISTENERS_MAX, SHM_HANDSHAKES_PER_POLL_MAX, SHM_MOVES_MAX,
+    SHM_PAIRS_MAX, SHM_RING_BYTES_START,
 };
 use crate::listen::ListenSocket;
 use crate::listeners::{Accepting, Listeners};
@@ -61,6 +61,10 @@ pub(crate) struct ShmTransport {
     accept_faults: Vec<(ListenerId, i32)>,
     received_bytes: usize,
     stats: ShmStats,
+    /// Handshakes that the next poll advances at most.
+    handshakes_left: usize,
+    /// News were left in the watch.
+    has_news: bool,
     now_ns: u64,
     is_used: bool,
 }
@@ -71,6 +75,8 @@ struct ShmPart {
     pair: u32,
     /// Looks at an empty ring since something was there.
     idle_looks: u32,
+    /// Bytes received after the end of the pair.
+    late_bytes: u64,
     /// Pairs that have refused the connection, or ended before they answered.
     moves: u32,
 }
@@ -103,6 +109,8 @@ impl ShmTransport {
             accept_faults: Vec::with_capacity(LISTENERS_MAX),
             received_bytes: 0,
             stats: ShmStats::default(),
+            handshakes_left: 0,
+            has_news: false,
             now_ns: monotonic_ns(),
             is_used: false,
         })
@@ -254,7 +262,11 @@ impl ShmTransport {
     /// Returns whether something is to be done that no descriptor signals.
     pub(crate) fn has_work(&self, pool: &Pool) -> bool {
         let can_receive = !self.starved.is_empty() && self.receive_buffer.is_available(pool);
-        can_receive || self.has_accepts() || !self.conns.ready.is_empty() || !self.conns.dirty.is_empty()
+        can_receive
+            || self.has_accepts()
+            || self.has_news
+            || !self.conns.ready.is_empty()
+            || !self.conns.dirty.is_empty()
     }
 
     /// Returns whether there are connections to be accepted, or failures of it to be reported.
@@ -340,7 +352,8 @@ impl ShmTransport {
 
     /// Takes in a connection of a pair.
     fn insert(&mut self, pair: u32, ring: Option<RingConn>, is_established: bool) -> Handle {
-        let handle = self.conns.insert(ShmPart { pair, idle_looks: 0, moves: 0 }, is_established);
+        let handle =
+            self.conns.insert(ShmPart { pair, idle_looks: 0, late_bytes: 0, moves: 0 }, is_established);
         let at = handle.index as usize;
         if at == self.rings.len() {
             self.rings.push(None);
@@ -469,11 +482,12 @@ impl ShmTransport {
     /// Takes the news of the watch: processes that come and go, and pairs that wake.
     pub(crate) fn take_news(&mut self) {
         let mut news = [None; NEWS_MAX];
+        (self.handshakes_left, self.has_news) = (SHM_HANDSHAKES_PER_POLL_MAX, false);
         // Each round handles what it takes, so a full one may be followed by another.
         for _ in 0..SHM_PAIRS_MAX as usize / NEWS_MAX {
             let count = self.pairs.take_news(&mut news);
             news[..count].iter().flatten().for_each(|news| self.handle(*news));
-            if count < NEWS_MAX {
+            if count < NEWS_MAX || self.has_news {
                 break;
             }
         }
@@ -486,7 +500,11 @@ impl ShmTransport {
     fn handle(&mut self, news: News) {
         match news {
             News::Listener(id) => self.accept_processes(id),
-            News::Socket(pair) => match self.pairs.advance(pair) {
+            News::Socket(pair) if self.pairs.is_in_handshake(pair) && self.handshakes_left == 0 => {
+                // Level-triggered, so the next poll finds it.
+                self.has_news = true;
+            }
+            News::Socket(pair) => match self.advance(pair) {
                 Progress::Nothing => {}
                 Progress::Opened => self.open_waiting(pair),
                 Progress::Ended => self.end_pair(pair),
@@ -496,6 +514,11 @@ impl ShmTransport {
                 self.pairs.wake(pair);
             }
         }
+    }
+
+    fn advance(&mut self, pair: u32) -> Progress {
+        self.handshakes_left = self.handshakes_left.saturating_sub(1);
+        self.pairs.advance(pair)
     }
 
     fn accept_processes(&mut self, id: ListenerId) {
@@ -532,6 +555,9 @@ impl ShmTransport {
 
     /// Ends the connections of a process that is gone, once what it had published is delivered.
     fn end_conns_of(&mut self, pair: u32) {
+        if !self.pairs.has_conns(pair) {
+            return;
+        }
         for index in 0..self.conns.used() {
             let Some(conn) = self.conns.at(index).filter(|conn| conn.part.pair == pair) else { continue };
             let ring = self.rings[index as usize].as_mut();

@@ -380,6 +380,17 @@ impl PairTable {
         }
     }
 
+    /// Returns whether a pair has connections.
+    pub(super) fn has_conns(&mut self, number: u32) -> bool {
+        self.entry(number).is_some_and(|entry| entry.conns > 0)
+    }
+
+    pub(super) fn is_in_handshake(&mut self, number: u32) -> bool {
+        let is_in_handshake =
+            |entry: &mut PairEntry| matches!(entry.state, PairState::Offered(_) | PairState::Accepting(_));
+        self.entry(number).is_some_and(is_in_handshake)
+    }
+
     pub(super) fn is_gone(&self, number: u32) -> bool {
         let entry = self.entries.get(number as usize).and_then(Option::as_ref);
         entry.is_none_or(|entry| match &entry.state {

@@ -9,7 +9,7 @@ use crate::driver::DriverEvent;
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
 use crate::limits::{
-    LINGER_RECEIVES_MAX, READY_MANY, RECEIVED_BYTES_PER_POLL_MAX, RECEIVES_PER_CONN_MAX,
+    LINGER_RECEIVES_MAX, READY_MANY, RECEIVED_BYTES_PER_POLL_MAX, RECEIVES_PER_CONN_MAX, SHM_LATE_BYTES_MAX,
     SHM_RING_BYTES_GROWN_MAX, SHM_RING_GROWTH, WRITES_PER_CONN_MAX,
 };
 
@@ -197,13 +197,21 @@ impl ShmTransport {
             match read {
                 Ok(RingRead::Bytes(bytes)) => {
                     conn.part.idle_looks = 0;
-                    let pair = conn.part.pair;
+                    let is_gone = self.pairs.is_gone(conn.part.pair);
+                    conn.part.late_bytes += if is_gone { bytes as u64 } else { 0 };
+                    let is_too_late = conn.part.late_bytes > SHM_LATE_BYTES_MAX;
                     self.received_bytes += bytes;
                     self.stats.received_bytes += bytes as u64;
                     let data = buf.slice(start..start + bytes as u32);
                     sink.put(DriverEvent::Data { conn: self.conns.handle(index), data });
+                    if is_too_late {
+                        // The process lives and sends on, though its pair has ended.
+                        self.rings[index as usize] = None;
+                        self.fail(index, ConnFault::Reset);
+                        return Served::Done;
+                    }
                     // No news follow of a process that is gone: its end is looked for at once.
-                    if bytes < asked as usize && !self.pairs.is_gone(pair) {
+                    if bytes < asked as usize && !is_gone {
                         self.poll_again(index);
                         return Served::Done;
                     }

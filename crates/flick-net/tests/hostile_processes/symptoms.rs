@@ -11,7 +11,7 @@ use flick_shm::segment::SegmentConfig;
 use rustix::event::EventfdFlags;
 use rustix::net::{RecvFlags, recv};
 
-use crate::raw::{RawPeer, SLEEP_OF_OTHER_AT, answer, connect};
+use crate::raw::{RawPeer, SLEEP_OF_OTHER_AT, answer, connect, pass};
 use crate::service::{LIMITS, SINK, bytes, fresh_name, pool, wait_until};
 use crate::{alone, with_services};
 
@@ -166,4 +166,24 @@ fn a_process_with_many_handshakes_leaves_pairs_for_others() {
     let open = sockets.iter().filter(is_open).count();
     let is_in_time = begun.elapsed() < Duration::from_nanos(SHM_HANDSHAKE_NS_MAX);
     assert!(open == SHM_PAIRS_OF_PROCESS_MAX || !is_in_time, "{open} handshakes");
+}
+
+/// A process sends a byte through the socket, which ends its pair, and sends through its ring as long as it can.
+#[test]
+fn a_process_that_goes_on_after_its_pair_ended_keeps_no_connection() {
+    with_services(|service| {
+        let mut peer = RawPeer::paired(&service.shm, &CONFIG);
+        let mut conn = peer.pair().open(1 << 20).expect("the pair is new");
+        conn.send(&[SINK, 200]).expect("the service keeps the protocol");
+        let conns = || service.counters.conns.load(Ordering::Relaxed);
+        wait_until("the connection is accepted", || conns() == 1);
+        pass(&peer.socket, b"x", &[]);
+        wait_until("the connection has ended", || {
+            // The other side has closed, or the ring is full.
+            for _ in 0..100 {
+                let _ = conn.send(&[0xee; 8192]);
+            }
+            conns() == 0
+        });
+    });
 }
