@@ -592,9 +592,17 @@ impl PairTable {
     pub(super) fn uncount_conn(&mut self, number: u32, now_ns: u64) {
         let Some(entry) = self.entry(number) else { return };
         entry.conns -= 1;
-        let is_ours = matches!(entry.origin, Origin::Connected { .. });
-        if entry.conns == 0 && is_ours && matches!(entry.state, PairState::Open(_)) {
-            let deadline_ns = Some(now_ns + SHM_PAIR_UNUSED_NS_MAX);
+        // No further connection gets a pair that was replaced.
+        let unused_ns = match entry.origin {
+            Origin::Connected { is_current: true, .. } => Some(SHM_PAIR_UNUSED_NS_MAX),
+            Origin::Connected { is_current: false, .. } => Some(0),
+            Origin::Accepted(_) => None,
+        };
+        if let Some(unused_ns) = unused_ns
+            && entry.conns == 0
+            && matches!(entry.state, PairState::Open(_))
+        {
+            let deadline_ns = Some(now_ns + unused_ns);
             entry.deadline_ns = deadline_ns;
             self.note_deadline(deadline_ns);
         }
