@@ -5,8 +5,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use flick_alloc_counter::{CountingAllocator, allocations};
-use flick_buffers::{Pool, PoolConfig};
-use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, IoKind};
+use flick_buffers::{BufClass, Pool, PoolConfig};
+use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, Endpoint, IoKind};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -71,6 +71,61 @@ fn check(kind: IoKind) {
         round(&mut driver, &pool, &mut events, &mut peers);
     }
     assert_eq!(allocations() - before, 0, "{} allocated after warming up", driver.name());
+}
+
+/// One connection of the driver to itself through shared memory: a request, its echo, and the end.
+fn shm_round(driver: &mut AnyDriver, pool: &Pool, events: &mut Vec<DriverEvent>, at: &Endpoint) {
+    let client = driver.connect(at).expect("a slot is free");
+    let request = pool.alloc(BufClass::Small).expect("a buffer is free");
+    let len = request.append(&[7; 60]);
+    driver.send(client, request.slice(0..len));
+    driver.receive(client, true);
+    let mut is_over = false;
+    while !is_over {
+        driver.poll(pool, Some(Duration::from_secs(5)), events).expect("the driver polls");
+        for event in events.drain(..) {
+            match event {
+                DriverEvent::Accepted { conn, .. } => driver.receive(conn, true),
+                DriverEvent::Connected { conn } => assert_eq!(conn, client),
+                DriverEvent::Data { conn, data } if conn == client => {
+                    assert_eq!(data.bytes(), [7; 60]);
+                    driver.close(client);
+                }
+                DriverEvent::Data { conn, data } => driver.send(conn, data),
+                DriverEvent::Eof { conn } => {
+                    driver.close(conn);
+                    is_over = true;
+                }
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+}
+
+fn check_shm(kind: IoKind) {
+    let limits = DriverLimits { shm_conns_max: 64, ..LIMITS };
+    let mut driver = match AnyDriver::open(kind, limits) {
+        Ok(driver) => driver,
+        Err(error) => return eprintln!("not tested: {error}"),
+    };
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
+    let at = Endpoint::Shm(format!("flick-allocations-{}", std::process::id()));
+    driver.listen(&at).expect("the name is free");
+    let mut events = Vec::with_capacity(LIMITS.events_max);
+    for _ in 0..10 {
+        shm_round(&mut driver, &pool, &mut events, &at);
+    }
+    let before = allocations();
+    for _ in 0..500 {
+        shm_round(&mut driver, &pool, &mut events, &at);
+    }
+    assert_eq!(allocations() - before, 0, "{} allocated for a connection of a pair", driver.name());
+}
+
+#[test]
+fn connections_through_shared_memory_allocate_nothing_after_their_pair() {
+    check_shm(IoKind::Epoll);
+    check_shm(IoKind::Uring);
 }
 
 #[test]

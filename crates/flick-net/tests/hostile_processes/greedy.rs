@@ -11,7 +11,7 @@ use crate::service::{Honest, LIMITS, Service, ShmPeer};
 use crate::{service, with_services};
 
 /// Time for which each of them goes on.
-const TIME: Duration = Duration::from_millis(700);
+const TIME: Duration = Duration::from_millis(450);
 /// Rest between two attempts, so that the others get a core.
 const REST: Duration = Duration::from_micros(20);
 

@@ -10,7 +10,7 @@ use crate::service::Honest;
 use crate::{Random, number, with_services};
 
 /// Processes that one test starts, one after the other.
-const SESSIONS: u64 = 60;
+const SESSIONS: u64 = 100;
 const CONNS_MAX: u64 = 8;
 
 #[test]

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use flick_net::limits::{SHM_HANDSHAKE_NS_MAX, SHM_PAIRS_OF_PROCESS_MAX};
+use flick_net::limits::{SHM_HANDSHAKE_NS_MAX, SHM_LATE_BYTES_MAX, SHM_PAIRS_OF_PROCESS_MAX};
 use flick_net::{AnyDriver, Driver, DriverEvent, Endpoint, IoKind};
 use flick_shm::conn::OpenAnswer;
 use flick_shm::segment::SegmentConfig;
@@ -168,22 +168,41 @@ fn a_process_with_many_handshakes_leaves_pairs_for_others() {
     assert!(open == SHM_PAIRS_OF_PROCESS_MAX || !is_in_time, "{open} handshakes");
 }
 
-/// A process sends a byte through the socket, which ends its pair, and sends through its ring as long as it can.
+/// A process sends a byte through the socket, which ends its pair, and then fills its ring before every poll.
 #[test]
 fn a_process_that_goes_on_after_its_pair_ended_keeps_no_connection() {
-    with_services(|service| {
-        let mut peer = RawPeer::paired(&service.shm, &CONFIG);
-        let mut conn = peer.pair().open(1 << 20).expect("the pair is new");
-        conn.send(&[SINK, 200]).expect("the service keeps the protocol");
-        let conns = || service.counters.conns.load(Ordering::Relaxed);
-        wait_until("the connection is accepted", || conns() == 1);
-        pass(&peer.socket, b"x", &[]);
-        wait_until("the connection has ended", || {
-            // The other side has closed, or the ring is full.
-            for _ in 0..100 {
-                let _ = conn.send(&[0xee; 8192]);
+    const POLLS_MAX: usize = 1000;
+    let _alone = alone();
+    let mut driver = AnyDriver::open(IoKind::Epoll, LIMITS).expect("every kernel has epoll");
+    let (pool, mut events, name) = (pool(), Vec::new(), fresh_name());
+    driver.listen(&Endpoint::Shm(name.clone())).expect("the name is fresh");
+    let mut peer = RawPeer::offer(&name, &CONFIG, EventfdFlags::empty());
+    let mut poll = |driver: &mut AnyDriver| {
+        driver.poll(&pool, Some(Duration::from_millis(1)), &mut events).expect("the driver polls");
+        std::mem::take(&mut events)
+    };
+    (0..3).for_each(|_| drop(poll(&mut driver)));
+    assert_eq!(answer(&peer.socket), Some(1), "the segment is right");
+    let mut conn = peer.pair().open(1 << 20).expect("the pair is new");
+    let mut received = 0;
+    for count in 0.. {
+        assert!(count < POLLS_MAX, "the connection has not ended after {received} bytes");
+        while conn.send(&[0xee; 8192]).is_ok_and(|sent| sent > 0) {}
+        let mut has_failed = false;
+        for event in poll(&mut driver) {
+            match event {
+                DriverEvent::Accepted { conn, .. } => driver.receive(conn, true),
+                DriverEvent::Data { data, .. } => received += u64::from(data.len()),
+                DriverEvent::Failed { .. } => has_failed = true,
+                other => panic!("unexpected {other:?}"),
             }
-            conns() == 0
-        });
-    });
+        }
+        if has_failed {
+            break;
+        }
+        if count == 10 {
+            pass(&peer.socket, b"x", &[]);
+        }
+    }
+    assert!(received > SHM_LATE_BYTES_MAX, "{received}");
 }
