@@ -132,6 +132,9 @@ pub const SHM_HANDSHAKE_NS_MAX: u64 = 1_000_000_000;
 /// Handshakes that one poll advances: each maps a segment and allocates, so that many of them would stall connections.
 pub const SHM_HANDSHAKES_PER_POLL_MAX: usize = 16;
 
+/// Ready bits after which a poll looks at no further pair.
+pub const SHM_READY_BITS_PER_POLL_MAX: usize = 8192;
+
 /// Bytes that are received from a process after its end: what its former ring and its present one can hold.
 pub const SHM_LATE_BYTES_MAX: u64 = 2 * flick_shm::limits::RING_BYTES_MAX;
 

@@ -20,7 +20,8 @@ use crate::driver::ListenerId;
 use crate::fault::ConnFault;
 use crate::limits::{
     SHM_ARENA_BYTES, SHM_HANDSHAKE_NS_MAX, SHM_IDLE_LOOKS_MAX, SHM_PAIR_UNUSED_NS_MAX, SHM_PAIRS_MAX,
-    SHM_PAIRS_OF_PROCESS_MAX, SHM_RING_BYTES_MAX, SHM_RING_BYTES_START, SHM_SLOTS,
+    SHM_PAIRS_OF_PROCESS_MAX, SHM_READY_BITS_PER_POLL_MAX, SHM_RING_BYTES_MAX, SHM_RING_BYTES_START,
+    SHM_SLOTS,
 };
 use crate::listen::ListenSocket;
 use crate::listeners::Accepting;
@@ -407,12 +408,12 @@ impl OpenPair {
         if self.is_ending { 0 } else { self.pair.ring_bytes() }
     }
 
-    /// Takes the ready bits, and calls `ready` with the index of each connection. Returns whether there was none.
-    fn take_ready(&mut self, ready: &mut impl FnMut(u32)) -> bool {
+    /// Takes the ready bits, and calls `ready` with the index of each connection. Returns how many bits there were.
+    fn take_ready(&mut self, ready: &mut impl FnMut(u32)) -> usize {
         let OpenPair { pair, conns, opened, over, .. } = self;
-        let mut is_idle = true;
+        let mut bits = 0;
         pair.take_ready(|slot| {
-            is_idle = false;
+            bits += 1;
             match conns.get_mut(slot as usize) {
                 None => {}
                 Some(conn) if *conn == NONE => {
@@ -427,7 +428,7 @@ impl OpenPair {
             }
         });
         over.drain(..).for_each(|slot| pair.reclaim_slot(slot));
-        is_idle
+        bits
     }
 
     /// Refuses the connections that the other side has opened.
@@ -675,13 +676,20 @@ impl PairTable {
 
     /// Takes the ready bits of all pairs that are awake, and calls `ready` with the index of each connection.
     pub(super) fn take_ready(&mut self, mut ready: impl FnMut(u32)) {
+        let mut bits = 0;
         for _ in 0..self.awake.len() {
+            // The rest comes first in the next poll, which `prepare_sleep` demands.
+            if bits >= SHM_READY_BITS_PER_POLL_MAX {
+                break;
+            }
             let Some(number) = self.awake.pop() else { break };
             let Some(open) = self.open_pair(number).filter(|open| !open.is_ending && !open.is_asleep) else {
                 continue;
             };
             let before = open.pair.ring_bytes();
-            let is_idle = open.take_ready(&mut ready);
+            let taken = open.take_ready(&mut ready);
+            let is_idle = taken == 0;
+            bits += taken;
             let returned = before - open.pair.ring_bytes();
             open.idle_looks = if is_idle { open.idle_looks.saturating_add(1) } else { 0 };
             open.is_asleep = open.idle_looks >= SHM_IDLE_LOOKS_MAX && open.pair.prepare_sleep();
