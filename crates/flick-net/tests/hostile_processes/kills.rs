@@ -73,9 +73,12 @@ fn what_killed_processes_had_sent_is_delivered_and_their_end_is_reported_at_once
         times.sort_unstable();
         println!("{} deaths of connected processes, reported after {:?}", times.len(), times);
         assert!(times.len() as u64 > kills / 4, "most processes had connected");
-        assert!(times[times.len() / 2] < REPORTED_MEDIAN_MAX, "{times:?}");
-        assert!(times.iter().all(|time| *time < REPORTED_MAX), "{times:?}");
-        honest.check("kills");
+        let load = honest.check("kills");
+        assert!(times[times.len() / 2] < REPORTED_MEDIAN_MAX + load, "{times:?}, {load:?} without a core");
+        assert!(
+            times.iter().all(|time| *time < REPORTED_MAX + 2 * load),
+            "{times:?}, {load:?} without a core"
+        );
     });
 }
 
