@@ -2,11 +2,14 @@
 //! A test program of its own, because the limit is the process's.
 
 use std::fs::File;
+use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::{Duration, Instant};
 
 use flick_buffers::{Pool, PoolConfig};
-use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, IoKind};
+use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, Endpoint, IoKind};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const LIMITS: DriverLimits = DriverLimits {
@@ -57,10 +60,52 @@ fn check(kind: IoKind) {
     drop(peer);
 }
 
+/// As [`check`], at an address of shared memory. The peer is no process that pairs: the driver accepts it, and closes.
+fn check_shm(kind: IoKind) {
+    let mut driver = match AnyDriver::open(kind, DriverLimits { shm_conns_max: 64, ..LIMITS }) {
+        Ok(driver) => driver,
+        Err(error) => return eprintln!("not tested: {error}"),
+    };
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
+    let name = format!("flick-descriptors-{}", std::process::id());
+    let listener = driver.listen(&Endpoint::Shm(name.clone())).expect("the name is free");
+    let at = SocketAddr::from_abstract_name(format!("flick-shm/{name}")).expect("a short name");
+    let mut peer = UnixStream::connect_addr(&at).expect("the driver listens");
+    peer.write_all(b"GET / HTTP/1.1\r\n").expect("the socket is open");
+    let mut taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    let end = Instant::now() + Duration::from_secs(20);
+    let (mut events, mut polls) = (Vec::new(), 0);
+    while events.is_empty() {
+        assert!(Instant::now() < end, "the driver reports nothing");
+        driver.poll(&pool, Some(Duration::from_secs(1)), &mut events).expect("the driver polls");
+    }
+    let emfile = rustix::io::Errno::MFILE.raw_os_error();
+    let is_it = matches!(events[..], [DriverEvent::AcceptFailed { listener: of, errno }]
+        if of == listener && errno == emfile);
+    assert!(is_it, "{events:?}");
+    events.clear();
+    let pause_end = Instant::now() + Duration::from_millis(50);
+    while Instant::now() < pause_end {
+        driver.poll(&pool, Some(Duration::from_millis(50)), &mut events).expect("the driver polls");
+        polls += 1;
+    }
+    assert!(polls <= 4 && events.is_empty(), "{polls} polls, {events:?}");
+    taken.clear();
+    driver.accept(listener, true);
+    peer.set_nonblocking(true).expect("a socket may be non-blocking");
+    while peer.read(&mut [0; 1]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+        assert!(Instant::now() < end, "the pending peer is lost");
+        driver.poll(&pool, Some(Duration::from_millis(10)), &mut events).expect("the driver polls");
+    }
+    assert!(events.is_empty(), "{events:?}");
+}
+
 #[test]
 fn out_of_descriptors_pauses_the_listener() {
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(DESCRIPTORS), ..limit }).expect("lowering is allowed");
     check(IoKind::Epoll);
     check(IoKind::Uring);
+    check_shm(IoKind::Epoll);
+    check_shm(IoKind::Uring);
 }
