@@ -370,8 +370,8 @@ impl Pair {
         }
     }
 
-    /// As [`end_sleep`](Self::end_sleep), after the eventfd was readable: the signal may be one of an earlier sleep, which
-    /// arrived late.
+    /// As [`end_sleep`](Self::end_sleep), after the eventfd was readable: the signal may be one of an earlier sleep,
+    /// which arrived late.
     pub fn end_signalled_sleep(&self) {
         self.own.sleep.swap(0, Ordering::AcqRel);
         sys::clear_eventfd(&self.event);

@@ -1,27 +1,28 @@
 //! The processes that a driver is paired with: handshakes, ready bits, and the slots of their connections.
 //! Promises: a handshake blocks nothing and ends by time; one process has at most [`SHM_PAIRS_OF_PROCESS_MAX`] pairs;
-//! all rings together have at most [`SHM_RING_BYTES_MAX`] bytes, those of one process half of it; a process that is gone
-//! costs its own connections only.
-//! Not here: bytes (`transfer.rs`), and which connections are polled (`sleeping.rs`).
+//! all rings together have at most [`SHM_RING_BYTES_MAX`] bytes, those of one process half of it; a process that is
+//! gone costs its own connections only.
+//! Not here: handshakes (`handshake.rs`), bytes (`transfer.rs`), and which connections are polled (`sleeping.rs`).
+
+mod handshake;
+#[cfg(test)]
+mod tests;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use flick_shm::conn::RingConn;
 use flick_shm::fault::PeerFault;
 use flick_shm::pair::{OpenError, Pair};
-use flick_shm::pairing::{Acceptance, Handshake, Offer, PairError, PairPolicy, PeerProcess};
-use flick_shm::segment::SegmentConfig;
+use flick_shm::pairing::{Acceptance, Offer, PeerProcess};
 use flick_shm::sleep::Fencing;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustix::io::Errno;
 
 use crate::driver::ListenerId;
 use crate::fault::ConnFault;
 use crate::limits::{
-    SHM_ARENA_BYTES, SHM_HANDSHAKE_NS_MAX, SHM_IDLE_LOOKS_MAX, SHM_PAIR_UNUSED_NS_MAX, SHM_PAIRS_MAX,
-    SHM_PAIRS_OF_PROCESS_MAX, SHM_READY_BITS_PER_POLL_MAX, SHM_RING_BYTES_MAX, SHM_RING_BYTES_START,
-    SHM_SLOTS,
+    SHM_IDLE_LOOKS_MAX, SHM_PAIR_UNUSED_NS_MAX, SHM_PAIRS_MAX, SHM_PAIRS_OF_PROCESS_MAX,
+    SHM_READY_BITS_PER_POLL_MAX, SHM_RING_BYTES_MAX, SHM_RING_BYTES_START,
 };
 use crate::listen::ListenSocket;
 use crate::listeners::Accepting;
@@ -451,132 +452,6 @@ impl PairEntry {
     }
 }
 
-/// Handshakes.
-impl PairTable {
-    /// Returns the pair for a new connection to `shm:NAME`; begins the handshake if there is none.
-    ///
-    /// Errors: `Refused`: no process listens there; `Exhausted`: too many pairs; `System`.
-    pub(super) fn pair_to(&mut self, name: &str, now_ns: u64) -> Result<u32, ConnFault> {
-        let is_it = |entry: &PairEntry| match &entry.origin {
-            Origin::Connected { name: of, is_current: true } => of == name,
-            Origin::Connected { .. } | Origin::Accepted(_) => false,
-        };
-        let current = self.entries.iter().position(|entry| entry.as_ref().is_some_and(is_it));
-        if let Some(number) = current {
-            return Ok(number as u32);
-        }
-        let config = SegmentConfig { slots: SHM_SLOTS, arena_bytes: SHM_ARENA_BYTES, huge_pages: false };
-        let offer = Offer::begin(name, &config, PairPolicy::SameUser).map_err(|error| fault_of(&error))?;
-        let pid = offer.pid();
-        self.add(PairEntry {
-            pid,
-            state: PairState::Offered(Box::new(offer)),
-            origin: Origin::Connected { name: name.to_owned(), is_current: true },
-            conns: 0,
-            waiting: Vec::new(),
-            deadline_ns: Some(now_ns + SHM_HANDSHAKE_NS_MAX),
-        })
-    }
-
-    /// Returns the pair for a connection that `refused` has refused: a new one with the same name.
-    ///
-    /// Errors: as [`PairTable::pair_to`]; `Refused` if this process did not connect.
-    pub(super) fn replace(&mut self, refused: u32, now_ns: u64) -> Result<u32, ConnFault> {
-        let Some(entry) = self.entry(refused) else { return Err(ConnFault::Refused) };
-        let Origin::Connected { name, is_current } = &mut entry.origin else {
-            return Err(ConnFault::Refused);
-        };
-        *is_current = false;
-        let name = name.clone();
-        self.pair_to(&name, now_ns)
-    }
-
-    /// Takes in a process that has connected to a listener.
-    pub(super) fn accept_process(&mut self, socket: OwnedFd, id: ListenerId, now_ns: u64) {
-        let acceptance = match Acceptance::begin(socket, PairPolicy::SameUser) {
-            Ok(acceptance) => acceptance,
-            Err(error) => {
-                tracing::debug!(%error, "a process cannot use this service through shared memory");
-                return;
-            }
-        };
-        let added = self.add(PairEntry {
-            pid: acceptance.pid(),
-            state: PairState::Accepting(acceptance),
-            origin: Origin::Accepted(Some(id)),
-            conns: 0,
-            waiting: Vec::new(),
-            deadline_ns: Some(now_ns + SHM_HANDSHAKE_NS_MAX),
-        });
-        if let Err(fault) = added {
-            tracing::debug!(?fault, "no more processes can pair with this service");
-        }
-    }
-
-    /// Acts on news from a pair's socket.
-    pub(super) fn advance(&mut self, number: u32) -> Progress {
-        let Some(entry) = self.entry(number) else { return Progress::Nothing };
-        let advanced = match std::mem::replace(&mut entry.state, PairState::Gone) {
-            PairState::Offered(offer) => offer.advance().map(|shake| match shake {
-                Handshake::Pending(offer) => Err(PairState::Offered(Box::new(offer))),
-                Handshake::Done(peer, pair) => Ok((peer, pair)),
-            }),
-            PairState::Accepting(acceptance) => acceptance.advance().map(|shake| match shake {
-                Handshake::Pending(acceptance) => Err(PairState::Accepting(acceptance)),
-                Handshake::Done(peer, pair) => Ok((peer, pair)),
-            }),
-            // The other process has nothing to say, so this is its end, or it violates the protocol. Without either it
-            // is a report of a former socket with this number, which another process kept open.
-            PairState::Open(open) => {
-                let peeked = crate::socket::peek(open.peer.socket(), &mut [0; 1]);
-                entry.state = PairState::Open(open);
-                let is_over = !matches!(peeked, Err(Errno::AGAIN | Errno::INTR));
-                return if is_over { Progress::Ended } else { Progress::Nothing };
-            }
-            PairState::Gone => return Progress::Nothing,
-        };
-        match advanced {
-            Ok(Err(pending)) => {
-                entry.state = pending;
-                Progress::Nothing
-            }
-            Ok(Ok((peer, Ok(pair)))) => self.open(number, peer, pair),
-            Ok(Ok((_, Err(error)))) | Err(error) => {
-                tracing::debug!(%error, "a process did not become a partner in shared memory");
-                Progress::Ended
-            }
-        }
-    }
-
-    fn open(&mut self, number: u32, peer: PeerProcess, pair: Pair) -> Progress {
-        // Edge-triggered: a signal is reported once, also if the other side takes it back, or if it cannot be cleared.
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        let registered = epoll::add(&self.watch, pair.event(), News::Event(number).pack(), flags);
-        if let Err(error) = registered {
-            tracing::debug!(%error, "a process did not become a partner in shared memory");
-            return Progress::Ended;
-        }
-        self.open_count += 1;
-        self.barrier_pairs += u32::from(pair.fencing() == Fencing::Sleeper);
-        let slots = pair.slots();
-        let open = OpenPair {
-            peer,
-            conns: vec![NONE; slots as usize].into(),
-            opened: Vec::with_capacity(slots as usize / 2),
-            over: Vec::with_capacity(slots as usize),
-            is_asleep: false,
-            is_ending: false,
-            idle_looks: 0,
-            pair,
-        };
-        if let Some(entry) = self.entry(number) {
-            (entry.state, entry.deadline_ns) = (PairState::Open(Box::new(open)), None);
-        }
-        self.awake.push(number);
-        Progress::Opened
-    }
-}
-
 /// Connections.
 impl PairTable {
     pub(super) fn count_conn(&mut self, number: u32) {
@@ -792,50 +667,4 @@ impl PairTable {
 fn is_within_share(used: u64, total: u64, bytes: u64, is_new: bool) -> bool {
     let free = SHM_RING_BYTES_MAX.saturating_sub(total + bytes);
     used + bytes <= if is_new { free } else { free / 2 }
-}
-
-/// Returns the fault of a connect that could not begin.
-fn fault_of(error: &PairError) -> ConnFault {
-    match error {
-        PairError::System(errno) => ConnFault::of_connect(*errno),
-        PairError::Open(_) | PairError::Segment(_) => ConnFault::Exhausted,
-        PairError::Name | PairError::User(_) | PairError::Handshake => ConnFault::Refused,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::limits::SHM_RING_BYTES_GROWN_MAX;
-
-    /// Lets processes take all they can, one after the other; returns the bytes of each.
-    fn take_all(processes: usize, bytes: u64, is_new: bool) -> Vec<u64> {
-        let mut total = 0;
-        let takers = (0..processes).map(|_| {
-            let mut used = 0;
-            while is_within_share(used, total, bytes, is_new) {
-                used += bytes;
-                total += bytes;
-            }
-            used
-        });
-        takers.collect()
-    }
-
-    #[test]
-    fn a_process_that_takes_all_ring_memory_leaves_as_much_for_others() {
-        for is_new in [true, false] {
-            let taken = take_all(4, SHM_RING_BYTES_START, is_new);
-            assert!(taken.iter().all(|bytes| *bytes > SHM_RING_BYTES_MAX / 64), "{taken:?}");
-            assert!(taken.iter().sum::<u64>() < SHM_RING_BYTES_MAX);
-        }
-        assert_eq!(take_all(1, SHM_RING_BYTES_START, true), [SHM_RING_BYTES_MAX / 2]);
-    }
-
-    #[test]
-    fn large_rings_leave_memory_for_new_connections() {
-        let grown = take_all(1, SHM_RING_BYTES_GROWN_MAX, false)[0];
-        assert!(is_within_share(grown, grown, SHM_RING_BYTES_START, true));
-        assert!(grown + 64 * SHM_RING_BYTES_GROWN_MAX < SHM_RING_BYTES_MAX / 2);
-    }
 }

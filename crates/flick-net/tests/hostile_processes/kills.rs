@@ -97,7 +97,8 @@ fn kill(service: &Service, mut process: Process, random: &mut Random) -> Option<
     process.child.wait().expect("it is dead");
     let died = Instant::now();
     let sent = process.last.join().expect("it only reads");
-    // Without a line it may not even have connected; its end, if there is one, precedes that of the next with its number.
+    // Without a line it may not even have connected; its end, if there is one, precedes that of the next with its
+    // number.
     let wait = if sent > 0 { Duration::from_secs(10) } else { Duration::from_millis(50) };
     let end = service.ends.recv_timeout(wait);
     assert!(sent == 0 || end.is_ok(), "the death is not reported");

@@ -35,7 +35,7 @@ const ECHO: u8 = b'E';
 /// End of a connection that was counted.
 #[derive(Debug)]
 pub struct ConnEnd {
-    /// What the peer sent behind [`SINK`].
+    /// Number that the peer sent behind [`SINK`].
     pub id: u8,
     pub bytes: u64,
     pub has_failed: bool,
@@ -254,9 +254,9 @@ impl Honest {
     pub fn start(service: &Service) -> Honest {
         let stop = Arc::new(AtomicBool::new(false));
         let mut threads = Vec::new();
-        for (id, busy_polls) in [(1, 0), (2, 200)] {
+        for (id, busy_poll_us) in [(1, 0), (2, 20)] {
             let (name, stop) = (service.shm.clone(), Arc::clone(&stop));
-            let config = StreamConfig { busy_polls, ..StreamConfig::default() };
+            let config = StreamConfig { busy_poll_us, ..StreamConfig::default() };
             threads.push(std::thread::spawn(move || {
                 let stream = ShmStream::connect(&name, &config).expect("the service listens");
                 repeat(&stop, ShmPeer { id, offset: 0, stream })

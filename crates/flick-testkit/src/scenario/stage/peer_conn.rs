@@ -60,6 +60,7 @@ struct Process {
 }
 
 /// A connection of a peer.
+#[expect(clippy::large_enum_variant, reason = "a stage has few, and does not move them")]
 pub enum PeerConn {
     /// A TCP socket.
     Tcp(TcpStream),
@@ -68,6 +69,7 @@ pub enum PeerConn {
 }
 
 /// A connection of a peer through shared memory.
+#[expect(clippy::large_enum_variant, reason = "a stage has few, and does not move them")]
 pub enum ShmConn {
     /// The handshake is not over.
     Pairing(Box<Offer>),

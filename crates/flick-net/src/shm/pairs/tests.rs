@@ -1,0 +1,35 @@
+//! Tests of the share of ring memory.
+
+use super::*;
+use crate::limits::SHM_RING_BYTES_GROWN_MAX;
+
+/// Lets processes take all they can, one after the other; returns the bytes of each.
+fn take_all(processes: usize, bytes: u64, is_new: bool) -> Vec<u64> {
+    let mut total = 0;
+    let takers = (0..processes).map(|_| {
+        let mut used = 0;
+        while is_within_share(used, total, bytes, is_new) {
+            used += bytes;
+            total += bytes;
+        }
+        used
+    });
+    takers.collect()
+}
+
+#[test]
+fn a_process_that_takes_all_ring_memory_leaves_as_much_for_others() {
+    for is_new in [true, false] {
+        let taken = take_all(4, SHM_RING_BYTES_START, is_new);
+        assert!(taken.iter().all(|bytes| *bytes > SHM_RING_BYTES_MAX / 64), "{taken:?}");
+        assert!(taken.iter().sum::<u64>() < SHM_RING_BYTES_MAX);
+    }
+    assert_eq!(take_all(1, SHM_RING_BYTES_START, true), [SHM_RING_BYTES_MAX / 2]);
+}
+
+#[test]
+fn large_rings_leave_memory_for_new_connections() {
+    let grown = take_all(1, SHM_RING_BYTES_GROWN_MAX, false)[0];
+    assert!(is_within_share(grown, grown, SHM_RING_BYTES_START, true));
+    assert!(grown + 64 * SHM_RING_BYTES_GROWN_MAX < SHM_RING_BYTES_MAX / 2);
+}
