@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 
-use flick_shm::segment::{Segment, SegmentConfig};
+use flick_shm::segment::{LAYOUT_VERSION, Segment, SegmentConfig};
 use rustix::event::EventfdFlags;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
@@ -58,7 +58,7 @@ fn wrong_offers_are_refused_and_leave_nothing() {
             ("a file that cannot be written", file(8 << 20, SEALS | SealFlags::WRITE)),
             ("a file of a terabyte", file(1 << 40, SEALS)),
             ("another magic", segment_with(0, 1)),
-            ("another version", segment_with(VERSION_AT, 2)),
+            ("another version", segment_with(VERSION_AT, u64::from(LAYOUT_VERSION) + 1)),
             ("a huge version", segment_with(VERSION_AT, u64::MAX)),
             ("many slots", segment_with(SLOTS_AT, 1 << 16)),
             ("a huge number of slots", segment_with(SLOTS_AT, u64::MAX)),
@@ -103,7 +103,7 @@ fn wrong_offers_are_refused_and_leave_nothing() {
             ("half a message", &HELLO[..8]),
             ("a message of one byte", &HELLO[..1]),
             ("another protocol", b"GET / HTTP/1.1\r\n"),
-            ("another version of the message", b"flickshm\x02\0\0\0\0\0\0\0"),
+            ("another version of the message", b"flickshm\xff\0\0\0\0\0\0\0"),
         ] {
             let socket = connect(&service.shm);
             pass(&socket, message, &descriptors);

@@ -10,13 +10,18 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use flick_shm::pair::Pair;
-use flick_shm::segment::{Segment, SegmentConfig};
+use flick_shm::segment::{LAYOUT_VERSION, Segment, SegmentConfig};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 
-/// The connecting side's message: magic, version, status.
-pub const HELLO: [u8; 16] = *b"flickshm\x01\0\0\0\0\0\0\0";
+/// The connecting side's message: magic, version (one byte suffices), status.
+pub const HELLO: [u8; 16] = {
+    assert!(LAYOUT_VERSION < 255, "one byte holds it");
+    let mut hello = *b"flickshm\0\0\0\0\0\0\0\0";
+    hello[8] = LAYOUT_VERSION as u8;
+    hello
+};
 /// Offsets of a segment's parts; see `segment.rs`.
 pub const VERSION_AT: usize = 8;
 pub const SLOTS_AT: usize = 24;
