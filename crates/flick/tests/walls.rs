@@ -22,7 +22,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("flick-abi", &[]),
     ("flick-buffers", &[]),
     // How a sleeping thread is called is modelled where rings are.
-    ("flick-net", &["flick-buffers", "flick-ring"]),
+    ("flick-net", &["flick-buffers", "flick-ring", "flick-shm"]),
     ("flick-dict", &["flick-abi"]),
     ("flick-ring", &[]),
     // A client uses it without the platform.
@@ -39,7 +39,7 @@ const EDGES: &[(&str, &[&str])] = &[
     ("flick-load", &[]),
     // Its simulated service drives the platform from outside, as a program's peers do; it knows nothing of the
     // compiler.
-    ("flick-testkit", &["flick-abi", "flick-buffers", "flick-net", "flick-runtime"]),
+    ("flick-testkit", &["flick-abi", "flick-buffers", "flick-net", "flick-runtime", "flick-shm"]),
 ];
 
 /// Crates at the top, which nothing depends on and which may know everybody.

@@ -1,6 +1,7 @@
-//! Tests of the transport's own clock; the contract of drivers (`tests/contract`) shows the rest.
+//! Tests of the transport's clock and of early wake-ups; the contract of drivers (`tests/contract`) shows the rest.
 
-use flick_buffers::{Pool, PoolConfig};
+use flick_buffers::{BufClass, Pool, PoolConfig};
+use flick_shm::conn::RingRead;
 use flick_shm::pairing::{PairListener, PairPolicy};
 
 use super::ShmTransport;
@@ -8,8 +9,13 @@ use crate::clock::monotonic_ns;
 use crate::driver::{DriverEvent, DriverLimits};
 use crate::event_sink::EventSink;
 
-const LIMITS: DriverLimits =
-    DriverLimits { conns_max: 0, shm_conns_max: 4, output_slices_max: 4, events_max: 8, receive_bytes: 4096 };
+const LIMITS: DriverLimits = DriverLimits {
+    conns_max: 0,
+    shm_conns_max: 4,
+    output_slices_max: 64,
+    events_max: 8,
+    receive_bytes: 4096,
+};
 
 /// Begins a poll now; the events.
 fn poll(transport: &mut ShmTransport) -> Vec<DriverEvent> {
@@ -37,4 +43,47 @@ fn first_connect_failed_when_the_last_poll_was_long_ago() {
     pair.accept(0, 4096).expect("memory").expect("slot 0 was opened");
     let events = poll(&mut transport);
     assert!(matches!(events[..], [DriverEvent::Connected { .. }]), "{events:?}");
+}
+
+#[test]
+fn sender_stalled_that_was_woken_before_its_larger_ring_had_space() {
+    let name = format!("flick-net-early-{}", std::process::id());
+    let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free");
+    let mut transport = ShmTransport::new(&LIMITS).expect("an epoll");
+    let conn = transport.connect(&name).expect("the table has capacity");
+    let (_peer, pair) = listener.accept().expect("it has connected");
+    let mut pair = pair.expect("it offers a segment");
+    poll(&mut transport);
+    let mut peer = pair.accept(0, 4096).expect("memory").expect("slot 0 was opened");
+    let events = poll(&mut transport);
+    assert!(matches!(events[..], [DriverEvent::Connected { .. }]), "{events:?}");
+    let pool = Pool::new(PoolConfig { small_count: 0, large_count: 32, huge_count: 0 });
+    let send = |transport: &mut ShmTransport, bytes: u32| {
+        let buf = pool.alloc(BufClass::Large).expect("the pool has enough");
+        buf.append_with(bytes, |spare| spare.len() as u32);
+        transport.send(conn, buf.slice(0..bytes));
+    };
+    send(&mut transport, 4096);
+    poll(&mut transport);
+    let mut received = 0;
+    let mut out = vec![0; 64 << 10];
+    let mut receive = |bytes: usize| {
+        match peer.receive(&mut out[..bytes]).expect("an honest sender") {
+            RingRead::Bytes(count) => received += count,
+            RingRead::Empty => {}
+            other => panic!("{other:?} after {received} bytes"),
+        }
+        received
+    };
+    // It looks at the sender's index now, and not again until it has read 4096 bytes.
+    receive(1);
+    (0..20).for_each(|_| send(&mut transport, 16 << 10));
+    poll(&mut transport);
+    receive(3000);
+    let total = 4096 + 20 * (16 << 10);
+    let all = (0..1000).find(|_| {
+        poll(&mut transport);
+        receive(64 << 10) == total
+    });
+    assert!(all.is_some(), "the sender was never woken again");
 }

@@ -168,7 +168,8 @@ impl ShmTransport {
         let Some(conn) = self.conns.at(index).filter(|conn| conn.is_blocked()) else { return };
         let Some(ring) = &mut self.rings[index as usize] else { return };
         let is_gone = ring.is_peer_gone() || self.pairs.is_gone(conn.part.pair);
-        let has_space = is_gone || ring.has_space().unwrap_or(true);
+        // A wake-up may come too early; another one has to be asked for then.
+        let has_space = is_gone || ring.has_space().unwrap_or(true) || !ring.announce_full().unwrap_or(false);
         if has_space && self.conns.unblock_output(index) {
             self.write(index);
         }
