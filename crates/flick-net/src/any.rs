@@ -100,11 +100,7 @@ impl AnyDriver {
         let shm = ShmTransport::new(&limits)?;
         let mut any =
             AnyDriver { kernel, shm, shm_from: limits.conns_max, shm_polls: 0, kernel_polled_ns: 0 };
-        let watch = any.shm.watch_fd();
-        match &mut any.kernel {
-            KernelDriver::Epoll(driver) => driver.watch(watch)?,
-            KernelDriver::Uring(driver) => driver.watch(watch)?,
-        }
+        either!(any, driver => driver.watch(any.shm.watch_fd()))?;
         Ok(any)
     }
 
