@@ -51,10 +51,7 @@ impl<D: Driver> Worker<D> {
         };
         match session.stream_mut().take_upload() {
             Upload::None => {
-                let is_begun = session.inbox().begun(self.io.frames()).is_some();
-                if !session.stream().requests().is_empty() {
-                    // Its replies are on their way, and nothing distinguishes this one from them.
-                } else if is_begun {
+                if session.inbox().begun(self.io.frames()).is_some() {
                     self.fail_begun(key, FailureReason::TooSlow);
                 } else {
                     self.fail_new_request(key, &Frame::new(), FailureReason::TooSlow);

@@ -439,9 +439,8 @@ impl<D: Driver> Worker<D> {
 
     /// Answers a request that was to be buffered, and will not be complete, as one whose body is streamed.
     pub(super) fn fail_begun(&mut self, key: Key, reason: FailureReason) {
-        // Where others are in flight, their replies cannot be distinguished from this one.
-        let begun = self.downstream.client(key).filter(|session| session.stream().requests().is_empty());
-        let Some((frame, bytes)) = begun.and_then(|session| session.inbox().begun(self.io.frames())) else {
+        let session = self.downstream.client(key);
+        let Some((frame, bytes)) = session.and_then(|session| session.inbox().begun(self.io.frames())) else {
             return;
         };
         if !self.ctx.setup().protocol().exclusive {
