@@ -18,6 +18,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::failure::{Failure, Outcome};
+use crate::launcher::LauncherCommand;
 use crate::settings::deprecated;
 use crate::version;
 
@@ -57,6 +58,9 @@ pub enum Command {
     Explain(explain::Explain),
     /// Show a memcached proxy under load: backends, proxy and clients in one process
     Demo(demo::Demo),
+    /// Start the new process of an upgrade on behalf of a service
+    #[command(hide = true)]
+    Launcher(LauncherCommand),
 }
 
 impl Cli {
@@ -115,6 +119,7 @@ impl Command {
             Command::Doc(doc) => doc.run(),
             Command::Explain(explain) => explain.run(),
             Command::Demo(demo) => demo.run(),
+            Command::Launcher(launcher) => launcher.run(),
         }
     }
 }

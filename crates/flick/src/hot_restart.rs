@@ -19,8 +19,6 @@
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -35,6 +33,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::commands::run::admin;
 use crate::failure::Failure;
+use crate::launcher::Launcher;
 use crate::settings::deprecated;
 use crate::state_dir_lock::StateDirLocks;
 use crate::supervise::ControlMessage;
@@ -210,35 +209,22 @@ pub struct NewProcess {
 }
 
 impl NewProcess {
-    /// Starts `program` with `arguments`, hands it the resources, and waits until it is ready.
+    /// Lets the launcher start the new process, hands that the resources, and waits until it is ready.
     ///
     /// Errors: why it is not ready, or that this process must exit meanwhile; nothing has changed then.
     pub fn start(
-        program: &PathBuf,
-        arguments: &[std::ffi::OsString],
+        launcher: &Launcher,
         resources: &HandedResources<'_>,
         must_exit: &mut dyn FnMut() -> bool,
     ) -> Result<Self, String> {
         let failed = |doing: &str, error: std::io::Error| format!("cannot {doing}: {error}");
         let (near, far) =
             FdChannel::pair().map_err(|error| failed("create a channel to the new process", error))?;
-        let mut command = Command::new(program);
-        command.args(arguments).stdin(Stdio::from(far.into_fd())).env(VARIABLE, "1");
-        command
-            .env_remove("LISTEN_PID")
-            .env_remove("LISTEN_FDS")
-            .env_remove(deprecated::HOT_RESTART_VARIABLE);
-        let child =
-            command.spawn().map_err(|error| failed(&format!("start {}", program.display()), error))?;
-        // Dropping the command closes this process's copy of the child's end, so that its exit is visible.
-        drop(command);
-        let pid = child.id();
-        match hand_over(&near, resources, must_exit) {
-            Ok(()) => {}
-            Err(error) => {
-                kill(child);
-                return Err(error);
-            }
+        // This process keeps no copy of the other end, so that an exit of the new process is visible.
+        let pid = launcher.launch(far.into_fd())?;
+        if let Err(error) = hand_over(&near, resources, must_exit) {
+            launcher.kill();
+            return Err(error);
         }
         let (clients, waiting) = mpsc::channel::<Option<(String, OwnedFd)>>();
         let send = move || {
@@ -251,7 +237,7 @@ impl NewProcess {
         match std::thread::Builder::new().name("hot-restart".to_owned()).spawn(send) {
             Ok(sends) => Ok(Self { pid, clients, sends }),
             Err(error) => {
-                kill(child);
+                launcher.kill();
                 Err(failed("start a thread", error))
             }
         }
@@ -262,7 +248,7 @@ impl NewProcess {
         self.pid
     }
 
-    /// Forwards a signal to it. It is a child that was not waited for, so no other process has its id.
+    /// Forwards a signal to it. The launcher has not waited for it, so no other process has its id.
     pub fn signal(&self, signal: i32) {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         if let (Some(pid), Some(signal)) = (pid, Signal::from_named_raw(signal)) {
@@ -348,13 +334,6 @@ fn describe(error: &std::io::Error) -> String {
         ErrorKind::WouldBlock => format!("no message within {READY_TIME_MAX:?}"),
         _ => error.to_string(),
     }
-}
-
-/// Kills a process.
-fn kill(mut child: Child) {
-    // Killing a process that has exited fails; `wait` reaps it in any case.
-    let _ = child.kill();
-    let _ = child.wait();
 }
 
 /// A service of the new process.

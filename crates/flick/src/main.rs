@@ -10,6 +10,7 @@ mod settings;
 mod access;
 mod file_watcher;
 mod hot_restart;
+mod launcher;
 mod logging;
 mod notify;
 mod perf_map;

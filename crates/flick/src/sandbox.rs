@@ -27,10 +27,10 @@ use crate::state_dir_lock;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum SandboxMode {
-    /// Restrict files and system calls; only programs beside the flick binary can be started, for upgrades
+    /// Restrict files and system calls; a process outside of the sandbox starts the new process of an upgrade
     #[default]
     On,
-    /// The same, and no program can be started: upgrades need a restart
+    /// The same, without that process: upgrades need a restart
     Strict,
     /// No restrictions
     Off,
@@ -43,8 +43,6 @@ pub enum Enforcement {
     Full,
     /// As far as this kernel supports it.
     Partial,
-    /// Inherited from the process that started this one for an upgrade.
-    Inherited,
     /// Not at all: the kernel lacks it, or the container forbids it.
     Unavailable,
     /// Not at all: it is turned off.
@@ -53,14 +51,13 @@ pub enum Enforcement {
 
 impl Enforcement {
     fn is_active(self) -> bool {
-        matches!(self, Self::Full | Self::Partial | Self::Inherited)
+        matches!(self, Self::Full | Self::Partial)
     }
 
     fn word(self) -> &'static str {
         match self {
             Self::Full => "enforced",
             Self::Partial => "partly enforced",
-            Self::Inherited => "inherited",
             Self::Unavailable => "not available",
             Self::Off => "off",
         }
@@ -72,7 +69,6 @@ impl Enforcement {
 pub struct ActiveSandbox {
     files: Enforcement,
     syscalls: Enforcement,
-    is_strict: bool,
     user: String,
 }
 
@@ -94,11 +90,6 @@ impl ActiveSandbox {
              restart flick to read others"
         )
     }
-
-    /// Whether the process cannot start another one.
-    pub fn forbids_upgrades(&self) -> bool {
-        self.is_strict && (self.files.is_active() || self.syscalls.is_active())
-    }
 }
 
 /// Paths that a service may use.
@@ -108,8 +99,6 @@ pub struct AllowedPaths {
     pub read: Vec<PathBuf>,
     /// Directories in which to create, write and remove files.
     pub write: Vec<PathBuf>,
-    /// Directories of programs to start.
-    pub execute: Vec<PathBuf>,
 }
 
 /// Restricts the files of this thread and of those it starts, so call it before the workers start.
@@ -123,18 +112,7 @@ pub fn restrict_files(prepared: &Prepared) -> Result<Enforcement, Failure> {
     if settings.sandbox == SandboxMode::Off {
         return Ok(Enforcement::Off);
     }
-    if is_inherited() {
-        return Ok(Enforcement::Inherited);
-    }
     Ok(files::restrict(&allowed_paths(prepared)))
-}
-
-/// Whether the old process of an upgrade has sandboxed this one already. Each upgrade would add a layer, and the kernel
-/// limits their number.
-fn is_inherited() -> bool {
-    let has_filter =
-        || std::fs::read_to_string("/proc/self/status").is_ok_and(|text| text.contains("Seccomp:\t2"));
-    crate::hot_restart::is_new_process() && has_filter()
 }
 
 /// Gives the state directory to the user to switch to, while this process is still root.
@@ -160,12 +138,9 @@ pub fn drop_privileges(settings: &Settings, files: Enforcement) -> Result<Active
     }
     let syscalls = match settings.sandbox {
         SandboxMode::Off => Enforcement::Off,
-        _ if is_inherited() => Enforcement::Inherited,
-        SandboxMode::On => syscalls::restrict(true),
-        SandboxMode::Strict => syscalls::restrict(false),
+        SandboxMode::On | SandboxMode::Strict => syscalls::restrict(),
     };
-    let is_strict = settings.sandbox == SandboxMode::Strict;
-    let active = ActiveSandbox { files, syscalls, is_strict, user: user::name() };
+    let active = ActiveSandbox { files, syscalls, user: user::name() };
     info!(files = files.word(), syscalls = syscalls.word(), user = active.user, "sandboxed");
     Ok(active)
 }
@@ -205,11 +180,6 @@ fn allowed_paths(prepared: &Prepared) -> AllowedPaths {
     if let Some(flick_admin::Address::Unix(path)) = &settings.admin {
         paths.write.push(directory_of(path));
     }
-    if settings.sandbox == SandboxMode::On
-        && let Ok(own) = std::env::current_exe()
-    {
-        paths.execute.push(directory_of(&own));
-    }
     paths
 }
 
@@ -233,6 +203,9 @@ mod tests {
     use std::path::Path;
 
     use super::{AllowedPaths, Enforcement, directory_of, files, syscalls};
+
+    /// The dynamic loaders.
+    const LOADERS: &[&str] = &["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
 
     /// Set in the child process that is restricted: the restrictions cannot be undone.
     const CHILD: &str = "FLICK_SANDBOXED_CHILD";
@@ -260,11 +233,8 @@ mod tests {
     #[test]
     fn sandbox_denies_other_files() {
         in_a_child("sandbox::tests::sandbox_denies_other_files", |directory| {
-            let paths = AllowedPaths {
-                read: vec![directory.join("read")],
-                write: vec![directory.join("write")],
-                execute: Vec::new(),
-            };
+            let paths =
+                AllowedPaths { read: vec![directory.join("read")], write: vec![directory.join("write")] };
             assert!(std::fs::read("/etc/hostname").is_ok() || !Path::new("/etc/hostname").exists());
             let enforced = files::restrict(&paths);
             assert!(
@@ -293,7 +263,7 @@ mod tests {
     #[test]
     fn sandbox_denies_programs_and_other_socket_families() {
         in_a_child("sandbox::tests::sandbox_denies_programs_and_other_socket_families", |_| {
-            restrict_syscalls(false);
+            restrict_syscalls();
             let error =
                 std::process::Command::new("/bin/true").spawn().map(drop).expect_err("no program starts");
             assert_eq!(error.raw_os_error(), Some(libc::ENOSYS), "{error}");
@@ -314,8 +284,8 @@ mod tests {
     }
 
     /// Restricts the system calls; a kernel that cannot do it fails the test.
-    fn restrict_syscalls(may_execute: bool) {
-        let enforced = syscalls::restrict(may_execute);
+    fn restrict_syscalls() {
+        let enforced = syscalls::restrict();
         assert!(
             enforced == Enforcement::Full,
             "this kernel has no seccomp filters ({enforced:?}): build it with CONFIG_SECCOMP_FILTER, and let the \
@@ -327,7 +297,7 @@ mod tests {
     fn sandbox_kept_processes_from_pairing() {
         in_a_child("sandbox::tests::sandbox_kept_processes_from_pairing", |_| {
             use flick_shm::pairing::{PairListener, PairPolicy, connect_pair};
-            restrict_syscalls(false);
+            restrict_syscalls();
             let name = format!("flick-sandbox-{}", std::process::id());
             let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free");
             let config =
@@ -341,18 +311,19 @@ mod tests {
     }
 
     #[test]
-    fn strict_sandbox_maps_no_file_as_code() {
-        in_a_child("sandbox::tests::strict_sandbox_maps_no_file_as_code", |directory| {
+    fn sandbox_let_the_loader_start_a_written_file() {
+        in_a_child("sandbox::tests::sandbox_let_the_loader_start_a_written_file", |directory| {
             // What the dynamic loader does with a program that it is given as an argument.
             let load = |file: &Path| {
-                let loader = super::files::LOADERS.iter().find(|loader| Path::new(loader).exists());
+                let loader = LOADERS.iter().find(|loader| Path::new(loader).exists());
                 std::process::Command::new(loader.expect("a loader")).arg(file).status()
             };
             let copy = directory.join("write/true");
             std::fs::copy("/bin/true", &copy).expect("it can be copied");
             assert!(load(&copy).expect("the loader starts").success(), "without a sandbox it does");
-            // The filter of the strict sandbox, in which the loader could be started.
-            let filter = syscalls::filter(true, false).expect("a filter");
+            // The sandbox's filter, but for the calls that start the loader.
+            let execute = [libc::SYS_execve, libc::SYS_execveat, libc::SYS_vfork];
+            let filter = syscalls::filter(&execute).expect("a filter");
             seccompiler::apply_filter_all_threads(&filter).expect(
                 "this kernel has no seccomp filters: build it with CONFIG_SECCOMP_FILTER, and let the container call \
                  seccomp(2)",
@@ -365,15 +336,6 @@ mod tests {
             let module = module.expect("it compiles");
             let code = flick_compiler::generate(&module, &flick_codegen::Options::default());
             assert!(code.is_ok(), "compiled programs can be loaded");
-        });
-    }
-
-    #[test]
-    fn sandbox_allows_programs_for_upgrades() {
-        in_a_child("sandbox::tests::sandbox_allows_programs_for_upgrades", |_| {
-            restrict_syscalls(true);
-            let status = std::process::Command::new("/bin/true").status().expect("it starts");
-            assert!(status.success());
         });
     }
 

@@ -4,8 +4,9 @@ mod common;
 
 use common::client::connect;
 use common::http::exchange;
+use common::process::OwnedPid;
 use common::service::Service;
-use common::{Scratch, run};
+use common::{Scratch, run, wait};
 
 /// A cache with a dictionary that is kept, so that files are written in the sandbox.
 const KEPT: &str = r#"use http
@@ -151,4 +152,41 @@ fn sandboxed_reload_says_why_a_program_cannot_be_read() {
     assert!(status == 1 && error.contains("does not allow starting a process"), "{error}");
     check_serves(&service);
     service.drained();
+}
+
+#[test]
+fn upgraded_process_kept_the_sandbox_of_its_predecessor() {
+    let (scratch, other) = (Scratch::new("sandbox-upgrade"), Scratch::new("sandbox-upgrade-elsewhere"));
+    let program = scratch.write("kept.flick", KEPT).display().to_string();
+    let elsewhere = other.write("kept.flick", KEPT).display().to_string();
+    let write = |program: &str| {
+        let text = format!(
+            "workers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n[[service]]\nprogram = \"{program}\"\n\
+             listen = {{ client = \"127.0.0.1:0\" }}\n"
+        );
+        scratch.write("flick.toml", &text).display().to_string()
+    };
+    let (settings, state) = (write(&program), scratch.path().join("state").display().to_string());
+    let mut service = Service::start(&["run", "--config", &settings, "--state-dir", &state]);
+    let admin = service.admin_address().to_string();
+    write(&elsewhere);
+    let (status, _, error) = run(&["reload", &admin]);
+    assert!(status == 1 && error.contains("Permission denied"), "the old process may not read it: {error}");
+    let (status, stdout, error) = run(&["upgrade", &admin]);
+    assert_eq!(status, 0, "{error}");
+    let second = stdout.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    let second = OwnedPid(second.expect("it says which"));
+    assert_eq!(service.gone().code(), Some(0));
+    check_serves(&service);
+    let values = of_all_threads(second.0, "Seccomp");
+    assert!(values.len() >= 3 && values.iter().all(|value| value == "2"), "{values:?}");
+    // It has a launcher of its own.
+    let (status, stdout, error) = run(&["upgrade", &admin]);
+    assert_eq!(status, 0, "{error}");
+    let third = stdout.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    let third = OwnedPid(third.expect("it says which"));
+    wait::until("the second process to end", || (!second.is_there()).then_some(()));
+    check_serves(&service);
+    common::peers::signal(third.0, "TERM");
+    wait::until("the third process to end", || (!third.is_there()).then_some(()));
 }

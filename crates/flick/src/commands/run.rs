@@ -26,6 +26,7 @@ use flick_runtime::StartError;
 use crate::access::AccessLog;
 use crate::failure::{Failure, Outcome};
 use crate::hot_restart::{InheritedResources, OldProcess};
+use crate::launcher::Launcher;
 use crate::notify;
 use crate::settings::{self, RunFlags};
 use crate::state_dir_lock::StateDirLocks;
@@ -111,6 +112,7 @@ impl Run {
             perf_map::start();
         }
         let locks = StateDirLocks::lock(&prepared.services, &inherited.locks)?;
+        let launcher = Launcher::start(settings)?;
         let files = sandbox::restrict_files(&prepared)?;
         let in_background = logging::background::start();
         in_background.map_err(|error| Failure::failed(format!("cannot start the log's thread: {error}")))?;
@@ -121,7 +123,7 @@ impl Run {
             Arc::new(ObservedState::new(recent, access.dropped(), queue.sender(), Arc::clone(&overrides)));
         let inherited = InheritedResources { locks, ..inherited };
         let mut generations =
-            Generations::start(self.flags, prepared, inherited, observed, access, overrides)?;
+            Generations::start(self.flags, prepared, inherited, observed, access, overrides, launcher)?;
         generations.set_sandbox(sandbox::drop_privileges(generations.settings(), files)?);
         generations.log_addresses();
         sys::trim_memory();

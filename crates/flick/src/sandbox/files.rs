@@ -33,9 +33,6 @@ const ALWAYS_READ: &[&str] = &[
     "/usr/lib64",
 ];
 
-/// The dynamic loaders.
-pub(super) const LOADERS: &[&str] = &["/lib64/ld-linux-x86-64.so.2", "/lib/ld-linux-aarch64.so.1"];
-
 /// Paths that every service reads.
 pub fn always_read() -> Vec<PathBuf> {
     ALWAYS_READ.iter().map(PathBuf::from).collect()
@@ -73,11 +70,6 @@ fn enforce(paths: &AllowedPaths) -> Result<RulesetStatus, RulesetError> {
         .create()?
         .add_rules(path_beneath_rules(&paths.read, read))?
         .add_rules(path_beneath_rules(["/dev/null"], read | AccessFs::WriteFile))?
-        .add_rules(path_beneath_rules(&paths.write, write))?
-        .add_rules(path_beneath_rules(&paths.execute, read | AccessFs::Execute))?;
-    let ruleset = match paths.execute.is_empty() {
-        true => ruleset,
-        false => ruleset.add_rules(path_beneath_rules(LOADERS, read | AccessFs::Execute))?,
-    };
+        .add_rules(path_beneath_rules(&paths.write, write))?;
     Ok(ruleset.restrict_self()?.ruleset)
 }

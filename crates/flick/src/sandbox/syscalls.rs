@@ -1,7 +1,7 @@
 //! The system calls that a service may make, enforced by seccomp.
 //! Promises: any other call fails with `ENOSYS`, as on an older kernel, so that libraries use their fallback; sockets
-//! are of the families `AF_UNIX`, `AF_INET` and `AF_INET6`; where no program may be started, no file is mapped to be
-//! executed either. Applies to every thread.
+//! are of the families `AF_UNIX`, `AF_INET` and `AF_INET6`; no program is started, and no file is mapped to be
+//! executed. Applies to every thread.
 //! Not here: io_uring, whose operations are not system calls. Landlock restricts its files (`files.rs`), and it starts
 //! no programs.
 //! Source: seccomp(2); the calls that the C library of Debian 12 and 13 makes.
@@ -174,22 +174,12 @@ const OLD: &[c_long] = &[
 #[cfg(not(target_arch = "x86_64"))]
 const OLD: &[c_long] = &[];
 
-/// Calls that start another program.
-const EXECUTE: &[c_long] = &[libc::SYS_execve, libc::SYS_execveat, libc::SYS_setsid, libc::SYS_setpgid];
-#[cfg(target_arch = "x86_64")]
-const OLD_EXECUTE: &[c_long] = &[libc::SYS_vfork];
-#[cfg(not(target_arch = "x86_64"))]
-const OLD_EXECUTE: &[c_long] = &[];
-
 /// Socket families.
 const FAMILIES: [libc::c_int; 3] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6];
 
-/// Restricts every thread of this process. `may_execute`: it may start another program.
-pub fn restrict(may_execute: bool) -> Enforcement {
-    // A program that starts maps the libraries that it needs.
-    let applied =
-        filter(may_execute, may_execute).and_then(|program| seccompiler::apply_filter_all_threads(&program));
-    match applied {
+/// Restricts every thread of this process.
+pub fn restrict() -> Enforcement {
+    match filter(&[]).and_then(|program| seccompiler::apply_filter_all_threads(&program)) {
         Ok(()) => Enforcement::Full,
         Err(error) => {
             tracing::debug!(%error, "cannot restrict system calls");
@@ -198,11 +188,10 @@ pub fn restrict(may_execute: bool) -> Enforcement {
     }
 }
 
-/// The filter. `may_execute`: programs may be started; `may_map_code`: files may be mapped to be executed.
-pub(super) fn filter(may_execute: bool, may_map_code: bool) -> Result<BpfProgram, seccompiler::Error> {
+/// The filter, with these calls allowed as well.
+pub(super) fn filter(also: &[c_long]) -> Result<BpfProgram, seccompiler::Error> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
-    let execute = [EXECUTE, OLD_EXECUTE].into_iter().filter(|_| may_execute);
-    for call in [GENERAL, NETWORK, OLD].into_iter().chain(execute).flatten() {
+    for call in [GENERAL, NETWORK, OLD, also].into_iter().flatten() {
         rules.insert(*call, Vec::new());
     }
     for call in [libc::SYS_socket, libc::SYS_socketpair] {
@@ -214,9 +203,7 @@ pub(super) fn filter(may_execute: bool, may_map_code: bool) -> Result<BpfProgram
         let families = FAMILIES.into_iter().map(of_family).collect::<Result<Vec<_>, _>>();
         rules.insert(call, families.map_err(seccompiler::Error::Backend)?);
     }
-    if !may_map_code {
-        rules.insert(libc::SYS_mmap, mappings().map_err(seccompiler::Error::Backend)?);
-    }
+    rules.insert(libc::SYS_mmap, mappings().map_err(seccompiler::Error::Backend)?);
     let arch = std::env::consts::ARCH.try_into().map_err(seccompiler::Error::Backend)?;
     let refused = SeccompAction::Errno(libc::ENOSYS as u32);
     let filter = SeccompFilter::new(rules, refused, SeccompAction::Allow, arch);

@@ -31,8 +31,9 @@ use super::{admin, backends, start_failure};
 use crate::access::AccessLog;
 use crate::failure::Failure;
 use crate::hot_restart::{self, HandedResources, InheritedResources, NewProcess};
+use crate::launcher::Launcher;
 use crate::notify::KeepAlive;
-use crate::sandbox::{ActiveSandbox, User};
+use crate::sandbox::{ActiveSandbox, SandboxMode, User};
 use crate::settings::{RunFlags, Settings, TokenFile};
 use crate::state_dir_lock::StateDirLocks;
 use crate::sys;
@@ -82,8 +83,8 @@ pub struct Generations {
     /// Responses of the admin endpoint that were in progress when the new process took it over, for example to the
     /// request for the upgrade.
     responses: Option<flick_admin::Responses>,
-    /// Path of the binary at the start; a newer one may be there by now.
-    binary: Option<PathBuf>,
+    /// Starts the new process of an upgrade. `None`: no process can be started.
+    launcher: Option<Launcher>,
     /// The process that replaces this one.
     new_process: Option<NewProcess>,
     /// The first panic of an older generation, which is resumed at the end.
@@ -112,6 +113,7 @@ impl Generations {
         observed: Arc<ObservedState>,
         mut access: AccessLog,
         overrides: Arc<BackendOverrides>,
+        launcher: Option<Launcher>,
     ) -> Result<Self, Failure> {
         let summaries = ServiceSummary::of(&prepared);
         let Prepared { settings, services, modules, opened, dicts, files, begun, .. } = prepared;
@@ -120,7 +122,6 @@ impl Generations {
         let InheritedResources { handoff, locks, admin: inherited, .. } = inherited;
         let log = access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
         access.write_to(log);
-        let binary = std::env::current_exe().ok();
         let current = Platform::start_with(services, handoff).map_err(start_failure)?;
         let known = LastLists::of(opened.iter().flatten().map(DiscoveredChannel::reader));
         let watchers = backends::watch(&current, opened)?;
@@ -151,7 +152,7 @@ impl Generations {
             admin,
             old_admin_address,
             responses,
-            binary,
+            launcher,
             new_process,
             panic,
             watchdog,
@@ -341,12 +342,12 @@ impl Generations {
     }
 
     fn try_upgrade(&mut self, must_exit: &mut dyn FnMut() -> bool) -> Result<String, String> {
-        if self.sandbox.as_ref().is_some_and(ActiveSandbox::forbids_upgrades) {
+        if self.settings.sandbox == SandboxMode::Strict {
             return Err(
                 "`--sandbox strict` does not allow starting a process; restart flick instead".to_owned()
             );
         }
-        let Some(binary) = &self.binary else {
+        let Some(launcher) = &self.launcher else {
             return Err("the path of the running binary is unknown".to_owned());
         };
         let handoff = self.current.handoff();
@@ -355,7 +356,6 @@ impl Generations {
         if unsaved > 0 {
             return Err(format!("cannot write {unsaved} snapshots for the new process; see the log"));
         }
-        let arguments: Vec<_> = std::env::args_os().skip(1).collect();
         let admin = self.settings.admin.as_ref().zip(self.admin.as_ref());
         let resources = HandedResources {
             handoff: &handoff,
@@ -363,7 +363,7 @@ impl Generations {
             admin,
             overrides: self.overrides.lines(),
         };
-        let new_process = NewProcess::start(binary, &arguments, &resources, must_exit)?;
+        let new_process = NewProcess::start(launcher, &resources, must_exit)?;
         // The new process answers further admin requests; it listens on the same socket.
         self.responses = self.admin.take().map(flick_admin::Server::hand_over);
         let timeout = self.settings.old_generation_timeout;
@@ -494,6 +494,9 @@ impl Generations {
         let mut outcome = self.current.wait();
         if let Some(new_process) = self.new_process {
             new_process.finish();
+        }
+        if let Some(launcher) = self.launcher {
+            launcher.finish();
         }
         if let Some(responses) = self.responses {
             responses.finish(RESPONSE_TIME_MAX);

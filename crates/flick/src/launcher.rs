@@ -1,0 +1,148 @@
+//! The launcher: a process outside of the sandbox that starts the new process of an upgrade.
+//! Promises: a sandboxed service can start no program; the launcher starts one program only, with the arguments and the
+//! user of the service, and exits with the service.
+//! Not here: what the new process is handed (`hot_restart.rs`).
+//!
+//! | from | message | meaning |
+//! |---|---|---|
+//! | service | `start` + descriptor | start the program with this standard input |
+//! | launcher | `started PID` or `failed REASON` | the answer |
+//! | service | `kill` | kill the program that was started last |
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use clap::Args;
+use flick_net::fd_channel::FdChannel;
+use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
+use tracing::warn;
+
+use crate::failure::{Failure, Outcome};
+use crate::hot_restart;
+use crate::sandbox::{SandboxMode, is_root};
+use crate::settings::{Settings, deprecated};
+
+/// Longest time that the launcher takes to start a program.
+const START_TIME_MAX: Duration = Duration::from_secs(10);
+/// Name of its process.
+const PROCESS_NAME: &std::ffi::CStr = c"flick-launcher";
+
+/// The launcher, seen from the service.
+#[derive(Debug)]
+pub struct Launcher {
+    channel: FdChannel,
+    process: Child,
+}
+
+impl Launcher {
+    /// Starts the launcher; call it before this process is sandboxed. `None`: this sandbox starts no programs, or the
+    /// path of this binary is unknown.
+    ///
+    /// Errors: the process cannot be started.
+    pub fn start(settings: &Settings) -> Result<Option<Self>, Failure> {
+        let failed = |error: std::io::Error| {
+            Failure::failed(format!("cannot start the process that starts upgrades: {error}"))
+        };
+        let Some(binary) = std::env::current_exe().ok().filter(|_| settings.sandbox != SandboxMode::Strict)
+        else {
+            return Ok(None);
+        };
+        let (near, far) = FdChannel::pair().map_err(failed)?;
+        let mut command = Command::new("/proc/self/exe");
+        command.arg0("flick").arg("launcher").arg(binary).args(std::env::args_os().skip(1));
+        command.stdin(Stdio::from(far.into_fd()));
+        if let Some((user, group)) = settings.user.as_ref().filter(|_| is_root()).map(|user| user.ids()) {
+            command.uid(user).gid(group);
+        }
+        let process = command.spawn().map_err(failed)?;
+        near.set_timeout(Some(START_TIME_MAX)).map_err(failed)?;
+        Ok(Some(Self { channel: near, process }))
+    }
+
+    /// Starts the program with this standard input, and returns its process id.
+    ///
+    /// Errors: why it has not started.
+    pub fn launch(&self, stdin: OwnedFd) -> Result<u32, String> {
+        let gone = |error: String| format!("the process that starts upgrades does not answer: {error}");
+        self.channel.send("start", Some(stdin.as_fd())).map_err(|error| gone(error.to_string()))?;
+        let answer = self.channel.receive().map_err(|error| gone(error.to_string()))?;
+        let text = answer.map(|answer| answer.text).ok_or_else(|| gone("it has exited".to_owned()))?;
+        match text.split_once(' ') {
+            Some(("started", pid)) => pid.parse().map_err(|_| gone(format!("it says `{text}`"))),
+            Some(("failed", reason)) => Err(reason.to_owned()),
+            _ => Err(gone(format!("it says `{text}`"))),
+        }
+    }
+
+    /// Kills the program that was started last.
+    pub fn kill(&self) {
+        if let Err(error) = self.channel.send("kill", None) {
+            warn!(%error, "cannot kill the new process");
+        }
+    }
+
+    /// Waits until the launcher has exited. The program that it has started goes on.
+    pub fn finish(self) {
+        let Self { channel, mut process } = self;
+        drop(channel);
+        // It exits when the channel is closed.
+        let _ = process.wait();
+    }
+}
+
+/// Start the new process of an upgrade on behalf of a service; used by flick itself.
+#[derive(Debug, Args)]
+pub struct LauncherCommand {
+    /// The binary.
+    program: PathBuf,
+    /// Its arguments.
+    #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+    arguments: Vec<std::ffi::OsString>,
+}
+
+impl LauncherCommand {
+    /// Serves the process at the other end of standard input until that exits.
+    pub fn run(self) -> Outcome {
+        let failed = |error: std::io::Error| Failure::failed(format!("the launcher fails: {error}"));
+        // These are for the service, and may be sent to all processes of flick. A handler does not outlive `execve`;
+        // an ignored signal would be ignored by the new process.
+        for signal in [SIGHUP, SIGUSR1, SIGUSR2] {
+            signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(failed)?;
+        }
+        rustix::thread::set_name(PROCESS_NAME).map_err(|error| failed(error.into()))?;
+        let channel = FdChannel::from_fd(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
+        let mut child = None;
+        while let Ok(Some(message)) = channel.receive() {
+            match (message.text.as_str(), message.fd) {
+                ("start", Some(stdin)) => {
+                    let answer = match self.spawn(stdin) {
+                        Ok(started) => format!("started {}", child.insert(started).id()),
+                        Err(error) => format!("failed cannot start {}: {error}", self.program.display()),
+                    };
+                    channel.send(&answer, None).map_err(failed)?;
+                }
+                _ => child.take().into_iter().for_each(kill),
+            }
+        }
+        Ok(())
+    }
+
+    fn spawn(&self, stdin: OwnedFd) -> std::io::Result<Child> {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments).stdin(Stdio::from(stdin)).env(hot_restart::VARIABLE, "1");
+        command.env_remove("LISTEN_PID").env_remove("LISTEN_FDS");
+        command.env_remove(deprecated::HOT_RESTART_VARIABLE).spawn()
+    }
+}
+
+/// Kills a process.
+fn kill(mut child: Child) {
+    // Killing a process that has exited fails; `wait` reaps it in any case.
+    let _ = child.kill();
+    let _ = child.wait();
+}
