@@ -83,10 +83,18 @@ impl<D: Driver> Worker<D> {
             && !self.io.driver().is_draining_listeners()
             && self.tasks.is_empty()
             && self.merge_is_finished();
-        let is_over = (is_done && !self.io.driver().is_flushing())
+        let is_over = (is_done && !self.io.driver().is_flushing() && !self.has_requests_to_send())
             || self.io.now_ns().saturating_sub(since_ns) >= overdue_ns;
         // Clients that were queued for this worker at the last moment are served, or handed on, first.
         is_over && self.drained_handoff_queue() && (self.downstream.len() == 0 || !is_done)
+    }
+
+    /// Whether a backend connection has requests of clients that are gone and that the kernel, or a ring, has not taken.
+    fn has_requests_to_send(&self) -> bool {
+        let driver = self.io.driver();
+        let mut handles =
+            (0..self.upstream.conns_count() as u32).filter_map(|at| self.upstream.conn(at).handle());
+        handles.any(|handle| driver.backlog_bytes(handle) > 0)
     }
 
     /// Number that a request has kept for its reply, with the notice that its session ends (`%keep_last`), if it does.

@@ -67,6 +67,7 @@ impl<D: Driver> Worker<D> {
             if in_body {
                 self.observe.counters().truncated.add(1);
             }
+            self.close_relay_conns(key);
             self.end_session(key, true);
             return;
         }
@@ -224,15 +225,17 @@ impl<D: Driver> Worker<D> {
     /// A session cannot go on: its client gets the grammar's error response, if there is one, and the connection ends.
     pub(super) fn relay_failed(&mut self, key: Key, reason: FailureReason) {
         self.count_error(reason);
+        let Some(session) = self.downstream.client(key) else { return };
+        let is_inside_reply = session.stream().relay_sender().is_some();
         if let FailureReason::Malformed
         | FailureReason::TooLong
         | FailureReason::Unsupported
         | FailureReason::NameTooLong = reason
         {
             self.observe.counters().errors_malformed.add(1);
+            self.close_relay_conns(key);
         }
-        let Some(session) = self.downstream.client(key) else { return };
-        if session.stream().relay_sender().is_some() {
+        if is_inside_reply {
             self.end_session(key, true);
             return;
         }
@@ -263,6 +266,24 @@ impl<D: Driver> Worker<D> {
             at = next;
             self.drop_body(body);
             self.enqueue_backend_conn(backend_conn);
+        }
+    }
+
+    /// The client has ended inside a message, or has sent none: the messages before go to its backends, which then see
+    /// the end.
+    pub(super) fn close_relay_conns(&mut self, key: Key) {
+        let Some(session) = self.downstream.client_mut(key) else { return };
+        let mut at = session.stream_mut().take_relay_conns();
+        while let Some(backend_conn) = at {
+            let conn = self.upstream.conn_mut(backend_conn);
+            let (next, body) = conn.leave_relay(true);
+            let handle = conn.take_handle();
+            at = next;
+            self.drop_body(body);
+            if let Some(handle) = handle {
+                self.io.driver_mut().close(handle);
+            }
+            self.close_backend_conn(backend_conn, FailureReason::Unavailable, None);
         }
     }
 

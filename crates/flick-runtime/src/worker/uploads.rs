@@ -311,6 +311,7 @@ impl<D: Driver> Worker<D> {
     fn body_fault(&mut self, key: Key, cause: FaultCause) {
         self.observe.counters().protocol_errors_client.add(1);
         self.observe.counters().errors_malformed.add(1);
+        self.close_relay_conns(key);
         let Some(session) = self.downstream.client_mut(key) else { return };
         let upload = session.stream_mut().take_upload();
         session.stream_mut().end_after_reply();
