@@ -60,7 +60,9 @@ pub fn parse_endpoints(text: &str) -> Result<Vec<Endpoint>, String> {
 /// Splits off the number of streams. Not of a path, which may end in `x8` itself: repeat such an address instead.
 fn split(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once('x') {
-        Some((address, count)) if !text.starts_with("unix:") && !count.is_empty() => {
+        Some((address, count))
+            if !text.starts_with("unix:") && !text.starts_with("pipe:") && !count.is_empty() =>
+        {
             if count.bytes().all(|byte| byte.is_ascii_digit()) {
                 (address, Some(count))
             } else {

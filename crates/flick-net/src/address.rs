@@ -16,6 +16,21 @@ pub enum Endpoint {
     Unix(PathBuf),
     /// `shm:NAME`: shared memory with processes of the same user on this host.
     Shm(String),
+    /// A descriptor of this process. Drivers refuse it; the command line copies its bytes.
+    Descriptor(DescriptorAddr),
+}
+
+/// A descriptor to read from (listen) or to write to (connect).
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum DescriptorAddr {
+    /// `stdin:`, for reading only.
+    Stdin,
+    /// `stdout:`, for writing only.
+    Stdout,
+    /// `fd:3`: a descriptor that the process inherits.
+    Fd(u32),
+    /// `pipe:/run/x.fifo`: a FIFO or a file.
+    Pipe(PathBuf),
 }
 
 /// The address of a peer.
@@ -43,7 +58,7 @@ impl Endpoint {
     pub fn port(&self) -> Option<u16> {
         match self {
             Endpoint::Tcp(address) => Some(address.port()),
-            Endpoint::Unix(_) | Endpoint::Shm(_) => None,
+            Endpoint::Unix(_) | Endpoint::Shm(_) | Endpoint::Descriptor(_) => None,
         }
     }
 }
@@ -60,6 +75,9 @@ impl FromStr for Endpoint {
         if let Some(name) = text.strip_prefix("shm:") {
             return if is_shm_name(name) { Ok(Endpoint::Shm(name.to_owned())) } else { Err(refused()) };
         }
+        if let Some(at) = parse_descriptor(text) {
+            return at.map(Endpoint::Descriptor).ok_or_else(refused);
+        }
         if let Some(port) = text.strip_prefix(':') {
             let port = parse_port(port).ok_or_else(refused)?;
             return Ok(Endpoint::Tcp(SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, port))));
@@ -74,6 +92,27 @@ fn is_shm_name(name: &str) -> bool {
     fits && name.chars().all(|character| character.is_ascii_graphic() && character != '/')
 }
 
+/// Parses the address of a descriptor; `None` if the text is of another kind, `Some(None)` if it is malformed.
+fn parse_descriptor(text: &str) -> Option<Option<DescriptorAddr>> {
+    let (kind, rest) = text.split_once(':')?;
+    Some(match kind {
+        "stdin" => rest.is_empty().then_some(DescriptorAddr::Stdin),
+        "stdout" => rest.is_empty().then_some(DescriptorAddr::Stdout),
+        "fd" => parse_fd(rest).map(DescriptorAddr::Fd),
+        "pipe" => {
+            let is_path = !rest.is_empty() && !rest.contains('\0');
+            is_path.then(|| DescriptorAddr::Pipe(PathBuf::from(rest)))
+        }
+        _ => return None,
+    })
+}
+
+/// Digits only, and no more than the kernel's type has.
+fn parse_fd(text: &str) -> Option<u32> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    text.parse().ok().filter(|number| is_number && i32::try_from(*number).is_ok())
+}
+
 /// Digits only: the standard parser would take `+80`.
 fn parse_port(text: &str) -> Option<u16> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) { text.parse().ok() } else { None }
@@ -85,6 +124,18 @@ impl fmt::Display for Endpoint {
             Endpoint::Tcp(address) => write!(f, "{address}"),
             Endpoint::Unix(path) => write!(f, "unix:{}", path.display()),
             Endpoint::Shm(name) => write!(f, "shm:{name}"),
+            Endpoint::Descriptor(at) => at.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for DescriptorAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            DescriptorAddr::Stdin => f.write_str("stdin:"),
+            DescriptorAddr::Stdout => f.write_str("stdout:"),
+            DescriptorAddr::Fd(number) => write!(f, "fd:{number}"),
+            DescriptorAddr::Pipe(path) => write!(f, "pipe:{}", path.display()),
         }
     }
 }
@@ -127,8 +178,8 @@ impl fmt::Display for EndpointError {
             }
             None => write!(
                 f,
-                "`{text}` is not an address; write `127.0.0.1:8080`, `[::1]:8080`, `:8080`, `unix:/path` or \
-                 `shm:NAME`"
+                "`{text}` is not an address; write `127.0.0.1:8080`, `[::1]:8080`, `:8080`, `unix:/path`, \
+                 `shm:NAME`, `stdin:`, `stdout:`, `fd:N` or `pipe:/path`"
             ),
         }
     }
@@ -155,6 +206,9 @@ mod tests {
         check(":11211", Some("0.0.0.0:11211"));
         check("unix:/run/x.sock", Some("unix:/run/x.sock"));
         check("shm:cache-1", Some("shm:cache-1"));
+        for text in ["stdin:", "stdout:", "fd:0", "fd:2147483647", "pipe:out.pcap", "pipe:/run/x:y"] {
+            check(text, Some(text));
+        }
     }
 
     #[test]
@@ -172,6 +226,14 @@ mod tests {
             "shm:",
             "shm:a b",
             "shm:a/b",
+            "stdin",
+            "stdin:0",
+            "stdout:x",
+            "fd:",
+            "fd:+3",
+            "fd:-1",
+            "fd:2147483648",
+            "pipe:",
         ] {
             check(text, None);
         }

@@ -28,7 +28,7 @@ mod table;
 pub mod uring;
 mod waker;
 
-pub use address::{Endpoint, PeerAddr};
+pub use address::{DescriptorAddr, Endpoint, PeerAddr};
 pub use any::{AnyDriver, IoKind};
 pub use clock::monotonic_ns;
 pub use driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, ShmStats};

@@ -72,7 +72,7 @@ impl ListenSocket {
             Endpoint::Unix(path) => {
                 Some(Arc::new(SocketFile { path: path.clone(), is_released: AtomicBool::new(false) }))
             }
-            Endpoint::Tcp(_) | Endpoint::Shm(_) => None,
+            Endpoint::Tcp(_) | Endpoint::Shm(_) | Endpoint::Descriptor(_) => None,
         };
         Ok(ListenSocket { fd, at, file })
     }
@@ -97,7 +97,7 @@ impl ListenSocket {
     pub fn share(&self) -> io::Result<ListenSocket> {
         match &self.at {
             Endpoint::Tcp(_) => ListenSocket::open(&self.at),
-            Endpoint::Unix(_) | Endpoint::Shm(_) => {
+            Endpoint::Unix(_) | Endpoint::Shm(_) | Endpoint::Descriptor(_) => {
                 Ok(ListenSocket { fd: self.fd.try_clone()?, at: self.at.clone(), file: self.file.clone() })
             }
         }

@@ -65,6 +65,7 @@ pub(crate) fn open_listener(at: &Endpoint) -> io::Result<OwnedFd> {
             flick_shm::pairing::PairError::System(errno) => errno.into(),
             other => io::Error::other(other.to_string()),
         }),
+        Endpoint::Descriptor(_) => Err(io::ErrorKind::Unsupported.into()),
     }
 }
 
@@ -203,7 +204,7 @@ pub(crate) fn start_connect(to: &Endpoint) -> io::Result<(OwnedFd, ConnectStart)
             (socket, outcome)
         }
         // A driver without shared memory.
-        Endpoint::Shm(_) => return Err(io::ErrorKind::Unsupported.into()),
+        Endpoint::Shm(_) | Endpoint::Descriptor(_) => return Err(io::ErrorKind::Unsupported.into()),
     };
     Ok((socket, ConnectStart::of(outcome)))
 }

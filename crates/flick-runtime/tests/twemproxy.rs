@@ -114,7 +114,7 @@ impl Twemproxy {
             let line = match endpoint {
                 Endpoint::Tcp(address) => format!("   - {}:{}:{weight}\n", address.ip(), address.port()),
                 Endpoint::Unix(path) => format!("   - {}:{weight}\n", path.display()),
-                Endpoint::Shm(_) => panic!("twemproxy has no shared memory"),
+                Endpoint::Shm(_) | Endpoint::Descriptor(_) => panic!("twemproxy has no shared memory"),
             };
             config.push_str(&line);
         }

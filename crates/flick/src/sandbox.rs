@@ -186,7 +186,7 @@ fn allowed_paths(prepared: &Prepared) -> AllowedPaths {
 fn socket_directory(at: &Endpoint) -> Option<PathBuf> {
     match at {
         Endpoint::Unix(path) => Some(directory_of(path)),
-        Endpoint::Tcp(_) | Endpoint::Shm(_) => None,
+        Endpoint::Tcp(_) | Endpoint::Shm(_) | Endpoint::Descriptor(_) => None,
     }
 }
 

@@ -116,7 +116,7 @@ fn connect(at: &Endpoint) -> Box<dyn ReadWrite> {
             stream.set_read_timeout(Some(wait::WAIT_MAX)).expect("a timeout");
             Box::new(stream)
         }
-        Endpoint::Shm(_) => panic!("no client of this test uses shared memory"),
+        Endpoint::Shm(_) | Endpoint::Descriptor(_) => panic!("no client of this test uses shared memory"),
     }
 }
 

@@ -296,7 +296,7 @@ impl DriverEnd {
             core.conns[conn].driver_end = DriverSide::Attached(handle);
             let peer = match &listener.at {
                 Endpoint::Tcp(_) => peer_addr(conn),
-                Endpoint::Unix(_) | Endpoint::Shm(_) => PeerAddr::Unix,
+                Endpoint::Unix(_) | Endpoint::Shm(_) | Endpoint::Descriptor(_) => PeerAddr::Unix,
             };
             sink.put(DriverEvent::Accepted { listener: id, conn: handle, peer });
         }

@@ -138,6 +138,7 @@ impl Peers {
                 let stream = ShmStream::connect(&name, &StreamConfig::default());
                 script::run(ShmSocket::new(stream.map_err(|error| error.to_string())?), steps, wake)
             }
+            Endpoint::Descriptor(_) => panic!("drivers refuse descriptors"),
         });
     }
 
@@ -172,6 +173,7 @@ impl Peers {
                 });
                 at.clone()
             }
+            Endpoint::Descriptor(_) => panic!("drivers refuse descriptors"),
         }
     }
 

@@ -32,7 +32,7 @@ pub fn peer_bytes(address: std::net::SocketAddr) -> [u8; 18] {
 pub fn endpoint_bytes(endpoint: &Endpoint) -> [u8; 18] {
     match endpoint {
         Endpoint::Tcp(address) => peer_bytes(*address),
-        Endpoint::Unix(_) | Endpoint::Shm(_) => [0; 18],
+        Endpoint::Unix(_) | Endpoint::Shm(_) | Endpoint::Descriptor(_) => [0; 18],
     }
 }
 

@@ -80,7 +80,7 @@ impl Proxy {
             .into_iter()
             .find_map(|endpoint| match endpoint {
                 Endpoint::Tcp(address) => Some(address),
-                Endpoint::Unix(_) | Endpoint::Shm(_) => None,
+                Endpoint::Unix(_) | Endpoint::Shm(_) | Endpoint::Descriptor(_) => None,
             })
             .expect("it listens on TCP")
     }

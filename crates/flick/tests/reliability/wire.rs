@@ -68,7 +68,7 @@ impl Client {
                 stream.set_read_timeout(Some(WAIT_MAX)).expect("a live socket");
                 Self { stream: Box::new(stream) }
             }
-            Endpoint::Shm(_) => panic!("no client of this test uses shared memory"),
+            Endpoint::Shm(_) | Endpoint::Descriptor(_) => panic!("no client of this test uses shared memory"),
         }
     }
 

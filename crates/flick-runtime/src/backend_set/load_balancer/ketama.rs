@@ -72,6 +72,7 @@ fn name_of(endpoint: &Endpoint) -> String {
         // The colon stood before the weight.
         Endpoint::Unix(path) => format!("{}:", path.display()),
         Endpoint::Shm(name) => format!("shm:{name}:"),
+        Endpoint::Descriptor(at) => format!("{at}:"),
     }
 }
 

@@ -63,7 +63,7 @@ impl AccessRecord {
         let client = match rest.endpoint() {
             Some(Endpoint::Tcp(address)) => PeerAddr::Tcp(address),
             Some(Endpoint::Shm(_)) => PeerAddr::Shm,
-            Some(Endpoint::Unix(_)) | None => PeerAddr::Unix,
+            Some(Endpoint::Unix(_) | Endpoint::Descriptor(_)) | None => PeerAddr::Unix,
         };
         let backend = rest.endpoint();
         let (request, reply) = (rest.text(), rest.text());
@@ -124,7 +124,7 @@ pub(super) fn encode<'a>(
             to.put(&[SHM]);
             to.text(name.as_bytes());
         }
-        None => to.put(&[NOWHERE]),
+        Some(Endpoint::Descriptor(_)) | None => to.put(&[NOWHERE]),
     }
     to.text(entry.request());
     to.text(entry.reply());
@@ -239,7 +239,7 @@ mod tests {
             let client = match &backends[(at + 1) % backends.len()] {
                 Some(Endpoint::Tcp(address)) => PeerAddr::Tcp(*address),
                 Some(Endpoint::Shm(_)) => PeerAddr::Shm,
-                Some(Endpoint::Unix(_)) | None => PeerAddr::Unix,
+                Some(Endpoint::Unix(_) | Endpoint::Descriptor(_)) | None => PeerAddr::Unix,
             };
             let mut entry = AccessEntry::new(client, 1, &request, 42);
             (entry.bytes_out, entry.outcome) = (u64::MAX, outcome);

@@ -94,7 +94,7 @@ impl PeerConn {
                 let offer = Offer::begin(name, &SEGMENT, PairPolicy::SameUser).expect("the service listens");
                 PeerConn::Shm(ShmConn::Pairing(Box::new(offer)))
             }
-            Endpoint::Unix(_) => panic!("a stage has no Unix sockets"),
+            Endpoint::Unix(_) | Endpoint::Descriptor(_) => panic!("a stage has no Unix sockets"),
         }
     }
 
@@ -254,7 +254,7 @@ impl BackendListener {
                 let bound = PairListener::bind(name, PairPolicy::SameUser);
                 Socket::Shm(bound.expect("the name is this stage's own"))
             }
-            Endpoint::Unix(_) => panic!("a stage has no Unix sockets"),
+            Endpoint::Unix(_) | Endpoint::Descriptor(_) => panic!("a stage has no Unix sockets"),
         });
     }
 
