@@ -4,6 +4,7 @@
 #![deny(unsafe_code)]
 
 mod commands;
+mod descriptors;
 
 mod settings;
 

@@ -22,6 +22,7 @@ use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
 use crate::commands::run::generations::Generations;
+use crate::descriptors::{DescriptorEvent, NEVER, RunningDescriptors};
 use crate::failure::Failure;
 use crate::file_watcher::FileWatcher;
 use crate::notify;
@@ -49,6 +50,8 @@ pub enum ControlMessage {
         /// Its connection.
         socket: OwnedFd,
     },
+    /// A descriptor among the endpoints has ended.
+    Descriptor(DescriptorEvent),
 }
 
 impl ControlMessage {
@@ -162,20 +165,38 @@ fn no_handler(error: std::io::Error) -> Failure {
 struct Shutdown {
     start: Instant,
     timeout: Duration,
+    cause: ShutdownCause,
+}
+
+/// Reason of a shutdown.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ShutdownCause {
+    Signal,
     /// A new process serves instead of this one.
-    is_upgrade: bool,
+    Upgrade,
+    /// All inputs that are descriptors have ended.
+    EndOfInput,
 }
 
 impl Shutdown {
-    fn new(timeout: Duration, is_upgrade: bool) -> Self {
-        Self { start: Instant::now(), timeout, is_upgrade }
+    fn new(timeout: Duration, cause: ShutdownCause) -> Self {
+        Self { start: Instant::now(), timeout, cause }
+    }
+
+    fn is_over(&self) -> bool {
+        self.start.elapsed() >= self.timeout
     }
 }
 
 /// Runs until the services have ended.
 ///
-/// Errors: a worker ended by itself; a second signal; a snapshot could not be written at the end.
-pub fn supervise(mut generations: Generations, queue: &mut ControlQueue) -> Result<(), Failure> {
+/// Errors: a worker ended by itself; a second signal; a snapshot could not be written at the end; a descriptor failed,
+/// or its input is malformed.
+pub fn supervise(
+    mut generations: Generations,
+    mut descriptors: RunningDescriptors,
+    queue: &mut ControlQueue,
+) -> Result<(), Failure> {
     let mut shutdown: Option<Shutdown> = None;
     let new_watcher = |generations: &Generations| {
         generations.settings().watch.then(|| FileWatcher::new(generations.files(), generations.read_at()))
@@ -204,8 +225,15 @@ pub fn supervise(mut generations: Generations, queue: &mut ControlQueue) -> Resu
             generations.watchdog_due_in().into_iter().chain(watcher.as_ref().map(FileWatcher::due_in));
         let interval = if is_draining { DRAIN_POLL_INTERVAL } else { POLL_INTERVAL };
         let Some(message) = queue.next(others.fold(interval, Duration::min)) else { continue };
-        use ControlMessage::{Client, Reload, Signal, Upgrade};
+        use ControlMessage::{Client, Descriptor, Reload, Signal, Upgrade};
         match message {
+            Descriptor(event) => {
+                let has_input = descriptors.note(event).inspect_err(|_| generations.stop())?;
+                if !has_input && shutdown.is_none() {
+                    generations.drain(NEVER);
+                    shutdown = Some(Shutdown::new(NEVER, ShutdownCause::EndOfInput));
+                }
+            }
             Client { service, worker, socket } => generations.adopt_client(&service, worker, socket),
             Signal(SIGUSR1) => generations.reopen_logs(),
             Signal(SIGHUP | SIGUSR2) | Reload(_) | Upgrade(_) if shutdown.is_some() => {
@@ -222,11 +250,16 @@ pub fn supervise(mut generations: Generations, queue: &mut ControlQueue) -> Resu
             Signal(SIGUSR2) | Upgrade(_) => {
                 let result = generations.upgrade(&mut || queue.must_exit());
                 if result.is_ok() {
-                    shutdown = Some(Shutdown::new(generations.settings().old_generation_timeout, true));
+                    shutdown = Some(Shutdown::new(
+                        generations.settings().old_generation_timeout,
+                        ShutdownCause::Upgrade,
+                    ));
                 }
                 respond(message, &result);
             }
-            Signal(signal) if shutdown.as_ref().is_some_and(|shutdown| !shutdown.is_upgrade) => {
+            Signal(signal)
+                if shutdown.as_ref().is_some_and(|shutdown| shutdown.cause == ShutdownCause::Signal) =>
+            {
                 warn!(signal = name(signal), "exiting at once");
                 generations.stop();
                 return Err(Failure::signal(signal));
@@ -239,7 +272,7 @@ pub fn supervise(mut generations: Generations, queue: &mut ControlQueue) -> Resu
             }
         }
     }
-    finish(generations, shutdown)
+    finish(generations, shutdown, descriptors, queue)
 }
 
 /// Starts to drain the services.
@@ -248,7 +281,7 @@ fn drain(generations: &Generations, signal: i32) -> Shutdown {
         (generations.settings().shutdown_timeout, generations.client_connections());
     info!(signal = name(signal), client_connections, timeout_ms = millis(timeout), "draining");
     generations.drain(timeout);
-    Shutdown::new(timeout, false)
+    Shutdown::new(timeout, ShutdownCause::Signal)
 }
 
 /// Forwards a message to the new process if there is one, or answers that the service shuts down.
@@ -271,7 +304,12 @@ fn respond(message: ControlMessage, result: &RequestResult) {
     }
 }
 
-fn finish(generations: Generations, shutdown: Option<Shutdown>) -> Result<(), Failure> {
+fn finish(
+    generations: Generations,
+    shutdown: Option<Shutdown>,
+    mut descriptors: RunningDescriptors,
+    queue: &mut ControlQueue,
+) -> Result<(), Failure> {
     let (outcome, states) = generations.wait();
     log_totals(&outcome);
     states.iter().for_each(|state| log_program(state));
@@ -281,8 +319,12 @@ fn finish(generations: Generations, shutdown: Option<Shutdown>) -> Result<(), Fa
     if outcome.unsaved > 0 {
         return Err(Failure::failed(unsaved(outcome.unsaved)));
     }
+    await_outputs(&mut descriptors, shutdown.as_ref(), queue)?;
+    if shutdown.as_ref().is_some_and(|shutdown| shutdown.cause == ShutdownCause::EndOfInput) {
+        descriptors.check(&outcome)?;
+    }
     match shutdown {
-        Some(shutdown) if shutdown.start.elapsed() >= shutdown.timeout => {
+        Some(shutdown) if shutdown.is_over() => {
             warn!(
                 timeout_ms = millis(shutdown.timeout),
                 "closed the remaining clients: the shutdown timeout passed"
@@ -295,6 +337,26 @@ fn finish(generations: Generations, shutdown: Option<Shutdown>) -> Result<(), Fa
         }
         None => Err(Failure::failed("all workers ended unexpectedly")),
     }
+}
+
+/// Waits until the outputs that are descriptors have written what the services sent; after a signal until the deadline,
+/// or the next signal.
+fn await_outputs(
+    descriptors: &mut RunningDescriptors,
+    shutdown: Option<&Shutdown>,
+    queue: &mut ControlQueue,
+) -> Result<(), Failure> {
+    descriptors.stop_outputs();
+    while descriptors.has_outputs() && !shutdown.is_some_and(Shutdown::is_over) {
+        match queue.next(DRAIN_POLL_INTERVAL) {
+            Some(ControlMessage::Descriptor(event)) => {
+                descriptors.note(event)?;
+            }
+            Some(ControlMessage::Signal(signal @ (SIGTERM | SIGINT))) => return Err(Failure::signal(signal)),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// The message for snapshots that were not written; the log names the files.

@@ -1,8 +1,30 @@
-//! Settings of the process's allocator: large blocks are mapped, threads share few arenas, free memory is returned.
+//! Inherited descriptors, and settings of the process's allocator: large blocks are mapped, threads share few arenas, free memory is returned.
 //! Promises: the tables of a service are zero pages until they are used, and returned to the kernel when the service
 //! ends; a hundred reloads leave the process as large as ten (`tests/soak.rs`). Why this allocator and not a faster
 //! one: `docs/decisions/0015-the-systems-allocator.md`. The only unsafe code of this crate.
-#![allow(unsafe_code, reason = "`mallopt` and `malloc_trim` are C functions")]
+#![allow(
+    unsafe_code,
+    reason = "`mallopt` and `malloc_trim` are C functions; a descriptor's number proves nothing"
+)]
+
+use std::os::fd::{BorrowedFd, OwnedFd};
+
+use rustix::io::{Errno, FdFlags, fcntl_getfd};
+
+/// Duplicates a descriptor that this process inherited.
+///
+/// Errors: `BADF`: it is not open, or this process has opened it itself.
+pub fn inherited_descriptor(number: u32) -> Result<OwnedFd, Errno> {
+    let number = i32::try_from(number).map_err(|_| Errno::BADF)?;
+    // SAFETY: the borrow ends with this function, which closes nothing; a number that is not open is an error of the
+    // calls below. It is not -1, because it was unsigned.
+    let descriptor = unsafe { BorrowedFd::borrow_raw(number) };
+    // What this process opens is closed on exec(2), so it cannot be inherited.
+    if fcntl_getfd(descriptor)?.contains(FdFlags::CLOEXEC) {
+        return Err(Errno::BADF);
+    }
+    rustix::io::fcntl_dupfd_cloexec(descriptor, 0)
+}
 
 /// Size from which blocks are mapped. The default threshold grows with each freed block, up to 32 MiB; below it, blocks
 /// are cleared by hand and not returned.

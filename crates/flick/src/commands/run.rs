@@ -24,6 +24,7 @@ use flick_discovery::LastLists;
 use flick_runtime::StartError;
 
 use crate::access::AccessLog;
+use crate::descriptors::{Descriptors, RunningDescriptors};
 use crate::failure::{Failure, Outcome};
 use crate::hot_restart::{InheritedResources, OldProcess};
 use crate::launcher::Launcher;
@@ -57,7 +58,7 @@ impl Run {
         }
         let (old_process, inherited) = OldProcess::receive()?;
         let started = self.start(inherited, old_process.is_some(), recent);
-        let (mut generations, mut queue) = match (started, &old_process) {
+        let (mut generations, descriptors, mut queue) = match (started, &old_process) {
             (Err(failure), Some(old_process)) => {
                 old_process.report_failure(&failure);
                 return Err(failure);
@@ -70,7 +71,7 @@ impl Run {
         }
         generations.serve_admin();
         notify::ready();
-        supervise::supervise(generations, &mut queue)
+        supervise::supervise(generations, descriptors, &mut queue)
     }
 
     /// Checks what can be checked without opening a socket: settings, programs, bindings, needed memory.
@@ -90,11 +91,17 @@ impl Run {
         mut inherited: InheritedResources,
         is_upgrade: bool,
         recent: RecentEvents,
-    ) -> Result<(Generations, ControlQueue), Failure> {
+    ) -> Result<(Generations, RunningDescriptors, ControlQueue), Failure> {
         let early = EarlySignals::new()?;
         let access = AccessLog::default();
         let overrides = Arc::new(BackendOverrides::inherited(&inherited.overrides));
-        let prepared = Prepared::new(&self.flags, &access.port(), &LastLists::default(), &[], &overrides)?;
+        let mut prepared =
+            Prepared::new(&self.flags, &access.port(), &LastLists::default(), &[], &overrides)?;
+        let logs_to_stdout = prepared.settings.access_log.as_ref().is_some_and(|log| log.file().is_none());
+        let descriptors = Descriptors::open(&mut prepared.services, logs_to_stdout)?;
+        if !descriptors.is_empty() {
+            prepared.settings.workers = 1;
+        }
         let settings = &prepared.settings;
         logging::start(settings.log, settings.verbose, &recent);
         settings.warn_deprecated();
@@ -112,7 +119,8 @@ impl Run {
             perf_map::start();
         }
         let locks = StateDirLocks::lock(&prepared.services, &inherited.locks)?;
-        let launcher = Launcher::start(settings)?;
+        // There is no upgrade of a process that uses descriptors, and they are for no other process.
+        let launcher = if descriptors.is_empty() { Launcher::start(settings)? } else { None };
         let files = sandbox::restrict_files(&prepared)?;
         let in_background = logging::background::start();
         in_background.map_err(|error| Failure::failed(format!("cannot start the log's thread: {error}")))?;
@@ -124,10 +132,11 @@ impl Run {
         let inherited = InheritedResources { locks, ..inherited };
         let mut generations =
             Generations::start(self.flags, prepared, inherited, observed, access, overrides, launcher)?;
+        let descriptors = descriptors.start(&queue.sender())?;
         generations.set_sandbox(sandbox::drop_privileges(generations.settings(), files)?);
         generations.log_addresses();
         sys::trim_memory();
-        Ok((generations, queue))
+        Ok((generations, descriptors, queue))
     }
 }
 

@@ -29,6 +29,7 @@ use super::prepare::Prepared;
 use super::watchdog::Watchdog;
 use super::{admin, backends, start_failure};
 use crate::access::AccessLog;
+use crate::descriptors;
 use crate::failure::Failure;
 use crate::hot_restart::{self, HandedResources, InheritedResources, NewProcess};
 use crate::launcher::Launcher;
@@ -225,6 +226,7 @@ impl Generations {
     fn try_reload(&mut self) -> Result<String, Failure> {
         self.read_at = SystemTime::now();
         let mut prepared = self.prepare()?;
+        descriptors::forbid_successor(&prepared.services)?;
         // The inherited listening sockets fit one kind of driver only.
         let io = IoKind::from_str(self.current.io()).unwrap_or(self.settings.io);
         prepared.services.iter_mut().for_each(|service| service.config.io = io);
@@ -347,6 +349,7 @@ impl Generations {
                 "`--sandbox strict` does not allow starting a process; restart flick instead".to_owned()
             );
         }
+        descriptors::forbid_successor(&[]).map_err(|failure| failure.text())?;
         let Some(launcher) = &self.launcher else {
             return Err("the path of the running binary is unknown".to_owned());
         };
@@ -518,6 +521,7 @@ fn log_addresses(platform: &Platform, workers: usize) {
     for service in platform.services() {
         for (channel, address) in service.addresses() {
             let process = service.name();
+            let address = descriptors::shown(address.clone());
             info!(process, channel, %address, io = platform.io(), workers, "listening");
         }
     }

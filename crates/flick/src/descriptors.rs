@@ -1,0 +1,385 @@
+//! Endpoints that are descriptors of the process: `stdin:`, `stdout:`, `fd:N` and `pipe:PATH`.
+//! Promises: the service sees an ordinary connection, with back-pressure and half-close; a thread per descriptor copies
+//! between it and shared memory within the process, so that files, which no event loop can wait for, work too. Bytes
+//! keep their order: such a process has one worker.
+//! Refuses: reloads and upgrades, which would need two readers of one descriptor.
+
+mod copying;
+mod rings;
+
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use flick_net::{DescriptorAddr, Endpoint};
+use flick_runtime::{ExitReport, PlatformConfig, ServiceConfig};
+use flick_shm::pairing::{PairListener, PairPolicy};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
+use signal_hook::consts::SIGPIPE;
+
+use crate::failure::Failure;
+use crate::supervise::ControlMessage;
+use crate::sys;
+use rings::{RingOffer, Upstream};
+
+/// Stands for "never" where the platform wants a duration: an input may pause, and a reader may stop, for any time.
+pub const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Most client connections of a service that listens on descriptors only.
+const FILTER_CONNECTIONS_MAX: u32 = 64;
+
+/// The end of a descriptor's work.
+#[derive(Debug)]
+pub enum DescriptorEvent {
+    /// An input has ended and the service has taken all of it.
+    InputEnded,
+    /// The service has closed the connection of this input before its end.
+    InputRefused(DescriptorAddr),
+    /// An output has written everything.
+    OutputEnded,
+    /// The reader of an output is gone.
+    OutputClosed,
+    /// Reading or writing failed.
+    Failed(String),
+}
+
+/// The descriptors of all services, opened.
+#[derive(Default)]
+pub struct Descriptors {
+    inputs: Vec<Input>,
+    outputs: Vec<Output>,
+    /// What was opened, with the name that the service knows it by.
+    names: Vec<(String, DescriptorAddr)>,
+    /// Services that listen on nothing else.
+    filters: Vec<String>,
+}
+
+/// A descriptor that is read.
+struct Input {
+    at: DescriptorAddr,
+    file: OwnedFd,
+    /// The service listens at `shm:` and this name.
+    name: String,
+    /// Another process that writes to the same pipe may connect here.
+    offer: Option<RingOffer>,
+}
+
+/// A descriptor that is written to.
+enum Output {
+    /// By a thread that receives from the service.
+    Copied { at: DescriptorAddr, file: OwnedFd, listener: PairListener },
+    /// By the process that reads the pipe, which receives from the service through rings.
+    Rings(Upstream),
+}
+
+/// Descriptors whose threads run.
+#[derive(Default)]
+pub struct RunningDescriptors {
+    inputs: usize,
+    outputs: usize,
+    /// Readable once no service will connect to an output any more.
+    stop: Option<Arc<OwnedFd>>,
+    filters: Vec<String>,
+    /// The first input whose connection the service has closed.
+    refused: Option<DescriptorAddr>,
+}
+
+/// Names of the descriptors of this process, for its log.
+static NAMES: OnceLock<Vec<(String, DescriptorAddr)>> = OnceLock::new();
+
+/// Returns whether a service has a descriptor among its addresses.
+pub fn uses_descriptors(config: &PlatformConfig) -> bool {
+    let endpoints = config.listen.iter().chain(&config.connect).flat_map(|binding| &binding.endpoints);
+    endpoints.into_iter().any(|endpoint| matches!(endpoint, Endpoint::Descriptor(_)))
+}
+
+/// Returns the address as the user wrote it.
+pub fn shown(address: Endpoint) -> Endpoint {
+    let Endpoint::Shm(name) = &address else { return address };
+    let known = NAMES.get().and_then(|names| names.iter().find(|(own, _)| own == name));
+    known.map_or(address.clone(), |(_, at)| Endpoint::Descriptor(at.clone()))
+}
+
+/// Refuses a reload or an upgrade if this process uses descriptors, or the `next` services would.
+pub fn forbid_successor(next: &[ServiceConfig]) -> Result<(), Failure> {
+    let is_used = NAMES.get().is_some_and(|names| !names.is_empty());
+    if !is_used && !next.iter().any(|service| uses_descriptors(&service.config)) {
+        return Ok(());
+    }
+    Err(Failure::failed(
+        "a service with an endpoint `stdin:`, `stdout:`, `fd:` or `pipe:` cannot be reloaded or upgraded",
+    ))
+}
+
+/// Adapts settings that suit servers: bytes keep their order, and no time ends a filter.
+fn adapt(config: &mut PlatformConfig) {
+    // Filters of one chain would share a core.
+    (config.workers, config.pin) = (1, false);
+    config.limits.overload_queue_delay = Duration::ZERO;
+    let timeouts = &mut config.timeouts;
+    (timeouts.client_request, timeouts.client_write, timeouts.stream_idle) = (NEVER, NEVER, NEVER);
+    (timeouts.response, timeouts.queue) = (Some(NEVER), Some(Duration::ZERO));
+    (timeouts.retry, timeouts.total) = (Duration::ZERO, Duration::ZERO);
+}
+
+impl Descriptors {
+    /// Opens the descriptors that the services name, and gives the services addresses of shared memory instead.
+    ///
+    /// Errors: usage: a descriptor is not open, is named twice, or has the wrong direction; a file cannot be opened.
+    pub fn open(services: &mut [ServiceConfig], logs_to_stdout: bool) -> Result<Self, Failure> {
+        let mut opened = Self::default();
+        if !services.iter().any(|service| uses_descriptors(&service.config)) {
+            return Ok(opened);
+        }
+        for service in services {
+            // Workers and cores are those of the first service.
+            adapt(&mut service.config);
+            let ServiceConfig { name, program, config, .. } = service;
+            let direction = |channel: &str| {
+                let known = program.channels.iter().find(|known| known.name == channel);
+                known.map_or((None, None), |known| (program.received(known), program.sent(known)))
+            };
+            let listened = config.listen.iter().flat_map(|binding| &binding.endpoints);
+            let mut kinds = listened.map(|endpoint| matches!(endpoint, Endpoint::Descriptor(_)));
+            if !config.listen.is_empty() && kinds.all(|is_descriptor| is_descriptor) {
+                config.limits.max_connections = config.limits.max_connections.min(FILTER_CONNECTIONS_MAX);
+                opened.filters.push(name.clone());
+            }
+            for binding in &mut config.listen {
+                let (_, sent) = direction(&binding.channel);
+                for endpoint in &mut binding.endpoints {
+                    if let Endpoint::Descriptor(at) = endpoint {
+                        one_way(at, &binding.channel, sent, "sends", "read")?;
+                        *endpoint = Endpoint::Shm(opened.open_input(at.clone())?);
+                    }
+                }
+            }
+            for binding in &mut config.connect {
+                let (received, _) = direction(&binding.channel);
+                for endpoint in &mut binding.endpoints {
+                    if let Endpoint::Descriptor(at) = endpoint {
+                        one_way(at, &binding.channel, received, "receives", "written to")?;
+                        *endpoint = Endpoint::Shm(opened.open_output(at.clone())?);
+                    }
+                }
+            }
+        }
+        let is_stdout = |(_, at): &(String, DescriptorAddr)| number_of(at) == Some(1);
+        if logs_to_stdout && opened.names.iter().any(is_stdout) {
+            let text = "standard output carries data, so it cannot carry the access log; name a file";
+            return Err(Failure::usage(text));
+        }
+        let _ = NAMES.set(opened.names.clone());
+        Ok(opened)
+    }
+
+    /// Whether there is any.
+    pub fn is_empty(&self) -> bool {
+        self.names.is_empty()
+    }
+
+    fn open_input(&mut self, at: DescriptorAddr) -> Result<String, Failure> {
+        let file = self.take(&at, "reading", |path| {
+            // A FIFO without a writer opens at once, and is readable when one has come and gone.
+            let flags = OFlags::NONBLOCK.bits().cast_signed();
+            let mut options = OpenOptions::new();
+            std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, flags);
+            options.read(true).open(path)
+        })?;
+        let name = self.name(&at);
+        let offer = RingOffer::of(file.as_fd());
+        self.inputs.push(Input { at, file, name: name.clone(), offer });
+        Ok(name)
+    }
+
+    fn open_output(&mut self, at: DescriptorAddr) -> Result<String, Failure> {
+        let file = self.take(&at, "writing", |path| File::create(path))?;
+        if let Some(upstream) = Upstream::find(file.as_fd()) {
+            let name = upstream.name().to_owned();
+            self.names.push((name.clone(), at));
+            self.outputs.push(Output::Rings(upstream));
+            return Ok(name);
+        }
+        let name = self.name(&at);
+        let listener = PairListener::bind(&name, PairPolicy::SameUser);
+        let listener =
+            listener.map_err(|error| Failure::failed(format!("cannot listen for `{at}`: {error}")))?;
+        self.outputs.push(Output::Copied { at, file, listener });
+        Ok(name)
+    }
+
+    /// A fresh name in shared memory for `at`.
+    fn name(&mut self, at: &DescriptorAddr) -> String {
+        let name = rings::fresh_name();
+        self.names.push((name.clone(), at.clone()));
+        name
+    }
+
+    /// Takes over an inherited descriptor, or opens a file.
+    fn take(
+        &self,
+        at: &DescriptorAddr,
+        purpose: &str,
+        open: impl FnOnce(&Path) -> std::io::Result<File>,
+    ) -> Result<OwnedFd, Failure> {
+        match at {
+            DescriptorAddr::Stdin if purpose != "reading" => {
+                return Err(Failure::usage("`stdin:` is read, so it belongs to `--listen`"));
+            }
+            DescriptorAddr::Stdout if purpose != "writing" => {
+                return Err(Failure::usage("`stdout:` is written to, so it belongs to `--connect`"));
+            }
+            _ => {}
+        }
+        let is_same = |other: &DescriptorAddr| match (number_of(at), number_of(other)) {
+            (Some(one), Some(other)) => one == other,
+            _ => at == other,
+        };
+        if let Some((_, other)) = self.names.iter().find(|(_, other)| is_same(other)) {
+            let text = format!("`{other}` has one user; it is named twice");
+            return Err(Failure::usage(text));
+        }
+        let failed = |error: &dyn std::fmt::Display| {
+            Failure::usage(format!("cannot open `{at}` for {purpose}: {error}"))
+        };
+        let file = match (at, number_of(at)) {
+            (DescriptorAddr::Pipe(path), _) => OwnedFd::from(open(path).map_err(|error| failed(&error))?),
+            (_, number) => {
+                sys::inherited_descriptor(number.unwrap_or_default()).map_err(|error| failed(&error))?
+            }
+        };
+        let mode = fcntl_getfl(&file).map_err(|error| failed(&error))? & OFlags::RWMODE;
+        if mode != OFlags::RDWR && (mode == OFlags::RDONLY) != (purpose == "reading") {
+            return Err(failed(&"it has the other direction"));
+        }
+        let kind = fstat(&file).map_err(|error| failed(&error))?.st_mode;
+        if FileType::from_raw_mode(kind) == FileType::Directory {
+            return Err(failed(&"it is a directory"));
+        }
+        Ok(file)
+    }
+
+    /// Starts the threads, once the services listen.
+    ///
+    /// Errors: a thread or a descriptor cannot be created.
+    pub fn start(self, events: &Sender<ControlMessage>) -> Result<RunningDescriptors, Failure> {
+        let failed =
+            |error: &dyn std::fmt::Display| Failure::failed(format!("cannot start to copy: {error}"));
+        let (inputs, outputs) = (self.inputs.len(), self.outputs.len());
+        if inputs + outputs == 0 {
+            return Ok(RunningDescriptors::default());
+        }
+        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| failed(&error))?);
+        let start = |work: Box<dyn FnOnce() -> DescriptorEvent + Send>| {
+            let events = events.clone();
+            let report = move || {
+                // Without a control thread the process ends.
+                let _ = events.send(ControlMessage::Descriptor(work()));
+            };
+            std::thread::Builder::new()
+                .name("descriptor".to_owned())
+                .spawn(report)
+                .map_err(|error| failed(&error))
+        };
+        for input in self.inputs {
+            start(Box::new(move || copying::input(input)))?;
+        }
+        for output in self.outputs {
+            let stop = Arc::clone(&stop);
+            match output {
+                Output::Copied { at, file, listener } => {
+                    start(Box::new(move || copying::output(&at, &file, &listener, &stop)))?;
+                }
+                Output::Rings(upstream) => {
+                    start(Box::new(move || upstream.watch(&stop)))?;
+                }
+            }
+        }
+        Ok(RunningDescriptors { inputs, outputs, stop: Some(stop), filters: self.filters, refused: None })
+    }
+}
+
+/// Number of an inherited descriptor.
+fn number_of(at: &DescriptorAddr) -> Option<u32> {
+    match at {
+        DescriptorAddr::Stdin => Some(0),
+        DescriptorAddr::Stdout => Some(1),
+        DescriptorAddr::Fd(number) => Some(*number),
+        DescriptorAddr::Pipe(_) => None,
+    }
+}
+
+/// Checks that a channel uses one direction only: its other one would be `unit` messages.
+fn one_way(
+    at: &DescriptorAddr,
+    channel: &str,
+    unit: Option<&str>,
+    verb: &str,
+    allowed: &str,
+) -> Result<(), Failure> {
+    let Some(unit) = unit else { return Ok(()) };
+    Err(Failure::usage(format!(
+        "channel `{channel}` also {verb} `{unit}`, but `{at}` is only {allowed} there"
+    )))
+}
+
+impl RunningDescriptors {
+    /// Notes an event. Returns whether more events of inputs are to come, or none ever was.
+    ///
+    /// Errors: the event ends the process. A reader that is gone ends it without a message, as SIGPIPE does.
+    pub fn note(&mut self, event: DescriptorEvent) -> Result<bool, Failure> {
+        match event {
+            DescriptorEvent::InputEnded => self.inputs -= 1,
+            DescriptorEvent::InputRefused(at) => {
+                self.inputs -= 1;
+                self.refused.get_or_insert(at);
+            }
+            DescriptorEvent::OutputEnded => {
+                self.outputs -= 1;
+                return Ok(true);
+            }
+            DescriptorEvent::OutputClosed => return Err(Failure::signal(SIGPIPE)),
+            DescriptorEvent::Failed(text) => return Err(Failure::failed(text)),
+        }
+        Ok(self.inputs > 0)
+    }
+
+    /// Checks that the inputs were taken completely, by what the services have counted.
+    ///
+    /// Errors: what was wrong with the input, or with its way.
+    pub fn check(&self, report: &ExitReport) -> Result<(), Failure> {
+        for (name, totals) in report.services.iter().filter(|(name, _)| self.filters.contains(name)) {
+            let lost =
+                totals.errors_unavailable + totals.errors_timeout + totals.errors_overload + totals.exhausted;
+            let text = if totals.truncated > 0 {
+                format!("the input of `{name}` ends inside a message")
+            } else if totals.protocol_errors_client > 0 {
+                format!("the input of `{name}` is malformed: a message violates its grammar")
+            } else if lost > 0 {
+                format!("`{name}` could not deliver {lost} messages")
+            } else {
+                continue;
+            };
+            return Err(Failure::failed(text));
+        }
+        let refused = self.refused.as_ref();
+        refused.map_or(Ok(()), |at| Err(Failure::failed(format!("the service closed `{at}` before its end"))))
+    }
+
+    /// Lets the outputs end behind what the services have sent, which have ended.
+    pub fn stop_outputs(&self) {
+        if let Some(stop) = &self.stop {
+            // A counter of eventfd(2) that is 0 takes a 1.
+            let _ = rustix::io::write(stop, &1_u64.to_ne_bytes());
+        }
+    }
+
+    /// Whether outputs have not ended.
+    pub fn has_outputs(&self) -> bool {
+        self.outputs > 0
+    }
+}

@@ -1,0 +1,183 @@
+//! The threads that copy between a descriptor and the connection of a service.
+//! Promises: one buffer per thread; a read or a write blocks that thread only; a descriptor that another program has
+//! made non-blocking is waited for.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use flick_net::DescriptorAddr;
+use flick_shm::conn::RingRead;
+use flick_shm::pairing::PairListener;
+use flick_shm::stream::{ShmStream, StreamConfig, StreamError, StreamInterest};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+
+use super::rings::RingOffer;
+use super::{DescriptorEvent, Input};
+
+/// Bytes of a copy: as many as a pipe of the default size has.
+const COPY_BYTES: usize = 64 << 10;
+/// Longest wait, in milliseconds, before a thread looks whether the service has closed the connection.
+const LOOK_MS: u32 = 1000;
+
+/// Failure of a copy.
+pub(super) enum CopyError {
+    /// The service has closed the connection.
+    Closed,
+    /// The descriptor failed.
+    Descriptor(Errno),
+}
+
+impl From<StreamError> for CopyError {
+    fn from(_: StreamError) -> Self {
+        Self::Closed
+    }
+}
+
+/// Connects to the service and copies an input to it, until both have ended.
+pub(super) fn input(input: Input) -> DescriptorEvent {
+    let Input { at, file, name, offer } = input;
+    let copied = ShmStream::connect(&name, &StreamConfig::default()).map_err(|_| CopyError::Closed).and_then(
+        |mut stream| {
+            copy_input(&file, offer, &mut stream)?;
+            stream.finish_sending()?;
+            while !has_ended(&mut stream)? {
+                stream.wait(StreamInterest::Readable, LOOK_MS)?;
+            }
+            Ok(())
+        },
+    );
+    match copied {
+        Ok(()) => DescriptorEvent::InputEnded,
+        Err(CopyError::Closed) => DescriptorEvent::InputRefused(at),
+        Err(CopyError::Descriptor(error)) => {
+            DescriptorEvent::Failed(format!("cannot read from `{at}`: {error}"))
+        }
+    }
+}
+
+/// Copies what the pipe has, and what processes send through rings while the pipe is empty.
+fn copy_input(file: &OwnedFd, offer: Option<RingOffer>, to: &mut ShmStream) -> Result<(), CopyError> {
+    let mut buffer = vec![0; COPY_BYTES];
+    loop {
+        let [has_bytes, is_asked] = wait_for([Some(file.as_fd()), offer.as_ref().map(RingOffer::socket)])?;
+        if !has_bytes && !is_asked {
+            if has_ended(to)? {
+                return Err(CopyError::Closed);
+            }
+            continue;
+        }
+        // Bytes in the pipe were written before the other process asked.
+        if let Some(offer) = offer.as_ref().filter(|_| is_asked && !has_input(file.as_fd())) {
+            offer.serve(&mut buffer, to)?;
+            continue;
+        }
+        match rustix::io::read(file, &mut buffer) {
+            Ok(0) => return Ok(()),
+            Ok(count) => send_all(to, &buffer[..count])?,
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Err(error) => return Err(CopyError::Descriptor(error)),
+        }
+    }
+}
+
+/// Whether a read returns bytes now, or a connection can be accepted.
+pub(super) fn has_input(file: BorrowedFd<'_>) -> bool {
+    let mut sources = [PollFd::from_borrowed_fd(file, PollFlags::IN)];
+    let polled = poll(&mut sources, Some(&Timespec::default()));
+    polled.is_ok() && sources[0].revents().contains(PollFlags::IN)
+}
+
+/// Sends all bytes to a service.
+pub(super) fn send_all(to: &mut ShmStream, mut bytes: &[u8]) -> Result<(), CopyError> {
+    loop {
+        bytes = &bytes[to.send(bytes)?..];
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        to.wait(StreamInterest::Writable, LOOK_MS)?;
+        if has_ended(to)? {
+            return Err(CopyError::Closed);
+        }
+    }
+}
+
+/// Whether a service that sends nothing has ended its side.
+pub(super) fn has_ended(stream: &mut ShmStream) -> Result<bool, CopyError> {
+    Ok(stream.receive(&mut [0; 64])? == RingRead::Finished)
+}
+
+/// Copies all that one connection of a service brings to `sink`. Returns when it has ended, in order or not.
+pub(super) fn drain<E>(
+    from: &mut ShmStream,
+    buffer: &mut [u8],
+    mut sink: impl FnMut(&[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    loop {
+        match from.receive(buffer) {
+            Ok(RingRead::Bytes(count)) => sink(&buffer[..count])?,
+            Ok(RingRead::Empty) if from.wait(StreamInterest::Readable, LOOK_MS).is_ok() => {}
+            // A worker that ends leaves its connections as they are.
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// Accepts the connections of a service, one after the other, and copies what they bring, until `stop` is readable and
+/// none is left.
+pub(super) fn output(
+    at: &DescriptorAddr,
+    file: &OwnedFd,
+    listener: &PairListener,
+    stop: &OwnedFd,
+) -> DescriptorEvent {
+    let mut buffer = vec![0; COPY_BYTES];
+    loop {
+        let stops = match wait_for([Some(listener.socket()), Some(stop.as_fd())]) {
+            Ok([false, stops]) => stops,
+            Ok([true, _]) => {
+                // A process that only tried is no reason to stop.
+                if let Ok(mut stream) = ShmStream::accept(listener, &StreamConfig::default()) {
+                    match drain(&mut stream, &mut buffer, |bytes| write_all(file, bytes)) {
+                        Ok(()) => {}
+                        Err(Errno::PIPE) => return DescriptorEvent::OutputClosed,
+                        Err(error) => {
+                            return DescriptorEvent::Failed(format!("cannot write to `{at}`: {error}"));
+                        }
+                    }
+                }
+                false
+            }
+            Err(_) => true,
+        };
+        if stops {
+            return DescriptorEvent::OutputEnded;
+        }
+    }
+}
+
+fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        match rustix::io::write(file, bytes) {
+            Ok(count) => bytes = &bytes[count..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => {
+                poll(&mut [PollFd::new(file, PollFlags::OUT)], None)?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Waits until one of two descriptors is readable or has ended, for a second at most.
+pub(super) fn wait_for(sources: [Option<BorrowedFd<'_>>; 2]) -> Result<[bool; 2], CopyError> {
+    let mut polled: Vec<PollFd<'_>> =
+        sources.iter().flatten().map(|source| PollFd::from_borrowed_fd(*source, PollFlags::IN)).collect();
+    let timeout = Timespec { tv_sec: i64::from(LOOK_MS / 1000), tv_nsec: 0 };
+    match poll(&mut polled, Some(&timeout)) {
+        Ok(_) | Err(Errno::INTR) => {}
+        Err(error) => return Err(CopyError::Descriptor(error)),
+    }
+    let mut ready = polled.iter().map(|source| !source.revents().is_empty());
+    Ok(sources.map(|source| source.is_some() && ready.next().unwrap_or(false)))
+}

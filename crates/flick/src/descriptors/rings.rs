@@ -1,0 +1,139 @@
+//! Pipes between two flick processes: the bytes go through shared memory instead.
+//! The reader listens at a name that both compute from the pipe. The writer asks there once, before it writes. The
+//! reader answers with the name of a listener for rings when the pipe is empty, and reads from rings until the writer
+//! closes the connection on which it asked; then it goes on with the pipe. So the order of bytes is that of the pipe.
+//! Promises: a writer that gets no answer writes to the pipe, and a reader that is not asked reads it; both have the
+//! same user.
+
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+use flick_shm::limits::NAME_BYTES_MAX;
+use flick_shm::pairing::{PairListener, PairPolicy};
+use flick_shm::stream::{ShmStream, StreamConfig};
+use rustix::fs::{FileType, fstat};
+
+use super::DescriptorEvent;
+use super::copying::{CopyError, drain, has_input, send_all, wait_for};
+
+/// Longest time that a writer looks for a reader that is a flick process.
+const SEARCH_TIME_MAX: Duration = Duration::from_millis(100);
+/// Interval of its attempts.
+const SEARCH_INTERVAL: Duration = Duration::from_millis(1);
+/// Longest time that it waits for the answer of one.
+const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
+/// Environment variable that disables rings between filters if it is `off`.
+const VARIABLE: &str = "FLICK_PIPE_RINGS";
+
+/// Returns a name in shared memory that no other process uses.
+pub(super) fn fresh_name() -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!("flick-descriptor-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// Returns the name at which the reader of this pipe listens; `None` if it is no pipe.
+fn address_of(file: BorrowedFd<'_>) -> Option<SocketAddr> {
+    if std::env::var_os(VARIABLE).is_some_and(|value| value == "off") {
+        return None;
+    }
+    let stat = fstat(file).ok().filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)?;
+    SocketAddr::from_abstract_name(format!("flick-pipe-{}-{}", stat.st_dev, stat.st_ino)).ok()
+}
+
+/// Returns the number of the process at the other end, if it has the same user.
+fn peer_of(stream: &UnixStream) -> Option<i32> {
+    let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
+    (peer.uid == rustix::process::geteuid()).then(|| peer.pid.as_raw_nonzero().get())
+}
+
+/// The reader's side of a pipe.
+pub(super) struct RingOffer(UnixListener);
+
+impl RingOffer {
+    /// Listens for writers of a pipe; `None` if it is no pipe or another process does.
+    pub(super) fn of(file: BorrowedFd<'_>) -> Option<Self> {
+        UnixListener::bind_addr(&address_of(file)?).ok().map(Self)
+    }
+
+    /// The socket, which is readable when a writer asks.
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+
+    /// Answers a writer, and copies what it sends until it is gone.
+    pub(super) fn serve(&self, buffer: &mut [u8], to: &mut ShmStream) -> Result<(), CopyError> {
+        let name = fresh_name();
+        let (Ok((mut writer, _)), Ok(listener)) =
+            (self.0.accept(), PairListener::bind(&name, PairPolicy::SameUser))
+        else {
+            return Ok(());
+        };
+        if peer_of(&writer).is_none() || writer.write_all(name.as_bytes()).is_err() {
+            return Ok(());
+        }
+        loop {
+            match wait_for([Some(listener.socket()), Some(writer.as_fd())])? {
+                [true, _] => {
+                    if let Ok(mut stream) = ShmStream::accept(&listener, &StreamConfig::default()) {
+                        drain(&mut stream, buffer, |bytes| send_all(to, bytes))?;
+                    }
+                }
+                // It has connected before it went, or not at all.
+                [false, true] if !has_input(listener.socket()) => return Ok(()),
+                [false, _] => {}
+            }
+        }
+    }
+}
+
+/// The writer's side of a pipe whose reader takes rings.
+pub(super) struct Upstream {
+    reader: UnixStream,
+    process: i32,
+    name: String,
+}
+
+impl Upstream {
+    /// Looks for a reader of this pipe that is a flick process. Blocks while it looks.
+    pub(super) fn find(file: BorrowedFd<'_>) -> Option<Self> {
+        let address = address_of(file)?;
+        let deadline = Instant::now() + SEARCH_TIME_MAX;
+        let mut reader = loop {
+            match UnixStream::connect_addr(&address) {
+                Ok(reader) => break reader,
+                Err(_) if Instant::now() < deadline => std::thread::sleep(SEARCH_INTERVAL),
+                Err(_) => return None,
+            }
+        };
+        let process = peer_of(&reader)?;
+        reader.set_read_timeout(Some(ANSWER_TIME_MAX)).ok()?;
+        let mut answer = [0; NAME_BYTES_MAX];
+        let count = reader.read(&mut answer).ok().filter(|count| *count > 0)?;
+        let name = String::from_utf8(answer[..count].to_vec()).ok()?;
+        Some(Self { reader, process, name })
+    }
+
+    /// The name in shared memory at which the reader takes rings.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Waits for the end of the reader, or of the service.
+    pub(super) fn watch(self, stop: &OwnedFd) -> DescriptorEvent {
+        tracing::info!(
+            process = self.process,
+            "the reader of the pipe is a flick process: using shared memory"
+        );
+        loop {
+            match wait_for([Some(self.reader.as_fd()), Some(stop.as_fd())]) {
+                Ok([_, true]) | Err(_) => return DescriptorEvent::OutputEnded,
+                Ok([true, false]) => return DescriptorEvent::OutputClosed,
+                Ok([false, false]) => {}
+            }
+        }
+    }
+}

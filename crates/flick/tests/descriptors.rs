@@ -1,0 +1,298 @@
+//! Filters: services between descriptors of their process, with real pipes and files.
+//! Promises: bytes come out as they went in, in order, and the exit status says whether all did.
+
+mod common;
+
+use std::fs::File;
+use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use common::{Scratch, captured, flick, run, wait};
+
+/// The service of all tests: it forwards every message.
+const COUNTER: &str = "examples/packet_counter/packet_counter.flick";
+
+/// The exit status of a process that SIGPIPE ends, as a shell reports it.
+const BROKEN_PIPE: i32 = 128 + 13;
+
+/// A capture with this many records of 64 bytes.
+fn capture(records: u32) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 262_144, 1] {
+        bytes.extend(word.to_le_bytes());
+    }
+    bytes.extend((0..records).flat_map(record));
+    bytes
+}
+
+fn record(number: u32) -> Vec<u8> {
+    let words = [number, 0, 64, 64].map(u32::to_le_bytes).concat();
+    [words, vec![number as u8; 64]].concat()
+}
+
+/// The tool as a filter of standard input to standard output.
+fn filter() -> Command {
+    filter_of("stdin:", "stdout:")
+}
+
+fn filter_of(from: &str, to: &str) -> Command {
+    let mut command = flick();
+    command.args([
+        "run",
+        COUNTER,
+        "--listen",
+        &format!("capture={from}"),
+        "--connect",
+        &format!("next={to}"),
+    ]);
+    command.stderr(Stdio::piped());
+    command
+}
+
+/// Filters `input` through pipes; the status, the output and the log.
+fn filtered(mut command: Command, input: &[u8]) -> (Option<i32>, Vec<u8>, String) {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the tool starts");
+    let mut stdin = child.stdin.take().expect("it was asked for");
+    thread::scope(|scope| {
+        // A filter that refuses its input does not read it all.
+        scope.spawn(move || stdin.write_all(input));
+        let output = child.wait_with_output().expect("it is our own");
+        (output.status.code(), output.stdout, String::from_utf8_lossy(&output.stderr).into_owned())
+    })
+}
+
+fn status(mut child: Child) -> Option<i32> {
+    wait::until("a filter to end", || child.try_wait().expect("it is our own")).code()
+}
+
+/// The rest of a filter's log, once it has ended.
+fn log_of(child: &mut Child) -> String {
+    let mut log = String::new();
+    child.stderr.take().expect("it was asked for").read_to_string(&mut log).expect("the log is text");
+    log
+}
+
+/// Two filters with a pipe between them; the first one reads `stdin`, and the parent keeps the ends that it returns.
+fn chained(stdin: Stdio, stdout: Stdio) -> (Child, Child) {
+    let (reader, writer) = pipe().expect("descriptors are left");
+    let second = filter().stdin(reader).stdout(stdout).spawn().expect("the tool starts");
+    let first = filter().stdin(stdin).stdout(writer).spawn().expect("the tool starts");
+    (first, second)
+}
+
+fn pipes() -> ((PipeReader, PipeWriter), (PipeReader, PipeWriter)) {
+    (pipe().expect("descriptors are left"), pipe().expect("descriptors are left"))
+}
+
+#[test]
+fn filter_copies_pipes_with_both_drivers_and_engines() {
+    let input = capture(20_000);
+    for extra in [["--io", "epoll"], ["--io", "auto"], ["--engine", "interpreter"]] {
+        let mut command = filter();
+        command.args(extra);
+        let (code, output, log) = filtered(command, &input);
+        assert_eq!(code, Some(0), "{extra:?}: {log}");
+        assert!(output == input, "{extra:?}: {} of {} bytes", output.len(), input.len());
+        assert!(log.contains("packets 20000"), "{log}");
+    }
+}
+
+#[test]
+fn filter_copies_files_that_epoll_refuses() {
+    let scratch = Scratch::new("files");
+    let input = capture(1000);
+    let (from, to) = (scratch.path().join("in.pcap"), scratch.path().join("out.pcap"));
+    std::fs::write(&from, &input).expect("the directory can be written");
+    let mut command = filter();
+    command.stdin(File::open(&from).expect("it is there")).stdout(File::create(&to).expect("it can be"));
+    let (code, _, log) = captured(command.output().expect("the tool starts"));
+    assert_eq!(code, 0, "{log}");
+    assert!(std::fs::read(&to).expect("it is there") == input);
+    let path = |path: &Path| format!("pipe:{}", path.display());
+    let (code, _, log) = captured(filter_of(&path(&from), &path(&to)).output().expect("the tool starts"));
+    assert_eq!(code, 0, "{log}");
+    assert!(std::fs::read(&to).expect("it is there") == input);
+}
+
+#[test]
+fn filter_of_an_empty_input_ends_with_success() {
+    let (reader, writer) = pipe().expect("descriptors are left");
+    drop(writer);
+    for stdin in [Stdio::null(), Stdio::from(reader)] {
+        let output = filter().stdin(stdin).output().expect("the tool starts");
+        assert_eq!(captured(output.clone()).0, 0, "{}", String::from_utf8_lossy(&output.stderr));
+        assert!(output.stdout.is_empty());
+    }
+}
+
+#[test]
+fn message_that_the_input_cuts_off_is_an_error() {
+    let input = capture(10);
+    let (code, output, log) = filtered(filter(), &input[..input.len() - 1]);
+    assert_eq!(code, Some(1), "{log}");
+    assert!(output == capture(9), "whole messages are written: {} bytes", output.len());
+    assert!(log.contains("the input of `Count` ends inside a message"), "{log}");
+}
+
+#[test]
+fn malformed_message_ends_the_filter_with_an_error() {
+    let input = [capture(0), vec![0xff; 1 << 20]].concat();
+    let (code, _, log) = filtered(filter(), &input);
+    assert_eq!(code, Some(1), "{log}");
+    assert!(log.contains("the input of `Count` is malformed"), "{log}");
+}
+
+#[test]
+fn reader_that_is_gone_ends_the_filter_as_a_signal_would() {
+    let ((stdin, mut input), (output, stdout)) = pipes();
+    let child = filter().stdin(stdin).stdout(stdout).spawn().expect("the tool starts");
+    drop(output);
+    // The filter may end before the whole capture is written.
+    let _ = input.write_all(&capture(20_000));
+    assert_eq!(status(child), Some(BROKEN_PIPE));
+}
+
+#[test]
+fn full_disk_is_an_error() {
+    let (code, _, log) = {
+        let mut command = filter();
+        command.stdout(File::options().write(true).open("/dev/full").expect("Linux has it"));
+        let scratch = Scratch::new("full");
+        let from = scratch.path().join("in.pcap");
+        std::fs::write(&from, capture(10)).expect("the directory can be written");
+        captured(command.stdin(File::open(from).expect("it is there")).output().expect("the tool starts"))
+    };
+    assert_eq!(code, 1, "{log}");
+    assert!(log.contains("cannot write to `stdout:`"), "{log}");
+}
+
+#[test]
+fn filters_in_a_pipeline_use_shared_memory() {
+    let input = capture(50_000);
+    let ((stdin, mut to), (mut from, stdout)) = pipes();
+    let (mut first, mut second) = chained(stdin.into(), stdout.into());
+    let output = thread::scope(|scope| {
+        scope.spawn(|| {
+            to.write_all(&input).expect("the filters read it");
+            drop(to);
+        });
+        let mut output = Vec::new();
+        from.read_to_end(&mut output).expect("a pipe");
+        output
+    });
+    let logs = (log_of(&mut first), log_of(&mut second));
+    assert!(output == input, "{} of {} bytes; {logs:?}", output.len(), input.len());
+    assert!(logs.0.contains("is a flick process: using shared memory"), "{logs:?}");
+    assert_eq!((status(first), status(second)), (Some(0), Some(0)), "{logs:?}");
+}
+
+#[test]
+fn pipe_goes_on_after_the_rings_of_a_writer() {
+    let (reader, mut writer) = pipe().expect("descriptors are left");
+    let scratch = Scratch::new("three");
+    let [from, to] = ["in", "out"].map(|name| scratch.path().join(name));
+    std::fs::write(&from, &capture(1000)[24..]).expect("the directory can be written");
+    let open = || Stdio::from(File::open(&from).expect("it is there"));
+    let out = File::create(&to).expect("the directory can be written");
+    let last = filter().stdin(reader).stdout(out).spawn().expect("the tool starts");
+    writer.write_all(&capture(0)).expect("the pipe has space");
+    for _ in 0..2 {
+        let writer = writer.try_clone().expect("descriptors are left");
+        let mut child = filter().stdin(open()).stdout(writer).spawn().expect("the tool starts");
+        let log = log_of(&mut child);
+        assert_eq!(status(child), Some(0), "{log}");
+        assert!(log.contains("using shared memory"), "{log}");
+    }
+    writer.write_all(&record(7)).expect("the pipe has space");
+    drop(writer);
+    assert_eq!(status(last), Some(0));
+    let records = [&capture(1000)[..], &capture(1000)[24..], &record(7)].concat();
+    assert!(std::fs::read(&to).expect("it is there") == records);
+}
+
+#[test]
+fn death_of_the_reader_of_rings_ends_the_writer() {
+    let ((stdin, mut input), (_output, stdout)) = pipes();
+    let (mut first, mut second) = chained(stdin.into(), stdout.into());
+    input.write_all(&capture(1)).expect("the pipe has space");
+    until_logged(&mut first, "using shared memory");
+    second.kill().expect("it is our own");
+    assert_eq!(status(second), None);
+    assert_eq!(status(first), Some(BROKEN_PIPE));
+}
+
+#[test]
+fn death_of_the_writer_of_rings_is_the_end_of_input() {
+    let ((stdin, mut input), (mut output, stdout)) = pipes();
+    let (mut first, second) = chained(stdin.into(), stdout.into());
+    let records = capture(3);
+    input.write_all(&records).expect("the pipe has space");
+    let mut received = vec![0; records.len()];
+    output.read_exact(&mut received).expect("the records arrive before the death");
+    first.kill().expect("it is our own");
+    assert_eq!(status(first), None);
+    assert_eq!(status(second), Some(0));
+    assert!(received == records);
+}
+
+#[test]
+fn signal_ends_a_filter_that_waits_for_input() {
+    let ((stdin, mut input), (mut output, stdout)) = pipes();
+    let child = filter().stdin(stdin).stdout(stdout).spawn().expect("the tool starts");
+    input.write_all(&capture(1)).expect("the pipe has space");
+    output.read_exact(&mut vec![0; capture(1).len()]).expect("the record arrives");
+    common::peers::signal(child.id(), "TERM");
+    assert_eq!(status(child), Some(0));
+}
+
+#[test]
+fn filter_refuses_a_reload_and_goes_on() {
+    let ((stdin, mut input), (mut output, stdout)) = pipes();
+    let mut child = filter().stdin(stdin).stdout(stdout).spawn().expect("the tool starts");
+    input.write_all(&capture(1)).expect("the pipe has space");
+    output.read_exact(&mut vec![0; capture(1).len()]).expect("the record arrives");
+    common::peers::signal(child.id(), "HUP");
+    until_logged(&mut child, "cannot be reloaded or upgraded");
+    input.write_all(&record(1)).expect("the pipe has space");
+    output.read_exact(&mut vec![0; record(1).len()]).expect("the record arrives");
+    drop(input);
+    assert_eq!(status(child), Some(0));
+}
+
+/// Waits for a line of the log. The rest of the log is dropped, so that the filter never waits for its reader.
+fn until_logged(child: &mut Child, text: &str) {
+    let mut log = std::io::BufReader::new(child.stderr.take().expect("it was asked for"));
+    let mut line = String::new();
+    while !line.contains(text) {
+        line.clear();
+        let count = std::io::BufRead::read_line(&mut log, &mut line).expect("the log is text");
+        assert!(count > 0, "the log ends without `{text}`");
+    }
+    thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+}
+
+#[test]
+fn wrong_descriptors_are_errors_of_the_command_line() {
+    let check = |from: &str, to: &str, extra: &[&str], expected: &str| {
+        let mut command = filter_of(from, to);
+        let (code, stdout, log) = captured(command.args(extra).output().expect("the tool starts"));
+        assert_eq!((code, stdout.as_str()), (2, ""), "{from} {to}: {log}");
+        assert!(log.contains(expected), "{from} {to}: {log}");
+    };
+    check("fd:77", "stdout:", &[], "cannot open `fd:77` for reading: Bad file descriptor");
+    check("pipe:/", "stdout:", &[], "cannot open `pipe:/` for reading: it is a directory");
+    check("pipe:/nowhere/x", "stdout:", &[], "cannot open `pipe:/nowhere/x` for reading: No such file");
+    check("stdin:", "pipe:/", &[], "cannot open `pipe:/` for writing: Is a directory");
+    check("stdin:,fd:0", "stdout:", &[], "`stdin:` has one user; it is named twice");
+    check("stdin:x2", "stdout:", &[], "`stdin:` has one user; it is named twice");
+    check("stdout:", "stdin:", &[], "`stdout:` is written to, so it belongs to `--connect`");
+    check("stdin:", "stdin:", &[], "`stdin:` is read, so it belongs to `--listen`");
+    check("stdin:", "fd:0", &[], "`stdin:` has one user; it is named twice");
+    check("stdin:", "stdout:", &["--access-log", "-"], "cannot carry the access log");
+    let proxy = ["run", common::PROXY, "--listen", "client=stdin:", "--connect", "backends=127.0.0.1:1"];
+    let (code, _, log) = run(&proxy);
+    assert_eq!(code, 2, "{log}");
+    assert!(log.contains("channel `client` also sends `cmd`, but `stdin:` is only read there"), "{log}");
+}
