@@ -52,7 +52,7 @@ pub enum DescriptorEvent {
 pub struct Descriptors {
     inputs: Vec<Input>,
     outputs: Vec<Output>,
-    /// What was opened, with the name that the service knows it by.
+    /// Each one, with the name that the service knows it by.
     names: Vec<(String, DescriptorAddr)>,
     /// Services that listen on nothing else.
     filters: Vec<String>,

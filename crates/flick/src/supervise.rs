@@ -183,6 +183,10 @@ impl Shutdown {
         Self { start: Instant::now(), timeout, cause }
     }
 
+    fn is_by_signal(&self) -> bool {
+        self.cause == ShutdownCause::Signal
+    }
+
     fn is_over(&self) -> bool {
         self.start.elapsed() >= self.timeout
     }
@@ -198,9 +202,6 @@ pub fn supervise(
     queue: &mut ControlQueue,
 ) -> Result<(), Failure> {
     let mut shutdown: Option<Shutdown> = None;
-    let new_watcher = |generations: &Generations| {
-        generations.settings().watch.then(|| FileWatcher::new(generations.files(), generations.read_at()))
-    };
     let mut watcher = new_watcher(&generations);
     loop {
         generations.reap();
@@ -230,8 +231,7 @@ pub fn supervise(
             Descriptor(event) => {
                 let has_input = descriptors.note(event).inspect_err(|_| generations.stop())?;
                 if !has_input && shutdown.is_none() {
-                    generations.drain(NEVER);
-                    shutdown = Some(Shutdown::new(NEVER, ShutdownCause::EndOfInput));
+                    shutdown = Some(drain_for_ever(&generations));
                 }
             }
             Client { service, worker, socket } => generations.adopt_client(&service, worker, socket),
@@ -250,33 +250,38 @@ pub fn supervise(
             Signal(SIGUSR2) | Upgrade(_) => {
                 let result = generations.upgrade(&mut || queue.must_exit());
                 if result.is_ok() {
-                    shutdown = Some(Shutdown::new(
-                        generations.settings().old_generation_timeout,
-                        ShutdownCause::Upgrade,
-                    ));
+                    let timeout = generations.settings().old_generation_timeout;
+                    shutdown = Some(Shutdown::new(timeout, ShutdownCause::Upgrade));
                 }
                 respond(message, &result);
             }
-            Signal(signal)
-                if shutdown.as_ref().is_some_and(|shutdown| shutdown.cause == ShutdownCause::Signal) =>
-            {
+            Signal(signal) if shutdown.as_ref().is_some_and(Shutdown::is_by_signal) => {
                 warn!(signal = name(signal), "exiting at once");
                 generations.stop();
                 return Err(Failure::signal(signal));
             }
-            Signal(signal) => {
-                if shutdown.is_none() {
-                    notify::stopping();
-                }
-                shutdown = Some(drain(&generations, signal));
-            }
+            Signal(signal) => shutdown = Some(drain(&generations, signal, shutdown.is_none())),
         }
     }
     finish(generations, shutdown, descriptors, queue)
 }
 
+/// Watches the files of the services, if that is set.
+fn new_watcher(generations: &Generations) -> Option<FileWatcher> {
+    generations.settings().watch.then(|| FileWatcher::new(generations.files(), generations.read_at()))
+}
+
+/// Starts to drain the services: their inputs have ended, and their outputs have any time.
+fn drain_for_ever(generations: &Generations) -> Shutdown {
+    generations.drain(NEVER);
+    Shutdown::new(NEVER, ShutdownCause::EndOfInput)
+}
+
 /// Starts to drain the services.
-fn drain(generations: &Generations, signal: i32) -> Shutdown {
+fn drain(generations: &Generations, signal: i32, is_first: bool) -> Shutdown {
+    if is_first {
+        notify::stopping();
+    }
     let (timeout, client_connections) =
         (generations.settings().shutdown_timeout, generations.client_connections());
     info!(signal = name(signal), client_connections, timeout_ms = millis(timeout), "draining");

@@ -1,4 +1,5 @@
-//! Inherited descriptors, and settings of the process's allocator: large blocks are mapped, threads share few arenas, free memory is returned.
+//! Inherited descriptors, and settings of the process's allocator: large blocks are mapped, threads share few arenas,
+//! free memory is returned.
 //! Promises: the tables of a service are zero pages until they are used, and returned to the kernel when the service
 //! ends; a hundred reloads leave the process as large as ten (`tests/soak.rs`). Why this allocator and not a faster
 //! one: `docs/decisions/0015-the-systems-allocator.md`. The only unsafe code of this crate.

@@ -89,7 +89,7 @@ impl<D: Driver> Worker<D> {
         is_over && self.drained_handoff_queue() && (self.downstream.len() == 0 || !is_done)
     }
 
-    /// Whether a backend connection has requests of clients that are gone and that the kernel, or a ring, has not taken.
+    /// Whether a backend connection has requests, of clients that are gone, that the kernel or a ring has not taken.
     fn has_requests_to_send(&self) -> bool {
         let driver = self.io.driver();
         let mut handles =
