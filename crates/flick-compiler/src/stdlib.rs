@@ -11,6 +11,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("memcached_binary", include_str!("../../../stdlib/memcached_binary.flick")),
     ("memcached_text", include_str!("../../../stdlib/memcached_text.flick")),
     ("pcap", include_str!("../../../stdlib/pcap.flick")),
+    ("pcap_big", include_str!("../../../stdlib/pcap_big.flick")),
     ("raw", include_str!("../../../stdlib/raw.flick")),
     ("resp", include_str!("../../../stdlib/resp.flick")),
 ];

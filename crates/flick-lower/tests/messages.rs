@@ -229,6 +229,9 @@ libraries! {
         "m with first = m.first, minor = m.minor, snap_len = m.snap_len, link = m.link" => "m with fraction = m.fraction, size = m.size",
         "m with major = m.major" => "m with packet = m.packet",
         "record{wire = wire(m)}" => "record{wire = wire(m)}";
+    pcap_big: "stdlib/pcap_big", "pcap_big", ["record", "record"],
+        "m with first = m.first, minor = m.minor, snap_len = m.snap_len, link = m.link" => "m with packet = m.packet",
+        "m with major = m.major" => "record{wire = wire(m)}";
     raw: "stdlib/raw", "raw", ["raw", "raw"],;
     mqtt: "examples/mqtt_gateway/mqtt", "mqtt", ["packet", "packet"],
         "m with kind = m.kind, dup = m.dup, qos = m.qos, retain = m.retain" => "m with level = m.level, alive_s = m.alive_s",
