@@ -58,6 +58,11 @@ pub(crate) enum Command {
     Handover(HandoverArgs),
     /// Streams in shared memory beside TCP, Unix sockets and pipes
     Shm(ShmArgs),
+    /// Chains of packet filters: shared memory, pipes, TCP, one process, and filters written by hand
+    Chain(ChainArgs),
+    /// A packet filter written by hand, started by `chain`
+    #[command(hide = true)]
+    PacketFilter(PacketFilterArgs),
     /// Figure 7: 200 tasks on one worker, light and heavy, under the three policies
     Sharing(SharingArgs),
     /// A relay that parses nothing, started by `relay`
@@ -366,6 +371,30 @@ pub(crate) struct ShmArgs {
     pub(crate) only: Option<String>,
     #[command(flatten)]
     pub(crate) run: RunArgs,
+}
+
+/// Chains of packet filters.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ChainArgs {
+    /// Numbers of filters
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2, 4, 8])]
+    pub(crate) lengths: Vec<usize>,
+    /// Records of a round; a tenth of them for filters that read packet by packet
+    #[arg(long, default_value_t = 1_000_000)]
+    pub(crate) records: usize,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+/// A packet filter written by hand.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct PacketFilterArgs {
+    /// Change a byte of each packet
+    #[arg(long)]
+    pub(crate) edit: bool,
+    /// Read and write 64 KiB at a time instead of a packet
+    #[arg(long)]
+    pub(crate) buffered: bool,
 }
 
 /// Tasks that share a worker.

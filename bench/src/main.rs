@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod chain;
 mod cli;
 mod compile_time;
 mod counting;
@@ -59,6 +60,8 @@ fn main() -> ExitCode {
         cli::Command::Counting(args) => counting::run(&args),
         cli::Command::Handover(args) => handover::run(&args),
         cli::Command::Shm(args) => shm::run(&args),
+        cli::Command::Chain(args) => chain::run(&args),
+        cli::Command::PacketFilter(args) => chain::filter(&args),
         cli::Command::Sharing(args) => sharing::run(&args),
         cli::Command::BareRelay(args) => relay::bare(&args),
         cli::Command::Compile(args) => compile_time::run(&args),

@@ -291,6 +291,7 @@ fn wrong_descriptors_are_errors_of_the_command_line() {
     check("stdin:", "stdin:", &[], "`stdin:` is read, so it belongs to `--listen`");
     check("stdin:", "fd:0", &[], "`stdin:` has one user; it is named twice");
     check("stdin:", "stdout:", &["--access-log", "-"], "cannot carry the access log");
+    check("stdin:", "stdout:", &["--user", "nobody"], "`--user` does not go with `stdin:`");
     let proxy = ["run", common::PROXY, "--listen", "client=stdin:", "--connect", "backends=127.0.0.1:1"];
     let (code, _, log) = run(&proxy);
     assert_eq!(code, 2, "{log}");

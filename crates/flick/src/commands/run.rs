@@ -101,6 +101,11 @@ impl Run {
         let descriptors = Descriptors::open(&mut prepared.services, logs_to_stdout)?;
         if !descriptors.is_empty() {
             prepared.settings.workers = 1;
+            if prepared.settings.user.is_some() {
+                return Err(Failure::usage(
+                    "`--user` does not go with `stdin:`, `stdout:`, `fd:` and `pipe:`",
+                ));
+            }
         }
         let settings = &prepared.settings;
         logging::start(settings.log, settings.verbose, &recent);
