@@ -230,6 +230,21 @@ impl RingConn {
         Ok(())
     }
 
+    /// Returns whether the announcement needs a barrier on all cores ([`Fencing::before_sleep`] of the pair's fencing);
+    /// otherwise a fence is enough, because the other side executes one in each publication.
+    ///
+    /// [`Fencing::before_sleep`]: crate::sleep::Fencing::before_sleep
+    pub fn needs_barrier(&self) -> bool {
+        self.receiver.as_ref().is_some_and(RingReceiver::needs_barrier)
+    }
+
+    /// Makes later announcements do without the barrier: one was executed after the last.
+    pub fn note_barrier(&mut self) {
+        if let Some(receiver) = &mut self.receiver {
+            receiver.note_barrier();
+        }
+    }
+
     /// Returns whether nothing is there to be read. The other side sets the ready bit when it accepts.
     ///
     /// Errors: those of [`RingReceiver::is_idle`], and `SlotGeneration`.

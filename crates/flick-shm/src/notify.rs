@@ -10,7 +10,7 @@ use crate::control::SideWords;
 use crate::raw::Words;
 use crate::ready::ReadyBitmap;
 use crate::sleep::{Fencing, Wake};
-use crate::sync::{AtomicU32, Ordering};
+use crate::sync::{AtomicU32, Ordering, fence};
 use crate::sys;
 
 /// Delivers wake-ups to the other process of a pair.
@@ -36,7 +36,8 @@ impl Notifier {
     /// Sets the bit of a slot and signals the other side's event loop if it sleeps.
     pub fn mark_ready(&self, slot: u32) {
         self.ready.set(slot);
-        self.fencing.after_publication();
+        // The sleeper executes a fence too, whatever the fencing of connections is: bits are rarer than publications.
+        fence(Ordering::SeqCst);
         // Any value but 0 asks for a signal; a wrong one costs this side a system call.
         if self.peer.sleep.load(Ordering::Relaxed) != 0 && self.peer.sleep.swap(0, Ordering::AcqRel) != 0 {
             sys::signal_eventfd(&*self.event);

@@ -355,12 +355,35 @@ impl Pair {
     /// Announces that this side's event loop is about to sleep. The caller has called [`RingConn::announce_sleep`] for
     /// each connection that it polls, and calls [`RingConn::is_idle`] for each afterwards. `false`: look again.
     pub fn prepare_sleep(&self) -> bool {
-        self.own.sleep.swap(1, Ordering::AcqRel);
+        self.announce_sleep();
         let may_sleep = self.notifier.fencing.before_sleep() && !self.ready.is_any();
         if !may_sleep {
             self.end_sleep();
         }
         may_sleep
+    }
+
+    /// The first part of [`prepare_sleep`](Self::prepare_sleep), for an event loop that announces the sleep of several
+    /// pairs and connections, then orders all at once: with a fence, and with a barrier if a connection
+    /// [needs it](RingConn::needs_barrier). It then looks at each again.
+    pub fn announce_sleep(&self) {
+        self.own.sleep.swap(1, Ordering::AcqRel);
+    }
+
+    /// Announces the sleep of an event loop for new ready bits only. `false`: look again.
+    pub fn sleep_if_quiet(&self) -> bool {
+        self.announce_sleep();
+        let may_sleep = Fencing::Both.before_sleep() && !self.ready.is_any();
+        if !may_sleep {
+            self.wake();
+        }
+        may_sleep
+    }
+
+    /// Takes the announcement of a sleep back and leaves the eventfd signalled, if it is: for an event loop that has
+    /// registered it edge-triggered.
+    pub fn wake(&self) {
+        self.own.sleep.swap(0, Ordering::AcqRel);
     }
 
     /// Takes the announcement of a sleep back, and clears this side's eventfd.

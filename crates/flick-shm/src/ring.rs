@@ -141,7 +141,7 @@ impl RingSender {
     pub fn prepare_sleep(&mut self, kind: SleepKind) -> Result<bool, PeerFault> {
         assert!(self.published == self.head, "a receiver cannot release bytes that are not published");
         self.sleeper.announce(&self.words.shared.space_sleep, kind);
-        let may_sleep = self.sleeper.before_sleep(kind)
+        let may_sleep = self.sleeper.before_sleep()
             && (self.free_bytes(usize::MAX)? as u64) < self.area.len() / 2
             && !self.is_receiver_closed();
         if !may_sleep {
@@ -392,7 +392,7 @@ impl RingReceiver {
     /// Errors: those of [`available_bytes`](Self::available_bytes).
     pub fn prepare_sleep(&mut self, kind: SleepKind) -> Result<bool, PeerFault> {
         self.announce_sleep(kind);
-        let may_sleep = self.sleeper.before_sleep(kind) && self.is_idle()?;
+        let may_sleep = self.sleeper.before_sleep() && self.is_idle()?;
         if !may_sleep {
             self.cancel_sleep();
         }
@@ -407,6 +407,16 @@ impl RingReceiver {
             "a sender may be waiting for space that this side has not released"
         );
         self.sleeper.announce(&self.words.shared.data_sleep, kind);
+    }
+
+    /// Returns whether an announced sleep needs a barrier on all cores; otherwise the other side executes fences.
+    pub(crate) fn needs_barrier(&self) -> bool {
+        self.sleeper.needs_barrier()
+    }
+
+    /// Relies on the other side's fences from now on: a barrier was executed after the announcement.
+    pub(crate) fn note_barrier(&mut self) {
+        self.sleeper.note_barrier();
     }
 
     /// Returns whether neither a byte nor the end of the stream is there to be read.

@@ -1,9 +1,9 @@
 //! Sleep words: how a side that waits gets a wake-up without a fence in every message.
 //! Promises: the side that publishes reads the sleep word plainly; the side that sleeps stores it, executes a memory
 //! barrier on every core (`membarrier`), and looks again. One of the two sees the other's write.
-//! A thread that sleeps repeatedly asks for more with a bit of its sleep word, before its first barrier: while the bit
-//! is set, the side that publishes executes a fence too, and the thread needs no further `membarrier`. That call
-//! interrupts every core that runs a process which uses it, and costs more than the rest of a sleep.
+//! A side that sleeps asks for more with a bit of its sleep word, before its first barrier: while the bit is set, the
+//! side that publishes executes a fence too, and the sleeper needs no further `membarrier`. That call interrupts every
+//! core that runs a process which uses it, and costs more than the rest of a sleep.
 //! Refuses: waking. The caller that gets a [`Wake`] sets a bit of the ready bitmap or wakes a futex.
 //! Where the kernel refuses `membarrier`, both sides use sequentially consistent fences.
 
@@ -94,8 +94,19 @@ impl Sleeper {
 
     /// Returns the word of a sleeping side, which is also the value of the futex.
     pub fn asleep(&self, kind: SleepKind) -> u32 {
-        let asks = self.is_fenced || (kind == SleepKind::Thread && self.fencing == Fencing::Sleeper);
+        let asks = self.is_fenced || self.fencing == Fencing::Sleeper;
         if asks { kind as u32 | FENCED } else { kind as u32 }
+    }
+
+    /// Returns whether an announcement needs a barrier on all cores, because the other side executes no fences yet.
+    pub fn needs_barrier(&self) -> bool {
+        !self.is_fenced && self.fencing == Fencing::Sleeper
+    }
+
+    /// Relies on the other side's fences: a barrier was executed after the last announcement.
+    pub fn note_barrier(&mut self) {
+        // The bit was in memory before the barrier: the other side's later looks find it.
+        self.is_fenced |= self.fencing == Fencing::Sleeper;
     }
 
     /// Announces a sleep. The caller then calls [`before_sleep`](Self::before_sleep), or [`Fencing::before_sleep`] for
@@ -107,14 +118,15 @@ impl Sleeper {
 
     /// Orders the announcement before the look that follows. `false`: the kernel refused.
     #[must_use = "without a barrier the caller must not sleep"]
-    pub fn before_sleep(&mut self, kind: SleepKind) -> bool {
+    pub fn before_sleep(&mut self) -> bool {
         if self.is_fenced {
             fence(Ordering::SeqCst);
             return true;
         }
         let is_ordered = self.fencing.before_sleep();
-        // The bit was in memory before the barrier: the other side's later looks find it.
-        self.is_fenced = is_ordered && self.asleep(kind) & FENCED != 0;
+        if is_ordered {
+            self.note_barrier();
+        }
         is_ordered
     }
 
