@@ -14,7 +14,6 @@ use flick_shm::conn::RingConn;
 use flick_shm::fault::PeerFault;
 use flick_shm::pair::{OpenError, Pair};
 use flick_shm::pairing::{Acceptance, Offer, PeerProcess};
-use flick_shm::sleep::Fencing;
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
@@ -48,8 +47,6 @@ pub(super) struct PairTable {
     open_count: u64,
     /// Open pairs whose process is gone, and of which connections are still to be accepted.
     ending_pairs: u32,
-    /// Open pairs whose sleeping side executes a barrier on all cores.
-    barrier_pairs: u32,
     /// Bytes of the rings of this process in all pairs.
     ring_bytes: u64,
     /// The first deadline, or an earlier time.
@@ -154,7 +151,6 @@ impl PairTable {
             opened: SlotQueue::new(SHM_PAIRS_MAX),
             open_count: 0,
             ending_pairs: 0,
-            barrier_pairs: 0,
             ring_bytes: 0,
             next_deadline_ns: None,
             reports: Vec::with_capacity(NEWS_MAX),
@@ -366,7 +362,6 @@ impl PairTable {
             assert!(deleted.is_ok(), "the eventfd of an open pair is registered");
             self.ring_bytes -= open.ring_bytes();
             self.open_count -= 1;
-            self.barrier_pairs -= u32::from(open.pair.fencing() == Fencing::Sleeper);
             self.ending_pairs -= u32::from(open.is_ending);
         }
         drop(ended);
@@ -567,7 +562,7 @@ impl PairTable {
             bits += taken;
             let returned = before - open.pair.ring_bytes();
             open.idle_looks = if is_idle { open.idle_looks.saturating_add(1) } else { 0 };
-            open.is_asleep = open.idle_looks >= SHM_IDLE_LOOKS_MAX && open.pair.prepare_sleep();
+            open.is_asleep = open.idle_looks >= SHM_IDLE_LOOKS_MAX && open.pair.sleep_if_quiet();
             let (is_awake, has_opened) = (!open.is_asleep, !is_idle && !open.opened.is_empty());
             self.ring_bytes -= returned;
             if has_opened {
@@ -630,33 +625,40 @@ impl PairTable {
 
 /// Sleeping.
 impl PairTable {
-    /// Puts all pairs to sleep. `false`: one has a ready bit.
-    pub(super) fn prepare_sleep(&mut self) -> bool {
-        while let Some(number) = self.awake.pop() {
+    /// Announces that all pairs are about to sleep. The caller executes a fence and calls
+    /// [`PairTable::confirm_sleep`].
+    pub(super) fn announce_sleep(&mut self) {
+        for _ in 0..self.awake.len() {
+            let Some(number) = self.awake.pop() else { return };
+            let Some(open) = self.open_pair(number).filter(|open| !open.is_asleep) else { continue };
+            open.pair.announce_sleep();
+            self.awake.push(number);
+        }
+    }
+
+    /// Ends an announcement. `may_sleep`: all pairs of which no ready bit is set sleep. Returns whether all do.
+    pub(super) fn confirm_sleep(&mut self, may_sleep: bool) -> bool {
+        let mut is_quiet = may_sleep;
+        for _ in 0..self.awake.len() {
+            let Some(number) = self.awake.pop() else { break };
             let Some(open) = self.open_pair(number) else { continue };
-            if open.is_asleep || open.pair.prepare_sleep() {
-                open.is_asleep = true;
-            } else {
+            open.is_asleep = may_sleep && !open.pair.is_any_ready();
+            if !open.is_asleep {
+                open.pair.wake();
+                is_quiet = false;
                 self.awake.push(number);
-                return false;
             }
         }
-        true
+        is_quiet
     }
 
     /// Wakes a pair: its ready bits are looked at in every poll.
     pub(super) fn wake(&mut self, number: u32) {
         let Some(open) = self.open_pair(number) else { return };
-        open.pair.end_sleep();
+        // The eventfd is edge-triggered: nothing has to be read.
+        open.pair.wake();
         (open.is_asleep, open.idle_looks) = (false, 0);
         self.awake.push(number);
-    }
-
-    /// Orders the sleep words that this thread has stored before its next looks at the rings, for all pairs. `false`:
-    /// the kernel refused, so nothing may rest.
-    pub(super) fn order_sleep_words(&self) -> bool {
-        // The barrier of one kind does not replace the other.
-        Fencing::Both.before_sleep() && (self.barrier_pairs == 0 || Fencing::Sleeper.before_sleep())
     }
 }
 

@@ -4,6 +4,8 @@
 //! when the thread is about to sleep, its sleep word is stored: the other side then sets its ready bit. A pair whose
 //! ready bits stay empty is put to sleep likewise: the other side then signals an eventfd.
 
+use flick_shm::sleep::Fencing;
+
 use super::{ShmPart, ShmTransport};
 use crate::conn::Conn;
 use crate::limits::SHM_IDLE_LOOKS_MAX;
@@ -38,17 +40,17 @@ impl ShmTransport {
 
     /// Prepares a wait in the kernel. `false`: something is to be done first.
     pub(crate) fn prepare_sleep(&mut self) -> bool {
-        if !self.rest_polled(0) {
-            return false;
-        }
-        self.pairs.prepare_sleep()
+        self.pairs.announce_sleep();
+        let is_quiet = self.rest_polled(0);
+        self.pairs.confirm_sleep(is_quiet)
     }
 
     /// Stores the sleep words of polled connections that found their ring empty at least `looks_min` times. Returns
     /// whether none of them has anything to do.
     fn rest_polled(&mut self, looks_min: u32) -> bool {
-        let Self { polled, conns, rings, sleepers, pairs, .. } = self;
+        let Self { polled, conns, rings, sleepers, .. } = self;
         sleepers.clear();
+        let mut needs_barrier = false;
         let mut is_quiet = true;
         for _ in 0..polled.len() {
             let Some(index) = polled.pop() else { break };
@@ -60,13 +62,18 @@ impl ShmTransport {
                 conns.ready.push(index);
                 is_quiet = false;
             } else {
+                needs_barrier |= ring.needs_barrier();
                 sleepers.push(index);
             }
         }
-        let can_rest = sleepers.is_empty() || pairs.order_sleep_words();
+        // The barrier of one kind does not replace the other.
+        let can_rest = Fencing::Both.before_sleep() && (!needs_barrier || Fencing::Sleeper.before_sleep());
         for index in sleepers.drain(..) {
             let (Some(conn), Some(ring)) = (conns.at(index), &mut rings[index as usize]) else { continue };
             let is_idle = can_rest && (!is_watched(conn) || matches!(ring.is_idle(), Ok(true)));
+            if can_rest {
+                ring.note_barrier();
+            }
             if !is_idle {
                 ring.cancel_sleep();
                 polled.push(index);

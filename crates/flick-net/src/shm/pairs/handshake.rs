@@ -6,7 +6,6 @@ use std::os::fd::OwnedFd;
 use flick_shm::pair::Pair;
 use flick_shm::pairing::{Acceptance, Handshake, Offer, PairError, PairPolicy, PeerProcess};
 use flick_shm::segment::SegmentConfig;
-use flick_shm::sleep::Fencing;
 use rustix::event::epoll;
 use rustix::io::Errno;
 
@@ -121,7 +120,6 @@ impl PairTable {
             return Progress::Ended;
         }
         self.open_count += 1;
-        self.barrier_pairs += u32::from(pair.fencing() == Fencing::Sleeper);
         let slots = pair.slots();
         let open = OpenPair {
             peer,
