@@ -25,6 +25,8 @@ pub mod sleep;
 #[cfg(not(loom))]
 pub mod arena;
 #[cfg(not(loom))]
+pub mod client;
+#[cfg(not(loom))]
 pub mod conn;
 #[cfg(not(loom))]
 pub mod pair;

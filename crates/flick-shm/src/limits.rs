@@ -48,6 +48,18 @@ pub const CORE_SWITCH_NS: u64 = 800;
 pub const FUTEX_SLEEP_MS_MAX: u32 = 20;
 /// Most bytes that a send or a receive copies before the other side sees them, so that both copy at the same time.
 pub const PIECE_BYTES_MAX: u64 = 32 << 10;
+/// Most connections of a set of clients.
+pub const CLIENT_CONNS_MAX: u32 = SLOTS_MAX / 2;
+/// Most processes that a set of clients is paired with.
+pub const CLIENT_PAIRS_MAX: usize = 64;
+/// Reports of the kernel that one wait of a set of clients takes.
+pub const CLIENT_REPORTS_MAX: usize = 512;
+/// Looks at an empty ring of a client after which the other side has to set a ready bit.
+pub const CLIENT_IDLE_LOOKS_MAX: u32 = 64;
+/// Waits of a set of clients that find something in shared memory, before one asks the kernel.
+pub const CLIENT_LOOKS_MAX: u32 = 32;
+/// Times its size to which a full ring of a client or a stream grows.
+pub const RING_GROWTH: u64 = 4;
 
 const _: () = {
     assert!(RING_BYTES_MAX <= 4 << 20, "a cut holds 24 bits of an index: two rings fit into them");

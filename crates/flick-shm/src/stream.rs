@@ -14,7 +14,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use crate::busy_poll::BusyPoll;
 use crate::conn::{RingConn, RingRead};
 use crate::fault::PeerFault;
-use crate::limits::{FUTEX_SLEEP_MS_MAX, RING_BYTES_MIN};
+use crate::limits::{FUTEX_SLEEP_MS_MAX, RING_BYTES_MIN, RING_GROWTH};
 use crate::pair::{OpenError, Pair};
 use crate::pairing::{PairError, PairListener, PairPolicy, PeerProcess, connect_pair};
 use crate::segment::SegmentConfig;
@@ -24,8 +24,6 @@ const OPENED_MAX: usize = 64;
 
 /// Waits without a sleep after which the other side need not execute fences any more.
 const AWAKE_WAITS: u32 = 64;
-/// Times its size to which a full ring grows.
-const RING_GROWTH: u64 = 4;
 
 /// Failure of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
