@@ -1,13 +1,14 @@
-//! Both ends of a memcached conversation, for demonstrations, tests and benchmarks of a proxy between them.
+//! Both ends of a memcached conversation and a client of HTTP, for demonstrations, tests and benchmarks of a proxy between them.
 //!
-//! - [`binary`] and [`text`]: the two wire protocols of memcached, as plain encode and decode functions.
+//! - [`binary`] and [`text`]: the two wire protocols of memcached, as plain encode and decode functions; [`http`]: the
+//!   replies of a web server.
 //! - [`store`]: an embedded store with the binary protocol, so that a demonstration needs no installed server.
 //! - [`load`]: a load generator that checks every reply it receives and measures latency without coordinated omission.
 //!
 //! Promises: every buffer is bounded (see [`limits`]); the load generator allocates nothing per request once warm;
 //! a reply that is not exactly the requested one is counted, never accepted.
-//! Not here: code of the platform. This crate knows sockets and memcached, not tasks and channels, so that shared code
-//! cannot hide a fault of the platform.
+//! Not here: code of the platform. This crate knows sockets and protocols, not tasks and channels, so that shared code
+//! cannot hide a fault of the platform. Of `flick-shm` it uses the client.
 //!
 //! # A store and a load against it
 //!
@@ -36,6 +37,7 @@
 #![cfg_attr(test, expect(clippy::unwrap_used, reason = "a failed set-up panics at its line"))]
 
 pub mod binary;
+pub mod http;
 pub mod text;
 
 pub mod store;

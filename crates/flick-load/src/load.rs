@@ -1,13 +1,15 @@
-//! A load generator for memcached servers and proxies that checks every reply.
+//! A load generator for memcached and HTTP servers and proxies that checks every reply.
 //!
 //! Closed loop: each connection keeps `depth` requests unanswered and sends the next when a reply comes. Open loop
 //! ([`LoadConfig::rate_per_s`]): requests are due at fixed times, independent of the server, and latency counts from
 //! the time a request was due, so a stall counts for every request it delays.
 //!
-//! Promises: every reply is matched to its request (by opaque in the binary protocol, by order in the text protocol)
-//! and every value is checked against its key; nothing is allocated per request once warm; the same seed asks for the
+//! TCP, Unix sockets and shared memory (`shm:NAME`) are driven by the same code.
+//!
+//! Promises: every reply is matched to its request (by opaque in the binary protocol, by order in the others) and every
+//! value is checked against its key; nothing is allocated per request once warm; the same seed asks for the
 //! same keys in the same order on each connection's thread.
-//! Refuses: unix sockets, other operations than get and set.
+//! Refuses: other operations than get and set; with HTTP, other requests than `GET /` and replies without a length.
 
 mod client;
 mod driver;
@@ -17,11 +19,12 @@ mod value;
 mod wire;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
+
+use flick_shm::client::ClientAddress;
 
 use crate::binary::Status;
 use crate::limits::{CONNECTIONS_MAX, DEPTH_MAX, KEY_BYTES_MAX, THREADS_MAX, VALUE_BYTES_MAX};
@@ -33,11 +36,13 @@ const POPULATE_DEPTH: usize = 64;
 
 /// Wire protocol of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum MemcachedProtocol {
+pub enum LoadProtocol {
     /// The binary protocol: replies are matched by opaque and may come in any order.
     Binary,
     /// The text protocol: replies come in order.
     Text,
+    /// HTTP/1.1, one fixed `GET`: a reply has the status 200 and at most as many bytes as [`LoadConfig::value`] says.
+    Http,
 }
 
 /// The length of the values that are written, in bytes.
@@ -71,9 +76,9 @@ pub enum KeyOrder {
 #[derive(Clone, Debug)]
 pub struct LoadConfig {
     /// Address of the server.
-    pub addr: SocketAddr,
+    pub addr: ClientAddress,
     /// Wire protocol.
-    pub protocol: MemcachedProtocol,
+    pub protocol: LoadProtocol,
     /// Connections, spread over the threads.
     pub connections: usize,
     /// Requests each connection leaves unanswered at most.
@@ -115,10 +120,10 @@ pub struct LoadConfig {
 impl LoadConfig {
     /// Returns a binary closed-loop load: 16 connections, one request each at a time, 10,000 keys of 16 bytes, values
     /// of 100 bytes, nine reads to one write, until stopped.
-    pub fn new(addr: SocketAddr) -> LoadConfig {
+    pub fn new(addr: impl Into<ClientAddress>) -> LoadConfig {
         LoadConfig {
-            addr,
-            protocol: MemcachedProtocol::Binary,
+            addr: addr.into(),
+            protocol: LoadProtocol::Binary,
             connections: 16,
             depth: 1,
             threads: 1,
@@ -153,6 +158,8 @@ impl LoadConfig {
             (self.value.max() <= VALUE_BYTES_MAX, "value"),
             (!matches!(self.value, ValueSize::Between(min, max) if min > max), "value"),
             ((0.0..=1.0).contains(&self.get_ratio), "get_ratio"),
+            (self.protocol != LoadProtocol::Http || self.get_ratio == 1.0, "get_ratio (HTTP only reads)"),
+            (!self.stamped || !matches!(self.addr, ClientAddress::Shm(_)), "stamped (needs the kernel)"),
             (self.rate_per_s.is_none_or(|rate| (0.001..=1e9).contains(&rate)), "rate_per_s"),
         ];
         match rules.into_iter().find(|(holds, _)| !holds) {

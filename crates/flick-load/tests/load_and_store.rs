@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use flick_load::binary::{HEADER_BYTES, Header, MAGIC_RESPONSE, Opcode, Status};
-use flick_load::load::{self, LoadConfig, LoadCounts, LoadReport, MemcachedProtocol, ValueSize};
+use flick_load::load::{self, LoadConfig, LoadCounts, LoadProtocol, LoadReport, ValueSize};
 use flick_load::store::{EmbeddedStore, StoreConfig};
 
 fn any_port() -> SocketAddr {
@@ -257,7 +257,7 @@ fn the_text_protocol_gets_every_answer() {
         }
     });
     let config = LoadConfig {
-        protocol: MemcachedProtocol::Text,
+        protocol: LoadProtocol::Text,
         connections: 3,
         depth: 4,
         keys: 3,

@@ -25,7 +25,7 @@ use common::process::held;
 use common::service::Service;
 use common::{Scratch, wait};
 use faults::{Away, Fault, Scene};
-use flick_load::load::{self, LoadConfig, LoadRun, MemcachedProtocol, ValueSize};
+use flick_load::load::{self, LoadConfig, LoadProtocol, LoadRun, ValueSize};
 
 /// Duration of an ordinary run, in seconds.
 const SECONDS: u64 = 15;
@@ -51,7 +51,7 @@ impl Random {
     }
 }
 
-fn memcached_load(addr: SocketAddr, protocol: MemcachedProtocol, seed: u64) -> LoadRun {
+fn memcached_load(addr: SocketAddr, protocol: LoadProtocol, seed: u64) -> LoadRun {
     let config = LoadConfig {
         protocol,
         connections: 24,
@@ -209,8 +209,8 @@ fn soak_with_faults_over_six_services_has_no_leaks_and_no_unexplained_errors() {
     for address in &addresses {
         wait::until("every service to listen", || TcpStream::connect(address).ok());
     }
-    let proxy = memcached_load(addresses[2], MemcachedProtocol::Binary, seed);
-    let store = memcached_load(addresses[5], MemcachedProtocol::Text, seed + 1);
+    let proxy = memcached_load(addresses[2], LoadProtocol::Binary, seed);
+    let store = memcached_load(addresses[5], LoadProtocol::Text, seed + 1);
     let away = &scene.away;
     let clients = [
         Clients::start("balancer", Exchange::Http, addresses[0], &away.http),

@@ -36,7 +36,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ),
     ("flick-stats", &[]),
     ("flick-discovery", &["flick-abi", "flick-net", "flick-runtime"]),
-    ("flick-load", &[]),
+    // It speaks with services as their clients do, through shared memory too.
+    ("flick-load", &["flick-shm"]),
     // Its simulated service drives the platform from outside, as a program's peers do; it knows nothing of the
     // compiler.
     ("flick-testkit", &["flick-abi", "flick-buffers", "flick-net", "flick-runtime", "flick-shm"]),

@@ -1,17 +1,15 @@
-//! One connection of a load: its socket, its unanswered requests, and the check of each reply.
+//! One connection of a load: its unanswered requests, and the check of each reply.
 //!
 //! Promises: a reply is `Good` only if it answers a request of this connection that is still unanswered, with a value
 //! of the key that was asked for; buffers are bounded by the depth and the value length.
 //! Refuses: deciding when to ask and what (`driver.rs`).
 
 use std::collections::VecDeque;
-use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
-use std::os::fd::OwnedFd;
+use std::io;
 use std::time::Duration;
 
-use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use flick_shm::client::{ClientAddress, ClientSet};
+use flick_shm::conn::RingRead;
 
 use crate::binary::Status;
 use crate::limits::{LOAD_RECV_BYTES, RECONNECT_PAUSE_MAX, RECONNECT_PAUSE_MIN, SLOT_BITS};
@@ -20,7 +18,7 @@ use crate::random::mix;
 use super::stamp::{self, Stamps};
 use super::value::is_value_of;
 use super::wire::{Ask, Body, WireParse, WireReply};
-use super::{LoadConfig, MemcachedProtocol};
+use super::{LoadConfig, LoadProtocol};
 
 /// Bytes the send buffer starts with, unless all unanswered requests need less.
 const SEND_BYTES: usize = 64 << 10;
@@ -30,10 +28,10 @@ const SEND_BYTES: usize = 64 << 10;
 pub(super) enum State {
     /// Not open; reconnects at this time.
     Waiting { retry_ns: u64 },
-    /// The kernel is connecting.
-    Connecting(TcpStream),
+    /// Not answered yet.
+    Connecting,
     /// Ready for requests.
-    Open(TcpStream),
+    Open,
     /// Closed; never reconnects.
     Dead,
 }
@@ -76,10 +74,9 @@ pub(super) enum Verdict {
 pub(super) struct Client {
     /// Number among all connections of the load.
     pub(super) number: u32,
-    token: u64,
+    token: u32,
     pub(super) state: State,
     pause: Duration,
-    watched: EventFlags,
     recv: Box<[u8]>,
     recv_start: usize,
     recv_end: usize,
@@ -91,7 +88,7 @@ pub(super) struct Client {
     free: Vec<u16>,
     /// Slots in the order of requests, for a protocol without opaques.
     order: VecDeque<u16>,
-    protocol: MemcachedProtocol,
+    protocol: LoadProtocol,
     /// Requests asked since the start.
     pub(super) asked: u64,
     /// Open loop: requests that have become due.
@@ -99,7 +96,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(config: &LoadConfig, number: u32, token: u64) -> Client {
+    pub(super) fn new(config: &LoadConfig, number: u32, token: u32) -> Client {
         let request_max = config.protocol.request_bytes_max(config.key_bytes, config.value.max());
         let reply_max = config.protocol.reply_bytes_max(config.value.max());
         let depth = u16::try_from(config.depth).expect("DEPTH_MAX fits u16");
@@ -109,7 +106,6 @@ impl Client {
             token,
             state: State::Waiting { retry_ns: 0 },
             pause: RECONNECT_PAUSE_MIN,
-            watched: EventFlags::empty(),
             recv: vec![0; (reply_max * config.depth).min(LOAD_RECV_BYTES).max(reply_max)].into_boxed_slice(),
             recv_start: 0,
             recv_end: 0,
@@ -126,7 +122,7 @@ impl Client {
     }
 
     pub(super) fn is_open(&self) -> bool {
-        matches!(self.state, State::Open(_))
+        matches!(self.state, State::Open)
     }
 
     pub(super) fn has_free_slot(&self) -> bool {
@@ -134,45 +130,26 @@ impl Client {
     }
 
     /// Starts to connect without blocking; an event reports the result.
-    pub(super) fn connect(&mut self, epoll: &OwnedFd, addr: SocketAddr) -> io::Result<()> {
-        let family = if addr.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
-        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
-        let socket = rustix::net::socket_with(family, SocketType::STREAM, flags, None)?;
-        match rustix::net::connect(&socket, &addr) {
-            Ok(()) | Err(rustix::io::Errno::INPROGRESS) => {}
-            Err(errno) => return Err(errno.into()),
+    pub(super) fn connect(&mut self, set: &mut ClientSet, addr: &ClientAddress) -> io::Result<()> {
+        set.connect(self.token, addr).map_err(io::Error::other)?;
+        self.state = State::Connecting;
+        if let (Some(_), Some(socket)) = (&self.stamps, set.socket(self.token)) {
+            stamp::ask_for(socket)?;
         }
-        let stream = TcpStream::from(socket);
-        stream.set_nodelay(true)?;
-        if self.stamps.is_some() {
-            stamp::ask_for(&stream)?;
-        }
-        epoll::add(epoll, &stream, EventData::new_u64(self.token), EventFlags::OUT)?;
-        self.watched = EventFlags::OUT;
-        self.state = State::Connecting(stream);
         Ok(())
     }
 
-    /// Takes the result of a connect after its event; returns whether the connection is open.
-    pub(super) fn finish_connect(&mut self, epoll: &OwnedFd) -> bool {
-        let State::Connecting(stream) = std::mem::replace(&mut self.state, State::Dead) else {
-            panic!("only a connecting client finishes to connect");
-        };
-        let watch = EventFlags::IN;
-        let is_open = matches!(stream.take_error(), Ok(None))
-            && epoll::modify(epoll, &stream, EventData::new_u64(self.token), watch).is_ok();
-        if is_open {
-            self.watched = watch;
-            self.pause = RECONNECT_PAUSE_MIN;
-            self.state = State::Open(stream);
-        }
-        is_open
+    /// Opens the connection for requests, after the event that it is connected.
+    pub(super) fn finish_connect(&mut self) {
+        self.pause = RECONNECT_PAUSE_MIN;
+        self.state = State::Open;
     }
 
     /// Closes the connection, clears its buffers and returns how many requests stay unanswered.
     ///
     /// It reconnects after a backoff that doubles with each consecutive failure; `None` for `now_ns`: never.
-    pub(super) fn close(&mut self, now_ns: Option<u64>) -> u64 {
+    pub(super) fn close(&mut self, set: &mut ClientSet, now_ns: Option<u64>) -> u64 {
+        set.close(self.token);
         self.state = match now_ns {
             Some(now_ns) => State::Waiting { retry_ns: now_ns + self.pause.as_nanos() as u64 },
             None => State::Dead,
@@ -199,7 +176,7 @@ impl Client {
         let opaque = (spread << SLOT_BITS) | (1 << SLOT_BITS) | u32::from(at);
         let sent_ns = if self.stamps.is_some() { stamp::now_ns() } else { 0 };
         self.slots[usize::from(at)] = Slot { opaque, is_get: set_len.is_none(), key, due_ns, sent_ns };
-        if self.protocol == MemcachedProtocol::Text {
+        if self.protocol != LoadProtocol::Binary {
             self.order.push_back(at);
         }
         let writer = (u64::from(self.number) << 32) | (self.asked & u64::from(u32::MAX));
@@ -212,52 +189,47 @@ impl Client {
         self.asked += 1;
     }
 
-    /// Sends from the buffer what the socket takes, at most `piece_bytes`; then registers for what it waits for.
-    pub(super) fn send(&mut self, epoll: &OwnedFd, piece_bytes: Option<usize>) -> io::Result<()> {
-        let State::Open(stream) = &mut self.state else { return Ok(()) };
+    /// Sends from the buffer what the connection takes, at most `piece_bytes`; asks for an event if there is more.
+    pub(super) fn send(&mut self, set: &mut ClientSet, piece_bytes: Option<usize>) -> io::Result<()> {
         let unsent = &self.out[self.out_start..];
-        if !unsent.is_empty() {
-            let piece = &unsent[..piece_bytes.unwrap_or(usize::MAX).min(unsent.len())];
-            match stream.write(piece) {
-                Ok(sent) => self.out_start += sent,
-                Err(error) if is_transient(&error) => {}
-                Err(error) => return Err(error),
-            }
-            if self.out_start == self.out.len() {
-                self.out.clear();
-                self.out_start = 0;
-            }
+        if !self.is_open() || unsent.is_empty() {
+            return Ok(());
         }
-        let mut wanted = EventFlags::IN;
-        wanted.set(EventFlags::OUT, self.out_start < self.out.len());
-        if wanted != self.watched {
-            epoll::modify(epoll, &*stream, EventData::new_u64(self.token), wanted)?;
-            self.watched = wanted;
+        let piece = &unsent[..piece_bytes.unwrap_or(usize::MAX).min(unsent.len())];
+        self.out_start += set.send(self.token, piece).map_err(io::Error::other)?;
+        if self.out_start < self.out.len() {
+            return Ok(set.request_writable(self.token)?);
         }
+        self.out.clear();
+        self.out_start = 0;
         Ok(())
     }
 
     /// Reads once into the receive buffer. Errors: `UnexpectedEof` when the peer has closed.
-    pub(super) fn receive(&mut self) -> io::Result<()> {
-        let State::Open(stream) = &mut self.state else { return Ok(()) };
+    pub(super) fn receive(&mut self, set: &mut ClientSet) -> io::Result<()> {
+        if !self.is_open() {
+            return Ok(());
+        }
         if self.recv_start > 0 {
             self.recv.copy_within(self.recv_start..self.recv_end, 0);
             (self.recv_start, self.recv_end) = (0, self.recv_end - self.recv_start);
         }
         let spare = &mut self.recv[self.recv_end..];
-        let read = match &mut self.stamps {
-            Some(stamps) => stamps.read(stream, spare),
-            None => stream.read(spare),
+        let read = match (&mut self.stamps, set.socket(self.token)) {
+            (Some(stamps), Some(socket)) => match stamps.read(socket, spare) {
+                Ok(0) => RingRead::Finished,
+                Ok(len) => RingRead::Bytes(len),
+                Err(error) if is_transient(&error) => RingRead::Empty,
+                Err(error) => return Err(error),
+            },
+            _ => set.receive(self.token, spare).map_err(io::Error::other)?,
         };
         match read {
-            Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
-            Ok(len) => {
-                self.recv_end += len;
-                Ok(())
-            }
-            Err(error) if is_transient(&error) => Ok(()),
-            Err(error) => Err(error),
+            RingRead::Bytes(len) => self.recv_end += len,
+            RingRead::Empty => {}
+            RingRead::Finished | RingRead::Reset => return Err(io::ErrorKind::UnexpectedEof.into()),
         }
+        Ok(())
     }
 
     /// Takes the next reply out of the receive buffer and checks it.
@@ -302,6 +274,7 @@ fn compare(slot: &Slot, reply: &WireReply<'_>, served_ns: Option<u64>) -> Verdic
         }
         Body::Value(..) if slot.is_get => Verdict::Good { due_ns, served_ns },
         Body::Miss if slot.is_get => Verdict::Miss { due_ns, served_ns },
+        Body::Page if slot.is_get => Verdict::Good { due_ns, served_ns },
         Body::Stored if !slot.is_get => Verdict::Good { due_ns, served_ns },
         Body::Error(status) => Verdict::Error { status, due_ns },
         _ => Verdict::WrongAnswer { key, why: "the reply does not fit the request" },

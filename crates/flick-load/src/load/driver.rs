@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use flick_shm::client::{ClientConfig, ClientEvent, ClientSet};
 use hdrhistogram::Histogram;
-use rustix::event::epoll::{self, EventData, EventFlags};
 use rustix::time::{Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec};
 
 use crate::limits::{CONNECT_WAIT_MAX, EVENTS_MAX, SPLIT_BYTES_MAX};
@@ -20,9 +20,9 @@ use crate::random::Random;
 
 use super::client::{Client, State, Verdict};
 use super::progress::{LoadCounts, LoadProgress, new_histogram};
-use super::{KeyOrder, LoadConfig, ValueSize};
+use super::{KeyOrder, LoadConfig, LoadProtocol, ValueSize};
 
-const TIMER: u64 = u64::MAX;
+const TIMER: u32 = u32::MAX;
 
 /// Longest sleep of an iteration: how late a stop or the end of a phase may be noticed.
 const LOOP_NS_MAX: u64 = 10_000_000;
@@ -47,7 +47,7 @@ pub(super) struct Driver {
     config: Arc<LoadConfig>,
     progress: Arc<LoadProgress>,
     stop: Arc<AtomicBool>,
-    epoll: OwnedFd,
+    set: ClientSet,
     timer: OwnedFd,
     clients: Vec<Client>,
     random: Random,
@@ -80,14 +80,14 @@ impl Driver {
         progress: Arc<LoadProgress>,
         stop: Arc<AtomicBool>,
     ) -> io::Result<Driver> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
-        epoll::add(&epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN)?;
         let numbers = (thread..config.connections).step_by(config.threads);
+        let set = ClientSet::new(&ClientConfig::new(numbers.len() as u32))?;
+        set.watch(&timer, TIMER)?;
         let clients = numbers.enumerate().map(|(token, number)| {
             let number = u32::try_from(number).expect("CONNECTIONS_MAX fits u32");
-            Client::new(&config, number, token as u64)
+            Client::new(&config, number, token as u32)
         });
         let threads = config.threads as u64;
         let budget = config
@@ -99,7 +99,7 @@ impl Driver {
             config,
             progress,
             stop,
-            epoll,
+            set,
             timer,
             epoch: Instant::now(),
             phase: Phase::Connecting,
@@ -125,14 +125,11 @@ impl Driver {
         for at in 0..self.clients.len() {
             self.connect(at);
         }
-        let mut events: Vec<epoll::Event> = Vec::with_capacity(EVENTS_MAX);
+        let mut events: Vec<ClientEvent> = Vec::with_capacity(EVENTS_MAX);
         while !self.is_over() {
             self.wait(&mut events);
             for event in &events {
-                match event.data.u64() {
-                    TIMER => self.clear_timer(),
-                    token => self.serve(token as usize, event.flags),
-                }
+                self.serve(*event);
             }
             let now_ns = self.now_ns();
             self.change_phase(now_ns);
@@ -165,7 +162,7 @@ impl Driver {
 
     fn change_phase(&mut self, now_ns: u64) {
         if self.phase == Phase::Connecting {
-            let connecting = self.clients.iter().any(|client| matches!(client.state, State::Connecting(_)));
+            let connecting = self.clients.iter().any(|client| matches!(client.state, State::Connecting));
             if !connecting || now_ns >= CONNECT_WAIT_MAX.as_nanos() as u64 {
                 self.phase = Phase::Warming;
                 self.began_ns = now_ns;
@@ -195,8 +192,7 @@ impl Driver {
     }
 
     /// Sleeps until something is ready, due or over.
-    fn wait(&mut self, events: &mut Vec<epoll::Event>) {
-        events.clear();
+    fn wait(&mut self, events: &mut Vec<ClientEvent>) {
         let mut sleep_ns = LOOP_NS_MAX;
         if self.is_asking() && self.config.rate_per_s.is_some() {
             let until_due_ns = self.due_ns(self.due).saturating_sub(self.now_ns());
@@ -207,9 +203,8 @@ impl Driver {
             }
         }
         let timeout = Timespec { tv_sec: 0, tv_nsec: sleep_ns as i64 };
-        match epoll::wait(&self.epoll, rustix::buffer::spare_capacity(events), Some(&timeout)) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => panic!("epoll_wait on a live descriptor: {errno}"),
+        if let Err(errno) = self.set.wait(events, Some(timeout)) {
+            panic!("a wait on live descriptors: {errno}");
         }
     }
 
@@ -275,7 +270,7 @@ impl Driver {
             self.ask(at, due_ns);
         }
         let piece = self.config.split_writes.then(|| 1 + self.random.below(SPLIT_BYTES_MAX) as usize);
-        if self.clients[at].send(&self.epoll, piece).is_err() {
+        if self.clients[at].send(&mut self.set, piece).is_err() {
             self.disconnected(at, now_ns);
         }
     }
@@ -287,7 +282,8 @@ impl Driver {
             KeyOrder::Sequential => self.next_key,
         };
         self.next_key = (self.next_key + 1) % config.keys;
-        let is_get = ((self.random.next_u64() >> 11) as f64) < config.get_ratio * (1u64 << 53) as f64;
+        let is_get = config.protocol == LoadProtocol::Http
+            || ((self.random.next_u64() >> 11) as f64) < config.get_ratio * (1u64 << 53) as f64;
         let set_len = (!is_get).then(|| match config.value {
             ValueSize::Fixed(len) => len,
             ValueSize::Between(min, max) => min + self.random.below((max - min + 1) as u64) as usize,
@@ -297,26 +293,30 @@ impl Driver {
         self.counts.requests += 1;
     }
 
-    /// Handles one readiness event of one connection.
-    fn serve(&mut self, at: usize, flags: EventFlags) {
-        match self.clients[at].state {
-            State::Waiting { .. } | State::Dead => return,
-            State::Connecting(_) => {
-                if self.clients[at].finish_connect(&self.epoll) {
-                    self.progress.connection_opened();
-                    self.ask_and_send(at, self.now_ns());
-                } else {
-                    self.counts.connect_failures += 1;
-                    self.close(at, self.now_ns());
-                }
-                return;
+    /// Handles one event.
+    fn serve(&mut self, event: ClientEvent) {
+        match event {
+            ClientEvent::Watched(_) => self.clear_timer(),
+            ClientEvent::Connected(token) => {
+                self.clients[token as usize].finish_connect();
+                self.progress.connection_opened();
+                self.ask_and_send(token as usize, self.now_ns());
             }
-            State::Open(_) => {}
+            ClientEvent::Failed(token) => {
+                self.counts.connect_failures += 1;
+                self.close(token as usize, self.now_ns());
+            }
+            ClientEvent::Readable(token) if self.clients[token as usize].is_open() => {
+                self.serve_replies(token as usize);
+            }
+            ClientEvent::Readable(_) => {}
+            ClientEvent::Writable(token) => self.ask_and_send(token as usize, self.now_ns()),
         }
-        let mut is_alive = true;
-        if flags.intersects(EventFlags::IN | EventFlags::ERR | EventFlags::HUP) {
-            is_alive = self.clients[at].receive().is_ok();
-        }
+    }
+
+    /// Receives once, counts the replies and sends what they allow.
+    fn serve_replies(&mut self, at: usize) {
+        let mut is_alive = self.clients[at].receive(&mut self.set).is_ok();
         let now_ns = self.now_ns();
         is_alive &= self.judge(at, now_ns);
         if is_alive {
@@ -386,7 +386,7 @@ impl Driver {
 
     fn connect(&mut self, at: usize) {
         let now_ns = self.now_ns();
-        if self.clients[at].connect(&self.epoll, self.config.addr).is_err() {
+        if self.clients[at].connect(&mut self.set, &self.config.addr).is_err() {
             self.counts.connect_failures += 1;
             self.close(at, now_ns);
         }
@@ -399,7 +399,7 @@ impl Driver {
     }
 
     fn close(&mut self, at: usize, now_ns: u64) {
-        let lost = self.clients[at].close(self.config.reconnect.then_some(now_ns));
+        let lost = self.clients[at].close(&mut self.set, self.config.reconnect.then_some(now_ns));
         self.unanswered -= lost;
         self.counts.lost += lost;
         if let State::Waiting { retry_ns } = self.clients[at].state {

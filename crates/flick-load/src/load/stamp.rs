@@ -6,15 +6,14 @@
 //! Source: `SO_TIMESTAMPNS`, socket(7) and the kernel's documentation of time stamping.
 
 use std::io::{self, IoSliceMut};
-use std::net::TcpStream;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg, setsockopt, sockopt};
 use nix::sys::time::TimeSpec;
 
 /// Makes the kernel timestamp what arrives on a socket.
-pub(super) fn ask_for(stream: &TcpStream) -> io::Result<()> {
-    setsockopt(stream, sockopt::ReceiveTimestampns, &true)?;
+pub(super) fn ask_for(socket: impl AsFd) -> io::Result<()> {
+    setsockopt(&socket.as_fd(), sockopt::ReceiveTimestampns, &true)?;
     Ok(())
 }
 
@@ -41,9 +40,9 @@ impl Stamps {
     }
 
     /// Reads once, and records the timestamp.
-    pub(super) fn read(&mut self, stream: &TcpStream, into: &mut [u8]) -> io::Result<usize> {
+    pub(super) fn read(&mut self, socket: BorrowedFd<'_>, into: &mut [u8]) -> io::Result<usize> {
         let mut parts = [IoSliceMut::new(into)];
-        let read = recvmsg::<()>(stream.as_raw_fd(), &mut parts, Some(&mut self.control), MsgFlags::empty())?;
+        let read = recvmsg::<()>(socket.as_raw_fd(), &mut parts, Some(&mut self.control), MsgFlags::empty())?;
         for message in read.cmsgs()? {
             if let ControlMessageOwned::ScmTimestampns(time) = message {
                 self.last_ns = time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64;

@@ -4,9 +4,10 @@
 //! `Broken`, never a guess.
 
 use crate::binary::{HEADER_BYTES, Header, MAGIC_REQUEST, MAGIC_RESPONSE, Opcode, Status};
+use crate::http;
 use crate::text;
 
-use super::MemcachedProtocol;
+use super::LoadProtocol;
 use super::value::{append_key, append_value};
 
 /// Longest error text that a binary reply may carry.
@@ -37,6 +38,8 @@ pub(super) enum Body<'a> {
     Value(Option<&'a [u8]>, &'a [u8]),
     Miss,
     Stored,
+    /// A page of HTTP.
+    Page,
     Error(Status),
     /// Well-framed, but no reply to any request of the load.
     Nonsense,
@@ -50,36 +53,40 @@ pub(super) enum WireParse<'a> {
     Broken,
 }
 
-impl MemcachedProtocol {
+impl LoadProtocol {
     /// Returns the most bytes a request takes.
     pub(super) fn request_bytes_max(self, key_bytes: usize, value_bytes: usize) -> usize {
         match self {
-            MemcachedProtocol::Binary => HEADER_BYTES + 8 + key_bytes + value_bytes,
-            MemcachedProtocol::Text => "set  0 0 1048576\r\n\r\n".len() + key_bytes + value_bytes,
+            LoadProtocol::Binary => HEADER_BYTES + 8 + key_bytes + value_bytes,
+            LoadProtocol::Text => "set  0 0 1048576\r\n\r\n".len() + key_bytes + value_bytes,
+            LoadProtocol::Http => http::GET.len(),
         }
     }
 
     /// Returns the most bytes that a legal reply takes.
     pub(super) fn reply_bytes_max(self, value_bytes: usize) -> usize {
         match self {
-            MemcachedProtocol::Binary => HEADER_BYTES + ERROR_BYTES_MAX.max(4 + value_bytes),
-            MemcachedProtocol::Text => text::LINE_BYTES_MAX + value_bytes + "\r\nEND\r\n".len(),
+            LoadProtocol::Binary => HEADER_BYTES + ERROR_BYTES_MAX.max(4 + value_bytes),
+            LoadProtocol::Text => text::LINE_BYTES_MAX + value_bytes + "\r\nEND\r\n".len(),
+            LoadProtocol::Http => http::HEAD_BYTES_MAX + value_bytes,
         }
     }
 
     /// Appends one request.
     pub(super) fn encode(self, ask: &Ask, out: &mut Vec<u8>) {
         match self {
-            MemcachedProtocol::Binary => encode_binary(ask, out),
-            MemcachedProtocol::Text => encode_text(ask, out),
+            LoadProtocol::Binary => encode_binary(ask, out),
+            LoadProtocol::Text => encode_text(ask, out),
+            LoadProtocol::Http => out.extend_from_slice(http::GET),
         }
     }
 
     /// Parses the reply at the front of `input`.
     pub(super) fn parse(self, input: &[u8]) -> WireParse<'_> {
         match self {
-            MemcachedProtocol::Binary => parse_binary(input),
-            MemcachedProtocol::Text => parse_text(input),
+            LoadProtocol::Binary => parse_binary(input),
+            LoadProtocol::Text => parse_text(input),
+            LoadProtocol::Http => parse_http(input),
         }
     }
 }
@@ -158,13 +165,29 @@ fn parse_text(input: &[u8]) -> WireParse<'_> {
     }
 }
 
+fn parse_http(input: &[u8]) -> WireParse<'_> {
+    match http::parse_reply(input) {
+        http::HttpParse::NeedMore => WireParse::NeedMore,
+        http::HttpParse::Broken => WireParse::Broken,
+        http::HttpParse::Whole { status, len } => {
+            let body = match status {
+                200 => Body::Page,
+                503 => Body::Error(Status::Busy),
+                500..=599 => Body::Error(Status::InternalError),
+                _ => Body::Error(Status::InvalidArguments),
+            };
+            WireParse::Whole(WireReply { opaque: None, body }, len)
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn requests_fit_their_bound() {
-        for protocol in [MemcachedProtocol::Binary, MemcachedProtocol::Text] {
+        for protocol in [LoadProtocol::Binary, LoadProtocol::Text] {
             for value_len in [0, 1, 100, 1 << 20] {
                 let mut out = Vec::new();
                 let ask = Ask { opaque: 1, key: 9, key_bytes: 20, set: Some((1, value_len)) };
