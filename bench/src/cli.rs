@@ -7,7 +7,8 @@ use std::process::Command as Process;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use flick_load::load::{LoadConfig, MemcachedProtocol, ValueSize};
+use flick_load::load::{LoadConfig, LoadProtocol, ValueSize};
+use flick_shm::client::ClientAddress;
 
 use crate::process::{Boost, pin_this_thread, workspace};
 
@@ -42,6 +43,10 @@ pub(crate) enum Command {
     Relay(RelayArgs),
     /// The HTTP balancer beside HAProxy and nginx by number of connections (needs wrk)
     HttpBalancer(SweepArgs),
+    /// The HTTP balancer between clients and servers in shared memory, beside itself and nginx on TCP
+    HttpBalancerShm(SweepArgs),
+    /// The memcached proxy between clients and servers in shared memory, beside itself and twemproxy on TCP
+    MemcachedProxyShm(ShmProxyArgs),
     /// A static web server beside nginx by number of connections (needs wrk)
     StaticServer(SweepArgs),
     /// The key-value server beside memcached by number of connections
@@ -369,6 +374,9 @@ pub(crate) struct ShmArgs {
     /// Only figures whose name contains this
     #[arg(long)]
     pub(crate) only: Option<String>,
+    /// Exchange a hundredth of the messages: for correctness, not for figures
+    #[arg(long)]
+    pub(crate) quick: bool,
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }
@@ -425,11 +433,21 @@ pub(crate) struct BareRelayArgs {
     pub(crate) buffer_bytes: usize,
 }
 
+/// The proxy comparison in shared memory.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct ShmProxyArgs {
+    #[command(flatten)]
+    pub(crate) memcached: MemcachedSweepArgs,
+    /// Servers behind the proxies
+    #[arg(long, default_value_t = 4)]
+    pub(crate) backends: usize,
+}
+
 /// A load against a server that is already running.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct DriveArgs {
-    /// Address of the server
-    pub(crate) addr: SocketAddr,
+    /// Address of the server: `IP:PORT`, `unix:PATH` or `shm:NAME`
+    pub(crate) addr: ClientAddress,
     #[command(flatten)]
     pub(crate) load: LoadArgs,
     /// Use the text protocol
@@ -476,8 +494,8 @@ impl MemcachedLoadArgs {
     /// The load against `addr`.
     pub(crate) fn config(
         &self,
-        addr: SocketAddr,
-        protocol: MemcachedProtocol,
+        addr: impl Into<ClientAddress>,
+        protocol: LoadProtocol,
         connections: usize,
     ) -> LoadConfig {
         LoadConfig {
@@ -539,7 +557,7 @@ pub(crate) struct LoadArgs {
 
 impl LoadArgs {
     /// The load of one round against `addr`.
-    pub(crate) fn config(&self, addr: SocketAddr, protocol: MemcachedProtocol) -> LoadConfig {
+    pub(crate) fn config(&self, addr: impl Into<ClientAddress>, protocol: LoadProtocol) -> LoadConfig {
         LoadConfig {
             warmup: Duration::from_secs_f64(self.warmup_seconds.max(0.0)),
             duration: Some(Duration::from_secs_f64(self.seconds.max(0.1))),

@@ -11,7 +11,7 @@ use std::io;
 use std::path::Path;
 use std::process::Command;
 
-use flick_load::load::MemcachedProtocol;
+use flick_load::load::LoadProtocol;
 
 use crate::cli::CountingArgs;
 use crate::machine::Machine;
@@ -49,9 +49,11 @@ pub(crate) fn run(args: &CountingArgs) -> io::Result<()> {
             for ((name, counts, log), rounds) in SIDES.into_iter().zip(&mut rows) {
                 let program = if counts { args.flick.path() } else { args.uncounted.clone() };
                 let server = start(args, &program, io, log, &backend, &scratch.0)?;
-                let round =
-                    measure::round(args.load.config(server.addr, MemcachedProtocol::Binary), Some(&server))
-                        .map_err(|error| io::Error::other(format!("{name}, round {number}: {error}")))?;
+                let round = measure::round(
+                    args.load.config(server.addr.clone(), LoadProtocol::Binary),
+                    Some(&server),
+                )
+                .map_err(|error| io::Error::other(format!("{name}, round {number}: {error}")))?;
                 eprintln!(
                     "round {number} {io} {name:<46} {:.2} us, {:.0}/s",
                     round.cpu_us(),

@@ -3,7 +3,7 @@
 use std::io;
 use std::time::Duration;
 
-use flick_load::load::{self, LoadConfig, MemcachedProtocol};
+use flick_load::load::{self, LoadConfig, LoadProtocol};
 
 use crate::cli::DriveArgs;
 
@@ -14,12 +14,12 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 ///
 /// Errors: the server cannot be reached, or there was any fault; misses are printed only.
 pub(crate) fn run(args: &DriveArgs) -> io::Result<()> {
-    let protocol = if args.text { MemcachedProtocol::Text } else { MemcachedProtocol::Binary };
+    let protocol = if args.text { LoadProtocol::Text } else { LoadProtocol::Binary };
     let config = LoadConfig {
         split_writes: args.split,
         reconnect: args.reconnect,
         seed: args.seed,
-        ..args.load.config(args.addr, protocol)
+        ..args.load.config(args.addr.clone(), protocol)
     };
     if !args.no_populate {
         load::populate(&config)?;

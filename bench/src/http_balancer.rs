@@ -4,7 +4,8 @@
 //! other core with the load.
 
 use std::io;
-use std::net::SocketAddr;
+
+use flick_shm::client::ClientAddress;
 
 use crate::cli::SweepArgs;
 use crate::process::{ScratchDir, Server, free_addr, in_words, workspace};
@@ -46,10 +47,16 @@ fn backend(args: &SweepArgs, number: usize, scratch: &ScratchDir) -> io::Result<
     Server::start(command, args.run.cores.load_core, args.run.cores.load_core, addr)
 }
 
-fn start(args: &SweepArgs, side: &str, backends: &[Server], scratch: &ScratchDir) -> io::Result<Server> {
+/// Starts a balancer on TCP.
+pub(crate) fn start(
+    args: &SweepArgs,
+    side: &str,
+    backends: &[Server],
+    scratch: &ScratchDir,
+) -> io::Result<Server> {
     let addr = free_addr()?;
-    let each = |line: &dyn Fn(usize, SocketAddr) -> String| {
-        let lines = backends.iter().enumerate().map(|(number, server)| line(number, server.addr));
+    let each = |line: &dyn Fn(usize, &ClientAddress) -> String| {
+        let lines = backends.iter().enumerate().map(|(number, server)| line(number, &server.addr));
         lines.collect::<Vec<_>>().join("\n")
     };
     let command = match side {

@@ -4,7 +4,7 @@
 
 use std::io;
 
-use flick_load::load::MemcachedProtocol;
+use flick_load::load::LoadProtocol;
 
 use crate::cli::MemcachedSweepArgs;
 use crate::measure;
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &MemcachedSweepArgs) -> io::Result<()> {
     let sweep = &args.sweep;
     sweep::run(&figure, sweep, |side, connections| {
         let server = start(args, side, &scratch)?;
-        let config = args.load.config(server.addr, MemcachedProtocol::Text, connections);
+        let config = args.load.config(server.addr.clone(), LoadProtocol::Text, connections);
         measure::round(sweep.timed(config), Some(&server))
     })
 }

@@ -25,6 +25,7 @@ mod relay;
 mod shares;
 mod sharing;
 mod shm;
+mod shm_services;
 mod static_server;
 mod store;
 mod worst_message;
@@ -52,6 +53,8 @@ fn main() -> ExitCode {
         cli::Command::Kaitai(args) => parsing::kaitai(&args).map_err(std::io::Error::other),
         cli::Command::Relay(args) => relay::run(&args),
         cli::Command::HttpBalancer(args) => http_balancer::run(&args),
+        cli::Command::HttpBalancerShm(args) => shm_services::http_balancer(&args),
+        cli::Command::MemcachedProxyShm(args) => shm_services::memcached_proxy(&args),
         cli::Command::StaticServer(args) => static_server::run(&args),
         cli::Command::KeyValueServer(args) => key_value_server::run(&args),
         cli::Command::Neighbours(args) => neighbours::run(&args),

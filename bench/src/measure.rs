@@ -1,10 +1,10 @@
-//! One round of memcached's protocols: a load against one server, and the server's processor time over the requests
+//! One round of `flick-load`: a load against one server, and the server's processor time over the requests
 //! that it served meanwhile.
 
 use std::io;
 use std::time::Duration;
 
-use flick_load::load::{self, LoadConfig};
+use flick_load::load::{self, LoadConfig, LoadProtocol};
 
 use crate::process::{CpuTimes, Server};
 use crate::sweep::Round;
@@ -15,11 +15,13 @@ const MARGIN: Duration = Duration::from_millis(50);
 /// Pause between two checks whether the warm-up is over.
 const CHECK_PAUSE: Duration = Duration::from_millis(1);
 
-/// Writes every key, runs the load, and returns its figures. Without `server` there are none of processor time.
+/// Writes every key (not with HTTP), runs the load, and returns its figures. Without `server` there are none of processor time.
 ///
 /// Errors: the round is void: an error, a wrong or missing reply, a lost connection, or a miss.
 pub(crate) fn round(config: LoadConfig, server: Option<&Server>) -> io::Result<Round> {
-    load::populate(&config)?;
+    if config.protocol != LoadProtocol::Http {
+        load::populate(&config)?;
+    }
     let span = config.duration.unwrap_or_default();
     let run = load::start(config)?;
     let progress = run.progress();

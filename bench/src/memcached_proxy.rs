@@ -8,7 +8,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::process::Command;
 
-use flick_load::load::MemcachedProtocol;
+use flick_load::load::LoadProtocol;
 
 use crate::cli::ProxyArgs;
 use crate::measure;
@@ -40,8 +40,8 @@ pub(crate) fn run(args: &ProxyArgs) -> io::Result<()> {
     let sweep = &args.memcached.sweep;
     sweep::run(&figure, sweep, |side, connections| {
         let server = start(args, side, &backends, &scratch)?;
-        let protocol = if side == "twemproxy" { MemcachedProtocol::Text } else { MemcachedProtocol::Binary };
-        measure::round(sweep.timed(load.config(server.addr, protocol, connections)), Some(&server))
+        let protocol = if side == "twemproxy" { LoadProtocol::Text } else { LoadProtocol::Binary };
+        measure::round(sweep.timed(load.config(server.addr.clone(), protocol, connections)), Some(&server))
     })
 }
 
@@ -50,7 +50,7 @@ fn start(args: &ProxyArgs, side: &str, backends: &[Server], scratch: &ScratchDir
     let (addr, run) = (free_addr()?, &args.memcached.sweep.run);
     let command = match side {
         "direct" => memcached_command(addr),
-        "twemproxy" => twemproxy(args, addr, backends, scratch)?,
+        "twemproxy" => twemproxy(addr, backends, scratch, args.mbuf_bytes)?,
         _ => {
             let example = "examples/memcached_proxy/memcached_proxy.flick";
             let program = args.program.clone().unwrap_or_else(|| workspace().join(example));
@@ -64,11 +64,12 @@ fn start(args: &ProxyArgs, side: &str, backends: &[Server], scratch: &ScratchDir
     Server::start(command, run.cores.server_core, run.cores.load_core, addr)
 }
 
-fn twemproxy(
-    args: &ProxyArgs,
+/// twemproxy in front of servers, with buffers of `mbuf_bytes`.
+pub(crate) fn twemproxy(
     addr: SocketAddr,
     backends: &[Server],
     scratch: &ScratchDir,
+    mbuf_bytes: usize,
 ) -> io::Result<Command> {
     let mut servers = String::new();
     for backend in backends {
@@ -79,7 +80,7 @@ fn twemproxy(
     std::fs::write(&path, &config)?;
     let mut command = Command::new("nutcracker");
     command.arg("-c").arg(&path).args(["-o", "/dev/null", "-v", "0", "-i", "60000"]);
-    command.arg("-m").arg(args.mbuf_bytes.to_string());
+    command.arg("-m").arg(mbuf_bytes.to_string());
     command.arg("-s").arg(free_addr()?.port().to_string());
     command.arg("-p").arg(scratch.0.join("twemproxy.pid"));
     Ok(command)

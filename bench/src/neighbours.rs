@@ -196,7 +196,7 @@ fn round(args: &NeighboursArgs, floods: &[Flood], placement: Placement, scratch:
         (server, None, hostile)
     } else {
         let (server, other) = start_apart(args, scratch, placement == Placement::Yields)?;
-        let hostile = other.addr;
+        let hostile = other.ip()?;
         (server, Some(other), hostile)
     };
     let config = LoadConfig {
@@ -208,7 +208,7 @@ fn round(args: &NeighboursArgs, floods: &[Flood], placement: Placement, scratch:
         stamped: true,
         warmup: Duration::from_secs(1),
         duration: Some(Duration::from_secs_f64(args.seconds)),
-        ..LoadConfig::new(server.addr)
+        ..LoadConfig::new(server.addr.clone())
     };
     load::populate(&config)?;
     let flooders =
@@ -285,7 +285,7 @@ fn cost(args: &NeighboursArgs, scratch: &Path) -> io::Result<String> {
                 depth: 4,
                 keys: 1_000,
                 duration: Some(Duration::from_secs_f64(args.seconds)),
-                ..LoadConfig::new(server.addr)
+                ..LoadConfig::new(server.addr.clone())
             };
             load::populate(&config)?;
             let before = server.cpu_time_of_threads()?;

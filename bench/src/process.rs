@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use flick_shm::client::{ClientAddress, ClientConfig, ClientEvent, ClientSet};
+use rustix::event::Timespec;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Longest wait until a started server accepts a connection.
@@ -25,7 +27,7 @@ const TICKS_PER_S: u64 = 100;
 pub(crate) struct Server {
     name: String,
     child: Child,
-    pub(crate) addr: SocketAddr,
+    pub(crate) addr: ClientAddress,
 }
 
 impl Server {
@@ -36,7 +38,7 @@ impl Server {
         mut command: Command,
         core: usize,
         home_core: usize,
-        addr: SocketAddr,
+        addr: impl Into<ClientAddress>,
     ) -> io::Result<Server> {
         let name = command.get_program().to_string_lossy().into_owned();
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -46,7 +48,7 @@ impl Server {
         pin_this_thread(home_core)?;
         let child =
             started.map_err(|error| io::Error::new(error.kind(), format!("cannot start {name}: {error}")))?;
-        let mut server = Server { name, child, addr };
+        let mut server = Server { name, child, addr: addr.into() };
         server.await_listening()?;
         Ok(server)
     }
@@ -54,7 +56,7 @@ impl Server {
     fn await_listening(&mut self) -> io::Result<()> {
         let deadline = Instant::now() + START_WAIT_MAX;
         while Instant::now() < deadline {
-            if TcpStream::connect(self.addr).is_ok() {
+            if accepts(&self.addr) {
                 return Ok(());
             }
             if let Some(status) = self.child.try_wait()? {
@@ -63,6 +65,16 @@ impl Server {
             std::thread::sleep(START_PAUSE);
         }
         Err(io::Error::other(format!("{} does not listen on {}", self.name, self.addr)))
+    }
+
+    /// Its address with TCP.
+    ///
+    /// Errors: it listens elsewhere.
+    pub(crate) fn ip(&self) -> io::Result<SocketAddr> {
+        match &self.addr {
+            ClientAddress::Ip(addr) => Ok(*addr),
+            other => Err(io::Error::other(format!("{other} is no address of TCP"))),
+        }
     }
 
     /// Its process number, to pause it with a signal.
@@ -85,6 +97,24 @@ impl Server {
         }
         Ok(Duration::from_nanos(ns))
     }
+}
+
+/// Returns whether a server accepts a connection at an address.
+fn accepts(addr: &ClientAddress) -> bool {
+    if let ClientAddress::Ip(addr) = addr {
+        return TcpStream::connect(addr).is_ok();
+    }
+    let connect = || -> io::Result<bool> {
+        let mut set = ClientSet::new(&ClientConfig::new(1))?;
+        set.connect(0, addr).map_err(io::Error::other)?;
+        let mut events = Vec::with_capacity(2);
+        let deadline = Instant::now() + START_WAIT_MAX;
+        while events.is_empty() && Instant::now() < deadline {
+            set.wait(&mut events, Some(Timespec { tv_sec: 1, tv_nsec: 0 }))?;
+        }
+        Ok(events.first() == Some(&ClientEvent::Connected(0)))
+    };
+    connect().unwrap_or(false)
 }
 
 /// Returns the processor time a process has used, user and system, to a hundredth of a second.

@@ -106,8 +106,8 @@ fn compare(args: &RelayArgs, shape: Shape, scratch: &ScratchDir) -> io::Result<V
         for (side, rounds) in &mut rows {
             let server = start(args, *side, shape, &peers, scratch)?;
             let failed = |error| io::Error::other(format!("{}, {}: {error}", shape.name(), side.name()));
-            peers.checked(server.addr, CHECKED_BYTES).map_err(failed)?;
-            peers.moved(server.addr, CHECKED_BYTES).map_err(failed)?;
+            peers.checked(server.ip()?, CHECKED_BYTES).map_err(failed)?;
+            peers.moved(server.ip()?, CHECKED_BYTES).map_err(failed)?;
             let round = round(&server, &peers, args.mib << 20).map_err(failed)?;
             eprintln!(
                 "round {number} {:<24} {:<20} {:>7.0} MiB/s  {:>6.1} ns CPU for each KiB",
@@ -124,7 +124,7 @@ fn compare(args: &RelayArgs, shape: Shape, scratch: &ScratchDir) -> io::Result<V
 
 fn round(server: &Server, peers: &Peers, bytes: u64) -> io::Result<Round> {
     let (begun, cpu_before) = (Instant::now(), server.cpu_time_of_threads()?);
-    peers.moved(server.addr, bytes)?;
+    peers.moved(server.ip()?, bytes)?;
     let (wall, cpu) = (begun.elapsed(), server.cpu_time_of_threads()?.saturating_sub(cpu_before));
     Ok(Round {
         mib_per_s: bytes as f64 / wall.as_secs_f64() / f64::from(1 << 20),

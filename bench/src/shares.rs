@@ -74,7 +74,7 @@ fn round(args: &SharesArgs, heavy: usize, side: &str) -> io::Result<Round> {
     let cores = &args.run.cores;
     let store = memcached(free_addr()?, cores.load_core, cores.load_core)?;
     let proxy = (side == "flick").then(|| start(args, &store)).transpose()?;
-    let addr = proxy.as_ref().map_or(store.addr, |proxy| proxy.addr);
+    let addr = proxy.as_ref().unwrap_or(&store).ip()?;
     let seconds = Duration::from_secs_f64(args.seconds);
     // Keys of another length are other keys.
     let innocent = LoadConfig {

@@ -23,6 +23,9 @@ const SHORT_BYTES: usize = 8;
 /// Messages before those that are measured, as a fraction of them.
 const WARM_UP: u64 = 10;
 
+/// Part of the messages that `--quick` exchanges.
+const QUICK_PART: u64 = 100;
+
 /// Exchange that a figure measures.
 #[derive(Clone, Copy)]
 enum Exchange {
@@ -211,6 +214,7 @@ fn measure(figure: &Figure, kind: Kind, args: &ShmArgs) -> io::Result<f64> {
         Exchange::RoundTrips { polled, blocking } => (None, if kind.is_polled() { polled } else { blocking }),
         Exchange::OneWay { bytes, messages } => (Some(bytes), messages),
     };
+    let count = if args.quick { count.div_ceil(QUICK_PART) } else { count };
     std::thread::scope(|scope| {
         let answering = scope.spawn(move || -> io::Result<()> {
             pin_this_thread(far_core)?;

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use flick_load::load::MemcachedProtocol;
+use flick_load::load::LoadProtocol;
 use flick_load::store::EmbeddedStore;
 
 use crate::cli::LoadArgs;
@@ -19,7 +19,7 @@ pub(crate) fn run(args: &LoadArgs) -> io::Result<()> {
     pin_this_thread(args.cores.load_core)?;
     let mut rates = Vec::new();
     for number in 1..=args.rounds.max(1) {
-        let round = measure::round(args.config(store.addr(), MemcachedProtocol::Binary), None)?;
+        let round = measure::round(args.config(store.addr(), LoadProtocol::Binary), None)?;
         println!(
             "round {number} store {:>9.0}/s  p50 {} us  p99 {} us",
             round.requests_per_s, round.p50_us, round.p99_us

@@ -27,10 +27,10 @@ pub(crate) fn round(
     seconds: u64,
 ) -> io::Result<Round> {
     if warmup_seconds > 0 {
-        load(server.addr, connections, warmup_seconds)?;
+        load(server.ip()?, connections, warmup_seconds)?;
     }
     let before = server.cpu()?;
-    let summary = load(server.addr, connections, seconds)?;
+    let summary = load(server.ip()?, connections, seconds)?;
     let cpu = server.cpu()?.since(&before);
     let per_request = |time: std::time::Duration| time.as_secs_f64() * 1e6 / summary.requests;
     Ok(Round {

@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: runs every sweep of the benchmarks for a moment, for correctness only.
+//! `cargo xtask bench`: runs every sweep of the benchmarks and the streams in shared memory for a moment, for
+//! correctness only.
 //! Promises: every side of every figure starts, answers and passes the load's checks; no figure is kept.
 //! Not here: measuring; `bench/METHOD.md` says how.
 
@@ -6,7 +7,14 @@ use super::packages;
 use crate::run::{self, Outcome};
 
 /// The sweeps.
-const FIGURES: &[&str] = &["http-balancer", "static-server", "memcached-proxy", "key-value-server"];
+const FIGURES: &[&str] = &[
+    "http-balancer",
+    "http-balancer-shm",
+    "static-server",
+    "memcached-proxy",
+    "memcached-proxy-shm",
+    "key-value-server",
+];
 /// One connection and several, a second each.
 const SHORT: &[&str] = &["--connections", "1,30", "--seconds", "1", "--warmup-seconds", "0", "--rounds", "1"];
 
@@ -21,5 +29,5 @@ pub fn run() -> Outcome {
         command.args(SHORT).arg("--flick").arg(&flick);
         run::run(command)?;
     }
-    Ok(())
+    run::run(run::command(&bench.to_string_lossy(), &["shm", "--quick", "--rounds", "1"]))
 }
