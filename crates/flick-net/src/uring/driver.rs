@@ -58,6 +58,8 @@ pub(super) struct Watch {
     pub(super) descriptor: Option<OwnedFd>,
     /// The ring has a request for it.
     pub(super) is_armed: bool,
+    /// That request was made since the last poll.
+    pub(super) is_armed_anew: bool,
     pub(super) is_ready: bool,
 }
 

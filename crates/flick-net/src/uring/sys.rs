@@ -215,6 +215,11 @@ impl Ring {
         !submission.is_empty() || submission.taskrun() || submission.cq_overflow()
     }
 
+    /// Returns how many requests are to be submitted.
+    pub(super) fn requests(&mut self) -> usize {
+        self.io.submission().len()
+    }
+
     /// Submits the requests to the kernel and waits for `want` results, at most `timeout`.
     pub(super) fn enter(&mut self, want: usize, timeout: Option<Duration>) -> io::Result<()> {
         if let Some(failure) = self.failure.take() {
