@@ -47,6 +47,8 @@ pub(crate) enum Command {
     HttpBalancerShm(SweepArgs),
     /// The memcached proxy between clients and servers in shared memory, beside itself and twemproxy on TCP
     MemcachedProxyShm(ShmProxyArgs),
+    /// The memory of idle connections of a service, in shared memory and on TCP
+    IdleConnections(IdleArgs),
     /// A static web server beside nginx by number of connections (needs wrk)
     StaticServer(SweepArgs),
     /// The key-value server beside memcached by number of connections
@@ -431,6 +433,16 @@ pub(crate) struct BareRelayArgs {
     /// Bytes read and written at once
     #[arg(long, default_value_t = 16384)]
     pub(crate) buffer_bytes: usize,
+}
+
+/// Idle connections of a service.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct IdleArgs {
+    /// Number of connections
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]
+    pub(crate) connections: u32,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
 }
 
 /// The proxy comparison in shared memory.

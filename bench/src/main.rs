@@ -16,6 +16,7 @@ mod drive;
 mod hadoop;
 mod handover;
 mod http_balancer;
+mod idle_connections;
 mod kernels;
 mod key_value_server;
 mod memcached_proxy;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         cli::Command::HttpBalancer(args) => http_balancer::run(&args),
         cli::Command::HttpBalancerShm(args) => shm_services::http_balancer(&args),
         cli::Command::MemcachedProxyShm(args) => shm_services::memcached_proxy(&args),
+        cli::Command::IdleConnections(args) => idle_connections::run(&args),
         cli::Command::StaticServer(args) => static_server::run(&args),
         cli::Command::KeyValueServer(args) => key_value_server::run(&args),
         cli::Command::Neighbours(args) => neighbours::run(&args),

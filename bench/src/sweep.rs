@@ -121,7 +121,7 @@ fn show(side: &str, connections: usize, number: usize, round: &Round) {
 }
 
 /// Raises the limit of open files as far as allowed; load and servers inherit it.
-fn raise_file_limit() -> io::Result<()> {
+pub(crate) fn raise_file_limit() -> io::Result<()> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     setrlimit(Resource::Nofile, limit)?;

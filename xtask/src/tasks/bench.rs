@@ -29,5 +29,8 @@ pub fn run() -> Outcome {
         command.args(SHORT).arg("--flick").arg(&flick);
         run::run(command)?;
     }
+    let mut idle = run::command(&bench.to_string_lossy(), &["idle-connections", "--connections", "300"]);
+    idle.arg("--flick").arg(&flick);
+    run::run(idle)?;
     run::run(run::command(&bench.to_string_lossy(), &["shm", "--quick", "--rounds", "1"]))
 }
