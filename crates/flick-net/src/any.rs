@@ -3,6 +3,24 @@
 //! connection of shared memory pays one comparison per call for it; neither of the two starves the other.
 //! Refuses: the simulator, which production workers never use.
 
+/// Calls the same method of either driver.
+macro_rules! either {
+    ($any:expr, $driver:ident => $call:expr) => {
+        match &mut $any.kernel {
+            KernelDriver::Epoll($driver) => $call,
+            KernelDriver::Uring($driver) => $call,
+        }
+    };
+    (ref $any:expr, $driver:ident => $call:expr) => {
+        match &$any.kernel {
+            KernelDriver::Epoll($driver) => $call,
+            KernelDriver::Uring($driver) => $call,
+        }
+    };
+}
+
+mod upgrade;
+
 use std::io;
 use std::os::fd::OwnedFd;
 use std::str::FromStr;
@@ -22,6 +40,7 @@ use crate::queue_delay::QueueDelay;
 use crate::shm::ShmTransport;
 use crate::uring::UringDriver;
 use crate::waker::Waker;
+use upgrade::{Translated, UpgradeTable};
 
 /// The driver to open: the option `--io`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -41,6 +60,8 @@ pub struct AnyDriver {
     shm: ShmTransport,
     /// Handles from this index on are of shared memory.
     shm_from: u32,
+    /// Connections of the kernel that may use rings; `None` if none does.
+    upgrades: Option<Box<UpgradeTable>>,
     /// Polls since the kernel was asked, and when that was.
     shm_polls: u32,
     kernel_polled_ns: u64,
@@ -65,22 +86,6 @@ impl FromStr for IoKind {
     }
 }
 
-/// Calls the same method of either driver.
-macro_rules! either {
-    ($any:expr, $driver:ident => $call:expr) => {
-        match &mut $any.kernel {
-            KernelDriver::Epoll($driver) => $call,
-            KernelDriver::Uring($driver) => $call,
-        }
-    };
-    (ref $any:expr, $driver:ident => $call:expr) => {
-        match &$any.kernel {
-            KernelDriver::Epoll($driver) => $call,
-            KernelDriver::Uring($driver) => $call,
-        }
-    };
-}
-
 impl AnyDriver {
     /// Opens a driver, on the thread that will use it.
     ///
@@ -98,8 +103,14 @@ impl AnyDriver {
             },
         };
         let shm = ShmTransport::new(&limits)?;
-        let mut any =
-            AnyDriver { kernel, shm, shm_from: limits.conns_max, shm_polls: 0, kernel_polled_ns: 0 };
+        let mut any = AnyDriver {
+            kernel,
+            shm,
+            shm_from: limits.conns_max,
+            upgrades: None,
+            shm_polls: 0,
+            kernel_polled_ns: 0,
+        };
         either!(any, driver => driver.watch(any.shm.watch_fd()))?;
         Ok(any)
     }
@@ -162,23 +173,64 @@ impl AnyDriver {
     fn serve_shm(&mut self, pool: &Pool, events: &mut Vec<DriverEvent>, events_max: usize) -> bool {
         let before = events.len();
         self.shm.serve_all(pool, &mut EventSink::new(events, events_max));
-        let from = self.shm_from;
-        for event in &mut events[before..] {
-            match event {
-                DriverEvent::Accepted { listener, conn, .. } => {
-                    listener.0 += LISTENERS_MAX as u32;
-                    conn.index += from;
-                }
-                DriverEvent::AcceptFailed { listener, .. } => listener.0 += LISTENERS_MAX as u32,
-                DriverEvent::Connected { conn }
-                | DriverEvent::Data { conn, .. }
-                | DriverEvent::Eof { conn }
-                | DriverEvent::Failed { conn, .. }
-                | DriverEvent::Drained { conn } => conn.index += from,
-                DriverEvent::Woken => {}
+        let mut kept = before;
+        for at in before..events.len() {
+            if self.convert(&mut events[at]) {
+                events.swap(kept, at);
+                kept += 1;
             }
         }
+        events.truncate(kept);
+        self.advance_claims();
         events.len() > before || self.shm.has_work(pool)
+    }
+
+    /// Gives an event of shared memory the platform's handles; returns whether the platform gets it.
+    fn convert(&mut self, event: &mut DriverEvent) -> bool {
+        match self.translate(event) {
+            Translated::Own => {}
+            Translated::Kernel => return true,
+            Translated::Hidden => return false,
+        }
+        let from = self.shm_from;
+        match event {
+            DriverEvent::Accepted { listener, conn, .. } => {
+                listener.0 += LISTENERS_MAX as u32;
+                conn.index += from;
+            }
+            DriverEvent::AcceptFailed { listener, .. } => listener.0 += LISTENERS_MAX as u32,
+            DriverEvent::Connected { conn }
+            | DriverEvent::Data { conn, .. }
+            | DriverEvent::Eof { conn }
+            | DriverEvent::Failed { conn, .. }
+            | DriverEvent::Drained { conn } => conn.index += from,
+            DriverEvent::Woken => {}
+        }
+        true
+    }
+
+    /// Polls the kernel while shared memory has nothing to do, except to wait for a first process.
+    fn poll_kernel(
+        &mut self,
+        pool: &Pool,
+        timeout: Option<Duration>,
+        events: &mut Vec<DriverEvent>,
+    ) -> io::Result<()> {
+        let before = events.len();
+        either!(self, driver => driver.poll(pool, timeout, events))?;
+        if self.upgrades.is_some() {
+            self.note_kernel_events(events, before);
+            // Whether the watch is readable is not always known; a look at it costs a system call.
+            self.shm_polls += 1;
+            if events.len() == before || self.shm_polls >= SHM_POLLS_MAX {
+                self.shm_polls = 0;
+                if either!(self, driver => driver.take_watch_ready()) {
+                    self.shm.begin_poll(either!(ref self, driver => driver.now_ns()));
+                    self.shm.take_news();
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Polls the kernel and shared memory. A poll that finds something in shared memory does without the kernel for a
@@ -210,9 +262,11 @@ impl AnyDriver {
         // One limit on events for both.
         let left = events_max - (events.len() - before);
         either!(self, driver => driver.bounds_mut()).0.events_max = left;
+        let before_kernel = events.len();
         let polled = either!(self, driver => driver.poll(pool, timeout, events));
         either!(self, driver => driver.bounds_mut()).0.events_max = events_max;
         polled?;
+        self.note_kernel_events(events, before_kernel);
         (self.shm_polls, self.kernel_polled_ns) = (0, either!(ref self, driver => driver.now_ns()));
         self.shm.begin_poll(self.kernel_polled_ns);
         if either!(self, driver => driver.take_watch_ready()) || self.shm.is_due() {
@@ -234,7 +288,10 @@ impl Driver for AnyDriver {
             let id = self.shm.listen_on(socket)?;
             return Ok(ListenerId(id.0 + LISTENERS_MAX as u32));
         }
-        either!(self, driver => driver.listen_on(socket))
+        let at = socket.local_addr().clone();
+        let id = either!(self, driver => driver.listen_on(socket))?;
+        self.listen_for_claims(id, &at);
+        Ok(id)
     }
 
     fn local_addr(&self, listener: ListenerId) -> io::Result<Endpoint> {
@@ -254,7 +311,10 @@ impl Driver for AnyDriver {
     fn close_listener(&mut self, listener: ListenerId) {
         match shm_listener(listener) {
             Some(listener) => self.shm.close_listener(listener),
-            None => either!(self, driver => driver.close_listener(listener)),
+            None => {
+                self.close_claims(listener);
+                either!(self, driver => driver.close_listener(listener));
+            }
         }
     }
 
@@ -263,35 +323,52 @@ impl Driver for AnyDriver {
             let conn = self.shm.connect(name)?;
             return Ok(Handle { index: conn.index + self.shm_from, ..conn });
         }
-        either!(self, driver => driver.connect(to))
+        let conn = either!(self, driver => driver.connect(to))?;
+        self.note_connect(conn, to);
+        Ok(conn)
     }
 
     fn adopt(&mut self, socket: OwnedFd) -> io::Result<Handle> {
-        either!(self, driver => driver.adopt(socket))
+        let conn = either!(self, driver => driver.adopt(socket))?;
+        self.note_adopt(conn);
+        Ok(conn)
     }
 
     fn is_hung_up(&self, conn: Handle) -> bool {
         match self.shm_handle(conn) {
             Some(conn) => self.shm.is_hung_up(conn),
-            None => either!(ref self, driver => driver.is_hung_up(conn)),
+            None => {
+                let is_gone = self.ring_of(conn).is_some_and(|ring| self.shm.is_gone(ring.index));
+                is_gone || either!(ref self, driver => driver.is_hung_up(conn))
+            }
         }
     }
 
     fn can_detach(&self, conn: Handle) -> bool {
-        self.shm_handle(conn).is_none()
+        self.shm_handle(conn).is_none() && self.is_downgradable(conn)
     }
 
     fn detach(&mut self, conn: Handle) -> Detached {
-        match self.shm_handle(conn) {
-            Some(_) => Detached::Refused,
-            None => either!(self, driver => driver.detach(conn)),
+        if self.shm_handle(conn).is_some() {
+            return Detached::Refused;
         }
+        if let Some(detached) = self.downgrade(conn) {
+            return detached;
+        }
+        let detached = either!(self, driver => driver.detach(conn));
+        if let (Detached::Socket(_), Some(upgrades)) = (&detached, &mut self.upgrades) {
+            upgrades.forget(conn);
+        }
+        detached
     }
 
     fn drain_listener(&mut self, listener: ListenerId) {
         match shm_listener(listener) {
             Some(listener) => self.shm.close_listener(listener),
-            None => either!(self, driver => driver.drain_listener(listener)),
+            None => {
+                self.close_claims(listener);
+                either!(self, driver => driver.drain_listener(listener));
+            }
         }
     }
 
@@ -301,7 +378,7 @@ impl Driver for AnyDriver {
 
     fn poll_timeout(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
         let timeout = either!(self, driver => driver.poll_timeout(pool, timeout));
-        if !self.shm.is_used() || timeout == Some(Duration::ZERO) {
+        if !self.shm.is_active() || timeout == Some(Duration::ZERO) {
             return timeout;
         }
         if self.shm.has_work(pool) || !self.shm.prepare_sleep() {
@@ -314,7 +391,10 @@ impl Driver for AnyDriver {
     fn receive(&mut self, conn: Handle, on: bool) {
         match self.shm_handle(conn) {
             Some(conn) => self.shm.receive(conn, on),
-            None => either!(self, driver => driver.receive(conn, on)),
+            None => match self.set_receiving(conn, on) {
+                Some(ring) => self.shm.receive(ring, on),
+                None => either!(self, driver => driver.receive(conn, on)),
+            },
         }
     }
 
@@ -327,14 +407,23 @@ impl Driver for AnyDriver {
     fn send(&mut self, conn: Handle, data: Slice) {
         match self.shm_handle(conn) {
             Some(conn) => self.shm.send(conn, data),
-            None => either!(self, driver => driver.send(conn, data)),
+            None => {
+                if let Some(data) = self.send_ring(conn, data) {
+                    either!(self, driver => driver.send(conn, data));
+                }
+            }
         }
     }
 
     fn set_corked(&mut self, conn: Handle, on: bool) {
         match self.shm_handle(conn) {
             Some(conn) => self.shm.set_corked(conn, on),
-            None => either!(self, driver => driver.set_corked(conn, on)),
+            None => {
+                if let Some(ring) = self.ring_of(conn) {
+                    self.shm.set_corked(ring, on);
+                }
+                either!(self, driver => driver.set_corked(conn, on));
+            }
         }
     }
 
@@ -342,7 +431,10 @@ impl Driver for AnyDriver {
     fn backlog_bytes(&self, conn: Handle) -> usize {
         match self.shm_handle(conn) {
             Some(conn) => self.shm.backlog_bytes(conn),
-            None => either!(ref self, driver => driver.backlog_bytes(conn)),
+            None => {
+                let in_ring = self.ring_of(conn).map_or(0, |ring| self.shm.backlog_bytes(ring));
+                in_ring + either!(ref self, driver => driver.backlog_bytes(conn))
+            }
         }
     }
 
@@ -357,7 +449,8 @@ impl Driver for AnyDriver {
 
     #[inline]
     fn shm_stats(&self) -> Option<ShmStats> {
-        self.shm.is_used().then(|| self.shm.stats())
+        let is_used = self.shm.is_used() || self.upgrades.is_some();
+        is_used.then(|| self.with_upgrades(self.shm.stats()))
     }
 
     #[inline]
@@ -377,21 +470,30 @@ impl Driver for AnyDriver {
     fn shutdown(&mut self, conn: Handle) {
         match self.shm_handle(conn) {
             Some(conn) => self.shm.shutdown(conn),
-            None => either!(self, driver => driver.shutdown(conn)),
+            None => {
+                self.shut_down_ring(conn);
+                either!(self, driver => driver.shutdown(conn));
+            }
         }
     }
 
     fn close(&mut self, conn: Handle) {
         match self.shm_handle(conn) {
             Some(conn) => self.shm.close(conn),
-            None => either!(self, driver => driver.close(conn)),
+            None => {
+                self.close_rings(conn, false);
+                either!(self, driver => driver.close(conn));
+            }
         }
     }
 
     fn abort(&mut self, conn: Handle) {
         match self.shm_handle(conn) {
             Some(conn) => self.shm.abort(conn),
-            None => either!(self, driver => driver.abort(conn)),
+            None => {
+                self.close_rings(conn, true);
+                either!(self, driver => driver.abort(conn));
+            }
         }
     }
 
@@ -406,10 +508,13 @@ impl Driver for AnyDriver {
         timeout: Option<Duration>,
         events: &mut Vec<DriverEvent>,
     ) -> io::Result<()> {
-        if self.shm.is_used() {
-            return self.poll_both(pool, timeout, events);
+        if self.shm.is_active() {
+            self.poll_both(pool, timeout, events)?;
+        } else {
+            self.poll_kernel(pool, timeout, events)?;
         }
-        either!(self, driver => driver.poll(pool, timeout, events))
+        self.look_for_upgrades();
+        Ok(())
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) struct Conns<P> {
     pub(crate) ready: SlotQueue,
     /// Connections with output to send.
     pub(crate) dirty: SlotQueue,
+    /// Failed connections whose fault is held.
+    held_faults: SlotQueue,
     lingerers: LingerQueue,
 }
 
@@ -43,6 +45,8 @@ pub(crate) struct Conn<P> {
     state: State,
     send: SendState,
     output: SliceQueue,
+    /// A fault is not reported: what the peer sent by another transport comes first.
+    holds_fault: bool,
 }
 
 /// Next operation of the driver on a connection.
@@ -164,6 +168,7 @@ impl<P> Conns<P> {
             watermarks: Watermarks::default(),
             ready: SlotQueue::new(limits.conns_max),
             dirty: SlotQueue::new(limits.conns_max),
+            held_faults: SlotQueue::new(limits.conns_max),
             lingerers: LingerQueue::new(lingerers_max),
         }
     }
@@ -176,7 +181,8 @@ impl<P> Conns<P> {
     pub(crate) fn insert(&mut self, part: P, is_established: bool) -> Handle {
         let stage = if is_established { Stage::Open } else { Stage::Connecting };
         let state = State::Live(Live::new(stage));
-        let conn = Conn { part, state, send: SendState::Idle, output: SliceQueue::default() };
+        let conn =
+            Conn { part, state, send: SendState::Idle, output: SliceQueue::default(), holds_fault: false };
         self.table.insert(conn).expect("the caller has checked that a slot is free")
     }
 
@@ -304,6 +310,26 @@ impl<P> Conns<P> {
         }
         self.queue_output(handle.index);
         self.finish_if_sent(handle.index, now_ns)
+    }
+
+    /// Holds the report of a connection's fault, or lets it go.
+    pub(crate) fn hold_fault(&mut self, handle: Handle, on: bool) {
+        if let Some(conn) = self.table.get_mut(handle) {
+            conn.holds_fault = on;
+            if !on && conn.has_failed() {
+                self.ready.push(handle.index);
+            }
+        }
+    }
+
+    /// Takes a connection whose fault is held, with the fault.
+    pub(crate) fn take_held_fault(&mut self) -> Option<(Handle, ConnFault)> {
+        loop {
+            let index = self.held_faults.pop()?;
+            if let Some(fault) = self.at(index).and_then(Conn::fault) {
+                return Some((self.handle(index), fault));
+            }
+        }
     }
 
     /// Returns whether a connection may be given to another driver once its output is sent.

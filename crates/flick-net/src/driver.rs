@@ -118,6 +118,20 @@ pub struct ShmStats {
     pub sent_bytes: u64,
     /// Times so far that another process has woken it.
     pub wake_ups: u64,
+    /// Connections of the kernel that use rings now.
+    pub upgraded: u64,
+    /// Times so far that a connection began to use rings.
+    pub upgrades: u64,
+    /// Times so far that a connection returned to the kernel.
+    pub downgrades: u64,
+    /// Outgoing connections so far that stay in the kernel, because the other side is on another host.
+    pub plain_remote: u64,
+    /// The same, because no process at the other side uses rings.
+    pub plain_no_peer: u64,
+    /// The same, because no worker at the other side could use rings for the connection.
+    pub plain_refused: u64,
+    /// Attempts so far that found no memory, or too many connections.
+    pub plain_limit: u64,
 }
 
 /// The result of [`Driver::detach`].

@@ -153,6 +153,33 @@ pub const SHM_POLLS_MAX: u32 = 32;
 /// Time in which such polls may follow each other.
 pub const SHM_POLLS_NS_MAX: u64 = 50_000;
 
+/// Exchanges of an outgoing connection before it looks for rings: short connections do not pay for it.
+pub const UPGRADE_EXCHANGES_MIN: u32 = 3;
+
+/// Factor by which the exchanges grow that a connection waits for after each attempt.
+pub const UPGRADE_EXCHANGES_GROWTH: u32 = 16;
+
+/// Attempts of a connection to find rings.
+pub const UPGRADE_ATTEMPTS_MAX: u8 = 3;
+
+/// Workers of all processes of a host that listen at one port and offer rings.
+pub const UPGRADE_NAMES_MAX: u8 = 64;
+
+/// Time for which a name is taken to be absent.
+pub const UPGRADE_NAMES_NS: u64 = 1_000_000_000;
+
+/// Ports of which absent names are remembered.
+pub const UPGRADE_PORTS_MAX: usize = 16;
+
+/// Time between two looks for connections to upgrade.
+pub const UPGRADE_LOOK_NS: u64 = 1_000_000;
+
+/// Connections that one such look considers.
+pub const UPGRADE_LOOKS_MAX: usize = 16;
+
+/// Time after which a connection that does not return to the kernel counts as one that cannot be detached.
+pub const DOWNGRADE_NS_MAX: u64 = 500_000_000;
+
 const _: () = assert!(PROVIDED_BUFS_MAX.is_power_of_two());
 const _: () = assert!(RING_VECTORS_MAX >= WRITE_SLICES_MAX);
 const _: () = assert!(RECEIVE_SPARE_MIN <= LARGE_BYTES);

@@ -6,6 +6,7 @@
 //! Start reading here; `pairs.rs` has the processes, `transfer.rs` the bytes, `sleeping.rs` the end of polling. See
 //! `docs/internals/shared-memory.md`.
 
+mod claims;
 mod pairs;
 mod sleeping;
 #[cfg(test)]
@@ -36,6 +37,7 @@ use crate::listen::ListenSocket;
 use crate::listeners::{Accepting, Listeners};
 use crate::receive_buffer::ReceiveBuffer;
 use crate::slot_queue::SlotQueue;
+pub(crate) use claims::{ClaimPeek, ClaimRead};
 use pairs::{NEWS_MAX, NONE, News, PairTable, Progress};
 
 /// All connections through shared memory of one driver.
@@ -50,6 +52,8 @@ pub(crate) struct ShmTransport {
     polled: SlotQueue,
     /// Connections that wait for a receive buffer and for nothing else.
     starved: SlotQueue,
+    /// Connections of the driver above that have something to read now; see `claims.rs`.
+    claims: SlotQueue,
     /// Connections whose sleep is being announced.
     sleepers: Vec<u32>,
     /// Buffer for the input of lingering connections, which is discarded.
@@ -79,6 +83,8 @@ struct ShmPart {
     late_bytes: u64,
     /// Pairs that have refused the connection, or ended before they answered.
     moves: u32,
+    /// The driver above reads it, not the platform.
+    is_claim: bool,
 }
 
 /// An address at which processes pair.
@@ -101,6 +107,7 @@ impl ShmTransport {
             listeners: Listeners::new(),
             polled: SlotQueue::new(conns_max),
             starved: SlotQueue::new(conns_max),
+            claims: SlotQueue::new(conns_max),
             sleepers: Vec::with_capacity(conns_max as usize),
             scratch: vec![0; LINGER_SCRATCH_BYTES].into_boxed_slice(),
             receive_buffer: ReceiveBuffer::default(),
@@ -116,9 +123,14 @@ impl ShmTransport {
         })
     }
 
-    /// Returns whether there was a listener or a connection: only then the transport has anything to do.
+    /// Returns whether the platform had a listener or a connection.
     pub(crate) fn is_used(&self) -> bool {
         self.is_used
+    }
+
+    /// Returns whether polls have anything to do here.
+    pub(crate) fn is_active(&self) -> bool {
+        self.is_used || self.stats.conns > 0 || !self.pairs.is_empty()
     }
 
     /// Returns the descriptor that is readable when [`ShmTransport::take_news`] has something to take.
@@ -154,8 +166,12 @@ impl ShmTransport {
     ///
     /// Errors: more than [`LISTENERS_MAX`] listeners; those of epoll_ctl(2).
     pub(crate) fn listen_on(&mut self, socket: ListenSocket) -> io::Result<ListenerId> {
-        crate::socket::set_blocking(&socket, false)?;
         self.is_used = true;
+        self.add_listener(socket)
+    }
+
+    fn add_listener(&mut self, socket: ListenSocket) -> io::Result<ListenerId> {
+        crate::socket::set_blocking(&socket, false)?;
         let id = self.listeners.insert(ShmListener { socket, accepting: Accepting::Off })?;
         self.accept(id, true);
         Ok(id)
@@ -352,8 +368,10 @@ impl ShmTransport {
 
     /// Takes in a connection of a pair.
     fn insert(&mut self, pair: u32, ring: Option<RingConn>, is_established: bool) -> Handle {
-        let handle =
-            self.conns.insert(ShmPart { pair, idle_looks: 0, late_bytes: 0, moves: 0 }, is_established);
+        let handle = self.conns.insert(
+            ShmPart { pair, idle_looks: 0, late_bytes: 0, moves: 0, is_claim: false },
+            is_established,
+        );
         let at = handle.index as usize;
         if at == self.rings.len() {
             self.rings.push(None);

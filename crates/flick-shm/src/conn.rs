@@ -274,6 +274,13 @@ impl RingConn {
         Ok(self.sender.free_bytes(1)? > 0)
     }
 
+    /// Returns how many of the bytes that were sent the other side has consumed.
+    ///
+    /// Errors: those of [`RingSender::free_bytes`].
+    pub fn consumed_bytes(&mut self) -> Result<u64, PeerFault> {
+        self.sender.consumed_bytes()
+    }
+
     /// Returns whether so much of the ring is free that a sender that has waited should continue: a quarter. It would
     /// otherwise send in small pieces, one for each that the other side reads.
     ///

@@ -91,6 +91,14 @@ impl RingSender {
         Ok(self.free_now())
     }
 
+    /// Returns how many of the bytes that were sent the other side has consumed.
+    ///
+    /// Errors: those of [`free_bytes`](Self::free_bytes).
+    pub fn consumed_bytes(&mut self) -> Result<u64, PeerFault> {
+        self.free_bytes(usize::MAX)?;
+        Ok(self.tail_seen)
+    }
+
     fn free_now(&self) -> usize {
         (self.area.len() - (self.head - self.tail_seen.max(self.start))) as usize
     }

@@ -52,6 +52,10 @@ impl<P> Conns<P> {
         let handle = self.table.handle(index);
         let Some(conn) = self.table.at_mut(index) else { return FaultReport::None };
         let Some(fault) = conn.fault() else { return FaultReport::None };
+        if conn.holds_fault {
+            self.held_faults.push(index);
+            return FaultReport::None;
+        }
         if sink.is_full() {
             return FaultReport::Later;
         }

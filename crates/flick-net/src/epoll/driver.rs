@@ -98,6 +98,19 @@ impl EpollDriver {
         std::mem::take(&mut self.is_watch_ready)
     }
 
+    pub(crate) fn hold_fault(&mut self, conn: Handle, on: bool) {
+        self.conns.hold_fault(conn, on);
+    }
+
+    pub(crate) fn take_held_fault(&mut self) -> Option<(Handle, ConnFault)> {
+        self.conns.take_held_fault()
+    }
+
+    /// Returns the socket of a connection that the platform has.
+    pub(crate) fn socket_of(&self, conn: Handle) -> Option<BorrowedFd<'_>> {
+        self.conns.get(conn).filter(|conn| conn.is_live()).map(|conn| conn.part.socket.as_fd())
+    }
+
     pub(crate) fn bounds_mut(&mut self) -> (&mut DriverLimits, &mut SendQuota) {
         (&mut self.limits, &mut self.quota)
     }
@@ -159,7 +172,7 @@ impl EpollDriver {
     }
 
     /// Fails a connection. What arrived before can still be read.
-    pub(super) fn fail(&mut self, index: u32, fault: ConnFault) {
+    pub(crate) fn fail(&mut self, index: u32, fault: ConnFault) {
         let then = self.conns.fail(index, fault);
         if let Some(conn) = self.conns.at_mut(index) {
             conn.part.input = Input::ReadToEnd;

@@ -157,6 +157,10 @@ impl PairTable {
         }
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     /// Returns the number of processes that are paired.
     pub(super) fn open_count(&self) -> u64 {
         self.open_count

@@ -87,5 +87,5 @@ impl ShmTransport {
 
 /// Returns whether input of a connection is taken, or thrown away.
 fn is_watched(conn: &Conn<ShmPart>) -> bool {
-    conn.awaits_input() || conn.is_lingering()
+    conn.awaits_input() || conn.is_lingering() || conn.part.is_claim
 }

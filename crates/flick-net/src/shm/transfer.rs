@@ -124,7 +124,12 @@ impl ShmTransport {
         if !conn.is_live() {
             return if conn.is_lingering() { self.discard(index) } else { Served::Done };
         }
+        let is_claim = conn.part.is_claim && !conn.is_connecting() && !conn.has_failed();
         self.conns.report_progress(index, sink);
+        if is_claim {
+            self.claims.push(index);
+            return Served::Done;
+        }
         let received = self.receive_some(index, pool, sink);
         if !matches!(received, Served::Done) {
             return received;

@@ -156,6 +156,19 @@ impl UringDriver {
         std::mem::take(&mut self.watch.is_ready) || self.polls_waker()
     }
 
+    pub(crate) fn hold_fault(&mut self, conn: Handle, on: bool) {
+        self.conns.hold_fault(conn, on);
+    }
+
+    pub(crate) fn take_held_fault(&mut self) -> Option<(Handle, ConnFault)> {
+        self.conns.take_held_fault()
+    }
+
+    /// Returns the socket of a connection that the platform has.
+    pub(crate) fn socket_of(&self, conn: Handle) -> Option<BorrowedFd<'_>> {
+        self.conns.get(conn).filter(|conn| conn.is_live()).map(|conn| conn.part.socket.as_fd())
+    }
+
     pub(crate) fn bounds_mut(&mut self) -> (&mut DriverLimits, &mut SendQuota) {
         (&mut self.limits, &mut self.quota)
     }
@@ -197,7 +210,7 @@ impl UringDriver {
     }
 
     /// Fails a connection. What arrived before is delivered first, if it is wanted.
-    pub(super) fn fail(&mut self, index: u32, fault: ConnFault) {
+    pub(crate) fn fail(&mut self, index: u32, fault: ConnFault) {
         let then = self.conns.fail(index, fault);
         self.conns.ready.push(index);
         self.cancel_receive(index);

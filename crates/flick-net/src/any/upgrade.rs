@@ -1,0 +1,682 @@
+//! The upgrade of a connection within this host from the kernel's socket to two rings, and the way back.
+//! Promises: bytes arrive once and in order; a connection that is not upgraded costs a look at its counts; a peer that
+//! is no flick process, or refuses, never sees a difference; a connection ends as one of the kernel does.
+//! Refuses: other hosts, Unix sockets, connections that were adopted.
+//!
+//! The side that connected asks the workers that listen at the address whether one has the connection, through a
+//! connection of shared memory: the **claim**. The one that has it answers. Each side then writes to its ring how many
+//! bytes it has sent through the kernel, and sends everything behind them through the ring. The receiver reads from the
+//! kernel up to that offset, then consumes the **gate**, one byte of the ring, which shows the sender that it has. A
+//! side returns to the kernel by ending its ring; the other side reads the ring to its end, then the kernel, and ends
+//! its own. Bytes that follow a ring through the kernel are sent only when the gate is consumed, so they never meet a
+//! receiver that still counts those before it.
+
+mod table;
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+
+use flick_buffers::Slice;
+
+use super::{AnyDriver, KernelDriver};
+use crate::address::{Endpoint, PeerAddr};
+use crate::driver::{Detached, Driver, DriverEvent, Handle, ListenerId, ShmStats};
+use crate::fault::ConnFault;
+use crate::limits::{
+    DOWNGRADE_NS_MAX, UPGRADE_ATTEMPTS_MAX, UPGRADE_EXCHANGES_GROWTH, UPGRADE_LOOK_NS, UPGRADE_LOOKS_MAX,
+    UPGRADE_NAMES_MAX,
+};
+use crate::listen::ListenSocket;
+use crate::shm::{ClaimPeek, ClaimRead};
+use crate::socket;
+pub(super) use table::UpgradeTable;
+use table::{Claim, Entry, NONE, ReceivePath, SendPath};
+
+/// First bytes of a question, with the version of the protocol.
+const MAGIC: [u8; 8] = *b"flickup1";
+/// Bytes of a question: magic, the two addresses of the asking side's socket.
+const QUESTION_BYTES: usize = 8 + 2 * ADDRESS_BYTES;
+const ADDRESS_BYTES: usize = 18;
+/// Bytes of an offset.
+const OFFSET_BYTES: usize = 8;
+/// Bytes of an offset and the gate.
+const OPENING_BYTES: usize = OFFSET_BYTES + 1;
+/// Most bytes of a name.
+const NAME_BYTES_MAX: usize = 32;
+
+/// Whose an event of shared memory is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Translated {
+    /// A connection of the platform through shared memory.
+    Own,
+    /// A connection of the kernel that uses a ring; the event has its handle.
+    Kernel,
+    /// The platform does not get it.
+    Hidden,
+}
+
+/// Addresses of one end of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct SocketAddresses {
+    local: SocketAddr,
+    remote: SocketAddr,
+}
+
+impl SocketAddresses {
+    /// Returns whether both ends are of this host.
+    fn is_local(&self) -> bool {
+        self.remote.ip().is_loopback() || self.remote.ip() == self.local.ip()
+    }
+
+    fn question(&self) -> [u8; QUESTION_BYTES] {
+        let mut bytes = [0; QUESTION_BYTES];
+        bytes[..8].copy_from_slice(&MAGIC);
+        bytes[8..8 + ADDRESS_BYTES].copy_from_slice(&pack(self.local));
+        bytes[8 + ADDRESS_BYTES..].copy_from_slice(&pack(self.remote));
+        bytes
+    }
+}
+
+fn pack(address: SocketAddr) -> [u8; ADDRESS_BYTES] {
+    let mut bytes = [0; ADDRESS_BYTES];
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    bytes[..16].copy_from_slice(&ip.octets());
+    bytes[16..].copy_from_slice(&address.port().to_le_bytes());
+    bytes
+}
+
+/// Writes the name of a worker that has connections of a port.
+fn name_of(port: u16, number: u8, space: &mut [u8; NAME_BYTES_MAX]) -> &str {
+    let mut rest = &mut space[..];
+    let _ = write!(rest, "flick-upgrade.{port}.{number}");
+    let left = rest.len();
+    std::str::from_utf8(&space[..NAME_BYTES_MAX - left]).unwrap_or_default()
+}
+
+/// Set-up.
+impl AnyDriver {
+    /// Makes connections within this host use rings where the other side is a flick process that does so too. Called
+    /// before the first listener.
+    pub fn enable_upgrades(&mut self) {
+        let claims_max = self.shm.conns_max();
+        if claims_max > 0 {
+            self.upgrades = Some(Box::new(UpgradeTable::new(self.shm_from, claims_max)));
+        }
+    }
+
+    /// Listens for claims of the connections that a listener of the kernel accepts. Without a free name they stay in
+    /// the kernel.
+    pub(super) fn listen_for_claims(&mut self, listener: ListenerId, at: &Endpoint) {
+        let (Some(upgrades), Some(port)) = (&mut self.upgrades, at.port()) else { return };
+        let mut space = [0; NAME_BYTES_MAX];
+        for number in 0..UPGRADE_NAMES_MAX {
+            let name = name_of(port, number, &mut space);
+            let Ok(socket) = ListenSocket::open(&Endpoint::Shm(name.to_owned())) else { continue };
+            if let Ok(own) = self.shm.listen_for_claims(socket) {
+                upgrades.listeners.push((listener, own));
+            }
+            return;
+        }
+    }
+
+    /// Adds the use of upgrades to that of shared memory.
+    pub(super) fn with_upgrades(&self, stats: ShmStats) -> ShmStats {
+        let Some(upgrades) = &self.upgrades else { return stats };
+        ShmStats {
+            conns: stats.conns,
+            pairs: stats.pairs,
+            ring_bytes: stats.ring_bytes,
+            received_bytes: stats.received_bytes,
+            sent_bytes: stats.sent_bytes,
+            wake_ups: stats.wake_ups,
+            ..upgrades.stats
+        }
+    }
+
+    pub(super) fn close_claims(&mut self, listener: ListenerId) {
+        let Some(upgrades) = &mut self.upgrades else { return };
+        if let Some(at) = upgrades.listeners.iter().position(|(of, _)| *of == listener) {
+            self.shm.close_listener(upgrades.listeners.swap_remove(at).1);
+        }
+    }
+
+    /// Returns the addresses of a connection of the kernel, if it is one of TCP.
+    fn addresses(&self, conn: Handle) -> Option<SocketAddresses> {
+        let socket = either!(ref self, driver => driver.socket_of(conn))?;
+        let Ok(Endpoint::Tcp(local)) = socket::local_endpoint(socket) else { return None };
+        let PeerAddr::Tcp(remote) = socket::peer_addr(socket) else { return None };
+        let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+        Some(SocketAddresses { local: plain(local), remote: plain(remote) })
+    }
+}
+
+/// The platform's calls.
+impl AnyDriver {
+    /// Begins with an outgoing connection.
+    pub(super) fn note_connect(&mut self, conn: Handle, to: &Endpoint) {
+        if let Some(upgrades) = &mut self.upgrades {
+            let may_ask = matches!(to, Endpoint::Tcp(_));
+            upgrades.connecting(conn, if may_ask { UPGRADE_ATTEMPTS_MAX } else { 0 });
+        }
+    }
+
+    pub(super) fn note_adopt(&mut self, conn: Handle) {
+        if let Some(upgrades) = &mut self.upgrades {
+            upgrades.adopted(conn);
+        }
+    }
+
+    /// Sends through the ring if the connection does; otherwise counts the bytes and returns them.
+    #[inline]
+    pub(super) fn send_ring(&mut self, conn: Handle, data: Slice) -> Option<Slice> {
+        let Some(entry) = self.upgrades.as_mut().and_then(|upgrades| upgrades.entry(conn)) else {
+            return Some(data);
+        };
+        if entry.send == SendPath::Kernel {
+            entry.sent += u64::from(data.len());
+            entry.has_sent = true;
+            return Some(data);
+        }
+        let (claim, receive) = (entry.claim, entry.receive);
+        if receive == ReceivePath::Kernel && self.end_ring(conn) {
+            return self.send_ring_after_end(conn, data);
+        }
+        let claim = self.shm.handle_at(claim);
+        self.shm.send(claim, data);
+        None
+    }
+
+    fn send_ring_after_end(&mut self, conn: Handle, data: Slice) -> Option<Slice> {
+        self.unlink_if_over(conn);
+        let entry = self.upgrades.as_mut().and_then(|upgrades| upgrades.entry(conn))?;
+        entry.sent += u64::from(data.len());
+        Some(data)
+    }
+
+    /// Returns the ring to receive from; `None`: the kernel.
+    pub(super) fn set_receiving(&mut self, conn: Handle, on: bool) -> Option<Handle> {
+        let entry = self.upgrades.as_mut()?.entry(conn)?;
+        entry.is_receiving = on;
+        (entry.receive == ReceivePath::Ring).then(|| self.shm.handle_at(entry.claim))
+    }
+
+    /// Returns the ring that output may be in.
+    #[inline]
+    pub(super) fn ring_of(&self, conn: Handle) -> Option<Handle> {
+        match self.upgrades.as_ref()?.claim_of(conn)? {
+            (claim, Claim::Linked(..)) => Some(self.shm.handle_at(claim)),
+            _ => None,
+        }
+    }
+
+    /// Ends the ring's write side before the kernel's.
+    pub(super) fn shut_down_ring(&mut self, conn: Handle) {
+        let Some(entry) = self.upgrades.as_mut().and_then(|upgrades| upgrades.entry(conn)) else { return };
+        entry.is_shut = true;
+        if std::mem::replace(&mut entry.send, SendPath::Kernel) == SendPath::Ring {
+            let claim = self.shm.handle_at(entry.claim);
+            self.shm.shutdown(claim);
+            self.unlink_if_over(conn);
+        }
+    }
+
+    /// Ends the rings of a connection that is closed or reset.
+    pub(super) fn close_rings(&mut self, conn: Handle, is_reset: bool) {
+        let Some(upgrades) = &mut self.upgrades else { return };
+        if let Some((index, claim)) = upgrades.claim_of(conn) {
+            let sent = upgrades.look(conn).map_or(0, |entry| entry.sent);
+            let handle = self.shm.handle_at(index);
+            upgrades.set_claim(index, Claim::None);
+            match claim {
+                Claim::Asking(_) if !is_reset => upgrades.set_claim(index, Claim::AskingClosed(sent)),
+                _ if is_reset => self.shm.abort(handle),
+                _ => self.shm.close(handle),
+            }
+            upgrades.stats.upgraded -= u64::from(matches!(claim, Claim::Linked(..)));
+            either!(self, driver => driver.hold_fault(conn, false));
+        }
+        upgrades.forget(conn);
+    }
+
+    pub(super) fn is_downgradable(&self, conn: Handle) -> bool {
+        let Some(upgrades) = &self.upgrades else { return true };
+        upgrades.look(conn).is_none_or(|entry| {
+            entry.claim == NONE
+                || entry.downgrade_ns == 0
+                || self.now_ns().saturating_sub(entry.downgrade_ns) < DOWNGRADE_NS_MAX
+        })
+    }
+
+    /// Returns a connection to the kernel, so that it can be detached; `None` once it is there.
+    pub(super) fn downgrade(&mut self, conn: Handle) -> Option<Detached> {
+        let now_ns = self.now_ns();
+        let upgrades = self.upgrades.as_mut()?;
+        let (claim, stage) = upgrades.claim_of(conn)?;
+        let entry = upgrades.entry(conn)?;
+        if entry.downgrade_ns == 0 {
+            entry.downgrade_ns = now_ns.max(1);
+        }
+        let (send, receive) = (entry.send, entry.receive);
+        // The other side ends its ring only if this one has passed the gate.
+        if let ReceivePath::Until(_) = receive {
+            return Some(Detached::HasInput);
+        }
+        if receive == ReceivePath::UntilUnknown
+            || !matches!(stage, Claim::Linked(..))
+            || send == SendPath::Ring && !self.end_ring(conn)
+        {
+            return Some(Detached::Busy);
+        }
+        match (receive, self.shm.peek(claim)) {
+            (ReceivePath::Ring, ClaimPeek::Finished) => {
+                self.leave_ring(conn);
+            }
+            (ReceivePath::Ring, ClaimPeek::Input) => return Some(Detached::HasInput),
+            _ => self.unlink_if_over(conn),
+        }
+        self.upgrades.as_ref()?.claim_of(conn).map(|_| Detached::Busy)
+    }
+}
+
+/// One poll.
+impl AnyDriver {
+    /// Counts what the kernel's driver has reported, and takes out what the platform must not see yet.
+    pub(super) fn note_kernel_events(&mut self, events: &mut Vec<DriverEvent>, before: usize) {
+        let Some(upgrades) = &mut self.upgrades else { return };
+        let mut kept = before;
+        for at in before..events.len() {
+            let is_kept = match &events[at] {
+                DriverEvent::Data { conn, data } => {
+                    upgrades.count_received(*conn, data.len());
+                    true
+                }
+                DriverEvent::Accepted { conn, peer, .. } => {
+                    upgrades.accepted(*conn, peer);
+                    true
+                }
+                DriverEvent::Eof { conn } => !upgrades.hold_end(*conn),
+                DriverEvent::Failed { conn, .. } => {
+                    // Only one that asks is left: others hold their fault until the rings are over.
+                    if let Some((claim, _)) = upgrades.claim_of(*conn) {
+                        upgrades.set_claim(claim, Claim::None);
+                        self.shm.abort(self.shm.handle_at(claim));
+                    }
+                    upgrades.forget(*conn);
+                    true
+                }
+                _ => true,
+            };
+            if is_kept {
+                events.swap(kept, at);
+                kept += 1;
+            }
+        }
+        events.truncate(kept);
+        self.enter_due();
+        while let Some((conn, fault)) = either!(self, driver => driver.take_held_fault()) {
+            if let Some(ring) = self.ring_of(conn) {
+                self.shm.fail_conn(ring.index, fault);
+            }
+        }
+    }
+
+    /// Handles an event of shared memory.
+    pub(super) fn translate(&mut self, event: &mut DriverEvent) -> Translated {
+        let Some(upgrades) = &self.upgrades else { return Translated::Own };
+        match event {
+            DriverEvent::Accepted { listener, conn, .. } if upgrades.is_own_listener(*listener) => {
+                let index = conn.index;
+                self.set_claim(index, Claim::Asked);
+                self.shm.set_claim(index, true);
+                Translated::Hidden
+            }
+            DriverEvent::AcceptFailed { listener, .. } if upgrades.is_own_listener(*listener) => {
+                Translated::Hidden
+            }
+            DriverEvent::Connected { conn }
+            | DriverEvent::Data { conn, .. }
+            | DriverEvent::Eof { conn }
+            | DriverEvent::Failed { conn, .. }
+            | DriverEvent::Drained { conn } => match upgrades.claim(conn.index) {
+                Claim::None => Translated::Own,
+                claim if self.translate_of_claim(claim, event) => Translated::Kernel,
+                _ => Translated::Hidden,
+            },
+            DriverEvent::Accepted { .. } | DriverEvent::AcceptFailed { .. } | DriverEvent::Woken => {
+                Translated::Own
+            }
+        }
+    }
+
+    /// Handles an event of a claim; returns whether it is one of the kernel's connection.
+    fn translate_of_claim(&mut self, claim: Claim, event: &mut DriverEvent) -> bool {
+        match (claim, event) {
+            (Claim::Asking(owner), DriverEvent::Connected { conn }) => {
+                self.ask(owner, conn.index);
+                false
+            }
+            (Claim::Linked(owner, _), DriverEvent::Data { conn, .. } | DriverEvent::Drained { conn }) => {
+                *conn = owner;
+                true
+            }
+            (Claim::Linked(owner, _), DriverEvent::Eof { conn }) => {
+                *conn = owner;
+                self.leave_ring(owner)
+            }
+            (_, DriverEvent::Failed { conn, fault }) => {
+                self.claim_failed(conn.index, claim, *fault);
+                false
+            }
+            _ => false,
+        }
+    }
+
+    fn set_claim(&mut self, index: u32, claim: Claim) {
+        if let Some(upgrades) = &mut self.upgrades {
+            upgrades.set_claim(index, claim);
+        }
+    }
+
+    fn claim_failed(&mut self, index: u32, claim: Claim, fault: ConnFault) {
+        self.set_claim(index, Claim::None);
+        match claim {
+            Claim::None | Claim::Asked | Claim::AskingClosed(_) => {}
+            Claim::Asking(owner) => self.ask_next_worker(owner),
+            Claim::Linked(owner, _) => {
+                let Some(upgrades) = &mut self.upgrades else { return };
+                upgrades.stats.upgraded -= 1;
+                upgrades.forget(owner);
+                either!(self, driver => {
+                    driver.hold_fault(owner, false);
+                    if driver.socket_of(owner).is_some() {
+                        driver.fail(owner.index, fault);
+                    }
+                });
+            }
+        }
+    }
+
+    /// Reads what the other sides of claims have written.
+    pub(super) fn advance_claims(&mut self) {
+        while let Some(index) = self.shm.next_claim() {
+            let claim = self.upgrades.as_ref().map_or(Claim::None, |upgrades| upgrades.claim(index));
+            match claim {
+                Claim::None => {}
+                Claim::Asked => self.answer(index),
+                Claim::Asking(_) | Claim::AskingClosed(_) | Claim::Linked(..) => {
+                    let mut offset = [0; OFFSET_BYTES];
+                    match self.shm.read_claim(index, &mut offset) {
+                        ClaimRead::Nothing => {}
+                        ClaimRead::Over => self.refused(index, claim),
+                        ClaimRead::All => self.opened(index, claim, u64::from_le_bytes(offset)),
+                    }
+                }
+            }
+        }
+        self.enter_due();
+    }
+
+    /// The other side has ended a claim before it has said its offset.
+    fn refused(&mut self, index: u32, claim: Claim) {
+        if let Claim::Linked(..) = claim {
+            return self.shm.fail_conn(index, ConnFault::Reset);
+        }
+        self.shm.abort(self.shm.handle_at(index));
+        self.claim_failed(index, claim, ConnFault::Refused);
+    }
+
+    /// The other side has said its offset.
+    fn opened(&mut self, index: u32, claim: Claim, offset: u64) {
+        match claim {
+            Claim::Asking(owner) => {
+                self.link(owner, index, ReceivePath::Until(offset), QUESTION_BYTES);
+            }
+            Claim::AskingClosed(sent) => {
+                self.write_opening(index, sent);
+                self.set_claim(index, Claim::None);
+                self.shm.set_claim(index, false);
+                self.shm.close(self.shm.handle_at(index));
+            }
+            Claim::Linked(owner, _) => {
+                self.shm.set_claim(index, false);
+                let Some(upgrades) = &mut self.upgrades else { return };
+                if let Some(entry) = upgrades.entry(owner) {
+                    entry.receive = ReceivePath::Until(offset);
+                }
+                upgrades.due.push(owner.index);
+            }
+            Claim::None | Claim::Asked => {}
+        }
+    }
+}
+
+/// Asking and answering.
+impl AnyDriver {
+    /// Looks for outgoing connections that have exchanged enough to be worth an upgrade, now and then.
+    pub(super) fn look_for_upgrades(&mut self) {
+        let now_ns = self.now_ns();
+        let Some(upgrades) = &mut self.upgrades else { return };
+        if upgrades.candidates.is_empty() || now_ns < upgrades.looked_ns + UPGRADE_LOOK_NS {
+            return;
+        }
+        upgrades.looked_ns = now_ns;
+        for _ in 0..upgrades.candidates.len().min(UPGRADE_LOOKS_MAX) {
+            let Some(upgrades) = &mut self.upgrades else { return };
+            let Some(index) = upgrades.candidates.pop() else { return };
+            let Some(conn) = upgrades.conn_at(index) else { continue };
+            let Some(entry) = upgrades.entry(conn) else { continue };
+            if entry.claim != NONE || entry.is_shut || entry.attempts_left == 0 {
+                continue;
+            }
+            if entry.exchanges < entry.exchanges_min {
+                upgrades.candidates.push(index);
+            } else {
+                self.claim_next(conn, now_ns);
+            }
+        }
+    }
+
+    /// Opens a claim to the next worker that listens at the connection's address.
+    fn claim_next(&mut self, conn: Handle, now_ns: u64) {
+        let Some(addresses) = self.addresses(conn).filter(SocketAddresses::is_local) else {
+            return self.count_plain(|stats| &mut stats.plain_remote);
+        };
+        let Some(upgrades) = &mut self.upgrades else { return };
+        let port = addresses.remote.port();
+        let first = upgrades.look(conn).map_or(0, |entry| entry.name);
+        let mut space = [0; NAME_BYTES_MAX];
+        for number in first..UPGRADE_NAMES_MAX {
+            if upgrades.is_absent(port, number, now_ns) {
+                continue;
+            }
+            match self.shm.claim(name_of(port, number, &mut space)) {
+                Ok(claim) => {
+                    upgrades.set_claim(claim.index, Claim::Asking(conn));
+                    if let Some(entry) = upgrades.entry(conn) {
+                        (entry.claim, entry.name) = (claim.index, number);
+                    }
+                    return;
+                }
+                Err(ConnFault::Refused) => upgrades.note_absent(port, number, now_ns),
+                Err(_) => {
+                    upgrades.stats.plain_limit += 1;
+                    break;
+                }
+            }
+        }
+        let Some(entry) = upgrades.entry(conn) else { return };
+        let was_asked = std::mem::take(&mut entry.name) > 0;
+        entry.attempts_left -= 1;
+        entry.exchanges_min = entry.exchanges.saturating_mul(UPGRADE_EXCHANGES_GROWTH);
+        if entry.attempts_left > 0 {
+            upgrades.candidates.push(conn.index);
+        } else if was_asked {
+            upgrades.stats.plain_refused += 1;
+        } else {
+            upgrades.stats.plain_no_peer += 1;
+        }
+    }
+
+    fn count_plain(&mut self, counter: impl Fn(&mut ShmStats) -> &mut u64) {
+        if let Some(upgrades) = &mut self.upgrades {
+            *counter(&mut upgrades.stats) += 1;
+        }
+    }
+
+    /// A worker does not have the connection.
+    fn ask_next_worker(&mut self, conn: Handle) {
+        let Some(upgrades) = &mut self.upgrades else { return };
+        let Some(entry) = upgrades.entry(conn) else { return };
+        (entry.claim, entry.name) = (NONE, entry.name + 1);
+        upgrades.candidates.push(conn.index);
+    }
+
+    /// Asks for a connection.
+    fn ask(&mut self, owner: Handle, claim: u32) {
+        let question = self.addresses(owner).map(|addresses| addresses.question());
+        if !question.is_some_and(|question| self.shm.write_claim(claim, &question)) {
+            self.refused(claim, Claim::Asking(owner));
+        }
+    }
+
+    /// Answers a question, once it has arrived.
+    fn answer(&mut self, index: u32) {
+        let mut question = [0; QUESTION_BYTES];
+        match self.shm.read_claim(index, &mut question) {
+            ClaimRead::Nothing => return,
+            ClaimRead::Over => {}
+            ClaimRead::All => {
+                let port = u16::from_le_bytes([question[8 + 16], question[8 + 17]]);
+                let conn = self.upgrades.as_ref().and_then(|upgrades| upgrades.accepted_from(port));
+                // The addresses of the asking side, seen from this one.
+                let is_it = |conn: &Handle| {
+                    let addresses = self.addresses(*conn);
+                    let seen =
+                        addresses.map(|seen| SocketAddresses { local: seen.remote, remote: seen.local });
+                    seen.is_some_and(|seen| seen.question() == question)
+                };
+                if let Some(conn) = conn.filter(is_it) {
+                    return self.link(conn, index, ReceivePath::UntilUnknown, 0);
+                }
+            }
+        }
+        self.set_claim(index, Claim::None);
+        self.shm.abort(self.shm.handle_at(index));
+    }
+
+    /// Writes this side's offset and the gate.
+    fn write_opening(&mut self, index: u32, sent: u64) {
+        let mut opening = [0; OPENING_BYTES];
+        opening[..OFFSET_BYTES].copy_from_slice(&sent.to_le_bytes());
+        if !self.shm.write_claim(index, &opening) {
+            self.shm.fail_conn(index, ConnFault::Reset);
+        }
+    }
+
+    /// Sends through the ring from now on. `before`: bytes of the ring before the offset.
+    fn link(&mut self, conn: Handle, index: u32, receive: ReceivePath, before: usize) {
+        either!(self, driver => driver.hold_fault(conn, true));
+        let Some(upgrades) = &mut self.upgrades else { return };
+        upgrades.set_claim(index, Claim::Linked(conn, (before + OPENING_BYTES) as u64));
+        upgrades.stats.upgrades += 1;
+        upgrades.stats.upgraded += 1;
+        let Some(entry) = upgrades.entry(conn) else { return };
+        (entry.claim, entry.receive, entry.name) = (index, receive, 0);
+        let (sent, is_shut) = (entry.sent, entry.is_shut);
+        entry.send = if is_shut { SendPath::Kernel } else { SendPath::Ring };
+        upgrades.due.push(conn.index);
+        self.write_opening(index, sent);
+        self.shm.set_claim(index, receive == ReceivePath::UntilUnknown);
+        if is_shut {
+            self.shm.shutdown(self.shm.handle_at(index));
+        }
+    }
+}
+
+/// Changes of the transport.
+impl AnyDriver {
+    /// Makes connections receive from the ring that have received the kernel's last byte before it.
+    fn enter_due(&mut self) {
+        while let Some(index) = self.upgrades.as_mut().and_then(|upgrades| upgrades.due.pop()) {
+            let Some(conn) = self.upgrades.as_ref().and_then(|upgrades| upgrades.conn_at(index)) else {
+                continue;
+            };
+            let entry = self.upgrades.as_ref().and_then(|upgrades| upgrades.look(conn).copied());
+            if let Some(Entry { receive: ReceivePath::Until(offset), received, .. }) = entry {
+                self.enter_ring(conn, received.cmp(&offset));
+            }
+        }
+    }
+
+    fn enter_ring(&mut self, conn: Handle, received: std::cmp::Ordering) {
+        let Some(entry) = self.upgrades.as_mut().and_then(|upgrades| upgrades.entry(conn)) else { return };
+        let (claim, is_receiving) = (entry.claim, entry.is_receiving);
+        if received.is_lt() {
+            return;
+        }
+        // An honest side publishes the gate with its offset, and sends no more through the kernel.
+        if received.is_gt() || self.shm.read_claim(claim, &mut [0]) != ClaimRead::All {
+            return self.shm.fail_conn(claim, ConnFault::Reset);
+        }
+        entry.receive = ReceivePath::Ring;
+        either!(self, driver => driver.receive(conn, false));
+        let claim = self.shm.handle_at(claim);
+        self.shm.receive(claim, is_receiving);
+    }
+
+    /// The other side has ended its ring: what follows is in the kernel. Returns whether the end of the stream is due.
+    fn leave_ring(&mut self, conn: Handle) -> bool {
+        let Some(entry) = self.upgrades.as_mut().and_then(|upgrades| upgrades.entry(conn)) else {
+            return false;
+        };
+        entry.receive = ReceivePath::Kernel;
+        let (is_receiving, send) = (entry.is_receiving, entry.send);
+        let is_end_due = std::mem::take(&mut entry.has_end);
+        if !is_end_due {
+            either!(self, driver => driver.receive(conn, is_receiving));
+        }
+        if send == SendPath::Ring {
+            self.end_ring(conn);
+        }
+        self.unlink_if_over(conn);
+        is_end_due
+    }
+
+    /// Ends the ring that this side sends through, if the other side has passed the gate. Returns whether it did.
+    fn end_ring(&mut self, conn: Handle) -> bool {
+        let Some(upgrades) = &mut self.upgrades else { return false };
+        let Some((index, Claim::Linked(_, gate))) = upgrades.claim_of(conn) else { return false };
+        if self.shm.consumed_bytes(index) < gate {
+            return false;
+        }
+        if let Some(entry) = upgrades.entry(conn) {
+            entry.send = SendPath::Kernel;
+        }
+        self.shm.shutdown(self.shm.handle_at(index));
+        true
+    }
+
+    /// Ends a claim of which neither direction uses the ring. The connection may be upgraded again.
+    fn unlink_if_over(&mut self, conn: Handle) {
+        let Some(upgrades) = &mut self.upgrades else { return };
+        let Some((index, Claim::Linked(..))) = upgrades.claim_of(conn) else { return };
+        let Some(entry) = upgrades.entry(conn) else { return };
+        if entry.send == SendPath::Ring || entry.receive != ReceivePath::Kernel {
+            return;
+        }
+        (entry.claim, entry.downgrade_ns) = (NONE, 0);
+        entry.exchanges_min = entry.exchanges.saturating_mul(UPGRADE_EXCHANGES_GROWTH);
+        if entry.attempts_left > 0 {
+            entry.attempts_left -= 1;
+            upgrades.candidates.push(conn.index);
+        }
+        upgrades.set_claim(index, Claim::None);
+        upgrades.stats.upgraded -= 1;
+        upgrades.stats.downgrades += 1;
+        self.shm.close(self.shm.handle_at(index));
+        either!(self, driver => driver.hold_fault(conn, false));
+    }
+}

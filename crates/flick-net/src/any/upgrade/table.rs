@@ -1,0 +1,259 @@
+//! Connections of the kernel as the upgrade sees them: counts of bytes, the claim of each, and who owns a claim.
+//! Promises: a look-up costs one access by index, or by the peer's port; nothing is allocated after `new`.
+//! Not here: what is done with them (`upgrade.rs`).
+
+use crate::address::PeerAddr;
+use crate::driver::{Handle, ListenerId, ShmStats};
+use crate::limits::{
+    LISTENERS_MAX, UPGRADE_EXCHANGES_MIN, UPGRADE_NAMES_MAX, UPGRADE_NAMES_NS, UPGRADE_PORTS_MAX,
+};
+use crate::slot_queue::SlotQueue;
+
+/// Number that no connection has.
+pub(super) const NONE: u32 = u32::MAX;
+
+/// Transport that has the next byte that this side sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SendPath {
+    Kernel,
+    Ring,
+}
+
+/// Transport that has the next byte that this side receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReceivePath {
+    Kernel,
+    /// The kernel; the other side has not said until which offset.
+    UntilUnknown,
+    /// The kernel, until as many bytes are received.
+    Until(u64),
+    Ring,
+}
+
+/// A connection of the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Entry {
+    pub generation: u32,
+    /// Claim, or [`NONE`].
+    pub claim: u32,
+    /// Bytes that the platform has sent through the kernel, and that it was given.
+    pub sent: u64,
+    pub received: u64,
+    pub send: SendPath,
+    pub receive: ReceivePath,
+    /// Requests that were answered, or replies that were followed by a request.
+    pub exchanges: u32,
+    /// Exchanges before the next attempt to find the other side.
+    pub exchanges_min: u32,
+    /// Attempts that are left.
+    pub attempts_left: u8,
+    /// Number of the next name to ask.
+    pub name: u8,
+    pub peer_port: u16,
+    /// The bytes were counted from the first one on.
+    pub is_counted: bool,
+    /// The platform receives.
+    pub is_receiving: bool,
+    /// The platform has sent since it last received.
+    pub has_sent: bool,
+    /// The platform has ended the write side.
+    pub is_shut: bool,
+    /// The kernel has reported the end of the stream, which follows what is in the ring.
+    pub has_end: bool,
+    /// Time at which the return to the kernel began; 0 if it did not.
+    pub downgrade_ns: u64,
+}
+
+const NO_ENTRY: Entry = Entry {
+    generation: NONE,
+    claim: NONE,
+    sent: 0,
+    received: 0,
+    send: SendPath::Kernel,
+    receive: ReceivePath::Kernel,
+    exchanges: 0,
+    exchanges_min: UPGRADE_EXCHANGES_MIN,
+    attempts_left: 0,
+    name: 0,
+    peer_port: 0,
+    is_counted: false,
+    is_receiving: false,
+    has_sent: false,
+    is_shut: false,
+    has_end: false,
+    downgrade_ns: 0,
+};
+
+/// State of a connection through shared memory that belongs to one of the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Claim {
+    /// It is the platform's own.
+    None,
+    /// This side has asked, or will once the other side has accepted.
+    Asking(Handle),
+    /// This side has asked, and closed the connection after as many bytes.
+    AskingClosed(u64),
+    /// The other side is about to ask.
+    Asked,
+    /// The rings carry the connection, or will. The other side has passed the kernel's bytes when it has consumed as
+    /// many bytes of the ring as the second value says.
+    Linked(Handle, u64),
+}
+
+/// Names of a port at which no process listens, as of some time.
+#[derive(Clone, Copy)]
+struct AbsentNames {
+    port: u16,
+    names: u64,
+    since_ns: u64,
+}
+
+/// All connections of a driver.
+pub(crate) struct UpgradeTable {
+    entries: Box<[Entry]>,
+    claims: Box<[Claim]>,
+    /// By port of the peer: the last accepted connection.
+    by_port: Box<[u32]>,
+    absent: [AbsentNames; UPGRADE_PORTS_MAX],
+    absent_next: usize,
+    /// Outgoing connections that may ask.
+    pub(super) candidates: SlotQueue,
+    /// Connections that may have received the kernel's last byte before the ring.
+    pub(super) due: SlotQueue,
+    /// Listeners of the kernel, and those for the claims of their connections.
+    pub(super) listeners: Vec<(ListenerId, ListenerId)>,
+    pub(super) stats: ShmStats,
+    pub(super) looked_ns: u64,
+}
+
+impl UpgradeTable {
+    pub(super) fn new(conns_max: u32, claims_max: u32) -> UpgradeTable {
+        UpgradeTable {
+            entries: vec![NO_ENTRY; conns_max as usize].into(),
+            claims: vec![Claim::None; claims_max as usize].into(),
+            by_port: vec![0; 1 << 16].into(),
+            absent: [AbsentNames { port: 0, names: 0, since_ns: 0 }; UPGRADE_PORTS_MAX],
+            absent_next: 0,
+            candidates: SlotQueue::new(conns_max),
+            due: SlotQueue::new(conns_max),
+            listeners: Vec::with_capacity(LISTENERS_MAX),
+            stats: ShmStats::default(),
+            looked_ns: 0,
+        }
+    }
+
+    /// Begins with an accepted connection, whose bytes are counted from the first one on.
+    pub(super) fn accepted(&mut self, conn: Handle, peer: &PeerAddr) {
+        let peer_port = if let PeerAddr::Tcp(address) = peer { address.port() } else { 0 };
+        let entry = &mut self.entries[conn.index as usize];
+        *entry = Entry { generation: conn.generation, peer_port, is_counted: true, ..NO_ENTRY };
+        self.by_port[usize::from(peer_port)] = conn.index + 1;
+    }
+
+    /// Begins with an outgoing connection.
+    pub(super) fn connecting(&mut self, conn: Handle, attempts_left: u8) {
+        self.entries[conn.index as usize] =
+            Entry { generation: conn.generation, attempts_left, is_counted: true, ..NO_ENTRY };
+        if attempts_left > 0 {
+            self.candidates.push(conn.index);
+        }
+    }
+
+    /// Begins with a connection that another driver has begun.
+    pub(super) fn adopted(&mut self, conn: Handle) {
+        self.entries[conn.index as usize] = Entry { generation: conn.generation, ..NO_ENTRY };
+    }
+
+    pub(in crate::any) fn forget(&mut self, conn: Handle) {
+        if let Some(entry) = self.entry(conn) {
+            *entry = NO_ENTRY;
+        }
+    }
+
+    #[inline]
+    pub(super) fn entry(&mut self, conn: Handle) -> Option<&mut Entry> {
+        let entry = self.entries.get_mut(conn.index as usize)?;
+        (entry.generation == conn.generation).then_some(entry)
+    }
+
+    #[inline]
+    pub(super) fn look(&self, conn: Handle) -> Option<&Entry> {
+        let entry = self.entries.get(conn.index as usize)?;
+        (entry.generation == conn.generation).then_some(entry)
+    }
+
+    /// Returns the connection in a slot, if it is known.
+    pub(super) fn conn_at(&self, index: u32) -> Option<Handle> {
+        let generation = self.entries[index as usize].generation;
+        (generation != NONE).then_some(Handle { index, generation })
+    }
+
+    /// Returns the accepted connection of which the peer has a port, if it can be upgraded.
+    pub(super) fn accepted_from(&self, port: u16) -> Option<Handle> {
+        let conn = self.conn_at(self.by_port[usize::from(port)].checked_sub(1)?)?;
+        let entry = self.look(conn)?;
+        let is_free = entry.is_counted && entry.claim == NONE && !entry.is_shut;
+        (port != 0 && entry.peer_port == port && is_free).then_some(conn)
+    }
+
+    /// Counts a message of the peer.
+    #[inline]
+    pub(super) fn count_received(&mut self, conn: Handle, bytes: u32) {
+        let Some(entry) = self.entry(conn) else { return };
+        entry.received += u64::from(bytes);
+        entry.exchanges += u32::from(std::mem::take(&mut entry.has_sent));
+        if let ReceivePath::Until(offset) = entry.receive
+            && entry.received >= offset
+        {
+            self.due.push(conn.index);
+        }
+    }
+
+    /// Holds an end of the stream that the ring's bytes precede; returns whether it does.
+    pub(super) fn hold_end(&mut self, conn: Handle) -> bool {
+        let Some(entry) = self.entry(conn) else { return false };
+        entry.has_end = entry.receive != ReceivePath::Kernel;
+        entry.has_end
+    }
+
+    #[inline]
+    pub(super) fn claim(&self, index: u32) -> Claim {
+        self.claims[index as usize]
+    }
+
+    pub(super) fn set_claim(&mut self, index: u32, claim: Claim) {
+        self.claims[index as usize] = claim;
+    }
+
+    /// Returns the claim of a connection, with its index.
+    pub(super) fn claim_of(&self, conn: Handle) -> Option<(u32, Claim)> {
+        let claim = self.look(conn)?.claim;
+        (claim != NONE).then(|| (claim, self.claim(claim)))
+    }
+
+    pub(super) fn is_own_listener(&self, listener: ListenerId) -> bool {
+        self.listeners.iter().any(|(_, own)| *own == listener)
+    }
+
+    /// Returns whether no process listened at a name lately.
+    pub(super) fn is_absent(&self, port: u16, name: u8, now_ns: u64) -> bool {
+        let is_it =
+            |absent: &&AbsentNames| absent.port == port && absent.since_ns + UPGRADE_NAMES_NS > now_ns;
+        self.absent.iter().find(is_it).is_some_and(|absent| absent.names & 1 << name != 0)
+    }
+
+    /// Notes that no process listens at a name.
+    pub(super) fn note_absent(&mut self, port: u16, name: u8, now_ns: u64) {
+        let at = self.absent.iter().position(|absent| absent.port == port).unwrap_or_else(|| {
+            self.absent_next = (self.absent_next + 1) % UPGRADE_PORTS_MAX;
+            self.absent_next
+        });
+        let absent = &mut self.absent[at];
+        if absent.port != port || absent.since_ns + UPGRADE_NAMES_NS <= now_ns {
+            *absent = AbsentNames { port, names: 0, since_ns: now_ns };
+        }
+        absent.names |= 1 << name;
+    }
+}
+
+const _: () = assert!(UPGRADE_NAMES_MAX <= 64, "names of a port fit a word");

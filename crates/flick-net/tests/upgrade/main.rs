@@ -1,0 +1,132 @@
+//! The upgrade of connections of TCP to rings and back, between two drivers of one thread, byte by byte.
+//! `FLICK_NET_UPGRADE_ROUNDS` sets the connections of each run, `FLICK_NET_UPGRADE_SEED` the first seed.
+
+mod world;
+
+use flick_net::{Detached, Driver, DriverEvent, IoKind};
+use world::{Side, World};
+
+const KINDS: [IoKind; 2] = [IoKind::Epoll, IoKind::Uring];
+
+fn for_all(run: impl Fn(&mut World)) {
+    for client in KINDS {
+        for server in KINDS {
+            if let Some(mut world) = World::new(client, server) {
+                run(&mut world);
+            }
+        }
+    }
+}
+
+#[test]
+fn a_connection_moves_to_rings_after_its_third_exchange() {
+    for_all(|world| {
+        world.connect();
+        (0..3).for_each(|_| world.exchange(100));
+        world.run_until(|world| world.is_upgraded());
+        let [client, server] = world.stats();
+        assert_eq!((client.upgraded, server.upgraded), (1, 1));
+        let before = world.ring_bytes_received();
+        (0..10).for_each(|_| world.exchange(5000));
+        assert!(world.ring_bytes_received() >= before + 2 * 10 * 5000);
+        world.end();
+    });
+}
+
+#[test]
+fn a_connection_with_fewer_exchanges_does_not_ask() {
+    for_all(|world| {
+        world.connect();
+        (0..2).for_each(|_| world.exchange(100));
+        (0..50).for_each(|_| world.poll());
+        assert_eq!(world.stats().map(|stats| (stats.upgrades, stats.pairs)), [(0, 0); 2]);
+        world.end();
+    });
+}
+
+#[test]
+fn every_byte_arrives_once_while_traffic_flows_through_the_upgrade() {
+    for_all(|world| {
+        for _ in 0..world.rounds() {
+            world.connect();
+            while !world.is_upgraded() {
+                world.random_traffic();
+            }
+            (0..200).for_each(|_| world.random_traffic());
+            world.end();
+        }
+        assert_eq!(world.stats().map(|stats| stats.upgraded), [0; 2]);
+    });
+}
+
+#[test]
+fn either_side_ends_its_stream_at_any_time() {
+    for_all(|world| {
+        for _ in 0..world.rounds() {
+            world.connect();
+            (0..3).for_each(|_| world.exchange(100));
+            let steps = world.random(40);
+            (0..steps).for_each(|_| world.random_traffic());
+            world.end();
+        }
+    });
+}
+
+#[test]
+fn a_detached_connection_returns_to_the_kernel_first() {
+    for_all(|world| {
+        for round in 0..world.rounds() {
+            world.connect();
+            while !world.is_upgraded() {
+                world.random_traffic();
+            }
+            let steps = world.random(20);
+            (0..steps).for_each(|_| world.random_traffic());
+            let side = if round % 2 == 0 { Side::Server } else { Side::Client };
+            world.move_conn(side);
+            (0..20).for_each(|_| world.random_traffic());
+            world.end();
+        }
+        let [client, server] = world.stats();
+        assert!(client.downgrades >= 1 && server.downgrades >= 1, "{client:?} {server:?}");
+    });
+}
+
+#[test]
+fn a_peer_that_does_not_answer_keeps_a_connection_from_being_detached() {
+    for_all(|world| {
+        world.connect();
+        (0..3).for_each(|_| world.exchange(100));
+        world.run_until(|world| world.is_upgraded());
+        world.exchange(100);
+        let conn = world.conn(Side::Server);
+        world.driver(Side::Server).receive(conn, false);
+        assert!(world.driver(Side::Server).can_detach(conn));
+        while world.driver(Side::Server).can_detach(conn) {
+            assert!(matches!(world.driver(Side::Server).detach(conn), Detached::Busy));
+            world.poll_only(Side::Server);
+        }
+        // The other side answers late: nothing is lost.
+        world.driver(Side::Server).receive(conn, true);
+        (0..20).for_each(|_| world.random_traffic());
+        world.end();
+    });
+}
+
+#[test]
+fn a_reset_follows_the_bytes_of_the_ring() {
+    for_all(|world| {
+        world.connect();
+        (0..3).for_each(|_| world.exchange(100));
+        world.run_until(|world| world.is_upgraded());
+        world.exchange(100);
+        world.send(Side::Client, 3000);
+        world.poll_only(Side::Client);
+        let (client, server) = (world.conn(Side::Client), world.conn(Side::Server));
+        world.driver(Side::Client).abort(client);
+        world.poll_only(Side::Client);
+        let failed = world.run_for_event(Side::Server, |event| matches!(event, DriverEvent::Failed { .. }));
+        assert!(matches!(failed, DriverEvent::Failed { conn, .. } if conn == server));
+        assert_eq!(world.owed(Side::Server), 0, "all was delivered before");
+    });
+}
