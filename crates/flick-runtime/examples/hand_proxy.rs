@@ -18,6 +18,7 @@ fn main() {
         workers: 1,
         pin: false,
         io: option("--io").map_or_else(Default::default, |io| io.parse().expect("auto, epoll or uring")),
+        upgrades_to_shm: false,
         listen: vec![Binding::new("client", endpoints("--listen"))],
         connect: vec![Binding::new("backends", endpoints("--connect"))],
         limits: Limits::default(),

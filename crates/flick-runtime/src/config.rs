@@ -242,6 +242,8 @@ pub struct PlatformConfig {
     pub pin: bool,
     /// Kernel interface that carries bytes.
     pub io: IoKind,
+    /// Move connections of TCP within this host to shared memory, where the other side does so too.
+    pub upgrades_to_shm: bool,
     /// Channels that are listened on.
     pub listen: Vec<Binding>,
     /// Channels whose backends the service connects to.

@@ -205,7 +205,13 @@ impl Platform {
             taken.into_iter().map(part).collect::<Vec<_>>()
         };
         let shared_listeners = opened.shared.iter_mut().flat_map(shared_listener).collect();
-        ThreadPlan { parts, shared_listeners, io: config.io, core: config.pin.then_some(index) }
+        ThreadPlan {
+            parts,
+            shared_listeners,
+            io: config.io,
+            upgrades_to_shm: config.upgrades_to_shm,
+            core: config.pin.then_some(index),
+        }
     }
 
     fn start_thread(&mut self, index: usize, plan: ThreadPlan) -> std::io::Result<()> {

@@ -40,6 +40,8 @@ pub struct ThreadPlan {
     pub parts: Vec<ServicePart>,
     pub shared_listeners: Vec<SharedListenerPart>,
     pub io: IoKind,
+    /// Connections within this host use shared memory.
+    pub upgrades_to_shm: bool,
     /// The core it stays on, counted among those the process may use.
     pub core: Option<usize>,
 }
@@ -99,7 +101,10 @@ impl ThreadPlan {
     {
         let (mut members, mut handles, mut io) = (Vec::new(), Vec::new(), "none");
         for part in self.parts {
-            let driver = AnyDriver::open(self.io, driver_limits(&part.config.setup, is_alone))?;
+            let mut driver = AnyDriver::open(self.io, driver_limits(&part.config.setup, is_alone))?;
+            if self.upgrades_to_shm {
+                driver.enable_upgrades();
+            }
             let waker = driver.waker();
             io = driver.name();
             part.group.add_waker(waker.clone());

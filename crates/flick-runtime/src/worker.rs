@@ -259,7 +259,7 @@ impl<D: Driver> Worker<D> {
         let is_over = self.ctx.shared().must_stop() || self.drained();
         if is_over {
             if let Some(stats) = self.io.driver().shm_stats() {
-                let none = ShmStats { conns: 0, pairs: 0, ring_bytes: 0, ..stats };
+                let none = ShmStats { conns: 0, pairs: 0, ring_bytes: 0, upgraded: 0, ..stats };
                 self.observe.counters().publish_shm(none);
             }
             self.abandon_merge();

@@ -290,6 +290,7 @@ pub(crate) fn try_setup(
         workers: 1,
         pin: false,
         io: Default::default(),
+        upgrades_to_shm: false,
         listen: vec![bind(&channels[listened].name, &vec![listen.clone(); streams])],
         connect,
         limits: config.limits.clone(),

@@ -73,6 +73,16 @@ impl Io {
     }
 }
 
+/// Use of shared memory for connections of TCP within this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Shm {
+    /// shared memory where the other side is a flick process of the same user that uses it too
+    Auto,
+    /// the kernel only
+    Off,
+}
+
 /// A program to run, with the settings of its services.
 #[derive(Debug)]
 pub struct ProgramSettings {
@@ -122,6 +132,8 @@ pub struct Settings {
     pub cpu_affinity: bool,
     /// Kernel interface for network I/O.
     pub io: IoKind,
+    /// Whether connections of TCP within this host move to shared memory.
+    pub uses_shm: bool,
     /// Channels bound by the file outside its services.
     pub of_file: ChannelBindings,
     /// Channels bound by the command line, which has precedence.
@@ -217,6 +229,7 @@ impl Settings {
             workers: flags.workers.or(file.workers).map_or_else(cores, |workers| workers.0 as usize),
             cpu_affinity: !flags.no_cpu_affinity && file.cpu_affinity.unwrap_or(true),
             io: flags.io.or(file.io).unwrap_or(Io::Auto).kind(),
+            uses_shm: flags.shm.or(file.shm).unwrap_or(Shm::Off) == Shm::Auto,
             of_file: ChannelBindings {
                 listen: file::bindings(file.listen),
                 connect: connects(file.connect, beside_file),

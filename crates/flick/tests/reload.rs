@@ -16,6 +16,8 @@ mod settings;
 mod shared_memory;
 #[path = "reload/upgrade.rs"]
 mod upgrade;
+#[path = "reload/upgraded_connections.rs"]
+mod upgraded_connections;
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;

@@ -45,6 +45,11 @@ const GAUGES: &[Family] = &[
         &[one("shm_processes")],
     ),
     family("flick_shm_ring_bytes", "Bytes of rings in shared memory.", &[one("shm_ring_bytes")]),
+    family(
+        "flick_shm_upgraded_connections",
+        "Open connections of TCP that use shared memory.",
+        &[one("shm_upgraded_open")],
+    ),
 ];
 
 /// Time in event-loop iterations: a counter in seconds.
@@ -126,6 +131,26 @@ const COUNTERS: &[Family] = &[
         &[
             labelled("shm_bytes_received", "direction", "received"),
             labelled("shm_bytes_sent", "direction", "sent"),
+        ],
+    ),
+    family(
+        "flick_shm_upgrades",
+        "Times that a connection of TCP began to use shared memory.",
+        &[one("shm_upgrades")],
+    ),
+    family(
+        "flick_shm_downgrades",
+        "Times that a connection of TCP stopped using shared memory before its end.",
+        &[one("shm_downgrades")],
+    ),
+    family(
+        "flick_shm_upgrades_refused",
+        "Backend connections that stay on TCP, and attempts that found a limit reached.",
+        &[
+            labelled("shm_plain_remote", "reason", "remote"),
+            labelled("shm_plain_no_peer", "reason", "no_peer"),
+            labelled("shm_plain_refused", "reason", "refused"),
+            labelled("shm_plain_limit", "reason", "limit"),
         ],
     ),
     family(

@@ -158,6 +158,7 @@ pub fn worker(
         workers: 1,
         pin: false,
         io: Default::default(),
+        upgrades_to_shm: false,
         listen: bind("client"),
         connect: bind("backends"),
         limits,

@@ -112,19 +112,33 @@ counters! {
     shm_bytes_received: "Bytes received through shared memory.",
     shm_bytes_sent: "Bytes sent through shared memory.",
     shm_wake_ups: "Times that another process woke a worker through shared memory.",
+    shm_upgraded_open: "Connections of TCP that use shared memory now.",
+    shm_upgrades: "Times that a connection of TCP began to use shared memory.",
+    shm_downgrades: "Times that such a connection returned to TCP.",
+    shm_plain_remote: "Backend connections that stay on TCP: the backend is on another host.",
+    shm_plain_no_peer: "Backend connections that stay on TCP: no process at the backend uses shared memory.",
+    shm_plain_refused: "Backend connections that stay on TCP: no worker at the backend moves them.",
+    shm_plain_limit: "Attempts to use shared memory that found a limit reached.",
     exhausted: "Connections closed because buffers or tables were full.",
 }
 
 impl Counters {
     /// Publishes the use of shared memory.
     pub(crate) fn publish_shm(&self, stats: ShmStats) {
-        let ShmStats { conns, pairs, ring_bytes, received_bytes, sent_bytes, wake_ups } = stats;
+        let ShmStats { conns, pairs, ring_bytes, received_bytes, sent_bytes, wake_ups, .. } = stats;
         self.shm_connections_open.set(conns);
         self.shm_processes.set(pairs);
         self.shm_ring_bytes.set(ring_bytes);
         self.shm_bytes_received.set(received_bytes);
         self.shm_bytes_sent.set(sent_bytes);
         self.shm_wake_ups.set(wake_ups);
+        self.shm_upgraded_open.set(stats.upgraded);
+        self.shm_upgrades.set(stats.upgrades);
+        self.shm_downgrades.set(stats.downgrades);
+        self.shm_plain_remote.set(stats.plain_remote);
+        self.shm_plain_no_peer.set(stats.plain_no_peer);
+        self.shm_plain_refused.set(stats.plain_refused);
+        self.shm_plain_limit.set(stats.plain_limit);
     }
 
     /// Counts a reply to a client by its status code.

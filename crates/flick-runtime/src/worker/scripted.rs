@@ -115,6 +115,7 @@ fn worker(script: Script, shared: &Arc<Shared>) -> Worker<Script> {
         workers: 1,
         pin: false,
         io: Default::default(),
+        upgrades_to_shm: false,
         listen: bind("client"),
         connect: bind("backends"),
         limits: Limits {

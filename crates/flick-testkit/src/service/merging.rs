@@ -325,6 +325,7 @@ fn platform_of(config: &MergeConfig, listen: &Endpoint, reducer: &Endpoint) -> P
         workers: config.workers,
         pin: false,
         io: Default::default(),
+        upgrades_to_shm: false,
         listen: vec![Binding::new("mappers", vec![listen.clone(); config.streams])],
         connect: vec![Binding::new("reducer", vec![reducer.clone()])],
         limits: Limits {

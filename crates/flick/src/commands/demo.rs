@@ -133,6 +133,7 @@ impl Demo {
             // Proxy, stores and load share the machine here; the kernel spreads them better than a fixed place would.
             pin: false,
             io: IoKind::Auto,
+            upgrades_to_shm: false,
             listen: vec![Binding::new("client", vec![any_port])],
             connect: vec![Binding::new("backends", backends)],
             limits: Limits::default(),

@@ -21,7 +21,7 @@ use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::Io;
+use super::{Io, Shm};
 use super::addresses::{Connect, ConnectTarget};
 use super::deprecated;
 use super::health::HealthSettings;
@@ -49,6 +49,8 @@ pub struct File {
     pub cpu_affinity: Option<bool>,
     /// Kernel interface for network I/O.
     pub io: Option<Io>,
+    /// Whether connections of TCP within this host move to shared memory.
+    pub shm: Option<Shm>,
     /// Format of the log.
     pub log: Option<LogFormat>,
     /// File of the access log, relative to the settings file.

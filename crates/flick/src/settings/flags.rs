@@ -7,7 +7,7 @@ use flick_compiler::EngineKind;
 use flick_discovery::address::parse_endpoints;
 use flick_runtime::Binding;
 
-use super::Io;
+use super::{Io, Shm};
 use super::addresses::{Connect, ConnectTarget};
 use super::deprecated::Deprecated;
 use super::health::HealthSettings;
@@ -58,6 +58,9 @@ pub struct RunFlags {
     /// Kernel interface for network I/O. [default: auto]
     #[arg(long, value_name = "BACKEND", help_heading = PROCESS)]
     pub io: Option<Io>,
+    /// Whether connections of TCP within this host move to shared memory. Experimental. [default: off]
+    #[arg(long, value_name = "MODE", help_heading = PROCESS)]
+    pub shm: Option<Shm>,
     /// Engine that executes the compiled program. [default: native]
     #[arg(long, value_name = "ENGINE", help_heading = PROCESS)]
     pub engine: Option<EngineKind>,

@@ -56,7 +56,7 @@ fn start_front(scratch: &Scratch, backends: &str, options: &[&str]) -> Service {
     Service::start(&[&args[..], options].concat())
 }
 
-fn reload(service: &Service, program: &std::path::Path, version: usize) {
+pub(super) fn reload(service: &Service, program: &std::path::Path, version: usize) {
     std::fs::write(program, balancer(version)).expect("the directory is the test's");
     let admin = service.admin_address();
     let before = figure(admin, RELOADS_TOTAL);
@@ -68,7 +68,7 @@ fn reload(service: &Service, program: &std::path::Path, version: usize) {
 }
 
 /// Upgrades a service; the process that follows.
-fn upgrade(admin: SocketAddr) -> OwnedPid {
+pub(super) fn upgrade(admin: SocketAddr) -> OwnedPid {
     let (status, stdout, error) = common::run(&["upgrade", &admin.to_string()]);
     assert_eq!(status, 0, "{error}");
     let second = stdout.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
@@ -76,7 +76,7 @@ fn upgrade(admin: SocketAddr) -> OwnedPid {
 }
 
 /// Stops a process, and waits until all its threads have stopped.
-fn stop(service: &Service) {
+pub(super) fn stop(service: &Service) {
     common::peers::signal(service.pid(), "STOP");
     let is_stopped = |thread: std::fs::DirEntry| {
         let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
@@ -88,7 +88,7 @@ fn stop(service: &Service) {
     });
 }
 
-fn terminate(process: &OwnedPid) {
+pub(super) fn terminate(process: &OwnedPid) {
     common::peers::signal(process.0, "TERM");
     wait::until("the process to end", || (!process.is_there()).then_some(()));
 }

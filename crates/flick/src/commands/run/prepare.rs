@@ -134,6 +134,7 @@ pub(super) fn configs(
             workers: settings.workers,
             pin: settings.cpu_affinity,
             io: settings.io,
+            upgrades_to_shm: settings.uses_shm,
             listen: bound.listen,
             connect,
             limits,
