@@ -65,6 +65,8 @@ pub struct AnyDriver {
     /// Polls since the kernel was asked, and when that was.
     shm_polls: u32,
     kernel_polled_ns: u64,
+    /// The watch of shared memory is still to be looked at.
+    defers_news: bool,
 }
 
 #[expect(clippy::large_enum_variant, reason = "there is one per worker, and it is not moved once it runs")]
@@ -110,6 +112,7 @@ impl AnyDriver {
             upgrades: None,
             shm_polls: 0,
             kernel_polled_ns: 0,
+            defers_news: false,
         };
         either!(any, driver => driver.watch(any.shm.watch_fd()))?;
         Ok(any)
@@ -220,9 +223,11 @@ impl AnyDriver {
         either!(self, driver => driver.poll(pool, timeout, events))?;
         if self.upgrades.is_some() {
             self.note_kernel_events(events, before);
-            // Whether the watch is readable is not always known; a look at it costs a system call.
+            // Where only a look shows whether the watch is readable, it costs a system call.
+            let is_known = either!(ref self, driver => driver.knows_watch());
             self.shm_polls += 1;
-            if events.len() == before || self.shm_polls >= SHM_POLLS_MAX {
+            self.defers_news = !is_known && events.len() > before && self.shm_polls < SHM_POLLS_MAX;
+            if !self.defers_news {
                 self.shm_polls = 0;
                 if either!(self, driver => driver.take_watch_ready()) {
                     self.shm.begin_poll(either!(ref self, driver => driver.now_ns()));
@@ -378,6 +383,9 @@ impl Driver for AnyDriver {
 
     fn poll_timeout(&mut self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
         let timeout = either!(self, driver => driver.poll_timeout(pool, timeout));
+        if self.defers_news {
+            return Some(Duration::ZERO);
+        }
         if !self.shm.is_active() || timeout == Some(Duration::ZERO) {
             return timeout;
         }

@@ -156,10 +156,10 @@ pub const SHM_POLLS_NS_MAX: u64 = 50_000;
 /// Exchanges of an outgoing connection before it looks for rings: short connections do not pay for it.
 pub const UPGRADE_EXCHANGES_MIN: u32 = 3;
 
-/// Factor by which the exchanges grow that a connection waits for after each attempt.
-pub const UPGRADE_EXCHANGES_GROWTH: u32 = 16;
+/// Time after the first failed attempt before the next one; it grows with the square of the failures.
+pub const UPGRADE_RETRY_NS: u64 = 1_000_000_000;
 
-/// Attempts of a connection to find rings.
+/// Attempts of a connection to find rings, one after the other.
 pub const UPGRADE_ATTEMPTS_MAX: u8 = 3;
 
 /// Workers of all processes of a host that listen at one port and offer rings.

@@ -3,12 +3,13 @@
 //! Promises: every system call of set-up and tear-down is here; errors are the system's.
 //! Refuses: reading and writing, in which the two kernel drivers differ.
 
+mod raw;
 #[cfg(test)]
 mod tests;
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -235,6 +236,14 @@ fn is_connected_to_itself(socket: impl AsFd) -> bool {
 /// Returns whether the peer has ended its side or reset the connection. Clears no error.
 pub(crate) fn is_hung_up(socket: impl AsFd) -> bool {
     polls(socket, PollFlags::RDHUP)
+}
+
+/// Returns the bytes of the stream that were ever written to a socket of TCP, and that were ever read from it. `None`:
+/// the kernel does not count them, or the peer has ended its side, which it counts as a byte.
+pub(crate) fn stream_offsets(socket: BorrowedFd<'_>) -> Option<(u64, u64)> {
+    let (written, arrived) = raw::byte_counts(socket)?;
+    let read = arrived.checked_sub(rustix::io::ioctl_fionread(socket).ok()?)?;
+    (!is_hung_up(socket)).then_some((written, read))
 }
 
 /// Returns whether one of these conditions holds now, or the connection is over. False when poll(2) fails; using the

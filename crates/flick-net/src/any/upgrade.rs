@@ -1,7 +1,7 @@
 //! The upgrade of a connection within this host from the kernel's socket to two rings, and the way back.
 //! Promises: bytes arrive once and in order; a connection that is not upgraded costs a look at its counts; a peer that
 //! is no flick process, or refuses, never sees a difference; a connection ends as one of the kernel does.
-//! Refuses: other hosts, Unix sockets, connections that were adopted.
+//! Refuses: other hosts, Unix sockets.
 //!
 //! The side that connected asks the workers that listen at the address whether one has the connection, through a
 //! connection of shared memory: the **claim**. The one that has it answers. Each side then writes to its ring how many
@@ -23,8 +23,8 @@ use crate::address::{Endpoint, PeerAddr};
 use crate::driver::{Detached, Driver, DriverEvent, Handle, ListenerId, ShmStats};
 use crate::fault::ConnFault;
 use crate::limits::{
-    DOWNGRADE_NS_MAX, UPGRADE_ATTEMPTS_MAX, UPGRADE_EXCHANGES_GROWTH, UPGRADE_LOOK_NS, UPGRADE_LOOKS_MAX,
-    UPGRADE_NAMES_MAX,
+    DOWNGRADE_NS_MAX, UPGRADE_ATTEMPTS_MAX, UPGRADE_EXCHANGES_MIN, UPGRADE_LOOK_NS, UPGRADE_LOOKS_MAX,
+    UPGRADE_NAMES_MAX, UPGRADE_RETRY_NS,
 };
 use crate::listen::ListenSocket;
 use crate::shm::{ClaimPeek, ClaimRead};
@@ -164,9 +164,10 @@ impl AnyDriver {
     }
 
     pub(super) fn note_adopt(&mut self, conn: Handle) {
-        if let Some(upgrades) = &mut self.upgrades {
-            upgrades.adopted(conn);
-        }
+        let Some(upgrades) = &mut self.upgrades else { return };
+        let Some(socket) = either!(ref self, driver => driver.socket_of(conn)) else { return };
+        let (peer, offsets) = (socket::peer_addr(socket), socket::stream_offsets(socket));
+        upgrades.adopted(conn, &peer, offsets);
     }
 
     /// Sends through the ring if the connection does; otherwise counts the bytes and returns them.
@@ -471,7 +472,7 @@ impl AnyDriver {
             if entry.claim != NONE || entry.is_shut || entry.attempts_left == 0 {
                 continue;
             }
-            if entry.exchanges < entry.exchanges_min {
+            if entry.exchanges < UPGRADE_EXCHANGES_MIN || now_ns < entry.retry_ns {
                 upgrades.candidates.push(index);
             } else {
                 self.claim_next(conn, now_ns);
@@ -510,7 +511,8 @@ impl AnyDriver {
         let Some(entry) = upgrades.entry(conn) else { return };
         let was_asked = std::mem::take(&mut entry.name) > 0;
         entry.attempts_left -= 1;
-        entry.exchanges_min = entry.exchanges.saturating_mul(UPGRADE_EXCHANGES_GROWTH);
+        let failed = UPGRADE_ATTEMPTS_MAX.saturating_sub(entry.attempts_left);
+        entry.retry_ns = now_ns + UPGRADE_RETRY_NS * u64::from(failed) * u64::from(failed);
         if entry.attempts_left > 0 {
             upgrades.candidates.push(conn.index);
         } else if was_asked {
@@ -661,6 +663,7 @@ impl AnyDriver {
 
     /// Ends a claim of which neither direction uses the ring. The connection may be upgraded again.
     fn unlink_if_over(&mut self, conn: Handle) {
+        let now_ns = self.now_ns();
         let Some(upgrades) = &mut self.upgrades else { return };
         let Some((index, Claim::Linked(..))) = upgrades.claim_of(conn) else { return };
         let Some(entry) = upgrades.entry(conn) else { return };
@@ -668,9 +671,9 @@ impl AnyDriver {
             return;
         }
         (entry.claim, entry.downgrade_ns) = (NONE, 0);
-        entry.exchanges_min = entry.exchanges.saturating_mul(UPGRADE_EXCHANGES_GROWTH);
         if entry.attempts_left > 0 {
-            entry.attempts_left -= 1;
+            // Another worker, or another process, may have the connection soon.
+            (entry.attempts_left, entry.retry_ns) = (UPGRADE_ATTEMPTS_MAX, now_ns + UPGRADE_RETRY_NS);
             upgrades.candidates.push(conn.index);
         }
         upgrades.set_claim(index, Claim::None);

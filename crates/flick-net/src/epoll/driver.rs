@@ -94,6 +94,11 @@ impl EpollDriver {
         Ok(epoll::add(&self.epoll, descriptor, EpollToken::Watched.pack(), epoll::EventFlags::IN)?)
     }
 
+    /// Returns whether [`EpollDriver::take_watch_ready`] is exact.
+    pub(crate) fn knows_watch(&self) -> bool {
+        true
+    }
+
     pub(crate) fn take_watch_ready(&mut self) -> bool {
         std::mem::take(&mut self.is_watch_ready)
     }

@@ -151,6 +151,11 @@ impl UringDriver {
         Ok(())
     }
 
+    /// Returns whether [`UringDriver::take_watch_ready`] is exact.
+    pub(crate) fn knows_watch(&self) -> bool {
+        !self.polls_waker()
+    }
+
     /// Returns whether the watched descriptor may have become readable. A [`crate::Poller`] does not say.
     pub(crate) fn take_watch_ready(&mut self) -> bool {
         std::mem::take(&mut self.watch.is_ready) || self.polls_waker()

@@ -1,10 +1,14 @@
 //! The upgrade of connections of TCP to rings and back, between two drivers of one thread, byte by byte.
 //! `FLICK_NET_UPGRADE_ROUNDS` sets the connections of each run, `FLICK_NET_UPGRADE_SEED` the first seed.
 
+mod hostile;
 mod world;
 
 use flick_net::{Detached, Driver, DriverEvent, IoKind};
 use world::{Side, World};
+
+/// Longest time to the second upgrade of a connection.
+const TIME_MAX: std::time::Duration = std::time::Duration::from_secs(20);
 
 const KINDS: [IoKind; 2] = [IoKind::Epoll, IoKind::Uring];
 
@@ -93,6 +97,25 @@ fn a_detached_connection_returns_to_the_kernel_first() {
 }
 
 #[test]
+fn a_connection_that_moved_to_another_driver_is_upgraded_again() {
+    for_all(|world| {
+        world.connect();
+        (0..3).for_each(|_| world.exchange(100));
+        world.run_until(|world| world.is_upgraded());
+        world.exchange(100_000);
+        world.move_conn(Side::Server);
+        // The side that connected asks again after a second.
+        let begun = std::time::Instant::now();
+        while !world.is_upgraded() {
+            world.exchange(10);
+            assert!(begun.elapsed() < TIME_MAX, "{:?}", world.stats());
+        }
+        (0..20).for_each(|_| world.random_traffic());
+        world.end();
+    });
+}
+
+#[test]
 fn a_peer_that_does_not_answer_keeps_a_connection_from_being_detached() {
     for_all(|world| {
         world.connect();
@@ -100,14 +123,14 @@ fn a_peer_that_does_not_answer_keeps_a_connection_from_being_detached() {
         world.run_until(|world| world.is_upgraded());
         world.exchange(100);
         let conn = world.conn(Side::Server);
-        world.driver(Side::Server).receive(conn, false);
+        world.set_receiving(Side::Server, false);
         assert!(world.driver(Side::Server).can_detach(conn));
         while world.driver(Side::Server).can_detach(conn) {
             assert!(matches!(world.driver(Side::Server).detach(conn), Detached::Busy));
             world.poll_only(Side::Server);
         }
         // The other side answers late: nothing is lost.
-        world.driver(Side::Server).receive(conn, true);
+        world.set_receiving(Side::Server, true);
         (0..20).for_each(|_| world.random_traffic());
         world.end();
     });

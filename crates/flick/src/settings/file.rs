@@ -21,12 +21,12 @@ use serde::de::{self, Deserializer, MapAccess, SeqAccess, Visitor};
 use toml::Spanned;
 use toml::de::DeTable;
 
-use super::{Io, Shm};
 use super::addresses::{Connect, ConnectTarget};
 use super::deprecated;
 use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{CountOrZero, Period, Size, Workers};
+use super::{Io, Shm};
 use crate::access::{FieldName, FieldNames, Sample};
 use crate::failure::Failure;
 use crate::logging::LogFormat;

@@ -7,12 +7,12 @@ use flick_compiler::EngineKind;
 use flick_discovery::address::parse_endpoints;
 use flick_runtime::Binding;
 
-use super::{Io, Shm};
 use super::addresses::{Connect, ConnectTarget};
 use super::deprecated::Deprecated;
 use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{CountOrZero, Period, Size, Workers};
+use super::{Io, Shm};
 use crate::access::{FieldNames, Sample};
 use crate::logging::LogFormat;
 use crate::sandbox::{SandboxMode, User};

@@ -4,9 +4,7 @@
 
 use crate::address::PeerAddr;
 use crate::driver::{Handle, ListenerId, ShmStats};
-use crate::limits::{
-    LISTENERS_MAX, UPGRADE_EXCHANGES_MIN, UPGRADE_NAMES_MAX, UPGRADE_NAMES_NS, UPGRADE_PORTS_MAX,
-};
+use crate::limits::{LISTENERS_MAX, UPGRADE_NAMES_MAX, UPGRADE_NAMES_NS, UPGRADE_PORTS_MAX};
 use crate::slot_queue::SlotQueue;
 
 /// Number that no connection has.
@@ -43,8 +41,8 @@ pub(super) struct Entry {
     pub receive: ReceivePath,
     /// Requests that were answered, or replies that were followed by a request.
     pub exchanges: u32,
-    /// Exchanges before the next attempt to find the other side.
-    pub exchanges_min: u32,
+    /// Time before which no attempt to find the other side is made.
+    pub retry_ns: u64,
     /// Attempts that are left.
     pub attempts_left: u8,
     /// Number of the next name to ask.
@@ -72,7 +70,7 @@ const NO_ENTRY: Entry = Entry {
     send: SendPath::Kernel,
     receive: ReceivePath::Kernel,
     exchanges: 0,
-    exchanges_min: UPGRADE_EXCHANGES_MIN,
+    retry_ns: 0,
     attempts_left: 0,
     name: 0,
     peer_port: 0,
@@ -159,9 +157,14 @@ impl UpgradeTable {
         }
     }
 
-    /// Begins with a connection that another driver has begun.
-    pub(super) fn adopted(&mut self, conn: Handle) {
-        self.entries[conn.index as usize] = Entry { generation: conn.generation, ..NO_ENTRY };
+    /// Begins with an accepted connection of another driver, whose bytes so far the kernel has counted.
+    pub(super) fn adopted(&mut self, conn: Handle, peer: &PeerAddr, offsets: Option<(u64, u64)>) {
+        self.accepted(conn, peer);
+        let entry = &mut self.entries[conn.index as usize];
+        match offsets {
+            Some((sent, received)) => (entry.sent, entry.received) = (sent, received),
+            None => entry.is_counted = false,
+        }
     }
 
     pub(in crate::any) fn forget(&mut self, conn: Handle) {

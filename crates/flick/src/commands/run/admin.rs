@@ -30,13 +30,8 @@ use crate::failure::Failure;
 use crate::settings::{Period, Settings, TokenFile};
 
 /// Platform counters that are gauges.
-const GAUGES: &[&str] = &[
-    "connections_open",
-    "shm_connections_open",
-    "shm_processes",
-    "shm_ring_bytes",
-    "shm_upgraded_open",
-];
+const GAUGES: &[&str] =
+    &["connections_open", "shm_connections_open", "shm_processes", "shm_ring_bytes", "shm_upgraded_open"];
 
 /// Counters of thread time, which a service that does not share its threads does not maintain.
 const OF_SHARED_THREADS: &[&str] = &["loops", "busy_ns", "cpu_throttled"];

@@ -1,0 +1,195 @@
+//! Processes of the same user that claim connections they do not have, or break the agreement.
+
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::time::Duration;
+
+use flick_buffers::{Pool, PoolConfig};
+use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, IoKind};
+use flick_shm::conn::{RingConn, RingRead};
+use flick_shm::pair::Pair;
+use flick_shm::pairing::{PairPolicy, PeerProcess, connect_pair};
+use flick_shm::segment::SegmentConfig;
+
+const LIMITS: DriverLimits = DriverLimits {
+    conns_max: 8,
+    shm_conns_max: 8,
+    output_slices_max: 64,
+    events_max: 16,
+    receive_bytes: 4096,
+};
+/// Polls in which a driver does all that it can.
+const POLLS: u32 = 300;
+
+/// A driver that echoes, a connection to it, and a claim.
+struct Hostile {
+    driver: AnyDriver,
+    pool: Pool,
+    events: Vec<DriverEvent>,
+    stream: TcpStream,
+    _peer: PeerProcess,
+    pair: Pair,
+    claim: Option<RingConn>,
+}
+
+impl Hostile {
+    fn new() -> Hostile {
+        let mut driver = AnyDriver::open(IoKind::Epoll, LIMITS).expect("every kernel has epoll");
+        driver.enable_upgrades();
+        let listener = driver.listen(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
+        let at = driver.local_addr(listener).expect("just opened");
+        let stream = TcpStream::connect(at.to_string()).expect("the driver listens");
+        stream.set_read_timeout(Some(Duration::from_millis(1))).expect("a socket");
+        let name = format!("flick-upgrade.{}.0", at.port().expect("TCP"));
+        let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
+        let mut events = Vec::new();
+        let config = SegmentConfig { slots: 128, arena_bytes: 1 << 20, huge_pages: false };
+        let thread = std::thread::spawn(move || connect_pair(&name, &config, PairPolicy::SameUser));
+        while !thread.is_finished() {
+            run(&mut driver, &pool, &mut events, 1);
+        }
+        let (peer, pair) = thread.join().expect("no panic").expect("the driver listens");
+        let mut pair = pair.expect("a pair");
+        let claim = Some(pair.open(4096).expect("a slot"));
+        let mut hostile = Hostile { driver, pool, events, stream, _peer: peer, pair, claim };
+        hostile.expect_echo(b"before");
+        hostile
+    }
+
+    fn claim(&mut self) -> &mut RingConn {
+        self.claim.as_mut().expect("it is open")
+    }
+
+    fn run(&mut self) {
+        run(&mut self.driver, &self.pool, &mut self.events, POLLS);
+    }
+
+    fn question(&self) -> Vec<u8> {
+        let pack = |address: SocketAddr| {
+            let IpAddr::V4(ip) = address.ip() else { panic!("loopback has version 4 here") };
+            [&ip.to_ipv6_mapped().octets()[..], &address.port().to_le_bytes()].concat()
+        };
+        let local = self.stream.local_addr().expect("a socket");
+        let remote = self.stream.peer_addr().expect("a socket");
+        [b"flickup1".to_vec(), pack(local), pack(remote)].concat()
+    }
+
+    fn say(&mut self, bytes: &[u8]) {
+        assert_eq!(self.claim().send(bytes), Ok(bytes.len()));
+        self.run();
+    }
+
+    fn expect_echo(&mut self, text: &[u8]) {
+        self.stream.write_all(text).expect("it is connected");
+        let mut reply = vec![0; text.len()];
+        let mut count = 0;
+        while count < text.len() {
+            run(&mut self.driver, &self.pool, &mut self.events, 1);
+            count += self.stream.read(&mut reply[count..]).unwrap_or(0);
+        }
+        assert_eq!(reply, text);
+    }
+
+    /// The claim was refused, and the connection is as it was.
+    fn expect_refused(mut self) {
+        self.run();
+        assert_eq!(self.claim().receive(&mut [0; 64]), Ok(RingRead::Reset));
+        self.expect_echo(b"after");
+        assert_eq!(self.driver.shm_stats().expect("upgrades are on").upgrades, 0);
+    }
+
+    /// The claim's connection is reset, and another one is served.
+    fn expect_reset(mut self) {
+        self.run();
+        let mut rest = Vec::new();
+        let ended = self.stream.read_to_end(&mut rest);
+        assert!(ended.is_err_and(|error| error.kind() == std::io::ErrorKind::ConnectionReset));
+        let stats = self.driver.shm_stats().expect("upgrades are on");
+        assert_eq!((stats.upgraded, stats.conns), (0, 0));
+        self.stream = TcpStream::connect(self.stream.peer_addr().unwrap_or_else(|_| self.address()))
+            .expect("the driver listens");
+        self.stream.set_read_timeout(Some(Duration::from_millis(1))).expect("a socket");
+        self.expect_echo(b"another");
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.driver
+            .local_addr(flick_net::ListenerId(0))
+            .expect("it listens")
+            .to_string()
+            .parse()
+            .expect("TCP")
+    }
+}
+
+fn run(driver: &mut AnyDriver, pool: &Pool, events: &mut Vec<DriverEvent>, polls: u32) {
+    for _ in 0..polls {
+        driver.poll(pool, Some(Duration::ZERO), events).expect("the driver polls");
+        for event in events.drain(..) {
+            match event {
+                DriverEvent::Accepted { conn, .. } => driver.receive(conn, true),
+                DriverEvent::Data { conn, data } => driver.send(conn, data),
+                DriverEvent::Eof { .. } | DriverEvent::Failed { .. } => {}
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn claim_with_another_question_took_a_connection() {
+    let mut hostile = Hostile::new();
+    hostile.say(&[0xff; 44]);
+    hostile.expect_refused();
+    let mut hostile = Hostile::new();
+    let question = hostile.question();
+    hostile.say(&question[..20]);
+    hostile.expect_refused();
+}
+
+#[test]
+fn claim_of_a_connection_with_another_address_took_it() {
+    // The port of the other side is right, its address or the listener's is not.
+    for at in [8 + 15, 8 + 18 + 15, 8 + 18 + 16] {
+        let mut hostile = Hostile::new();
+        let mut question = hostile.question();
+        question[at] ^= 1;
+        hostile.say(&question);
+        hostile.expect_refused();
+    }
+}
+
+#[test]
+fn offset_that_was_passed_already_was_waited_for() {
+    let mut hostile = Hostile::new();
+    let question = hostile.question();
+    hostile.say(&question);
+    hostile.say(&[&2_u64.to_le_bytes()[..], &[1]].concat());
+    hostile.expect_reset();
+}
+
+#[test]
+fn claim_without_an_offset_left_its_connection_behind() {
+    for is_reset in [false, true] {
+        let mut hostile = Hostile::new();
+        let question = hostile.question();
+        hostile.say(&question);
+        let claim = hostile.claim.take().expect("it is open");
+        if is_reset {
+            hostile.pair.reset(claim)
+        } else {
+            hostile.pair.close(claim)
+        }
+        hostile.expect_reset();
+    }
+}
+
+#[test]
+fn bytes_of_the_kernel_behind_the_offset_were_delivered() {
+    let mut hostile = Hostile::new();
+    let question = hostile.question();
+    hostile.say(&question);
+    hostile.stream.write_all(b"behind").expect("it is connected");
+    hostile.say(&[&8_u64.to_le_bytes()[..], &[1]].concat());
+    hostile.expect_reset();
+}
