@@ -122,6 +122,64 @@ fn check_shm(kind: IoKind) {
     assert_eq!(allocations() - before, 0, "{} allocated for a connection of a pair", driver.name());
 }
 
+/// One connection of TCP of the driver to itself, which moves to rings, and the end.
+fn upgrade_round(driver: &mut AnyDriver, pool: &Pool, events: &mut Vec<DriverEvent>, at: &Endpoint) {
+    let upgrades = |driver: &AnyDriver| driver.shm_stats().expect("upgrades are on").upgrades;
+    let before = upgrades(driver);
+    let client = driver.connect(at).expect("a slot is free");
+    driver.receive(client, true);
+    let request = pool.alloc(BufClass::Small).expect("a buffer is free");
+    let len = request.append(&[7; 60]);
+    driver.send(client, request.slice(0..len));
+    let mut is_over = false;
+    while !is_over {
+        driver.poll(pool, Some(Duration::from_millis(1)), events).expect("the driver polls");
+        for event in events.drain(..) {
+            match event {
+                DriverEvent::Accepted { conn, .. } => driver.receive(conn, true),
+                DriverEvent::Connected { conn } => assert_eq!(conn, client),
+                // Both ends count as one each.
+                DriverEvent::Data { conn, .. } if conn == client && upgrades(driver) == before + 2 => {
+                    driver.close(client);
+                }
+                DriverEvent::Data { conn, data } => driver.send(conn, data),
+                DriverEvent::Eof { conn } => {
+                    driver.close(conn);
+                    is_over = true;
+                }
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+}
+
+fn check_upgrades(kind: IoKind) {
+    let limits = DriverLimits { shm_conns_max: 64, ..LIMITS };
+    let mut driver = match AnyDriver::open(kind, limits) {
+        Ok(driver) => driver,
+        Err(error) => return eprintln!("not tested: {error}"),
+    };
+    driver.enable_upgrades();
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
+    let listener = driver.listen(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
+    let at = driver.local_addr(listener).expect("just opened");
+    let mut events = Vec::with_capacity(LIMITS.events_max);
+    for _ in 0..10 {
+        upgrade_round(&mut driver, &pool, &mut events, &at);
+    }
+    let before = allocations();
+    for _ in 0..100 {
+        upgrade_round(&mut driver, &pool, &mut events, &at);
+    }
+    assert_eq!(allocations() - before, 0, "{} allocated for a connection that moved to rings", driver.name());
+}
+
+#[test]
+fn connections_that_move_to_rings_allocate_nothing_after_their_pair() {
+    check_upgrades(IoKind::Epoll);
+    check_upgrades(IoKind::Uring);
+}
+
 #[test]
 fn connections_through_shared_memory_allocate_nothing_after_their_pair() {
     check_shm(IoKind::Epoll);

@@ -207,7 +207,8 @@ impl AnyDriver {
     /// Returns the ring that output may be in.
     #[inline]
     pub(super) fn ring_of(&self, conn: Handle) -> Option<Handle> {
-        match self.upgrades.as_ref()?.claim_of(conn)? {
+        let upgrades = self.upgrades.as_ref().filter(|upgrades| upgrades.stats.upgraded > 0)?;
+        match upgrades.claim_of(conn)? {
             (claim, Claim::Linked(..)) => Some(self.shm.handle_at(claim)),
             _ => None,
         }
@@ -311,7 +312,9 @@ impl AnyDriver {
                 _ => true,
             };
             if is_kept {
-                events.swap(kept, at);
+                if kept < at {
+                    events.swap(kept, at);
+                }
                 kept += 1;
             }
         }

@@ -2,6 +2,7 @@
 //! `FLICK_NET_UPGRADE_ROUNDS` sets the connections of each run, `FLICK_NET_UPGRADE_SEED` the first seed.
 
 mod hostile;
+mod killed;
 mod world;
 
 use flick_net::{Detached, Driver, DriverEvent, IoKind};
@@ -97,6 +98,25 @@ fn a_detached_connection_returns_to_the_kernel_first() {
 }
 
 #[test]
+fn bytes_behind_a_ring_wait_until_those_before_it_are_read() {
+    for_all(|world| {
+        world.connect();
+        (0..3).for_each(|_| world.exchange(100));
+        world.set_receiving(Side::Client, false);
+        world.send(Side::Server, 100_000);
+        world.run_until(|world| world.is_upgraded());
+        let conn = world.conn(Side::Server);
+        world.set_receiving(Side::Server, false);
+        for _ in 0..20 {
+            assert!(matches!(world.driver(Side::Server).detach(conn), Detached::Busy | Detached::HasInput));
+            world.send(Side::Server, 1000);
+            world.poll();
+        }
+        world.end();
+    });
+}
+
+#[test]
 fn a_connection_that_moved_to_another_driver_is_upgraded_again() {
     for_all(|world| {
         world.connect();
@@ -142,9 +162,10 @@ fn a_reset_follows_the_bytes_of_the_ring() {
         world.connect();
         (0..3).for_each(|_| world.exchange(100));
         world.run_until(|world| world.is_upgraded());
-        world.exchange(100);
-        world.send(Side::Client, 3000);
-        world.poll_only(Side::Client);
+        // The ring grows, so that one poll of the other side does not read all of it.
+        (0..5).for_each(|_| world.exchange(100_000));
+        world.send(Side::Client, 200_000);
+        (0..10).for_each(|_| world.poll_only(Side::Client));
         let (client, server) = (world.conn(Side::Client), world.conn(Side::Server));
         world.driver(Side::Client).abort(client);
         world.poll_only(Side::Client);

@@ -46,11 +46,11 @@ pub struct World {
     failures: Vec<(Side, DriverEvent)>,
 }
 
-fn variable(name: &str, otherwise: u64) -> u64 {
+pub fn variable(name: &str, otherwise: u64) -> u64 {
     std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
 }
 
-fn pattern(side: Side, at: u64) -> u8 {
+pub fn pattern(side: Side, at: u64) -> u8 {
     (at % 251) as u8 ^ if side == Side::Client { 0 } else { 0x55 }
 }
 

@@ -23,6 +23,7 @@ const EXAMPLES: &[&str] = &[
     "1/7",
     "json",
     "epoll",
+    "auto",
     "interpreter",
     "strict",
     "queue",

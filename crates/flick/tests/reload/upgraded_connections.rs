@@ -110,6 +110,7 @@ fn killed_process_was_not_noticed_through_an_upgraded_connection() {
         let (status, _) = http::reply(&mut client).expect("an answer");
         assert!(status == 502 || status == 503, "{status}");
         let took = begun.elapsed();
+        println!("noticed after {took:?}");
         assert!(took < Duration::from_millis(500), "noticed after {took:?}");
         chain.back.gone();
         chain.back = start(&chain.scratch, "back", &listen, load::origin(), &["--workers", "1"]);
