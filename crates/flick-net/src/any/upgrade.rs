@@ -44,7 +44,7 @@ const OPENING_BYTES: usize = OFFSET_BYTES + 1;
 /// Most bytes of a name.
 const NAME_BYTES_MAX: usize = 32;
 
-/// Whose an event of shared memory is.
+/// Receiver of an event of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Translated {
     /// A connection of the platform through shared memory.
@@ -436,7 +436,7 @@ impl AnyDriver {
     fn opened(&mut self, index: u32, claim: Claim, offset: u64) {
         match claim {
             Claim::Asking(owner) => {
-                self.link(owner, index, ReceivePath::Until(offset), QUESTION_BYTES);
+                self.begin_rings(owner, index, ReceivePath::Until(offset), QUESTION_BYTES);
             }
             Claim::AskingClosed(sent) => {
                 self.write_opening(index, sent);
@@ -564,7 +564,7 @@ impl AnyDriver {
                     seen.is_some_and(|seen| seen.question() == question)
                 };
                 if let Some(conn) = conn.filter(is_it) {
-                    return self.link(conn, index, ReceivePath::UntilUnknown, 0);
+                    return self.begin_rings(conn, index, ReceivePath::UntilUnknown, 0);
                 }
             }
         }
@@ -582,7 +582,7 @@ impl AnyDriver {
     }
 
     /// Sends through the ring from now on. `before`: bytes of the ring before the offset.
-    fn link(&mut self, conn: Handle, index: u32, receive: ReceivePath, before: usize) {
+    fn begin_rings(&mut self, conn: Handle, index: u32, receive: ReceivePath, before: usize) {
         either!(self, driver => driver.hold_fault(conn, true));
         let Some(upgrades) = &mut self.upgrades else { return };
         upgrades.set_claim(index, Claim::Linked(conn, (before + OPENING_BYTES) as u64));

@@ -90,7 +90,7 @@ impl Hostile {
         assert_eq!(reply, text);
     }
 
-    /// The claim was refused, and the connection is as it was.
+    /// The claim was refused, and the connection stays on TCP.
     fn expect_refused(mut self) {
         self.run();
         assert_eq!(self.claim().receive(&mut [0; 64]), Ok(RingRead::Reset));
