@@ -362,6 +362,12 @@ impl AnyDriver {
                 self.ask(owner, conn.index);
                 false
             }
+            // The connection closed before the question was sent.
+            (Claim::AskingClosed(_), DriverEvent::Connected { conn }) => {
+                self.set_claim(conn.index, Claim::None);
+                self.shm.abort(self.shm.handle_at(conn.index));
+                false
+            }
             (Claim::Linked(owner, _), DriverEvent::Data { conn, .. } | DriverEvent::Drained { conn }) => {
                 *conn = owner;
                 true

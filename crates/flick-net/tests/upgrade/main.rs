@@ -78,6 +78,21 @@ fn either_side_ends_its_stream_at_any_time() {
 }
 
 #[test]
+fn a_connection_that_closes_while_it_asks_leaves_nothing_behind() {
+    for_all(|world| {
+        for polls in 0..world.rounds() {
+            world.connect();
+            (0..3).for_each(|_| world.exchange(100));
+            world.run_until(|world| world.stats()[0].conns > 0);
+            (0..polls).for_each(|_| world.poll_only(Side::Client));
+            (0..polls % 3).for_each(|_| world.poll());
+            world.close(Side::Client);
+            world.end_closed(Side::Server);
+        }
+    });
+}
+
+#[test]
 fn a_detached_connection_returns_to_the_kernel_first() {
     for_all(|world| {
         for round in 0..world.rounds() {

@@ -285,7 +285,24 @@ impl World {
         self.run_until(|world| world.ends[first as usize].has_end);
         assert_eq!(self.owed(first), 0, "the end follows all bytes");
         self.driver(first).close(conn);
-        self.run_until(|world| world.stats().iter().all(|stats| stats.upgraded == 0));
+        self.expect_nothing_left();
+    }
+
+    pub fn close(&mut self, side: Side) {
+        let conn = self.conn(side);
+        self.driver(side).close(conn);
+    }
+
+    /// Ends the side whose other side has closed.
+    pub fn end_closed(&mut self, side: Side) {
+        self.run_until(|world| world.ends[side as usize].has_end);
+        self.close(side);
+        self.expect_nothing_left();
+    }
+
+    fn expect_nothing_left(&mut self) {
+        let is_over = |stats: &ShmStats| stats.upgraded == 0 && stats.conns == 0;
+        self.run_until(|world| world.stats().iter().all(is_over));
         assert!(self.failures.is_empty(), "{:?}", self.failures);
     }
 }
