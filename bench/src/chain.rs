@@ -19,7 +19,7 @@ use crate::process::ScratchDir;
 use crate::stats::Spread;
 
 pub(crate) use filter::run as filter;
-use side::{Chain, Side};
+use side::{Chain, ChainKind};
 
 /// Bytes of the header of a capture, and of a record with its packet.
 const HEADER_BYTES: usize = 24;
@@ -33,8 +33,12 @@ const EDITED_TO: u8 = 64;
 const WRITE_BYTES: usize = RECORD_BYTES * 819;
 
 /// Least throughput of shared memory, in those of others.
-const GOALS: &[(Side, f64)] =
-    &[(Side::FlickPipes, 15.0), (Side::FlickTcp, 20.0), (Side::HandPipes, 15.0), (Side::HandTcp, 20.0)];
+const GOALS: &[(ChainKind, f64)] = &[
+    (ChainKind::FlickPipes, 15.0),
+    (ChainKind::FlickTcp, 20.0),
+    (ChainKind::HandPipes, 15.0),
+    (ChainKind::HandTcp, 20.0),
+];
 
 /// Runs all sides on all lengths, prints the table and writes the page.
 pub(crate) fn run(args: &ChainArgs) -> io::Result<()> {
@@ -43,7 +47,8 @@ pub(crate) fn run(args: &ChainArgs) -> io::Result<()> {
     let mut table =
         String::from("| filters | side | records/s | shared memory / side | goal |\n|--:|---|--:|--:|---|\n");
     for length in &args.lengths {
-        let mut rows: Vec<(Side, Vec<f64>)> = Side::ALL.iter().map(|side| (*side, Vec::new())).collect();
+        let mut rows: Vec<(ChainKind, Vec<f64>)> =
+            ChainKind::ALL.iter().map(|side| (*side, Vec::new())).collect();
         for _ in 0..args.run.rounds.max(1) {
             for (side, rates) in &mut rows {
                 let records = args.records / side.slowness();
@@ -53,7 +58,7 @@ pub(crate) fn run(args: &ChainArgs) -> io::Result<()> {
                 rates.push(rate.map_err(failed)?);
             }
         }
-        let spreads: Vec<(Side, Spread)> =
+        let spreads: Vec<(ChainKind, Spread)> =
             rows.into_iter().map(|(side, rates)| (side, Spread::of(rates.into_iter()))).collect();
         write_rows(&mut table, *length, &spreads);
     }
@@ -71,9 +76,11 @@ pub(crate) fn run(args: &ChainArgs) -> io::Result<()> {
     Ok(())
 }
 
-fn write_rows(table: &mut String, length: usize, spreads: &[(Side, Spread)]) {
-    let rings =
-        spreads.iter().find(|(side, _)| *side == Side::FlickRings).map_or(f64::NAN, |(_, own)| own.median);
+fn write_rows(table: &mut String, length: usize, spreads: &[(ChainKind, Spread)]) {
+    let rings = spreads
+        .iter()
+        .find(|(side, _)| *side == ChainKind::FlickRings)
+        .map_or(f64::NAN, |(_, own)| own.median);
     for (side, Spread { median, min, max }) in spreads {
         let ratio = rings / median;
         let goal = GOALS.iter().find(|(of, _)| of == side).map_or_else(String::new, |(_, least)| {
@@ -99,7 +106,7 @@ fn capture(records: usize) -> Vec<u8> {
 /// Records per second of a chain.
 fn measure(
     args: &ChainArgs,
-    side: Side,
+    side: ChainKind,
     length: usize,
     input: &[u8],
     scratch: &ScratchDir,

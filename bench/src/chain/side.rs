@@ -18,7 +18,7 @@ const LISTEN_PAUSE: Duration = Duration::from_millis(5);
 
 /// A chain of filters that is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub(super) enum ChainKind {
     FlickRings,
     FlickPipes,
     FlickTcp,
@@ -29,34 +29,34 @@ pub(super) enum Side {
     BufferedTcp,
 }
 
-impl Side {
-    pub(super) const ALL: &[Side] = &[
-        Side::FlickRings,
-        Side::FlickPipes,
-        Side::FlickTcp,
-        Side::FlickOneProcess,
-        Side::HandPipes,
-        Side::HandTcp,
-        Side::BufferedPipes,
-        Side::BufferedTcp,
+impl ChainKind {
+    pub(super) const ALL: &[ChainKind] = &[
+        ChainKind::FlickRings,
+        ChainKind::FlickPipes,
+        ChainKind::FlickTcp,
+        ChainKind::FlickOneProcess,
+        ChainKind::HandPipes,
+        ChainKind::HandTcp,
+        ChainKind::BufferedPipes,
+        ChainKind::BufferedTcp,
     ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Side::FlickRings => "flick, shared memory",
-            Side::FlickPipes => "flick, pipes",
-            Side::FlickTcp => "flick, TCP",
-            Side::FlickOneProcess => "flick, one process",
-            Side::HandPipes => "by hand, packet by packet, pipes",
-            Side::HandTcp => "by hand, packet by packet, TCP",
-            Side::BufferedPipes => "by hand, 64 KiB at a time, pipes",
-            Side::BufferedTcp => "by hand, 64 KiB at a time, TCP",
+            ChainKind::FlickRings => "flick, shared memory",
+            ChainKind::FlickPipes => "flick, pipes",
+            ChainKind::FlickTcp => "flick, TCP",
+            ChainKind::FlickOneProcess => "flick, one process",
+            ChainKind::HandPipes => "by hand, packet by packet, pipes",
+            ChainKind::HandTcp => "by hand, packet by packet, TCP",
+            ChainKind::BufferedPipes => "by hand, 64 KiB at a time, pipes",
+            ChainKind::BufferedTcp => "by hand, 64 KiB at a time, TCP",
         }
     }
 
     /// Divides the number of records, so that a round of each side takes about as long.
     pub(super) fn slowness(self) -> usize {
-        if matches!(self, Side::HandPipes | Side::HandTcp) { 10 } else { 1 }
+        if matches!(self, ChainKind::HandPipes | ChainKind::HandTcp) { 10 } else { 1 }
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Chain {
     ends: Option<(PipeWriter, PipeReader)>,
     /// Servers do not end with their input.
     ends_with_input: bool,
-    /// Where the processes log, and how many of them say that they use shared memory.
+    /// File of their logs, and how many of them must say there that they use shared memory.
     log: PathBuf,
     joints_expected: usize,
 }
@@ -75,19 +75,19 @@ impl Chain {
     /// Starts all processes of a chain.
     pub(super) fn start(
         args: &ChainArgs,
-        side: Side,
+        side: ChainKind,
         length: usize,
         scratch: &ScratchDir,
     ) -> io::Result<Chain> {
         let ((stdin, to), (from, stdout)) = (pipe()?, pipe()?);
-        let ends_with_input = side != Side::FlickTcp;
+        let ends_with_input = side != ChainKind::FlickTcp;
         let log = scratch.0.join("log");
         std::fs::write(&log, "")?;
         let mut chain =
             Chain { processes: Vec::new(), ends: Some((to, from)), ends_with_input, log, joints_expected: 0 };
         match side {
-            Side::FlickTcp => chain.start_servers(args, length, stdin.into(), stdout.into())?,
-            Side::FlickOneProcess => {
+            ChainKind::FlickTcp => chain.start_servers(args, length, stdin.into(), stdout.into())?,
+            ChainKind::FlickOneProcess => {
                 let mut command = flick(args, whole_chain(length, scratch)?, "stdin:", "stdout:");
                 chain.add(command.stdin(stdin).stdout(stdout))?;
             }
@@ -100,7 +100,7 @@ impl Chain {
     fn start_filters(
         &mut self,
         args: &ChainArgs,
-        side: Side,
+        side: ChainKind,
         length: usize,
         stdin: OwnedFd,
         stdout: OwnedFd,
@@ -115,7 +115,7 @@ impl Chain {
         for (position, (input, output)) in inputs.into_iter().zip(outputs).enumerate().rev() {
             self.add(filter(args, side, position)?.stdin(input).stdout(output))?;
         }
-        self.joints_expected = if side == Side::FlickRings { length - 1 } else { 0 };
+        self.joints_expected = if side == ChainKind::FlickRings { length - 1 } else { 0 };
         Ok(())
     }
 
@@ -190,9 +190,9 @@ impl Drop for Chain {
     }
 }
 
-/// What joins two processes: the end that is read, and the one that is written to.
-fn joint(side: Side) -> io::Result<(OwnedFd, OwnedFd)> {
-    if !matches!(side, Side::HandTcp | Side::BufferedTcp) {
+/// Two ends that join two processes: the one that is read, and the one that is written to.
+fn joint(side: ChainKind) -> io::Result<(OwnedFd, OwnedFd)> {
+    if !matches!(side, ChainKind::HandTcp | ChainKind::BufferedTcp) {
         let (reader, writer) = pipe()?;
         return Ok((reader.into(), writer.into()));
     }
@@ -214,19 +214,21 @@ fn await_listening(addr: SocketAddr) -> io::Result<()> {
 }
 
 /// The command of one filter between standard input and standard output.
-fn filter(args: &ChainArgs, side: Side, position: usize) -> io::Result<Command> {
+fn filter(args: &ChainArgs, side: ChainKind, position: usize) -> io::Result<Command> {
     let mut command = match side {
-        Side::FlickRings | Side::FlickPipes | Side::FlickTcp | Side::FlickOneProcess => {
+        ChainKind::FlickRings | ChainKind::FlickPipes | ChainKind::FlickTcp | ChainKind::FlickOneProcess => {
             flick(args, program(position), "stdin:", "stdout:")
         }
-        Side::HandPipes | Side::HandTcp | Side::BufferedPipes | Side::BufferedTcp => {
+        ChainKind::HandPipes | ChainKind::HandTcp | ChainKind::BufferedPipes | ChainKind::BufferedTcp => {
             let mut command = Command::new(std::env::current_exe()?);
             command.arg("packet-filter").args(edits(position).then_some("--edit"));
-            command.args(matches!(side, Side::BufferedPipes | Side::BufferedTcp).then_some("--buffered"));
+            command.args(
+                matches!(side, ChainKind::BufferedPipes | ChainKind::BufferedTcp).then_some("--buffered"),
+            );
             command
         }
     };
-    if side == Side::FlickPipes {
+    if side == ChainKind::FlickPipes {
         command.env("FLICK_PIPE_RINGS", "off");
     }
     Ok(command)

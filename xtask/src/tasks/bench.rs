@@ -18,6 +18,9 @@ const FIGURES: &[&str] = &[
 /// One connection and several, a second each.
 const SHORT: &[&str] = &["--connections", "1,30", "--seconds", "1", "--warmup-seconds", "0", "--rounds", "1"];
 
+/// Chains of one filter and of three, with records for less than a second.
+const SHORT_CHAIN: &[&str] = &["--lengths", "1,3", "--records", "20000", "--rounds", "1"];
+
 /// Runs them with the tests' builds of flick and of the benchmarks: for all targets of the workspace, cargo chooses the
 /// features that it has chosen for the tests, and builds nothing twice.
 pub fn run() -> Outcome {
@@ -29,6 +32,9 @@ pub fn run() -> Outcome {
         command.args(SHORT).arg("--flick").arg(&flick);
         run::run(command)?;
     }
+    let mut chain = run::command(&bench.to_string_lossy(), &["chain"]);
+    chain.args(SHORT_CHAIN).arg("--flick").arg(&flick);
+    run::run(chain)?;
     let mut idle = run::command(&bench.to_string_lossy(), &["idle-connections", "--connections", "300"]);
     idle.arg("--flick").arg(&flick);
     run::run(idle)?;

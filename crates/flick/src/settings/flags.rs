@@ -33,14 +33,15 @@ pub struct RunFlags {
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// Listen for connections to a channel: `client=127.0.0.1:11211`, `client=unix:/run/x.sock`,
-    /// `client=shm:NAME`; a filter reads `in=stdin:`, `in=fd:3` or `in=pipe:PATH`. For an array that the process merges,
-    /// `mappers=127.0.0.1:9000x8` is eight streams. Write `SERVICE.CHANNEL` if several services have a channel of that
-    /// name. [default: none]
+    /// `client=shm:NAME`; a filter reads `in=stdin:`, `in=fd:3` or `in=pipe:PATH`. For an array that the process
+    /// merges, `mappers=127.0.0.1:9000x8` is eight streams. Write `SERVICE.CHANNEL` if several services have a channel
+    /// of that name. [default: none]
     #[arg(long, value_name = "CHANNEL=ADDRESS[,...]", value_parser = binding, help_heading = CHANNELS)]
     pub listen: Vec<Binding>,
     /// Connect a channel to backends, in order: `backends=127.0.0.1:11311,127.0.0.1:11312 weight=2`; a filter writes to
-    /// `out=stdout:`, `out=fd:4` or `out=pipe:PATH`. A list that changes at run time comes from a file (`backends=file:PATH`, one address per line) or from DNS
-    /// (`backends=dns:NAME:PORT`, `backends=srv:_SERVICE._tcp.NAME`). [default: none]
+    /// `out=stdout:`, `out=fd:4` or `out=pipe:PATH`. A list that changes at run time comes from a file
+    /// (`backends=file:PATH`, one address per line) or from DNS (`backends=dns:NAME:PORT`,
+    /// `backends=srv:_SERVICE._tcp.NAME`). [default: none]
     #[arg(long, value_name = "CHANNEL=BACKEND[,...]", value_parser = connect, help_heading = CHANNELS)]
     pub connect: Vec<Connect>,
     /// DNS server for `dns:` and `srv:`. [default: those of /etc/resolv.conf]
