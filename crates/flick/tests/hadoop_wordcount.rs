@@ -80,6 +80,7 @@ fn start(kind: EngineKind, io: IoKind, workers: usize, reducer: &TcpListener) ->
         workers,
         pin: false,
         io,
+        upgrades_to_shm: false,
         listen: vec![Binding::new("mappers", vec![any; MAPPERS])],
         connect: vec![Binding::new("reducer", vec![to])],
         limits: Limits { buffer_memory: 64 << 20, ..Limits::default() },

@@ -82,6 +82,7 @@ fn services_on(
             workers: 1,
             pin: false,
             io,
+            upgrades_to_shm: false,
             listen: vec![Binding::new("client", vec![at.clone()])],
             connect: Vec::new(),
             limits: Limits { buffer_memory: 16 << 20, max_connections: 200, ..Limits::default() },

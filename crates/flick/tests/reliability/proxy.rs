@@ -57,6 +57,7 @@ impl Proxy {
             workers: 1,
             pin: false,
             io,
+            upgrades_to_shm: false,
             listen: vec![Binding::new("client", vec![any])],
             connect: vec![Binding::new("backends", backends)],
             limits: Limits { buffer_memory: 256 << 20, ..Limits::default() },
