@@ -15,7 +15,8 @@ const MARGIN: Duration = Duration::from_millis(50);
 /// Pause between two checks whether the warm-up is over.
 const CHECK_PAUSE: Duration = Duration::from_millis(1);
 
-/// Writes every key (not with HTTP), runs the load, and returns its figures. Without `server` there are none of processor time.
+/// Writes every key (not with HTTP), runs the load, and returns its figures. Without `server` there are none of
+/// processor time.
 ///
 /// Errors: the round is void: an error, a wrong or missing reply, a lost connection, or a miss.
 pub(crate) fn round(config: LoadConfig, server: Option<&Server>) -> io::Result<Round> {

@@ -1,4 +1,5 @@
-//! Both ends of a memcached conversation and a client of HTTP, for demonstrations, tests and benchmarks of a proxy between them.
+//! Both ends of a memcached conversation and a client of HTTP, for demonstrations, tests and benchmarks of a proxy
+//! between them.
 //!
 //! - [`binary`] and [`text`]: the two wire protocols of memcached, as plain encode and decode functions; [`http`]: the
 //!   replies of a web server.

@@ -365,8 +365,8 @@ impl ClientSet {
         }
     }
 
-    /// Waits until there are events, or the time is over; fills `events` up to its capacity, which is at least 2. Without
-    /// a timeout it waits for ever. A wait may end early without events, when the state of a pair has changed.
+    /// Waits until there are events, or the time is over; fills `events` up to its capacity, which is at least 2.
+    /// Without a timeout it waits for ever. A wait may end early without events, when the state of a pair has changed.
     ///
     /// Errors: those of epoll_wait(2); an interrupted wait ends without events.
     pub fn wait(&mut self, events: &mut Vec<ClientEvent>, timeout: Option<Timespec>) -> Result<(), Errno> {

@@ -24,7 +24,7 @@ const WAIT: Option<Timespec> = Some(Timespec { tv_sec: 20, tv_nsec: 0 });
 /// Bytes that a server sends before it ends, more than a ring begins with.
 const LAST_BYTES: usize = 3000;
 
-/// What a server does with its first bytes.
+/// A server's answer to its first bytes.
 #[derive(Clone, Copy, PartialEq)]
 enum Server {
     /// It sends everything back, until its clients are gone.

@@ -59,7 +59,7 @@ pub(super) struct Watch {
     /// The ring has a request for it.
     pub(super) is_armed: bool,
     /// That request was made since the last poll.
-    pub(super) is_armed_anew: bool,
+    pub(super) is_just_armed: bool,
     pub(super) is_ready: bool,
 }
 

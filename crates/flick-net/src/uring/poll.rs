@@ -36,10 +36,10 @@ impl UringDriver {
             is_left || !self.conns.ready.is_empty() || self.ring.completions() > 0 || self.has_parked();
         // A wait submits too; only what takes time must not be counted as waiting.
         let is_wait_next = !is_busy && timeout != Some(Duration::ZERO) && self.ring.requests() <= 1;
-        if self.ring.has_work() && !(is_wait_next && self.watch.is_armed_anew) {
+        if self.ring.has_work() && !(is_wait_next && self.watch.is_just_armed) {
             self.ring.enter(0, None)?;
         }
-        self.watch.is_armed_anew = false;
+        self.watch.is_just_armed = false;
         self.now_ns = monotonic_ns();
         self.deliver(&mut sink);
         let has_more = !self.conns.dirty.is_empty() || !self.conns.ready.is_empty();
@@ -71,7 +71,7 @@ impl UringDriver {
             && !self.watch.is_armed
             && let Some(descriptor) = &self.watch.descriptor
         {
-            (self.watch.is_armed, self.watch.is_armed_anew) = (true, true);
+            (self.watch.is_armed, self.watch.is_just_armed) = (true, true);
             // Once per report, so that each request begins with a look: an epoll is readable until it was looked into.
             self.ring.watch(descriptor, libc::POLLIN, false, RequestToken::Watched);
         }
