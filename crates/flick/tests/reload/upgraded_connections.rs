@@ -111,7 +111,8 @@ fn killed_process_was_not_noticed_through_an_upgraded_connection() {
         assert!(status == 502 || status == 503, "{status}");
         let took = begun.elapsed();
         println!("noticed after {took:?}");
-        assert!(took < Duration::from_millis(500), "noticed after {took:?}");
+        // The request may be tried again on a new connection, for which it waits until the backoff is over.
+        assert!(took < Duration::from_secs(2), "noticed after {took:?}");
         chain.back.gone();
         chain.back = start(&chain.scratch, "back", &listen, load::origin(), &["--workers", "1"]);
         wait::until("the successor to be used", || chain.page().ok());
