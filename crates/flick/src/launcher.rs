@@ -68,7 +68,9 @@ impl Launcher {
     ///
     /// Errors: why it has not started.
     pub fn launch(&self, stdin: OwnedFd) -> Result<u32, String> {
-        let gone = |error: String| format!("the process that starts upgrades does not answer: {error}");
+        let gone = |error: String| {
+            format!("the process that starts upgrades does not answer: {error}; restart flick instead")
+        };
         self.channel.send("start", Some(stdin.as_fd())).map_err(|error| gone(error.to_string()))?;
         let answer = self.channel.receive().map_err(|error| gone(error.to_string()))?;
         let text = answer.map(|answer| answer.text).ok_or_else(|| gone("it has exited".to_owned()))?;
