@@ -52,6 +52,23 @@ fn kept(scratch: &Scratch, extra: &[&str]) -> Service {
     Service::start(&[args.as_slice(), extra].concat())
 }
 
+/// Writes settings with this program and an admin endpoint; returns their path.
+fn settings_of(scratch: &Scratch, program: &str) -> String {
+    let text = format!(
+        "workers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n[[service]]\nprogram = \"{program}\"\n\
+         listen = {{ client = \"127.0.0.1:0\" }}\n"
+    );
+    scratch.write("flick.toml", &text).display().to_string()
+}
+
+/// Upgrades the service; returns the new process.
+fn upgrade(admin: &str) -> OwnedPid {
+    let (status, stdout, error) = run(&["upgrade", admin]);
+    assert_eq!(status, 0, "{error}");
+    let pid = stdout.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    OwnedPid(pid.expect("it says which"))
+}
+
 #[test]
 fn every_thread_is_sandboxed_while_the_service_works() {
     for io in ["epoll", "uring"] {
@@ -130,18 +147,12 @@ fn sandboxed_reload_says_why_a_program_cannot_be_read() {
     let (scratch, other) = (Scratch::new("sandbox-reload"), Scratch::new("sandbox-reload-elsewhere"));
     let elsewhere = other.write("kept.flick", KEPT).display().to_string();
     let program = scratch.write("kept.flick", KEPT).display().to_string();
-    let write = |program: &str| {
-        let text = format!(
-            "workers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n[[service]]\nprogram = \"{program}\"\n\
-             listen = {{ client = \"127.0.0.1:0\" }}\n"
-        );
-        scratch.write("flick.toml", &text).display().to_string()
-    };
-    let (settings, state) = (write(&program), scratch.path().join("state").display().to_string());
+    let (settings, state) =
+        (settings_of(&scratch, &program), scratch.path().join("state").display().to_string());
     let service =
         Service::start(&["run", "--config", &settings, "--state-dir", &state, "--sandbox", "strict"]);
     let admin = service.admin_address().to_string();
-    write(&elsewhere);
+    settings_of(&scratch, &elsewhere);
     let (status, _, error) = run(&["reload", &admin]);
     assert!(status == 1 && error.contains("Permission denied"), "{error}");
     assert!(
@@ -159,32 +170,20 @@ fn upgraded_process_kept_the_sandbox_of_its_predecessor() {
     let (scratch, other) = (Scratch::new("sandbox-upgrade"), Scratch::new("sandbox-upgrade-elsewhere"));
     let program = scratch.write("kept.flick", KEPT).display().to_string();
     let elsewhere = other.write("kept.flick", KEPT).display().to_string();
-    let write = |program: &str| {
-        let text = format!(
-            "workers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n[[service]]\nprogram = \"{program}\"\n\
-             listen = {{ client = \"127.0.0.1:0\" }}\n"
-        );
-        scratch.write("flick.toml", &text).display().to_string()
-    };
-    let (settings, state) = (write(&program), scratch.path().join("state").display().to_string());
+    let (settings, state) =
+        (settings_of(&scratch, &program), scratch.path().join("state").display().to_string());
     let mut service = Service::start(&["run", "--config", &settings, "--state-dir", &state]);
     let admin = service.admin_address().to_string();
-    write(&elsewhere);
+    settings_of(&scratch, &elsewhere);
     let (status, _, error) = run(&["reload", &admin]);
     assert!(status == 1 && error.contains("Permission denied"), "the old process may not read it: {error}");
-    let (status, stdout, error) = run(&["upgrade", &admin]);
-    assert_eq!(status, 0, "{error}");
-    let second = stdout.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
-    let second = OwnedPid(second.expect("it says which"));
+    let second = upgrade(&admin);
     assert_eq!(service.gone().code(), Some(0));
     check_serves(&service);
     let values = of_all_threads(second.0, "Seccomp");
     assert!(values.len() >= 3 && values.iter().all(|value| value == "2"), "{values:?}");
     // It has a launcher of its own.
-    let (status, stdout, error) = run(&["upgrade", &admin]);
-    assert_eq!(status, 0, "{error}");
-    let third = stdout.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
-    let third = OwnedPid(third.expect("it says which"));
+    let third = upgrade(&admin);
     wait::until("the second process to end", || (!second.is_there()).then_some(()));
     check_serves(&service);
     common::peers::signal(third.0, "TERM");
