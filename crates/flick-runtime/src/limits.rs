@@ -224,7 +224,7 @@ pub const SUCCESSOR_TRIES_MAX: usize = 16;
 pub const LINGER_MS: u64 = 1_000;
 /// Interval between checks of the unsent last replies to a client that has closed its side.
 pub const FLUSH_TICK_MS: u64 = 5;
-/// Window of the least delay that tells a standing queue from a burst.
+/// Shortest window in which a queue must stand to be no burst; one of the target delay where that is longer.
 pub const SHED_WINDOW_NS: u64 = 100_000_000;
 /// Fewest iterations of a window that counts as overload.
 pub const SHED_ITERATIONS_MIN: u32 = 3;
