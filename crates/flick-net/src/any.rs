@@ -165,6 +165,12 @@ impl AnyDriver {
         either!(ref self, driver => driver.waker())
     }
 
+    /// Limits the bytes of this driver's rings in shared memory. A connection without memory for a larger ring keeps its
+    /// own; one without memory for a first ring is refused.
+    pub fn limit_rings(&mut self, bytes_max: u64) {
+        self.shm.limit_rings(bytes_max);
+    }
+
     /// Returns the handle within shared memory, if it is one of those.
     #[inline]
     fn shm_handle(&self, conn: Handle) -> Option<Handle> {

@@ -114,8 +114,11 @@ pub const SHM_SLOTS: u32 = 8192;
 /// Bytes of address space for the rings of each side of a pair that this process begins.
 pub const SHM_ARENA_BYTES: u64 = 128 << 20;
 
-/// Bytes of the rings of one driver, over all pairs.
+/// Bytes of the rings of one driver, over all pairs, whatever memory it is granted.
 pub const SHM_RING_BYTES_MAX: u64 = 256 << 20;
+
+/// Share of a driver's ring memory that one ring may have: one in this many.
+pub const SHM_RING_SHARE: u64 = 16;
 
 /// Bytes of a new connection's ring.
 pub const SHM_RING_BYTES_START: u64 = 4096;

@@ -147,6 +147,11 @@ impl ShmTransport {
         self.now_ns
     }
 
+    /// Limits the bytes of the rings of this process.
+    pub(crate) fn limit_rings(&mut self, bytes_max: u64) {
+        self.pairs.limit_rings(bytes_max);
+    }
+
     /// Returns the use of this transport.
     pub(crate) fn stats(&self) -> ShmStats {
         ShmStats { pairs: self.pairs.open_count(), ring_bytes: self.pairs.ring_bytes(), ..self.stats }

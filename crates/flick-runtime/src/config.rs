@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use flick_net::{Endpoint, IoKind};
 
+use crate::limits::RING_MEMORY_SHARE;
 use crate::observe::access_log::AccessLog;
 
 /// Addresses for one channel of the process.
@@ -256,4 +257,24 @@ pub struct PlatformConfig {
     pub state_dir: Option<std::path::PathBuf>,
     /// The access log, if there is one.
     pub access: Option<AccessLog>,
+}
+
+impl PlatformConfig {
+    /// Returns the bytes that rings in shared memory may have.
+    pub fn ring_memory_max(&self) -> u64 {
+        self.limits.buffer_memory / RING_MEMORY_SHARE
+    }
+
+    /// Returns the part of the buffer memory that is set apart for rings: none, unless a binding or the move of TCP
+    /// connections uses them.
+    pub fn ring_memory(&self) -> u64 {
+        let mut endpoints = self.listen.iter().chain(&self.connect).flat_map(|binding| &binding.endpoints);
+        let uses_rings = self.upgrades_to_shm || endpoints.any(|at| matches!(at, Endpoint::Shm(_)));
+        if uses_rings { self.ring_memory_max() } else { 0 }
+    }
+
+    /// Returns the part of the buffer memory that is for buffers.
+    pub fn pool_memory(&self) -> u64 {
+        self.limits.buffer_memory - self.ring_memory()
+    }
 }

@@ -303,6 +303,8 @@ pub const ACCESS_RECORD_BYTES_MAX: usize =
     ACCESS_PLAIN_RECORD_BYTES_MAX + ACCESS_FIELDS_MAX * (1 + ACCESS_FIELD_BYTES_MAX);
 
 const _: () = assert!(ACCESS_FIELD_BYTES_MAX < 255, "255 stands for a field that is missing");
+/// Share of the buffer memory that is for rings in shared memory: one in this many.
+pub const RING_MEMORY_SHARE: u64 = 8;
 const _: () = assert!(ACCESS_REQUEST_BYTES_MAX < 256 && ACCESS_REPLY_BYTES_MAX < 256);
 const _: () = assert!(
     5 * 8 + 1 + 19 + 2 + 108 + 2 + ACCESS_REQUEST_BYTES_MAX + ACCESS_REPLY_BYTES_MAX

@@ -86,6 +86,10 @@ pub struct Setup {
     pub is_relay: bool,
     /// Longest message that is buffered whole: what the program looks at, or a short one.
     pub whole_bytes_max: u64,
+    /// Bytes of buffers, over all workers.
+    pub pool_memory: u64,
+    /// Bytes that rings in shared memory may have, over all workers.
+    pub ring_memory_max: u64,
     /// The merge, if the process is one.
     pub merge: Option<MergeSetup>,
 }
@@ -148,6 +152,8 @@ impl Setup {
             always_dedicates: backends_are_exclusive(&program),
             is_relay,
             whole_bytes_max: crate::setup::requirements::whole_bytes_max(&program),
+            pool_memory: config.pool_memory(),
+            ring_memory_max: config.ring_memory_max(),
             merge: None,
             program,
         })

@@ -102,6 +102,7 @@ impl ThreadPlan {
         let (mut members, mut handles, mut io) = (Vec::new(), Vec::new(), "none");
         for part in self.parts {
             let mut driver = AnyDriver::open(self.io, driver_limits(&part.config.setup, is_alone))?;
+            driver.limit_rings(part.config.setup.ring_memory_max / part.config.workers as u64);
             if self.upgrades_to_shm {
                 driver.enable_upgrades();
             }

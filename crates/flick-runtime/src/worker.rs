@@ -399,7 +399,7 @@ fn huge_reserve(setup: &Setup, huge_count: u32) -> u32 {
 
 /// Divides a worker's share of the buffer memory into buffers.
 fn pool_of(setup: &Setup, workers: usize) -> PoolConfig {
-    let bytes = setup.limits.buffer_memory / workers as u64;
+    let bytes = setup.pool_memory / workers as u64;
     let huge_count = crate::setup::requirements::huge_count(setup.whole_bytes_max, bytes);
     let bytes = bytes - u64::from(huge_count) * u64::from(HUGE_BYTES);
     PoolConfig {

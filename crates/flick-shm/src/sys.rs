@@ -76,6 +76,21 @@ impl Mapping {
     pub fn len(&self) -> usize {
         self.bytes
     }
+
+    /// Returns whole pages to the kernel, so that they are zero and no memory; `false` if it did not take them.
+    pub fn release(&self, start: NonNull<u8>, bytes: usize) -> bool {
+        let offset = (start.addr().get()).checked_sub(self.start.addr().get());
+        assert!(
+            offset.is_some_and(|offset| offset + bytes <= self.bytes),
+            "the pages are inside of the mapping"
+        );
+        if cfg!(miri) {
+            return false;
+        }
+        // SAFETY: the range is inside of the mapping by the check above. The advice writes zeros as any store of this
+        // process would; memory of another kind, such as a test's, is refused.
+        unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxRemove) }.is_ok()
+    }
 }
 
 impl Drop for Mapping {

@@ -35,6 +35,8 @@ mod idle;
 mod load;
 #[path = "reliability/quiet.rs"]
 mod quiet;
+#[path = "reliability/ring_memory.rs"]
+mod ring_memory;
 #[path = "reliability/shutdown.rs"]
 mod shutdown;
 #[path = "reliability/sizes.rs"]

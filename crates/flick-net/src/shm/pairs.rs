@@ -1,7 +1,7 @@
 //! The processes that a driver is paired with: handshakes, ready bits, and the slots of their connections.
 //! Promises: a handshake blocks nothing and ends by time; one process has at most [`SHM_PAIRS_OF_PROCESS_MAX`] pairs;
-//! all rings together have at most [`SHM_RING_BYTES_MAX`] bytes, those of one process half of it; a process that is
-//! gone costs its own connections only.
+//! all rings together have at most the bytes that the driver is granted, those of one process half of it, one ring a
+//! sixteenth; a process that is gone costs its own connections only.
 //! Not here: handshakes (`handshake.rs`), bytes (`transfer.rs`), and which connections are polled (`sleeping.rs`).
 
 mod handshake;
@@ -21,7 +21,8 @@ use crate::driver::ListenerId;
 use crate::fault::ConnFault;
 use crate::limits::{
     SHM_IDLE_LOOKS_MAX, SHM_PAIR_UNUSED_NS_MAX, SHM_PAIRS_MAX, SHM_PAIRS_OF_PROCESS_MAX,
-    SHM_READY_BITS_PER_POLL_MAX, SHM_RING_BYTES_MAX, SHM_RING_BYTES_START,
+    SHM_READY_BITS_PER_POLL_MAX, SHM_RING_BYTES_GROWN_MAX, SHM_RING_BYTES_MAX, SHM_RING_BYTES_START,
+    SHM_RING_SHARE,
 };
 use crate::listen::ListenSocket;
 use crate::listeners::Accepting;
@@ -49,6 +50,8 @@ pub(super) struct PairTable {
     ending_pairs: u32,
     /// Bytes of the rings of this process in all pairs.
     ring_bytes: u64,
+    /// Bytes that they may have.
+    ring_bytes_max: u64,
     /// The first deadline, or an earlier time.
     next_deadline_ns: Option<u64>,
     reports: Vec<epoll::Event>,
@@ -152,6 +155,7 @@ impl PairTable {
             open_count: 0,
             ending_pairs: 0,
             ring_bytes: 0,
+            ring_bytes_max: SHM_RING_BYTES_MAX,
             next_deadline_ns: None,
             reports: Vec::with_capacity(NEWS_MAX),
         }
@@ -169,6 +173,16 @@ impl PairTable {
     /// Returns the bytes of the rings of this process.
     pub(super) fn ring_bytes(&self) -> u64 {
         self.ring_bytes
+    }
+
+    /// Limits the bytes of the rings of this process. Present rings stay as they are.
+    pub(super) fn limit_rings(&mut self, bytes_max: u64) {
+        self.ring_bytes_max = bytes_max.min(SHM_RING_BYTES_MAX);
+    }
+
+    /// Returns the size up to which a ring grows.
+    pub(super) fn grown_bytes_max(&self) -> u64 {
+        grown_bytes_max(self.ring_bytes_max)
     }
 
     fn entry(&mut self, number: u32) -> Option<&mut PairEntry> {
@@ -203,7 +217,7 @@ impl PairTable {
             PairState::Open(open) => open.ring_bytes(),
             PairState::Offered(_) | PairState::Accepting(_) | PairState::Gone => 0,
         });
-        is_within_share(used.sum(), self.ring_bytes, bytes, is_new)
+        is_within_share(self.ring_bytes_max, used.sum(), self.ring_bytes, bytes, is_new)
     }
 }
 
@@ -666,11 +680,18 @@ impl PairTable {
     }
 }
 
-/// Returns whether a process that has `used` bytes of all `total` bytes of rings may have `bytes` more. It may have as
-/// much as is free then, so that there is always as much for others; larger rings take half of that at most, so that
+/// Returns the size up to which one ring of a driver grows that has `bytes_max` bytes of ring memory.
+fn grown_bytes_max(bytes_max: u64) -> u64 {
+    let share = bytes_max / SHM_RING_SHARE;
+    let rounded = share.checked_ilog2().map_or(0, |bits| 1 << bits);
+    rounded.clamp(SHM_RING_BYTES_START, SHM_RING_BYTES_GROWN_MAX)
+}
+
+/// Returns whether a process that has `used` bytes of all `total` bytes of rings may have `bytes` more of the `max` that
+/// there are. It may have as much as is free then, so that there is always as much for others; larger rings take half of that at most, so that
 /// there is always memory for new connections.
 /// Source: Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998.
-fn is_within_share(used: u64, total: u64, bytes: u64, is_new: bool) -> bool {
-    let free = SHM_RING_BYTES_MAX.saturating_sub(total + bytes);
+fn is_within_share(max: u64, used: u64, total: u64, bytes: u64, is_new: bool) -> bool {
+    let free = max.saturating_sub(total + bytes);
     used + bytes <= if is_new { free } else { free / 2 }
 }

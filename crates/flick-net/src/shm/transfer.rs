@@ -10,7 +10,7 @@ use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
 use crate::limits::{
     LINGER_RECEIVES_MAX, READY_MANY, RECEIVED_BYTES_PER_POLL_MAX, RECEIVES_PER_CONN_MAX, SHM_LATE_BYTES_MAX,
-    SHM_RING_BYTES_GROWN_MAX, SHM_RING_GROWTH, WRITES_PER_CONN_MAX,
+    SHM_RING_GROWTH, WRITES_PER_CONN_MAX,
 };
 
 /// Result of serving one connection.
@@ -92,7 +92,7 @@ impl ShmTransport {
         if !is_full {
             return Ok(Written::All);
         }
-        let wanted = (ring.send_capacity() * SHM_RING_GROWTH).min(SHM_RING_BYTES_GROWN_MAX);
+        let wanted = (ring.send_capacity() * SHM_RING_GROWTH).min(self.pairs.grown_bytes_max());
         if wanted > ring.send_capacity() && self.pairs.resize(pair, ring, wanted).map_err(reset)? {
             return Ok(Written::Again);
         }

@@ -49,8 +49,15 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<MemoryPar
     let mut out = vec![
         MemoryPart {
             what: "network buffers".to_owned(),
-            bytes: limits.buffer_memory,
-            addresses: limits.buffer_memory,
+            bytes: config.pool_memory(),
+            addresses: config.pool_memory(),
+            remedy: "lower `--buffer-memory`".to_owned(),
+            of_program: false,
+        },
+        MemoryPart {
+            what: "rings in shared memory".to_owned(),
+            bytes: config.ring_memory(),
+            addresses: config.ring_memory(),
             remedy: "lower `--buffer-memory`".to_owned(),
             of_program: false,
         },

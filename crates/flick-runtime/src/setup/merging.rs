@@ -75,6 +75,8 @@ pub(super) fn bind(
         always_dedicates: false,
         is_relay: false,
         whole_bytes_max: crate::limits::WHOLE_BYTES_MAX,
+        pool_memory: config.pool_memory(),
+        ring_memory_max: config.ring_memory_max(),
         merge: Some(MergeSetup {
             merge,
             streams,

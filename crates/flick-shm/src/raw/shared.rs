@@ -96,7 +96,7 @@ impl Deref for WordList {
 pub(crate) struct Area {
     start: NonNull<u8>,
     bytes: u64,
-    _mapping: Arc<Mapping>,
+    mapping: Arc<Mapping>,
 }
 
 // SAFETY: an area is a pointer into memory of the process with an owner of that memory; the bytes are copied, never
@@ -144,8 +144,11 @@ impl Area {
         unsafe { copy_nonoverlapping(start, rest.as_mut_ptr(), rest.len()) };
     }
 
-    /// Writes zeros over all bytes.
+    /// Clears all bytes, and returns the memory of a ring that had grown to the kernel.
     pub fn clear(&self) {
+        if self.bytes > RING_BYTES_MIN && self.mapping.release(self.start, self.bytes as usize) {
+            return;
+        }
         // SAFETY: the area is inside of the mapping.
         unsafe { write_bytes(self.start.as_ptr(), 0, self.bytes as usize) };
     }
@@ -158,7 +161,7 @@ impl Area {
         assert!(bytes.is_power_of_two() && offset + bytes <= mapping.len() as u64);
         // SAFETY: the ring is inside of the mapping by the check above.
         let start = unsafe { mapping.start().add(offset as usize) };
-        Self { start, bytes, _mapping: Arc::clone(mapping) }
+        Self { start, bytes, mapping: Arc::clone(mapping) }
     }
 }
 
@@ -192,7 +195,7 @@ impl Window {
         // SAFETY: the ring is inside of the window by the check above, and the window inside of the mapping by
         // `at`.
         let start = unsafe { self.mapping.start().add((self.offset + offset) as usize) };
-        Some(Area { start, bytes, _mapping: Arc::clone(&self.mapping) })
+        Some(Area { start, bytes, mapping: Arc::clone(&self.mapping) })
     }
 }
 

@@ -1,14 +1,13 @@
 //! Tests of the share of ring memory.
 
 use super::*;
-use crate::limits::SHM_RING_BYTES_GROWN_MAX;
 
 /// Lets processes take all they can, one after the other; returns the bytes of each.
 fn take_all(processes: usize, bytes: u64, is_new: bool) -> Vec<u64> {
     let mut total = 0;
     let takers = (0..processes).map(|_| {
         let mut used = 0;
-        while is_within_share(used, total, bytes, is_new) {
+        while is_within_share(SHM_RING_BYTES_MAX, used, total, bytes, is_new) {
             used += bytes;
             total += bytes;
         }
@@ -30,6 +29,20 @@ fn a_process_that_takes_all_ring_memory_leaves_as_much_for_others() {
 #[test]
 fn large_rings_leave_memory_for_new_connections() {
     let grown = take_all(1, SHM_RING_BYTES_GROWN_MAX, false)[0];
-    assert!(is_within_share(grown, grown, SHM_RING_BYTES_START, true));
+    assert!(is_within_share(SHM_RING_BYTES_MAX, grown, grown, SHM_RING_BYTES_START, true));
     assert!(grown + 64 * SHM_RING_BYTES_GROWN_MAX < SHM_RING_BYTES_MAX / 2);
+}
+
+#[test]
+fn one_ring_has_a_share_of_the_memory_and_starts_small() {
+    for (max, grown) in [
+        (0, SHM_RING_BYTES_START),
+        (64 << 10, SHM_RING_BYTES_START),
+        (200 << 10, 8 << 10),
+        (1 << 20, 64 << 10),
+        (4 << 20, SHM_RING_BYTES_GROWN_MAX),
+        (SHM_RING_BYTES_MAX, SHM_RING_BYTES_GROWN_MAX),
+    ] {
+        assert_eq!(grown_bytes_max(max), grown, "{max}");
+    }
 }
