@@ -48,6 +48,28 @@ pub struct Sessions {
     pub open: u64,
     /// Some of them: a few of each worker of each service.
     pub sessions: Vec<Session>,
+    /// Some connections to backends, likewise.
+    #[serde(default)]
+    pub backend_connections: Vec<BackendConnection>,
+}
+
+/// A connection to a backend.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BackendConnection {
+    /// The name by which `flick tap` knows it.
+    pub id: String,
+    /// Its service.
+    pub service: String,
+    /// Its worker.
+    pub worker: u64,
+    /// The channel of the backend.
+    pub channel: String,
+    /// Address of the backend.
+    pub backend: String,
+    /// `tcp`, `unix`, `shm`, or `upgraded`: a connection of TCP that has moved to shared memory.
+    pub transport: String,
+    /// Its requests in flight.
+    pub inflight: u64,
 }
 
 /// A client connection.
@@ -57,8 +79,14 @@ pub struct Session {
     pub service: String,
     /// Its worker.
     pub worker: u64,
+    /// The name by which `flick tap` knows its connection.
+    #[serde(default)]
+    pub id: String,
     /// Its address.
     pub client: String,
+    /// `tcp`, `unix`, `shm`, or `upgraded`: a connection of TCP that has moved to shared memory.
+    #[serde(default)]
+    pub transport: String,
     /// Time since it connected.
     pub age_ms: u64,
     /// Time since it sent something.

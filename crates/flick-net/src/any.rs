@@ -30,7 +30,7 @@ use flick_buffers::{Pool, Slice};
 
 use crate::address::Endpoint;
 use crate::clock::monotonic_ns;
-use crate::driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, ShmStats};
+use crate::driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, ShmStats, Transport};
 use crate::epoll::EpollDriver;
 use crate::event_sink::EventSink;
 use crate::limits::{EVENTS_MIN, LISTENERS_MAX, SHM_POLLS_MAX, SHM_POLLS_NS_MAX};
@@ -160,15 +160,15 @@ impl AnyDriver {
         }
     }
 
-    /// Returns a handle with which other threads end this driver's wait.
-    pub fn waker(&self) -> Waker {
-        either!(ref self, driver => driver.waker())
-    }
-
     /// Limits the bytes of this driver's rings in shared memory. A connection without memory for a larger ring keeps its
     /// own; one without memory for a first ring is refused.
     pub fn limit_rings(&mut self, bytes_max: u64) {
         self.shm.limit_rings(bytes_max);
+    }
+
+    /// Returns a handle with which other threads end this driver's wait.
+    pub fn waker(&self) -> Waker {
+        either!(ref self, driver => driver.waker())
     }
 
     /// Returns the handle within shared memory, if it is one of those.
@@ -352,6 +352,14 @@ impl Driver for AnyDriver {
                 let is_gone = self.ring_of(conn).is_some_and(|ring| self.shm.is_gone(ring.index));
                 is_gone || either!(ref self, driver => driver.is_hung_up(conn))
             }
+        }
+    }
+
+    fn transport(&self, conn: Handle) -> Transport {
+        match self.shm_handle(conn) {
+            Some(_) => Transport::SharedMemory,
+            None if self.ring_of(conn).is_some() => Transport::Upgraded,
+            None => Transport::Kernel,
         }
     }
 

@@ -134,6 +134,17 @@ pub struct ShmStats {
     pub plain_limit: u64,
 }
 
+/// Transport of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transport {
+    /// A socket of the kernel.
+    Kernel,
+    /// Rings of a pair of processes, from the beginning.
+    SharedMemory,
+    /// A socket of the kernel whose bytes have moved to rings.
+    Upgraded,
+}
+
 /// The result of [`Driver::detach`].
 #[derive(Debug)]
 pub enum Detached {
@@ -193,6 +204,12 @@ pub trait Driver {
     fn detach(&mut self, conn: Handle) -> Detached {
         let _ = conn;
         Detached::Refused
+    }
+
+    /// Returns what carries a connection's bytes.
+    fn transport(&self, conn: Handle) -> Transport {
+        let _ = conn;
+        Transport::Kernel
     }
 
     /// Returns whether a connection can ever be detached: one through shared memory cannot.

@@ -31,7 +31,7 @@ mod waker;
 pub use address::{DescriptorAddr, Endpoint, PeerAddr};
 pub use any::{AnyDriver, IoKind};
 pub use clock::monotonic_ns;
-pub use driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, ShmStats};
+pub use driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, ShmStats, Transport};
 pub use epoll::EpollDriver;
 pub use fault::ConnFault;
 pub use fd_channel::{FdChannel, FdMessage};

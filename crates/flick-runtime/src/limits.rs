@@ -279,6 +279,8 @@ pub const LATENCY_SHARE_BITS: u32 = 3;
 pub const ANSWERED_MAX: usize = 1024;
 /// Clients that a worker names when it is asked which it has.
 pub const SESSIONS_LISTED_MAX: usize = 64;
+/// Connections to backends that a worker names with them.
+pub const BACKEND_CONNS_LISTED_MAX: usize = 64;
 /// Longest wait for the workers' answers when a thread lists the sessions.
 pub const SESSION_LIST_MS: u64 = 200;
 /// Bytes of the ring through which a worker's part of the access log goes, a power of two: two thousand lines and more.
@@ -295,6 +297,8 @@ pub const ACCESS_FIELDS_MAX: usize = 8;
 pub const ACCESS_FIELD_BYTES_MAX: usize = 200;
 /// Bytes of a ring whose records have fields, a power of two.
 pub const ACCESS_FIELDS_RING_BYTES: usize = 4 * ACCESS_RING_BYTES;
+/// Share of the buffer memory that is for rings in shared memory: one in this many.
+pub const RING_MEMORY_SHARE: u64 = 8;
 /// Longest record of the access log without fields: numbers, two addresses, of which one may be a path, and two
 /// beginnings.
 pub const ACCESS_PLAIN_RECORD_BYTES_MAX: usize = 512;
@@ -303,8 +307,6 @@ pub const ACCESS_RECORD_BYTES_MAX: usize =
     ACCESS_PLAIN_RECORD_BYTES_MAX + ACCESS_FIELDS_MAX * (1 + ACCESS_FIELD_BYTES_MAX);
 
 const _: () = assert!(ACCESS_FIELD_BYTES_MAX < 255, "255 stands for a field that is missing");
-/// Share of the buffer memory that is for rings in shared memory: one in this many.
-pub const RING_MEMORY_SHARE: u64 = 8;
 const _: () = assert!(ACCESS_REQUEST_BYTES_MAX < 256 && ACCESS_REPLY_BYTES_MAX < 256);
 const _: () = assert!(
     5 * 8 + 1 + 19 + 2 + 108 + 2 + ACCESS_REQUEST_BYTES_MAX + ACCESS_REPLY_BYTES_MAX

@@ -1,6 +1,8 @@
 //! The admin endpoint of a running service: its contents, its access control, and its limits.
 
 mod common;
+#[path = "admin/connections.rs"]
+mod connections;
 #[path = "admin/edges.rs"]
 mod edges;
 #[path = "admin/four_services.rs"]

@@ -1,6 +1,7 @@
-//! Session list: the clients of a service, as its workers report them between two iterations.
-//! Promises: it costs nothing until it is asked for; an answer is at most [`SESSIONS_LISTED_MAX`] long and written into
-//! memory that the caller has allocated. Refuses: waiting for a worker that does not answer; the list goes without its
+//! Session list: the clients of a service and its connections to backends, as its workers report them between two
+//! iterations.
+//! Promises: it costs nothing until it is asked for; an answer has at most [`SESSIONS_LISTED_MAX`] clients and is
+//! written into memory that the caller has allocated. Refuses: waiting for a worker that does not answer; the list goes without its
 //! clients.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,15 +9,45 @@ use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use flick_net::{PeerAddr, Waker};
+use flick_net::{Handle, PeerAddr, Transport, Waker};
 
-use crate::limits::SESSIONS_LISTED_MAX;
+use crate::limits::{BACKEND_CONNS_LISTED_MAX, SESSIONS_LISTED_MAX};
+
+/// A connection to a backend as its worker sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackendConnInfo {
+    /// Its worker.
+    pub worker: usize,
+    /// The connection.
+    pub conn: Handle,
+    /// Index of the channel.
+    pub channel: usize,
+    /// Number of the backend in the channel's list.
+    pub element: u64,
+    /// What carries its bytes.
+    pub transport: Transport,
+    /// Its requests in flight.
+    pub inflight: u32,
+}
+
+/// The connections that workers list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConnLists {
+    /// Clients.
+    pub sessions: Vec<SessionInfo>,
+    /// Connections to backends.
+    pub backend_conns: Vec<BackendConnInfo>,
+}
 
 /// A client as its worker sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
     /// Its worker.
     pub worker: usize,
+    /// The connection.
+    pub conn: Handle,
+    /// What carries its bytes.
+    pub transport: Transport,
     /// Address of the client.
     pub client: PeerAddr,
     /// Time since it was accepted.
@@ -43,13 +74,13 @@ pub(crate) struct SessionQuery {
 /// Buffer that an answer is written into, and the channel that returns it to the asker.
 #[derive(Debug)]
 struct AnswerBuffer {
-    list: Vec<SessionInfo>,
-    back: SyncSender<Vec<SessionInfo>>,
+    list: ConnLists,
+    back: SyncSender<ConnLists>,
 }
 
 impl SessionQuery {
-    /// Answers a pending query: `fill` writes at most as many sessions as the list has capacity for.
-    pub(crate) fn answer(&self, fill: impl FnOnce(&mut Vec<SessionInfo>)) {
+    /// Answers a pending query: `fill` writes at most as many connections as the lists have capacity for.
+    pub(crate) fn answer(&self, fill: impl FnOnce(&mut ConnLists)) {
         if !self.is_asked.swap(false, Ordering::Acquire) {
             return;
         }
@@ -66,19 +97,28 @@ impl SessionQuery {
 pub(crate) fn ask<'a>(
     workers: impl Iterator<Item = (&'a SessionQuery, &'a Waker)>,
     limit: Duration,
-) -> Vec<SessionInfo> {
+) -> ConnLists {
     let deadline = Instant::now() + limit;
     let mut answers = Vec::new();
     for (question, waker) in workers {
         let (back, answer) = mpsc::sync_channel(1);
-        let capacity = AnswerBuffer { list: Vec::with_capacity(SESSIONS_LISTED_MAX), back };
+        let list = ConnLists {
+            sessions: Vec::with_capacity(SESSIONS_LISTED_MAX),
+            backend_conns: Vec::with_capacity(BACKEND_CONNS_LISTED_MAX),
+        };
+        let capacity = AnswerBuffer { list, back };
         *question.capacity.lock().unwrap_or_else(PoisonError::into_inner) = Some(capacity);
         question.is_asked.store(true, Ordering::Release);
         waker.wake();
         answers.push(answer);
     }
-    let answer = |answer: mpsc::Receiver<Vec<SessionInfo>>| {
-        answer.recv_timeout(deadline.saturating_duration_since(Instant::now())).ok()
-    };
-    answers.into_iter().filter_map(answer).flatten().collect()
+    let mut all = ConnLists::default();
+    for answer in answers {
+        let list = answer.recv_timeout(deadline.saturating_duration_since(Instant::now()));
+        // One that has not come in time is left out.
+        let list = list.unwrap_or_default();
+        all.sessions.extend(list.sessions);
+        all.backend_conns.extend(list.backend_conns);
+    }
+    all
 }

@@ -13,7 +13,7 @@ use crate::config::{BackendAddress, BackendOverride};
 use crate::limits::SESSION_LIST_MS;
 use crate::observe::counters::{BackendCounters, Counters, Totals};
 use crate::observe::edge_counters::{self, EdgeCounters, EdgeTotals};
-use crate::observe::session_list::{self, SessionInfo};
+use crate::observe::session_list::{self, ConnLists};
 use crate::observe::task_counters::KINDS;
 use crate::setup::Setup;
 use crate::shared::Shared;
@@ -130,8 +130,8 @@ impl ServiceStats {
         &self.state
     }
 
-    /// Some of its clients, asked of all its workers.
-    pub fn sessions(&self) -> Vec<SessionInfo> {
+    /// Some of its connections, asked of all its workers.
+    pub fn connections(&self) -> ConnLists {
         let questions = (0..self.wakers.len()).filter_map(|worker| self.shared.question(worker));
         session_list::ask(questions.zip(&self.wakers), Duration::from_millis(SESSION_LIST_MS))
     }

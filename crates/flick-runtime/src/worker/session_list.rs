@@ -1,12 +1,13 @@
-//! A worker's answer to a query for the list of its clients.
+//! A worker's answer to a query for the list of its connections.
 
-use flick_net::Driver;
+use flick_net::{Driver, Handle};
 
 use super::Worker;
 use crate::downstream::client::ClientConn;
 use crate::downstream::stream::Wait;
-use crate::limits::SESSIONS_LISTED_MAX;
-use crate::observe::session_list::SessionInfo;
+use crate::limits::{BACKEND_CONNS_LISTED_MAX, SESSIONS_LISTED_MAX};
+use crate::observe::session_list::{BackendConnInfo, SessionInfo};
+use crate::upstream::conn::BackendConn;
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -18,8 +19,11 @@ impl<D: Driver> Worker<D> {
         question.answer(|list| {
             let sessions = self.downstream.clients().take(SESSIONS_LISTED_MAX);
             let now_ns = self.io.now_ns();
-            list.extend(sessions.map(|session| SessionInfo {
-                worker: self.ctx.index(),
+            let (driver, worker) = (self.io.driver(), self.ctx.index());
+            list.sessions.extend(sessions.map(|session| SessionInfo {
+                worker,
+                conn: session.handle(),
+                transport: driver.transport(session.handle()),
                 client: self.io.peer(session.handle()),
                 age_ms: session.age_ns(now_ns) / MS,
                 idle_ms: session.idle_ns(now_ns) / MS,
@@ -28,7 +32,25 @@ impl<D: Driver> Worker<D> {
                 bytes_in: session.bytes_in(),
                 bytes_out: session.bytes_out(),
             }));
+            let conns = self.backend_conns().take(BACKEND_CONNS_LISTED_MAX);
+            list.backend_conns.extend(conns.map(|(conn, handle)| {
+                let backend = self.upstream.backend(conn.backend() as usize);
+                BackendConnInfo {
+                    worker,
+                    conn: handle,
+                    channel: backend.channel(),
+                    element: backend.element(),
+                    transport: driver.transport(handle),
+                    inflight: conn.requests().len(),
+                }
+            }));
         });
+    }
+
+    /// The connections to backends that are established.
+    fn backend_conns(&self) -> impl Iterator<Item = (&BackendConn, Handle)> {
+        let conns = (0..self.upstream.conns_count() as u32).map(|at| self.upstream.conn(at));
+        conns.filter(|conn| conn.is_connected()).filter_map(|conn| Some((conn, conn.handle()?)))
     }
 }
 

@@ -13,14 +13,15 @@ use std::time::Duration;
 use flick_abi::Program;
 use flick_admin::limits::{TOKEN_BYTES_MAX, TOKEN_BYTES_MIN};
 use flick_admin::state::{
-    BackendStats, CounterValue, Edge, Graph, Service, Session, Task, TunableNanos, WorkerReport,
+    BackendConnection, BackendStats, CounterValue, Edge, Graph, Service, Session, Task, TunableNanos,
+    WorkerReport,
 };
 use flick_admin::{Address, Config, Server, Tokens};
 use flick_ir::data::Module;
 use flick_ir::graph::{self, EdgeKind};
-use flick_net::PeerAddr;
+use flick_net::{Endpoint, Handle, PeerAddr, Transport};
 use flick_runtime::edge_counters::EdgeTotals;
-use flick_runtime::session_list::SessionInfo;
+use flick_runtime::session_list::{BackendConnInfo, SessionInfo};
 use flick_runtime::tunables::{TunableChanges, TunableValues};
 use flick_runtime::{ServiceStats, StatsSnapshot, Totals};
 use tracing::{info, warn};
@@ -269,17 +270,46 @@ pub fn tunable_changes(changes: &[(&str, &str)]) -> Result<TunableChanges, Strin
     Ok(parsed)
 }
 
+/// Name of a connection of a service's worker.
+pub fn conn_id(worker: usize, conn: Handle) -> String {
+    format!("{worker}.{}.{}", conn.index, conn.generation)
+}
+
+/// Name of a transport, where the kernel carries the bytes between these addresses.
+fn transport(transport: Transport, of_kernel: &str) -> String {
+    match transport {
+        Transport::Kernel => of_kernel.to_owned(),
+        Transport::SharedMemory => "shm".to_owned(),
+        Transport::Upgraded => "upgraded".to_owned(),
+    }
+}
+
+/// A connection of a service to a backend.
+pub fn backend_connection(watch: &ServiceStats, listed: &BackendConnInfo) -> BackendConnection {
+    let channel = watch.program().channels.get(listed.channel).map_or("", |channel| &channel.name);
+    let of_channel = watch.listed_backends().into_iter().filter(|(name, ..)| *name == channel);
+    let address = of_channel.map(|(_, _, now)| now.endpoint).nth(listed.element as usize);
+    let of_kernel = if matches!(address, Some(Endpoint::Unix(_))) { "unix" } else { "tcp" };
+    BackendConnection {
+        id: conn_id(listed.worker, listed.conn),
+        service: watch.name().to_owned(),
+        worker: listed.worker as u64,
+        channel: channel.to_owned(),
+        backend: address.map(|address| address.to_string()).unwrap_or_default(),
+        transport: transport(listed.transport, of_kernel),
+        inflight: listed.inflight.into(),
+    }
+}
+
 /// A client of a service.
 pub fn session(service: &str, listed: &SessionInfo) -> Session {
-    let client = match listed.client {
-        PeerAddr::Tcp(address) => address.to_string(),
-        PeerAddr::Unix => "unix".to_owned(),
-        PeerAddr::Shm => "shm".to_owned(),
-    };
+    let of_kernel = if matches!(listed.client, PeerAddr::Unix) { "unix" } else { "tcp" };
     Session {
         service: service.to_owned(),
         worker: listed.worker as u64,
-        client,
+        id: conn_id(listed.worker, listed.conn),
+        client: listed.client.to_string(),
+        transport: transport(listed.transport, of_kernel),
         age_ms: listed.age_ms,
         idle_ms: listed.idle_ms,
         state: listed.state.to_owned(),

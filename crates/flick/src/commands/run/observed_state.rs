@@ -220,11 +220,15 @@ impl StateProvider for ObservedState {
             let older = generations.older.iter().map(|(_, older)| older);
             generations.current.iter().map(ObservedService::watch).chain(older).cloned().collect()
         };
-        let sessions = watches.iter().flat_map(|watch| {
-            watch.sessions().into_iter().map(|listed| admin::session(watch.name(), &listed))
-        });
         let open = watches.iter().map(|watch| watch.snapshot().totals.connections_open).sum();
-        Sessions { open, sessions: sessions.collect() }
+        let mut all = Sessions { open, ..Sessions::default() };
+        for watch in &watches {
+            let listed = watch.connections();
+            all.sessions.extend(listed.sessions.iter().map(|one| admin::session(watch.name(), one)));
+            let backend_conns = listed.backend_conns.iter();
+            all.backend_connections.extend(backend_conns.map(|one| admin::backend_connection(watch, one)));
+        }
+        all
     }
 
     fn alive(&self) -> Result<(), String> {

@@ -50,7 +50,14 @@ impl Figures {
             })
             .collect();
         let rate = pairs.iter().map(Pair::requests_rate).sum();
-        let tables = vec![services(&pairs), tasks(&pairs), backends(&pairs), programs(&pairs), events(now)];
+        let tables = vec![
+            services(&pairs),
+            shared_memory(&pairs),
+            tasks(&pairs),
+            backends(&pairs),
+            programs(&pairs),
+            events(now),
+        ];
         let tables = tables.into_iter().filter(|table| !table.rows.is_empty()).collect();
         Self { title: title(now, before, elapsed_ms), tables, rate }
     }
@@ -125,6 +132,56 @@ fn services(pairs: &[Pair<'_>]) -> FigureTable {
         title: "Services",
         heads: &["service", "requests/s", "p50", "p99", "errors/s", "client connections", "requests"],
         rows: pairs.iter().map(row).collect(),
+    }
+}
+
+/// Reasons why outgoing connections stay with the kernel, by counter.
+const PLAIN_REASONS: [(&str, &str); 4] = [
+    ("shm_plain_remote", "remote"),
+    ("shm_plain_no_peer", "no peer"),
+    ("shm_plain_refused", "refused"),
+    ("shm_plain_limit", "limit"),
+];
+
+/// Connections through shared memory, of services that use it, and why others are not.
+fn shared_memory(pairs: &[Pair<'_>]) -> FigureTable {
+    let uses = |pair: &&Pair<'_>| {
+        pair.now.counters.iter().any(|counter| counter.name.starts_with("shm_") && counter.value > 0)
+    };
+    let row = |pair: &Pair<'_>| {
+        let rate =
+            |name: &str| pair.rate(pair.now.counter(name), pair.before.map(|before| before.counter(name)));
+        let plain = PLAIN_REASONS.iter().map(|(counter, reason)| (pair.now.counter(counter), reason));
+        let plain: Vec<String> = plain
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, reason)| format!("{count} {reason}"))
+            .collect();
+        vec![
+            pair.now.name.clone(),
+            pair.now.counter("shm_connections_open").to_string(),
+            pair.now.counter("shm_upgraded_open").to_string(),
+            pair.now.counter("shm_processes").to_string(),
+            format!("{} KiB", pair.now.counter("shm_ring_bytes") >> 10),
+            shown(rate("shm_bytes_received")),
+            shown(rate("shm_bytes_sent")),
+            shown(rate("shm_wake_ups")),
+            if plain.is_empty() { "-".to_owned() } else { plain.join(", ") },
+        ]
+    };
+    FigureTable {
+        title: "Shared memory",
+        heads: &[
+            "service",
+            "connections",
+            "upgraded",
+            "processes",
+            "rings",
+            "received B/s",
+            "sent B/s",
+            "wake-ups/s",
+            "not upgraded",
+        ],
+        rows: pairs.iter().filter(uses).map(row).collect(),
     }
 }
 

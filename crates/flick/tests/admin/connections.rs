@@ -1,0 +1,60 @@
+//! The list of connections: what carries the bytes of each, and the name by which `flick tap` knows it.
+
+use std::net::SocketAddr;
+
+use flick_shm::client::{ClientAddress, ClientConfig, ClientEvent, ClientSet};
+
+use super::common::http::Backend;
+use super::common::service::{Service, seen};
+use super::common::{self, wait};
+
+fn listed(service: &Service) -> serde_json::Value {
+    let (status, text) = seen(service.admin_address(), "/api/sessions");
+    assert_eq!(status, 200, "{text}");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn connections_are_listed_with_their_transport() {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let backend = Backend::start_at(any, |_, _| b"page".to_vec(), 0).expect("a free port");
+    let program = common::root().join("examples/http_balancer/round_robin.flick");
+    let name = format!("connections-{}", std::process::id());
+    let listen = format!("client=127.0.0.1:0,shm:{name}");
+    let connect = format!("backends={}", backend.address);
+    let program = program.to_str().expect("a path of the repository");
+    let args = ["run", program, "--listen", &listen, "--connect", &connect, "--workers", "1", "--admin", "0"];
+    let service = Service::start(&args);
+    let mut tcp = common::client::connect(service.address);
+    common::http::exchange(&mut tcp, "/").expect("a reply");
+    let mut ring = ClientSet::new(&ClientConfig::new(1)).expect("an epoll");
+    ring.connect(0, &ClientAddress::Shm(name)).expect("the service pairs");
+    let mut events = Vec::with_capacity(4);
+    wait::until("the client on rings to be connected", || {
+        let short = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        ring.wait(&mut events, Some(short)).expect("an epoll");
+        events.contains(&ClientEvent::Connected(0)).then_some(())
+    });
+    let all = wait::until("both clients to be listed", || {
+        let all = listed(&service);
+        (all["sessions"].as_array()?.len() == 2).then_some(all)
+    });
+    let own = tcp.local_addr().expect("it is connected").to_string();
+    let find = |client: &str| {
+        let sessions = all["sessions"].as_array().expect("a list");
+        sessions.iter().find(|session| session["client"] == client).cloned().expect("it is listed")
+    };
+    assert_eq!(find(&own)["transport"], "tcp", "{all}");
+    assert_eq!(find("shm")["transport"], "shm", "{all}");
+    assert_ne!(find(&own)["id"], find("shm")["id"], "{all}");
+    let upstream = &all["backend_connections"][0];
+    assert_eq!(upstream["backend"], backend.address.to_string(), "{all}");
+    assert_eq!((&upstream["channel"], &upstream["transport"]), (&"backends".into(), &"tcp".into()), "{all}");
+    let admin = service.admin_address().to_string();
+    let (status, shown, error) = common::run(&["top", &admin, "--once"]);
+    assert_eq!(status, 0, "{error}");
+    assert!(shown.contains("Shared memory") && shown.contains("wake-ups/s"), "{shown}");
+    drop((tcp, ring));
+    service.drained();
+    backend.stop();
+}
