@@ -55,8 +55,7 @@ pub(super) fn bind(
     let mut channel_lens = vec![1; program.channels.len()];
     channel_lens[source] = u64::from(streams);
     let merge = program.merges[0].clone();
-    let elements = vec![0; program.channels.len()];
-    let needs = Requirements::of(&program, source, &elements, config)?;
+    let needs = Requirements::of(&program, source, &vec![0; program.channels.len()], config)?;
     Ok(Setup {
         engine,
         limits: config.limits.clone(),
