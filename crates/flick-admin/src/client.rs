@@ -10,12 +10,13 @@ use std::time::Duration;
 use httparse::{EMPTY_HEADER, Status};
 
 use crate::limits::{
-    EXCHANGE_TIME_MAX, PIECE_BYTES, PROBE_TIME_MAX, REQUEST_HEADERS_MAX, REQUEST_TIME_MAX, RESPONSE_BYTES_MAX,
+    EXCHANGE_TIME_MAX, PIECE_BYTES, PROBE_TIME_MAX, REQUEST_HEADERS_MAX, REQUEST_TIME_MAX,
+    RESPONSE_BYTES_MAX, TAP_LINE_BYTES_MAX,
 };
 use crate::request::CSRF_HEADER;
 use crate::response::SERVER;
 use crate::server::{Address, Stream};
-use crate::state::StateReport;
+use crate::state::{StateReport, TapLine, TapLineKind};
 
 /// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,6 +50,65 @@ pub fn post(address: &Address, path: &str, token: Option<&str>) -> io::Result<Re
     let headers = format!("{CSRF_HEADER}: yes\r\nContent-Length: 0\r\n");
     // The server reports the timeout of the command itself.
     exchange(address, &format!("POST {path}"), token, &headers, REQUEST_TIME_MAX + EXCHANGE_TIME_MAX)
+}
+
+/// Reads a tap line by line until it ends, or until `take` returns `false`. `path` has its parameters.
+///
+/// Errors: the tap is refused; the connection has ended before the tap.
+pub fn tap(
+    address: &Address,
+    path: &str,
+    token: Option<&str>,
+    mut take: impl FnMut(TapLine) -> bool,
+) -> io::Result<()> {
+    let bearer = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
+    let request = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{CSRF_HEADER}: yes\r\n{bearer}\r\n");
+    let mut stream: Box<dyn Stream> = match address {
+        Address::Tcp(address) => Box::new(TcpStream::connect_timeout(address, EXCHANGE_TIME_MAX)?),
+        Address::Unix(path) => Box::new(UnixStream::connect(path)?),
+    };
+    stream.set_timeouts(EXCHANGE_TIME_MAX)?;
+    stream.write_all(request.as_bytes())?;
+    let (mut bytes, mut piece, mut has_head) = (Vec::new(), [0; PIECE_BYTES], false);
+    loop {
+        let length = match stream.read(&mut piece) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) if is_disconnect(&error) => return Err(ended()),
+            read => read.map_err(|error| describe_timeout(error, "nothing", EXCHANGE_TIME_MAX))?,
+        };
+        bytes.extend_from_slice(&piece[..length]);
+        if !has_head {
+            let Some(head) = Head::parse(&bytes)? else {
+                if length == 0 {
+                    return Err(ended());
+                }
+                continue;
+            };
+            if head.status != 200 {
+                let is_whole = head.length.is_some_and(|length| bytes.len() >= head.end + length);
+                if is_whole || length == 0 {
+                    return Err(io::Error::other(refusal(&head.reply(&bytes)?)));
+                }
+                continue;
+            }
+            bytes.drain(..head.end);
+            has_head = true;
+        }
+        while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
+            let line: Vec<u8> = bytes.drain(..=end).collect();
+            if line.len() > 1 {
+                let line = serde_json::from_slice::<TapLine>(&line);
+                let line = line.map_err(|error| not_flick(&format!("a line is not of a tap: {error}")))?;
+                let is_over = line.kind == TapLineKind::Over;
+                if !take(line) || is_over {
+                    return Ok(());
+                }
+            }
+        }
+        if length == 0 || bytes.len() > TAP_LINE_BYTES_MAX {
+            return Err(ended());
+        }
+    }
 }
 
 fn exchange(

@@ -18,7 +18,9 @@ mod request;
 mod response;
 pub mod server;
 pub mod state;
+mod tap;
 
 pub use policy::Tokens;
 pub use server::{Address, AdminCommand, Config, Responses, Server, StateProvider};
 pub use state::StateReport;
+pub use tap::TapLines;

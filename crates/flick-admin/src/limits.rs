@@ -34,3 +34,11 @@ pub const TOKEN_BYTES_MAX: usize = 4096;
 pub const RESPONSE_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Size of a read of the client.
 pub const PIECE_BYTES: usize = 16 * 1024;
+/// Time between two looks at what a tap has copied.
+pub const TAP_LOOK_INTERVAL: Duration = Duration::from_millis(20);
+/// Time after which a tap without data writes an empty line.
+pub const TAP_LINE_INTERVAL: Duration = Duration::from_secs(1);
+/// Time that the reader of a tap may take before it reads on.
+pub const TAP_WRITE_TIME_MAX: Duration = Duration::from_secs(60);
+/// Maximum length of a line of a tap.
+pub const TAP_LINE_BYTES_MAX: usize = 64 * 1024;

@@ -174,8 +174,8 @@ fn get(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvide
         },
         _ => Response::plain(
             "404 Not Found",
-            "the paths are /, /metrics, /healthz, /readyz, /api/state, /api/history, /api/sessions, /api/tunables and \
-             /api/backends",
+            "the paths are /, /metrics, /healthz, /readyz, /api/state, /api/history, /api/sessions, /api/tunables, \
+             /api/backends and (POST) /api/tap",
         ),
     }
 }
@@ -235,6 +235,10 @@ mod tests {
         fn tune(&self, service: Option<&str>, changes: &[(&str, &str)]) -> Result<(), String> {
             let is_known = service.is_none_or(|name| name == "Proxy") && changes == [("busy_poll", "50us")];
             if is_known { Ok(()) } else { Err("not a tunable".to_owned()) }
+        }
+
+        fn tap(&self, parameters: &[(&str, &str)]) -> Result<Box<dyn crate::TapLines>, String> {
+            Err(format!("no tap of {parameters:?}"))
         }
 
         fn backends(&self) -> Vec<BackendEntry> {

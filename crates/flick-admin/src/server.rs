@@ -32,6 +32,7 @@ use crate::policy::{AccessPolicy, Tokens};
 use crate::request::Request;
 use crate::response::{Response, respond};
 use crate::state::{BackendEntry, Sessions, StateReport};
+use crate::tap::{self, TapLines};
 
 /// A command to the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +77,11 @@ pub trait StateProvider: Send + Sync {
     ///
     /// Errors: a name or a value is wrong; nothing has changed.
     fn tune(&self, service: Option<&str>, changes: &[(&str, &str)]) -> Result<(), String>;
+
+    /// Begins to copy what passes through connections.
+    ///
+    /// Errors: a parameter is wrong, or the service has a tap already.
+    fn tap(&self, parameters: &[(&str, &str)]) -> Result<Box<dyn TapLines>, String>;
 
     /// The backends of all services.
     fn backends(&self) -> Vec<BackendEntry>;
@@ -550,6 +556,14 @@ fn exchange(
     // The policy at the time of the request applies.
     let policy = policy.lock().unwrap_or_else(PoisonError::into_inner).clone();
     let request = request.map(|request| request.expect("the loop ends with a complete request"));
+    if let Ok(request) = &request
+        && (request.method, request.path) == ("POST", tap::PATH)
+    {
+        return match tap::begin(request, &policy, || stream.user(), provider) {
+            Ok(lines) => tap::stream(stream, lines),
+            Err(refused) => send(stream, &refused),
+        };
+    }
     let response = respond(request.as_ref().map_err(|error| *error), &policy, || stream.user(), provider);
     send(stream, &response)
 }

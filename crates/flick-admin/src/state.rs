@@ -273,3 +273,45 @@ pub struct LogEvent {
     /// Message and fields.
     pub text: String,
 }
+
+/// A line of a tap: a piece of what passed through a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TapLine {
+    /// Time, in microseconds since 1970.
+    pub at_us: u64,
+    /// The connection.
+    pub id: String,
+    /// Content of `data`.
+    pub kind: TapLineKind,
+    /// The peer is a client, not a backend.
+    #[serde(default)]
+    pub is_client: bool,
+    /// Bytes that have passed in this direction before.
+    #[serde(default)]
+    pub offset: u64,
+    /// The bytes, in hexadecimal; the address of the peer; or the reason of the end.
+    #[serde(default)]
+    pub data: String,
+    /// Bytes that were left out so far, over all connections.
+    #[serde(default)]
+    pub dropped_bytes: u64,
+}
+
+/// Content of a line of a tap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum TapLineKind {
+    /// A connection is observed from here on.
+    #[default]
+    Begin,
+    /// Bytes from the peer.
+    Received,
+    /// Bytes to the peer.
+    Sent,
+    /// The connection has ended.
+    End,
+    /// More was left out.
+    Dropped,
+    /// The tap has ended.
+    Over,
+}

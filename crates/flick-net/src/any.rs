@@ -30,7 +30,9 @@ use flick_buffers::{Pool, Slice};
 
 use crate::address::Endpoint;
 use crate::clock::monotonic_ns;
-use crate::driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, ShmStats, Transport};
+use crate::driver::{
+    Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, ShmStats, TransportKind,
+};
 use crate::epoll::EpollDriver;
 use crate::event_sink::EventSink;
 use crate::limits::{EVENTS_MIN, LISTENERS_MAX, SHM_POLLS_MAX, SHM_POLLS_NS_MAX};
@@ -38,6 +40,8 @@ use crate::listen::ListenSocket;
 use crate::poller::Poller;
 use crate::queue_delay::QueueDelay;
 use crate::shm::ShmTransport;
+use crate::socket::peer_addr;
+use crate::tap::{self, TapSink};
 use crate::uring::UringDriver;
 use crate::waker::Waker;
 use upgrade::{Translated, UpgradeTable};
@@ -67,6 +71,7 @@ pub struct AnyDriver {
     kernel_polled_ns: u64,
     /// The watch of shared memory is still to be looked at.
     defers_news: bool,
+    tap: Option<Box<dyn TapSink>>,
 }
 
 #[expect(clippy::large_enum_variant, reason = "there is one per worker, and it is not moved once it runs")]
@@ -113,6 +118,7 @@ impl AnyDriver {
             shm_polls: 0,
             kernel_polled_ns: 0,
             defers_news: false,
+            tap: None,
         };
         either!(any, driver => driver.watch(any.shm.watch_fd()))?;
         Ok(any)
@@ -160,8 +166,8 @@ impl AnyDriver {
         }
     }
 
-    /// Limits the bytes of this driver's rings in shared memory. A connection without memory for a larger ring keeps its
-    /// own; one without memory for a first ring is refused.
+    /// Limits the bytes of this driver's rings in shared memory. A connection without memory for a larger ring keeps
+    /// its own; one without memory for a first ring is refused.
     pub fn limit_rings(&mut self, bytes_max: u64) {
         self.shm.limit_rings(bytes_max);
     }
@@ -340,8 +346,12 @@ impl Driver for AnyDriver {
     }
 
     fn adopt(&mut self, socket: OwnedFd) -> io::Result<Handle> {
+        let peer = self.tap.is_some().then(|| peer_addr(&socket));
         let conn = either!(self, driver => driver.adopt(socket))?;
         self.note_adopt(conn);
+        if let (Some(tap), Some(peer)) = (&mut self.tap, peer) {
+            tap.accepted(conn, peer);
+        }
         Ok(conn)
     }
 
@@ -355,12 +365,16 @@ impl Driver for AnyDriver {
         }
     }
 
-    fn transport(&self, conn: Handle) -> Transport {
+    fn transport(&self, conn: Handle) -> TransportKind {
         match self.shm_handle(conn) {
-            Some(_) => Transport::SharedMemory,
-            None if self.ring_of(conn).is_some() => Transport::Upgraded,
-            None => Transport::Kernel,
+            Some(_) => TransportKind::SharedMemory,
+            None if self.ring_of(conn).is_some() => TransportKind::Upgraded,
+            None => TransportKind::Kernel,
         }
+    }
+
+    fn set_tap(&mut self, tap: Option<Box<dyn TapSink>>) -> Option<Box<dyn TapSink>> {
+        std::mem::replace(&mut self.tap, tap)
     }
 
     fn can_detach(&self, conn: Handle) -> bool {
@@ -375,6 +389,9 @@ impl Driver for AnyDriver {
             return detached;
         }
         let detached = either!(self, driver => driver.detach(conn));
+        if let (Detached::Socket(_), Some(tap)) = (&detached, &mut self.tap) {
+            tap.ended(conn);
+        }
         if let (Detached::Socket(_), Some(upgrades)) = (&detached, &mut self.upgrades) {
             upgrades.forget(conn);
         }
@@ -427,6 +444,9 @@ impl Driver for AnyDriver {
 
     #[inline]
     fn send(&mut self, conn: Handle, data: Slice) {
+        if let Some(tap) = &mut self.tap {
+            tap.sent(conn, data.bytes());
+        }
         match self.shm_handle(conn) {
             Some(conn) => self.shm.send(conn, data),
             None => {
@@ -500,6 +520,9 @@ impl Driver for AnyDriver {
     }
 
     fn close(&mut self, conn: Handle) {
+        if let Some(tap) = &mut self.tap {
+            tap.ended(conn);
+        }
         match self.shm_handle(conn) {
             Some(conn) => self.shm.close(conn),
             None => {
@@ -510,6 +533,9 @@ impl Driver for AnyDriver {
     }
 
     fn abort(&mut self, conn: Handle) {
+        if let Some(tap) = &mut self.tap {
+            tap.ended(conn);
+        }
         match self.shm_handle(conn) {
             Some(conn) => self.shm.abort(conn),
             None => {
@@ -530,12 +556,20 @@ impl Driver for AnyDriver {
         timeout: Option<Duration>,
         events: &mut Vec<DriverEvent>,
     ) -> io::Result<()> {
+        let before = events.len();
+        if let Some(tap) = &mut self.tap {
+            tap.publish(monotonic_ns());
+        }
         if self.shm.is_active() {
             self.poll_both(pool, timeout, events)?;
         } else {
             self.poll_kernel(pool, timeout, events)?;
         }
         self.look_for_upgrades();
+        if let Some(tap) = &mut self.tap {
+            let now_ns = either!(ref self, driver => driver.now_ns()).max(self.shm.now_ns());
+            tap::show_events(&mut **tap, &events[before..], now_ns);
+        }
         Ok(())
     }
 }

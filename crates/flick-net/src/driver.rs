@@ -15,6 +15,7 @@ use crate::fault::ConnFault;
 use crate::limits::EVENTS_MIN;
 use crate::listen::ListenSocket;
 use crate::queue_delay::QueueDelay;
+use crate::tap::TapSink;
 
 /// One connection of one driver. Unique for the driver's life: after the connection ends, its handle names nothing.
 ///
@@ -134,9 +135,9 @@ pub struct ShmStats {
     pub plain_limit: u64,
 }
 
-/// Transport of a connection.
+/// TransportKind of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Transport {
+pub enum TransportKind {
     /// A socket of the kernel.
     Kernel,
     /// Rings of a pair of processes, from the beginning.
@@ -207,9 +208,14 @@ pub trait Driver {
     }
 
     /// Returns what carries a connection's bytes.
-    fn transport(&self, conn: Handle) -> Transport {
+    fn transport(&self, conn: Handle) -> TransportKind {
         let _ = conn;
-        Transport::Kernel
+        TransportKind::Kernel
+    }
+
+    /// Copies what passes through connections to a tap, or stops that. Returns the former tap.
+    fn set_tap(&mut self, tap: Option<Box<dyn TapSink>>) -> Option<Box<dyn TapSink>> {
+        tap
     }
 
     /// Returns whether a connection can ever be detached: one through shared memory cannot.

@@ -38,7 +38,7 @@ pub use config::{
 pub use merge::{Hub, MergeSetup, SinkAt};
 pub use observe::access_log::{self, AccessLog};
 pub use observe::counters::{BackendCounters, Counters, Totals};
-pub use observe::{edge_counters, latency, program_log, session_list, task_counters};
+pub use observe::{edge_counters, latency, program_log, session_list, tap, task_counters};
 pub use platform::{
     BackendSetHandle, ExitReport, Handoff, Platform, RunningService, ServiceConfig, ServiceStats,
     StatsSnapshot, WorkerTotals, memory, open_files, own_files,

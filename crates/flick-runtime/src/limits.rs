@@ -281,6 +281,12 @@ pub const ANSWERED_MAX: usize = 1024;
 pub const SESSIONS_LISTED_MAX: usize = 64;
 /// Connections to backends that a worker names with them.
 pub const BACKEND_CONNS_LISTED_MAX: usize = 64;
+/// Ring between a worker and the observer of its connections, in bytes.
+pub const TAP_RING_BYTES: usize = 1 << 20;
+/// Bytes of a connection that one record of that ring has.
+pub const TAP_PIECE_BYTES_MAX: usize = 4096;
+/// Longest record of that ring: a piece, or the address of a peer.
+pub const TAP_RECORD_BYTES_MAX: usize = TAP_PIECE_BYTES_MAX + 32;
 /// Longest wait for the workers' answers when a thread lists the sessions.
 pub const SESSION_LIST_MS: u64 = 200;
 /// Bytes of the ring through which a worker's part of the access log goes, a power of two: two thousand lines and more.

@@ -11,6 +11,7 @@ pub mod latency;
 pub(crate) mod outlier;
 pub mod program_log;
 pub mod session_list;
+pub mod tap;
 pub mod task_counters;
 
 use std::sync::Arc;

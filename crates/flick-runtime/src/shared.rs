@@ -15,6 +15,7 @@ use flick_net::{Endpoint, ListenSockets};
 use crate::config::Limits;
 use crate::observe::outlier::UnhealthyBackend;
 use crate::observe::session_list::SessionQuery;
+use crate::observe::tap::TapQueries;
 use crate::shared::connection_limits::{ConnectionRate, ConnectionsPerIp};
 use crate::shared::handoff::{HandoffQueue, Successor};
 use crate::shared::worker_loads::WorkerLoads;
@@ -38,6 +39,8 @@ pub struct Shared {
     intakes: Vec<Arc<HandoffQueue>>,
     /// By worker: the query for the list of its clients.
     questions: Vec<SessionQuery>,
+    /// Changes of what workers copy to an observer.
+    taps: Arc<TapQueries>,
     loads: Arc<WorkerLoads>,
     /// A duplicate of every socket that it listens on, by address, for its successor. Closed when the service accepts
     /// no client any more, or clients would wait in a backlog that no worker accepts from.
@@ -54,7 +57,9 @@ impl Shared {
         let sessions = earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.sessions));
         let intakes = (0..workers).map(|_| Arc::default()).collect();
         let questions = (0..workers).map(|_| SessionQuery::default()).collect();
-        Self { sessions, intakes, questions, loads: Arc::new(WorkerLoads::new(workers)), ..Self::default() }
+        let taps = Arc::new(TapQueries::new(workers));
+        let loads = Arc::new(WorkerLoads::new(workers));
+        Self { sessions, intakes, questions, taps, loads, ..Self::default() }
     }
 
     /// Sets the unhealthy backends that the workers of the replaced service knew.
@@ -140,6 +145,11 @@ impl Shared {
     /// Returns the query for the list of a worker's clients; `None`: there is no such worker.
     pub(crate) fn question(&self, worker: usize) -> Option<&SessionQuery> {
         self.questions.get(worker)
+    }
+
+    /// Returns the changes of what workers copy to an observer.
+    pub(crate) fn taps(&self) -> &Arc<TapQueries> {
+        &self.taps
     }
 
     /// Returns the queues of the clients that are handed to workers, by worker.

@@ -234,6 +234,7 @@ impl<D: Driver> Worker<D> {
             // After the events: an adopted connection may get the number of one whose end was among them.
             self.take_over();
             self.answer_session_list();
+            self.change_tap();
         }
         self.clock.note_arrivals(arrived, self.io.now_ns());
         self.try_batch_delay();

@@ -9,6 +9,7 @@ mod explain;
 mod fmt;
 mod reload;
 pub mod run;
+mod tap;
 mod test;
 mod top;
 
@@ -46,6 +47,8 @@ pub enum Command {
     Upgrade(reload::AdminRequest),
     /// List the backends of a running process, drain them, put them into maintenance, change weight or address
     Backend(backend::Backend),
+    /// Show what passes through the connections of a running process, as messages or bytes
+    Tap(tap::TapCommand),
     /// Show a running process in the terminal
     Top(top::Top),
     /// Run the scenarios of a program in the simulator
@@ -113,6 +116,7 @@ impl Command {
             Command::Reload(request) => request.reload(),
             Command::Upgrade(request) => request.upgrade(),
             Command::Backend(backend) => backend.run(),
+            Command::Tap(tap) => tap.run(),
             Command::Top(top) => top.run(),
             Command::Test(test) => test.run(),
             Command::Fmt(fmt) => fmt.run(),

@@ -687,9 +687,9 @@ fn grown_bytes_max(bytes_max: u64) -> u64 {
     rounded.clamp(SHM_RING_BYTES_START, SHM_RING_BYTES_GROWN_MAX)
 }
 
-/// Returns whether a process that has `used` bytes of all `total` bytes of rings may have `bytes` more of `max` bytes. It
-/// may have as much as is free then, so that there is always as much for others; larger rings take half of that at most,
-/// so that there is always memory for new connections.
+/// Returns whether a process that has `used` bytes of all `total` bytes of rings may have `bytes` more of `max` bytes.
+/// It may have as much as is free then, so that there is always as much for others; larger rings take half of that at
+/// most, so that there is always memory for new connections.
 /// Source: Choudhury and Hahne, "Dynamic Queue Length Thresholds for Shared-Memory Packet Switches", 1998.
 fn is_within_share(max: u64, used: u64, total: u64, bytes: u64, is_new: bool) -> bool {
     let free = max.saturating_sub(total + bytes);

@@ -1,15 +1,15 @@
 //! Session list: the clients of a service and its connections to backends, as its workers report them between two
 //! iterations.
 //! Promises: it costs nothing until it is asked for; an answer has at most [`SESSIONS_LISTED_MAX`] clients and is
-//! written into memory that the caller has allocated. Refuses: waiting for a worker that does not answer; the list goes without its
-//! clients.
+//! written into memory that the caller has allocated. Refuses: waiting for a worker that does not answer; the list goes
+//! without its clients.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, SyncSender};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use flick_net::{Handle, PeerAddr, Transport, Waker};
+use flick_net::{Handle, PeerAddr, TransportKind, Waker};
 
 use crate::limits::{BACKEND_CONNS_LISTED_MAX, SESSIONS_LISTED_MAX};
 
@@ -24,8 +24,8 @@ pub struct BackendConnInfo {
     pub channel: usize,
     /// Number of the backend in the channel's list.
     pub element: u64,
-    /// What carries its bytes.
-    pub transport: Transport,
+    /// The transport of its bytes.
+    pub transport: TransportKind,
     /// Its requests in flight.
     pub inflight: u32,
 }
@@ -46,8 +46,8 @@ pub struct SessionInfo {
     pub worker: usize,
     /// The connection.
     pub conn: Handle,
-    /// What carries its bytes.
-    pub transport: Transport,
+    /// The transport of its bytes.
+    pub transport: TransportKind,
     /// Address of the client.
     pub client: PeerAddr,
     /// Time since it was accepted.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flick_abi::Program;
-use flick_net::{Endpoint, Waker};
+use flick_net::{AnyDriver, Endpoint, Handle, Waker};
 use flick_stats::{BackendStats, TaskRuns, Times};
 
 use crate::backend_set::Slot;
@@ -14,11 +14,13 @@ use crate::limits::SESSION_LIST_MS;
 use crate::observe::counters::{BackendCounters, Counters, Totals};
 use crate::observe::edge_counters::{self, EdgeCounters, EdgeTotals};
 use crate::observe::session_list::{self, ConnLists};
+use crate::observe::tap::Tap;
 use crate::observe::task_counters::KINDS;
 use crate::setup::Setup;
 use crate::shared::Shared;
 use crate::state::State;
 use crate::tunables::{TunableValues, Tunables};
+use crate::worker::Worker;
 
 /// Counters of one worker.
 #[derive(Clone, Debug)]
@@ -134,6 +136,14 @@ impl ServiceStats {
     pub fn connections(&self) -> ConnLists {
         let questions = (0..self.wakers.len()).filter_map(|worker| self.shared.question(worker));
         session_list::ask(questions.zip(&self.wakers), Duration::from_millis(SESSION_LIST_MS))
+    }
+
+    /// Begins to copy what passes through one connection of a worker, or through those of all clients.
+    ///
+    /// Errors: the service has an observer already.
+    pub fn tap(&self, only: Option<(usize, Handle)>) -> Result<Tap, &'static str> {
+        let handles = 2 * Worker::<AnyDriver>::conns_max(&self.setup) as usize;
+        Tap::start(self.shared.taps(), &self.wakers, handles, only)
     }
 
     /// It takes no new clients any more.

@@ -1,6 +1,6 @@
-//! A worker's answer to a query for the list of its connections.
+//! A worker's answers to a thread that observes its connections: lists of them, and copies of their bytes.
 
-use flick_net::{Driver, Handle};
+use flick_net::{Driver, Handle, TapSink};
 
 use super::Worker;
 use crate::downstream::client::ClientConn;
@@ -51,6 +51,21 @@ impl<D: Driver> Worker<D> {
     fn backend_conns(&self) -> impl Iterator<Item = (&BackendConn, Handle)> {
         let conns = (0..self.upstream.conns_count() as u32).map(|at| self.upstream.conn(at));
         conns.filter(|conn| conn.is_connected()).filter_map(|conn| Some((conn, conn.handle()?)))
+    }
+
+    /// Begins or ends copies for an observer.
+    pub(super) fn change_tap(&mut self) {
+        let Some(change) = self.ctx.shared().taps().take(self.ctx.index()) else { return };
+        let tap = change.map(|mut recorder| {
+            for session in self.downstream.clients() {
+                recorder.begin(session.handle(), true, self.io.peer(session.handle()));
+            }
+            for (conn, handle) in self.backend_conns() {
+                recorder.begin(handle, false, self.upstream.backend(conn.backend() as usize).endpoint());
+            }
+            recorder as Box<dyn TapSink>
+        });
+        self.io.driver_mut().set_tap(tap);
     }
 }
 

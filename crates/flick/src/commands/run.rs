@@ -14,6 +14,7 @@ pub mod generations;
 
 pub mod admin;
 pub mod observed_state;
+mod tap;
 
 use std::sync::Arc;
 

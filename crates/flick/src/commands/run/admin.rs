@@ -19,7 +19,7 @@ use flick_admin::state::{
 use flick_admin::{Address, Config, Server, Tokens};
 use flick_ir::data::Module;
 use flick_ir::graph::{self, EdgeKind};
-use flick_net::{Endpoint, Handle, PeerAddr, Transport};
+use flick_net::{Endpoint, Handle, PeerAddr, TransportKind};
 use flick_runtime::edge_counters::EdgeTotals;
 use flick_runtime::session_list::{BackendConnInfo, SessionInfo};
 use flick_runtime::tunables::{TunableChanges, TunableValues};
@@ -275,12 +275,20 @@ pub fn conn_id(worker: usize, conn: Handle) -> String {
     format!("{worker}.{}.{}", conn.index, conn.generation)
 }
 
+/// Parses a name of [`conn_id`].
+pub fn parse_conn_id(text: &str) -> Option<(usize, Handle)> {
+    let mut parts = text.split('.');
+    let worker = parts.next()?.parse().ok()?;
+    let (index, generation) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    parts.next().is_none().then_some((worker, Handle { index, generation }))
+}
+
 /// Name of a transport, where the kernel carries the bytes between these addresses.
-fn transport(transport: Transport, of_kernel: &str) -> String {
+fn transport(transport: TransportKind, of_kernel: &str) -> String {
     match transport {
-        Transport::Kernel => of_kernel.to_owned(),
-        Transport::SharedMemory => "shm".to_owned(),
-        Transport::Upgraded => "upgraded".to_owned(),
+        TransportKind::Kernel => of_kernel.to_owned(),
+        TransportKind::SharedMemory => "shm".to_owned(),
+        TransportKind::Upgraded => "upgraded".to_owned(),
     }
 }
 

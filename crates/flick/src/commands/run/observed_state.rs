@@ -11,12 +11,13 @@ use flick_admin::history::{History, Sample};
 use flick_admin::limits::REQUEST_TIME_MAX;
 use flick_admin::recent_events::RecentEvents;
 use flick_admin::state::{BackendEntry, Reloads, Service, Sessions, StateReport};
-use flick_admin::{AdminCommand, StateProvider, process};
+use flick_admin::{AdminCommand, StateProvider, TapLines, process};
 use flick_ir::data::Module;
 use flick_runtime::{BackendAddress, ServiceStats, StatsSnapshot, program_log};
 
 use super::admin::{self, ObservedService};
 use super::backend_overrides::{self, BackendOverrides};
+use super::tap;
 use crate::logging::background;
 use crate::supervise::ControlMessage;
 use crate::version;
@@ -281,6 +282,14 @@ impl StateProvider for ObservedState {
             tracing::info!(service = watch.name(), ?changes, "tunables changed");
         }
         Ok(())
+    }
+
+    fn tap(&self, parameters: &[(&str, &str)]) -> Result<Box<dyn TapLines>, String> {
+        let wanted =
+            |name: &str| parameters.iter().find(|(given, _)| *given == name).map(|(_, value)| *value);
+        let generations = self.generations();
+        let watches: Vec<&ServiceStats> = generations.current.iter().map(ObservedService::watch).collect();
+        tap::begin(&watches, wanted("service"), wanted("connection"))
     }
 
     fn backends(&self) -> Vec<BackendEntry> {

@@ -1,0 +1,322 @@
+//! Messages of a grammar in the bytes of a connection that is observed.
+//! Promises: the parser is that of a service; bytes that are no message are passed on as they are, and the next piece
+//! begins afresh; memory of a connection is bounded.
+//! Refuses: guessing where messages begin in a stream that is joined later: the next piece is taken for a beginning.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use flick_abi::frame::SLOT_ASKED;
+use flick_abi::{Engine, Frame, FuncId, MessageFlags, ParseStep};
+use flick_compiler::{EngineKind, Input, compile};
+
+use crate::failure::Failure;
+
+/// Bytes of a message that may be kept while its head is incomplete.
+const HEAD_BYTES_MAX: u64 = 1 << 20;
+/// Bytes of a message that are kept to be shown.
+const FRONT_BYTES_MAX: usize = 120;
+/// Requests of a connection of which the replies are awaited.
+const ASKED_MAX: usize = 4096;
+
+/// Grammars: name, library, what clients send, what they receive, port of its servers.
+const GRAMMARS: [(&str, &str, &str, &str, u16); 7] = [
+    ("http", "http", "request", "response", 80),
+    ("memcached", "memcached_binary", "cmd", "cmd", 11211),
+    ("memcached_text", "memcached_text", "command", "reply", 11211),
+    ("resp", "resp", "command", "reply", 6379),
+    ("lines", "lines", "line", "line", 9999),
+    ("hadoop", "hadoop", "kv", "kv", 9999),
+    ("pcap", "pcap", "record", "record", 9999),
+];
+
+/// A grammar, ready to parse.
+pub struct Grammar {
+    engine: Arc<dyn Engine>,
+    parse_request: FuncId,
+    parse_reply: FuncId,
+    port: u16,
+}
+
+impl Grammar {
+    /// Errors: there is no such grammar.
+    pub fn named(name: &str) -> Result<Self, Failure> {
+        let Some((_, library, request, reply, port)) = GRAMMARS.iter().find(|(known, ..)| *known == name)
+        else {
+            let names: Vec<&str> = GRAMMARS.iter().map(|(name, ..)| *name).collect();
+            return Err(Failure::usage(format!(
+                "there is no grammar `{name}`; the grammars are `{}`",
+                names.join("`, `")
+            )));
+        };
+        let text = format!(
+            "use {library}\n\nproc P: ({request}/{reply} client, {reply}/{request} backend)\n  client <=> backend\n"
+        );
+        let compiled = compile(&Input::text("tap", text), EngineKind::Interpreter);
+        let compiled =
+            compiled.map_err(|failure| Failure::failed(format!("the grammar `{name}`: {failure}")))?;
+        let executable = &compiled.executables[0];
+        let channels = &executable.module.program.channels;
+        let view = |channel: usize| channels[channel].view.as_ref().expect("both channels receive");
+        Ok(Self {
+            engine: Arc::clone(&executable.engine),
+            parse_request: view(0).parse_request,
+            parse_reply: view(1).parse_reply,
+            port: *port,
+        })
+    }
+
+    /// The port at which servers of the protocol listen.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+/// Side of a connection that sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Side {
+    /// The peer.
+    Peer,
+    /// The service.
+    Service,
+}
+
+/// Part of what passes.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Item<'a> {
+    /// A message: `request` or `reply`, its bytes, and the first of them.
+    Message {
+        /// `request` or `reply`.
+        what: &'static str,
+        /// Bytes of the message.
+        bytes: u64,
+        /// The first bytes.
+        front: &'a [u8],
+    },
+    /// Bytes are missing.
+    Gap(u64),
+    /// Bytes that are no message.
+    Other(&'a [u8]),
+}
+
+/// Both directions of a connection.
+pub struct Conversation {
+    is_client: bool,
+    /// Of requests whose replies are awaited: what the grammar keeps.
+    asked: VecDeque<u64>,
+    directions: [Direction; 2],
+    /// No messages any more: a tunnel.
+    is_raw: bool,
+}
+
+#[derive(Default)]
+struct Direction {
+    frame: Box<Frame>,
+    /// Bytes of a head that is incomplete.
+    bytes: Vec<u8>,
+    wanted: u64,
+    /// Bytes of the message, or of its present part, that are not looked at.
+    skip: u64,
+    has_begun: bool,
+    message_bytes: u64,
+    front: Vec<u8>,
+    flags: MessageFlags,
+    next_offset: u64,
+}
+
+impl Direction {
+    fn restart(&mut self) {
+        *self = Self { next_offset: self.next_offset, ..Self::default() };
+    }
+
+    /// Notes bytes of the present message.
+    fn note(&mut self, bytes: usize) {
+        let capacity = FRONT_BYTES_MAX.saturating_sub(self.front.len());
+        self.front.extend_from_slice(&self.bytes[..bytes.min(capacity)]);
+        self.message_bytes += bytes as u64;
+        self.bytes.drain(..bytes);
+    }
+}
+
+impl Conversation {
+    /// With a client, or with a backend.
+    pub fn new(is_client: bool) -> Self {
+        Self { is_client, asked: VecDeque::new(), directions: Default::default(), is_raw: false }
+    }
+
+    /// Takes bytes that `side` has sent, and shows the messages that end in them.
+    pub fn take(
+        &mut self,
+        grammar: &Grammar,
+        side: Side,
+        offset: u64,
+        bytes: &[u8],
+        show: &mut dyn FnMut(Item<'_>),
+    ) {
+        let direction = &mut self.directions[side as usize];
+        if offset > direction.next_offset {
+            show(Item::Gap(offset - direction.next_offset));
+            direction.restart();
+        }
+        direction.next_offset = offset + bytes.len() as u64;
+        if self.is_raw {
+            return show(Item::Other(bytes));
+        }
+        direction.bytes.extend_from_slice(bytes);
+        let is_request = (side == Side::Peer) == self.is_client;
+        while self.step(grammar, side, is_request, show) {}
+    }
+
+    /// Goes on by one step of the parser; returns whether another one may follow.
+    fn step(
+        &mut self,
+        grammar: &Grammar,
+        side: Side,
+        is_request: bool,
+        show: &mut dyn FnMut(Item<'_>),
+    ) -> bool {
+        let direction = &mut self.directions[side as usize];
+        if direction.skip > 0 {
+            let bytes = direction.skip.min(direction.bytes.len() as u64);
+            direction.note(bytes as usize);
+            direction.skip -= bytes;
+            return bytes > 0 && (direction.skip > 0 || self.end_part(side, is_request, show));
+        }
+        let is_starved = (direction.bytes.len() as u64) < direction.wanted;
+        if is_starved || (direction.bytes.is_empty() && !direction.has_begun) {
+            return false;
+        }
+        if !direction.has_begun {
+            direction.frame.restart();
+            if !is_request {
+                direction.frame.slots[SLOT_ASKED] = self.asked.front().copied().unwrap_or_default();
+            }
+        }
+        let parser = if is_request { grammar.parse_request } else { grammar.parse_reply };
+        match grammar.engine.parse(parser, &mut direction.frame, &direction.bytes) {
+            ParseStep::NeedMore(bytes) if bytes <= HEAD_BYTES_MAX => {
+                direction.has_begun = true;
+                direction.wanted = bytes;
+                false
+            }
+            ParseStep::NeedMore(_) | ParseStep::Fault { .. } => {
+                let bytes = std::mem::take(&mut direction.bytes);
+                direction.restart();
+                show(Item::Other(&bytes));
+                false
+            }
+            ParseStep::Done => {
+                if is_request && direction.message_bytes == 0 && self.asked.len() < ASKED_MAX {
+                    let has_reply = !direction.frame.flags().has(MessageFlags::ONE_WAY);
+                    self.asked.extend(has_reply.then_some(direction.frame.slots[SLOT_ASKED]));
+                }
+                direction.has_begun = true;
+                direction.wanted = 0;
+                direction.flags = direction.frame.flags();
+                direction.skip = direction.frame.total_bytes();
+                direction.skip > 0 || self.end_part(side, is_request, show)
+            }
+        }
+    }
+
+    /// Ends a part of a message, or the message; returns whether another step may follow.
+    fn end_part(&mut self, side: Side, is_request: bool, show: &mut dyn FnMut(Item<'_>)) -> bool {
+        let direction = &mut self.directions[side as usize];
+        if direction.flags.has(MessageFlags::PARTS) {
+            direction.frame.next_part();
+            return true;
+        }
+        let what = if is_request { "request" } else { "reply" };
+        show(Item::Message { what, bytes: direction.message_bytes, front: &direction.front });
+        if !is_request && !direction.flags.has(MessageFlags::MORE) {
+            self.asked.pop_front();
+        }
+        self.is_raw = !is_request && direction.flags.has(MessageFlags::TUNNEL);
+        let rest = std::mem::take(&mut direction.bytes);
+        direction.restart();
+        if self.is_raw && !rest.is_empty() {
+            show(Item::Other(&rest));
+            return false;
+        }
+        direction.bytes = rest;
+        !direction.bytes.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the items of both directions; each piece is of one side.
+    fn shown(grammar: &str, pieces: &[(Side, &[u8])]) -> Vec<String> {
+        let Ok(grammar) = Grammar::named(grammar) else { panic!("the grammar is in the table") };
+        let mut conversation = Conversation::new(true);
+        let (mut offsets, mut seen) = ([0; 2], Vec::new());
+        for (side, bytes) in pieces {
+            let offset = &mut offsets[*side as usize];
+            conversation.take(&grammar, *side, *offset, bytes, &mut |item| {
+                seen.push(match item {
+                    Item::Message { what, bytes, front } => {
+                        let line = front.split(|byte| *byte == b'\r').next().unwrap_or_default();
+                        format!("{what} {bytes} {}", String::from_utf8_lossy(line))
+                    }
+                    Item::Gap(bytes) => format!("gap {bytes}"),
+                    Item::Other(bytes) => format!("other {}", bytes.len()),
+                });
+            });
+            *offset += bytes.len() as u64;
+        }
+        seen
+    }
+
+    const GET: &[u8] = b"GET /a HTTP/1.1\r\nHost: a\r\n\r\n";
+    const HEAD: &[u8] = b"HEAD /b HTTP/1.1\r\nHost: a\r\n\r\n";
+    const CHUNKED: &[u8] =
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n";
+    const LONG: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n";
+
+    #[test]
+    fn every_split_shows_the_same_messages() {
+        let requests = [GET, HEAD, GET].concat();
+        let replies = [CHUNKED, LONG, LONG, b"123456789"].concat();
+        let expected = [
+            "request 28 GET /a HTTP/1.1".to_owned(),
+            "request 29 HEAD /b HTTP/1.1".to_owned(),
+            "request 28 GET /a HTTP/1.1".to_owned(),
+            format!("reply {} HTTP/1.1 200 OK", CHUNKED.len()),
+            // The reply to HEAD has no body, whatever its length says.
+            format!("reply {} HTTP/1.1 200 OK", LONG.len()),
+            format!("reply {} HTTP/1.1 200 OK", LONG.len() + 9),
+        ];
+        for size in 1..=replies.len() {
+            let requests = requests.chunks(size).map(|piece| (Side::Peer, piece));
+            let replies = replies.chunks(size).map(|piece| (Side::Service, piece));
+            assert_eq!(shown("http", &requests.chain(replies).collect::<Vec<_>>()), expected, "{size}");
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_no_message_are_passed_on_and_the_next_piece_begins_afresh() {
+        let seen = shown("http", &[(Side::Peer, b"\x01\x02\r\n"), (Side::Peer, GET)]);
+        assert_eq!(seen, ["other 4", "request 28 GET /a HTTP/1.1"]);
+    }
+
+    #[test]
+    fn every_grammar_of_the_table_compiles() {
+        for (name, ..) in GRAMMARS {
+            assert!(Grammar::named(name).is_ok(), "{name}");
+        }
+        assert!(Grammar::named("html").is_err());
+    }
+
+    #[test]
+    fn missing_bytes_are_shown_and_end_the_message() {
+        let Ok(grammar) = Grammar::named("http") else { panic!("the grammar is in the table") };
+        let (mut conversation, mut seen) = (Conversation::new(true), Vec::new());
+        let mut show =
+            |item: Item<'_>| seen.push(format!("{item:?}").split([' ', '(']).next().unwrap_or("").to_owned());
+        conversation.take(&grammar, Side::Peer, 0, &GET[..10], &mut show);
+        conversation.take(&grammar, Side::Peer, 500, GET, &mut show);
+        assert_eq!(seen, ["Gap", "Message"]);
+    }
+}
