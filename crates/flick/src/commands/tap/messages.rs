@@ -302,6 +302,30 @@ mod tests {
     }
 
     #[test]
+    fn messages_of_other_grammars_are_found() {
+        let set = b"set key 1 0 3\r\nabc\r\n";
+        let seen = shown("memcached_text", &[(Side::Peer, set), (Side::Service, b"STORED\r\n")]);
+        assert_eq!(seen, ["request 20 set key 1 0 3", "reply 8 STORED"]);
+        let get = b"*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
+        let seen = shown("resp", &[(Side::Peer, get), (Side::Service, b"$2\r\nab\r\n")]);
+        assert_eq!(seen, ["request 20 *2", "reply 8 $2"]);
+        let get = b"\x80\0\0\x03\0\0\0\0\0\0\0\x03\0\0\0\x07\0\0\0\0\0\0\0\0key";
+        let seen = shown("memcached", &[(Side::Peer, &get[..20]), (Side::Peer, &get[20..])]);
+        assert!(seen.len() == 1 && seen[0].starts_with("request 27 "), "{seen:?}");
+    }
+
+    #[test]
+    fn a_tunnel_is_shown_as_bytes() {
+        let upgrade = b"GET / HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+        let switched =
+            b"HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\n";
+        let pieces = [(Side::Peer, &upgrade[..]), (Side::Service, &switched[..]), (Side::Peer, b"frame")];
+        let seen = shown("http", &pieces);
+        assert!(seen[0].starts_with("request ") && seen[1].starts_with("reply "), "{seen:?}");
+        assert_eq!(seen[2..], ["other 5"]);
+    }
+
+    #[test]
     fn every_grammar_of_the_table_compiles() {
         for (name, ..) in GRAMMARS {
             assert!(Grammar::named(name).is_ok(), "{name}");
