@@ -8,8 +8,9 @@ mod common;
 use chromium::Browser;
 use common::peers::{Memcached, free_address};
 use common::service::Service;
-use common::{Scratch, client, run};
+use common::{PROXY, Scratch, client, run, wait};
 use flick_load::binary::{Opcode, Status};
+use flick_shm::client::{ClientAddress, ClientConfig, ClientEvent, ClientSet};
 
 /// Questions to a page of documentation: its links that lead nowhere, and the elements that are wider than the screen.
 const HREFS: &str = "[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))
@@ -129,5 +130,38 @@ fn admin_page_shows_a_rate_for_each_edge() {
     let rates = "[...document.querySelectorAll('.graph .rate')].filter(rate => rate.textContent.endsWith('/s')).length";
     assert_eq!(browser.value(rates), edges);
     assert_eq!(browser.complaints, [""; 0]);
+    service.drained();
+}
+
+#[test]
+fn admin_page_shows_what_carries_connections() {
+    let memcached = Memcached::start();
+    let name = format!("browser-{}", std::process::id());
+    let (listen, connect) =
+        (format!("client=127.0.0.1:0,shm:{name}"), format!("backends={}", memcached.address));
+    let service = Service::start(&["run", PROXY, "--listen", &listen, "--connect", &connect, "--admin", "0"]);
+    let mut ring = ClientSet::new(&ClientConfig::new(1)).expect("an epoll");
+    ring.connect(0, &ClientAddress::Shm(name)).expect("the service pairs");
+    let mut events = Vec::with_capacity(4);
+    wait::until("the client on rings to be connected", || {
+        let short = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        ring.wait(&mut events, Some(short)).expect("an epoll");
+        events.contains(&ClientEvent::Connected(0)).then_some(())
+    });
+    let mut browser = Browser::start("admin-shm");
+    browser.open(&format!("http://{}/", service.admin()));
+    assert_eq!(browser.value(RATES), true);
+    let opened = "new Promise(done => {
+        document.getElementById('clients').open = true;
+        const look = () => document.getElementById('named').innerText.includes('Backend') ? done(true) : requestAnimationFrame(look);
+        look();
+    })";
+    assert_eq!(browser.value(opened), true);
+    let text = browser.value("document.body.innerText").as_str().expect("a page has text").to_owned();
+    for piece in ["Shared memory", "Wake-ups", "Transport", "shm", &memcached.address.to_string()] {
+        assert!(text.contains(piece), "`{piece}` is not in\n{text}");
+    }
+    assert_eq!(browser.complaints, [""; 0]);
+    drop(ring);
     service.drained();
 }
