@@ -70,6 +70,10 @@ pub struct BackendConnection {
     pub transport: String,
     /// Its requests in flight.
     pub inflight: u64,
+    /// Bytes received from it.
+    pub bytes_in: u64,
+    /// Bytes sent to it.
+    pub bytes_out: u64,
 }
 
 /// A client connection.

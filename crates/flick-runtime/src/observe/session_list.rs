@@ -28,6 +28,10 @@ pub struct BackendConnInfo {
     pub transport: TransportKind,
     /// Its requests in flight.
     pub inflight: u32,
+    /// Bytes that the backend has sent.
+    pub bytes_in: u64,
+    /// Bytes that were sent to the backend.
+    pub bytes_out: u64,
 }
 
 /// The connections that workers list.

@@ -185,6 +185,8 @@ pub struct BackendConn {
     is_queued: bool,
     /// Bytes that have arrived since its task ran.
     unseen_bytes: u64,
+    /// Bytes received and sent since it was connected.
+    bytes: ConnBytes,
 }
 
 /// Phase in which a connection closed.
@@ -194,6 +196,15 @@ pub enum ClosedWhile {
     Connecting,
     /// After it was connected.
     Connected,
+}
+
+/// Bytes of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConnBytes {
+    /// Bytes that have arrived.
+    pub received: u64,
+    /// Bytes that were sent.
+    pub sent: u64,
 }
 
 /// Last holder of a connection that has closed.
@@ -249,6 +260,7 @@ impl BackendConn {
             stall: Stall::new(),
             is_queued: false,
             unseen_bytes: 0,
+            bytes: ConnBytes::default(),
         }
     }
 
@@ -362,6 +374,7 @@ impl BackendConn {
         self.handle = Some(handle);
         self.receive = Receive::Paused;
         self.exchanges = 0;
+        self.bytes = ConnBytes::default();
         self.epoch
     }
 
@@ -701,7 +714,19 @@ impl BackendConn {
     #[inline]
     pub fn note_unseen(&mut self, bytes: u32) -> u64 {
         self.unseen_bytes += u64::from(bytes);
+        self.bytes.received += u64::from(bytes);
         self.unseen_bytes
+    }
+
+    /// Counts bytes that are sent.
+    #[inline]
+    pub fn note_sent(&mut self, bytes: u64) {
+        self.bytes.sent += bytes;
+    }
+
+    /// Returns the bytes since it was connected.
+    pub fn bytes(&self) -> ConnBytes {
+        self.bytes
     }
 
     /// Its task runs: it sees all bytes that have arrived.

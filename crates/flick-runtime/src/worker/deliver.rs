@@ -416,16 +416,20 @@ impl<D: Driver> Worker<D> {
         if let Some(kept) = kept.filter(|_| !is_kept) {
             pieces.clear(kept);
         }
-        let at = self.upstream.conn(backend_conn).backend() as usize;
-        self.observe.backend(at).bytes_sent.add(sent);
+        self.note_backend_sent(backend_conn, sent);
         fits
     }
 
     /// Sends bytes on a backend connection by reference.
     pub(super) fn pass_to_backend_conn(&mut self, backend_conn: u32, conn: Handle, piece: Slice) {
-        let at = self.upstream.conn(backend_conn).backend() as usize;
-        self.observe.backend(at).bytes_sent.add(u64::from(piece.len()));
+        self.note_backend_sent(backend_conn, u64::from(piece.len()));
         self.io.driver_mut().send(conn, piece);
+    }
+
+    fn note_backend_sent(&mut self, backend_conn: u32, bytes: u64) {
+        let conn = self.upstream.conn_mut(backend_conn);
+        conn.note_sent(bytes);
+        self.observe.backend(conn.backend() as usize).bytes_sent.add(bytes);
     }
 }
 

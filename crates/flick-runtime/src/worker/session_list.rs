@@ -42,6 +42,8 @@ impl<D: Driver> Worker<D> {
                     element: backend.element(),
                     transport: driver.transport(handle),
                     inflight: conn.requests().len(),
+                    bytes_in: conn.bytes().received,
+                    bytes_out: conn.bytes().sent,
                 }
             }));
         });

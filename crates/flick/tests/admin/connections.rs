@@ -50,6 +50,8 @@ fn connections_are_listed_with_their_transport() {
     let upstream = &all["backend_connections"][0];
     assert_eq!(upstream["backend"], backend.address.to_string(), "{all}");
     assert_eq!((&upstream["channel"], &upstream["transport"]), (&"backends".into(), &"tcp".into()), "{all}");
+    let has_bytes = |name: &str| upstream[name].as_u64().is_some_and(|bytes| bytes > 20);
+    assert!(has_bytes("bytes_in") && has_bytes("bytes_out"), "{all}");
     let admin = service.admin_address().to_string();
     let (status, shown, error) = common::run(&["top", &admin, "--once"]);
     assert_eq!(status, 0, "{error}");

@@ -306,6 +306,8 @@ pub fn backend_connection(watch: &ServiceStats, listed: &BackendConnInfo) -> Bac
         backend: address.map(|address| address.to_string()).unwrap_or_default(),
         transport: transport(listed.transport, of_kernel),
         inflight: listed.inflight.into(),
+        bytes_in: listed.bytes_in,
+        bytes_out: listed.bytes_out,
     }
 }
 
