@@ -327,6 +327,8 @@ const _: () = assert!(MERGE_CHUNK_BYTES_MAX <= LARGE_BYTES as usize);
 const _: () = assert!(flick_abi::limits::HEAD_BYTES_MAX <= MERGE_MESSAGE_BYTES_MAX);
 const _: () = assert!(flick_abi::limits::BIG_HEAD_BYTES_MAX <= HUGE_BYTES as usize);
 const _: () = assert!(COPY_BYTES_MAX < LARGE_BYTES);
+const _: () =
+    assert!(HUGE_SHARE + RING_MEMORY_SHARE < HUGE_SHARE * RING_MEMORY_SHARE, "both leave other buffers");
 const _: () = assert!(SMALL_BYTES < COPY_BYTES_MAX);
 const _: () = assert!(BACKLOG_LOW_BYTES < SESSION_BACKLOG_BYTES_MAX);
 const _: () = assert!(SESSION_BACKLOG_BYTES_MAX < SESSION_ROOMY_BYTES_MAX);

@@ -400,9 +400,11 @@ fn huge_reserve(setup: &Setup, huge_count: u32) -> u32 {
 
 /// Divides a worker's share of the buffer memory into buffers.
 fn pool_of(setup: &Setup, workers: usize) -> PoolConfig {
-    let bytes = setup.pool_memory / workers as u64;
-    let huge_count = crate::setup::requirements::huge_count(setup.whole_bytes_max, bytes);
-    let bytes = bytes - u64::from(huge_count) * u64::from(HUGE_BYTES);
+    let workers = workers as u64;
+    let all_bytes = setup.limits.buffer_memory / workers;
+    let huge_count = crate::setup::requirements::huge_count(setup.whole_bytes_max, all_bytes);
+    // Rings leave the huge buffers as they are, which a program cannot do without.
+    let bytes = setup.pool_memory / workers - u64::from(huge_count) * u64::from(HUGE_BYTES);
     PoolConfig {
         huge_count,
         small_count: (bytes / 4 / u64::from(SMALL_BYTES)).max(64) as u32,

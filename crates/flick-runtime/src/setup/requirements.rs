@@ -156,7 +156,7 @@ pub(crate) fn huge_buffers(program: &Program, config: &PlatformConfig) -> Result
     if whole <= u64::from(LARGE_BYTES) {
         return Ok(0);
     }
-    let (bytes, workers) = (config.pool_memory(), config.workers.max(1) as u64);
+    let (bytes, workers) = (config.limits.buffer_memory, config.workers.max(1) as u64);
     let count = huge_count(whole, bytes / workers);
     if u64::from(count) < HUGE_MIN {
         return Err(StartError::Program(format!(
