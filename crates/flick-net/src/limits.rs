@@ -165,13 +165,16 @@ pub const UPGRADE_RETRY_NS: u64 = 1_000_000_000;
 /// Attempts of a connection to find rings, one after the other.
 pub const UPGRADE_ATTEMPTS_MAX: u8 = 3;
 
-/// Workers of all processes of a host that listen at one port and offer rings.
+/// Accepted connections of Unix sockets that are compared with one question.
+pub const UPGRADE_UNIX_LOOKS_MAX: usize = 256;
+
+/// Workers of all processes of a host that listen at one address and offer rings.
 pub const UPGRADE_NAMES_MAX: u8 = 64;
 
 /// Time for which a name is taken to be absent.
 pub const UPGRADE_NAMES_NS: u64 = 1_000_000_000;
 
-/// Ports of which absent names are remembered.
+/// Addresses of which absent names are remembered.
 pub const UPGRADE_PORTS_MAX: usize = 16;
 
 /// Time between two looks for connections to upgrade.

@@ -24,6 +24,9 @@ use crate::address::{Endpoint, PeerAddr};
 use crate::fault::ConnFault;
 use crate::limits::{ACCEPT_WAIT_MAX, LISTEN_BACKLOG_MAX};
 
+/// Abstract name of a Unix socket that the kernel has chosen; zeros follow it.
+pub(crate) type UnixName = [u8; 16];
+
 /// Result of starting a connect.
 pub(crate) enum ConnectStart {
     /// The socket is connected (Unix sockets, and some on the loopback).
@@ -124,6 +127,37 @@ pub(crate) fn local_endpoint(socket: impl AsFd) -> io::Result<Endpoint> {
     Ok(Endpoint::Unix(std::path::PathBuf::from(
         <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(path.to_bytes()),
     )))
+}
+
+/// Returns the abstract name of an outgoing connection to a Unix socket. The kernel gives it one if it has none.
+pub(crate) fn bound_name(socket: BorrowedFd<'_>) -> Option<UnixName> {
+    // It fails if there is a name already.
+    let _ = rustix::net::bind(socket, &SocketAddrUnix::new_unnamed());
+    abstract_name(rustix::net::getsockname(socket).ok()?)
+}
+
+/// Returns the abstract name of the other end of a connection of a Unix socket.
+pub(crate) fn remote_name(socket: BorrowedFd<'_>) -> Option<UnixName> {
+    abstract_name(rustix::net::getpeername(socket).ok()??)
+}
+
+/// Returns the number of the process that connected to a Unix socket.
+pub(crate) fn peer_pid(socket: BorrowedFd<'_>) -> Option<i32> {
+    Some(sockopt::socket_peercred(socket).ok()?.pid.as_raw_nonzero().get())
+}
+
+fn abstract_name(address: SocketAddrAny) -> Option<UnixName> {
+    let unix = SocketAddrUnix::try_from(address).ok()?;
+    let mut name = UnixName::default();
+    let text = unix.abstract_name()?;
+    name.get_mut(..text.len())?.copy_from_slice(text);
+    Some(name)
+}
+
+/// Calls `of_path` with the path that the other end of an outgoing connection listened at.
+pub(crate) fn with_remote_path<R>(socket: BorrowedFd<'_>, of_path: impl FnOnce(&[u8]) -> R) -> Option<R> {
+    let unix = SocketAddrUnix::try_from(rustix::net::getpeername(socket).ok()??).ok()?;
+    unix.path_bytes().map(of_path)
 }
 
 /// Accepts one pending connection.

@@ -47,7 +47,7 @@ const GAUGES: &[Family] = &[
     family("flick_shm_ring_bytes", "Bytes of rings in shared memory.", &[one("shm_ring_bytes")]),
     family(
         "flick_shm_upgraded_connections",
-        "Open connections of TCP that use shared memory.",
+        "Open connections of sockets that use shared memory.",
         &[one("shm_upgraded_open")],
     ),
 ];
@@ -135,17 +135,17 @@ const COUNTERS: &[Family] = &[
     ),
     family(
         "flick_shm_upgrades",
-        "Times that a connection of TCP began to use shared memory.",
+        "Times that a connection of a socket began to use shared memory.",
         &[one("shm_upgrades")],
     ),
     family(
         "flick_shm_downgrades",
-        "Times that a connection of TCP stopped using shared memory before its end.",
+        "Times that a connection of a socket stopped using shared memory before its end.",
         &[one("shm_downgrades")],
     ),
     family(
         "flick_shm_upgrades_refused",
-        "Backend connections that stay on TCP, and attempts that found a limit reached.",
+        "Backend connections that stay on their sockets, and attempts that found a limit reached.",
         &[
             labelled("shm_plain_remote", "reason", "remote"),
             labelled("shm_plain_no_peer", "reason", "no_peer"),

@@ -1,7 +1,7 @@
 //! The upgrade of a connection within this host from the kernel's socket to two rings, and the way back.
 //! Promises: bytes arrive once and in order; a connection that is not upgraded costs a look at its counts; a peer that
 //! is no flick process, or refuses, never sees a difference; a connection ends as one of the kernel does.
-//! Refuses: other hosts, Unix sockets.
+//! Refuses: other hosts.
 //!
 //! The side that connected asks the workers that listen at the address whether one has the connection, through a
 //! connection of shared memory: the **claim**. The one that has it answers. Each side then writes to its ring how many
@@ -11,38 +11,30 @@
 //! its own. Bytes that follow a ring through the kernel are sent only when the gate is consumed, so they never meet a
 //! receiver that still counts those before it.
 
+mod discovery;
 mod table;
-
-use std::io::Write;
-use std::net::{IpAddr, SocketAddr};
 
 use flick_buffers::Slice;
 
 use super::{AnyDriver, KernelDriver};
-use crate::address::{Endpoint, PeerAddr};
+use crate::address::Endpoint;
 use crate::driver::{Detached, Driver, DriverEvent, Handle, ListenerId, ShmStats};
 use crate::fault::ConnFault;
 use crate::limits::{
     DOWNGRADE_NS_MAX, UPGRADE_ATTEMPTS_MAX, UPGRADE_EXCHANGES_MIN, UPGRADE_LOOK_NS, UPGRADE_LOOKS_MAX,
-    UPGRADE_NAMES_MAX, UPGRADE_RETRY_NS,
+    UPGRADE_NAMES_MAX, UPGRADE_RETRY_NS, UPGRADE_UNIX_LOOKS_MAX,
 };
 use crate::listen::ListenSocket;
 use crate::shm::{ClaimPeek, ClaimRead};
 use crate::socket;
+use discovery::{QUESTION_BYTES, Question};
 pub(super) use table::UpgradeTable;
 use table::{Claim, Entry, NONE, ReceivePath, SendPath};
 
-/// First bytes of a question, with the version of the protocol.
-const MAGIC: [u8; 8] = *b"flickup1";
-/// Bytes of a question: magic, the two addresses of the asking side's socket.
-const QUESTION_BYTES: usize = 8 + 2 * ADDRESS_BYTES;
-const ADDRESS_BYTES: usize = 18;
 /// Bytes of an offset.
 const OFFSET_BYTES: usize = 8;
 /// Bytes of an offset and the gate.
 const OPENING_BYTES: usize = OFFSET_BYTES + 1;
-/// Most bytes of a name.
-const NAME_BYTES_MAX: usize = 32;
 
 /// Receiver of an event of shared memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,47 +45,6 @@ pub(super) enum Translated {
     Kernel,
     /// The platform does not get it.
     Hidden,
-}
-
-/// Addresses of one end of a connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct SocketAddresses {
-    local: SocketAddr,
-    remote: SocketAddr,
-}
-
-impl SocketAddresses {
-    /// Returns whether both ends are of this host.
-    fn is_local(&self) -> bool {
-        self.remote.ip().is_loopback() || self.remote.ip() == self.local.ip()
-    }
-
-    fn question(&self) -> [u8; QUESTION_BYTES] {
-        let mut bytes = [0; QUESTION_BYTES];
-        bytes[..8].copy_from_slice(&MAGIC);
-        bytes[8..8 + ADDRESS_BYTES].copy_from_slice(&pack(self.local));
-        bytes[8 + ADDRESS_BYTES..].copy_from_slice(&pack(self.remote));
-        bytes
-    }
-}
-
-fn pack(address: SocketAddr) -> [u8; ADDRESS_BYTES] {
-    let mut bytes = [0; ADDRESS_BYTES];
-    let ip = match address.ip() {
-        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
-        IpAddr::V6(ip) => ip,
-    };
-    bytes[..16].copy_from_slice(&ip.octets());
-    bytes[16..].copy_from_slice(&address.port().to_le_bytes());
-    bytes
-}
-
-/// Writes the name of a worker that has connections of a port.
-fn name_of(port: u16, number: u8, space: &mut [u8; NAME_BYTES_MAX]) -> &str {
-    let mut rest = &mut space[..];
-    let _ = write!(rest, "flick-upgrade.{port}.{number}");
-    let left = rest.len();
-    std::str::from_utf8(&space[..NAME_BYTES_MAX - left]).unwrap_or_default()
 }
 
 /// Set-up.
@@ -110,10 +61,10 @@ impl AnyDriver {
     /// Listens for claims of the connections that a listener of the kernel accepts. Without a free name they stay in
     /// the kernel.
     pub(super) fn listen_for_claims(&mut self, listener: ListenerId, at: &Endpoint) {
-        let (Some(upgrades), Some(port)) = (&mut self.upgrades, at.port()) else { return };
-        let mut space = [0; NAME_BYTES_MAX];
+        let (Some(upgrades), Some(key)) = (&mut self.upgrades, discovery::key_of(at)) else { return };
+        let mut space = [0; discovery::NAME_BYTES_MAX];
         for number in 0..UPGRADE_NAMES_MAX {
-            let name = name_of(port, number, &mut space);
+            let name = discovery::name_of(key, number, &mut space);
             let Ok(socket) = ListenSocket::open(&Endpoint::Shm(name.to_owned())) else { continue };
             if let Ok(own) = self.shm.listen_for_claims(socket) {
                 upgrades.listeners.push((listener, own));
@@ -142,15 +93,6 @@ impl AnyDriver {
             self.shm.close_listener(upgrades.listeners.swap_remove(at).1);
         }
     }
-
-    /// Returns the addresses of a connection of the kernel, if it is one of TCP.
-    fn addresses(&self, conn: Handle) -> Option<SocketAddresses> {
-        let socket = either!(ref self, driver => driver.socket_of(conn))?;
-        let Ok(Endpoint::Tcp(local)) = socket::local_endpoint(socket) else { return None };
-        let PeerAddr::Tcp(remote) = socket::peer_addr(socket) else { return None };
-        let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-        Some(SocketAddresses { local: plain(local), remote: plain(remote) })
-    }
 }
 
 /// The platform's calls.
@@ -158,7 +100,7 @@ impl AnyDriver {
     /// Begins with an outgoing connection.
     pub(super) fn note_connect(&mut self, conn: Handle, to: &Endpoint) {
         if let Some(upgrades) = &mut self.upgrades {
-            let may_ask = matches!(to, Endpoint::Tcp(_));
+            let may_ask = discovery::key_of(to).is_some();
             upgrades.connecting(conn, if may_ask { UPGRADE_ATTEMPTS_MAX } else { 0 });
         }
     }
@@ -491,18 +433,18 @@ impl AnyDriver {
 
     /// Opens a claim to the next worker that listens at the connection's address.
     fn claim_next(&mut self, conn: Handle, now_ns: u64) {
-        let Some(addresses) = self.addresses(conn).filter(SocketAddresses::is_local) else {
+        let socket = either!(ref self, driver => driver.socket_of(conn));
+        let Some(key) = socket.and_then(discovery::remote_key) else {
             return self.count_plain(|stats| &mut stats.plain_remote);
         };
         let Some(upgrades) = &mut self.upgrades else { return };
-        let port = addresses.remote.port();
         let first = upgrades.look(conn).map_or(0, |entry| entry.name);
-        let mut space = [0; NAME_BYTES_MAX];
+        let mut space = [0; discovery::NAME_BYTES_MAX];
         for number in first..UPGRADE_NAMES_MAX {
-            if upgrades.is_absent(port, number, now_ns) {
+            if upgrades.is_absent(key, number, now_ns) {
                 continue;
             }
-            match self.shm.claim(name_of(port, number, &mut space)) {
+            match self.shm.claim(discovery::name_of(key, number, &mut space)) {
                 Ok(claim) => {
                     upgrades.set_claim(claim.index, Claim::Asking(conn));
                     if let Some(entry) = upgrades.entry(conn) {
@@ -510,7 +452,7 @@ impl AnyDriver {
                     }
                     return;
                 }
-                Err(ConnFault::Refused) => upgrades.note_absent(port, number, now_ns),
+                Err(ConnFault::Refused) => upgrades.note_absent(key, number, now_ns),
                 Err(_) => {
                     upgrades.stats.plain_limit += 1;
                     break;
@@ -547,7 +489,8 @@ impl AnyDriver {
 
     /// Asks for a connection.
     fn ask(&mut self, owner: Handle, claim: u32) {
-        let question = self.addresses(owner).map(|addresses| addresses.question());
+        let socket = either!(ref self, driver => driver.socket_of(owner));
+        let question = socket.and_then(discovery::question);
         if !question.is_some_and(|question| self.shm.write_claim(claim, &question)) {
             self.refused(claim, Claim::Asking(owner));
         }
@@ -560,22 +503,35 @@ impl AnyDriver {
             ClaimRead::Nothing => return,
             ClaimRead::Over => {}
             ClaimRead::All => {
-                let port = u16::from_le_bytes([question[8 + 16], question[8 + 17]]);
-                let conn = self.upgrades.as_ref().and_then(|upgrades| upgrades.accepted_from(port));
-                // The addresses of the asking side, seen from this one.
-                let is_it = |conn: &Handle| {
-                    let addresses = self.addresses(*conn);
-                    let seen =
-                        addresses.map(|seen| SocketAddresses { local: seen.remote, remote: seen.local });
-                    seen.is_some_and(|seen| seen.question() == question)
-                };
-                if let Some(conn) = conn.filter(is_it) {
+                if let Some(conn) = self.asked_conn(index, &question) {
                     return self.begin_rings(conn, index, ReceivePath::UntilUnknown, 0);
                 }
             }
         }
         self.set_claim(index, Claim::None);
         self.shm.abort(self.shm.handle_at(index));
+    }
+
+    /// Returns the accepted connection that a question is about.
+    fn asked_conn(&mut self, index: u32, question: &Question) -> Option<Handle> {
+        let is_it = |any: &AnyDriver, conn: Handle| {
+            let socket = either!(ref any, driver => driver.socket_of(conn));
+            socket.and_then(discovery::expected_question) == Some(*question)
+        };
+        match discovery::asking_port(question) {
+            0 => {
+                for _ in 0..UPGRADE_UNIX_LOOKS_MAX {
+                    let conn = self.upgrades.as_mut()?.next_unix()?;
+                    if is_it(self, conn) {
+                        // Sockets of other network namespaces may have the same name.
+                        let socket = either!(ref self, driver => driver.socket_of(conn));
+                        return (socket.and_then(socket::peer_pid) == self.shm.pid_of(index)).then_some(conn);
+                    }
+                }
+                None
+            }
+            port => self.upgrades.as_ref()?.accepted_from(port).filter(|conn| is_it(self, *conn)),
+        }
     }
 
     /// Writes this side's offset and the gate.

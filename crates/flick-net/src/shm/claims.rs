@@ -121,6 +121,11 @@ impl ShmTransport {
         }
     }
 
+    /// Returns the number of the other process.
+    pub(crate) fn pid_of(&self, index: u32) -> Option<i32> {
+        self.pairs.pid(self.conns.at(index)?.part.pair)
+    }
+
     /// Returns whether the other process is gone.
     pub(crate) fn is_gone(&self, index: u32) -> bool {
         self.conns.at(index).is_none_or(|conn| self.pairs.is_gone(conn.part.pair))

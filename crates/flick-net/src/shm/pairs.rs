@@ -406,6 +406,10 @@ impl PairTable {
         self.entry(number).is_some_and(is_in_handshake)
     }
 
+    pub(super) fn pid(&self, number: u32) -> Option<i32> {
+        Some(self.entries.get(number as usize)?.as_ref()?.pid)
+    }
+
     pub(super) fn is_gone(&self, number: u32) -> bool {
         let entry = self.entries.get(number as usize).and_then(Option::as_ref);
         entry.is_none_or(|entry| match &entry.state {

@@ -1,11 +1,13 @@
-//! The upgrade of connections of TCP to rings and back, between two drivers of one thread, byte by byte.
+//! The upgrade of connections of TCP and of Unix sockets to rings and back, between two drivers of one thread, byte by byte.
 //! `FLICK_NET_UPGRADE_ROUNDS` sets the connections of each run, `FLICK_NET_UPGRADE_SEED` the first seed.
 
 mod hostile;
 mod killed;
 mod world;
 
-use flick_net::{Detached, Driver, DriverEvent, IoKind};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use flick_net::{Detached, Driver, DriverEvent, Endpoint, IoKind};
 use world::{Side, World};
 
 /// Longest time to the second upgrade of a connection.
@@ -13,14 +15,27 @@ const TIME_MAX: std::time::Duration = std::time::Duration::from_secs(20);
 
 const KINDS: [IoKind; 2] = [IoKind::Epoll, IoKind::Uring];
 
-fn for_all(run: impl Fn(&mut World)) {
+fn for_drivers(at: &Endpoint, run: impl Fn(&mut World)) {
     for client in KINDS {
         for server in KINDS {
-            if let Some(mut world) = World::new(client, server) {
+            if let Some(mut world) = World::new(client, server, at) {
                 run(&mut world);
             }
         }
     }
+}
+
+fn for_tcp(run: impl Fn(&mut World)) {
+    for_drivers(&"127.0.0.1:0".parse().expect("an endpoint"), run);
+}
+
+fn for_all(run: impl Fn(&mut World)) {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    for_tcp(&run);
+    let name = format!("flick-upgrade-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let path = std::env::temp_dir().join(name);
+    for_drivers(&Endpoint::Unix(path.clone()), run);
+    let _ = std::fs::remove_file(path);
 }
 
 #[test]
@@ -133,7 +148,7 @@ fn bytes_behind_a_ring_wait_until_those_before_it_are_read() {
 
 #[test]
 fn a_connection_that_moved_to_another_driver_is_upgraded_again() {
-    for_all(|world| {
+    for_tcp(|world| {
         world.connect();
         (0..3).for_each(|_| world.exchange(100));
         world.run_until(|world| world.is_upgraded());
@@ -188,4 +203,18 @@ fn a_reset_follows_the_bytes_of_the_ring() {
         assert!(matches!(failed, DriverEvent::Failed { conn, .. } if conn == server));
         assert_eq!(world.owed(Side::Server), 0, "all was delivered before");
     });
+}
+
+#[test]
+fn many_connections_to_a_unix_socket_are_told_apart() {
+    let path = std::env::temp_dir().join(format!("flick-upgrade-many-{}", std::process::id()));
+    for_drivers(&Endpoint::Unix(path.clone()), |world| {
+        world.connect_others(8);
+        world.connect();
+        (0..3).for_each(|_| world.exchange(100));
+        world.run_until(|world| world.is_upgraded());
+        (0..200).for_each(|_| world.random_traffic());
+        world.end();
+    });
+    let _ = std::fs::remove_file(path);
 }

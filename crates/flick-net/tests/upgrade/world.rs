@@ -64,12 +64,13 @@ impl End {
 }
 
 impl World {
-    pub fn new(client: IoKind, server: IoKind) -> Option<World> {
+    pub fn new(client: IoKind, server: IoKind, at: &Endpoint) -> Option<World> {
         let mut ends = [End::open(client)?, End::open(server)?];
-        let listener = ends[1].driver.listen(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
+        let listener = ends[1].driver.listen(at).expect("a free address");
         let at = ends[1].driver.local_addr(listener).expect("just opened");
-        let seed = variable("FLICK_NET_UPGRADE_SEED", u64::from(at.port().expect("TCP")));
-        println!("{client:?} to {server:?}, seed {seed}");
+        let otherwise = at.port().map_or(u64::from(std::process::id()), u64::from);
+        let seed = variable("FLICK_NET_UPGRADE_SEED", otherwise);
+        println!("{client:?} to {server:?} at {at}, seed {seed}");
         let pool = Pool::new(PoolConfig { small_count: 8, large_count: 128, huge_count: 0 });
         Some(World { ends, pool, at, random: seed | 1 << 40, events: Vec::new(), failures: Vec::new() })
     }
@@ -112,6 +113,16 @@ impl World {
     /// Returns the bytes that a side has not received.
     pub fn owed(&self, side: Side) -> u64 {
         self.ends[side.other() as usize].sent - self.ends[side as usize].received
+    }
+
+    /// Connects more, which are not used.
+    pub fn connect_others(&mut self, count: usize) {
+        let at = self.at.clone();
+        for _ in 0..count {
+            self.end_of(Side::Server).conn = None;
+            self.driver(Side::Client).connect(&at).expect("a slot is free");
+            self.run_until(|world| world.ends[1].conn.is_some());
+        }
     }
 
     pub fn connect(&mut self) {

@@ -2,6 +2,7 @@
 //! Promises: a look-up costs one access by index, or by the peer's port; nothing is allocated after `new`.
 //! Not here: what is done with them (`upgrade.rs`).
 
+use super::discovery::ListenerKey;
 use crate::address::PeerAddr;
 use crate::driver::{Handle, ListenerId, ShmStats};
 use crate::limits::{LISTENERS_MAX, UPGRADE_NAMES_MAX, UPGRADE_NAMES_NS, UPGRADE_PORTS_MAX};
@@ -48,6 +49,8 @@ pub(super) struct Entry {
     /// Number of the next name to ask.
     pub name: u8,
     pub peer_port: u16,
+    /// It was accepted from a Unix socket.
+    pub is_unix: bool,
     /// The bytes were counted from the first one on.
     pub is_counted: bool,
     /// The platform receives.
@@ -74,6 +77,7 @@ const NO_ENTRY: Entry = Entry {
     attempts_left: 0,
     name: 0,
     peer_port: 0,
+    is_unix: false,
     is_counted: false,
     is_receiving: false,
     has_sent: false,
@@ -98,10 +102,10 @@ pub(super) enum Claim {
     Linked(Handle, u64),
 }
 
-/// Names of a port at which no process listens, as of some time.
+/// Names of a listener at which no process listens, as of some time.
 #[derive(Clone, Copy)]
 struct AbsentNames {
-    port: u16,
+    key: ListenerKey,
     names: u64,
     since_ns: u64,
 }
@@ -114,6 +118,8 @@ pub(crate) struct UpgradeTable {
     by_port: Box<[u32]>,
     absent: [AbsentNames; UPGRADE_PORTS_MAX],
     absent_next: usize,
+    /// Slot at which the search for a connection of a Unix socket stands.
+    unix_next: u32,
     /// Outgoing connections that may ask.
     pub(super) candidates: SlotQueue,
     /// Connections that may have received the kernel's last byte before the ring.
@@ -130,8 +136,9 @@ impl UpgradeTable {
             entries: vec![NO_ENTRY; conns_max as usize].into(),
             claims: vec![Claim::None; claims_max as usize].into(),
             by_port: vec![0; 1 << 16].into(),
-            absent: [AbsentNames { port: 0, names: 0, since_ns: 0 }; UPGRADE_PORTS_MAX],
+            absent: [AbsentNames { key: 0, names: 0, since_ns: 0 }; UPGRADE_PORTS_MAX],
             absent_next: 0,
+            unix_next: 0,
             candidates: SlotQueue::new(conns_max),
             due: SlotQueue::new(conns_max),
             listeners: Vec::with_capacity(LISTENERS_MAX),
@@ -144,7 +151,13 @@ impl UpgradeTable {
     pub(super) fn accepted(&mut self, conn: Handle, peer: &PeerAddr) {
         let peer_port = if let PeerAddr::Tcp(address) = peer { address.port() } else { 0 };
         let entry = &mut self.entries[conn.index as usize];
-        *entry = Entry { generation: conn.generation, peer_port, is_counted: true, ..NO_ENTRY };
+        *entry = Entry {
+            generation: conn.generation,
+            peer_port,
+            is_unix: matches!(peer, PeerAddr::Unix),
+            is_counted: true,
+            ..NO_ENTRY
+        };
         self.by_port[usize::from(peer_port)] = conn.index + 1;
     }
 
@@ -199,6 +212,19 @@ impl UpgradeTable {
         (port != 0 && entry.peer_port == port && is_free).then_some(conn)
     }
 
+    /// Returns the next accepted connection of a Unix socket that can be upgraded, after the one that was returned
+    /// last: connections are asked for in about the order in which they were accepted.
+    pub(super) fn next_unix(&mut self) -> Option<Handle> {
+        for _ in 0..self.entries.len() {
+            self.unix_next = (self.unix_next + 1) % self.entries.len() as u32;
+            let entry = &self.entries[self.unix_next as usize];
+            if entry.is_unix && entry.is_counted && entry.claim == NONE && !entry.is_shut {
+                return self.conn_at(self.unix_next);
+            }
+        }
+        None
+    }
+
     /// Counts a message of the peer.
     #[inline]
     pub(super) fn count_received(&mut self, conn: Handle, bytes: u32) {
@@ -239,24 +265,23 @@ impl UpgradeTable {
     }
 
     /// Returns whether no process listened at a name lately.
-    pub(super) fn is_absent(&self, port: u16, name: u8, now_ns: u64) -> bool {
-        let is_it =
-            |absent: &&AbsentNames| absent.port == port && absent.since_ns + UPGRADE_NAMES_NS > now_ns;
+    pub(super) fn is_absent(&self, key: ListenerKey, name: u8, now_ns: u64) -> bool {
+        let is_it = |absent: &&AbsentNames| absent.key == key && absent.since_ns + UPGRADE_NAMES_NS > now_ns;
         self.absent.iter().find(is_it).is_some_and(|absent| absent.names & 1 << name != 0)
     }
 
     /// Notes that no process listens at a name.
-    pub(super) fn note_absent(&mut self, port: u16, name: u8, now_ns: u64) {
-        let at = self.absent.iter().position(|absent| absent.port == port).unwrap_or_else(|| {
+    pub(super) fn note_absent(&mut self, key: ListenerKey, name: u8, now_ns: u64) {
+        let at = self.absent.iter().position(|absent| absent.key == key).unwrap_or_else(|| {
             self.absent_next = (self.absent_next + 1) % UPGRADE_PORTS_MAX;
             self.absent_next
         });
         let absent = &mut self.absent[at];
-        if absent.port != port || absent.since_ns + UPGRADE_NAMES_NS <= now_ns {
-            *absent = AbsentNames { port, names: 0, since_ns: now_ns };
+        if absent.key != key || absent.since_ns + UPGRADE_NAMES_NS <= now_ns {
+            *absent = AbsentNames { key, names: 0, since_ns: now_ns };
         }
         absent.names |= 1 << name;
     }
 }
 
-const _: () = assert!(UPGRADE_NAMES_MAX <= 64, "names of a port fit a word");
+const _: () = assert!(UPGRADE_NAMES_MAX <= 64, "names of a listener fit a word");

@@ -1,0 +1,127 @@
+//! Discovery of the other end of a connection: the names at which workers are asked, and the question itself.
+//! Promises: a question names one connection of this network namespace; both ends write the same one.
+//! Not here: asking and answering (`upgrade.rs`).
+//!
+//! Connections of TCP are named by their two addresses. A connection to a Unix socket has no address of its own, so the
+//! asking end gets a name from the kernel ("autobind", unix(7)) when a process listens that it can ask; the other end
+//! sees it, too.
+
+use std::io::Write;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::address::{Endpoint, PeerAddr};
+use crate::socket::{self, UnixName};
+
+/// First bytes of a question about a connection of TCP, with the version of the protocol.
+const MAGIC_TCP: [u8; MAGIC_BYTES] = *b"flickup1";
+/// The same for a connection to a Unix socket.
+const MAGIC_UNIX: [u8; MAGIC_BYTES] = *b"flickupu";
+const MAGIC_BYTES: usize = 8;
+const ADDRESS_BYTES: usize = 18;
+/// Bytes of a question: magic and the two addresses of the asking end, or its name with zeros behind.
+pub(super) const QUESTION_BYTES: usize = MAGIC_BYTES + 2 * ADDRESS_BYTES;
+/// Position of the asking end's port.
+const PORT_AT: usize = MAGIC_BYTES + 16;
+/// Most bytes of the name of a worker.
+pub(super) const NAME_BYTES_MAX: usize = 40;
+/// Bit of the keys of Unix sockets.
+const UNIX_KEY: u64 = 1 << 63;
+
+/// Address that the accepting end listened at, as names of workers have it: the port, or a hash of the path.
+pub(super) type ListenerKey = u64;
+
+/// One question.
+pub(super) type Question = [u8; QUESTION_BYTES];
+
+/// Returns the key of an address that can be asked at.
+pub(super) fn key_of(at: &Endpoint) -> Option<ListenerKey> {
+    match at {
+        Endpoint::Tcp(address) => Some(u64::from(address.port())),
+        Endpoint::Unix(path) => Some(key_of_path(path.as_os_str().as_bytes())),
+        Endpoint::Shm(_) | Endpoint::Descriptor(_) => None,
+    }
+}
+
+/// Hashes a path with FNV-1a. A collision costs a question that is refused.
+fn key_of_path(path: &[u8]) -> ListenerKey {
+    let add = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    UNIX_KEY | path.iter().fold(0xcbf2_9ce4_8422_2325, add)
+}
+
+/// Writes the name of a worker that has connections of a listener.
+pub(super) fn name_of(key: ListenerKey, number: u8, space: &mut [u8; NAME_BYTES_MAX]) -> &str {
+    let mut rest = &mut space[..];
+    let _ = write!(rest, "flick-upgrade.{key}.{number}");
+    let left = rest.len();
+    std::str::from_utf8(&space[..NAME_BYTES_MAX - left]).unwrap_or_default()
+}
+
+/// Returns the key of the listener that accepted an outgoing connection; `None`: it is on another host.
+pub(super) fn remote_key(socket: BorrowedFd<'_>) -> Option<ListenerKey> {
+    match tcp_addresses(socket) {
+        Some((local, remote)) if remote.ip().is_loopback() || remote.ip() == local.ip() => {
+            Some(u64::from(remote.port()))
+        }
+        Some(_) => None,
+        None => socket::with_remote_path(socket, key_of_path),
+    }
+}
+
+/// Returns the question about an outgoing connection.
+pub(super) fn question(socket: BorrowedFd<'_>) -> Option<Question> {
+    match tcp_addresses(socket) {
+        Some((local, remote)) => Some(of_addresses(local, remote)),
+        None => Some(of_name(&socket::bound_name(socket)?)),
+    }
+}
+
+/// Returns the question that the other end of an accepted connection would ask.
+pub(super) fn expected_question(socket: BorrowedFd<'_>) -> Option<Question> {
+    match tcp_addresses(socket) {
+        Some((local, remote)) => Some(of_addresses(remote, local)),
+        None => Some(of_name(&socket::remote_name(socket)?)),
+    }
+}
+
+/// Returns the port of the asking end; 0 if the connection is one to a Unix socket.
+pub(super) fn asking_port(question: &Question) -> u16 {
+    if question[..MAGIC_BYTES] == MAGIC_UNIX {
+        return 0;
+    }
+    u16::from_le_bytes([question[PORT_AT], question[PORT_AT + 1]])
+}
+
+fn tcp_addresses(socket: BorrowedFd<'_>) -> Option<(SocketAddr, SocketAddr)> {
+    let PeerAddr::Tcp(remote) = socket::peer_addr(socket) else { return None };
+    let Ok(Endpoint::Tcp(local)) = socket::local_endpoint(socket) else { return None };
+    let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+    Some((plain(local), plain(remote)))
+}
+
+fn of_addresses(asking: SocketAddr, asked: SocketAddr) -> Question {
+    let mut bytes = [0; QUESTION_BYTES];
+    bytes[..MAGIC_BYTES].copy_from_slice(&MAGIC_TCP);
+    bytes[MAGIC_BYTES..MAGIC_BYTES + ADDRESS_BYTES].copy_from_slice(&pack(asking));
+    bytes[MAGIC_BYTES + ADDRESS_BYTES..].copy_from_slice(&pack(asked));
+    bytes
+}
+
+fn pack(address: SocketAddr) -> [u8; ADDRESS_BYTES] {
+    let mut bytes = [0; ADDRESS_BYTES];
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    bytes[..16].copy_from_slice(&ip.octets());
+    bytes[16..].copy_from_slice(&address.port().to_le_bytes());
+    bytes
+}
+
+fn of_name(name: &UnixName) -> Question {
+    let mut bytes = [0; QUESTION_BYTES];
+    bytes[..MAGIC_BYTES].copy_from_slice(&MAGIC_UNIX);
+    bytes[MAGIC_BYTES..MAGIC_BYTES + name.len()].copy_from_slice(name);
+    bytes
+}
