@@ -322,6 +322,11 @@ impl<P> Conns<P> {
         }
     }
 
+    /// Returns whether [`Conns::take_held_fault`] has something to take.
+    pub(crate) fn has_held_faults(&self) -> bool {
+        !self.held_faults.is_empty()
+    }
+
     /// Takes a connection whose fault is held, with the fault.
     pub(crate) fn take_held_fault(&mut self) -> Option<(Handle, ConnFault)> {
         loop {

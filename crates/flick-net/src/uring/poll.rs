@@ -42,7 +42,8 @@ impl UringDriver {
         self.watch.is_just_armed = false;
         self.now_ns = monotonic_ns();
         self.deliver(&mut sink);
-        let has_more = !self.conns.dirty.is_empty() || !self.conns.ready.is_empty();
+        let has_more =
+            !self.conns.dirty.is_empty() || !self.conns.ready.is_empty() || self.conns.has_held_faults();
         if is_busy || has_more || sink.capacity() < capacity || timeout == Some(Duration::ZERO) {
             return Ok(());
         }

@@ -1,15 +1,16 @@
 //! Processes of the same user that claim connections they do not have, or break the agreement.
 
 use std::io::{Read, Write};
-use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::time::Duration;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
-use flick_buffers::{Pool, PoolConfig};
+use flick_buffers::{BufClass, Pool, PoolConfig};
 use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, IoKind};
 use flick_shm::conn::{RingConn, RingRead};
 use flick_shm::pair::Pair;
 use flick_shm::pairing::{PairPolicy, PeerProcess, connect_pair};
 use flick_shm::segment::SegmentConfig;
+use rustix::net::sockopt::set_socket_linger;
 
 const LIMITS: DriverLimits = DriverLimits {
     conns_max: 8,
@@ -20,6 +21,8 @@ const LIMITS: DriverLimits = DriverLimits {
 };
 /// Polls in which a driver does all that it can.
 const POLLS: u32 = 300;
+/// Longest time between a reset and its report; a driver looks at quiet connections after twice that time.
+const NOTICED_MAX: Duration = Duration::from_millis(250);
 
 /// A driver that echoes, a connection to it, and a claim.
 struct Hostile {
@@ -34,7 +37,10 @@ struct Hostile {
 
 impl Hostile {
     fn new() -> Hostile {
-        let mut driver = AnyDriver::open(IoKind::Epoll, LIMITS).expect("every kernel has epoll");
+        Hostile::with(AnyDriver::open(IoKind::Epoll, LIMITS).expect("every kernel has epoll"))
+    }
+
+    fn with(mut driver: AnyDriver) -> Hostile {
         driver.enable_upgrades();
         let listener = driver.listen(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
         let at = driver.local_addr(listener).expect("just opened");
@@ -130,6 +136,7 @@ fn run(driver: &mut AnyDriver, pool: &Pool, events: &mut Vec<DriverEvent>, polls
                 DriverEvent::Accepted { conn, .. } => driver.receive(conn, true),
                 DriverEvent::Data { conn, data } => driver.send(conn, data),
                 DriverEvent::Eof { .. } | DriverEvent::Failed { .. } => {}
+                DriverEvent::Connected { .. } => {}
                 other => panic!("unexpected {other:?}"),
             }
         }
@@ -192,4 +199,38 @@ fn bytes_of_the_kernel_behind_the_offset_were_delivered() {
     hostile.stream.write_all(b"behind").expect("it is connected");
     hostile.say(&[&8_u64.to_le_bytes()[..], &[1]].concat());
     hostile.expect_reset();
+}
+
+#[test]
+fn reset_of_the_socket_was_noticed_after_a_whole_wait() {
+    for kind in super::KINDS {
+        let driver = match AnyDriver::open(kind, LIMITS) {
+            Ok(driver) => driver,
+            Err(error) => return eprintln!("not tested: {error}"),
+        };
+        let mut hostile = Hostile::with(driver);
+        let question = hostile.question();
+        hostile.say(&question);
+        let silent = TcpListener::bind("127.0.0.1:0").expect("loopback");
+        let elsewhere = silent.local_addr().expect("just opened").to_string();
+        let other = hostile.driver.connect(&elsewhere.parse().expect("an endpoint"));
+        let other = other.expect("a slot is free");
+        let spare = TcpStream::connect(hostile.address()).expect("the driver listens");
+        run(&mut hostile.driver, &hostile.pool, &mut hostile.events, POLLS);
+        // The process stays, so only its socket shows that the connection is over.
+        set_socket_linger(&hostile.stream, Some(Duration::ZERO)).expect("a socket");
+        hostile.stream = spare;
+        // A result that is no event comes together with the reset.
+        let buf = hostile.pool.alloc(BufClass::Small).expect("a buffer is free");
+        let count = buf.append(b"x");
+        hostile.driver.send(other, buf.slice(0..count));
+        let begun = Instant::now();
+        let mut is_over = false;
+        while !is_over {
+            let wait = Some(4 * NOTICED_MAX);
+            hostile.driver.poll(&hostile.pool, wait, &mut hostile.events).expect("the driver polls");
+            is_over = hostile.events.drain(..).any(|event| matches!(event, DriverEvent::Failed { .. }));
+        }
+        assert!(begun.elapsed() < NOTICED_MAX, "{kind:?}: noticed after {:?}", begun.elapsed());
+    }
 }

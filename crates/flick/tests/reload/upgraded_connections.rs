@@ -12,6 +12,8 @@ use super::shared_memory::{reload, stop, terminate, upgrade};
 use super::{balancer, connect, figure, load};
 
 const UPGRADED: &str = "flick_shm_upgraded_connections";
+/// Longest time from a kill to the answer: the end of the process, which frees its memory first, and a busy machine.
+const NOTICED_MAX: Duration = Duration::from_millis(250);
 const UPGRADES: &str = "flick_shm_upgrades_total";
 
 /// A service before an origin server, and a service that clients reach before it, all through TCP.
@@ -111,8 +113,7 @@ fn killed_process_was_not_noticed_through_an_upgraded_connection() {
         assert!(status == 502 || status == 503, "{status}");
         let took = begun.elapsed();
         println!("noticed after {took:?}");
-        // The request may be tried again on a new connection, for which it waits until the backoff is over.
-        assert!(took < Duration::from_secs(2), "noticed after {took:?}");
+        assert!(took < NOTICED_MAX, "noticed after {took:?}");
         chain.back.gone();
         chain.back = start(&chain.scratch, "back", &listen, load::origin(), &["--workers", "1"]);
         wait::until("the successor to be used", || chain.page().ok());
