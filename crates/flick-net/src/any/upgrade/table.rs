@@ -112,8 +112,9 @@ struct AbsentNames {
 
 /// All connections of a driver.
 pub(crate) struct UpgradeTable {
-    entries: Box<[Entry]>,
-    claims: Box<[Claim]>,
+    /// As many as the first connections needed. A slot that was never used takes no memory.
+    entries: Vec<Entry>,
+    claims: Vec<Claim>,
     /// By port of the peer: the last accepted connection.
     by_port: Box<[u32]>,
     absent: [AbsentNames; UPGRADE_PORTS_MAX],
@@ -133,8 +134,8 @@ pub(crate) struct UpgradeTable {
 impl UpgradeTable {
     pub(super) fn new(conns_max: u32, claims_max: u32) -> UpgradeTable {
         UpgradeTable {
-            entries: vec![NO_ENTRY; conns_max as usize].into(),
-            claims: vec![Claim::None; claims_max as usize].into(),
+            entries: Vec::with_capacity(conns_max as usize),
+            claims: Vec::with_capacity(claims_max as usize),
             by_port: vec![0; 1 << 16].into(),
             absent: [AbsentNames { key: 0, names: 0, since_ns: 0 }; UPGRADE_PORTS_MAX],
             absent_next: 0,
@@ -147,11 +148,19 @@ impl UpgradeTable {
         }
     }
 
+    /// Returns the entry of a connection that is new.
+    fn slot(&mut self, conn: Handle) -> &mut Entry {
+        let at = conn.index as usize;
+        if at >= self.entries.len() {
+            self.entries.resize(at + 1, NO_ENTRY);
+        }
+        &mut self.entries[at]
+    }
+
     /// Begins with an accepted connection, whose bytes are counted from the first one on.
     pub(super) fn accepted(&mut self, conn: Handle, peer: &PeerAddr) {
         let peer_port = if let PeerAddr::Tcp(address) = peer { address.port() } else { 0 };
-        let entry = &mut self.entries[conn.index as usize];
-        *entry = Entry {
+        *self.slot(conn) = Entry {
             generation: conn.generation,
             peer_port,
             is_unix: matches!(peer, PeerAddr::Unix),
@@ -163,8 +172,7 @@ impl UpgradeTable {
 
     /// Begins with an outgoing connection.
     pub(super) fn connecting(&mut self, conn: Handle, attempts_left: u8) {
-        self.entries[conn.index as usize] =
-            Entry { generation: conn.generation, attempts_left, is_counted: true, ..NO_ENTRY };
+        *self.slot(conn) = Entry { generation: conn.generation, attempts_left, is_counted: true, ..NO_ENTRY };
         if attempts_left > 0 {
             self.candidates.push(conn.index);
         }
@@ -173,7 +181,7 @@ impl UpgradeTable {
     /// Begins with an accepted connection of another driver, whose bytes so far the kernel has counted.
     pub(super) fn adopted(&mut self, conn: Handle, peer: &PeerAddr, offsets: Option<(u64, u64)>) {
         self.accepted(conn, peer);
-        let entry = &mut self.entries[conn.index as usize];
+        let entry = self.slot(conn);
         match offsets {
             Some((sent, received)) => (entry.sent, entry.received) = (sent, received),
             None => entry.is_counted = false,
@@ -200,7 +208,7 @@ impl UpgradeTable {
 
     /// Returns the connection in a slot, if it is known.
     pub(super) fn conn_at(&self, index: u32) -> Option<Handle> {
-        let generation = self.entries[index as usize].generation;
+        let generation = self.entries.get(index as usize)?.generation;
         (generation != NONE).then_some(Handle { index, generation })
     }
 
@@ -247,11 +255,15 @@ impl UpgradeTable {
 
     #[inline]
     pub(super) fn claim(&self, index: u32) -> Claim {
-        self.claims[index as usize]
+        self.claims.get(index as usize).copied().unwrap_or(Claim::None)
     }
 
     pub(super) fn set_claim(&mut self, index: u32, claim: Claim) {
-        self.claims[index as usize] = claim;
+        let at = index as usize;
+        if at >= self.claims.len() {
+            self.claims.resize(at + 1, Claim::None);
+        }
+        self.claims[at] = claim;
     }
 
     /// Returns the claim of a connection, with its index.
