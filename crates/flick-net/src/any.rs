@@ -66,6 +66,8 @@ pub struct AnyDriver {
     shm_from: u32,
     /// Connections of the kernel that may use rings; `None` if none does.
     upgrades: Option<Box<UpgradeTable>>,
+    /// Outgoing connections that could use rings if `upgrades` were there.
+    plain_off: u64,
     /// Polls since the kernel was asked, and when that was.
     shm_polls: u32,
     kernel_polled_ns: u64,
@@ -115,6 +117,7 @@ impl AnyDriver {
             shm,
             shm_from: limits.conns_max,
             upgrades: None,
+            plain_off: 0,
             shm_polls: 0,
             kernel_polled_ns: 0,
             defers_news: false,
@@ -491,7 +494,7 @@ impl Driver for AnyDriver {
 
     #[inline]
     fn shm_stats(&self) -> Option<ShmStats> {
-        let is_used = self.shm.is_used() || self.upgrades.is_some();
+        let is_used = self.shm.is_used() || self.upgrades.is_some() || self.plain_off > 0;
         is_used.then(|| self.with_upgrades(self.shm.stats()))
     }
 

@@ -133,6 +133,10 @@ pub struct ShmStats {
     pub plain_refused: u64,
     /// Attempts so far that found no memory, or too many connections.
     pub plain_limit: u64,
+    /// Outgoing connections so far to the loopback or to a Unix socket, by a driver that upgrades none.
+    pub plain_off: u64,
+    /// Outgoing connections so far that ended before their exchanges were enough.
+    pub plain_short_lived: u64,
 }
 
 /// TransportKind of a connection.

@@ -151,6 +151,8 @@ const COUNTERS: &[Family] = &[
             labelled("shm_plain_no_peer", "reason", "no_peer"),
             labelled("shm_plain_refused", "reason", "refused"),
             labelled("shm_plain_limit", "reason", "limit"),
+            labelled("shm_plain_off", "reason", "off"),
+            labelled("shm_plain_short_lived", "reason", "short_lived"),
         ],
     ),
     family(

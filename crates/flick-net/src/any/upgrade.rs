@@ -75,7 +75,9 @@ impl AnyDriver {
 
     /// Adds the use of upgrades to that of shared memory.
     pub(super) fn with_upgrades(&self, stats: ShmStats) -> ShmStats {
-        let Some(upgrades) = &self.upgrades else { return stats };
+        let Some(upgrades) = &self.upgrades else {
+            return ShmStats { plain_off: self.plain_off, ..stats };
+        };
         ShmStats {
             conns: stats.conns,
             pairs: stats.pairs,
@@ -99,9 +101,12 @@ impl AnyDriver {
 impl AnyDriver {
     /// Begins with an outgoing connection.
     pub(super) fn note_connect(&mut self, conn: Handle, to: &Endpoint) {
-        if let Some(upgrades) = &mut self.upgrades {
-            let may_ask = discovery::key_of(to).is_some();
-            upgrades.connecting(conn, if may_ask { UPGRADE_ATTEMPTS_MAX } else { 0 });
+        match &mut self.upgrades {
+            Some(upgrades) => {
+                let may_ask = discovery::key_of(to).is_some();
+                upgrades.connecting(conn, if may_ask { UPGRADE_ATTEMPTS_MAX } else { 0 });
+            }
+            None => self.plain_off += u64::from(discovery::is_surely_local(to)),
         }
     }
 

@@ -7,7 +7,7 @@ mod world;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use flick_net::{Detached, Driver, DriverEvent, Endpoint, IoKind};
+use flick_net::{AnyDriver, Detached, Driver, DriverEvent, Endpoint, IoKind};
 use world::{Side, World};
 
 /// Longest time to the second upgrade of a connection.
@@ -61,6 +61,7 @@ fn a_connection_with_fewer_exchanges_does_not_ask() {
         (0..50).for_each(|_| world.poll());
         assert_eq!(world.stats().map(|stats| (stats.upgrades, stats.pairs)), [(0, 0); 2]);
         world.end();
+        assert_eq!(world.stats().map(|stats| stats.plain_short_lived), [1, 0]);
     });
 }
 
@@ -217,4 +218,15 @@ fn many_connections_to_a_unix_socket_are_told_apart() {
         world.end();
     });
     let _ = std::fs::remove_file(path);
+}
+
+#[test]
+fn a_driver_without_upgrades_counts_the_connections_that_could_have_one() {
+    let limits = world::LIMITS;
+    let mut driver = AnyDriver::open(IoKind::Epoll, limits).expect("every kernel has epoll");
+    assert_eq!(driver.shm_stats(), None);
+    // No process listens there.
+    driver.connect(&"127.0.0.1:1".parse().expect("an endpoint")).expect("a slot is free");
+    driver.connect(&"unix:/nowhere".parse().expect("an endpoint")).expect("a slot is free");
+    assert_eq!(driver.shm_stats().map(|stats| stats.plain_off), Some(2));
 }

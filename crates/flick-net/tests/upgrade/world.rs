@@ -5,7 +5,7 @@ use std::time::Duration;
 use flick_buffers::{BufClass, Pool, PoolConfig};
 use flick_net::{AnyDriver, Detached, Driver, DriverEvent, DriverLimits, Endpoint, Handle, IoKind, ShmStats};
 
-const LIMITS: DriverLimits = DriverLimits {
+pub const LIMITS: DriverLimits = DriverLimits {
     conns_max: 16,
     shm_conns_max: 16,
     output_slices_max: 4096,

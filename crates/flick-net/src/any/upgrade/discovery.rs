@@ -44,6 +44,15 @@ pub(super) fn key_of(at: &Endpoint) -> Option<ListenerKey> {
     }
 }
 
+/// Returns whether an address is of this host, whatever addresses the host has.
+pub(super) fn is_surely_local(to: &Endpoint) -> bool {
+    match to {
+        Endpoint::Tcp(address) => address.ip().to_canonical().is_loopback(),
+        Endpoint::Unix(_) => true,
+        Endpoint::Shm(_) | Endpoint::Descriptor(_) => false,
+    }
+}
+
 /// Hashes a path with FNV-1a. A collision costs a question that is refused.
 fn key_of_path(path: &[u8]) -> ListenerKey {
     let add = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);

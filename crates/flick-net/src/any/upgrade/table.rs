@@ -5,7 +5,9 @@
 use super::discovery::ListenerKey;
 use crate::address::PeerAddr;
 use crate::driver::{Handle, ListenerId, ShmStats};
-use crate::limits::{LISTENERS_MAX, UPGRADE_NAMES_MAX, UPGRADE_NAMES_NS, UPGRADE_PORTS_MAX};
+use crate::limits::{
+    LISTENERS_MAX, UPGRADE_EXCHANGES_MIN, UPGRADE_NAMES_MAX, UPGRADE_NAMES_NS, UPGRADE_PORTS_MAX,
+};
 use crate::slot_queue::SlotQueue;
 
 /// Number that no connection has.
@@ -63,6 +65,14 @@ pub(super) struct Entry {
     pub has_end: bool,
     /// Time at which the return to the kernel began; 0 if it did not.
     pub downgrade_ns: u64,
+}
+
+impl Entry {
+    /// Returns whether it has carried bytes, and would have asked after more exchanges.
+    fn is_short_lived(&self) -> bool {
+        let may_ask = self.attempts_left > 0 && self.exchanges < UPGRADE_EXCHANGES_MIN;
+        may_ask && self.sent + self.received > 0
+    }
 }
 
 const NO_ENTRY: Entry = Entry {
@@ -189,9 +199,10 @@ impl UpgradeTable {
     }
 
     pub(in crate::any) fn forget(&mut self, conn: Handle) {
-        if let Some(entry) = self.entry(conn) {
-            *entry = NO_ENTRY;
-        }
+        let Some(entry) = self.entry(conn) else { return };
+        let is_short_lived = entry.is_short_lived();
+        *entry = NO_ENTRY;
+        self.stats.plain_short_lived += u64::from(is_short_lived);
     }
 
     #[inline]
