@@ -1,7 +1,7 @@
 //! The driver of a worker: io_uring where the kernel grants it, else epoll; and shared memory beside it.
 //! Promises: a worker is compiled for one type; the choice and its reason are logged; a driver without a listener or a
 //! connection of shared memory pays one comparison per call for it; neither of the two starves the other.
-//! Refuses: the simulator, which production workers never use.
+//! In the simulator the kernel's connections are simulated, and those through shared memory are real.
 
 /// Calls the same method of either driver.
 macro_rules! either {
@@ -9,16 +9,19 @@ macro_rules! either {
         match &mut $any.kernel {
             KernelDriver::Epoll($driver) => $call,
             KernelDriver::Uring($driver) => $call,
+            KernelDriver::Simulated($driver) => $call,
         }
     };
     (ref $any:expr, $driver:ident => $call:expr) => {
         match &$any.kernel {
             KernelDriver::Epoll($driver) => $call,
             KernelDriver::Uring($driver) => $call,
+            KernelDriver::Simulated($driver) => $call,
         }
     };
 }
 
+mod kernel;
 mod upgrade;
 
 use std::io;
@@ -29,7 +32,7 @@ use std::time::Duration;
 use flick_buffers::{Pool, Slice};
 
 use crate::address::Endpoint;
-use crate::clock::monotonic_ns;
+use crate::clock::Clock;
 use crate::driver::{
     Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, ShmStats, TransportKind,
 };
@@ -40,6 +43,7 @@ use crate::listen::ListenSocket;
 use crate::poller::Poller;
 use crate::queue_delay::QueueDelay;
 use crate::shm::ShmTransport;
+use crate::sim::SimDriver;
 use crate::socket::peer_addr;
 use crate::tap::{self, TapSink};
 use crate::uring::UringDriver;
@@ -80,6 +84,7 @@ pub struct AnyDriver {
 enum KernelDriver {
     Epoll(EpollDriver),
     Uring(UringDriver),
+    Simulated(SimDriver),
 }
 
 impl FromStr for IoKind {
@@ -111,7 +116,19 @@ impl AnyDriver {
                 }
             },
         };
-        let shm = ShmTransport::new(&limits)?;
+        Self::beside(kernel, &limits, Clock::Monotonic)
+    }
+
+    /// Adds shared memory to the driver of a simulated network, on whose clock it runs.
+    ///
+    /// Errors: those of epoll_create(2).
+    pub fn simulated(mut driver: SimDriver) -> io::Result<AnyDriver> {
+        let (limits, clock) = (*driver.bounds_mut().0, Clock::Simulated(driver.net().clone()));
+        Self::beside(KernelDriver::Simulated(driver), &limits, clock)
+    }
+
+    fn beside(kernel: KernelDriver, limits: &DriverLimits, clock: Clock) -> io::Result<AnyDriver> {
+        let shm = ShmTransport::new(limits, clock)?;
         let mut any = AnyDriver {
             kernel,
             shm,
@@ -132,6 +149,7 @@ impl AnyDriver {
         match &self.kernel {
             KernelDriver::Epoll(_) => "epoll",
             KernelDriver::Uring(_) => "uring",
+            KernelDriver::Simulated(_) => "simulated",
         }
     }
 
@@ -145,6 +163,7 @@ impl AnyDriver {
                 driver.use_eventfd()?;
                 driver.eventfds().try_for_each(|eventfd| poller.add_edge_triggered(eventfd, token))
             }
+            KernelDriver::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
 
@@ -155,7 +174,7 @@ impl AnyDriver {
         match &self.kernel {
             KernelDriver::Epoll(driver) => poller.set_paused(driver.as_fd(), token, paused),
             // Edge-triggered, so an unhandled report does not repeat.
-            KernelDriver::Uring(_) => Ok(()),
+            KernelDriver::Uring(_) | KernelDriver::Simulated(_) => Ok(()),
         }
     }
 
@@ -261,7 +280,7 @@ impl AnyDriver {
         timeout: Option<Duration>,
         events: &mut Vec<DriverEvent>,
     ) -> io::Result<()> {
-        let now_ns = monotonic_ns();
+        let now_ns = self.shm.clock.now_ns();
         self.shm.begin_poll(now_ns);
         let events_max = either!(self, driver => driver.bounds_mut()).0.events_max;
         let before = events.len();
@@ -300,6 +319,12 @@ impl AnyDriver {
 
 impl Driver for AnyDriver {
     fn listen(&mut self, at: &Endpoint) -> io::Result<ListenerId> {
+        if let (KernelDriver::Simulated(driver), false) = (&mut self.kernel, matches!(at, Endpoint::Shm(_))) {
+            let id = driver.listen(at)?;
+            let at = driver.local_addr(id)?;
+            self.listen_for_claims(id, &at);
+            return Ok(id);
+        }
         self.listen_on(ListenSocket::open(at)?)
     }
 
@@ -561,7 +586,7 @@ impl Driver for AnyDriver {
     ) -> io::Result<()> {
         let before = events.len();
         if let Some(tap) = &mut self.tap {
-            tap.publish(monotonic_ns());
+            tap.publish(self.shm.clock.now_ns());
         }
         if self.shm.is_active() {
             self.poll_both(pool, timeout, events)?;

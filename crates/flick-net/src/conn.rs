@@ -114,6 +114,10 @@ impl<P> Conn<P> {
         self.fault().is_some()
     }
 
+    pub(crate) fn holds_fault(&self) -> bool {
+        self.holds_fault
+    }
+
     /// Returns the fault that is still to be reported.
     pub(crate) fn fault(&self) -> Option<ConnFault> {
         self.live().and_then(Live::fault)

@@ -23,7 +23,7 @@ use rustix::event::epoll;
 use rustix::io::Errno;
 
 use crate::address::{Endpoint, PeerAddr};
-use crate::clock::monotonic_ns;
+use crate::clock::Clock;
 use crate::conn::quota::SendQuota;
 use crate::conn::{Conns, Then};
 use crate::driver::{DriverEvent, DriverLimits, Handle, ListenerId, ShmStats};
@@ -59,6 +59,7 @@ pub(crate) struct ShmTransport {
     /// Buffer for the input of lingering connections, which is discarded.
     scratch: Box<[u8]>,
     receive_buffer: ReceiveBuffer,
+    pub(crate) clock: Clock,
     quota: SendQuota,
     limits: DriverLimits,
     /// Listeners that were paused because the system refused a connection, with its error number.
@@ -97,7 +98,7 @@ impl ShmTransport {
     /// Allocates what connections need; at most `limits.shm_conns_max` exist.
     ///
     /// Errors: those of epoll_create(2).
-    pub(crate) fn new(limits: &DriverLimits) -> io::Result<ShmTransport> {
+    pub(crate) fn new(limits: &DriverLimits, clock: Clock) -> io::Result<ShmTransport> {
         let limits = DriverLimits { conns_max: limits.shm_conns_max, ..*limits };
         let conns_max = limits.conns_max;
         Ok(ShmTransport {
@@ -118,8 +119,9 @@ impl ShmTransport {
             stats: ShmStats::default(),
             handshakes_left: 0,
             has_news: false,
-            now_ns: monotonic_ns(),
+            now_ns: clock.now_ns(),
             is_used: false,
+            clock,
         })
     }
 
@@ -214,7 +216,7 @@ impl ShmTransport {
         }
         self.is_used = true;
         // The last poll may be long ago, or was never.
-        let pair = self.pairs.pair_to(name, monotonic_ns());
+        let pair = self.pairs.pair_to(name, self.clock.now_ns());
         let handle = self.insert(pair.unwrap_or(NONE), None, false);
         match pair {
             Ok(pair) => {

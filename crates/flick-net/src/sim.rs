@@ -1,7 +1,8 @@
 //! A simulated network: one driver, scripted peers, faults and virtual time, all from one seed.
 //! Promises: the same seed and the same calls give the same run, bit for bit; time passes only inside `poll`; the bytes
 //! of a connection keep their order and none is delivered while receiving is off (asserted here).
-//! Refuses: threads, sleeping, sockets; more than one driver per network.
+//! Refuses: threads, sleeping, sockets; more than one driver on each side of a network.
+//! Beside the network, [`crate::AnyDriver::simulated`] has real rings between the two drivers, on the same clock.
 //! Start reading at `net.rs`, then `world.rs` and `driver_end.rs`.
 //! Source: deterministic simulation testing as in FoundationDB and TigerBeetle.
 

@@ -280,6 +280,11 @@ pub(crate) fn stream_offsets(socket: BorrowedFd<'_>) -> Option<(u64, u64)> {
     (!is_hung_up(socket)).then_some((written, read))
 }
 
+/// Returns whether a descriptor is readable now.
+pub(crate) fn is_readable(descriptor: impl AsFd) -> bool {
+    polls(descriptor, PollFlags::IN)
+}
+
 /// Returns whether one of these conditions holds now, or the connection is over. False when poll(2) fails; using the
 /// socket then shows why.
 fn polls(socket: impl AsFd, what: PollFlags) -> bool {

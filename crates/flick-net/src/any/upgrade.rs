@@ -27,6 +27,7 @@ use crate::limits::{
 use crate::listen::ListenSocket;
 use crate::shm::{ClaimPeek, ClaimRead};
 use crate::socket;
+pub(super) use discovery::NamedBy;
 use discovery::{QUESTION_BYTES, Question};
 pub(super) use table::UpgradeTable;
 use table::{Claim, Entry, NONE, ReceivePath, SendPath};
@@ -54,7 +55,8 @@ impl AnyDriver {
     pub fn enable_upgrades(&mut self) {
         let claims_max = self.shm.conns_max();
         if claims_max > 0 {
-            self.upgrades = Some(Box::new(UpgradeTable::new(self.shm_from, claims_max)));
+            self.upgrades =
+                Some(Box::new(UpgradeTable::new(self.shm_from, claims_max, self.kernel.claims_prefix())));
         }
     }
 
@@ -64,7 +66,7 @@ impl AnyDriver {
         let (Some(upgrades), Some(key)) = (&mut self.upgrades, discovery::key_of(at)) else { return };
         let mut space = [0; discovery::NAME_BYTES_MAX];
         for number in 0..UPGRADE_NAMES_MAX {
-            let name = discovery::name_of(key, number, &mut space);
+            let name = discovery::name_of(&upgrades.prefix, key, number, &mut space);
             let Ok(socket) = ListenSocket::open(&Endpoint::Shm(name.to_owned())) else { continue };
             if let Ok(own) = self.shm.listen_for_claims(socket) {
                 upgrades.listeners.push((listener, own));
@@ -112,9 +114,8 @@ impl AnyDriver {
 
     pub(super) fn note_adopt(&mut self, conn: Handle) {
         let Some(upgrades) = &mut self.upgrades else { return };
-        let Some(socket) = either!(ref self, driver => driver.socket_of(conn)) else { return };
-        let (peer, offsets) = (socket::peer_addr(socket), socket::stream_offsets(socket));
-        upgrades.adopted(conn, &peer, offsets);
+        let Some((_, peer)) = self.kernel.addresses_of(conn) else { return };
+        upgrades.adopted(conn, &peer, self.kernel.stream_offsets(conn));
     }
 
     /// Sends through the ring if the connection does; otherwise counts the bytes and returns them.
@@ -268,9 +269,15 @@ impl AnyDriver {
         events.truncate(kept);
         self.enter_due();
         while let Some((conn, fault)) = either!(self, driver => driver.take_held_fault()) {
-            if let Some(ring) = self.ring_of(conn) {
-                self.shm.fail_conn(ring.index, fault);
+            let Some(ring) = self.ring_of(conn) else { continue };
+            // What the other side has published in the ring is delivered first.
+            if let Some(upgrades) = &self.upgrades
+                && upgrades.look(conn).is_some_and(|entry| entry.receive == ReceivePath::UntilUnknown)
+            {
+                self.read_offset(ring.index, upgrades.claim(ring.index));
+                self.enter_due();
             }
+            self.shm.fail_conn(ring.index, fault);
         }
     }
 
@@ -346,9 +353,10 @@ impl AnyDriver {
                 let Some(upgrades) = &mut self.upgrades else { return };
                 upgrades.stats.upgraded -= 1;
                 upgrades.forget(owner);
+                let is_live = self.kernel.is_live(owner);
                 either!(self, driver => {
                     driver.hold_fault(owner, false);
-                    if driver.socket_of(owner).is_some() {
+                    if is_live {
                         driver.fail(owner.index, fault);
                     }
                 });
@@ -364,22 +372,31 @@ impl AnyDriver {
                 Claim::None => {}
                 Claim::Asked => self.answer(index),
                 Claim::Asking(_) | Claim::AskingClosed(_) | Claim::Linked(..) => {
-                    let mut offset = [0; OFFSET_BYTES];
-                    match self.shm.read_claim(index, &mut offset) {
-                        ClaimRead::Nothing => {}
-                        ClaimRead::Over => self.refused(index, claim),
-                        ClaimRead::All => self.opened(index, claim, u64::from_le_bytes(offset)),
-                    }
+                    self.read_offset(index, claim)
                 }
             }
         }
         self.enter_due();
     }
 
+    fn read_offset(&mut self, index: u32, claim: Claim) {
+        let mut offset = [0; OFFSET_BYTES];
+        match self.shm.read_claim(index, &mut offset) {
+            ClaimRead::Nothing => {}
+            ClaimRead::Over => self.refused(index, claim),
+            ClaimRead::All => self.opened(index, claim, u64::from_le_bytes(offset)),
+        }
+    }
+
     /// The other side has ended a claim before it has said its offset.
     fn refused(&mut self, index: u32, claim: Claim) {
-        if let Claim::Linked(..) = claim {
-            return self.shm.fail_conn(index, ConnFault::Reset);
+        if let Claim::Linked(owner, _) = claim {
+            let entry = self.upgrades.as_ref().and_then(|upgrades| upgrades.look(owner));
+            // A process that died before it has said it had sent everything through the kernel, whose end follows.
+            if !self.shm.is_gone(index) || entry.is_none_or(|entry| entry.has_end) {
+                self.shm.fail_conn(index, ConnFault::Reset);
+            }
+            return;
         }
         self.shm.abort(self.shm.handle_at(index));
         self.claim_failed(index, claim, ConnFault::Refused);
@@ -438,8 +455,7 @@ impl AnyDriver {
 
     /// Opens a claim to the next worker that listens at the connection's address.
     fn claim_next(&mut self, conn: Handle, now_ns: u64) {
-        let socket = either!(ref self, driver => driver.socket_of(conn));
-        let Some(key) = socket.and_then(discovery::remote_key) else {
+        let Some(key) = self.kernel.named_by(conn).and_then(|names| names.remote_key()) else {
             return self.count_plain(|stats| &mut stats.plain_remote);
         };
         let Some(upgrades) = &mut self.upgrades else { return };
@@ -449,7 +465,7 @@ impl AnyDriver {
             if upgrades.is_absent(key, number, now_ns) {
                 continue;
             }
-            match self.shm.claim(discovery::name_of(key, number, &mut space)) {
+            match self.shm.claim(discovery::name_of(&upgrades.prefix, key, number, &mut space)) {
                 Ok(claim) => {
                     upgrades.set_claim(claim.index, Claim::Asking(conn));
                     if let Some(entry) = upgrades.entry(conn) {
@@ -494,8 +510,7 @@ impl AnyDriver {
 
     /// Asks for a connection.
     fn ask(&mut self, owner: Handle, claim: u32) {
-        let socket = either!(ref self, driver => driver.socket_of(owner));
-        let question = socket.and_then(discovery::question);
+        let question = self.kernel.named_by(owner).and_then(|names| names.question());
         if !question.is_some_and(|question| self.shm.write_claim(claim, &question)) {
             self.refused(claim, Claim::Asking(owner));
         }
@@ -520,8 +535,7 @@ impl AnyDriver {
     /// Returns the accepted connection that a question is about.
     fn asked_conn(&mut self, index: u32, question: &Question) -> Option<Handle> {
         let is_it = |any: &AnyDriver, conn: Handle| {
-            let socket = either!(ref any, driver => driver.socket_of(conn));
-            socket.and_then(discovery::expected_question) == Some(*question)
+            any.kernel.named_by(conn).and_then(|names| names.expected_question()) == Some(*question)
         };
         match discovery::asking_port(question) {
             0 => {
@@ -529,8 +543,11 @@ impl AnyDriver {
                     let conn = self.upgrades.as_mut()?.next_unix()?;
                     if is_it(self, conn) {
                         // Sockets of other network namespaces may have the same name.
-                        let socket = either!(ref self, driver => driver.socket_of(conn));
-                        return (socket.and_then(socket::peer_pid) == self.shm.pid_of(index)).then_some(conn);
+                        let pid = match self.kernel.named_by(conn)? {
+                            NamedBy::Socket(socket) => socket::peer_pid(socket),
+                            NamedBy::Addresses(..) => None,
+                        };
+                        return (pid == self.shm.pid_of(index)).then_some(conn);
                     }
                 }
                 None
@@ -562,6 +579,8 @@ impl AnyDriver {
         upgrades.due.push(conn.index);
         self.write_opening(index, sent);
         self.shm.set_claim(index, receive == ReceivePath::UntilUnknown);
+        // The kernel may still have bytes of before, and the ring those behind them.
+        self.shm.hold_fault(index, true);
         if is_shut {
             self.shm.shutdown(self.shm.handle_at(index));
         }
@@ -579,6 +598,10 @@ impl AnyDriver {
             let entry = self.upgrades.as_ref().and_then(|upgrades| upgrades.look(conn).copied());
             if let Some(Entry { receive: ReceivePath::Until(offset), received, .. }) = entry {
                 self.enter_ring(conn, received.cmp(&offset));
+            } else if let Some(Entry { receive: ReceivePath::UntilUnknown, claim, has_end: true, .. }) = entry
+                && self.shm.is_gone(claim)
+            {
+                self.read_offset(claim, self.upgrades.as_ref().map_or(Claim::None, |of| of.claim(claim)));
             }
         }
     }
@@ -587,6 +610,10 @@ impl AnyDriver {
         let Some(entry) = self.upgrades.as_mut().and_then(|upgrades| upgrades.entry(conn)) else { return };
         let (claim, is_receiving) = (entry.claim, entry.is_receiving);
         if received.is_lt() {
+            // The other side died with output that the kernel had not taken.
+            if entry.has_end {
+                self.shm.fail_conn(claim, ConnFault::Reset);
+            }
             return;
         }
         // An honest side publishes the gate with its offset, and sends no more through the kernel.
@@ -594,6 +621,7 @@ impl AnyDriver {
             return self.shm.fail_conn(claim, ConnFault::Reset);
         }
         entry.receive = ReceivePath::Ring;
+        self.shm.hold_fault(claim, false);
         either!(self, driver => driver.receive(conn, false));
         let claim = self.shm.handle_at(claim);
         self.shm.receive(claim, is_receiving);

@@ -7,7 +7,6 @@ use std::io;
 use flick_shm::conn::RingRead;
 
 use super::ShmTransport;
-use crate::clock::monotonic_ns;
 use crate::driver::{Handle, ListenerId};
 use crate::fault::ConnFault;
 use crate::listen::ListenSocket;
@@ -50,7 +49,7 @@ impl ShmTransport {
         if !self.free_slot() {
             return Err(ConnFault::Exhausted);
         }
-        let pair = self.pairs.pair_to(name, monotonic_ns())?;
+        let pair = self.pairs.pair_to(name, self.clock.now_ns())?;
         let handle = self.insert(pair, None, false);
         self.set_claim(handle.index, true);
         self.pairs.add_waiting(pair, handle.index);
@@ -117,6 +116,7 @@ impl ShmTransport {
     pub(crate) fn fail_conn(&mut self, index: u32, fault: ConnFault) {
         if self.conns.at(index).is_some() {
             self.set_claim(index, false);
+            self.hold_fault(index, false);
             self.fail(index, fault);
         }
     }
@@ -124,6 +124,11 @@ impl ShmTransport {
     /// Returns the number of the other process.
     pub(crate) fn pid_of(&self, index: u32) -> Option<i32> {
         self.pairs.pid(self.conns.at(index)?.part.pair)
+    }
+
+    /// Holds the report of a connection's fault, or lets it go.
+    pub(crate) fn hold_fault(&mut self, index: u32, on: bool) {
+        self.conns.hold_fault(self.conns.handle(index), on);
     }
 
     /// Returns whether the other process is gone.

@@ -5,7 +5,7 @@ use flick_shm::conn::RingRead;
 use flick_shm::pairing::{PairListener, PairPolicy};
 
 use super::ShmTransport;
-use crate::clock::monotonic_ns;
+use crate::clock::{Clock, monotonic_ns};
 use crate::driver::{DriverEvent, DriverLimits};
 use crate::event_sink::EventSink;
 
@@ -31,7 +31,7 @@ fn poll(transport: &mut ShmTransport) -> Vec<DriverEvent> {
 fn first_connect_failed_when_the_last_poll_was_long_ago() {
     let name = format!("flick-net-clock-{}", std::process::id());
     let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free");
-    let mut transport = ShmTransport::new(&LIMITS).expect("an epoll");
+    let mut transport = ShmTransport::new(&LIMITS, Clock::Monotonic).expect("an epoll");
     transport.begin_poll(0);
     transport.connect(&name).expect("the table has capacity");
     let events = poll(&mut transport);
@@ -49,7 +49,7 @@ fn first_connect_failed_when_the_last_poll_was_long_ago() {
 fn sender_stalled_that_was_woken_before_its_larger_ring_had_space() {
     let name = format!("flick-net-early-{}", std::process::id());
     let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free");
-    let mut transport = ShmTransport::new(&LIMITS).expect("an epoll");
+    let mut transport = ShmTransport::new(&LIMITS, Clock::Monotonic).expect("an epoll");
     let conn = transport.connect(&name).expect("the table has capacity");
     let (_peer, pair) = listener.accept().expect("it has connected");
     let mut pair = pair.expect("it offers a segment");

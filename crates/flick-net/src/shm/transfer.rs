@@ -124,7 +124,8 @@ impl ShmTransport {
         if !conn.is_live() {
             return if conn.is_lingering() { self.discard(index) } else { Served::Done };
         }
-        let is_claim = conn.part.is_claim && !conn.is_connecting() && !conn.has_failed();
+        let is_claim =
+            conn.part.is_claim && !conn.is_connecting() && (!conn.has_failed() || conn.holds_fault());
         self.conns.report_progress(index, sink);
         if is_claim {
             self.claims.push(index);

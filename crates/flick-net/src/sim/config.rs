@@ -11,6 +11,8 @@ pub struct SimConfig {
     pub delay_ns: (u64, u64),
     /// Shortest and longest time each half of a connect takes.
     pub connect_delay_ns: (u64, u64),
+    /// Shortest and longest time until a driver that sleeps learns of a wake-up through shared memory.
+    pub wake_delay_ns: (u64, u64),
     /// Bytes a connection holds in each direction, in flight or waiting to be read: a sender waits beyond it.
     pub window_bytes: usize,
     /// Number of connections, of 1000, that are reset after a few segments.
@@ -28,6 +30,7 @@ impl Default for SimConfig {
             split_bytes_max: 1,
             delay_ns: (10_000, 10_000),
             connect_delay_ns: (20_000, 20_000),
+            wake_delay_ns: (5_000, 5_000),
             window_bytes: 64 * 1024,
             reset_per_mille: 0,
             reorder: false,
@@ -44,6 +47,7 @@ impl SimConfig {
             split_bytes_max: 7,
             delay_ns: (1_000, 2_000_000),
             connect_delay_ns: (1_000, 5_000_000),
+            wake_delay_ns: (1_000, 2_000_000),
             window_bytes: 4096,
             reorder: true,
             ..SimConfig::default()

@@ -7,9 +7,31 @@ use super::event_queue::{Segment, SimConnId};
 use crate::address::{Endpoint, PeerAddr};
 use crate::driver::Handle;
 
-/// The state of a connection apart from the driver's own view of it.
+/// One of the two ends of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Side {
+    /// That of the driver under test.
+    Driver,
+    /// That of an actor, or of the peers' driver.
+    Peer,
+}
+
+impl Side {
+    pub(super) fn other(self) -> Side {
+        match self {
+            Side::Driver => Side::Peer,
+            Side::Peer => Side::Driver,
+        }
+    }
+}
+
+/// The state of a connection apart from the drivers' own view of it.
 pub(super) struct SimConn {
     pub(super) driver_end: DriverSide,
+    /// The end of the peers' driver, if that has the connection.
+    pub(super) hosted_end: Option<DriverSide>,
+    /// Address that the side which connected has asked for.
+    pub(super) to: Option<Endpoint>,
     /// The server's address, if the driver connected to one.
     pub(super) server: Option<Endpoint>,
     pub(super) peer: PeerSide,
@@ -69,6 +91,8 @@ impl SimConn {
     pub(super) fn new(server: Option<Endpoint>) -> SimConn {
         SimConn {
             driver_end: DriverSide::Pending,
+            hosted_end: None,
+            to: server.clone(),
             server,
             peer: PeerSide::Open,
             peer_is_paused: false,
@@ -80,9 +104,39 @@ impl SimConn {
         }
     }
 
-    /// Returns the driver's handle, while it has one.
-    pub(super) fn handle(&self) -> Option<Handle> {
-        if let DriverSide::Attached(handle) = self.driver_end { Some(handle) } else { None }
+    /// Returns the end of a driver.
+    pub(super) fn end(&self, side: Side) -> DriverSide {
+        match side {
+            Side::Driver => self.driver_end,
+            Side::Peer => self.hosted_end.unwrap_or(DriverSide::Pending),
+        }
+    }
+
+    pub(super) fn set_end(&mut self, side: Side, end: DriverSide) {
+        match side {
+            Side::Driver => self.driver_end = end,
+            Side::Peer => self.hosted_end = Some(end),
+        }
+    }
+
+    /// Returns the handle of a driver, while it has one.
+    pub(super) fn handle(&self, side: Side) -> Option<Handle> {
+        if let DriverSide::Attached(handle) = self.end(side) { Some(handle) } else { None }
+    }
+
+    /// Returns the direction in which a side receives.
+    pub(super) fn stream_to(&self, side: Side) -> &SimStream {
+        match side {
+            Side::Driver => &self.to_driver,
+            Side::Peer => &self.to_peer,
+        }
+    }
+
+    pub(super) fn stream_to_mut(&mut self, side: Side) -> &mut SimStream {
+        match side {
+            Side::Driver => &mut self.to_driver,
+            Side::Peer => &mut self.to_peer,
+        }
     }
 
     /// Returns whether the peer receives nothing any more.
@@ -101,18 +155,19 @@ impl SimConn {
         self.peer_out.clear();
     }
 
-    /// Discards what has arrived at the driver's end.
-    pub(super) fn discard_arrived(&mut self) {
-        while let Some(segment) = self.to_driver.arrived.pop_front() {
+    /// Discards what has arrived at a driver's end.
+    pub(super) fn discard_arrived(&mut self, side: Side) {
+        let stream = self.stream_to_mut(side);
+        while let Some(segment) = stream.arrived.pop_front() {
             if let Segment::Bytes { offset, bytes } = segment {
-                self.to_driver.note_read(offset, bytes.len());
+                stream.note_read(offset, bytes.len());
             }
         }
     }
 
-    /// Returns whether a reset has arrived at the driver's end.
-    pub(super) fn has_reset(&self) -> bool {
-        self.to_driver.arrived.iter().any(|segment| matches!(segment, Segment::Reset))
+    /// Returns whether a reset has arrived at a driver's end.
+    pub(super) fn has_reset(&self, side: Side) -> bool {
+        self.stream_to(side).arrived.iter().any(|segment| matches!(segment, Segment::Reset))
     }
 }
 

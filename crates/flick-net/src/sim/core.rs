@@ -3,7 +3,7 @@
 use std::collections::BinaryHeap;
 
 use super::config::SimConfig;
-use super::connection::SimConn;
+use super::connection::{Side, SimConn};
 use super::event_queue::{Action, ScheduledAction, Segment, SimConnId};
 use super::rng::SimRng;
 
@@ -13,8 +13,8 @@ pub(super) struct Core {
     pub(super) rng: SimRng,
     pub(super) now_ns: u64,
     pub(super) conns: Vec<SimConn>,
-    /// Connections whose driver end has something new: to read, to report, or window to send.
-    pub(super) touched: Vec<SimConnId>,
+    /// By side: connections whose end there has something new: to read, to report, or window to send.
+    pub(super) touched: [Vec<SimConnId>; 2],
     pub(super) accept_errno: Option<i32>,
     pub(super) trace_hash: u64,
     queue: BinaryHeap<ScheduledAction>,
@@ -34,7 +34,7 @@ impl Core {
             rng: SimRng::new(seed),
             now_ns: 0,
             conns: Vec::new(),
-            touched: Vec::new(),
+            touched: [Vec::new(), Vec::new()],
             accept_errno: None,
             trace_hash: FNV_OFFSET,
             queue: BinaryHeap::new(),
@@ -108,28 +108,37 @@ impl Core {
         }
     }
 
+    /// Lets the sender use the window that a side has opened by reading.
+    pub(super) fn opened_window(&mut self, side: Side, id: SimConnId) {
+        if side == Side::Driver && self.conns[id].hosted_end.is_none() {
+            self.pump_to_driver(id);
+        } else {
+            self.touch(side.other(), id);
+        }
+    }
+
+    pub(super) fn touch(&mut self, side: Side, id: SimConnId) {
+        self.touched[side as usize].push(id);
+    }
+
     /// Lets a segment travel to the driver.
     pub(super) fn send_to_driver(&mut self, id: SimConnId, segment: Segment) {
-        let delay_ns = self.between(self.config.delay_ns);
-        let stream = &mut self.conns[id].to_driver;
-        stream.last_ns = stream.last_ns.max(self.now_ns + delay_ns);
-        let at_ns = stream.last_ns;
-        self.schedule(at_ns, Action::ToDriver { conn: id, segment });
+        self.send_to(Side::Driver, id, segment);
     }
 
-    /// Lets a segment travel to the peer.
-    pub(super) fn send_to_peer(&mut self, id: SimConnId, segment: Segment) {
+    /// Lets a segment travel to a side.
+    pub(super) fn send_to(&mut self, side: Side, id: SimConnId, segment: Segment) {
         let delay_ns = self.between(self.config.delay_ns);
-        let stream = &mut self.conns[id].to_peer;
+        let stream = self.conns[id].stream_to_mut(side);
         stream.last_ns = stream.last_ns.max(self.now_ns + delay_ns);
         let at_ns = stream.last_ns;
-        self.schedule(at_ns, Action::ToPeer { conn: id, segment });
+        self.schedule(at_ns, Action::Arrive { conn: id, side, segment });
     }
 
-    /// Sends the driver's FIN, once.
-    pub(super) fn send_fin_to_peer(&mut self, id: SimConnId) {
-        if !std::mem::replace(&mut self.conns[id].to_peer.fin_is_sent, true) {
-            self.send_to_peer(id, Segment::Fin);
+    /// Sends the FIN of a driver to the other side, once.
+    pub(super) fn send_fin_to(&mut self, side: Side, id: SimConnId) {
+        if !std::mem::replace(&mut self.conns[id].stream_to_mut(side).fin_is_sent, true) {
+            self.send_to(side, id, Segment::Fin);
         }
     }
 

@@ -1,11 +1,11 @@
-//! The driver's end of every simulated connection, on the same connection core as the kernel drivers.
+//! A driver's ends of simulated connections, on the same connection core as the kernel drivers.
 //! Promises: data is delivered only while receiving is on (asserted), and behind it the fault that cut it off.
 
 use std::collections::VecDeque;
 
 use flick_buffers::Pool;
 
-use super::connection::{DriverSide, peer_addr};
+use super::connection::{DriverSide, Side, peer_addr};
 use super::core::Core;
 use super::event_queue::{Segment, SimConnId};
 use crate::address::{Endpoint, PeerAddr};
@@ -19,8 +19,9 @@ use crate::listeners::{Accepting, Listeners};
 use crate::receive_buffer::ReceiveBuffer;
 use crate::slot_queue::SlotQueue;
 
-/// State of the simulated network for its driver.
+/// State of the simulated network for one driver.
 pub(super) struct DriverEnd {
+    pub(super) side: Side,
     pub(super) limits: DriverLimits,
     pub(super) conns: Conns<SimConnId>,
     pub(super) listeners: Listeners<SimListener>,
@@ -29,6 +30,10 @@ pub(super) struct DriverEnd {
     starved: SlotQueue,
     /// Filled again by every poll.
     order: Vec<u32>,
+    /// The watched descriptor is readable, and the driver is about to learn it.
+    pub(super) has_news: bool,
+    /// The driver has learned it.
+    pub(super) is_watch_ready: bool,
 }
 
 pub(super) struct SimListener {
@@ -45,8 +50,9 @@ enum Served {
 }
 
 impl DriverEnd {
-    pub(super) fn new(limits: DriverLimits) -> DriverEnd {
+    pub(super) fn new(side: Side, limits: DriverLimits) -> DriverEnd {
         DriverEnd {
+            side,
             limits,
             // Closed connections linger in the network.
             conns: Conns::new(&limits, 0),
@@ -54,6 +60,8 @@ impl DriverEnd {
             receive_buffer: ReceiveBuffer::default(),
             starved: SlotQueue::new(limits.conns_max),
             order: Vec::with_capacity(limits.conns_max as usize),
+            has_news: false,
+            is_watch_ready: false,
         }
     }
 
@@ -88,10 +96,10 @@ impl DriverEnd {
         self.apply(core, index, then);
     }
 
-    /// Queues the connections that the peers' side has changed.
+    /// Queues the connections that the other side has changed.
     pub(super) fn absorb(&mut self, core: &mut Core) {
-        for conn in core.touched.drain(..) {
-            let Some(handle) = core.conns[conn].handle() else { continue };
+        for conn in core.touched[self.side as usize].drain(..) {
+            let Some(handle) = core.conns[conn].handle(self.side) else { continue };
             self.conns.ready.push(handle.index);
             self.conns.dirty.push(handle.index);
         }
@@ -109,7 +117,7 @@ impl DriverEnd {
     fn write(&mut self, core: &mut Core, index: u32) {
         while let Some(conn) = self.conns.at(index).filter(|conn| conn.is_sendable()) {
             let id = conn.part;
-            let stream = &core.conns[id].to_peer;
+            let stream = core.conns[id].stream_to(self.side.other());
             let free_bytes = core.config.window_bytes.saturating_sub(stream.held_bytes);
             let offered = conn.output_bytes().min(free_bytes);
             if offered == 0 {
@@ -122,22 +130,22 @@ impl DriverEnd {
                 bytes.extend_from_slice(&part[..part.len().min(taken - bytes.len())]);
             }
             self.conns.consume(index, taken);
-            let stream = &mut core.conns[id].to_peer;
+            let stream = core.conns[id].stream_to_mut(self.side.other());
             let offset = stream.sent_bytes;
             stream.sent_bytes += taken as u64;
             stream.held_bytes += taken;
-            core.send_to_peer(id, Segment::Bytes { offset, bytes });
+            core.send_to(self.side.other(), id, Segment::Bytes { offset, bytes });
         }
         let then = self.conns.sent(index, core.now_ns);
         if let Some(conn) = self.conns.at(index).filter(|conn| conn.is_shut_down()) {
-            core.send_fin_to_peer(conn.part);
+            core.send_fin_to(self.side.other(), conn.part);
         }
         if then != Then::ShutDownWrite {
             self.apply(core, index, then);
         }
     }
 
-    /// Ends the driver's side of a connection with a last segment.
+    /// Ends this side of a connection with a last segment.
     pub(super) fn detach(&mut self, core: &mut Core, index: u32, last: Segment) {
         let Some(id) = self.conns.remove(index) else { return };
         for listener in self.listeners.iter_mut() {
@@ -146,14 +154,14 @@ impl DriverEnd {
             }
         }
         match last {
-            Segment::Fin => core.send_fin_to_peer(id),
-            segment => core.send_to_peer(id, segment),
+            Segment::Fin => core.send_fin_to(self.side.other(), id),
+            segment => core.send_to(self.side.other(), id, segment),
         }
         let at_ns = core.now_ns;
         let conn = &mut core.conns[id];
-        conn.driver_end = DriverSide::Closed { at_ns, discarded_bytes: 0 };
-        conn.discard_arrived();
-        core.pump_to_driver(id);
+        conn.set_end(self.side, DriverSide::Closed { at_ns, discarded_bytes: 0 });
+        conn.discard_arrived(self.side);
+        core.opened_window(self.side, id);
     }
 
     /// Reports and delivers what connections have, then accepts.
@@ -195,7 +203,7 @@ impl DriverEnd {
             }
         }
         let Some(conn) = self.conns.at(index) else { return Served::Done };
-        if !conn.awaits_input() && !conn.is_connecting() && core.conns[conn.part].has_reset() {
+        if !conn.awaits_input() && !conn.is_connecting() && core.conns[conn.part].has_reset(self.side) {
             let then = self.conns.fail(index, ConnFault::Reset);
             self.apply(core, index, then);
         }
@@ -222,7 +230,7 @@ impl DriverEnd {
     /// Takes the result of a connect, which is the first segment to arrive.
     fn take_connect_result(&mut self, core: &mut Core, index: u32) {
         let Some(conn) = self.conns.at(index) else { return };
-        let then = match core.conns[conn.part].to_driver.arrived.pop_front() {
+        let then = match core.conns[conn.part].stream_to_mut(self.side).arrived.pop_front() {
             Some(Segment::Established) => {
                 self.conns.dirty.push(index);
                 self.conns.established(index)
@@ -243,7 +251,7 @@ impl DriverEnd {
             let Some(conn) = self.conns.at(index) else { return Served::Done };
             assert!(conn.awaits_input(), "nothing is delivered while receiving is off");
             let id = conn.part;
-            let arrived = &mut core.conns[id].to_driver.arrived;
+            let arrived = &mut core.conns[id].stream_to_mut(self.side).arrived;
             match arrived.pop_front() {
                 None => return Served::Done,
                 Some(Segment::Established | Segment::Refused) => {}
@@ -270,8 +278,8 @@ impl DriverEnd {
                         let offset = offset + u64::from(taken);
                         arrived.push_front(Segment::Bytes { offset, bytes: rest });
                     }
-                    core.conns[id].to_driver.note_read(offset, taken as usize);
-                    core.pump_to_driver(id);
+                    core.conns[id].stream_to_mut(self.side).note_read(offset, taken as usize);
+                    core.opened_window(self.side, id);
                     sink.put(DriverEvent::Data { conn: handle, data: buf.slice(start..start + taken) });
                 }
             }
@@ -293,7 +301,7 @@ impl DriverEnd {
             }
             let Some(conn) = listener.backlog.pop_front() else { return };
             let handle = self.conns.insert(conn, true);
-            core.conns[conn].driver_end = DriverSide::Attached(handle);
+            core.conns[conn].set_end(self.side, DriverSide::Attached(handle));
             let peer = match &listener.at {
                 Endpoint::Tcp(_) => peer_addr(conn),
                 Endpoint::Unix(_) | Endpoint::Shm(_) | Endpoint::Descriptor(_) => PeerAddr::Unix,

@@ -4,6 +4,7 @@
 use std::cmp::Ordering;
 
 use super::config::Reachability;
+use super::connection::Side;
 use crate::address::Endpoint;
 
 /// A connection of the simulation; numbers are not reused.
@@ -11,7 +12,7 @@ pub(super) type SimConnId = usize;
 
 /// Something that happens at a time.
 pub(super) enum Action {
-    /// A scripted client connects to the driver.
+    /// A scripted client, or the peers' driver, connects to the driver.
     ConnectToDriver {
         conn: SimConnId,
         to: Endpoint,
@@ -20,15 +21,15 @@ pub(super) enum Action {
     Syn {
         conn: SimConnId,
     },
-    /// A segment reaches the driver's end.
-    ToDriver {
+    /// A segment reaches an end.
+    Arrive {
         conn: SimConnId,
+        side: Side,
         segment: Segment,
     },
-    /// A segment reaches the peer's end.
-    ToPeer {
-        conn: SimConnId,
-        segment: Segment,
+    /// A driver learns that the descriptor which it watches is readable.
+    WatchReady {
+        side: Side,
     },
     /// A peer that had paused reads what has arrived.
     PeerReads {

@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::config::{Reachability, SimConfig};
+use super::connection::Side;
 use super::driver::SimDriver;
 use super::event_queue::Action;
 use super::peer::Actor;
@@ -27,7 +28,24 @@ impl SimNet {
     ///
     /// Errors: `InvalidInput` for limits without capacity.
     pub fn driver(&self, limits: DriverLimits) -> std::io::Result<SimDriver> {
-        SimDriver::attach(Rc::clone(&self.0), limits)
+        SimDriver::attach(self, Side::Driver, limits)
+    }
+
+    /// Returns a driver for peers of the driver under test: what it connects to are the listeners of the other, and its
+    /// listeners replace scripted servers. There is one at a time.
+    ///
+    /// Errors: `InvalidInput` for limits without capacity.
+    pub fn peer_driver(&self, limits: DriverLimits) -> std::io::Result<SimDriver> {
+        SimDriver::attach(self, Side::Peer, limits)
+    }
+
+    /// Returns a begin of names that no other network has.
+    pub(crate) fn claims_prefix(&self) -> String {
+        format!("fs{:x}.{:x}", std::process::id(), Rc::as_ptr(&self.0).addr())
+    }
+
+    pub(super) fn world(&self) -> &Rc<RefCell<World>> {
+        &self.0
     }
 
     /// Lets a scripted client connect to a listener of the driver at a time (or now, if that has passed). Without a

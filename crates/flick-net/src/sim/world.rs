@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::config::{Reachability, SimConfig};
-use super::connection::{DriverSide, SimConn, peer_addr};
+use super::connection::{DriverSide, Side, SimConn, peer_addr};
 use super::core::Core;
 use super::driver_end::DriverEnd;
 use super::event_queue::{Action, Segment, SimConnId};
@@ -11,10 +11,13 @@ use super::peer::{Actor, PeerIo};
 use crate::address::{Endpoint, PeerAddr};
 use crate::limits::{LINGER_BYTES_MAX, LINGER_NS_MAX};
 
-/// The network: the shared state, the driver's end and the peers.
+/// The network: the shared state, the ends of the driver and of the peers' driver, and the actors.
 pub(super) struct World {
     pub(super) core: Core,
-    pub(super) driver: Option<DriverEnd>,
+    /// By side.
+    pub(super) drivers: [Option<DriverEnd>; 2],
+    /// Connections that no driver has now, by the number of the descriptor that stands for the socket.
+    pub(super) detached: BTreeMap<i32, SimConnId>,
     actors: Vec<Option<Box<dyn Actor>>>,
     servers: BTreeMap<Endpoint, SimServer>,
     ports_given: u16,
@@ -36,7 +39,8 @@ impl World {
     pub(super) fn new(seed: u64, config: SimConfig) -> World {
         World {
             core: Core::new(seed, config),
-            driver: None,
+            drivers: [None, None],
+            detached: BTreeMap::new(),
             actors: Vec::new(),
             servers: BTreeMap::new(),
             ports_given: 0,
@@ -44,11 +48,11 @@ impl World {
     }
 
     pub(super) fn is_idle(&self) -> bool {
-        self.core.is_idle() && self.driver.as_ref().is_none_or(DriverEnd::is_idle)
+        self.core.is_idle() && self.drivers.iter().flatten().all(DriverEnd::is_idle)
     }
 
     pub(super) fn conns_count(&self) -> usize {
-        self.core.conns.iter().filter(|conn| conn.handle().is_some()).count()
+        self.core.conns.iter().filter(|conn| conn.handle(Side::Driver).is_some()).count()
     }
 
     /// Adds a connection that is not established yet.
@@ -94,8 +98,12 @@ impl World {
         match action {
             Action::ConnectToDriver { conn, to } => self.connect_to_driver(conn, &to),
             Action::Syn { conn } => self.answer_syn(conn),
-            Action::ToDriver { conn, segment } => self.reach_driver(conn, segment),
-            Action::ToPeer { conn, segment } => self.reach_peer(conn, segment),
+            Action::Arrive { conn, side, segment } => self.arrive(conn, side, segment),
+            Action::WatchReady { side } => {
+                if let Some(driver) = &mut self.drivers[side as usize] {
+                    driver.is_watch_ready = true;
+                }
+            }
             Action::PeerReads { conn } => self.peer_reads(conn),
             Action::Timer { conn, id } => self.call_actor(conn, 1, |actor, io| actor.on_timer(io, id)),
             Action::SetReachability { server, reachability } => self.set_reachability(&server, reachability),
@@ -104,8 +112,7 @@ impl World {
     }
 
     fn hold_if_unreachable(&mut self, action: Action) -> Option<Action> {
-        let (Action::Syn { conn } | Action::ToDriver { conn, .. } | Action::ToPeer { conn, .. }) = &action
-        else {
+        let (Action::Syn { conn } | Action::Arrive { conn, .. }) = &action else {
             return Some(action);
         };
         let server = self.core.conns[*conn].server.as_ref();
@@ -131,7 +138,7 @@ impl World {
     fn kill(&mut self, server: &Endpoint) {
         for id in 0..self.core.conns.len() {
             let conn = &mut self.core.conns[id];
-            if conn.server.as_ref() == Some(server) && !conn.peer_is_gone() {
+            if conn.server.as_ref() == Some(server) && conn.hosted_end.is_none() && !conn.peer_is_gone() {
                 conn.lose_peer();
                 self.core.send_to_driver(id, Segment::Reset);
             }
@@ -150,7 +157,11 @@ impl World {
     }
 
     fn connect_to_driver(&mut self, conn: SimConnId, to: &Endpoint) {
-        let listener = self.driver.as_mut().and_then(|driver| driver.listener_at(to));
+        let listener = self.drivers[Side::Driver as usize].as_mut().and_then(|driver| driver.listener_at(to));
+        if self.core.conns[conn].hosted_end.is_some() {
+            let answer = if listener.is_some() { Segment::Established } else { Segment::Refused };
+            self.core.send_to(Side::Peer, conn, answer);
+        }
         match listener {
             Some(listener) => {
                 listener.backlog.push_back(conn);
@@ -163,6 +174,13 @@ impl World {
     fn answer_syn(&mut self, conn: SimConnId) {
         if let DriverSide::Closed { .. } = self.core.conns[conn].driver_end {
             return;
+        }
+        let to = self.core.conns[conn].to.clone();
+        let host = self.drivers[Side::Peer as usize].as_mut();
+        if let Some(listener) = host.zip(to.as_ref()).and_then(|(host, to)| host.listener_at(to)) {
+            listener.backlog.push_back(conn);
+            self.core.conns[conn].hosted_end = Some(DriverSide::Pending);
+            return self.core.send_to_driver(conn, Segment::Established);
         }
         let peer = peer_addr(conn);
         let server = self.core.conns[conn].server.as_ref().and_then(|server| self.servers.get_mut(server));
@@ -180,36 +198,41 @@ impl World {
         }
     }
 
-    fn reach_driver(&mut self, id: SimConnId, segment: Segment) {
+    fn arrive(&mut self, id: SimConnId, side: Side, segment: Segment) {
         if self.core.is_to_be_reset(id) {
-            return self.reset_both(id);
+            self.reset_both(id);
+        } else if side == Side::Peer && self.core.conns[id].hosted_end.is_none() {
+            self.reach_actor(id, segment);
+        } else {
+            self.reach_driver(id, side, segment);
         }
+    }
+
+    fn reach_driver(&mut self, id: SimConnId, side: Side, segment: Segment) {
         let now_ns = self.core.now_ns;
         let conn = &mut self.core.conns[id];
         if conn.is_broken && !matches!(segment, Segment::Reset) {
             return;
         }
-        let DriverSide::Closed { at_ns, discarded_bytes } = &mut conn.driver_end else {
-            conn.to_driver.arrived.push_back(segment);
-            self.core.touched.push(id);
+        let DriverSide::Closed { at_ns, discarded_bytes } = conn.end(side) else {
+            conn.stream_to_mut(side).arrived.push_back(segment);
+            self.core.touch(side, id);
             return;
         };
         if let Segment::Bytes { offset, bytes } = segment {
-            *discarded_bytes += bytes.len();
-            let is_over = now_ns > *at_ns + LINGER_NS_MAX || *discarded_bytes > LINGER_BYTES_MAX;
-            conn.to_driver.note_read(offset, bytes.len());
+            let discarded_bytes = discarded_bytes + bytes.len();
+            conn.set_end(side, DriverSide::Closed { at_ns, discarded_bytes });
+            let is_over = now_ns > at_ns + LINGER_NS_MAX || discarded_bytes > LINGER_BYTES_MAX;
+            conn.stream_to_mut(side).note_read(offset, bytes.len());
             if is_over {
-                self.core.send_to_peer(id, Segment::Reset);
+                self.core.send_to(side.other(), id, Segment::Reset);
             } else {
-                self.core.pump_to_driver(id);
+                self.core.opened_window(side, id);
             }
         }
     }
 
-    fn reach_peer(&mut self, id: SimConnId, segment: Segment) {
-        if self.core.is_to_be_reset(id) {
-            return self.reset_both(id);
-        }
+    fn reach_actor(&mut self, id: SimConnId, segment: Segment) {
         let conn = &mut self.core.conns[id];
         if conn.is_broken {
             return;
@@ -236,7 +259,7 @@ impl World {
             match conn.to_peer.arrived.pop_front() {
                 Some(Segment::Bytes { offset, bytes }) => {
                     conn.to_peer.note_read(offset, bytes.len());
-                    self.core.touched.push(id);
+                    self.core.touch(Side::Driver, id);
                     self.core.trace(3, id as u64, &bytes);
                     self.call_actor(id, 3, |actor, io| actor.on_data(io, &bytes));
                 }
@@ -252,6 +275,9 @@ impl World {
         self.core.conns[id].segments_to_reset = None;
         self.core.conns[id].is_broken = true;
         self.core.send_to_driver(id, Segment::Reset);
+        if self.core.conns[id].hosted_end.is_some() {
+            self.core.send_to(Side::Peer, id, Segment::Reset);
+        }
         self.lose_peer(id);
     }
 

@@ -60,37 +60,66 @@ fn key_of_path(path: &[u8]) -> ListenerKey {
 }
 
 /// Writes the name of a worker that has connections of a listener.
-pub(super) fn name_of(key: ListenerKey, number: u8, space: &mut [u8; NAME_BYTES_MAX]) -> &str {
+pub(super) fn name_of<'space>(
+    prefix: &str,
+    key: ListenerKey,
+    number: u8,
+    space: &'space mut [u8; NAME_BYTES_MAX],
+) -> &'space str {
     let mut rest = &mut space[..];
-    let _ = write!(rest, "flick-upgrade.{key}.{number}");
+    let _ = write!(rest, "{prefix}.{key}.{number}");
     let left = rest.len();
     std::str::from_utf8(&space[..NAME_BYTES_MAX - left]).unwrap_or_default()
 }
 
-/// Returns the key of the listener that accepted an outgoing connection; `None`: it is on another host.
-pub(super) fn remote_key(socket: BorrowedFd<'_>) -> Option<ListenerKey> {
-    match tcp_addresses(socket) {
-        Some((local, remote)) if remote.ip().is_loopback() || remote.ip() == local.ip() => {
-            Some(u64::from(remote.port()))
+/// Names of a connection that both of its ends know.
+pub(in crate::any) enum NamedBy<'conn> {
+    /// The addresses of this end and of the other one, of a connection of TCP.
+    Addresses(SocketAddr, SocketAddr),
+    /// The socket, of another one.
+    Socket(BorrowedFd<'conn>),
+}
+
+impl<'conn> NamedBy<'conn> {
+    /// Returns the names of a connection of the kernel.
+    pub(in crate::any) fn of_socket(socket: BorrowedFd<'conn>) -> Self {
+        let local = socket::local_endpoint(socket).ok();
+        let named = local.and_then(|local| Self::of_addresses(&local, &socket::peer_addr(socket)));
+        named.unwrap_or(Self::Socket(socket))
+    }
+
+    /// Returns the names of a connection with these addresses, if it is one of TCP.
+    pub(in crate::any) fn of_addresses(local: &Endpoint, remote: &PeerAddr) -> Option<Self> {
+        let (Endpoint::Tcp(local), PeerAddr::Tcp(remote)) = (local, remote) else { return None };
+        let plain = |address: &SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
+        Some(Self::Addresses(plain(local), plain(remote)))
+    }
+
+    /// Returns the key of the listener that accepted an outgoing connection; `None`: it is on another host.
+    pub(super) fn remote_key(&self) -> Option<ListenerKey> {
+        match self {
+            Self::Addresses(local, remote) => {
+                let is_here = remote.ip().is_loopback() || remote.ip() == local.ip();
+                is_here.then(|| u64::from(remote.port()))
+            }
+            Self::Socket(socket) => socket::with_remote_path(*socket, key_of_path),
         }
-        Some(_) => None,
-        None => socket::with_remote_path(socket, key_of_path),
     }
-}
 
-/// Returns the question about an outgoing connection.
-pub(super) fn question(socket: BorrowedFd<'_>) -> Option<Question> {
-    match tcp_addresses(socket) {
-        Some((local, remote)) => Some(of_addresses(local, remote)),
-        None => Some(of_name(&socket::bound_name(socket)?)),
+    /// Returns the question about an outgoing connection.
+    pub(super) fn question(&self) -> Option<Question> {
+        match self {
+            Self::Addresses(local, remote) => Some(of_addresses(*local, *remote)),
+            Self::Socket(socket) => Some(of_name(&socket::bound_name(*socket)?)),
+        }
     }
-}
 
-/// Returns the question that the other end of an accepted connection would ask.
-pub(super) fn expected_question(socket: BorrowedFd<'_>) -> Option<Question> {
-    match tcp_addresses(socket) {
-        Some((local, remote)) => Some(of_addresses(remote, local)),
-        None => Some(of_name(&socket::remote_name(socket)?)),
+    /// Returns the question that the other end of an accepted connection would ask.
+    pub(super) fn expected_question(&self) -> Option<Question> {
+        match self {
+            Self::Addresses(local, remote) => Some(of_addresses(*remote, *local)),
+            Self::Socket(socket) => Some(of_name(&socket::remote_name(*socket)?)),
+        }
     }
 }
 
@@ -100,13 +129,6 @@ pub(super) fn asking_port(question: &Question) -> u16 {
         return 0;
     }
     u16::from_le_bytes([question[PORT_AT], question[PORT_AT + 1]])
-}
-
-fn tcp_addresses(socket: BorrowedFd<'_>) -> Option<(SocketAddr, SocketAddr)> {
-    let PeerAddr::Tcp(remote) = socket::peer_addr(socket) else { return None };
-    let Ok(Endpoint::Tcp(local)) = socket::local_endpoint(socket) else { return None };
-    let plain = |address: SocketAddr| SocketAddr::new(address.ip().to_canonical(), address.port());
-    Some((plain(local), plain(remote)))
 }
 
 fn of_addresses(asking: SocketAddr, asked: SocketAddr) -> Question {

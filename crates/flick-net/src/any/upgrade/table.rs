@@ -137,12 +137,14 @@ pub(crate) struct UpgradeTable {
     pub(super) due: SlotQueue,
     /// Listeners of the kernel, and those for the claims of their connections.
     pub(super) listeners: Vec<(ListenerId, ListenerId)>,
+    /// Begin of the names at which claims are made.
+    pub(super) prefix: Box<str>,
     pub(super) stats: ShmStats,
     pub(super) looked_ns: u64,
 }
 
 impl UpgradeTable {
-    pub(super) fn new(conns_max: u32, claims_max: u32) -> UpgradeTable {
+    pub(super) fn new(conns_max: u32, claims_max: u32, prefix: Box<str>) -> UpgradeTable {
         UpgradeTable {
             entries: Vec::with_capacity(conns_max as usize),
             claims: Vec::with_capacity(claims_max as usize),
@@ -153,6 +155,7 @@ impl UpgradeTable {
             candidates: SlotQueue::new(conns_max),
             due: SlotQueue::new(conns_max),
             listeners: Vec::with_capacity(LISTENERS_MAX),
+            prefix,
             stats: ShmStats::default(),
             looked_ns: 0,
         }
@@ -261,7 +264,11 @@ impl UpgradeTable {
     pub(super) fn hold_end(&mut self, conn: Handle) -> bool {
         let Some(entry) = self.entry(conn) else { return false };
         entry.has_end = entry.receive != ReceivePath::Kernel;
-        entry.has_end
+        let has_end = entry.has_end;
+        if has_end {
+            self.due.push(conn.index);
+        }
+        has_end
     }
 
     #[inline]
