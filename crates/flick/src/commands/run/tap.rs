@@ -110,7 +110,7 @@ impl ServiceTap {
 }
 
 fn line(record: &TapRecord<'_>, epoch_us: i128) -> TapLine {
-    let hex = || record.payload.iter().map(|byte| format!("{byte:02x}")).collect();
+    let hex = || record.payload.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect();
     let (kind, data) = match record.kind {
         TapKind::Begin => (TapLineKind::Begin, String::from_utf8_lossy(record.payload).into_owned()),
         TapKind::Received => (TapLineKind::Received, hex()),
@@ -126,6 +126,11 @@ fn line(record: &TapRecord<'_>, epoch_us: i128) -> TapLine {
         data,
         dropped_bytes: 0,
     }
+}
+
+/// The digit of a number below 16.
+fn digit(number: u8) -> char {
+    char::from_digit(number.into(), 16).expect("the caller masks it")
 }
 
 fn put(text: &mut String, line: &TapLine) {
