@@ -73,25 +73,34 @@ fn check(kind: IoKind) {
     assert_eq!(allocations() - before, 0, "{} allocated after warming up", driver.name());
 }
 
-/// One connection of the driver to itself through shared memory: a request, its echo, and the end.
-fn shm_round(driver: &mut AnyDriver, pool: &Pool, events: &mut Vec<DriverEvent>, at: &Endpoint) {
+/// One connection of the driver to itself: requests and their echoes until `is_done`, and the end.
+fn echo_round(
+    driver: &mut AnyDriver,
+    pool: &Pool,
+    events: &mut Vec<DriverEvent>,
+    at: &Endpoint,
+    is_done: impl Fn(&AnyDriver) -> bool,
+) {
     let client = driver.connect(at).expect("a slot is free");
+    driver.receive(client, true);
     let request = pool.alloc(BufClass::Small).expect("a buffer is free");
     let len = request.append(&[7; 60]);
     driver.send(client, request.slice(0..len));
-    driver.receive(client, true);
     let mut is_over = false;
     while !is_over {
-        driver.poll(pool, Some(Duration::from_secs(5)), events).expect("the driver polls");
+        driver.poll(pool, Some(Duration::from_millis(1)), events).expect("the driver polls");
         for event in events.drain(..) {
             match event {
                 DriverEvent::Accepted { conn, .. } => driver.receive(conn, true),
                 DriverEvent::Connected { conn } => assert_eq!(conn, client),
-                DriverEvent::Data { conn, data } if conn == client => {
-                    assert_eq!(data.bytes(), [7; 60]);
-                    driver.close(client);
+                DriverEvent::Data { conn, data } => {
+                    assert!(data.bytes().iter().all(|byte| *byte == 7));
+                    if conn == client && is_done(driver) {
+                        driver.close(client);
+                    } else {
+                        driver.send(conn, data);
+                    }
                 }
-                DriverEvent::Data { conn, data } => driver.send(conn, data),
                 DriverEvent::Eof { conn } => {
                     driver.close(conn);
                     is_over = true;
@@ -100,6 +109,13 @@ fn shm_round(driver: &mut AnyDriver, pool: &Pool, events: &mut Vec<DriverEvent>,
             }
         }
     }
+}
+
+/// One connection of the driver to itself, which moves to rings. Both ends count as one each.
+fn upgrade_round(driver: &mut AnyDriver, pool: &Pool, events: &mut Vec<DriverEvent>, at: &Endpoint) {
+    let upgrades = |driver: &AnyDriver| driver.shm_stats().expect("upgrades are on").upgrades;
+    let before = upgrades(driver);
+    echo_round(driver, pool, events, at, |driver| upgrades(driver) == before + 2);
 }
 
 fn check_shm(kind: IoKind) {
@@ -113,44 +129,13 @@ fn check_shm(kind: IoKind) {
     driver.listen(&at).expect("the name is free");
     let mut events = Vec::with_capacity(LIMITS.events_max);
     for _ in 0..10 {
-        shm_round(&mut driver, &pool, &mut events, &at);
+        echo_round(&mut driver, &pool, &mut events, &at, |_| true);
     }
     let before = allocations();
     for _ in 0..500 {
-        shm_round(&mut driver, &pool, &mut events, &at);
+        echo_round(&mut driver, &pool, &mut events, &at, |_| true);
     }
     assert_eq!(allocations() - before, 0, "{} allocated for a connection of a pair", driver.name());
-}
-
-/// One connection of TCP of the driver to itself, which moves to rings, and the end.
-fn upgrade_round(driver: &mut AnyDriver, pool: &Pool, events: &mut Vec<DriverEvent>, at: &Endpoint) {
-    let upgrades = |driver: &AnyDriver| driver.shm_stats().expect("upgrades are on").upgrades;
-    let before = upgrades(driver);
-    let client = driver.connect(at).expect("a slot is free");
-    driver.receive(client, true);
-    let request = pool.alloc(BufClass::Small).expect("a buffer is free");
-    let len = request.append(&[7; 60]);
-    driver.send(client, request.slice(0..len));
-    let mut is_over = false;
-    while !is_over {
-        driver.poll(pool, Some(Duration::from_millis(1)), events).expect("the driver polls");
-        for event in events.drain(..) {
-            match event {
-                DriverEvent::Accepted { conn, .. } => driver.receive(conn, true),
-                DriverEvent::Connected { conn } => assert_eq!(conn, client),
-                // Both ends count as one each.
-                DriverEvent::Data { conn, .. } if conn == client && upgrades(driver) == before + 2 => {
-                    driver.close(client);
-                }
-                DriverEvent::Data { conn, data } => driver.send(conn, data),
-                DriverEvent::Eof { conn } => {
-                    driver.close(conn);
-                    is_over = true;
-                }
-                other => panic!("unexpected {other:?}"),
-            }
-        }
-    }
 }
 
 fn check_upgrades(kind: IoKind) {
