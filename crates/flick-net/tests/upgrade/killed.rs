@@ -1,4 +1,5 @@
-//! A process that is killed while it sends through an upgraded connection, or while it is stopped. It is this binary, started again.
+//! A process that is killed while it sends through an upgraded connection, or while it is stopped.
+//! It is this binary, started again.
 //! `FLICK_NET_UPGRADE_KILLS` sets how often.
 
 use std::io::Read;

@@ -1,4 +1,5 @@
-//! The upgrade of connections of TCP and of Unix sockets to rings and back, between two drivers of one thread, byte by byte.
+//! The upgrade of connections of TCP and of Unix sockets to rings and back, between two drivers of one thread, byte by
+//! byte.
 //! `FLICK_NET_UPGRADE_ROUNDS` sets the connections of each run, `FLICK_NET_UPGRADE_SEED` the first seed.
 
 mod hostile;
@@ -207,7 +208,7 @@ fn a_reset_follows_the_bytes_of_the_ring() {
 }
 
 #[test]
-fn many_connections_to_a_unix_socket_are_told_apart() {
+fn many_connections_to_a_unix_socket_are_not_mixed_up() {
     let path = std::env::temp_dir().join(format!("flick-upgrade-many-{}", std::process::id()));
     for_drivers(&Endpoint::Unix(path.clone()), |world| {
         world.connect_others(8);
