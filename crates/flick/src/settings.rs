@@ -229,7 +229,7 @@ impl Settings {
             workers: flags.workers.or(file.workers).map_or_else(cores, |workers| workers.0 as usize),
             cpu_affinity: !flags.no_cpu_affinity && file.cpu_affinity.unwrap_or(true),
             io: flags.io.or(file.io).unwrap_or(Io::Auto).kind(),
-            uses_shm: flags.shm.or(file.shm).unwrap_or(Shm::Off) == Shm::Auto,
+            uses_shm: flags.shm.or(file.shm).unwrap_or(Shm::Auto) == Shm::Auto,
             of_file: ChannelBindings {
                 listen: file::bindings(file.listen),
                 connect: connects(file.connect, beside_file),

@@ -49,7 +49,7 @@ pub struct File {
     pub cpu_affinity: Option<bool>,
     /// Kernel interface for network I/O.
     pub io: Option<Io>,
-    /// Whether connections of TCP within this host move to shared memory.
+    /// Whether sockets and pipes between flick processes of this host are left for shared memory.
     pub shm: Option<Shm>,
     /// Format of the log.
     pub log: Option<LogFormat>,
