@@ -229,7 +229,7 @@ fn filter(args: &ChainArgs, side: ChainKind, position: usize) -> io::Result<Comm
         }
     };
     if side == ChainKind::FlickPipes {
-        command.env("FLICK_PIPE_RINGS", "off");
+        command.args(["--shm", "off"]);
     }
     Ok(command)
 }

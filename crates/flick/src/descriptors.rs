@@ -56,6 +56,8 @@ pub struct Descriptors {
     names: Vec<(String, DescriptorAddr)>,
     /// Services that listen on nothing else.
     filters: Vec<String>,
+    /// Pipes of this process may be left for rings: the option `--shm`.
+    uses_rings: bool,
 }
 
 /// A descriptor that is read.
@@ -135,6 +137,7 @@ impl Descriptors {
         if !services.iter().any(|service| uses_descriptors(&service.config)) {
             return Ok(opened);
         }
+        opened.uses_rings = services.iter().all(|service| service.config.upgrades_to_shm);
         for service in services {
             // Workers and cores are those of the first service.
             adapt(&mut service.config);
@@ -191,14 +194,16 @@ impl Descriptors {
             options.read(true).open(path)
         })?;
         let name = self.name(&at);
-        let offer = RingOffer::of(file.as_fd());
+        let offer = if self.uses_rings { RingOffer::of(file.as_fd()) } else { None };
         self.inputs.push(Input { at, file, name: name.clone(), offer });
         Ok(name)
     }
 
     fn open_output(&mut self, at: DescriptorAddr) -> Result<String, Failure> {
         let file = self.take(&at, "writing", |path| File::create(path))?;
-        if let Some(upstream) = Upstream::find(file.as_fd()) {
+        if self.uses_rings
+            && let Some(upstream) = Upstream::find(file.as_fd())
+        {
             let name = upstream.name().to_owned();
             self.names.push((name.clone(), at));
             self.outputs.push(Output::Rings(upstream));

@@ -189,6 +189,23 @@ fn filters_in_a_pipeline_use_shared_memory() {
 }
 
 #[test]
+fn filter_without_shared_memory_uses_the_pipe() {
+    let (reader, writer) = pipe().expect("descriptors are left");
+    let scratch = Scratch::new("no-rings");
+    let [from, to] = ["in", "out"].map(|name| scratch.path().join(name));
+    std::fs::write(&from, capture(1000)).expect("the directory can be written");
+    let out = File::create(&to).expect("the directory can be written");
+    let last = filter().stdin(reader).stdout(out).spawn().expect("the tool starts");
+    let input = File::open(&from).expect("it is there");
+    let first = filter().args(["--shm", "off"]).stdin(input).stdout(writer).spawn();
+    let mut first = first.expect("the tool starts");
+    let log = log_of(&mut first);
+    assert_eq!((status(first), status(last)), (Some(0), Some(0)), "{log}");
+    assert!(!log.contains("using shared memory"), "{log}");
+    assert!(std::fs::read(&to).expect("it is there") == capture(1000));
+}
+
+#[test]
 fn pipe_goes_on_after_the_rings_of_a_writer() {
     let (reader, mut writer) = pipe().expect("descriptors are left");
     let scratch = Scratch::new("three");

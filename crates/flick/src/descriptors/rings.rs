@@ -26,8 +26,6 @@ const SEARCH_TIME_MAX: Duration = Duration::from_millis(100);
 const SEARCH_INTERVAL: Duration = Duration::from_millis(1);
 /// Longest time that it waits for the answer of one.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
-/// Environment variable that disables rings between filters if it is `off`.
-const VARIABLE: &str = "FLICK_PIPE_RINGS";
 
 /// Returns a name in shared memory that no other process uses.
 pub(super) fn fresh_name() -> String {
@@ -37,9 +35,6 @@ pub(super) fn fresh_name() -> String {
 
 /// Returns the name at which the reader of this pipe listens; `None` if it is no pipe.
 fn address_of(file: BorrowedFd<'_>) -> Option<SocketAddr> {
-    if std::env::var_os(VARIABLE).is_some_and(|value| value == "off") {
-        return None;
-    }
     let stat = fstat(file).ok().filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)?;
     SocketAddr::from_abstract_name(format!("flick-pipe-{}-{}", stat.st_dev, stat.st_ino)).ok()
 }
