@@ -235,9 +235,12 @@ impl AnyDriver {
 impl AnyDriver {
     /// Counts what the kernel's driver has reported, and takes out what the platform must not see yet.
     pub(super) fn note_kernel_events(&mut self, events: &mut Vec<DriverEvent>, before: usize) {
-        let Some(upgrades) = &mut self.upgrades else { return };
         let mut kept = before;
         for at in before..events.len() {
+            if let DriverEvent::Eof { conn } = events[at] {
+                self.read_answer(conn);
+            }
+            let Some(upgrades) = &mut self.upgrades else { return };
             let is_kept = match &events[at] {
                 DriverEvent::Data { conn, data } => {
                     upgrades.count_received(*conn, data.len());
@@ -377,6 +380,14 @@ impl AnyDriver {
             }
         }
         self.enter_due();
+    }
+
+    /// Looks for the answer to a claim when its connection ends: the other side may send through the ring already.
+    fn read_answer(&mut self, conn: Handle) {
+        let claim = self.upgrades.as_ref().and_then(|upgrades| upgrades.claim_of(conn));
+        if let Some((index, Claim::Asking(owner))) = claim {
+            self.read_offset(index, Claim::Asking(owner));
+        }
     }
 
     fn read_offset(&mut self, index: u32, claim: Claim) {

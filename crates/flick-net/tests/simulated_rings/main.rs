@@ -15,6 +15,8 @@ use world::{PEER, SERVICE, World, variable};
 const RUNS: u64 = 150;
 /// Steps of one run.
 const STEPS: u64 = 600;
+/// Steps of a run whose connections end soon.
+const ENDED_STEPS_MAX: u64 = 200;
 
 /// Longest time until a death is reported: delays of the network, and polls that last.
 const DEATH_NS_MAX: u64 = 3_000_000_000;
@@ -51,6 +53,18 @@ fn every_byte_arrives_once_while_connections_move_and_sides_stop() {
 }
 
 #[test]
+fn the_end_of_a_stream_follows_all_bytes_at_any_step_of_an_upgrade() {
+    let _alone = alone();
+    for seed in seeds() {
+        let mut world = World::new(seed);
+        let steps = world.random.below(ENDED_STEPS_MAX);
+        (0..steps).for_each(|_| world.step());
+        world.resume();
+        world.end();
+    }
+}
+
+#[test]
 fn what_a_process_had_published_arrives_after_its_death_and_then_the_end() {
     let _alone = alone();
     seeds().for_each(die);
@@ -68,6 +82,13 @@ fn death_during_an_upgrade_with_output_left_was_never_reported() {
 fn bytes_in_the_socket_were_lost_when_the_process_died_before_it_had_said_its_offset() {
     let _alone = alone();
     die(170);
+}
+
+/// The end of the socket arrived before the side that had asked saw the answer in the ring.
+#[test]
+fn a_stream_ended_without_the_bytes_that_the_other_side_had_sent_behind_its_answer() {
+    let _alone = alone();
+    die(3707);
 }
 
 /// One process dies after some steps.

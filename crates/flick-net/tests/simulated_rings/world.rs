@@ -315,8 +315,8 @@ impl World {
         }
     }
 
-    /// Lets everything arrive that was sent.
-    pub fn settle(&mut self) {
+    /// Makes both sides run and receive.
+    pub fn resume(&mut self) {
         self.stopped_until_ns = [0; 2];
         for stream in 0..self.streams.len() {
             for side in [SERVICE, PEER] {
@@ -324,6 +324,11 @@ impl World {
                 self.set_receiving(stream, side, true);
             }
         }
+    }
+
+    /// Lets everything arrive that was sent.
+    pub fn settle(&mut self) {
+        self.resume();
         self.run_until("delivered", |world| {
             let is_delivered = |stream: usize| {
                 let ends = &world.streams[stream];
