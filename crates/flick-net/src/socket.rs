@@ -90,7 +90,7 @@ pub(crate) fn refuse_taken(at: &Endpoint) -> io::Result<()> {
 
 /// Binds `path`. Replaces the stale file of a dead process, but no file on which a process accepts.
 fn open_unix_listener(path: &Path) -> io::Result<OwnedFd> {
-    let socket = stream_socket(AddressFamily::UNIX)?;
+    let socket = unix_socket()?;
     let address = SocketAddrUnix::new(path)?;
     if let Err(error) = rustix::net::bind(&socket, &address) {
         if error != Errno::ADDRINUSE || !is_stale_socket(path)? {
@@ -234,7 +234,7 @@ pub(crate) fn start_connect(to: &Endpoint) -> io::Result<(OwnedFd, ConnectStart)
             (socket, outcome)
         }
         Endpoint::Unix(path) => {
-            let socket = stream_socket(AddressFamily::UNIX)?;
+            let socket = unix_socket()?;
             let outcome = rustix::net::connect(&socket, &SocketAddrUnix::new(path.as_path())?);
             (socket, outcome)
         }
@@ -334,6 +334,14 @@ fn prefer_reno_on_loopback(socket: impl AsFd, address: &SocketAddr) {
 
 fn family_of(address: &SocketAddr) -> AddressFamily {
     if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
+}
+
+/// Returns a Unix socket that takes no descriptors: the kernel closes those that are not received on the thread that
+/// receives bytes, and a descriptor may take any time to close.
+fn unix_socket() -> Result<OwnedFd, Errno> {
+    let socket = stream_socket(AddressFamily::UNIX)?;
+    raw::refuse_descriptors(socket.as_fd());
+    Ok(socket)
 }
 
 fn stream_socket(family: AddressFamily) -> Result<OwnedFd, Errno> {

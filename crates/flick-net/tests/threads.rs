@@ -98,6 +98,27 @@ fn no_wake_is_lost_by_uring() {
     check_waking(IoKind::Uring);
 }
 
+/// A descriptor that the kernel has to close for a worker may take any time. Linux before 6.16 has no such option.
+#[test]
+fn descriptors_passed_to_a_unix_listener_were_closed_by_its_worker() {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("Linux says its release");
+    let mut numbers =
+        release.split(|symbol: char| !symbol.is_ascii_digit()).map_while(|text| text.parse::<u32>().ok());
+    let version = (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0));
+    let path = std::env::temp_dir().join(format!("flick-rights-{}.sock", std::process::id()));
+    let mut sockets = ListenSockets::open(&Endpoint::Unix(path.clone()), 1).expect("a fresh path");
+    let _listener = sockets.take().expect("a socket");
+    let peer = UnixStream::connect(&path).expect("it listens");
+    let passed = [std::os::fd::AsFd::as_fd(&peer)];
+    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = rustix::net::SendAncillaryBuffer::new(&mut space);
+    assert!(ancillary.push(rustix::net::SendAncillaryMessage::ScmRights(&passed)));
+    let text = [std::io::IoSlice::new(b"a")];
+    let sent = rustix::net::sendmsg(&peer, &text, &mut ancillary, rustix::net::SendFlags::NOSIGNAL);
+    assert_eq!(sent.is_err(), version >= (6, 16), "{sent:?} with Linux {release}");
+    std::fs::remove_file(path).expect("the file of the listener");
+}
+
 /// Two workers accept from one Unix path until they are woken; all peers are served.
 fn check_sharing(kind: IoKind) {
     const PEERS: usize = 40;

@@ -1,5 +1,6 @@
-//! The kernel's own counts of the bytes of a TCP connection.
-//! Source: `struct tcp_info` of `linux/tcp.h`, RFC 4898.
+//! Options of sockets that the libraries do not have: the kernel's own counts of the bytes of a TCP connection, and the
+//! refusal of descriptors.
+//! Source: `struct tcp_info` of `linux/tcp.h`, RFC 4898; `SO_PASSRIGHTS` of `asm-generic/socket.h`.
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -11,6 +12,8 @@ const BYTES_SENT_AT: usize = 200;
 const BYTES_RETRANS_AT: usize = 208;
 /// Bytes of it up to the last of these.
 const INFO_BYTES: usize = 216;
+/// Option of a Unix socket: whether peers may pass descriptors through it (Linux 6.16).
+const SO_PASSRIGHTS: libc::c_int = 83;
 
 /// Returns the bytes that were ever written to the socket, and that have arrived at it; `None` if the kernel does not
 /// count them.
@@ -29,4 +32,12 @@ pub(super) fn byte_counts(socket: BorrowedFd<'_>) -> Option<(u64, u64)> {
     // Bytes that were sent again count twice.
     let sent = word(BYTES_SENT_AT)?.checked_sub(word(BYTES_RETRANS_AT)?)?;
     Some((sent + u64::from(not_sent), word(BYTES_RECEIVED_AT)?))
+}
+
+/// Lets no peer of a Unix socket, or of one that it accepts, pass descriptors. Without effect before Linux 6.16.
+pub(super) fn refuse_descriptors(socket: BorrowedFd<'_>) {
+    let off: libc::c_int = 0;
+    let (value, bytes) = ((&raw const off).cast::<c_void>(), size_of_val(&off) as libc::socklen_t);
+    // SAFETY: `value` points to `bytes` readable bytes for the whole call.
+    unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, value, bytes) };
 }
