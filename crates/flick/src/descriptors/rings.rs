@@ -16,6 +16,7 @@ use flick_shm::limits::NAME_BYTES_MAX;
 use flick_shm::pairing::{PairListener, PairPolicy};
 use flick_shm::stream::{ShmStream, StreamConfig};
 use rustix::fs::{FileType, fstat};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 
 use super::DescriptorEvent;
 use super::copying::{CopyError, drain, has_input, send_all, wait_for};
@@ -33,10 +34,20 @@ pub(super) fn fresh_name() -> String {
     format!("flick-descriptor-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Returns the name at which the reader of this pipe listens; `None` if it is no pipe.
-fn address_of(file: BorrowedFd<'_>) -> Option<SocketAddr> {
+/// Returns the abstract name at which the reader of this pipe listens; `None` if it is no pipe.
+fn name_of(file: BorrowedFd<'_>) -> Option<String> {
     let stat = fstat(file).ok().filter(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::Fifo)?;
-    SocketAddr::from_abstract_name(format!("flick-pipe-{}-{}", stat.st_dev, stat.st_ino)).ok()
+    Some(format!("flick-pipe-{}-{}", stat.st_dev, stat.st_ino))
+}
+
+/// Connects to a name without waiting to be accepted: another user may listen there and accept no connection.
+fn connect_at_once(name: &str) -> Option<UnixStream> {
+    let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None).ok()?;
+    connect(&socket, &SocketAddrUnix::new_abstract_name(name.as_bytes()).ok()?).ok()?;
+    let stream = UnixStream::from(socket);
+    stream.set_nonblocking(false).ok()?;
+    Some(stream)
 }
 
 /// Returns the number of the process at the other end, if it has the same user.
@@ -51,7 +62,8 @@ pub(super) struct RingOffer(UnixListener);
 impl RingOffer {
     /// Listens for writers of a pipe; `None` if it is no pipe or another process does.
     pub(super) fn of(file: BorrowedFd<'_>) -> Option<Self> {
-        UnixListener::bind_addr(&address_of(file)?).ok().map(Self)
+        let address = SocketAddr::from_abstract_name(name_of(file)?).ok()?;
+        UnixListener::bind_addr(&address).ok().map(Self)
     }
 
     /// The socket, which is readable when a writer asks.
@@ -95,13 +107,13 @@ pub(super) struct Upstream {
 impl Upstream {
     /// Looks for a reader of this pipe that is a flick process. Blocks while it looks.
     pub(super) fn find(file: BorrowedFd<'_>) -> Option<Self> {
-        let address = address_of(file)?;
+        let name = name_of(file)?;
         let deadline = Instant::now() + SEARCH_TIME_MAX;
         let mut reader = loop {
-            match UnixStream::connect_addr(&address) {
-                Ok(reader) => break reader,
-                Err(_) if Instant::now() < deadline => std::thread::sleep(SEARCH_INTERVAL),
-                Err(_) => return None,
+            match connect_at_once(&name) {
+                Some(reader) => break reader,
+                None if Instant::now() < deadline => std::thread::sleep(SEARCH_INTERVAL),
+                None => return None,
             }
         };
         let process = peer_of(&reader)?;
@@ -130,5 +142,26 @@ impl Upstream {
                 Ok([false, false]) => {}
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn process_that_listens_and_does_not_accept_kept_a_filter_from_starting() {
+        let (reader, _writer) = std::io::pipe().expect("a pipe");
+        let name = name_of(reader.as_fd()).expect("it is a pipe");
+        let listener = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+        let listener = listener.expect("a socket");
+        let address = SocketAddrUnix::new_abstract_name(name.as_bytes()).expect("a short name");
+        rustix::net::bind(&listener, &address).expect("the name is free");
+        rustix::net::listen(&listener, 0).expect("a bound socket listens");
+        let waiting: Vec<UnixStream> = std::iter::from_fn(|| connect_at_once(&name)).collect();
+        assert!(!waiting.is_empty(), "the queue has a place");
+        let begun = Instant::now();
+        assert!(Upstream::find(reader.as_fd()).is_none());
+        assert!(begun.elapsed() >= SEARCH_TIME_MAX);
     }
 }
