@@ -132,12 +132,15 @@ impl Descriptors {
     /// Opens the descriptors that the services name, and gives the services addresses of shared memory instead.
     ///
     /// Errors: usage: a descriptor is not open, is named twice, or has the wrong direction; a file cannot be opened.
-    pub fn open(services: &mut [ServiceConfig], logs_to_stdout: bool) -> Result<Self, Failure> {
-        let mut opened = Self::default();
+    pub fn open(
+        services: &mut [ServiceConfig],
+        uses_rings: bool,
+        logs_to_stdout: bool,
+    ) -> Result<Self, Failure> {
+        let mut opened = Self { uses_rings, ..Self::default() };
         if !services.iter().any(|service| uses_descriptors(&service.config)) {
             return Ok(opened);
         }
-        opened.uses_rings = services.iter().all(|service| service.config.upgrades_to_shm);
         for service in services {
             // Workers and cores are those of the first service.
             adapt(&mut service.config);
@@ -200,7 +203,18 @@ impl Descriptors {
     }
 
     fn open_output(&mut self, at: DescriptorAddr) -> Result<String, Failure> {
-        let file = self.take(&at, "writing", |path| File::create(path))?;
+        let file = self.take(&at, "writing", |path| {
+            OpenOptions::new().write(true).create(true).truncate(false).open(path)
+        })?;
+        if let Some(input) = self.inputs.iter().find(|input| is_same_file(&input.file, &file)) {
+            return Err(Failure::usage(format!("`{at}` is the file that `{}` reads", input.at)));
+        }
+        if let DescriptorAddr::Pipe(_) = at
+            && is_file(&file)
+        {
+            let emptied = rustix::fs::ftruncate(&file, 0);
+            emptied.map_err(|error| Failure::failed(format!("cannot empty `{at}`: {error}")))?;
+        }
         if self.uses_rings
             && let Some(upstream) = Upstream::find(file.as_fd())
         {
@@ -306,6 +320,17 @@ impl Descriptors {
         }
         Ok(RunningDescriptors { inputs, outputs, stop: Some(stop), filters: self.filters, refused: None })
     }
+}
+
+/// Returns whether this is a file, not a pipe or another stream.
+fn is_file(file: &OwnedFd) -> bool {
+    fstat(file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
+}
+
+/// Returns whether both are one file, whatever its names.
+fn is_same_file(one: &OwnedFd, other: &OwnedFd) -> bool {
+    let (Ok(left), Ok(right)) = (fstat(one), fstat(other)) else { return false };
+    is_file(one) && (left.st_dev, left.st_ino) == (right.st_dev, right.st_ino)
 }
 
 /// Number of an inherited descriptor.

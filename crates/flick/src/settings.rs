@@ -73,12 +73,14 @@ impl Io {
     }
 }
 
-/// Use of shared memory for connections of TCP within this host.
+/// Use of shared memory in place of pipes and sockets between flick processes of one user on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shm {
-    /// shared memory where the other side is a flick process of the same user that uses it too
+    /// shared memory in place of sockets and pipes, where the other side uses it too; experimental for sockets
     Auto,
+    /// shared memory in place of pipes between filters only
+    Pipes,
     /// the kernel only
     Off,
 }
@@ -132,8 +134,8 @@ pub struct Settings {
     pub cpu_affinity: bool,
     /// Kernel interface for network I/O.
     pub io: IoKind,
-    /// Whether connections of TCP within this host move to shared memory.
-    pub uses_shm: bool,
+    /// Use of shared memory in place of pipes and sockets.
+    pub shm: Shm,
     /// Channels bound by the file outside its services.
     pub of_file: ChannelBindings,
     /// Channels bound by the command line, which has precedence.
@@ -229,7 +231,7 @@ impl Settings {
             workers: flags.workers.or(file.workers).map_or_else(cores, |workers| workers.0 as usize),
             cpu_affinity: !flags.no_cpu_affinity && file.cpu_affinity.unwrap_or(true),
             io: flags.io.or(file.io).unwrap_or(Io::Auto).kind(),
-            uses_shm: flags.shm.or(file.shm).unwrap_or(Shm::Auto) == Shm::Auto,
+            shm: flags.shm.or(file.shm).unwrap_or(Shm::Pipes),
             of_file: ChannelBindings {
                 listen: file::bindings(file.listen),
                 connect: connects(file.connect, beside_file),

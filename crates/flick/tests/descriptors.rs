@@ -189,6 +189,20 @@ fn filters_in_a_pipeline_use_shared_memory() {
 }
 
 #[test]
+fn filter_that_reads_and_writes_one_file_emptied_it() {
+    let scratch = Scratch::new("one-file");
+    let [file, second_name] = ["file", "name"].map(|name| scratch.path().join(name));
+    std::fs::write(&file, capture(10)).expect("the directory can be written");
+    std::fs::hard_link(&file, &second_name).expect("the directory can be written");
+    let [from, to] = [&file, &second_name].map(|path| format!("pipe:{}", path.display()));
+    let mut refused = filter_of(&from, &to).spawn().expect("the tool starts");
+    let log = log_of(&mut refused);
+    assert_eq!(status(refused), Some(2), "{log}");
+    assert!(log.contains("is the file that"), "{log}");
+    assert!(std::fs::read(&file).expect("it is there") == capture(10));
+}
+
+#[test]
 fn filter_without_shared_memory_uses_the_pipe() {
     let (reader, writer) = pipe().expect("descriptors are left");
     let scratch = Scratch::new("no-rings");

@@ -30,7 +30,7 @@ use crate::failure::{Failure, Outcome};
 use crate::hot_restart::{InheritedResources, OldProcess};
 use crate::launcher::Launcher;
 use crate::notify;
-use crate::settings::{self, RunFlags};
+use crate::settings::{self, RunFlags, Shm};
 use crate::state_dir_lock::StateDirLocks;
 use crate::supervise::{self, ControlQueue, EarlySignals};
 use crate::{logging, perf_map, sandbox, sys};
@@ -99,7 +99,8 @@ impl Run {
         let mut prepared =
             Prepared::new(&self.flags, &access.port(), &LastLists::default(), &[], &overrides)?;
         let logs_to_stdout = prepared.settings.access_log.as_ref().is_some_and(|log| log.file().is_none());
-        let descriptors = Descriptors::open(&mut prepared.services, logs_to_stdout)?;
+        let descriptors =
+            Descriptors::open(&mut prepared.services, prepared.settings.shm != Shm::Off, logs_to_stdout)?;
         if !descriptors.is_empty() {
             prepared.settings.workers = 1;
             if prepared.settings.user.is_some() {

@@ -49,7 +49,7 @@ pub struct File {
     pub cpu_affinity: Option<bool>,
     /// Kernel interface for network I/O.
     pub io: Option<Io>,
-    /// Whether sockets and pipes between flick processes of this host are left for shared memory.
+    /// Use of shared memory in place of pipes and sockets between flick processes of this host.
     pub shm: Option<Shm>,
     /// Format of the log.
     pub log: Option<LogFormat>,

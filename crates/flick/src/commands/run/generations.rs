@@ -35,7 +35,7 @@ use crate::hot_restart::{self, HandedResources, InheritedResources, NewProcess};
 use crate::launcher::Launcher;
 use crate::notify::KeepAlive;
 use crate::sandbox::{ActiveSandbox, SandboxMode, User};
-use crate::settings::{RunFlags, Settings, TokenFile};
+use crate::settings::{RunFlags, Settings, Shm, TokenFile};
 use crate::state_dir_lock::StateDirLocks;
 use crate::sys;
 
@@ -230,7 +230,7 @@ impl Generations {
         // The inherited listening sockets fit one kind of driver only.
         let io = IoKind::from_str(self.current.io()).unwrap_or(self.settings.io);
         for service in &mut prepared.services {
-            (service.config.io, service.config.upgrades_to_shm) = (io, self.settings.uses_shm);
+            (service.config.io, service.config.upgrades_to_shm) = (io, self.settings.shm == Shm::Auto);
         }
         let summaries = ServiceSummary::of(&prepared);
         let Prepared { mut settings, services, modules, opened, dicts, files, .. } = prepared;
@@ -282,7 +282,7 @@ impl Generations {
         // These take effect at the next start; until then the current values apply, and the next reload compares with
         // them.
         (settings.io, settings.perf_map) = (self.settings.io, self.settings.perf_map);
-        settings.uses_shm = self.settings.uses_shm;
+        settings.shm = self.settings.shm;
         (settings.sandbox, settings.log) = (self.settings.sandbox, self.settings.log);
         settings.backend_state_file = self.settings.backend_state_file.take();
         (settings.admin, settings.user) = (self.settings.admin.take(), self.settings.user.take());
@@ -548,7 +548,7 @@ fn stale_lists(platform: &Platform, opened: &[Vec<DiscoveredChannel>]) -> Vec<St
 fn only_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
     let changed = [
         ("io", before.io != after.io),
-        ("shm", before.uses_shm != after.uses_shm),
+        ("shm", before.shm != after.shm),
         ("admin.listen", before.admin != after.admin),
         ("admin.token_file", before.admin_token_file.is_some() && after.admin_token_file.is_none()),
         (

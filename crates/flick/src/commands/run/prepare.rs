@@ -18,7 +18,7 @@ use super::backends::{self, DiscoveredChannel};
 use super::{memory, services, start_failure};
 use crate::failure::{Failure, Outcome};
 use crate::report;
-use crate::settings::{ChannelBindings, RunFlags, Settings};
+use crate::settings::{ChannelBindings, RunFlags, Settings, Shm};
 
 /// Smallest default of `--buffer-memory` for a service that shares its process.
 const BUFFER_MEMORY_MIN: u64 = 64 << 20;
@@ -134,7 +134,7 @@ pub(super) fn configs(
             workers: settings.workers,
             pin: settings.cpu_affinity,
             io: settings.io,
-            upgrades_to_shm: settings.uses_shm,
+            upgrades_to_shm: settings.shm == Shm::Auto,
             listen: bound.listen,
             connect,
             limits,
