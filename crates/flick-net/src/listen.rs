@@ -77,6 +77,17 @@ impl ListenSocket {
         Ok(ListenSocket { fd, at, file })
     }
 
+    /// Shows the present user of this process to those that connect through shared memory from now on, and not the one
+    /// that it had when the socket was opened (unix(7), `SO_PEERCRED`).
+    ///
+    /// Errors: those of listen(2).
+    pub fn renew_user(&self) -> io::Result<()> {
+        match self.at {
+            Endpoint::Shm(_) => Ok(rustix::net::listen(&self.fd, flick_shm::limits::PAIRING_BACKLOG)?),
+            Endpoint::Tcp(_) | Endpoint::Unix(_) | Endpoint::Descriptor(_) => Ok(()),
+        }
+    }
+
     /// Leaves the socket file to another process: it stays when this process closes its last socket.
     pub fn release_file(&self) {
         if let Some(file) = &self.file {

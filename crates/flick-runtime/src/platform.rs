@@ -302,6 +302,16 @@ impl Platform {
         }
     }
 
+    /// Notes that this process has changed its user; see [`ListenSocket::renew_user`].
+    ///
+    /// Errors: those of listen(2).
+    pub fn renew_user(&self) -> std::io::Result<()> {
+        self.services.iter().try_for_each(|service| {
+            let kept = service.shared.kept();
+            kept.iter().flat_map(|(_, sockets)| sockets.iter()).try_for_each(ListenSocket::renew_user)
+        })
+    }
+
     /// Leaves the snapshots of the dictionaries to the successor.
     fn leave_snapshots(&mut self) {
         for (_, keeper) in std::mem::take(&mut self.keepers) {

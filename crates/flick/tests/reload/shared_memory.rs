@@ -24,7 +24,7 @@ impl Chain {
         scratch.write("back.flick", &balancer(0));
         scratch.write("front.flick", &balancer(0));
         let name = format!("{test}-{}", std::process::id());
-        let back = start_back(&scratch, &name);
+        let back = start_back(&scratch, &name, &[]);
         let front = start_front(&scratch, &format!("shm:{name}"), front_options);
         Self { scratch, name, back, front }
     }
@@ -39,14 +39,14 @@ impl Chain {
     }
 }
 
-fn start_back(scratch: &Scratch, name: &str) -> Service {
+fn start_back(scratch: &Scratch, name: &str, more: &[&str]) -> Service {
     let program = scratch.path().join("back.flick").display().to_string();
     let (listen, connect) =
         (format!("client=127.0.0.1:0,shm:{name}"), format!("backends={}", load::origin()));
     // Idle connections through shared memory stay with their process that long.
     let options = ["--admin", "0", "--workers", "2", "--old-generation-timeout", "1s"];
     let args = ["run", &program, "--listen", &listen, "--connect", &connect];
-    Service::start(&[&args[..], &options].concat())
+    Service::start(&[&args[..], &options, more].concat())
 }
 
 fn start_front(scratch: &Scratch, backends: &str, options: &[&str]) -> Service {
@@ -91,6 +91,23 @@ pub(super) fn stop(service: &Service) {
 pub(super) fn terminate(process: &OwnedPid) {
     common::peers::signal(process.0, "TERM");
     wait::until("the process to end", || (!process.is_there()).then_some(()));
+}
+
+#[test]
+fn services_that_changed_their_user_did_not_connect_through_shared_memory() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scratch = Scratch::new("shm-user");
+    scratch.write("back.flick", &balancer(0));
+    scratch.write("front.flick", &balancer(0));
+    let (name, user) = (format!("shm-user-{}", std::process::id()), ["--user", "65534:65534"]);
+    let _back = start_back(&scratch, &name, &user);
+    let front = start_front(&scratch, &format!("shm:{name}"), &user);
+    wait::until("a page through shared memory", || {
+        let page = get(&mut connect(front.address), "/page");
+        (page.as_deref() == Ok(load::PAGE)).then_some(())
+    });
 }
 
 fn check_reloads(test: &str, io: &str) {
@@ -142,7 +159,7 @@ fn killed_process_was_not_noticed_through_shared_memory() {
         let took = begun.elapsed();
         assert!(took < Duration::from_millis(500), "noticed after {took:?}");
         chain.back.gone();
-        chain.back = start_back(&chain.scratch, &chain.name);
+        chain.back = start_back(&chain.scratch, &chain.name, &[]);
         wait::until("the successor to be used", || chain.page().ok());
         client = connect(chain.front.address);
     }
@@ -154,7 +171,7 @@ fn stopped_process_held_other_connections() {
     scratch.write("back.flick", &balancer(0));
     scratch.write("front.flick", &balancer(0));
     let names = ["a", "b"].map(|which| format!("shm-stopped-{which}-{}", std::process::id()));
-    let backs = names.each_ref().map(|name| start_back(&scratch, name));
+    let backs = names.each_ref().map(|name| start_back(&scratch, name, &[]));
     let options = ["--workers", "1", "--response-timeout", "1s"];
     let front = start_front(&scratch, &format!("shm:{},shm:{}", names[0], names[1]), &options);
     for _ in 0..4 {

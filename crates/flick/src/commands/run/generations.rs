@@ -217,8 +217,11 @@ impl Generations {
         result
     }
 
-    /// Sets the active sandbox.
+    /// Sets the active sandbox. The process may have another user now.
     pub fn set_sandbox(&mut self, sandbox: ActiveSandbox) {
+        if let Err(error) = self.current.renew_user() {
+            warn!(%error, "processes of the same user cannot connect through shared memory");
+        }
         self.observed.set_sandbox(sandbox.summary());
         self.sandbox = Some(sandbox);
     }
