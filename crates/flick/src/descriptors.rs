@@ -400,6 +400,16 @@ impl RunningDescriptors {
         refused.map_or(Ok(()), |at| Err(Failure::failed(format!("the service closed `{at}` before its end"))))
     }
 
+    /// Says that filters were stopped with input that they had read and not written.
+    ///
+    /// Errors: there is a filter.
+    pub fn check_cut(&self) -> Result<(), Failure> {
+        let Some(name) = self.filters.first() else { return Ok(()) };
+        Err(Failure::failed(format!(
+            "`{name}` was stopped before it had written all input that it had read: its output may end inside a message"
+        )))
+    }
+
     /// Lets the outputs end behind what the services have sent, which have ended.
     pub fn stop_outputs(&self) {
         if let Some(stop) = &self.stop {

@@ -334,7 +334,7 @@ fn finish(
                 timeout_ms = millis(shutdown.timeout),
                 "closed the remaining clients: the shutdown timeout passed"
             );
-            Ok(())
+            descriptors.check_cut()
         }
         Some(shutdown) => {
             info!(took_ms = millis(shutdown.start.elapsed()), "drained");

@@ -279,6 +279,29 @@ fn signal_ends_a_filter_that_waits_for_input() {
 }
 
 #[test]
+fn filter_that_was_stopped_inside_a_message_ended_with_success() {
+    let ((stdin, mut input), (output, stdout)) = pipes();
+    let mut command = filter();
+    command.args(["--shutdown-timeout", "100ms"]).stdin(stdin).stdout(stdout);
+    let mut child = command.spawn().expect("the tool starts");
+    // The reader of its output reads nothing, and then the writer of its input waits.
+    let writer = thread::spawn(move || input.write_all(&capture(1_000_000)));
+    until_blocked(&output);
+    common::peers::signal(child.id(), "TERM");
+    let log = log_of(&mut child);
+    assert_eq!(status(child), Some(1), "{log}");
+    assert!(log.contains("its output may end inside a message"), "{log}");
+    drop(output);
+    assert!(writer.join().expect("no panic").is_err());
+}
+
+/// Waits until a pipe is full.
+fn until_blocked(reader: &PipeReader) {
+    let full = rustix::pipe::fcntl_getpipe_size(reader).expect("it is a pipe") as u64;
+    wait::until("a full pipe", || (rustix::io::ioctl_fionread(reader).ok()? >= full / 2).then_some(()));
+}
+
+#[test]
 fn filter_refuses_a_reload_and_goes_on() {
     let ((stdin, mut input), (mut output, stdout)) = pipes();
     let mut child = filter().stdin(stdin).stdout(stdout).spawn().expect("the tool starts");
