@@ -155,7 +155,7 @@ impl Default for Limits {
             health: HealthLimits::default(),
             retries: RetryLimits::default(),
             task_scheduling: TaskScheduling::default(),
-            overload_queue_delay: Duration::from_secs(1),
+            overload_queue_delay: Duration::from_secs(5),
             time_slice: Duration::from_micros(50),
             merge_ring_bytes: 128 * 1024,
             batch_delay_max: Duration::ZERO,
@@ -218,7 +218,7 @@ impl Timeouts {
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
-            connect: Duration::from_millis(1_000),
+            connect: Duration::from_secs(5),
             response: None,
             retry: Duration::from_millis(1_000),
             stream_idle: Duration::from_secs(300),

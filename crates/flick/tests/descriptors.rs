@@ -281,9 +281,8 @@ fn signal_ends_a_filter_that_waits_for_input() {
 #[test]
 fn filter_that_was_stopped_inside_a_message_ended_with_success() {
     let ((stdin, mut input), (output, stdout)) = pipes();
-    let mut command = filter();
-    command.args(["--shutdown-timeout", "100ms"]).stdin(stdin).stdout(stdout);
-    let mut child = command.spawn().expect("the tool starts");
+    let child = filter().args(["--shutdown-timeout", "100ms"]).stdin(stdin).stdout(stdout).spawn();
+    let mut child = child.expect("the tool starts");
     // The reader of its output reads nothing, and then the writer of its input waits.
     let writer = thread::spawn(move || input.write_all(&capture(1_000_000)));
     until_blocked(&output);

@@ -104,7 +104,7 @@ pub struct LimitSettings {
     #[arg(long, value_name = "N")]
     max_backends: Option<Count<1, 512>>,
     /// Target queueing delay per worker. Above it, flick sheds load by answering a fraction of requests with
-    /// *overload*. At most 1h. 0 disables. [default: 1s]
+    /// *overload*. At most 1h. 0 disables. [default: 5s]
     #[arg(long, value_name = "DURATION", help_heading = SCHEDULING)]
     overload_queue_delay: Option<Bounded<0, 3_600_000_000>>,
     /// Policy by which a task yields to the next one. [default: cooperative]
@@ -194,7 +194,7 @@ impl LimitSettings {
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "Timeouts")]
 pub struct TimeoutSettings {
-    /// Time to connect to a backend. [default: 1s]
+    /// Time to connect to a backend. [default: 5s]
     #[arg(id = "connect_timeout", long = "connect-timeout", value_name = "DURATION")]
     connect: Option<NonZeroPeriod>,
     /// Time from sending a request to a backend to the end of the response, or to its first bytes if it is streamed.
