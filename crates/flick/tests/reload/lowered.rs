@@ -106,7 +106,8 @@ fn reload_signal_during_an_upgrade_reaches_the_new_process() {
         let processes = std::fs::read_dir("/proc").expect("there is one");
         let is_second = |pid: &u32| {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            *pid != first.pid() && String::from_utf8_lossy(&line).contains(path)
+            let line = String::from_utf8_lossy(&line);
+            *pid != first.pid() && line.contains(path) && !line.contains("\0launcher\0")
         };
         processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_second)
     });
