@@ -1,8 +1,10 @@
 //! Facts of a connection that the kernel has, or the simulated network in its place.
 
+use std::os::fd::BorrowedFd;
+
 use super::KernelDriver;
 use super::upgrade::NamedBy;
-use crate::address::{Endpoint, PeerAddr};
+use crate::address::PeerAddr;
 use crate::driver::Handle;
 use crate::socket;
 
@@ -15,44 +17,47 @@ impl KernelDriver {
         }
     }
 
-    /// Returns the two addresses of a connection: its own and the other side's.
-    pub(super) fn addresses_of(&self, conn: Handle) -> Option<(Endpoint, PeerAddr)> {
-        let socket = match self {
+    /// Returns the socket of a connection; a simulated one has none.
+    fn socket_of(&self, conn: Handle) -> Option<BorrowedFd<'_>> {
+        match self {
             KernelDriver::Epoll(driver) => driver.socket_of(conn),
             KernelDriver::Uring(driver) => driver.socket_of(conn),
-            KernelDriver::Simulated(driver) => return driver.addresses_of(conn),
-        }?;
-        Some((socket::local_endpoint(socket).ok()?, socket::peer_addr(socket)))
+            KernelDriver::Simulated(_) => None,
+        }
+    }
+
+    /// Returns the address of a connection's other side.
+    pub(super) fn peer_of(&self, conn: Handle) -> Option<PeerAddr> {
+        match self {
+            KernelDriver::Simulated(driver) => Some(driver.addresses_of(conn)?.1),
+            _ => self.socket_of(conn).map(socket::peer_addr),
+        }
     }
 
     /// Returns what both ends know a connection by.
     pub(super) fn named_by(&self, conn: Handle) -> Option<NamedBy<'_>> {
         match self {
-            KernelDriver::Epoll(driver) => driver.socket_of(conn).map(NamedBy::of_socket),
-            KernelDriver::Uring(driver) => driver.socket_of(conn).map(NamedBy::of_socket),
             KernelDriver::Simulated(driver) => {
                 let (local, remote) = driver.addresses_of(conn)?;
                 NamedBy::of_addresses(&local, &remote)
             }
+            _ => self.socket_of(conn).map(NamedBy::of_socket),
         }
     }
 
     /// Returns how many bytes of a connection the other side was sent, and how many the platform was given.
     pub(super) fn stream_offsets(&self, conn: Handle) -> Option<(u64, u64)> {
-        let socket = match self {
-            KernelDriver::Epoll(driver) => driver.socket_of(conn),
-            KernelDriver::Uring(driver) => driver.socket_of(conn),
-            KernelDriver::Simulated(driver) => return driver.stream_offsets(conn),
-        }?;
-        socket::stream_offsets(socket)
+        match self {
+            KernelDriver::Simulated(driver) => driver.stream_offsets(conn),
+            _ => self.socket_of(conn).and_then(socket::stream_offsets),
+        }
     }
 
     /// Returns whether the platform has a connection that has not failed.
     pub(super) fn is_live(&self, conn: Handle) -> bool {
         match self {
-            KernelDriver::Epoll(driver) => driver.socket_of(conn).is_some(),
-            KernelDriver::Uring(driver) => driver.socket_of(conn).is_some(),
             KernelDriver::Simulated(driver) => driver.addresses_of(conn).is_some(),
+            _ => self.socket_of(conn).is_some(),
         }
     }
 }

@@ -114,7 +114,7 @@ impl AnyDriver {
 
     pub(super) fn note_adopt(&mut self, conn: Handle) {
         let Some(upgrades) = &mut self.upgrades else { return };
-        let Some((_, peer)) = self.kernel.addresses_of(conn) else { return };
+        let Some(peer) = self.kernel.peer_of(conn) else { return };
         upgrades.adopted(conn, &peer, self.kernel.stream_offsets(conn));
     }
 
@@ -235,6 +235,9 @@ impl AnyDriver {
 impl AnyDriver {
     /// Counts what the kernel's driver has reported, and takes out what the platform must not see yet.
     pub(super) fn note_kernel_events(&mut self, events: &mut Vec<DriverEvent>, before: usize) {
+        if self.upgrades.is_none() {
+            return;
+        }
         let mut kept = before;
         for at in before..events.len() {
             if let DriverEvent::Eof { conn } = events[at] {

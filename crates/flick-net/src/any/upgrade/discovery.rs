@@ -83,9 +83,12 @@ pub(in crate::any) enum NamedBy<'conn> {
 impl<'conn> NamedBy<'conn> {
     /// Returns the names of a connection of the kernel.
     pub(in crate::any) fn of_socket(socket: BorrowedFd<'conn>) -> Self {
+        let remote = socket::peer_addr(socket);
+        if !matches!(remote, PeerAddr::Tcp(_)) {
+            return Self::Socket(socket);
+        }
         let local = socket::local_endpoint(socket).ok();
-        let named = local.and_then(|local| Self::of_addresses(&local, &socket::peer_addr(socket)));
-        named.unwrap_or(Self::Socket(socket))
+        local.and_then(|local| Self::of_addresses(&local, &remote)).unwrap_or(Self::Socket(socket))
     }
 
     /// Returns the names of a connection with these addresses, if it is one of TCP.
