@@ -61,14 +61,8 @@ pub fn tap(
     token: Option<&str>,
     mut take: impl FnMut(TapLine) -> bool,
 ) -> io::Result<()> {
-    let bearer = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
-    let request = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\n{CSRF_HEADER}: yes\r\n{bearer}\r\n");
-    let mut stream: Box<dyn Stream> = match address {
-        Address::Tcp(address) => Box::new(TcpStream::connect_timeout(address, EXCHANGE_TIME_MAX)?),
-        Address::Unix(path) => Box::new(UnixStream::connect(path)?),
-    };
-    stream.set_timeouts(EXCHANGE_TIME_MAX)?;
-    stream.write_all(request.as_bytes())?;
+    let mut stream = connect(address)?;
+    send(&mut *stream, &request(&format!("POST {path}"), token, &format!("{CSRF_HEADER}: yes\r\n")))?;
     let (mut bytes, mut piece, mut has_head) = (Vec::new(), [0; PIECE_BYTES], false);
     loop {
         let length = match stream.read(&mut piece) {
@@ -118,26 +112,38 @@ fn exchange(
     headers: &str,
     time_max: Duration,
 ) -> io::Result<Reply> {
-    let bearer = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
-    let request = format!("{line} HTTP/1.1\r\nHost: localhost\r\n{bearer}{headers}\r\n");
+    round_trip(&mut *connect(address)?, &request(line, token, headers), time_max)
+}
+
+fn connect(address: &Address) -> io::Result<Box<dyn Stream>> {
     match address {
         Address::Tcp(address) => {
             let connected = TcpStream::connect_timeout(address, EXCHANGE_TIME_MAX);
             let stream =
                 connected.map_err(|error| describe_timeout(error, "cannot connect", EXCHANGE_TIME_MAX))?;
-            round_trip(stream, &request, time_max)
+            Ok(Box::new(stream))
         }
-        Address::Unix(path) => round_trip(UnixStream::connect(path)?, &request, time_max),
+        Address::Unix(path) => Ok(Box::new(UnixStream::connect(path)?)),
+    }
+}
+
+/// The text of a request; each of the `headers` is ended by a line break.
+fn request(line: &str, token: Option<&str>, headers: &str) -> String {
+    let bearer = token.map_or(String::new(), |token| format!("Authorization: Bearer {token}\r\n"));
+    format!("{line} HTTP/1.1\r\nHost: localhost\r\n{bearer}{headers}\r\n")
+}
+
+fn send(stream: &mut dyn Stream, request: &str) -> io::Result<()> {
+    stream.set_timeouts(EXCHANGE_TIME_MAX)?;
+    match stream.write_all(request.as_bytes()) {
+        Err(error) if is_disconnect(&error) => Err(ended()),
+        sent => sent.map_err(|error| describe_timeout(error, "request not sent", EXCHANGE_TIME_MAX)),
     }
 }
 
 /// Sends a request and reads the response, each piece of which may take `time_max`.
-fn round_trip(mut stream: impl Stream, request: &str, time_max: Duration) -> io::Result<Reply> {
-    stream.set_timeouts(EXCHANGE_TIME_MAX)?;
-    match stream.write_all(request.as_bytes()) {
-        Err(error) if is_disconnect(&error) => return Err(ended()),
-        sent => sent.map_err(|error| describe_timeout(error, "request not sent", EXCHANGE_TIME_MAX))?,
-    }
+fn round_trip(stream: &mut dyn Stream, request: &str, time_max: Duration) -> io::Result<Reply> {
+    send(stream, request)?;
     stream.set_timeouts(time_max)?;
     let (mut bytes, mut head, mut piece) = (Vec::new(), None, [0; PIECE_BYTES]);
     loop {
@@ -271,15 +277,16 @@ mod tests {
 
     /// The body or the error, for a service that sends `response` and then stays connected or not.
     fn result(response: &str, stays: bool) -> String {
-        let (near, mut far) = UnixStream::pair().expect("a pair of sockets");
+        let (mut near, mut far) = UnixStream::pair().expect("a pair of sockets");
         let response = response.to_owned();
         let service = std::thread::spawn(move || {
             far.read_exact(&mut [0; REQUEST.len()]).expect("the request arrives");
             far.write_all(response.as_bytes()).expect("the socket buffer is empty");
             stays.then(|| far.read(&mut [0]))
         });
-        let outcome = round_trip(near, REQUEST, Duration::from_millis(20));
-        // `near` is closed, which ends the service's last read.
+        let outcome = round_trip(&mut near, REQUEST, Duration::from_millis(20));
+        // This ends the service's last read.
+        drop(near);
         service.join().expect("no panic");
         outcome.map_or_else(|error| error.to_string(), |reply| reply.body)
     }
