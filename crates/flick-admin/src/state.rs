@@ -66,7 +66,7 @@ pub struct BackendConnection {
     pub channel: String,
     /// Address of the backend.
     pub backend: String,
-    /// `tcp`, `unix`, `shm`, or `upgraded`: a connection of TCP that has moved to shared memory.
+    /// `tcp`, `unix`, `shm`, or `upgraded`: a connection of a socket that has moved to shared memory.
     pub transport: String,
     /// Its requests in flight.
     pub inflight: u64,
@@ -88,7 +88,7 @@ pub struct Session {
     pub id: String,
     /// Its address.
     pub client: String,
-    /// `tcp`, `unix`, `shm`, or `upgraded`: a connection of TCP that has moved to shared memory.
+    /// `tcp`, `unix`, `shm`, or `upgraded`: a connection of a socket that has moved to shared memory.
     #[serde(default)]
     pub transport: String,
     /// Time since it connected.

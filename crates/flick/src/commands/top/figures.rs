@@ -135,13 +135,8 @@ fn services(pairs: &[Pair<'_>]) -> FigureTable {
     }
 }
 
-/// Reasons why outgoing connections stay with the kernel, by counter.
-const PLAIN_REASONS: [(&str, &str); 4] = [
-    ("shm_plain_remote", "remote"),
-    ("shm_plain_no_peer", "no peer"),
-    ("shm_plain_refused", "refused"),
-    ("shm_plain_limit", "limit"),
-];
+/// Begin of the counters of outgoing connections that stay with the kernel; the reason follows.
+const PLAIN: &str = "shm_plain_";
 
 /// Connections through shared memory, of services that use it, and why others are not.
 fn shared_memory(pairs: &[Pair<'_>]) -> FigureTable {
@@ -151,10 +146,10 @@ fn shared_memory(pairs: &[Pair<'_>]) -> FigureTable {
     let row = |pair: &Pair<'_>| {
         let rate =
             |name: &str| pair.rate(pair.now.counter(name), pair.before.map(|before| before.counter(name)));
-        let plain = PLAIN_REASONS.iter().map(|(counter, reason)| (pair.now.counter(counter), reason));
-        let plain: Vec<String> = plain
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, reason)| format!("{count} {reason}"))
+        let counted = pair.now.counters.iter().filter(|counter| counter.value > 0);
+        let plain: Vec<String> = counted
+            .filter_map(|counter| Some((counter.value, counter.name.strip_prefix(PLAIN)?)))
+            .map(|(count, reason)| format!("{count} {}", reason.replace('_', " ")))
             .collect();
         vec![
             pair.now.name.clone(),
