@@ -8,8 +8,9 @@ use std::time::{Duration, Instant};
 use flick_shm::stream::{ShmStream, StreamConfig, StreamInterest};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::random::{Random, number};
 use crate::service::{self, Honest, SINK, Service};
-use crate::{Random, number, with_services};
+use crate::with_services;
 
 /// Variables that make the binary the other process.
 const NAME: &str = "FLICK_NET_TEST_NAME";

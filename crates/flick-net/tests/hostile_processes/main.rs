@@ -9,6 +9,8 @@ mod greedy;
 mod kills;
 mod offers;
 mod overwriting;
+#[path = "../common/random.rs"]
+mod random;
 mod raw;
 mod service;
 mod symptoms;
@@ -54,26 +56,5 @@ fn with_services(test: impl Fn(&Service)) {
         wait_until("descriptors and segments are as many as before", holds_same);
         println!("{kind:?}: slowest poll {:?} us", service.counters.slowest_poll_us);
         service.stop();
-    }
-}
-
-/// Returns the number in an environment variable.
-fn number(variable: &str, default: u64) -> u64 {
-    std::env::var(variable).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
-}
-
-/// Random numbers (Steele et al., "Fast Splittable Pseudorandom Number Generators", 2014).
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
     }
 }

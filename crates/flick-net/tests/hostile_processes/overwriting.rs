@@ -5,9 +5,10 @@ use std::sync::atomic::Ordering;
 use flick_shm::conn::RingConn;
 use flick_shm::segment::SegmentConfig;
 
+use crate::random::{Random, number};
 use crate::raw::RawPeer;
 use crate::service::Honest;
-use crate::{Random, number, with_services};
+use crate::with_services;
 
 /// Processes that one test starts, one after the other.
 const SESSIONS: u64 = 100;
@@ -75,17 +76,7 @@ fn write_any_word(peer: &RawPeer, random: &mut Random) {
     } as usize;
     let is_in_arena = at >= 2 << 20;
     let word = peer.map.wide(at);
-    let before = word.load(Ordering::Relaxed);
-    let value = match random.below(8) {
-        0 => 0,
-        1 => random.below(4),
-        2 => u64::MAX,
-        3 => before.wrapping_add(random.below(5000)),
-        4 => before.wrapping_sub(random.below(5000)),
-        5 => before ^ 1 << random.below(64),
-        6 => random.below(1 << 20),
-        _ => random.next(),
-    };
+    let value = random.word_instead_of(word.load(Ordering::Relaxed));
     // A connection that begins with such bytes is echoed, whatever follows.
     let value = if is_in_arena { value | 0x8080_8080_8080_8080 } else { value };
     if random.below(4) == 0 {

@@ -2,14 +2,17 @@
 //! of them may stop, die, or overwrite the words of a connection. Every run prints its seed.
 //! `FLICK_NET_SIM_RUNS` sets the runs of each test, `FLICK_NET_SIM_SEED` the first seed.
 
+#[path = "../common/random.rs"]
+mod random;
 mod words;
 mod world;
 
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use random::number;
 use words::Segment;
-use world::{PEER, SERVICE, World, variable};
+use world::{PEER, SERVICE, World};
 
 /// Runs of each test.
 const RUNS: u64 = 150;
@@ -29,8 +32,8 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn seeds() -> Range<u64> {
-    let first = variable("FLICK_NET_SIM_SEED", 1);
-    first..first + variable("FLICK_NET_SIM_RUNS", RUNS)
+    let first = number("FLICK_NET_SIM_SEED", 1);
+    first..first + number("FLICK_NET_SIM_RUNS", RUNS)
 }
 
 #[test]

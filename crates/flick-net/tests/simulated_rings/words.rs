@@ -3,7 +3,7 @@
 use std::fs::{File, read_to_string};
 use std::os::unix::fs::FileExt;
 
-use crate::world::Random;
+use crate::random::Random;
 
 /// Offset of the slots in a segment with as many slots as a driver asks for; see `segment.rs` of flick-shm.
 const SLOTS_AT: u64 = 2 * 4096;
@@ -74,17 +74,7 @@ impl Segment {
     /// Overwrites a word of a slot.
     pub fn overwrite_any_word(&self, slot: u64, random: &mut Random) {
         let at = SLOTS_AT + slot * SLOT_BYTES + random.below(SLOT_BYTES / 8) * 8;
-        let before = self.word(at);
-        let value = match random.below(8) {
-            0 => 0,
-            1 => random.below(4),
-            2 => u64::MAX,
-            3 => before.wrapping_add(random.below(5000)),
-            4 => before.wrapping_sub(random.below(5000)),
-            5 => before ^ 1 << random.below(64),
-            6 => random.below(1 << 20),
-            _ => random.below(u64::MAX),
-        };
+        let value = random.word_instead_of(self.word(at));
         if random.below(4) == 0 {
             self.write(at + 4 * random.below(2), &(value as u32).to_le_bytes());
         } else {

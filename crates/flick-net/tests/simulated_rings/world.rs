@@ -8,6 +8,8 @@ use flick_net::{
     AnyDriver, Detached, Driver, DriverEvent, DriverLimits, Endpoint, Handle, PeerAddr, ShmStats, SimNet,
 };
 
+use crate::random::Random;
+
 const LIMITS: DriverLimits = DriverLimits {
     conns_max: 16,
     shm_conns_max: 16,
@@ -21,22 +23,6 @@ const POLLS_MAX: u32 = 100_000;
 const OWED_BYTES_MAX: u64 = 200_000;
 /// Port of the first connection; see the simulator's addresses.
 const FIRST_PORT: u16 = 1024;
-
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut word = self.0;
-        word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ word >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (word ^ word >> 31) % limit
-    }
-}
-
-pub fn variable(name: &str, otherwise: u64) -> u64 {
-    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(otherwise)
-}
 
 /// Number of the driver under test, and of the peers' driver.
 pub const SERVICE: usize = 0;
