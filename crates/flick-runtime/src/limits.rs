@@ -289,6 +289,8 @@ pub const TAP_PIECE_BYTES_MAX: usize = 4096;
 pub const TAP_RECORD_BYTES_MAX: usize = TAP_PIECE_BYTES_MAX + 32;
 /// Longest wait for the workers' answers when a thread lists the sessions.
 pub const SESSION_LIST_MS: u64 = 200;
+/// Share of the buffer memory that is for rings in shared memory: one in this many.
+pub const RING_MEMORY_SHARE: u64 = 8;
 /// Bytes of the ring through which a worker's part of the access log goes, a power of two: two thousand lines and more.
 pub const ACCESS_RING_BYTES: usize = 512 * 1024;
 /// Requests of one worker in flight that will be in the access log.
@@ -303,8 +305,6 @@ pub const ACCESS_FIELDS_MAX: usize = 8;
 pub const ACCESS_FIELD_BYTES_MAX: usize = 200;
 /// Bytes of a ring whose records have fields, a power of two.
 pub const ACCESS_FIELDS_RING_BYTES: usize = 4 * ACCESS_RING_BYTES;
-/// Share of the buffer memory that is for rings in shared memory: one in this many.
-pub const RING_MEMORY_SHARE: u64 = 8;
 /// Longest record of the access log without fields: numbers, two addresses, of which one may be a path, and two
 /// beginnings.
 pub const ACCESS_PLAIN_RECORD_BYTES_MAX: usize = 512;

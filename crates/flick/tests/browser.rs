@@ -8,9 +8,8 @@ mod common;
 use chromium::Browser;
 use common::peers::{Memcached, free_address};
 use common::service::Service;
-use common::{PROXY, Scratch, client, run, wait};
+use common::{PROXY, Scratch, client, run};
 use flick_load::binary::{Opcode, Status};
-use flick_shm::client::{ClientAddress, ClientConfig, ClientEvent, ClientSet};
 
 /// Questions to a page of documentation: its links that lead nowhere, and the elements that are wider than the screen.
 const HREFS: &str = "[...document.querySelectorAll('a')].map(a => a.getAttribute('href'))
@@ -140,14 +139,7 @@ fn admin_page_shows_what_carries_connections() {
     let (listen, connect) =
         (format!("client=127.0.0.1:0,shm:{name}"), format!("backends={}", memcached.address));
     let service = Service::start(&["run", PROXY, "--listen", &listen, "--connect", &connect, "--admin", "0"]);
-    let mut ring = ClientSet::new(&ClientConfig::new(1)).expect("an epoll");
-    ring.connect(0, &ClientAddress::Shm(name)).expect("the service pairs");
-    let mut events = Vec::with_capacity(4);
-    wait::until("the client on rings to be connected", || {
-        let short = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        ring.wait(&mut events, Some(short)).expect("an epoll");
-        events.contains(&ClientEvent::Connected(0)).then_some(())
-    });
+    let ring = client::on_ring(&name);
     let mut browser = Browser::start("admin-shm");
     browser.open(&format!("http://{}/", service.admin()));
     assert_eq!(browser.value(RATES), true);

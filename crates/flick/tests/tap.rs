@@ -11,7 +11,6 @@ use std::sync::{Arc, Mutex};
 use common::http::{self, Backend};
 use common::service::{Service, seen};
 use common::{Scratch, client, flick, peers, root, wait};
-use flick_shm::client::{ClientAddress, ClientConfig, ClientEvent, ClientSet};
 use flick_shm::conn::RingRead;
 
 /// A running tap and what it has printed.
@@ -81,16 +80,13 @@ fn origin() -> Backend {
 
 /// Requests a page through shared memory.
 fn exchange_on_ring(name: &str, target: &str) {
-    let mut clients = ClientSet::new(&ClientConfig::new(1)).expect("an epoll");
-    clients.connect(0, &ClientAddress::Shm(name.to_owned())).expect("the service pairs");
+    let mut clients = client::on_ring(name);
     let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(clients.send(0, request.as_bytes()).ok(), Some(request.len()));
     let (mut events, mut out) = (Vec::with_capacity(4), [0; 1024]);
     wait::until("a reply through the ring", || {
         let short = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
         clients.wait(&mut events, Some(short)).expect("an epoll");
-        if events.contains(&ClientEvent::Connected(0)) {
-            assert_eq!(clients.send(0, request.as_bytes()).ok(), Some(request.len()));
-        }
         matches!(clients.receive(0, &mut out), Ok(RingRead::Bytes(_))).then_some(())
     });
     clients.close(0);

@@ -2,8 +2,6 @@
 
 use std::net::SocketAddr;
 
-use flick_shm::client::{ClientAddress, ClientConfig, ClientEvent, ClientSet};
-
 use super::common::http::Backend;
 use super::common::service::{Service, seen};
 use super::common::{self, wait};
@@ -27,14 +25,7 @@ fn connections_are_listed_with_their_transport() {
     let service = Service::start(&args);
     let mut tcp = common::client::connect(service.address);
     common::http::exchange(&mut tcp, "/").expect("a reply");
-    let mut ring = ClientSet::new(&ClientConfig::new(1)).expect("an epoll");
-    ring.connect(0, &ClientAddress::Shm(name)).expect("the service pairs");
-    let mut events = Vec::with_capacity(4);
-    wait::until("the client on rings to be connected", || {
-        let short = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
-        ring.wait(&mut events, Some(short)).expect("an epoll");
-        events.contains(&ClientEvent::Connected(0)).then_some(())
-    });
+    let ring = common::client::on_ring(&name);
     let all = wait::until("both clients to be listed", || {
         let all = listed(&service);
         (all["sessions"].as_array()?.len() == 2).then_some(all)

@@ -4,8 +4,9 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 
 use flick_load::binary::{self, HEADER_BYTES, Header, MAGIC_REQUEST, Opcode, Status};
+use flick_shm::client::{ClientAddress, ClientConfig, ClientEvent, ClientSet};
 
-use super::wait::WAIT_MAX;
+use super::wait::{self, WAIT_MAX};
 
 /// One reply.
 #[derive(Debug)]
@@ -33,6 +34,19 @@ pub fn request(opcode: Opcode, opaque: u32, key: &[u8], value: &[u8]) -> Vec<u8>
     let mut bytes = Vec::new();
     binary::encode_message(header, extras, key, value, &mut bytes);
     bytes
+}
+
+/// A connection to `shm:NAME`, with the token 0.
+pub fn on_ring(name: &str) -> ClientSet {
+    let mut ring = ClientSet::new(&ClientConfig::new(1)).expect("an epoll");
+    ring.connect(0, &ClientAddress::Shm(name.to_owned())).expect("the service pairs");
+    let mut events = Vec::with_capacity(4);
+    wait::until("a client on rings to be connected", || {
+        let short = rustix::event::Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+        ring.wait(&mut events, Some(short)).expect("an epoll");
+        events.contains(&ClientEvent::Connected(0)).then_some(())
+    });
+    ring
 }
 
 /// Connects; reads and writes give up after the tests' deadline.
