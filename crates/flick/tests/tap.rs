@@ -7,6 +7,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 
 use common::http::{self, Backend};
 use common::service::{Service, seen};
@@ -17,6 +18,7 @@ use flick_shm::conn::RingRead;
 struct Tap {
     child: Child,
     text: Arc<Mutex<String>>,
+    readers: Vec<JoinHandle<()>>,
 }
 
 impl Tap {
@@ -28,28 +30,34 @@ impl Tap {
         let text = Arc::<Mutex<String>>::default();
         let stdout = child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>);
         let stderr = child.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>);
-        for stream in [stdout, stderr].into_iter().flatten() {
+        let readers = [stdout, stderr].into_iter().flatten().map(|stream| {
             let text = Arc::clone(&text);
             std::thread::spawn(move || {
                 for line in BufReader::new(stream).lines().map_while(Result::ok) {
                     text.lock().expect("no panic").push_str(&(line + "\n"));
                 }
-            });
-        }
-        Self { child, text }
+            })
+        });
+        let readers = readers.collect();
+        Self { child, text, readers }
     }
 
     fn text(&self) -> String {
         self.text.lock().expect("no panic").clone()
     }
 
-    /// Waits for a line with all of these.
-    fn until(&self, parts: &[&str]) {
+    /// Waits for a line with all of these; fails at once if the tap has ended without one.
+    fn until(&mut self, parts: &[&str]) {
         let found = wait::within(wait::WAIT_MAX, || {
+            let ended = self.child.try_wait().expect("our own child");
+            if ended.is_some() {
+                self.readers.drain(..).for_each(|reader| reader.join().expect("no panic"));
+            }
             let has_all = |line: &str| parts.iter().all(|part| line.contains(part));
-            self.text().lines().any(has_all).then_some(())
+            let has_line = self.text().lines().any(has_all);
+            (has_line || ended.is_some()).then_some(has_line)
         });
-        assert!(found.is_some(), "{parts:?} are not in a line of\n{}", self.text());
+        assert!(found == Some(true), "{parts:?} are not in a line of\n{}", self.text());
     }
 
     fn ended(&mut self) -> ExitStatus {
