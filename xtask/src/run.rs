@@ -46,6 +46,21 @@ pub fn cargo(args: &[&str]) -> Command {
     command(&std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned()), args)
 }
 
+/// `cargo` with the policy `SCHED_IDLE`, so that it runs only while a core has nothing else to do.
+pub fn idle_cargo(args: &[&str]) -> Command {
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    command("chrt", &[&["--idle", "0", &cargo], args].concat())
+}
+
+/// Shows and runs a command, and prints its output when it has ended. Errors: as of `run`.
+pub fn run_printed_at_end(mut command: Command) -> Outcome {
+    let shown = shown(&command);
+    let output = command.output().map_err(|error| format!("cannot start `{shown}`: {error}"))?;
+    let [stdout, stderr] = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+    println!("$ {shown}\n{stderr}{stdout}");
+    if output.status.success() { Ok(()) } else { Err(format!("`{shown}` failed: {}", output.status)) }
+}
+
 /// Shows and runs a command. Errors: it cannot be started, or exits with a status other than 0.
 pub fn run(mut command: Command) -> Outcome {
     let shown = shown(&command);
