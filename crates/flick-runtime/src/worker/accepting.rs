@@ -12,7 +12,7 @@ use flick_net::{Detached, Driver, Handle};
 
 use super::Worker;
 use super::deliver::append;
-use super::outgoing::Outgoing;
+use super::outgoing::{Outgoing, Rest};
 use crate::config::OnMaxConnections;
 use crate::downstream::client::ClientConn;
 use crate::downstream::stream::Stream;
@@ -158,7 +158,7 @@ impl<D: Driver> Worker<D> {
         if let Some(builder) = self.ctx.setup().response_before_request() {
             let (frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
             let len = self.ctx.setup().engine.build(builder, &frame, &mut text);
-            let message = Outgoing { front: &text[..len], cuts: None, rest: None };
+            let message = Outgoing { front: &text[..len], cuts: None, rest: Rest::Nothing };
             let WriteParts { driver, pool, .. } = self.io.write_parts();
             let mut emit = |slice| driver.send(conn, slice);
             // Without buffers it is closed without a response.

@@ -7,7 +7,7 @@ use flick_buffers::{Buf, BufClass, Pool, Slice};
 use flick_net::{Driver, Handle};
 
 use super::Worker;
-use super::outgoing::{Outgoing, Patches};
+use super::outgoing::{Outgoing, Patches, Rest};
 use crate::downstream::client::Linger;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::stream::Wait;
@@ -118,7 +118,7 @@ impl<D: Driver> Worker<D> {
             self.ends_with_reply(key);
         }
         let cuts = (frame.is_edited() && !is_last).then_some(&frame);
-        let message = Outgoing { front, cuts, rest: None };
+        let message = Outgoing { front, cuts, rest: Rest::Nothing };
         self.deliver_message(Recipient::Request(request), &message, flags, [None, None]);
         true
     }
@@ -185,7 +185,7 @@ impl<D: Driver> Worker<D> {
             }
         };
         let buffered = append(pool, session.fill_mut(), BufClass::Small, message, patches, &mut emit);
-        if let Some(rest) = &message.rest {
+        if let Rest::Shared(rest) = &message.rest {
             emit(rest.clone());
         }
         session.stream_mut().hold(held);
@@ -409,7 +409,7 @@ impl<D: Driver> Worker<D> {
             driver.send(conn, slice);
         };
         let fits = append(pool, batch, BufClass::Large, message, patches, &mut emit);
-        if let Some(rest) = &message.rest {
+        if let Rest::Shared(rest) = &message.rest {
             emit(rest.clone());
         }
         // What is not kept whole is not sent again.
@@ -458,8 +458,8 @@ pub(super) fn restore_echo(frame: &mut Frame, fields: &[EchoField], echo: &[u64;
     }
 }
 
-/// Appends the front of a message, without what is cut from it, to the buffer being filled, with `patches` applied, and
-/// emits the written ranges. `false` when the pool is empty.
+/// Appends what is copied of a message, without what is cut from it, to the buffer being filled, with `patches` applied,
+/// and emits the written ranges. `false` when the pool is empty.
 pub(super) fn append(
     pool: &Pool,
     fill: &mut Option<Buf>,
@@ -468,18 +468,20 @@ pub(super) fn append(
     patches: Patches,
     emit: &mut impl FnMut(Slice),
 ) -> bool {
-    let Some(frame) = message.cuts else {
-        return append_bytes(pool, fill, class, message.front, patches, emit);
-    };
-    let mut patches = patches;
-    for piece in frame.forwarded(0, message.front.len() as u64) {
-        let bytes = piece.bytes(message.front);
-        // Patched fields are at fixed places, before anything that may be cut.
-        if !append_bytes(pool, fill, class, bytes, std::mem::take(&mut patches), emit) {
-            return false;
+    let mut append = |bytes, patches| append_bytes(pool, fill, class, bytes, patches, emit);
+    let front_fits = match message.cuts {
+        None => append(message.front, patches),
+        Some(frame) => {
+            // Patched fields are at fixed places, before anything that may be cut.
+            let mut patches = patches;
+            let mut pieces = frame.forwarded(0, message.front.len() as u64);
+            pieces.all(|piece| append(piece.bytes(message.front), std::mem::take(&mut patches)))
         }
+    };
+    match message.rest {
+        Rest::Copied(rest) => front_fits && append(rest, [None, None]),
+        Rest::Nothing | Rest::Shared(_) => front_fits,
     }
-    true
 }
 
 fn append_bytes(

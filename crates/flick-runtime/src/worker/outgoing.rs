@@ -1,5 +1,5 @@
 //! A message as it is sent: which bytes are copied, which are sent by reference, and which fields are overwritten.
-//! Promises: at most `COPY_BYTES_MAX` bytes are copied, unless the head or a cut ends later.
+//! Promises: at most `COPY_BYTES_MAX` bytes of a message that arrived are copied, unless its head or a cut ends later.
 
 use flick_abi::{Frame, MessageFlags, SendBody, WireField};
 use flick_buffers::Slice;
@@ -16,8 +16,29 @@ pub(super) struct Outgoing<'a> {
     pub front: &'a [u8],
     /// The frame that says which bytes are not forwarded, if any.
     pub cuts: Option<&'a Frame>,
+    /// Follows the front.
+    pub rest: Rest<'a>,
+}
+
+/// Bytes behind those that are copied with patches and cuts.
+pub(super) enum Rest<'a> {
+    /// There are none.
+    Nothing,
+    /// So few that they are copied too: adjacent messages are then one piece of output.
+    Copied(&'a [u8]),
     /// Sent by reference.
-    pub rest: Option<Slice>,
+    Shared(Slice),
+}
+
+impl Rest<'_> {
+    /// The bytes.
+    pub fn bytes(&self) -> &[u8] {
+        match self {
+            Rest::Nothing => &[],
+            Rest::Copied(bytes) => bytes,
+            Rest::Shared(slice) => slice.bytes(),
+        }
+    }
 }
 
 /// The messages and bytes that the body of a send may refer to.
@@ -48,8 +69,13 @@ impl<'a> SendSources<'a> {
             SendBody::Rebuilt { offset, len, tail_from, tail_of } => {
                 let front = &self.out[offset as usize..(offset + len) as usize];
                 let tail = if tail_of == 0 { message } else { self.named };
-                let rest = tail.filter(|tail| tail_from < tail.len());
-                let rest = rest.map(|tail| tail.sub(tail_from..tail.len()));
+                let rest = match tail.filter(|tail| tail_from < tail.len()) {
+                    None => Rest::Nothing,
+                    Some(tail) if tail.len() - tail_from <= COPY_BYTES_MAX => {
+                        Rest::Copied(&tail.bytes()[tail_from as usize..])
+                    }
+                    Some(tail) => Rest::Shared(tail.sub(tail_from..tail.len())),
+                };
                 Outgoing { front, cuts: None, rest }
             }
         }
@@ -94,9 +120,9 @@ pub(super) fn outgoing_reply<'a>(
 fn front_and_rest<'a>(message: &'a Slice, head: u32, frame: &'a Frame) -> Outgoing<'a> {
     let cuts = frame.is_edited().then_some(frame);
     if message.len() <= COPY_BYTES_MAX {
-        return Outgoing { front: message.bytes(), cuts, rest: None };
+        return Outgoing { front: message.bytes(), cuts, rest: Rest::Nothing };
     }
     let front = head.max(frame.edits_end() as u32).min(message.len());
-    let rest = Some(message.sub(front..message.len()));
+    let rest = Rest::Shared(message.sub(front..message.len()));
     Outgoing { front: &message.bytes()[..front as usize], cuts, rest }
 }

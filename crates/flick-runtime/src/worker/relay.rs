@@ -11,7 +11,7 @@ use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::Worker;
-use super::outgoing::{Outgoing, has_tail, outgoing};
+use super::outgoing::{Outgoing, Rest, has_tail, outgoing};
 use super::rules::Start;
 use crate::downstream::body::RemainingBody;
 use crate::downstream::deadlines::DeadlineKind;
@@ -242,7 +242,7 @@ impl<D: Driver> Worker<D> {
         if let Some(builder) = self.ctx.setup().failure(reason) {
             let (frame, mut text) = (Frame::new(), [0; FAILURE_BYTES_MAX]);
             let len = self.ctx.setup().engine.build(builder, &frame, &mut text);
-            let answer = Outgoing { front: &text[..len], cuts: None, rest: None };
+            let answer = Outgoing { front: &text[..len], cuts: None, rest: Rest::Nothing };
             self.deliver_message(Recipient::Client(key), &answer, MessageFlags::default(), [None, None]);
         }
         self.release_relay_conns(key);

@@ -11,7 +11,7 @@ use super::Worker;
 use super::bodies::{Piece, next_piece};
 use super::deliver::{reply_patches, restore_echo};
 use super::health::warn_of;
-use super::outgoing::{Outgoing, flags_of_sent, has_tail, outgoing_reply};
+use super::outgoing::{Outgoing, Rest, flags_of_sent, has_tail, outgoing_reply};
 use super::relay::End;
 use super::reply_flags::Verdict;
 use super::rules::Start;
@@ -535,7 +535,8 @@ impl<D: Driver> Worker<D> {
             }
             Piece::Head(head) => {
                 if is_delivered {
-                    let message = Outgoing { front: head.bytes(), cuts: Some(&scratch.frame), rest: None };
+                    let message =
+                        Outgoing { front: head.bytes(), cuts: Some(&scratch.frame), rest: Rest::Nothing };
                     self.deliver_bytes(to, &message, [None, None]);
                 }
                 Flow::Go

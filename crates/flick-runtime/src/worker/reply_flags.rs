@@ -121,12 +121,13 @@ impl<D: Driver> Worker<D> {
         begin(other);
         let mut bytes = built.front;
         let mut step = engine.parse(look.parser, other, bytes);
-        if let (ParseStep::NeedMore(_), Some(rest)) = (step, &built.rest) {
+        let rest = built.rest.bytes();
+        if matches!(step, ParseStep::NeedMore(_)) && !rest.is_empty() {
             // What follows unchanged begins inside the head.
             joined.clear();
-            let capacity = JOINED_BYTES_MAX.saturating_sub(bytes.len()).min(rest.len() as usize);
+            let capacity = JOINED_BYTES_MAX.saturating_sub(bytes.len()).min(rest.len());
             joined.extend_from_slice(&bytes[..bytes.len().min(JOINED_BYTES_MAX)]);
-            joined.extend_from_slice(&rest.bytes()[..capacity]);
+            joined.extend_from_slice(&rest[..capacity]);
             bytes = joined;
             begin(other);
             step = engine.parse(look.parser, other, bytes);

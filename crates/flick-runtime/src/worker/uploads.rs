@@ -8,7 +8,7 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::bodies::{Piece, next_piece};
-use super::outgoing::{Outgoing, has_tail, outgoing};
+use super::outgoing::{Outgoing, Rest, has_tail, outgoing};
 use super::reply_flags::Examined;
 use super::rules::Start;
 use super::sending::{Waiter, number_mask};
@@ -268,7 +268,8 @@ impl<D: Driver> Worker<D> {
                 Flow::Go
             }
             Piece::Head(head) => {
-                let message = Outgoing { front: head.bytes(), cuts: Some(&scratch.frame), rest: None };
+                let message =
+                    Outgoing { front: head.bytes(), cuts: Some(&scratch.frame), rest: Rest::Nothing };
                 if !self.write_to_backend_conn(backend_conn, &message, [None, None], None) {
                     self.backend_exhausted(backend_conn);
                 }
@@ -423,7 +424,7 @@ fn outgoing_head<'a>(scratch: &'a Scratch, body: SendBody, head: &'a Slice) -> O
     match body {
         SendBody::Original => {
             let cuts = scratch.frame.is_edited().then_some(&scratch.frame);
-            Outgoing { front: head.bytes(), cuts, rest: None }
+            Outgoing { front: head.bytes(), cuts, rest: Rest::Nothing }
         }
         other => outgoing(scratch, other, Some(head)),
     }
