@@ -131,6 +131,9 @@ pub struct ShmStats {
     pub plain_no_peer: u64,
     /// The same, because no worker at the other side could use rings for the connection.
     pub plain_refused: u64,
+    /// The same, because the other end does not belong to the user of the process that this driver paired with, or the
+    /// kernel does not tell; and claims that were refused for that.
+    pub plain_other_user: u64,
     /// Attempts so far that found no memory, or too many connections.
     pub plain_limit: u64,
     /// Outgoing connections so far to the loopback or to a Unix socket, by a driver that upgrades none.

@@ -183,6 +183,12 @@ pub const UPGRADE_LOOK_NS: u64 = 1_000_000;
 /// Connections that one such look considers.
 pub const UPGRADE_LOOKS_MAX: usize = 16;
 
+/// Longest reply of the kernel to a question about one socket that is read; the rest is not needed.
+pub const DIAG_REPLY_BYTES_MAX: usize = 128;
+
+/// Replies to earlier questions that are skipped.
+pub const DIAG_REPLIES_MAX: usize = 4;
+
 /// Time after which a connection that does not return to the kernel counts as one that cannot be detached.
 pub const DOWNGRADE_NS_MAX: u64 = 500_000_000;
 

@@ -3,6 +3,7 @@
 //! Promises: every system call of set-up and tear-down is here; errors are the system's.
 //! Refuses: reading and writing, in which the two kernel drivers differ.
 
+mod owner;
 mod raw;
 #[cfg(test)]
 mod tests;
@@ -23,6 +24,7 @@ use rustix::net::{
 use crate::address::{Endpoint, PeerAddr};
 use crate::fault::ConnFault;
 use crate::limits::{ACCEPT_WAIT_MAX, LISTEN_BACKLOG_MAX};
+pub(crate) use owner::SocketOwners;
 
 /// Abstract name of a Unix socket that the kernel has chosen; zeros follow it.
 pub(crate) type UnixName = [u8; 16];
@@ -144,6 +146,11 @@ pub(crate) fn remote_name(socket: BorrowedFd<'_>) -> Option<UnixName> {
 /// Returns the number of the process that connected to a Unix socket.
 pub(crate) fn peer_pid(socket: BorrowedFd<'_>) -> Option<i32> {
     Some(sockopt::socket_peercred(socket).ok()?.pid.as_raw_nonzero().get())
+}
+
+/// Returns the user of the process that connected to a Unix socket, or that listened at it.
+pub(crate) fn peer_uid(socket: BorrowedFd<'_>) -> Option<u32> {
+    Some(sockopt::socket_peercred(socket).ok()?.uid.as_raw())
 }
 
 fn abstract_name(address: SocketAddrAny) -> Option<UnixName> {

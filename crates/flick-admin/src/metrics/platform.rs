@@ -150,6 +150,7 @@ const COUNTERS: &[Family] = &[
             labelled("shm_plain_remote", "reason", "remote"),
             labelled("shm_plain_no_peer", "reason", "no_peer"),
             labelled("shm_plain_refused", "reason", "refused"),
+            labelled("shm_plain_other_user", "reason", "other_user"),
             labelled("shm_plain_limit", "reason", "limit"),
             labelled("shm_plain_off", "reason", "off"),
             labelled("shm_plain_short_lived", "reason", "short_lived"),

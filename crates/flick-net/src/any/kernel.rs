@@ -6,7 +6,7 @@ use super::KernelDriver;
 use super::upgrade::NamedBy;
 use crate::address::PeerAddr;
 use crate::driver::Handle;
-use crate::socket;
+use crate::socket::{self, SocketOwners};
 
 impl KernelDriver {
     /// Returns how names of claims begin. Simulated networks have names of their own.
@@ -43,6 +43,19 @@ impl KernelDriver {
             }
             _ => self.socket_of(conn).map(NamedBy::of_socket),
         }
+    }
+
+    /// Returns whether the other end of a connection belongs to a user, as the kernel knows: the owner of the socket of
+    /// TCP, the process that listened at a Unix socket. A simulated network has one user.
+    pub(super) fn is_peer_of(&self, conn: Handle, uid: u32, owners: Option<&mut SocketOwners>) -> bool {
+        let Some(socket) = self.socket_of(conn) else { return matches!(self, KernelDriver::Simulated(_)) };
+        let known = match NamedBy::of_socket(socket) {
+            NamedBy::Addresses(local, remote) => {
+                owners.and_then(|owners| owners.of_other_end(socket, local, remote))
+            }
+            NamedBy::Socket(socket) => socket::peer_uid(socket),
+        };
+        known == Some(uid)
     }
 
     /// Returns how many bytes of a connection the other side was sent, and how many the platform was given.

@@ -26,7 +26,7 @@ use crate::limits::{
 };
 use crate::listen::ListenSocket;
 use crate::shm::{ClaimPeek, ClaimRead};
-use crate::socket;
+use crate::socket::{self, SocketOwners};
 pub(super) use discovery::NamedBy;
 use discovery::{QUESTION_BYTES, Question};
 pub(super) use table::UpgradeTable;
@@ -54,10 +54,17 @@ impl AnyDriver {
     /// before the first listener.
     pub fn enable_upgrades(&mut self) {
         let claims_max = self.shm.conns_max();
-        if claims_max > 0 {
-            self.upgrades =
-                Some(Box::new(UpgradeTable::new(self.shm_from, claims_max, self.kernel.claims_prefix())));
+        if claims_max == 0 {
+            return;
         }
+        let mut upgrades = UpgradeTable::new(self.shm_from, claims_max, self.kernel.claims_prefix());
+        match SocketOwners::open() {
+            Ok(owners) => upgrades.owners = Some(owners),
+            Err(error) => {
+                tracing::info!(%error, "the kernel does not tell who owns sockets; connections of TCP stay in it");
+            }
+        }
+        self.upgrades = Some(Box::new(upgrades));
     }
 
     /// Listens for claims of the connections that a listener of the kernel accepts. Without a free name they stay in
@@ -105,7 +112,10 @@ impl AnyDriver {
     pub(super) fn note_connect(&mut self, conn: Handle, to: &Endpoint) {
         match &mut self.upgrades {
             Some(upgrades) => {
-                let may_ask = discovery::key_of(to).is_some();
+                let is_simulated = matches!(self.kernel, KernelDriver::Simulated(_));
+                let is_shown = is_simulated || upgrades.owners.is_some() || !matches!(to, Endpoint::Tcp(_));
+                upgrades.stats.plain_other_user += u64::from(!is_shown && discovery::is_surely_local(to));
+                let may_ask = is_shown && discovery::key_of(to).is_some();
                 upgrades.connecting(conn, if may_ask { UPGRADE_ATTEMPTS_MAX } else { 0 });
             }
             None => self.plain_off += u64::from(discovery::is_surely_local(to)),
@@ -522,8 +532,14 @@ impl AnyDriver {
         upgrades.candidates.push(conn.index);
     }
 
-    /// Asks for a connection.
+    /// Asks for a connection, unless its other end belongs to another user than the process that is asked.
     fn ask(&mut self, owner: Handle, claim: u32) {
+        if !self.is_of_one_user(owner, claim) {
+            if let Some(entry) = self.upgrades.as_mut().and_then(|upgrades| upgrades.entry(owner)) {
+                entry.attempts_left = 0;
+            }
+            return self.refused(claim, Claim::Asking(owner));
+        }
         let question = self.kernel.named_by(owner).and_then(|names| names.question());
         if !question.is_some_and(|question| self.shm.write_claim(claim, &question)) {
             self.refused(claim, Claim::Asking(owner));
@@ -566,8 +582,20 @@ impl AnyDriver {
                 }
                 None
             }
-            port => self.upgrades.as_ref()?.accepted_from(port).filter(|conn| is_it(self, *conn)),
+            port => {
+                let conn = self.upgrades.as_ref()?.accepted_from(port).filter(|conn| is_it(self, *conn))?;
+                self.is_of_one_user(conn, index).then_some(conn)
+            }
         }
+    }
+
+    /// Returns whether the other end of a connection belongs to the user of the process at a claim's other end. Any
+    /// process can know the addresses of a connection.
+    fn is_of_one_user(&mut self, conn: Handle, claim: u32) -> bool {
+        let (Some(upgrades), Some(uid)) = (&mut self.upgrades, self.shm.uid_of(claim)) else { return false };
+        let is_of_one = self.kernel.is_peer_of(conn, uid, upgrades.owners.as_mut());
+        upgrades.stats.plain_other_user += u64::from(!is_of_one);
+        is_of_one
     }
 
     /// Writes this side's offset and the gate.

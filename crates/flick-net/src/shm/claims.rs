@@ -126,6 +126,11 @@ impl ShmTransport {
         self.pairs.pid(self.conns.at(index)?.part.pair)
     }
 
+    /// Returns the user of the other process.
+    pub(crate) fn uid_of(&self, index: u32) -> Option<u32> {
+        self.pairs.uid(self.conns.at(index)?.part.pair)
+    }
+
     /// Holds the report of a connection's fault, or lets it go.
     pub(crate) fn hold_fault(&mut self, index: u32, on: bool) {
         self.conns.hold_fault(self.conns.handle(index), on);

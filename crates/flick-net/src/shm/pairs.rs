@@ -410,6 +410,14 @@ impl PairTable {
         Some(self.entries.get(number as usize)?.as_ref()?.pid)
     }
 
+    /// Returns the user of a process that is paired.
+    pub(super) fn uid(&self, number: u32) -> Option<u32> {
+        match &self.entries.get(number as usize)?.as_ref()?.state {
+            PairState::Open(open) => Some(open.peer.uid()),
+            PairState::Offered(_) | PairState::Accepting(_) | PairState::Gone => None,
+        }
+    }
+
     pub(super) fn is_gone(&self, number: u32) -> bool {
         let entry = self.entries.get(number as usize).and_then(Option::as_ref);
         entry.is_none_or(|entry| match &entry.state {

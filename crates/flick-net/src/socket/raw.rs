@@ -1,6 +1,6 @@
-//! Options of sockets that the libraries do not have: the kernel's own counts of the bytes of a TCP connection, and the
-//! refusal of descriptors.
-//! Source: `struct tcp_info` of `linux/tcp.h`, RFC 4898; `SO_PASSRIGHTS` of `asm-generic/socket.h`.
+//! Options of sockets that the libraries do not have: the kernel's own counts of the bytes of a TCP connection, the
+//! network namespace, and the refusal of descriptors.
+//! Source: `struct tcp_info` of `linux/tcp.h`, RFC 4898; `SO_NETNS_COOKIE`, `SO_PASSRIGHTS` of `asm-generic/socket.h`.
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -12,6 +12,8 @@ const BYTES_SENT_AT: usize = 200;
 const BYTES_RETRANS_AT: usize = 208;
 /// Bytes of it up to the last of these.
 const INFO_BYTES: usize = 216;
+/// Option of a socket: the number of its network namespace, which no other one ever has (Linux 5.14).
+const SO_NETNS_COOKIE: libc::c_int = 71;
 /// Option of a Unix socket: whether peers may pass descriptors through it (Linux 6.16).
 const SO_PASSRIGHTS: libc::c_int = 83;
 
@@ -32,6 +34,17 @@ pub(super) fn byte_counts(socket: BorrowedFd<'_>) -> Option<(u64, u64)> {
     // Bytes that were sent again count twice.
     let sent = word(BYTES_SENT_AT)?.checked_sub(word(BYTES_RETRANS_AT)?)?;
     Some((sent + u64::from(not_sent), word(BYTES_RECEIVED_AT)?))
+}
+
+/// Returns the number of a socket's network namespace; `None` before Linux 5.14.
+pub(super) fn network_namespace(socket: BorrowedFd<'_>) -> Option<u64> {
+    let mut cookie = 0_u64;
+    let mut len = size_of_val(&cookie) as libc::socklen_t;
+    let out = (&raw mut cookie).cast::<c_void>();
+    // SAFETY: `out` points to `len` writable bytes for the whole call, and the kernel writes at most `len`.
+    let result =
+        unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, out, &raw mut len) };
+    (result == 0).then_some(cookie)
 }
 
 /// Lets no peer of a Unix socket, or of one that it accepts, pass descriptors. Without effect before Linux 6.16.

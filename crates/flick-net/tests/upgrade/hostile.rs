@@ -1,14 +1,17 @@
 //! Processes of the same user that claim connections they do not have, or break the agreement.
+//! Those of connections of another user need a second user: only root can test them.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use flick_buffers::{BufClass, Pool, PoolConfig};
 use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, IoKind};
 use flick_shm::conn::{RingConn, RingRead};
 use flick_shm::pair::Pair;
-use flick_shm::pairing::{PairPolicy, PeerProcess, connect_pair};
+use flick_shm::pairing::{PairListener, PairPolicy, PeerProcess, connect_pair};
 use flick_shm::segment::SegmentConfig;
 use rustix::net::sockopt::set_socket_linger;
 
@@ -19,6 +22,8 @@ const LIMITS: DriverLimits = DriverLimits {
     events_max: 16,
     receive_bytes: 4096,
 };
+/// User that the tests of this file do not run as.
+const OTHER_UID: u32 = 65534;
 /// Polls in which a driver does all that it can.
 const POLLS: u32 = 300;
 /// Longest time between a reset and its report; a driver looks at quiet connections after twice that time.
@@ -40,21 +45,23 @@ impl Hostile {
         Hostile::with(AnyDriver::open(IoKind::Epoll, LIMITS).expect("every kernel has epoll"))
     }
 
-    fn with(mut driver: AnyDriver) -> Hostile {
+    fn with(driver: AnyDriver) -> Hostile {
+        Hostile::of_client(driver, |at| TcpStream::connect(at).expect("the driver listens"))
+    }
+
+    /// The claim is this process's, the connection that of `connect`.
+    fn of_client(mut driver: AnyDriver, connect: impl Fn(SocketAddr) -> TcpStream) -> Hostile {
         driver.enable_upgrades();
         let listener = driver.listen(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
         let at = driver.local_addr(listener).expect("just opened");
-        let stream = TcpStream::connect(at.to_string()).expect("the driver listens");
+        let stream = connect(at.to_string().parse().expect("TCP"));
         stream.set_read_timeout(Some(Duration::from_millis(1))).expect("a socket");
         let name = format!("flick-upgrade.{}.0", at.port().expect("TCP"));
         let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
         let mut events = Vec::new();
         let config = SegmentConfig { slots: 128, arena_bytes: 1 << 20, huge_pages: false };
-        let thread = std::thread::spawn(move || connect_pair(&name, &config, PairPolicy::SameUser));
-        while !thread.is_finished() {
-            run(&mut driver, &pool, &mut events, 1);
-        }
-        let (peer, pair) = thread.join().expect("no panic").expect("the driver listens");
+        let pairing = move || connect_pair(&name, &config, PairPolicy::SameUser);
+        let (peer, pair) = run_beside(&mut driver, &pool, &mut events, pairing).expect("the driver listens");
         let mut pair = pair.expect("a pair");
         let claim = Some(pair.open(4096).expect("a slot"));
         let mut hostile = Hostile { driver, pool, events, stream, _peer: peer, pair, claim };
@@ -141,6 +148,120 @@ fn run(driver: &mut AnyDriver, pool: &Pool, events: &mut Vec<DriverEvent>, polls
             }
         }
     }
+}
+
+/// Polls a driver while a thread does something that needs it.
+fn run_beside<R: Send + 'static>(
+    driver: &mut AnyDriver,
+    pool: &Pool,
+    events: &mut Vec<DriverEvent>,
+    what: impl FnOnce() -> R + Send + 'static,
+) -> R {
+    let thread = std::thread::spawn(what);
+    while !thread.is_finished() {
+        run(driver, pool, events, 1);
+    }
+    thread.join().expect("no panic")
+}
+
+/// Does something as another user, on a thread of its own; `None` if this process cannot.
+fn as_another_user<R: Send>(what: impl FnOnce() -> R + Send) -> Option<R> {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("not tested: only root has a second user");
+        return None;
+    }
+    let run = || {
+        let other = Some(rustix::process::Uid::from_raw(OTHER_UID));
+        rustix::thread::set_thread_res_uid(other, other, other).expect("root may");
+        what()
+    };
+    std::thread::scope(|scope| scope.spawn(run).join()).ok()
+}
+
+#[test]
+fn claim_of_a_connection_of_another_user_took_it() {
+    for kind in super::KINDS {
+        let Ok(driver) = AnyDriver::open(kind, LIMITS) else { continue };
+        let connect = |at: SocketAddr| TcpStream::connect(at).expect("the driver listens");
+        if as_another_user(|| ()).is_none() {
+            return;
+        }
+        let mut hostile =
+            Hostile::of_client(driver, |at| as_another_user(|| connect(at)).expect("it was root just now"));
+        let question = hostile.question();
+        hostile.say(&question);
+        assert_eq!(hostile.driver.shm_stats().expect("upgrades are on").plain_other_user, 1);
+        hostile.expect_refused();
+    }
+}
+
+/// A driver connects to another user's server, and another process of its own user listens for claims there.
+/// `accept` accepts the connection at `at`, in the name of which claims have `key`.
+fn check_answer_for_another_user<S: Read + Write + Send + 'static>(
+    at: &str,
+    key: u64,
+    accept: impl Fn() -> S,
+) {
+    let name = format!("flick-upgrade.{key}.0");
+    let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("no process has the name");
+    let mut driver = AnyDriver::open(IoKind::Epoll, LIMITS).expect("every kernel has epoll");
+    driver.enable_upgrades();
+    let conn = driver.connect(&at.parse().expect("an endpoint")).expect("a slot is free");
+    driver.receive(conn, true);
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
+    let (mut events, mut stream) = (Vec::new(), accept());
+    // The driver sends back what the server sends.
+    let exchanges = move || {
+        for _ in 0..4 {
+            stream.write_all(b"request").expect("it is connected");
+            stream.read_exact(&mut [0; 7]).expect("it is connected");
+        }
+        stream
+    };
+    let mut stream = run_beside(&mut driver, &pool, &mut events, exchanges);
+    let accept = move || listener.accept().expect("the driver asks");
+    let (_peer, pair) = run_beside(&mut driver, &pool, &mut events, accept);
+    let mut pair = pair.expect("a pair");
+    run(&mut driver, &pool, &mut events, POLLS);
+    let mut slot = None;
+    pair.take_ready(|asking| slot = Some(asking));
+    let mut claim =
+        pair.accept(slot.expect("the driver opens a claim"), 4096).expect("honest").expect("memory");
+    run(&mut driver, &pool, &mut events, POLLS);
+    assert_eq!(claim.receive(&mut [0; 64]), Ok(RingRead::Reset), "it asks nothing");
+    let stats = driver.shm_stats().expect("upgrades are on");
+    assert_eq!((stats.plain_other_user, stats.upgrades), (1, 0));
+    let after = move || {
+        stream.write_all(b"after").expect("it is connected");
+        stream.read_exact(&mut [0; 5])
+    };
+    run_beside(&mut driver, &pool, &mut events, after).expect("the connection stays");
+}
+
+#[test]
+fn process_that_answers_for_another_users_server_took_its_connection() {
+    let server = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let at = server.local_addr().expect("just opened");
+    let accept = || server.accept().expect("the driver connects").0;
+    if as_another_user(|| ()).is_some() {
+        let accept = || as_another_user(accept).expect("it was root just now");
+        check_answer_for_another_user(&at.to_string(), u64::from(at.port()), accept);
+    }
+}
+
+#[test]
+fn process_that_answers_for_another_users_unix_socket_took_its_connection() {
+    let path = std::env::temp_dir().join(format!("flick-upgrade-user-{}", std::process::id()));
+    let server = UnixListener::bind(&path).expect("a free path");
+    // FNV-1a, as in the names of workers.
+    let add = |hash: u64, byte: &u8| (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
+    let key = 1 << 63 | path.as_os_str().as_bytes().iter().fold(0xcbf2_9ce4_8422_2325, add);
+    // The process that listened last counts.
+    if as_another_user(|| rustix::net::listen(&server, 8).expect("it is bound")).is_some() {
+        let accept = || server.accept().expect("the driver connects").0;
+        check_answer_for_another_user(&format!("unix:{}", path.display()), key, accept);
+    }
+    std::fs::remove_file(path).expect("it is bound");
 }
 
 #[test]

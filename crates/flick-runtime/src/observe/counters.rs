@@ -118,6 +118,7 @@ counters! {
     shm_plain_remote: "Backend connections that stay on their sockets: the backend is on another host.",
     shm_plain_no_peer: "Backend connections that stay on their sockets: no process at the backend uses shared memory.",
     shm_plain_refused: "Backend connections that stay on their sockets: no worker at the backend moves them.",
+    shm_plain_other_user: "Backend connections that stay on their sockets: the other end is not known to belong to the same user.",
     shm_plain_limit: "Attempts to use shared memory that found a limit reached.",
     shm_plain_off: "Backend connections within this host that stay on their sockets: `--shm off`.",
     shm_plain_short_lived: "Backend connections that ended before their third exchange.",
@@ -140,6 +141,7 @@ impl Counters {
         self.shm_plain_remote.set(stats.plain_remote);
         self.shm_plain_no_peer.set(stats.plain_no_peer);
         self.shm_plain_refused.set(stats.plain_refused);
+        self.shm_plain_other_user.set(stats.plain_other_user);
         self.shm_plain_limit.set(stats.plain_limit);
         self.shm_plain_off.set(stats.plain_off);
         self.shm_plain_short_lived.set(stats.plain_short_lived);

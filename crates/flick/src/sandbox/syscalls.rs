@@ -1,7 +1,7 @@
 //! The system calls that a service may make, enforced by seccomp.
 //! Promises: any other call fails with `ENOSYS`, as on an older kernel, so that libraries use their fallback; sockets
-//! are of the families `AF_UNIX`, `AF_INET` and `AF_INET6`; no program is started, and no file is mapped to be
-//! executed. Applies to every thread.
+//! are of the families `AF_UNIX`, `AF_INET` and `AF_INET6`, or ask the kernel about sockets (sock_diag(7)); no program
+//! is started, and no file is mapped to be executed. Applies to every thread.
 //! Not here: io_uring, whose operations are not system calls. Landlock restricts its files (`files.rs`), and it starts
 //! no programs.
 //! Source: seccomp(2); the calls that the C library of Debian 12 and 13 makes.
@@ -195,13 +195,14 @@ pub(super) fn filter(also: &[c_long]) -> Result<BpfProgram, seccompiler::Error> 
         rules.insert(*call, Vec::new());
     }
     for call in [libc::SYS_socket, libc::SYS_socketpair] {
-        let of_family = |family: libc::c_int| {
-            let condition =
-                SeccompCondition::new(0, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, family as u64)?;
-            SeccompRule::new(vec![condition])
+        let is = |argument: u8, value: libc::c_int| {
+            SeccompCondition::new(argument, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, value as u64)
         };
-        let families = FAMILIES.into_iter().map(of_family).collect::<Result<Vec<_>, _>>();
-        rules.insert(call, families.map_err(seccompiler::Error::Backend)?);
+        let families = FAMILIES.into_iter().map(|family| SeccompRule::new(vec![is(0, family)?]));
+        let diag = [is(0, libc::AF_NETLINK), is(2, libc::NETLINK_SOCK_DIAG)];
+        let diag = diag.into_iter().collect::<Result<Vec<_>, _>>().and_then(SeccompRule::new);
+        let allowed = families.chain([diag]).collect::<Result<Vec<_>, _>>();
+        rules.insert(call, allowed.map_err(seccompiler::Error::Backend)?);
     }
     rules.insert(libc::SYS_mmap, mappings().map_err(seccompiler::Error::Backend)?);
     let arch = std::env::consts::ARCH.try_into().map_err(seccompiler::Error::Backend)?;

@@ -9,6 +9,7 @@ use crate::limits::{
     LISTENERS_MAX, UPGRADE_EXCHANGES_MIN, UPGRADE_NAMES_MAX, UPGRADE_NAMES_NS, UPGRADE_PORTS_MAX,
 };
 use crate::slot_queue::SlotQueue;
+use crate::socket::SocketOwners;
 
 /// Number that no connection has.
 pub(super) const NONE: u32 = u32::MAX;
@@ -139,6 +140,8 @@ pub(crate) struct UpgradeTable {
     pub(super) listeners: Vec<(ListenerId, ListenerId)>,
     /// Begin of the names at which claims are made.
     pub(super) prefix: Box<str>,
+    /// Shows which user has the other end of a connection of TCP; `None`: the kernel does not tell.
+    pub(super) owners: Option<SocketOwners>,
     pub(super) stats: ShmStats,
     pub(super) looked_ns: u64,
 }
@@ -156,6 +159,7 @@ impl UpgradeTable {
             due: SlotQueue::new(conns_max),
             listeners: Vec::with_capacity(LISTENERS_MAX),
             prefix,
+            owners: None,
             stats: ShmStats::default(),
             looked_ns: 0,
         }
