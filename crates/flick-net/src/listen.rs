@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::address::Endpoint;
-use crate::limits::INHERITED_SOCKETS_MAX;
+use crate::limits::{INHERITED_SOCKETS_MAX, LISTEN_BACKLOG_MAX};
 use crate::socket;
 
 /// One listening socket, for a driver of any thread.
@@ -77,14 +77,15 @@ impl ListenSocket {
         Ok(ListenSocket { fd, at, file })
     }
 
-    /// Shows the present user of this process to those that connect through shared memory from now on, and not the one
-    /// that it had when the socket was opened (unix(7), `SO_PEERCRED`).
+    /// Shows the present user of this process to those that connect through a Unix socket or shared memory from now on,
+    /// and not the one that it had when the socket was opened (unix(7), `SO_PEERCRED`).
     ///
     /// Errors: those of listen(2).
     pub fn renew_user(&self) -> io::Result<()> {
         match self.at {
             Endpoint::Shm(_) => Ok(rustix::net::listen(&self.fd, flick_shm::limits::PAIRING_BACKLOG)?),
-            Endpoint::Tcp(_) | Endpoint::Unix(_) | Endpoint::Descriptor(_) => Ok(()),
+            Endpoint::Unix(_) => Ok(rustix::net::listen(&self.fd, LISTEN_BACKLOG_MAX)?),
+            Endpoint::Tcp(_) | Endpoint::Descriptor(_) => Ok(()),
         }
     }
 

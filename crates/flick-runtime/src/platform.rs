@@ -302,12 +302,14 @@ impl Platform {
         }
     }
 
-    /// Notes that this process has changed its user; see [`ListenSocket::renew_user`].
+    /// Notes that this process has changed its user; see [`ListenSocket::renew_user`]. Workers do the same with the
+    /// sockets that they have opened.
     ///
     /// Errors: those of listen(2).
     pub fn renew_user(&self) -> std::io::Result<()> {
         self.services.iter().try_for_each(|service| {
             let kept = service.shared.kept();
+            service.wakers.iter().for_each(flick_net::Waker::wake);
             kept.iter().flat_map(|(_, sockets)| sockets.iter()).try_for_each(ListenSocket::renew_user)
         })
     }

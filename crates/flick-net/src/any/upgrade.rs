@@ -82,6 +82,21 @@ impl AnyDriver {
         }
     }
 
+    /// Shows the present user of this process to those that claim connections, if it has changed since the listeners
+    /// were opened. The thread that changes it wakes the driver.
+    fn renew_user(&mut self) {
+        let Some(upgrades) = &mut self.upgrades else { return };
+        let user = rustix::process::geteuid();
+        if std::mem::replace(&mut upgrades.listening_as, user) == user {
+            return;
+        }
+        for (_, own) in &upgrades.listeners {
+            if let Err(error) = self.shm.renew_user(*own) {
+                tracing::warn!(%error, "processes of the same user cannot move connections to shared memory");
+            }
+        }
+    }
+
     /// Adds the use of upgrades to that of shared memory.
     pub(super) fn with_upgrades(&self, stats: ShmStats) -> ShmStats {
         let Some(upgrades) = &self.upgrades else {
@@ -247,6 +262,9 @@ impl AnyDriver {
     pub(super) fn note_kernel_events(&mut self, events: &mut Vec<DriverEvent>, before: usize) {
         if self.upgrades.is_none() {
             return;
+        }
+        if events[before..].iter().any(|event| matches!(event, DriverEvent::Woken)) {
+            self.renew_user();
         }
         let mut kept = before;
         for at in before..events.len() {

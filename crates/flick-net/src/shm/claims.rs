@@ -42,6 +42,13 @@ impl ShmTransport {
         self.add_listener(socket)
     }
 
+    /// Shows the present user of this process at a listener; see [`ListenSocket::renew_user`].
+    ///
+    /// Errors: those of listen(2).
+    pub(crate) fn renew_user(&self, id: ListenerId) -> io::Result<()> {
+        self.listeners.get(id).map_or(Ok(()), |listener| listener.socket.renew_user())
+    }
+
     /// Starts connecting a claim.
     ///
     /// Errors: `Refused` if no process listens there; `Exhausted`, `System`.

@@ -1,8 +1,9 @@
 //! The user that a service runs as.
 //! Promises: switches the groups, the group and the user, in this order, for every thread; fails if the process could
-//! become root again.
+//! become root again; the sockets that are open belong to the user then.
 //! Source: setuid(2), setgroups(2); the C library applies them to all threads.
 
+use std::os::unix::fs::FileTypeExt;
 use std::str::FromStr;
 
 use nix::unistd::{self, Gid, Group, Uid};
@@ -67,7 +68,11 @@ impl User {
         }
         unistd::setgroups(&[self.group]).map_err(refused("setgroups"))?;
         unistd::setgid(self.group).map_err(refused("setgid"))?;
-        unistd::setuid(self.user).map_err(refused("setuid"))?;
+        // Sockets that other threads open from here on belong to the user.
+        let before = Uid::effective();
+        unistd::seteuid(self.user).map_err(refused("seteuid"))?;
+        self.take_sockets(before);
+        unistd::setresuid(self.user, self.user, self.user).map_err(refused("setresuid"))?;
         if unistd::setuid(Uid::from_raw(0)).is_ok() {
             return Err(Failure::failed(format!(
                 "switched to `{}`, but the process could become root again",
@@ -75,6 +80,20 @@ impl User {
             )));
         }
         Ok(())
+    }
+
+    /// Gives the open sockets to the user, with the rights that this thread had as `before`: processes of the user know
+    /// each other's sockets by their owner (sock_diag(7)). One that is not given stays usable.
+    fn take_sockets(&self, before: Uid) {
+        let is_before =
+            rustix::thread::set_thread_res_uid(None, rustix::process::Uid::from_raw(before.as_raw()), None);
+        let (Ok(()), Ok(descriptors)) = (is_before, std::fs::read_dir("/proc/self/fd")) else { return };
+        let (user, group) = self.ids();
+        for path in descriptors.flatten().map(|entry| entry.path()) {
+            if std::fs::metadata(&path).is_ok_and(|descriptor| descriptor.file_type().is_socket()) {
+                let _ = std::os::unix::fs::chown(&path, Some(user), Some(group));
+            }
+        }
     }
 
     /// Its user id and group id.

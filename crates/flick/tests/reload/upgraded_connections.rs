@@ -59,6 +59,17 @@ fn await_upgrade(front: SocketAddr, admins: [SocketAddr; 2]) {
     });
 }
 
+#[test]
+fn services_that_changed_their_user_moved_no_connection() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for io in ["epoll", "auto"] {
+        let chain = Chain::start("upgraded-user", &["--io", io, "--user", "65534:65534"]);
+        await_upgrade(chain.front.address, [chain.front.admin_address(), chain.back.admin_address()]);
+    }
+}
+
 fn check_reloads(test: &str, io: &str) {
     let mut chain = Chain::start(test, &["--io", io, "--workers", "2", "--old-generation-timeout", "1s"]);
     let load = Load::start(chain.front.address, 6, 2, || Http);

@@ -2,6 +2,8 @@
 //! Promises: a look-up costs one access by index, or by the peer's port; nothing is allocated after `new`.
 //! Not here: what is done with them (`upgrade.rs`).
 
+use rustix::process::Uid;
+
 use super::discovery::ListenerKey;
 use crate::address::PeerAddr;
 use crate::driver::{Handle, ListenerId, ShmStats};
@@ -138,6 +140,8 @@ pub(crate) struct UpgradeTable {
     pub(super) due: SlotQueue,
     /// Listeners of the kernel, and those for the claims of their connections.
     pub(super) listeners: Vec<(ListenerId, ListenerId)>,
+    /// User that the other sides of claims see at these listeners.
+    pub(super) listening_as: Uid,
     /// Begin of the names at which claims are made.
     pub(super) prefix: Box<str>,
     /// Shows which user has the other end of a connection of TCP; `None`: the kernel does not tell.
@@ -158,6 +162,7 @@ impl UpgradeTable {
             candidates: SlotQueue::new(conns_max),
             due: SlotQueue::new(conns_max),
             listeners: Vec::with_capacity(LISTENERS_MAX),
+            listening_as: rustix::process::geteuid(),
             prefix,
             owners: None,
             stats: ShmStats::default(),
