@@ -321,6 +321,12 @@ pub(crate) fn shutdown_write(socket: impl AsFd) {
     let _ = rustix::net::shutdown(socket, Shutdown::Write);
 }
 
+/// Shuts down the read side: what has arrived can be read, then the stream ends.
+pub(crate) fn shutdown_read(socket: impl AsFd) {
+    // The connection may be over already, which is the same.
+    let _ = rustix::net::shutdown(socket, Shutdown::Read);
+}
+
 /// Peeks at the input; `Ok(0)` is the end of the stream.
 pub(crate) fn peek(socket: impl AsFd, bytes: &mut [u8]) -> Result<usize, Errno> {
     rustix::net::recv(socket, bytes, RecvFlags::PEEK | RecvFlags::DONTWAIT).map(|(bytes, _)| bytes)

@@ -216,6 +216,10 @@ impl UringDriver {
 
     /// Fails a connection. What arrived before is delivered first, if it is wanted.
     pub(crate) fn fail(&mut self, index: u32, fault: ConnFault) {
+        if let Some(conn) = self.conns.at(index).filter(|conn| conn.is_live()) {
+            // The receive behind it has to end, also if the peer broke an agreement through a healthy socket.
+            socket::shutdown_read(&conn.part.socket);
+        }
         let then = self.conns.fail(index, fault);
         self.conns.ready.push(index);
         self.cancel_receive(index);

@@ -287,39 +287,52 @@ fn claim_of_a_connection_with_another_address_took_it() {
     }
 }
 
+/// Runs with each driver that this kernel has.
+fn for_drivers(run: impl Fn(Hostile)) {
+    for kind in super::KINDS {
+        match AnyDriver::open(kind, LIMITS) {
+            Ok(driver) => run(Hostile::with(driver)),
+            Err(error) => eprintln!("not tested: {error}"),
+        }
+    }
+}
+
 #[test]
 fn offset_that_was_passed_already_was_waited_for() {
-    let mut hostile = Hostile::new();
-    let question = hostile.question();
-    hostile.say(&question);
-    hostile.say(&[&2_u64.to_le_bytes()[..], &[1]].concat());
-    hostile.expect_reset();
+    for_drivers(|mut hostile| {
+        let question = hostile.question();
+        hostile.say(&question);
+        hostile.say(&[&2_u64.to_le_bytes()[..], &[1]].concat());
+        hostile.expect_reset();
+    });
 }
 
 #[test]
 fn claim_without_an_offset_left_its_connection_behind() {
     for is_reset in [false, true] {
-        let mut hostile = Hostile::new();
-        let question = hostile.question();
-        hostile.say(&question);
-        let claim = hostile.claim.take().expect("it is open");
-        if is_reset {
-            hostile.pair.reset(claim)
-        } else {
-            hostile.pair.close(claim)
-        }
-        hostile.expect_reset();
+        for_drivers(|mut hostile| {
+            let question = hostile.question();
+            hostile.say(&question);
+            let claim = hostile.claim.take().expect("it is open");
+            if is_reset {
+                hostile.pair.reset(claim)
+            } else {
+                hostile.pair.close(claim)
+            }
+            hostile.expect_reset();
+        });
     }
 }
 
 #[test]
 fn bytes_of_the_kernel_behind_the_offset_were_delivered() {
-    let mut hostile = Hostile::new();
-    let question = hostile.question();
-    hostile.say(&question);
-    hostile.stream.write_all(b"behind").expect("it is connected");
-    hostile.say(&[&8_u64.to_le_bytes()[..], &[1]].concat());
-    hostile.expect_reset();
+    for_drivers(|mut hostile| {
+        let question = hostile.question();
+        hostile.say(&question);
+        hostile.stream.write_all(b"behind").expect("it is connected");
+        hostile.say(&[&8_u64.to_le_bytes()[..], &[1]].concat());
+        hostile.expect_reset();
+    });
 }
 
 #[test]
