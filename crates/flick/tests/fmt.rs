@@ -4,9 +4,10 @@ mod common;
 
 use std::io::Write;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::PathBuf;
 use std::process::Stdio;
 
-use common::{Scratch, captured, flick, run};
+use common::{Scratch, captured, flick, root, run};
 
 const UNTIDY: &str = "# Kept.\nuse   memcached_binary # so is this\n\n\n\ntype cmd:record\n    key:string\n";
 const TIDY: &str = "# Kept.\nuse memcached_binary # so is this\n\ntype cmd: record\n  key : string\n";
@@ -112,6 +113,43 @@ fn fmt_rejects_invalid_utf8() {
     let (status, _, stderr) = run(&["fmt", path.to_str().expect("the path is UTF-8")]);
     assert_eq!(status, 1);
     assert!(stderr.contains("cannot read") && stderr.contains("UTF-8"), "{stderr}");
+}
+
+#[test]
+fn shipped_example_was_not_formatted() {
+    let scratch = Scratch::new("shipped");
+    let mut programs: Vec<PathBuf> =
+        ["examples", "stdlib"].iter().flat_map(|dir| files(dir, "flick")).collect();
+    let pages = files("docs/guide", "md").into_iter().chain([root().join("README.md")]);
+    for page in pages {
+        let name = page.file_stem().expect("a page has a name").to_string_lossy().into_owned();
+        let text = std::fs::read_to_string(&page).expect("a page is text");
+        for (number, block) in text.split("```flick\n").skip(1).enumerate() {
+            let block = block.split("```").next().expect("a text has a first part");
+            if flick_syntax::parse(block).errors().is_empty() {
+                programs.push(scratch.write(&format!("{name}-{number}.flick"), block));
+            }
+        }
+    }
+    assert!(programs.len() > 40, "{} programs were found", programs.len());
+    let checked = flick().args(["fmt", "--check"]).args(&programs).output().expect("the tool starts");
+    assert_eq!(captured(checked), (0, String::new(), String::new()));
+}
+
+/// All files below a directory whose names end in this way.
+fn files(dir: &str, ending: &str) -> Vec<PathBuf> {
+    let (mut found, mut open) = (Vec::new(), vec![root().join(dir)]);
+    while let Some(dir) = open.pop() {
+        for entry in std::fs::read_dir(&dir).expect("a readable directory") {
+            let path = entry.expect("a readable directory").path();
+            if path.is_dir() {
+                open.push(path);
+            } else if path.extension().is_some_and(|extension| extension == ending) {
+                found.push(path);
+            }
+        }
+    }
+    found
 }
 
 #[test]
