@@ -57,6 +57,18 @@ pub fn parse_endpoints(text: &str) -> Result<Vec<Endpoint>, String> {
     Ok(vec![endpoint; count])
 }
 
+/// Checks that an address can be one of a running service.
+///
+/// Errors: descriptors are opened at the start only.
+pub fn check_changeable(endpoint: &Endpoint) -> Result<(), String> {
+    match endpoint {
+        Endpoint::Descriptor(at) => Err(format!(
+            "`{at}` is a descriptor, which a service opens at its start only; write an address such as `127.0.0.1:8080`"
+        )),
+        Endpoint::Tcp(_) | Endpoint::Unix(_) | Endpoint::Shm(_) => Ok(()),
+    }
+}
+
 /// Splits off the number of streams. Not of a path, which may end in `x8` itself: repeat such an address instead.
 fn split(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once('x') {

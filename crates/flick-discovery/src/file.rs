@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use flick_runtime::BackendAddress;
 
-use crate::address::parse_backends;
+use crate::address::{check_changeable, parse_backends};
 use crate::limits::FILE_BYTES_MAX;
 
 /// Size, modification time and inode of a file: another value means that the file may have changed.
@@ -20,7 +20,7 @@ pub fn stamp(path: &Path) -> Option<FileStamp> {
 
 /// Reads the backends of a file.
 ///
-/// Errors: the file cannot be read, is too large or incomplete, or a line is not a backend.
+/// Errors: the file cannot be read, is too large or incomplete, or a line is not a backend that can come at run time.
 pub fn read(path: &Path) -> Result<Vec<BackendAddress>, String> {
     let cannot = |error: std::io::Error| format!("cannot read {}: {error}", path.display());
     let data = std::fs::metadata(path).map_err(cannot)?;
@@ -41,7 +41,9 @@ pub fn read(path: &Path) -> Result<Vec<BackendAddress>, String> {
         let line = line.split('#').next().unwrap_or_default().trim();
         if !line.is_empty() {
             let at = |error: String| format!("{}:{}: {error}", path.display(), number + 1);
-            list.extend(parse_backends(line).map_err(at)?);
+            let backends = parse_backends(line).map_err(at)?;
+            backends.iter().try_for_each(|backend| check_changeable(&backend.endpoint)).map_err(at)?;
+            list.extend(backends);
         }
     }
     Ok(list)

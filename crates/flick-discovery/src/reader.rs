@@ -275,6 +275,11 @@ mod tests {
         write("127.0.0.1:1\nlocalhost\n");
         let error = reader.read().0.expect_err("a name without a port");
         assert!(error.contains(":2: ") && error.contains("localhost"), "{error}");
+        for descriptor in ["stdout:", "fd:3", "pipe:/run/x"] {
+            write(&format!("127.0.0.1:1\n{descriptor}\n"));
+            let error = reader.read().0.expect_err("a descriptor that no start has opened");
+            assert!(error.contains(":2: ") && error.contains("opens at its start only"), "{error}");
+        }
         std::fs::remove_file(&path).expect("the file exists");
         assert!(reader.read().0.expect_err("a missing file").contains("cannot read"));
     }

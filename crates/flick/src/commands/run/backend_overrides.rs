@@ -7,6 +7,7 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use flick_discovery::address::check_changeable;
 use flick_net::Endpoint;
 use flick_runtime::BackendOverride;
 use flick_runtime::limits::WEIGHT_MAX;
@@ -51,9 +52,16 @@ impl Record {
             backend: address(&self.backend)?,
             mode: self.mode.as_deref().map(str::parse).transpose()?,
             weight: self.weight.map(checked_weight).transpose()?,
-            address: self.address.as_deref().map(address).transpose()?,
+            address: self.address.as_deref().map(new_address).transpose()?,
         })
     }
+}
+
+/// An address for a backend of a running service. Errors: it is none, or is a descriptor.
+fn new_address(text: &str) -> Result<Endpoint, String> {
+    let address = text.parse::<Endpoint>().map_err(|error| error.to_string())?;
+    check_changeable(&address)?;
+    Ok(address)
 }
 
 /// Errors: the weight is out of range.
@@ -205,9 +213,7 @@ pub fn changed(before: BackendOverride, parameters: &[(&str, &str)]) -> Result<B
                 let number = value.parse().map_err(|_| format!("`{value}` is not a weight"))?;
                 change.weight = Some(checked_weight(number)?);
             }
-            "address" => {
-                change.address = Some(value.parse::<Endpoint>().map_err(|error| error.to_string())?);
-            }
+            "address" => change.address = Some(new_address(value)?),
             "reset" => change = BackendOverride::none(change.backend),
             other => {
                 return Err(format!(
@@ -272,6 +278,9 @@ mod tests {
             (&[("weight", "65536")], "0 to 65535"),
             (&[("weight", "-1")], "is not a weight"),
             (&[("address", "nowhere")], "is not an address"),
+            (&[("address", "stdout:")], "`stdout:` is a descriptor, which a service opens at its start only"),
+            (&[("address", "fd:1")], "at its start only"),
+            (&[("address", "pipe:/run/x")], "at its start only"),
             (&[("wieght", "1")], "is not a parameter"),
         ] {
             let error = changed(none(), parameters).expect_err("it is wrong");
