@@ -6,6 +6,7 @@
 
 mod copying;
 mod rings;
+mod validation;
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, OwnedFd};
@@ -18,19 +19,25 @@ use flick_net::{DescriptorAddr, Endpoint};
 use flick_runtime::{ExitReport, PlatformConfig, ServiceConfig};
 use flick_shm::pairing::{PairListener, PairPolicy};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
+use rustix::fs::{FileType, OFlags, fstat};
 use signal_hook::consts::SIGPIPE;
 
 use crate::failure::Failure;
 use crate::supervise::ControlMessage;
 use crate::sys;
 use rings::{RingOffer, Upstream};
+pub use validation::check;
 
 /// Stands for "never" where the platform wants a duration: an input may pause, and a reader may stop, for any time.
 pub const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Most client connections of a service that listens on descriptors only.
 const FILTER_CONNECTIONS_MAX: u32 = 64;
+
+/// Number of standard output.
+const STDOUT: u32 = 1;
+/// Number of standard error.
+const STDERR: u32 = 2;
 
 /// The end of a descriptor's work.
 #[derive(Debug)]
@@ -83,8 +90,10 @@ enum Output {
 pub struct RunningDescriptors {
     inputs: usize,
     outputs: usize,
+    /// Readable once no input is to be read any more.
+    stop_inputs: Option<Arc<OwnedFd>>,
     /// Readable once no service will connect to an output any more.
-    stop: Option<Arc<OwnedFd>>,
+    stop_outputs: Option<Arc<OwnedFd>>,
     filters: Vec<String>,
     /// The first input whose connection the service has closed.
     refused: Option<DescriptorAddr>,
@@ -130,66 +139,40 @@ fn adapt(config: &mut PlatformConfig) {
 
 impl Descriptors {
     /// Opens the descriptors that the services name, and gives the services addresses of shared memory instead.
+    /// [`check`] has accepted them; a file to write to is emptied in [`Descriptors::start`].
     ///
-    /// Errors: usage: a descriptor is not open, is named twice, or has the wrong direction; a file cannot be opened.
-    pub fn open(
-        services: &mut [ServiceConfig],
-        uses_rings: bool,
-        logs_to_stdout: bool,
-    ) -> Result<Self, Failure> {
+    /// Errors: a file cannot be opened.
+    pub fn open(services: &mut [ServiceConfig], uses_rings: bool) -> Result<Self, Failure> {
         let mut opened = Self { uses_rings, ..Self::default() };
         if !services.iter().any(|service| uses_descriptors(&service.config)) {
             return Ok(opened);
         }
-        for service in services {
+        for ServiceConfig { name, config, .. } in services {
             // Workers and cores are those of the first service.
-            adapt(&mut service.config);
-            let ServiceConfig { name, program, config, .. } = service;
-            let direction = |channel: &str| {
-                let known = program.channels.iter().find(|known| known.name == channel);
-                known.map_or((None, None), |known| (program.received(known), program.sent(known)))
-            };
+            adapt(config);
             let listened = config.listen.iter().flat_map(|binding| &binding.endpoints);
             let mut kinds = listened.map(|endpoint| matches!(endpoint, Endpoint::Descriptor(_)));
             if !config.listen.is_empty() && kinds.all(|is_descriptor| is_descriptor) {
                 config.limits.max_connections = config.limits.max_connections.min(FILTER_CONNECTIONS_MAX);
                 opened.filters.push(name.clone());
             }
-            for binding in &mut config.listen {
-                let (_, sent) = direction(&binding.channel);
-                for endpoint in &mut binding.endpoints {
-                    if let Endpoint::Descriptor(at) = endpoint {
-                        one_way(at, &binding.channel, sent, "sends", "read")?;
-                        *endpoint = Endpoint::Shm(opened.open_input(at.clone())?);
-                    }
+            for endpoint in config.listen.iter_mut().flat_map(|binding| &mut binding.endpoints) {
+                if let Endpoint::Descriptor(at) = endpoint {
+                    *endpoint = Endpoint::Shm(opened.open_input(at.clone())?);
                 }
             }
-            for binding in &mut config.connect {
-                let (received, _) = direction(&binding.channel);
-                for endpoint in &mut binding.endpoints {
-                    if let Endpoint::Descriptor(at) = endpoint {
-                        one_way(at, &binding.channel, received, "receives", "written to")?;
-                        *endpoint = Endpoint::Shm(opened.open_output(at.clone())?);
-                    }
+            for endpoint in config.connect.iter_mut().flat_map(|binding| &mut binding.endpoints) {
+                if let Endpoint::Descriptor(at) = endpoint {
+                    *endpoint = Endpoint::Shm(opened.open_output(at.clone())?);
                 }
             }
-        }
-        let is_stdout = |(_, at): &(String, DescriptorAddr)| number_of(at) == Some(1);
-        if logs_to_stdout && opened.names.iter().any(is_stdout) {
-            let text = "standard output carries data, so it cannot carry the access log; name a file";
-            return Err(Failure::usage(text));
         }
         let _ = NAMES.set(opened.names.clone());
         Ok(opened)
     }
 
-    /// Whether there is any.
-    pub fn is_empty(&self) -> bool {
-        self.names.is_empty()
-    }
-
     fn open_input(&mut self, at: DescriptorAddr) -> Result<String, Failure> {
-        let file = self.take(&at, "reading", |path| {
+        let file = take(&at, "reading", |path| {
             // A FIFO without a writer opens at once, and is readable when one has come and gone.
             let flags = OFlags::NONBLOCK.bits().cast_signed();
             let mut options = OpenOptions::new();
@@ -203,18 +186,9 @@ impl Descriptors {
     }
 
     fn open_output(&mut self, at: DescriptorAddr) -> Result<String, Failure> {
-        let file = self.take(&at, "writing", |path| {
+        let file = take(&at, "writing", |path| {
             OpenOptions::new().write(true).create(true).truncate(false).open(path)
         })?;
-        if let Some(input) = self.inputs.iter().find(|input| is_same_file(&input.file, &file)) {
-            return Err(Failure::usage(format!("`{at}` is the file that `{}` reads", input.at)));
-        }
-        if let DescriptorAddr::Pipe(_) = at
-            && is_file(&file)
-        {
-            let emptied = rustix::fs::ftruncate(&file, 0);
-            emptied.map_err(|error| Failure::failed(format!("cannot empty `{at}`: {error}")))?;
-        }
         if self.uses_rings
             && let Some(upstream) = Upstream::find(file.as_fd())
         {
@@ -238,53 +212,9 @@ impl Descriptors {
         name
     }
 
-    /// Takes over an inherited descriptor, or opens a file.
-    fn take(
-        &self,
-        at: &DescriptorAddr,
-        purpose: &str,
-        open: impl FnOnce(&Path) -> std::io::Result<File>,
-    ) -> Result<OwnedFd, Failure> {
-        match at {
-            DescriptorAddr::Stdin if purpose != "reading" => {
-                return Err(Failure::usage("`stdin:` is read, so it belongs to `--listen`"));
-            }
-            DescriptorAddr::Stdout if purpose != "writing" => {
-                return Err(Failure::usage("`stdout:` is written to, so it belongs to `--connect`"));
-            }
-            _ => {}
-        }
-        let is_same = |other: &DescriptorAddr| match (number_of(at), number_of(other)) {
-            (Some(one), Some(other)) => one == other,
-            _ => at == other,
-        };
-        if let Some((_, other)) = self.names.iter().find(|(_, other)| is_same(other)) {
-            let text = format!("`{other}` has one user; it is named twice");
-            return Err(Failure::usage(text));
-        }
-        let failed = |error: &dyn std::fmt::Display| {
-            Failure::usage(format!("cannot open `{at}` for {purpose}: {error}"))
-        };
-        let file = match (at, number_of(at)) {
-            (DescriptorAddr::Pipe(path), _) => OwnedFd::from(open(path).map_err(|error| failed(&error))?),
-            (_, number) => {
-                sys::inherited_descriptor(number.unwrap_or_default()).map_err(|error| failed(&error))?
-            }
-        };
-        let mode = fcntl_getfl(&file).map_err(|error| failed(&error))? & OFlags::RWMODE;
-        if mode != OFlags::RDWR && (mode == OFlags::RDONLY) != (purpose == "reading") {
-            return Err(failed(&"it has the other direction"));
-        }
-        let kind = fstat(&file).map_err(|error| failed(&error))?.st_mode;
-        if FileType::from_raw_mode(kind) == FileType::Directory {
-            return Err(failed(&"it is a directory"));
-        }
-        Ok(file)
-    }
-
-    /// Starts the threads, once the services listen.
+    /// Empties the files to write to and starts the threads, once the services listen.
     ///
-    /// Errors: a thread or a descriptor cannot be created.
+    /// Errors: a thread or a descriptor cannot be created, or a file not be emptied.
     pub fn start(self, events: &Sender<ControlMessage>) -> Result<RunningDescriptors, Failure> {
         let failed =
             |error: &dyn std::fmt::Display| Failure::failed(format!("cannot start to copy: {error}"));
@@ -292,7 +222,8 @@ impl Descriptors {
         if inputs + outputs == 0 {
             return Ok(RunningDescriptors::default());
         }
-        let stop = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).map_err(|error| failed(&error))?);
+        let new_event = || eventfd(0, EventfdFlags::CLOEXEC).map(Arc::new).map_err(|error| failed(&error));
+        let (stop_inputs, stop_outputs) = (new_event()?, new_event()?);
         let start = |work: Box<dyn FnOnce() -> DescriptorEvent + Send>| {
             let events = events.clone();
             let report = move || {
@@ -305,12 +236,14 @@ impl Descriptors {
                 .map_err(|error| failed(&error))
         };
         for input in self.inputs {
-            start(Box::new(move || copying::input(input)))?;
+            let stop = Arc::clone(&stop_inputs);
+            start(Box::new(move || copying::input(input, &stop)))?;
         }
         for output in self.outputs {
-            let stop = Arc::clone(&stop);
+            let stop = Arc::clone(&stop_outputs);
             match output {
                 Output::Copied { at, file, listener } => {
+                    empty(&at, &file)?;
                     start(Box::new(move || copying::output(&at, &file, &listener, &stop)))?;
                 }
                 Output::Rings(upstream) => {
@@ -318,7 +251,14 @@ impl Descriptors {
                 }
             }
         }
-        Ok(RunningDescriptors { inputs, outputs, stop: Some(stop), filters: self.filters, refused: None })
+        Ok(RunningDescriptors {
+            inputs,
+            outputs,
+            stop_inputs: Some(stop_inputs),
+            stop_outputs: Some(stop_outputs),
+            filters: self.filters,
+            refused: None,
+        })
     }
 }
 
@@ -327,10 +267,26 @@ fn is_file(file: &OwnedFd) -> bool {
     fstat(file).is_ok_and(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile)
 }
 
-/// Returns whether both are one file, whatever its names.
-fn is_same_file(one: &OwnedFd, other: &OwnedFd) -> bool {
-    let (Ok(left), Ok(right)) = (fstat(one), fstat(other)) else { return false };
-    is_file(one) && (left.st_dev, left.st_ino) == (right.st_dev, right.st_ino)
+/// Empties a file that is named by its path, as `>` of a shell does.
+fn empty(at: &DescriptorAddr, file: &OwnedFd) -> Result<(), Failure> {
+    if matches!(at, DescriptorAddr::Pipe(_)) && is_file(file) {
+        let emptied = rustix::fs::ftruncate(file, 0);
+        emptied.map_err(|error| Failure::failed(format!("cannot empty `{at}`: {error}")))?;
+    }
+    Ok(())
+}
+
+/// Takes over an inherited descriptor, or opens a file.
+fn take(
+    at: &DescriptorAddr,
+    purpose: &str,
+    open: impl FnOnce(&Path) -> std::io::Result<File>,
+) -> Result<OwnedFd, Failure> {
+    let file = match at {
+        DescriptorAddr::Pipe(path) => open(path).map(OwnedFd::from),
+        _ => sys::inherited_descriptor(number_of(at).unwrap_or_default()).map_err(std::io::Error::from),
+    };
+    file.map_err(|error| Failure::usage(format!("cannot open `{at}` for {purpose}: {error}")))
 }
 
 /// Number of an inherited descriptor.
@@ -341,20 +297,6 @@ fn number_of(at: &DescriptorAddr) -> Option<u32> {
         DescriptorAddr::Fd(number) => Some(*number),
         DescriptorAddr::Pipe(_) => None,
     }
-}
-
-/// Checks that a channel uses one direction only: its other one would be `unit` messages.
-fn one_way(
-    at: &DescriptorAddr,
-    channel: &str,
-    unit: Option<&str>,
-    verb: &str,
-    allowed: &str,
-) -> Result<(), Failure> {
-    let Some(unit) = unit else { return Ok(()) };
-    Err(Failure::usage(format!(
-        "channel `{channel}` also {verb} `{unit}`, but `{at}` is only {allowed} there"
-    )))
 }
 
 impl RunningDescriptors {
@@ -378,14 +320,18 @@ impl RunningDescriptors {
         Ok(self.inputs > 0)
     }
 
-    /// Checks that the inputs were taken completely, by what the services have counted.
+    /// Checks that the inputs were taken completely, by what the services have counted. A signal, `stopped_by`, may
+    /// have stopped the reading inside a message.
     ///
     /// Errors: what was wrong with the input, or with its way.
-    pub fn check(&self, report: &ExitReport) -> Result<(), Failure> {
+    pub fn check(&self, report: &ExitReport, stopped_by: Option<i32>) -> Result<(), Failure> {
         for (name, totals) in report.services.iter().filter(|(name, _)| self.filters.contains(name)) {
             let lost =
                 totals.errors_unavailable + totals.errors_timeout + totals.errors_overload + totals.exhausted;
-            let text = if totals.truncated > 0 {
+            let text = if let (1.., Some(signal)) = (totals.truncated, stopped_by) {
+                tracing::warn!("`{name}` was stopped inside a message of its input");
+                return Err(Failure::signal(signal));
+            } else if totals.truncated > 0 {
                 format!("the input of `{name}` ends inside a message")
             } else if totals.protocol_errors_client > 0 {
                 format!("the input of `{name}` is malformed: a message violates its grammar")
@@ -410,16 +356,30 @@ impl RunningDescriptors {
         )))
     }
 
+    /// Lets the inputs end behind what was read of them.
+    pub fn stop_inputs(&self) {
+        signal_event(self.stop_inputs.as_deref());
+    }
+
+    /// Whether inputs have not ended.
+    pub fn has_inputs(&self) -> bool {
+        self.inputs > 0
+    }
+
     /// Lets the outputs end behind what the services have sent, which have ended.
     pub fn stop_outputs(&self) {
-        if let Some(stop) = &self.stop {
-            // A counter of eventfd(2) that is 0 takes a 1.
-            let _ = rustix::io::write(stop, &1_u64.to_ne_bytes());
-        }
+        signal_event(self.stop_outputs.as_deref());
     }
 
     /// Whether outputs have not ended.
     pub fn has_outputs(&self) -> bool {
         self.outputs > 0
+    }
+}
+
+fn signal_event(event: Option<&OwnedFd>) {
+    if let Some(event) = event {
+        // A counter of eventfd(2) that is 0 takes a 1.
+        let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
     }
 }

@@ -5,7 +5,8 @@
 //! | 0 | success; a service was drained |
 //! | 1 | the program is wrong, or the run failed, for example writing the last snapshot |
 //! | 2 | the command line or `flick.toml` is wrong |
-//! | 128 + n | a second signal n ended a service at once; 141: the reader of a filter's output is gone (SIGPIPE) |
+//! | 128 + n | a second signal n ended a service at once, or one stopped a filter inside a message of its input |
+//! | 141 | the reader of a filter's output is gone (SIGPIPE) |
 
 use std::process::ExitCode;
 

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use flick_compiler::{EngineKind, MESSAGE_WORK_MAX, RequestOptions};
-use flick_net::IoKind;
+use flick_net::{DescriptorAddr, Endpoint, IoKind};
 use flick_runtime::{Binding, Limits, Timeouts};
 
 use addresses::Connect;
@@ -130,6 +130,8 @@ pub struct Settings {
     pub programs: Vec<ProgramSettings>,
     /// Number of worker threads.
     pub workers: usize,
+    /// The same, if it is set.
+    pub workers_set: Option<usize>,
     /// Whether each worker is bound to a core.
     pub cpu_affinity: bool,
     /// Kernel interface for network I/O.
@@ -226,14 +228,16 @@ impl Settings {
         let period = |flag: Option<units::Period>, key: Option<units::Period>, default: Duration| {
             flag.or(key).map_or(default, |period| period.0)
         };
+        let workers_set = flags.workers.or(file.workers).map(|workers| workers.0 as usize);
         Ok(Self {
             programs,
-            workers: flags.workers.or(file.workers).map_or_else(cores, |workers| workers.0 as usize),
+            workers: workers_set.unwrap_or_else(cores),
+            workers_set,
             cpu_affinity: !flags.no_cpu_affinity && file.cpu_affinity.unwrap_or(true),
             io: flags.io.or(file.io).unwrap_or(Io::Auto).kind(),
             shm: flags.shm.or(file.shm).unwrap_or(Shm::Pipes),
             of_file: ChannelBindings {
-                listen: file::bindings(file.listen),
+                listen: bindings(file.listen, beside_file),
                 connect: connects(file.connect, beside_file),
             },
             of_flags: ChannelBindings { listen: flags.listen, connect: flags.connect },
@@ -406,7 +410,7 @@ fn program_settings(
         name: service.name,
         program,
         engine: flags.engine.or(service.engine).unwrap_or_default(),
-        listen: file::bindings(service.listen),
+        listen: bindings(service.listen, &beside_service),
         connect: connects(service.connect, beside_service),
         sets_buffer_memory: [&file.limits, &service.limits, &flags.limits]
             .iter()
@@ -428,11 +432,27 @@ fn connects(
     table: file::Table<file::ConnectTargets>,
     beside_file: impl Fn(PathBuf) -> PathBuf,
 ) -> Vec<Connect> {
-    let below = |connect: Connect| {
+    let below = |mut connect: Connect| {
+        connect.members.iter_mut().for_each(|member| resolve_pipe(&mut member.endpoint, &beside_file));
         let source = connect.source.map(|source| source.below(&beside_file));
         Connect { source, ..connect }
     };
     file::connects(table).into_iter().map(below).collect()
+}
+
+/// The channels of a `[listen]` table, with paths relative to the settings file.
+fn bindings(table: file::Table, beside_file: impl Fn(PathBuf) -> PathBuf) -> Vec<Binding> {
+    let mut bindings = file::bindings(table);
+    let endpoints = bindings.iter_mut().flat_map(|binding| &mut binding.endpoints);
+    endpoints.for_each(|endpoint| resolve_pipe(endpoint, &beside_file));
+    bindings
+}
+
+/// Resolves the path of a `pipe:`.
+fn resolve_pipe(endpoint: &mut Endpoint, beside_file: impl Fn(PathBuf) -> PathBuf) {
+    if let Endpoint::Descriptor(DescriptorAddr::Pipe(path)) = endpoint {
+        *path = beside_file(std::mem::take(path));
+    }
 }
 
 /// Path of the settings file: the one that is given, or the default if no program is given either.

@@ -2,7 +2,7 @@
 //!
 //! | signal | action |
 //! |---|---|
-//! | SIGTERM, SIGINT | drain: no new clients, requests in flight are answered, exit with 0 |
+//! | SIGTERM, SIGINT | drain: no new clients, requests in flight are answered, exit with 0; a filter reads no more |
 //! | a second one | exit at once with 128 plus its number |
 //! | SIGHUP | reload |
 //! | SIGUSR1 | reopen the access log |
@@ -13,11 +13,13 @@
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
 use flick_runtime::{ExitReport, State};
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
 use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
@@ -76,12 +78,14 @@ pub struct ControlQueue {
 }
 
 /// Signals that arrive while flick starts, and whose default action would end the process. They are handled after the
-/// start. SIGTERM and SIGINT end the process as usual.
+/// start, and SIGXFSZ is ignored. SIGTERM and SIGINT end the process as usual.
 pub struct EarlySignals(Signals);
 
 impl EarlySignals {
     /// Collects them from now on; starts no thread. Errors: the kernel rejects the handlers.
     pub fn new() -> Result<Self, Failure> {
+        // A write beyond the limit of a file's size fails then. A handler does not outlive `execve`.
+        signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map_err(no_handler)?;
         Signals::new([SIGHUP, SIGUSR1, SIGUSR2]).map(Self).map_err(no_handler)
     }
 }
@@ -166,12 +170,15 @@ struct Shutdown {
     start: Instant,
     timeout: Duration,
     cause: ShutdownCause,
+    /// The services drain.
+    is_draining: bool,
 }
 
 /// Reason of a shutdown.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ShutdownCause {
-    Signal,
+    /// A signal of this number.
+    Signal(i32),
     /// A new process serves instead of this one.
     Upgrade,
     /// All inputs that are descriptors have ended.
@@ -180,11 +187,24 @@ enum ShutdownCause {
 
 impl Shutdown {
     fn new(timeout: Duration, cause: ShutdownCause) -> Self {
-        Self { start: Instant::now(), timeout, cause }
+        Self { start: Instant::now(), timeout, cause, is_draining: false }
     }
 
-    fn is_by_signal(&self) -> bool {
-        self.cause == ShutdownCause::Signal
+    /// Drains the services when the inputs that are descriptors have ended, whose bytes would be lost otherwise, or the
+    /// timeout has passed.
+    fn drain_behind_inputs(&mut self, generations: &Generations, descriptors: &RunningDescriptors) {
+        let is_due = !descriptors.has_inputs() || self.is_over();
+        if is_due && !self.is_draining && self.cause != ShutdownCause::Upgrade {
+            self.is_draining = true;
+            generations.drain(self.timeout.saturating_sub(self.start.elapsed()));
+        }
+    }
+
+    fn signal(&self) -> Option<i32> {
+        match self.cause {
+            ShutdownCause::Signal(signal) => Some(signal),
+            ShutdownCause::Upgrade | ShutdownCause::EndOfInput => None,
+        }
     }
 
     fn is_over(&self) -> bool {
@@ -214,6 +234,7 @@ pub fn supervise(
                 watcher = new_watcher(&generations);
             }
         }
+        shutdown.iter_mut().for_each(|shutdown| shutdown.drain_behind_inputs(&generations, &descriptors));
         if generations.is_finished() {
             if !generations.has_older() {
                 break;
@@ -231,7 +252,7 @@ pub fn supervise(
             Descriptor(event) => {
                 let has_input = descriptors.note(event).inspect_err(|_| generations.stop())?;
                 if !has_input && shutdown.is_none() {
-                    shutdown = Some(drain_for_ever(&generations));
+                    shutdown = Some(Shutdown::new(NEVER, ShutdownCause::EndOfInput));
                 }
             }
             Client { service, worker, socket } => generations.adopt_client(&service, worker, socket),
@@ -240,12 +261,8 @@ pub fn supervise(
                 forward(message, &generations);
             }
             Signal(SIGHUP) | Reload(_) => {
-                let others = queue.take_reloads();
-                notify::reloading();
-                let result = generations.reload();
-                notify::ready();
+                reload(&mut generations, queue, message);
                 watcher = new_watcher(&generations);
-                std::iter::once(message).chain(others).for_each(|message| respond(message, &result));
             }
             Signal(SIGUSR2) | Upgrade(_) => {
                 let result = generations.upgrade(&mut || queue.must_exit());
@@ -255,15 +272,27 @@ pub fn supervise(
                 }
                 respond(message, &result);
             }
-            Signal(signal) if shutdown.as_ref().is_some_and(Shutdown::is_by_signal) => {
+            Signal(signal) if shutdown.as_ref().is_some_and(|shutdown| shutdown.signal().is_some()) => {
                 warn!(signal = name(signal), "exiting at once");
                 generations.stop();
                 return Err(Failure::signal(signal));
             }
-            Signal(signal) => shutdown = Some(drain(&generations, signal, shutdown.is_none())),
+            Signal(signal) => {
+                descriptors.stop_inputs();
+                shutdown = Some(begin_shutdown(&generations, signal, shutdown.is_none()));
+            }
         }
     }
     finish(generations, shutdown, descriptors, queue)
+}
+
+/// Reloads, and answers this request and all that are queued.
+fn reload(generations: &mut Generations, queue: &mut ControlQueue, request: ControlMessage) {
+    let others = queue.take_reloads();
+    notify::reloading();
+    let result = generations.reload();
+    notify::ready();
+    std::iter::once(request).chain(others).for_each(|message| respond(message, &result));
 }
 
 /// Watches the files of the services, if that is set.
@@ -271,22 +300,15 @@ fn new_watcher(generations: &Generations) -> Option<FileWatcher> {
     generations.settings().watch.then(|| FileWatcher::new(generations.files(), generations.read_at()))
 }
 
-/// Starts to drain the services: their inputs have ended, and their outputs have any time.
-fn drain_for_ever(generations: &Generations) -> Shutdown {
-    generations.drain(NEVER);
-    Shutdown::new(NEVER, ShutdownCause::EndOfInput)
-}
-
-/// Starts to drain the services.
-fn drain(generations: &Generations, signal: i32, is_first: bool) -> Shutdown {
+/// Begins the shutdown of a signal: the services are to drain.
+fn begin_shutdown(generations: &Generations, signal: i32, is_first: bool) -> Shutdown {
     if is_first {
         notify::stopping();
     }
     let (timeout, client_connections) =
         (generations.settings().shutdown_timeout, generations.client_connections());
     info!(signal = name(signal), client_connections, timeout_ms = millis(timeout), "draining");
-    generations.drain(timeout);
-    Shutdown::new(timeout, ShutdownCause::Signal)
+    Shutdown::new(timeout, ShutdownCause::Signal(signal))
 }
 
 /// Forwards a message to the new process if there is one, or answers that the service shuts down.
@@ -325,8 +347,10 @@ fn finish(
         return Err(Failure::failed(unsaved(outcome.unsaved)));
     }
     await_outputs(&mut descriptors, shutdown.as_ref(), queue)?;
-    if shutdown.as_ref().is_some_and(|shutdown| shutdown.cause == ShutdownCause::EndOfInput) {
-        descriptors.check(&outcome)?;
+    match &shutdown {
+        Some(shutdown) if shutdown.cause == ShutdownCause::EndOfInput => descriptors.check(&outcome, None)?,
+        Some(shutdown) if !shutdown.is_over() => descriptors.check(&outcome, shutdown.signal())?,
+        _ => {}
     }
     match shutdown {
         Some(shutdown) if shutdown.is_over() => {

@@ -17,6 +17,9 @@ const COUNTER: &str = "examples/packet_counter/packet_counter.flick";
 /// The exit status of a process that SIGPIPE ends, as a shell reports it.
 const BROKEN_PIPE: i32 = 128 + 13;
 
+/// The exit status of a process that SIGINT ends.
+const INTERRUPTED: i32 = 128 + 2;
+
 /// A capture with this many records of 64 bytes.
 fn capture(records: u32) -> Vec<u8> {
     let mut bytes = Vec::new();
@@ -294,6 +297,92 @@ fn filter_that_was_stopped_inside_a_message_ended_with_success() {
     assert!(writer.join().expect("no panic").is_err());
 }
 
+#[test]
+fn filter_read_on_for_the_shutdown_timeout_after_a_signal() {
+    let ((stdin, mut input), (mut output, stdout)) = pipes();
+    let child = filter().args(["--shutdown-timeout", "1h"]).stdin(stdin).stdout(stdout).spawn();
+    let mut child = child.expect("the tool starts");
+    // The input never pauses and never ends.
+    let writer = thread::spawn(move || {
+        let begun = input.write_all(&capture(0));
+        let records = (0..1000).flat_map(record).collect::<Vec<u8>>();
+        begun.and_then(|()| std::iter::repeat(()).try_for_each(|()| input.write_all(&records)))
+    });
+    let mut begin = vec![0; capture(1000).len()];
+    output.read_exact(&mut begin).expect("records arrive");
+    common::peers::signal(child.id(), "INT");
+    let mut rest = Vec::new();
+    output.read_to_end(&mut rest).expect("a pipe");
+    let log = log_of(&mut child);
+    let is_cut = log.contains("was stopped inside a message of its input");
+    assert_eq!(status(child), Some(if is_cut { INTERRUPTED } else { 0 }), "{log}");
+    assert_eq!(rest.len() % record(0).len(), 0, "whole messages are written");
+    assert!(writer.join().expect("no panic").is_err());
+}
+
+#[test]
+fn signal_inside_a_message_is_the_status_of_a_filter() {
+    let ((stdin, mut input), (mut output, stdout)) = pipes();
+    let mut child = filter().stdin(stdin).stdout(stdout).spawn().expect("the tool starts");
+    let whole = capture(1);
+    input.write_all(&[&whole[..], &record(1)[..20]].concat()).expect("the pipe has space");
+    output.read_exact(&mut vec![0; whole.len()]).expect("the record arrives");
+    common::peers::signal(child.id(), "INT");
+    let log = log_of(&mut child);
+    assert_eq!(status(child), Some(INTERRUPTED), "{log}");
+    assert!(log.contains("`Count` was stopped inside a message of its input"), "{log}");
+}
+
+#[test]
+fn limit_of_file_sizes_killed_a_filter() {
+    let (reader, mut writer) = pipe().expect("descriptors are left");
+    writer.write_all(&capture(1)).expect("the pipe has space");
+    drop(writer);
+    let tool = filter();
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 8; exec \"$@\"", "sh"]).arg(tool.get_program()).args(tool.get_args());
+    command.current_dir(common::root()).stdin(reader);
+    let (code, _, log) = captured(command.output().expect("a shell starts"));
+    assert_eq!(code, 1, "{log}");
+    assert!(log.contains("cannot pass `stdin:` to the service") && log.contains("(`ulimit -f`)"), "{log}");
+}
+
+#[test]
+fn path_of_a_pipe_was_relative_to_the_working_directory() {
+    let scratch = Scratch::new("relative");
+    std::fs::write(scratch.path().join("in.pcap"), capture(10)).expect("the directory can be written");
+    let program = common::root().join(COUNTER);
+    let settings = format!(
+        "[service]\nprogram = \"{}\"\nlisten = {{ capture = \"pipe:in.pcap\" }}\n\
+         connect = {{ next = \"pipe:out.pcap\" }}\n",
+        program.display()
+    );
+    let settings = scratch.write("flick.toml", &settings).display().to_string();
+    let (code, stdout, log) = run(&["check", &settings]);
+    assert_eq!((code, stdout.as_str()), (0, "ok: services `Count`\n"), "{log}");
+    assert!(!scratch.path().join("out.pcap").exists(), "a check creates nothing");
+    let (code, _, log) = run(&["run", "--config", &settings]);
+    assert_eq!(code, 0, "{log}");
+    assert!(std::fs::read(scratch.path().join("out.pcap")).expect("it is there") == capture(10));
+}
+
+#[test]
+fn start_that_failed_had_emptied_an_output() {
+    let scratch = Scratch::new("kept");
+    let [from, to] = ["in", "out"].map(|name| scratch.path().join(name));
+    std::fs::write(&from, capture(10)).expect("the directory can be written");
+    std::fs::write(&to, "precious").expect("the directory can be written");
+    let busy = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let listen = format!("client={}", busy.local_addr().expect("it is bound"));
+    let [from, to_text] = [&from, &to].map(|path| format!("pipe:{}", path.display()));
+    let mut command = filter_of(&from, &to_text);
+    command.args([common::PROXY, "--listen", &listen, "--connect", "backends=127.0.0.1:1"]);
+    let (code, _, log) = captured(command.output().expect("the tool starts"));
+    assert_eq!(code, 1, "{log}");
+    assert!(log.contains("in use"), "{log}");
+    assert_eq!(std::fs::read_to_string(&to).expect("it is there"), "precious");
+}
+
 /// Waits until a pipe is full.
 fn until_blocked(reader: &PipeReader) {
     let full = rustix::pipe::fcntl_getpipe_size(reader).expect("it is a pipe") as u64;
@@ -329,15 +418,20 @@ fn until_logged(child: &mut Child, text: &str) {
 #[test]
 fn wrong_descriptors_are_errors_of_the_command_line() {
     let check = |from: &str, to: &str, extra: &[&str], expected: &str| {
-        let mut command = filter_of(from, to);
-        let (code, stdout, log) = captured(command.args(extra).output().expect("the tool starts"));
-        assert_eq!((code, stdout.as_str()), (2, ""), "{from} {to}: {log}");
-        assert!(log.contains(expected), "{from} {to}: {log}");
+        // A check refuses what a start refuses.
+        for check in [&[][..], &["--check"]] {
+            let mut command = filter_of(from, to);
+            let (code, stdout, log) =
+                captured(command.args(extra).args(check).output().expect("the tool starts"));
+            assert_eq!((code, stdout.as_str()), (2, ""), "{from} {to}: {log}");
+            assert!(log.contains(expected), "{from} {to}: {log}");
+        }
     };
     check("fd:77", "stdout:", &[], "cannot open `fd:77` for reading: Bad file descriptor");
     check("pipe:/", "stdout:", &[], "cannot open `pipe:/` for reading: it is a directory");
     check("pipe:/nowhere/x", "stdout:", &[], "cannot open `pipe:/nowhere/x` for reading: No such file");
-    check("stdin:", "pipe:/", &[], "cannot open `pipe:/` for writing: Is a directory");
+    check("stdin:", "pipe:/", &[], "cannot open `pipe:/` for writing: it is a directory");
+    check("stdin:", "pipe:/nowhere/x", &[], "cannot open `pipe:/nowhere/x` for writing: No such file");
     check("stdin:,fd:0", "stdout:", &[], "`stdin:` has one user; it is named twice");
     check("stdin:x2", "stdout:", &[], "`stdin:` has one user; it is named twice");
     check("stdout:", "stdin:", &[], "`stdout:` is written to, so it belongs to `--connect`");
@@ -345,6 +439,10 @@ fn wrong_descriptors_are_errors_of_the_command_line() {
     check("stdin:", "fd:0", &[], "`stdin:` has one user; it is named twice");
     check("stdin:", "stdout:", &["--access-log", "-"], "cannot carry the access log");
     check("stdin:", "stdout:", &["--user", "nobody"], "`--user` does not go with `stdin:`");
+    check("stdin:", "stdout:", &["--watch"], "`--watch` does not go with `stdin:`");
+    check("stdin:", "stdout:", &["--workers", "2"], "`--workers 2` does not go with `stdin:`");
+    check("stdin:", "fd:2", &[], "standard error carries the log");
+    check(&format!("pipe:{COUNTER}"), &format!("pipe:./{COUNTER}"), &[], "is the file that");
     let proxy = ["run", common::PROXY, "--listen", "client=stdin:", "--connect", "backends=127.0.0.1:1"];
     let (code, _, log) = run(&proxy);
     assert_eq!(code, 2, "{log}");

@@ -33,7 +33,7 @@ use crate::notify;
 use crate::settings::{self, RunFlags, Shm};
 use crate::state_dir_lock::StateDirLocks;
 use crate::supervise::{self, ControlQueue, EarlySignals};
-use crate::{logging, perf_map, sandbox, sys};
+use crate::{descriptors, logging, perf_map, sandbox, sys};
 use backend_overrides::BackendOverrides;
 use generations::Generations;
 use observed_state::ObservedState;
@@ -79,6 +79,7 @@ impl Run {
     fn check(self) -> Outcome {
         let (port, overrides) = (AccessLog::default().port(), BackendOverrides::default());
         let prepared = Prepared::new(&self.flags, &port, &LastLists::default(), &[], &overrides)?;
+        descriptors::check(&prepared.services, &prepared.settings)?;
         prepared.settings.warn_deprecated();
         let names: Vec<_> = prepared.services.iter().map(|service| format!("`{}`", service.name)).collect();
         crate::console::sayln!("ok: services {}", names.join(", "));
@@ -98,16 +99,11 @@ impl Run {
         let overrides = Arc::new(BackendOverrides::inherited(&inherited.overrides));
         let mut prepared =
             Prepared::new(&self.flags, &access.port(), &LastLists::default(), &[], &overrides)?;
-        let logs_to_stdout = prepared.settings.access_log.as_ref().is_some_and(|log| log.file().is_none());
-        let descriptors =
-            Descriptors::open(&mut prepared.services, prepared.settings.shm != Shm::Off, logs_to_stdout)?;
-        if !descriptors.is_empty() {
+        descriptors::check(&prepared.services, &prepared.settings)?;
+        let is_filter =
+            prepared.services.iter().any(|service| descriptors::uses_descriptors(&service.config));
+        if is_filter {
             prepared.settings.workers = 1;
-            if prepared.settings.user.is_some() {
-                return Err(Failure::usage(
-                    "`--user` does not go with `stdin:`, `stdout:`, `fd:` and `pipe:`",
-                ));
-            }
         }
         let settings = &prepared.settings;
         logging::start(settings.log, settings.verbose, &recent);
@@ -127,7 +123,9 @@ impl Run {
         }
         let locks = StateDirLocks::lock(&prepared.services, &inherited.locks)?;
         // There is no upgrade of a process that uses descriptors, and they are for no other process.
-        let launcher = if descriptors.is_empty() { Launcher::start(settings)? } else { None };
+        let launcher = if is_filter { None } else { Launcher::start(settings)? };
+        // Behind all that may refuse the start, and before the sandbox, which opens no other files.
+        let descriptors = Descriptors::open(&mut prepared.services, prepared.settings.shm != Shm::Off)?;
         let files = sandbox::restrict_files(&prepared)?;
         let in_background = logging::background::start();
         in_background.map_err(|error| Failure::failed(format!("cannot start the log's thread: {error}")))?;

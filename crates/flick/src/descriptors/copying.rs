@@ -6,7 +6,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use flick_net::DescriptorAddr;
 use flick_shm::conn::RingRead;
-use flick_shm::pairing::PairListener;
+use flick_shm::pairing::{PairError, PairListener};
+use flick_shm::segment::SegmentError;
 use flick_shm::stream::{ShmStream, StreamConfig, StreamError, StreamInterest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -18,9 +19,13 @@ use super::{DescriptorEvent, Input};
 const COPY_BYTES: usize = 64 << 10;
 /// Longest wait, in milliseconds, before a thread looks whether the service has closed the connection.
 const LOOK_MS: u32 = 1000;
+/// The same of a thread that reads rings, before it looks whether it is to stop.
+const STOP_LOOK_MS: u32 = 100;
 
 /// Failure of a copy.
 pub(super) enum CopyError {
+    /// The connection to the service could not be made.
+    Unconnected(PairError),
     /// The service has closed the connection.
     Closed,
     /// The descriptor failed.
@@ -33,22 +38,35 @@ impl From<StreamError> for CopyError {
     }
 }
 
-/// Connects to the service and copies an input to it, until both have ended.
-pub(super) fn input(input: Input) -> DescriptorEvent {
+/// Connects to the service and copies an input to it, until both have ended. Reads no more once `stop` is readable.
+pub(super) fn input(input: Input, stop: &OwnedFd) -> DescriptorEvent {
     let Input { at, file, name, offer } = input;
-    let copied = ShmStream::connect(&name, &StreamConfig::default()).map_err(|_| CopyError::Closed).and_then(
-        |mut stream| {
-            copy_input(&file, offer, &mut stream)?;
-            stream.finish_sending()?;
-            while !has_ended(&mut stream)? {
-                stream.wait(StreamInterest::Readable, LOOK_MS)?;
-            }
-            Ok(())
-        },
-    );
+    let connected = ShmStream::connect(&name, &StreamConfig::default()).map_err(CopyError::Unconnected);
+    let copied = connected.and_then(|mut stream| {
+        copy_input(&file, offer, &mut stream, stop.as_fd())?;
+        stream.finish_sending()?;
+        while !has_ended(&mut stream)? {
+            stream.wait(StreamInterest::Readable, LOOK_MS)?;
+        }
+        Ok(())
+    });
     match copied {
         Ok(()) => DescriptorEvent::InputEnded,
         Err(CopyError::Closed) => DescriptorEvent::InputRefused(at),
+        Err(CopyError::Unconnected(error)) => {
+            let too_large = matches!(
+                error,
+                PairError::System(Errno::FBIG) | PairError::Segment(SegmentError::System(Errno::FBIG))
+            );
+            let help = if too_large {
+                "; the limit of a file's size (`ulimit -f`) is below that of a ring"
+            } else {
+                ""
+            };
+            DescriptorEvent::Failed(format!(
+                "cannot pass `{at}` to the service through shared memory: {error}{help}"
+            ))
+        }
         Err(CopyError::Descriptor(error)) => {
             DescriptorEvent::Failed(format!("cannot read from `{at}`: {error}"))
         }
@@ -56,10 +74,19 @@ pub(super) fn input(input: Input) -> DescriptorEvent {
 }
 
 /// Copies what the pipe has, and what processes send through rings while the pipe is empty.
-fn copy_input(file: &OwnedFd, offer: Option<RingOffer>, to: &mut ShmStream) -> Result<(), CopyError> {
+fn copy_input(
+    file: &OwnedFd,
+    offer: Option<RingOffer>,
+    to: &mut ShmStream,
+    stop: BorrowedFd<'_>,
+) -> Result<(), CopyError> {
     let mut buffer = vec![0; COPY_BYTES];
     loop {
-        let [has_bytes, is_asked] = wait_for([Some(file.as_fd()), offer.as_ref().map(RingOffer::socket)])?;
+        let sources = [Some(file.as_fd()), offer.as_ref().map(RingOffer::socket), Some(stop)];
+        let [has_bytes, is_asked, stops] = wait_for(sources)?;
+        if stops {
+            return Ok(());
+        }
         if !has_bytes && !is_asked {
             if has_ended(to)? {
                 return Err(CopyError::Closed);
@@ -68,7 +95,7 @@ fn copy_input(file: &OwnedFd, offer: Option<RingOffer>, to: &mut ShmStream) -> R
         }
         // Bytes in the pipe were written before the other process asked.
         if let Some(offer) = offer.as_ref().filter(|_| is_asked && !has_input(file.as_fd())) {
-            offer.serve(&mut buffer, to)?;
+            offer.serve(&mut buffer, to, stop)?;
             continue;
         }
         match rustix::io::read(file, &mut buffer) {
@@ -106,16 +133,22 @@ pub(super) fn has_ended(stream: &mut ShmStream) -> Result<bool, CopyError> {
     Ok(stream.receive(&mut [0; 64])? == RingRead::Finished)
 }
 
-/// Copies all that one connection of a service brings to `sink`. Returns when it has ended, in order or not.
+/// Copies all that one connection of a service brings to `sink`. Returns when it has ended, in order or not, or `stop`
+/// is readable.
 pub(super) fn drain<E>(
     from: &mut ShmStream,
     buffer: &mut [u8],
+    stop: Option<BorrowedFd<'_>>,
     mut sink: impl FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
+    let look_ms = if stop.is_some() { STOP_LOOK_MS } else { LOOK_MS };
     loop {
+        if stop.is_some_and(has_input) {
+            return Ok(());
+        }
         match from.receive(buffer) {
             Ok(RingRead::Bytes(count)) => sink(&buffer[..count])?,
-            Ok(RingRead::Empty) if from.wait(StreamInterest::Readable, LOOK_MS).is_ok() => {}
+            Ok(RingRead::Empty) if from.wait(StreamInterest::Readable, look_ms).is_ok() => {}
             // A worker that ends leaves its connections as they are.
             _ => return Ok(()),
         }
@@ -137,7 +170,7 @@ pub(super) fn output(
             Ok([true, _]) => {
                 // A process that only tried is no reason to stop.
                 if let Ok(mut stream) = ShmStream::accept(listener, &StreamConfig::default()) {
-                    match drain(&mut stream, &mut buffer, |bytes| write_all(file, bytes)) {
+                    match drain(&mut stream, &mut buffer, None, |bytes| write_all(file, bytes)) {
                         Ok(()) => {}
                         Err(Errno::PIPE) => return DescriptorEvent::OutputClosed,
                         Err(error) => {
@@ -169,8 +202,8 @@ fn write_all(file: &OwnedFd, mut bytes: &[u8]) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Waits until one of two descriptors is readable or has ended, for a second at most.
-pub(super) fn wait_for(sources: [Option<BorrowedFd<'_>>; 2]) -> Result<[bool; 2], CopyError> {
+/// Waits until one of these descriptors is readable or has ended, for a second at most.
+pub(super) fn wait_for<const N: usize>(sources: [Option<BorrowedFd<'_>>; N]) -> Result<[bool; N], CopyError> {
     let mut polled: Vec<PollFd<'_>> =
         sources.iter().flatten().map(|source| PollFd::from_borrowed_fd(*source, PollFlags::IN)).collect();
     let timeout = Timespec { tv_sec: i64::from(LOOK_MS / 1000), tv_nsec: 0 };

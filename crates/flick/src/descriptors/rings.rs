@@ -71,8 +71,13 @@ impl RingOffer {
         self.0.as_fd()
     }
 
-    /// Answers a writer, and copies what it sends until it is gone.
-    pub(super) fn serve(&self, buffer: &mut [u8], to: &mut ShmStream) -> Result<(), CopyError> {
+    /// Answers a writer, and copies what it sends until it is gone, or `stop` is readable.
+    pub(super) fn serve(
+        &self,
+        buffer: &mut [u8],
+        to: &mut ShmStream,
+        stop: BorrowedFd<'_>,
+    ) -> Result<(), CopyError> {
         let name = fresh_name();
         let (Ok((mut writer, _)), Ok(listener)) =
             (self.0.accept(), PairListener::bind(&name, PairPolicy::SameUser))
@@ -83,15 +88,16 @@ impl RingOffer {
             return Ok(());
         }
         loop {
-            match wait_for([Some(listener.socket()), Some(writer.as_fd())])? {
-                [true, _] => {
+            match wait_for([Some(listener.socket()), Some(writer.as_fd()), Some(stop)])? {
+                [_, _, true] => return Ok(()),
+                [true, ..] => {
                     if let Ok(mut stream) = ShmStream::accept(&listener, &StreamConfig::default()) {
-                        drain(&mut stream, buffer, |bytes| send_all(to, bytes))?;
+                        drain(&mut stream, buffer, Some(stop), |bytes| send_all(to, bytes))?;
                     }
                 }
                 // It has connected before it went, or not at all.
-                [false, true] if !has_input(listener.socket()) => return Ok(()),
-                [false, _] => {}
+                [false, true, _] if !has_input(listener.socket()) => return Ok(()),
+                [false, ..] => {}
             }
         }
     }
@@ -137,8 +143,9 @@ impl Upstream {
         );
         loop {
             match wait_for([Some(self.reader.as_fd()), Some(stop.as_fd())]) {
-                Ok([_, true]) | Err(_) => return DescriptorEvent::OutputEnded,
-                Ok([true, false]) => return DescriptorEvent::OutputClosed,
+                // A reader ends its connection behind the writer's, if it does not die.
+                Ok([true, _]) => return DescriptorEvent::OutputClosed,
+                Ok([false, true]) | Err(_) => return DescriptorEvent::OutputEnded,
                 Ok([false, false]) => {}
             }
         }
