@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 use std::io::{self, Read, Write};
 use std::time::Instant;
 
+use crate::bars::{self, BarGroup};
 use crate::cli::ChainArgs;
 use crate::machine::Machine;
 use crate::page;
@@ -40,10 +41,11 @@ const GOALS: &[(ChainKind, f64)] = &[
     (ChainKind::HandTcp, 20.0),
 ];
 
-/// Runs all sides on all lengths, prints the table and writes the page.
+/// Runs all sides on all lengths, prints the table, writes the page and plots it.
 pub(crate) fn run(args: &ChainArgs) -> io::Result<()> {
     let scratch = ScratchDir::new("chain")?;
     let input = capture(args.records);
+    let mut groups = Vec::with_capacity(args.lengths.len());
     let mut table =
         String::from("| filters | side | records/s | shared memory / side | goal |\n|--:|---|--:|--:|---|\n");
     for length in &args.lengths {
@@ -61,6 +63,9 @@ pub(crate) fn run(args: &ChainArgs) -> io::Result<()> {
         let spreads: Vec<(ChainKind, Spread)> =
             rows.into_iter().map(|(side, rates)| (side, Spread::of(rates.into_iter()))).collect();
         write_rows(&mut table, *length, &spreads);
+        let bars = spreads.into_iter().map(|(side, spread)| (side.name(), spread)).collect();
+        let name = if *length == 1 { "1 filter".to_owned() } else { format!("{length} filters") };
+        groups.push(BarGroup { name, bars });
     }
     print!("{table}");
     if let Some(results) = &args.run.results {
@@ -68,10 +73,13 @@ pub(crate) fn run(args: &ChainArgs) -> io::Result<()> {
         let text = format!(
             "# Chains of packet filters\n\nRecords of {PACKET_BYTES} bytes through a chain of filters, which change a \
              byte and count in turn. Medians of {} rounds, extremes in brackets. See METHOD.md.\n\n\
-             - Linux {}, {}, {} cores\n\n{table}",
+             - Linux {}, {}, {} cores\n\n![Chains of packet filters](chain.svg)\n\n{table}",
             args.run.rounds, machine.kernel, machine.cpu, machine.cores,
         );
         page::write(results, "chain.md", &text)?;
+        let own = ChainKind::FlickRings.name();
+        let plot = bars::svg("Records per second through a chain", &groups, |side| side == own);
+        std::fs::write(results.join("chain.svg"), plot)?;
     }
     Ok(())
 }

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bars;
 mod chain;
 mod cli;
 mod compile_time;

@@ -11,6 +11,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::time::Instant;
 
+use crate::bars::{self, BarGroup};
 use crate::cli::ShmArgs;
 use crate::machine::Machine;
 use crate::page;
@@ -131,7 +132,7 @@ const FIGURES: &[Figure] = &[
     },
 ];
 
-/// Runs all figures whose names contain the selection, prints the table and writes the page.
+/// Runs all figures whose names contain the selection, prints the table, writes the page and plots it.
 pub(crate) fn run(args: &ShmArgs) -> io::Result<()> {
     let _boost = args.run.cores.take()?;
     let is_chosen =
@@ -146,6 +147,7 @@ pub(crate) fn run(args: &ShmArgs) -> io::Result<()> {
             }
         }
     }
+    let mut groups = Vec::with_capacity(figures.len());
     let mut table = String::from(
         "| figure | transport | ns | of TCP, blocking | of TCP, polled | goals |\n|---|---|--:|--:|--:|---|\n",
     );
@@ -167,6 +169,8 @@ pub(crate) fn run(args: &ShmArgs) -> io::Result<()> {
                 goals(figure, *kind, &spreads)
             );
         }
+        let bars = figure.kinds.iter().map(|kind| kind.name()).zip(spreads).collect();
+        groups.push(BarGroup { name: figure.name.to_owned(), bars });
     }
     print!("{table}");
     if let Some(results) = &args.run.results {
@@ -175,10 +179,14 @@ pub(crate) fn run(args: &ShmArgs) -> io::Result<()> {
             "# Shared memory beside TCP\n\nTwo threads on two cores, or on one; nanoseconds of a round trip or of a \
              message. Medians of {} rounds, extremes in brackets. *Polled* sides never sleep; *asleep* ones sleep \
              whenever they have to wait; *default* ones busy-poll for a bounded time first. See METHOD.md.\n\n\
-             - Linux {}, {}, {} cores\n\n{table}",
+             - Linux {}, {}, {} cores\n\n![Shared memory beside TCP](shm.svg)\n\n{table}",
             args.run.rounds, machine.kernel, machine.cpu, machine.cores,
         );
         page::write(results, "shm.md", &text)?;
+        let plot = bars::svg("Nanoseconds of a round trip or of a message", &groups, |name| {
+            name.starts_with("shared memory")
+        });
+        std::fs::write(results.join("shm.svg"), plot)?;
     }
     Ok(())
 }
