@@ -173,6 +173,8 @@ pub const BACKEND_LOG_MS: u64 = 1_000;
 pub const EJECT_WINDOW_NS: u64 = 10_000_000_000;
 /// Consecutive failed requests after which a backend is ejected, unless the settings say how many.
 pub const OUTLIER_FAILURES: u32 = 5;
+/// Failed attempts in a row to connect to a backend after which it is down, though it has open connections.
+pub const REFUSALS_MAX: u32 = OUTLIER_FAILURES;
 /// Window over which the slowest reply of a backend is found.
 pub const SLOWEST_WINDOW_NS: u64 = 60_000_000_000;
 /// A backend is silent once it has sent nothing for this many times as long as the slowest reply took.

@@ -70,6 +70,8 @@ pub struct Backend {
     health: BackendHealth,
     /// Attempts to connect that failed since it was last up.
     failures: u32,
+    /// Connections that it has refused in a row.
+    refusals: u32,
     why_down: WhyDown,
     /// By trouble: whether this worker has noted it in the log of the service.
     troubles: [bool; Trouble::ALL.len()],
@@ -106,6 +108,7 @@ impl Backend {
             is_up: false,
             health: BackendHealth::default(),
             failures: 0,
+            refusals: 0,
             why_down: WhyDown::default(),
             troubles: Default::default(),
         }
@@ -247,6 +250,12 @@ impl Backend {
         self.failures = self.failures.saturating_add(1);
     }
 
+    /// It has refused a connection. Returns how many in a row.
+    pub fn note_refusal(&mut self) -> u32 {
+        self.refusals = self.refusals.saturating_add(1);
+        self.refusals
+    }
+
     /// Returns its health for the next generation of the service.
     pub fn health_state(&self) -> HealthState {
         self.health.state(self.failures > 0)
@@ -269,7 +278,7 @@ impl Backend {
 
     /// It has connected; or, as another generation of the service knows it, has not.
     pub fn set_failures(&mut self, failures: u32) {
-        self.failures = failures;
+        (self.failures, self.refusals) = (failures, 0);
     }
 }
 

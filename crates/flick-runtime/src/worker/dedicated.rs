@@ -8,7 +8,7 @@ use flick_net::Driver;
 
 use super::Worker;
 use super::health::warn_of;
-use crate::limits::SPARE_CONN_IDLE_MS;
+use crate::limits::{REFUSALS_MAX, SPARE_CONN_IDLE_MS};
 use crate::run_queue::Flow;
 use crate::slab::Key;
 use crate::upstream::Upstream;
@@ -117,12 +117,20 @@ impl<D: Driver> Worker<D> {
         let backend = self.upstream.backend_mut(at);
         backend.push_spare(backend_conn);
         let (probe, is_relay) = (backend.shared(), backend.is_relay());
-        if was_refused && !is_relay && self.upstream.conn(probe).is_down() {
+        // One with open connections may refuse more because its accept queue is full.
+        let may_be_busy = was_refused && backend.note_refusal() < REFUSALS_MAX;
+        let is_busy = may_be_busy && self.has_open_conn(at);
+        if was_refused && !is_relay && !is_busy && self.upstream.conn(probe).is_down() {
             if self.upstream.backend_mut(at).set_up(false) {
                 self.observe.backend(at).up.sub(1);
             }
             self.schedule_reconnect(probe);
         }
+    }
+
+    /// Whether a backend has accepted a connection that is still open.
+    fn has_open_conn(&self, at: usize) -> bool {
+        self.upstream.backend(at).conns().any(|conn| self.upstream.conn(conn).is_connected())
     }
 
     /// A connection of an exclusive protocol has come up.

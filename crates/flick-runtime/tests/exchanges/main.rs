@@ -5,6 +5,7 @@ mod bodies;
 mod fault_injection;
 mod migration;
 mod peers;
+mod refused;
 mod timeouts;
 mod tiny;
 
@@ -359,24 +360,6 @@ fn asks_have_connections_for_themselves_and_are_answered_whole() {
         backend 0 expects closed
         client a  closes
         client b  closes
-        wait 20 ms
-        expect quiet"#,
-    );
-}
-
-#[test]
-fn a_backend_that_is_down_is_known_and_connected_to_again() {
-    check(
-        r#"simulator only
-        backend 0 refuses
-        wait 50 ms
-        client a  sends "get k0\n"
-        client a  expects "fail 0\n"
-        backend 0 returns
-        wait 1000 ms
-        client a  sends "get k0\n"
-        backend 0 expects "get k0\n", sends "ok\n"
-        client a  expects "ok\n", closes
         wait 20 ms
         expect quiet"#,
     );
