@@ -8,7 +8,7 @@ mod json_line;
 mod rotation;
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, Write};
+use std::io::{self, Read, Seek, Write};
 use std::num::NonZeroU32;
 use std::os::fd::AsFd;
 use std::os::unix::fs::{OpenOptionsExt, fchown};
@@ -153,6 +153,8 @@ struct LogFile {
     file: File,
     /// Its rotation by size, if it is rotated.
     rotation: Option<Rotation>,
+    /// Its last line was incomplete when it was opened.
+    is_torn: bool,
 }
 
 /// Orders to the writer thread.
@@ -200,7 +202,9 @@ impl AccessLog {
             let config = opened.config.as_ref();
             let limits = config.and_then(|config| Some((config.file()?, config.rotation?)));
             let rotation = limits.map(|(path, limits)| Rotation::new(path, &file, limits));
-            *self.orders.to.lock().unwrap_or_else(PoisonError::into_inner) = Some(LogFile { file, rotation });
+            let is_torn = config.and_then(AccessLogConfig::file).is_some_and(ends_inside_line);
+            let opened = LogFile { file, rotation, is_torn };
+            *self.orders.to.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
             self.port.wake();
         }
         self.config = opened.config.or(self.config.take());
@@ -281,6 +285,24 @@ fn append(path: &Path, user: Option<&User>) -> io::Result<File> {
     Ok(file)
 }
 
+/// Whether the last line of a file is incomplete, as a full disk or a killed process leaves it.
+fn ends_inside_line(path: &Path) -> bool {
+    let last = || -> io::Result<bool> {
+        if !std::fs::metadata(path)?.is_file() {
+            return Ok(false);
+        }
+        let mut file = File::open(path)?;
+        let mut last = *b"\n";
+        // An empty file has no last byte.
+        if file.seek(io::SeekFrom::End(-1)).is_ok() {
+            file.read_exact(&mut last)?;
+        }
+        Ok(last != *b"\n")
+    };
+    // A file that may be written and not read is taken for whole.
+    last().unwrap_or(false)
+}
+
 /// The writer thread.
 struct Writer {
     port: Arc<AccessLogPort>,
@@ -312,7 +334,8 @@ impl Writer {
             let must_end = self.orders.must_end.load(Ordering::Acquire);
             self.feeds.extend(self.port.take_feeds());
             if let Some(to) = self.orders.to.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                (self.to, self.is_torn) = (Some(to), false);
+                self.is_torn = to.is_torn;
+                self.to = Some(to);
             }
             self.take();
             self.write();
@@ -357,11 +380,10 @@ impl Writer {
             return;
         }
         let Some(to) = &mut self.to else { return };
-        // Ends an incomplete line, so that it does not spoil the next one.
-        if self.is_torn && to.file.write(b"\n").is_ok_and(|length| length > 0) {
-            self.is_torn = false;
-        }
-        let outcome = write_most(&mut to.file, &self.lines);
+        // Ends an incomplete line, so that it does not spoil the next one. If that fails, nothing is written behind it.
+        let ended = if self.is_torn { write_most(&mut to.file, b"\n") } else { Ok(()) };
+        self.is_torn &= ended.is_err();
+        let outcome = ended.and_then(|()| write_most(&mut to.file, &self.lines));
         let written = outcome.as_ref().map_or_else(|unwritten| unwritten.from, |()| self.lines.len());
         to.rotate(written as u64);
         if outcome.is_ok() && self.warned.is_some_and(|warned| warned.elapsed() >= self.warn_interval) {
@@ -428,7 +450,7 @@ fn write_most(to: &mut File, lines: &[u8]) -> Result<(), Unwritten> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LogFile, Orders, Sample, Writer, append};
+    use super::{LogFile, Orders, Sample, Writer, append, ends_inside_line};
     use std::fs::File;
     use std::io::Read;
     use std::sync::Arc;
@@ -448,7 +470,7 @@ mod tests {
         let (reader, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).expect("a pipe");
         let (mut reader, orders) = (File::from(reader), Arc::new(Orders::default()));
         let mut writer = Writer::new(Arc::default(), Arc::clone(&orders));
-        writer.to = Some(LogFile { file: File::from(to), rotation: None });
+        writer.to = Some(LogFile { file: File::from(to), rotation: None, is_torn: false });
         let mut written = |line: &[u8]| {
             writer.lines.extend_from_slice(line);
             writer.write();
@@ -467,6 +489,29 @@ mod tests {
     }
 
     #[test]
+    fn torn_line_was_completed_after_the_log_was_opened_again() {
+        let path = std::env::temp_dir().join(format!("flick-access-torn-{}", std::process::id()));
+        for (text, is_torn) in [("", false), ("whole\n", false), ("whole\n{\"time\":\"20", true)] {
+            std::fs::write(&path, text).expect("the temporary directory is writable");
+            assert_eq!(ends_inside_line(&path), is_torn, "{text}");
+        }
+        std::fs::remove_file(&path).expect("the test created it");
+    }
+
+    #[test]
+    fn line_is_not_written_behind_a_torn_one() {
+        let orders = Arc::new(Orders::default());
+        let mut writer = Writer::new(Arc::default(), Arc::clone(&orders));
+        let full = File::options().append(true).open("/dev/full").expect("Linux has it");
+        writer.to = Some(LogFile { file: full, rotation: None, is_torn: true });
+        writer.is_torn = true;
+        writer.lines.extend_from_slice(b"line\n");
+        writer.write();
+        assert!(writer.is_torn, "the line break was not written");
+        assert_eq!(orders.dropped.load(std::sync::atomic::Ordering::Relaxed), 1);
+    }
+
+    #[test]
     fn full_disk_is_warned_of_until_the_log_is_written_again() {
         let path = std::env::temp_dir().join(format!("flick-access-full-{}", std::process::id()));
         let orders = Arc::new(Orders::default());
@@ -474,7 +519,7 @@ mod tests {
         writer.warn_interval = std::time::Duration::ZERO;
         let mut write = |to: &str| {
             let file = File::options().append(true).create(true).open(to).expect("it can be opened");
-            writer.to = Some(LogFile { file, rotation: None });
+            writer.to = Some(LogFile { file, rotation: None, is_torn: false });
             writer.lines.extend_from_slice(b"line\n");
             writer.write();
             (writer.warned.is_some(), writer.unlogged)
