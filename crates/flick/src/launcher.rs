@@ -29,6 +29,8 @@ use crate::settings::{Settings, deprecated};
 
 /// Longest time that the launcher takes to start a program.
 const START_TIME_MAX: Duration = Duration::from_secs(10);
+/// Most programs that the launcher has started and that still run: the new process of an upgrade, and stalled ones.
+const STARTED_MAX: usize = 4;
 /// Name of its process.
 const PROCESS_NAME: &std::ffi::CStr = c"flick-launcher";
 
@@ -37,6 +39,8 @@ const PROCESS_NAME: &std::ffi::CStr = c"flick-launcher";
 pub struct Launcher {
     channel: FdChannel,
     process: Child,
+    /// It has ended before the service.
+    has_ended: bool,
 }
 
 impl Launcher {
@@ -61,7 +65,7 @@ impl Launcher {
         }
         let process = command.spawn().map_err(failed)?;
         near.set_timeout(Some(START_TIME_MAX)).map_err(failed)?;
-        Ok(Some(Self { channel: near, process }))
+        Ok(Some(Self { channel: near, process, has_ended: false }))
     }
 
     /// Starts the program with this standard input, and returns its process id.
@@ -88,9 +92,16 @@ impl Launcher {
         }
     }
 
+    /// Whether the launcher has ended since the last call.
+    pub fn has_just_ended(&mut self) -> bool {
+        let had_ended = self.has_ended;
+        self.has_ended = had_ended || matches!(self.process.try_wait(), Ok(Some(_)));
+        self.has_ended && !had_ended
+    }
+
     /// Waits until the launcher has exited. The program that it has started goes on.
     pub fn finish(self) {
-        let Self { channel, mut process } = self;
+        let Self { channel, mut process, has_ended: _ } = self;
         drop(channel);
         // It exits when the channel is closed.
         let _ = process.wait();
@@ -118,20 +129,40 @@ impl LauncherCommand {
         }
         rustix::thread::set_name(PROCESS_NAME).map_err(|error| failed(error.into()))?;
         let channel = FdChannel::from_fd(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
-        let mut child = None;
+        self.serve(&channel).map_err(failed)
+    }
+
+    /// Answers messages until the other end is closed. Errors: an answer cannot be sent.
+    fn serve(&self, channel: &FdChannel) -> std::io::Result<()> {
+        let mut started = Vec::new();
         while let Ok(Some(message)) = channel.receive() {
             match (message.text.as_str(), message.fd) {
                 ("start", Some(stdin)) => {
-                    let answer = match self.spawn(stdin) {
-                        Ok(started) => format!("started {}", child.insert(started).id()),
+                    let answer = match self.start(stdin, &mut started) {
+                        Ok(pid) => format!("started {pid}"),
                         Err(error) => format!("failed cannot start {}: {error}", self.program.display()),
                     };
-                    channel.send(&answer, None).map_err(failed)?;
+                    channel.send(&answer, None)?;
                 }
-                _ => child.take().into_iter().for_each(kill),
+                _ => started.pop().into_iter().for_each(kill),
             }
         }
         Ok(())
+    }
+
+    /// Starts the program. The earlier ones belong to upgrades that failed, so no process needs their ids any more.
+    ///
+    /// Errors: it cannot be started; too many still run.
+    fn start(&self, stdin: OwnedFd, started: &mut Vec<Child>) -> std::io::Result<u32> {
+        started.retain_mut(|child| matches!(child.try_wait(), Ok(None)));
+        if started.len() >= STARTED_MAX {
+            let running = format!("{STARTED_MAX} processes of earlier upgrades still run");
+            return Err(std::io::Error::other(running));
+        }
+        let child = self.spawn(stdin)?;
+        let pid = child.id();
+        started.push(child);
+        Ok(pid)
     }
 
     fn spawn(&self, stdin: OwnedFd) -> std::io::Result<Child> {
@@ -147,4 +178,72 @@ fn kill(mut child: Child) {
     // Killing a process that has exited fails; `wait` reaps it in any case.
     let _ = child.kill();
     let _ = child.wait();
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    use super::{FdChannel, LauncherCommand, STARTED_MAX};
+
+    /// Starts a program that ends when its standard input does; the process and that input's other end.
+    fn start(service: &FdChannel) -> Result<(u32, UnixStream), String> {
+        let (near, far) = UnixStream::pair().expect("a pair of sockets");
+        service.send("start", Some(far.as_fd())).expect("the launcher runs");
+        let answer = service.receive().expect("it answers").expect("it runs").text;
+        match answer.strip_prefix("started ") {
+            Some(pid) => Ok((pid.parse().expect("a number"), near)),
+            None => Err(answer),
+        }
+    }
+
+    /// Runs a launcher of `cat` beside these steps.
+    fn beside(steps: impl FnOnce(&FdChannel)) {
+        let (service, launcher) = FdChannel::pair().expect("a pair of sockets");
+        let command = LauncherCommand { program: "/bin/cat".into(), arguments: Vec::new() };
+        std::thread::scope(|scope| {
+            let serves = scope.spawn(move || command.serve(&launcher));
+            steps(&service);
+            drop(service);
+            assert!(serves.join().expect("no panic").is_ok());
+        });
+    }
+
+    fn is_there(pid: u32) -> bool {
+        std::path::Path::new(&format!("/proc/{pid}")).exists()
+    }
+
+    #[test]
+    fn programs_that_have_ended_stayed_as_zombies() {
+        beside(|service| {
+            let (first, input) = start(service).expect("it starts");
+            drop(input);
+            let has_ended = || {
+                let status = std::fs::read_to_string(format!("/proc/{first}/stat")).expect("it is a zombie");
+                status.contains(") Z ")
+            };
+            while !has_ended() {
+                std::thread::yield_now();
+            }
+            let (second, _input) = start(service).expect("it starts");
+            assert!(!is_there(first) && is_there(second));
+            service.send("kill", None).expect("the launcher runs");
+        });
+    }
+
+    #[test]
+    fn starts_of_programs_had_no_limit() {
+        beside(|service| {
+            let running: Vec<_> = (0..STARTED_MAX).map(|_| start(service).expect("it starts")).collect();
+            let error = start(service).expect_err("too many run");
+            assert!(error.contains("4 processes of earlier upgrades still run"), "{error}");
+            for _ in &running {
+                service.send("kill", None).expect("the launcher runs");
+            }
+            let again = start(service).expect("they have ended");
+            service.send("kill", None).expect("the launcher runs");
+            drop((running, again));
+        });
+    }
 }

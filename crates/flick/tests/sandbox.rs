@@ -189,3 +189,24 @@ fn upgraded_process_kept_the_sandbox_of_its_predecessor() {
     common::peers::signal(third.0, "TERM");
     wait::until("the third process to end", || (!third.is_there()).then_some(()));
 }
+
+#[test]
+fn launcher_that_died_was_not_logged() {
+    let scratch = Scratch::new("launcher");
+    let service = kept(&scratch, &[]);
+    let name = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let launcher = wait::until("the launcher to have its name", || {
+        let processes = std::fs::read_dir("/proc").expect("procfs is there").flatten();
+        let pids = processes.filter_map(|entry| entry.file_name().into_string().ok());
+        let parent = format!(" {} ", service.pid());
+        pids.filter(|pid| name(pid).starts_with("flick-launcher")).find(|pid| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            status.split_once(") ").is_some_and(|(_, rest)| rest[1..].starts_with(&parent))
+        })
+    });
+    common::peers::signal(launcher.parse().expect("a number"), "KILL");
+    // The service reaps it.
+    wait::until("the launcher to be gone", || name(&launcher).is_empty().then_some(()));
+    let log = service.drained();
+    assert_eq!(log.matches("(flick-launcher) has ended").count(), 1, "{log}");
+}

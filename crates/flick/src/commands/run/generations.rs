@@ -447,8 +447,13 @@ impl Generations {
         self.observed.set_stalled(stalled.collect());
     }
 
-    /// Removes older generations that have ended.
+    /// Removes older generations that have ended, and warns of a launcher that has.
     pub fn reap(&mut self) {
+        if self.launcher.as_mut().is_some_and(Launcher::has_just_ended) {
+            warn!(
+                "the process that starts upgrades (flick-launcher) has ended: an upgrade needs a restart now"
+            );
+        }
         let mut at = 0;
         while at < self.older.len() {
             if !self.older[at].platform.is_finished() {
