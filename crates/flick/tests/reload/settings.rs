@@ -261,21 +261,35 @@ fn reload_response_names_settings_that_need_a_restart() {
     let (at, origin) = (free_address(), load::origin());
     let write = |head: &str| {
         let admin = "[admin]\nlisten = \"127.0.0.1:0\"\n\n";
-        let text = format!("workers = 1\n{head}{admin}{}", entry("a", "0.flick", at, origin));
+        let text = format!("{head}{admin}{}", entry("a", "0.flick", at, origin));
         scratch.write("flick.toml", &text)
     };
-    let settings = write("");
+    let settings = write("workers = 1\n");
     let service = Service::start(&["run", "--config", settings.to_str().expect("the path is UTF-8")]);
     let admin = service.admin_address().to_string();
     // The running process, not the last file, is what the settings are compared with.
     for (generation, head, notice) in [
-        (2, "log = \"json\"\n", "; `log` takes effect at the next start only"),
-        (3, "log = \"json\"\n", "; `log` takes effect at the next start only"),
-        (4, "", ""),
+        (
+            2,
+            "workers = 1\nlog = \"json\"\n",
+            "nothing has changed; `log` takes effect at the next start only",
+        ),
+        (
+            3,
+            "workers = 1\nlog = \"json\"\n",
+            "nothing has changed; `log` takes effect at the next start only",
+        ),
+        (4, "workers = 1\n", "nothing has changed"),
+        (
+            5,
+            "workers = 2\nwatchdog_timeout = \"9s\"\n",
+            "the process has other `workers`, `watchdog_timeout`",
+        ),
+        (6, "workers = 2\nwatchdog_timeout = \"9s\"\n", "nothing has changed"),
     ] {
         write(head);
         let (status, stdout, _) = common::run(&["reload", &admin]);
-        let expected = format!("generation {generation}; 1 service; nothing has changed{notice}");
+        let expected = format!("generation {generation}; 1 service; {notice}");
         assert_eq!((status, stdout.trim_end()), (0, expected.as_str()));
     }
     service.drained();

@@ -8,6 +8,7 @@ use std::hash::{DefaultHasher, Hasher};
 use flick_runtime::Platform;
 
 use super::prepare::Prepared;
+use crate::settings::Settings;
 
 /// The program and the settings of a service, to compare them.
 #[derive(Debug, PartialEq, Eq)]
@@ -71,6 +72,27 @@ pub fn of_services(before: &[ServiceSummary], after: &[ServiceSummary]) -> Vec<S
         service.changed_since(before.iter().find(|earlier| earlier.name == service.name)?)
     });
     new.chain(ended).chain(changed).collect()
+}
+
+/// Describes which settings of the process differ that the new generation has.
+pub fn of_process(before: &Settings, after: &Settings) -> Option<String> {
+    let log = |settings: &Settings| {
+        let log = settings.access_log.as_ref();
+        log.map(|log| (log.path.clone(), log.sample, log.fields.clone(), log.rotation))
+    };
+    let changed = [
+        ("workers", before.workers != after.workers),
+        ("cpu_affinity", before.cpu_affinity != after.cpu_affinity),
+        ("access_log", log(before) != log(after)),
+        ("max_memory", before.max_memory != after.max_memory),
+        ("shutdown_timeout", before.shutdown_timeout != after.shutdown_timeout),
+        ("old_generation_timeout", before.old_generation_timeout != after.old_generation_timeout),
+        ("watchdog_timeout", before.watchdog_timeout != after.watchdog_timeout),
+        ("resolver", before.resolver != after.resolver),
+    ];
+    let names: Vec<String> =
+        changed.iter().filter(|(_, is_other)| *is_other).map(|(name, _)| format!("`{name}`")).collect();
+    (!names.is_empty()).then(|| format!("the process has other {}", names.join(", ")))
 }
 
 /// Describes which listening addresses were opened and closed.

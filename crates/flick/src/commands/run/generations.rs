@@ -262,7 +262,7 @@ impl Generations {
             warn!(setting = name, "the setting takes effect at the next start only");
             format!("`{name}` takes effect at the next start only")
         });
-        let changes = self.changes(&next, &summaries).into_iter().chain(stale).chain(later);
+        let changes = self.changes(&next, &summaries, &settings).into_iter().chain(stale).chain(later);
         let changes = changes.collect::<Vec<_>>().join("; ");
         self.summaries = summaries;
         settings.warn_deprecated();
@@ -410,12 +410,13 @@ impl Generations {
         }
     }
 
-    /// Describes how `next`, with these services, differs from the current generation.
-    fn changes(&self, next: &Platform, services: &[ServiceSummary]) -> Vec<String> {
+    /// Describes how `next`, with these services and settings, differs from the current generation.
+    fn changes(&self, next: &Platform, services: &[ServiceSummary], settings: &Settings) -> Vec<String> {
         let count = next.services().len();
         let count = if count == 1 { "1 service".to_owned() } else { format!("{count} services") };
         let mut differences = changes::of_services(&self.summaries, services);
         differences.extend(changes::of_addresses(&self.current, next));
+        differences.extend(changes::of_process(&self.settings, settings));
         if differences.is_empty() {
             differences.push("nothing has changed".to_owned());
         }
