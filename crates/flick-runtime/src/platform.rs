@@ -48,6 +48,8 @@ pub struct ExitReport {
     pub services: Vec<(String, Totals)>,
     /// Workers that ended by an error of the system, with what it said.
     pub errors: Vec<std::io::Error>,
+    /// By service: the first backend that a session of a relay has lost before its client's end, and why.
+    pub lost_backends: Vec<(String, Endpoint, String)>,
     /// Kept dictionaries that could not be written at the end.
     pub unsaved: usize,
 }
@@ -394,7 +396,8 @@ impl Platform {
             }
             services.push((service.name.clone(), of_service));
         }
-        ExitReport { totals, services, errors, unsaved }
+        let lost_backends = self.services.iter().filter_map(RunningService::lost_backend).collect();
+        ExitReport { totals, services, errors, lost_backends, unsaved }
     }
 }
 

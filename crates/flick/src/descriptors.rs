@@ -16,7 +16,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use flick_net::{DescriptorAddr, Endpoint};
-use flick_runtime::{ExitReport, PlatformConfig, ServiceConfig};
+use flick_runtime::{Binding, ExitReport, PlatformConfig, ServiceConfig};
 use flick_shm::pairing::{PairListener, PairPolicy};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{FileType, OFlags, fstat};
@@ -32,7 +32,10 @@ pub use validation::check;
 pub const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// Most client connections of a service that listens on descriptors only.
-const FILTER_CONNECTIONS_MAX: u32 = 64;
+pub const FILTER_CONNECTIONS_MAX: u32 = 64;
+
+/// Most requests in flight of such a service, which is a relay and has none.
+pub const FILTER_REQUESTS_MAX: u32 = 1024;
 
 /// Number of standard output.
 const STDOUT: u32 = 1;
@@ -42,10 +45,10 @@ const STDERR: u32 = 2;
 /// The end of a descriptor's work.
 #[derive(Debug)]
 pub enum DescriptorEvent {
-    /// An input has ended and the service has taken all of it.
-    InputEnded,
-    /// The service has closed the connection of this input before its end.
-    InputRefused(DescriptorAddr),
+    /// An input has ended and the service has taken all of it; its first bytes.
+    InputEnded(InputFront),
+    /// The service has closed the connection of this input before its end; its first bytes.
+    InputRefused(DescriptorAddr, InputFront),
     /// An output has written everything.
     OutputEnded,
     /// The reader of an output is gone.
@@ -53,6 +56,23 @@ pub enum DescriptorEvent {
     /// Reading or writing failed.
     Failed(String),
 }
+
+/// The first bytes of an input, by which formats are known; 0 behind its end.
+pub type InputFront = [u8; 4];
+
+/// Formats that are taken for what a filter reads, by their first bytes.
+const KNOWN_FORMATS: [(&[u8], &str); 6] = [
+    (&[0x0a, 0x0d, 0x0d, 0x0a], "pcapng; convert it with `editcap -F pcap IN OUT` or `tcpdump -r IN -w OUT`"),
+    (&[0xa1, 0xb2, 0xc3, 0xd4], BIG_ENDIAN),
+    (&[0xa1, 0xb2, 0x3c, 0x4d], BIG_ENDIAN),
+    (&[0xd4, 0xc3, 0xb2, 0xa1], LITTLE_ENDIAN),
+    (&[0x4d, 0x3c, 0xb2, 0xa1], LITTLE_ENDIAN),
+    (&[0x1f, 0x8b], "gzip; decompress it first"),
+];
+const BIG_ENDIAN: &str =
+    "a big-endian packet capture; the library `pcap_big` reads those, `pcap` little-endian ones";
+const LITTLE_ENDIAN: &str =
+    "a little-endian packet capture; the library `pcap` reads those, `pcap_big` big-endian ones";
 
 /// The descriptors of all services, opened.
 #[derive(Default)]
@@ -97,6 +117,8 @@ pub struct RunningDescriptors {
     filters: Vec<String>,
     /// The first input whose connection the service has closed.
     refused: Option<DescriptorAddr>,
+    /// First bytes of the inputs that have ended.
+    fronts: Vec<InputFront>,
 }
 
 /// Names of the descriptors of this process, for its log.
@@ -106,6 +128,12 @@ static NAMES: OnceLock<Vec<(String, DescriptorAddr)>> = OnceLock::new();
 pub fn uses_descriptors(config: &PlatformConfig) -> bool {
     let endpoints = config.listen.iter().chain(&config.connect).flat_map(|binding| &binding.endpoints);
     endpoints.into_iter().any(|endpoint| matches!(endpoint, Endpoint::Descriptor(_)))
+}
+
+/// Returns whether a service that listens there is a filter: its clients are descriptors.
+pub fn is_filter(listen: &[Binding]) -> bool {
+    let mut endpoints = listen.iter().flat_map(|binding| &binding.endpoints);
+    !listen.is_empty() && endpoints.all(|endpoint| matches!(endpoint, Endpoint::Descriptor(_)))
 }
 
 /// Returns the address as the user wrote it.
@@ -150,10 +178,7 @@ impl Descriptors {
         for ServiceConfig { name, config, .. } in services {
             // Workers and cores are those of the first service.
             adapt(config);
-            let listened = config.listen.iter().flat_map(|binding| &binding.endpoints);
-            let mut kinds = listened.map(|endpoint| matches!(endpoint, Endpoint::Descriptor(_)));
-            if !config.listen.is_empty() && kinds.all(|is_descriptor| is_descriptor) {
-                config.limits.max_connections = config.limits.max_connections.min(FILTER_CONNECTIONS_MAX);
+            if is_filter(&config.listen) {
                 opened.filters.push(name.clone());
             }
             for endpoint in config.listen.iter_mut().flat_map(|binding| &mut binding.endpoints) {
@@ -258,6 +283,7 @@ impl Descriptors {
             stop_outputs: Some(stop_outputs),
             filters: self.filters,
             refused: None,
+            fronts: Vec::new(),
         })
     }
 }
@@ -305,9 +331,13 @@ impl RunningDescriptors {
     /// Errors: the event ends the process. A reader that is gone ends it without a message, as SIGPIPE does.
     pub fn note(&mut self, event: DescriptorEvent) -> Result<bool, Failure> {
         match event {
-            DescriptorEvent::InputEnded => self.inputs -= 1,
-            DescriptorEvent::InputRefused(at) => {
+            DescriptorEvent::InputEnded(front) => {
                 self.inputs -= 1;
+                self.fronts.push(front);
+            }
+            DescriptorEvent::InputRefused(at, front) => {
+                self.inputs -= 1;
+                self.fronts.push(front);
                 self.refused.get_or_insert(at);
             }
             DescriptorEvent::OutputEnded => {
@@ -325,6 +355,11 @@ impl RunningDescriptors {
     ///
     /// Errors: what was wrong with the input, or with its way.
     pub fn check(&self, report: &ExitReport, stopped_by: Option<i32>) -> Result<(), Failure> {
+        let lost = report.lost_backends.iter().find(|(service, ..)| self.filters.contains(service));
+        if let Some((service, address, why)) = lost {
+            let address = shown(address.clone());
+            return Err(Failure::failed(format!("`{service}` lost its output {address}: {why}")));
+        }
         for (name, totals) in report.services.iter().filter(|(name, _)| self.filters.contains(name)) {
             let lost =
                 totals.errors_unavailable + totals.errors_timeout + totals.errors_overload + totals.exhausted;
@@ -334,7 +369,10 @@ impl RunningDescriptors {
             } else if totals.truncated > 0 {
                 format!("the input of `{name}` ends inside a message")
             } else if totals.protocol_errors_client > 0 {
-                format!("the input of `{name}` is malformed: a message violates its grammar")
+                let is_known = |front: &[u8]| self.fronts.iter().any(|known| known.starts_with(front));
+                let known = KNOWN_FORMATS.iter().find(|(front, _)| is_known(front));
+                let known = known.map(|(_, what)| format!("; it begins like {what}")).unwrap_or_default();
+                format!("the input of `{name}` is malformed: a message violates its grammar{known}")
             } else if lost > 0 {
                 format!("`{name}` could not deliver {lost} messages")
             } else {

@@ -148,6 +148,56 @@ fn malformed_message_ends_the_filter_with_an_error() {
 }
 
 #[test]
+fn capture_of_another_format_was_only_malformed() {
+    let mut big_endian = Vec::new();
+    for word in [0xa1b2_c3d4_u32, 0x0002_0004, 0, 0, 262_144, 1] {
+        big_endian.extend(word.to_be_bytes());
+    }
+    // The header of a section, whose byte order is behind its length.
+    let next_generation = [0x0a0d_0d0a_u32, 28, 0x1a2b_3c4d, 1, !0, !0, 28].map(u32::to_le_bytes).concat();
+    for (input, expected) in [
+        (next_generation, "it begins like pcapng; convert it with `editcap -F pcap IN OUT`"),
+        (big_endian, "a big-endian packet capture; the library `pcap_big` reads those"),
+    ] {
+        let (code, output, log) = filtered(filter(), &input);
+        assert_eq!((code, output.len()), (Some(1), 0), "{log}");
+        assert!(log.contains("the input of `Count` is malformed") && log.contains(expected), "{log}");
+    }
+}
+
+#[test]
+fn state_named_a_descriptor_by_its_shared_memory() {
+    let ((stdin, mut input), (mut output, stdout)) = pipes();
+    let child = filter().args(["--admin", "0"]).stdin(stdin).stdout(stdout).spawn();
+    let mut child = child.expect("the tool starts");
+    input.write_all(&capture(1)).expect("the pipe has space");
+    output.read_exact(&mut vec![0; capture(1).len()]).expect("the record arrives");
+    let line = until_logged(&mut child, "admin endpoint");
+    let admin = common::service::address_in(&line, "admin endpoint").expect("the line has it");
+    let state = common::service::seen(admin, "/api/state").1;
+    assert!(state.contains("\"stdin:\"") && state.contains("\"stdout:\""), "{state}");
+    assert!(!state.contains("flick-descriptor"), "{state}");
+    drop(input);
+    assert_eq!(status(child), Some(0));
+}
+
+#[test]
+fn filter_asked_for_the_memory_of_a_server() {
+    let (code, _, log) = run(&[
+        "run",
+        "--check",
+        COUNTER,
+        "--listen",
+        "capture=stdin:",
+        "--connect",
+        "next=stdout:",
+        "--max-memory",
+        "24MiB",
+    ]);
+    assert_eq!(code, 0, "{log}");
+}
+
+#[test]
 fn reader_that_is_gone_ends_the_filter_as_a_signal_would() {
     let ((stdin, mut input), (output, stdout)) = pipes();
     let child = filter().stdin(stdin).stdout(stdout).spawn().expect("the tool starts");
@@ -334,6 +384,31 @@ fn signal_inside_a_message_is_the_status_of_a_filter() {
 }
 
 #[test]
+fn broken_output_was_reported_as_a_broken_input() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it is bound");
+    let free = common::peers::free_address();
+    let check = |to: &str, reason: &str, is_down: bool| {
+        let (reader, mut writer) = pipe().expect("descriptors are left");
+        let mut child = filter_of("stdin:", to).stdin(reader).spawn().expect("the tool starts");
+        writer.write_all(&capture(1)).expect("the pipe has space");
+        if !is_down {
+            let mut peer = listener.accept().expect("the filter connects").0;
+            peer.read_exact(&mut [0; 24]).expect("the capture begins");
+            // It is dropped with bytes that it has not read, so it resets the connection.
+        }
+        let log = log_of(&mut child);
+        assert_eq!(status(child), Some(1), "{log}");
+        assert!(log.contains(&format!("error: `Count` lost its output {to}: {reason}")), "{log}");
+        assert_eq!(log.contains("backend is down"), is_down, "{log}");
+        drop(writer);
+    };
+    check(&free.to_string(), "connection refused", true);
+    check("shm:flick-test-without-a-listener", "connection refused", true);
+    check(&address.to_string(), "connection reset", false);
+}
+
+#[test]
 fn limit_of_file_sizes_killed_a_filter() {
     let (reader, mut writer) = pipe().expect("descriptors are left");
     writer.write_all(&capture(1)).expect("the pipe has space");
@@ -404,7 +479,7 @@ fn filter_refuses_a_reload_and_goes_on() {
 }
 
 /// Waits for a line of the log. The rest of the log is dropped, so that the filter never waits for its reader.
-fn until_logged(child: &mut Child, text: &str) {
+fn until_logged(child: &mut Child, text: &str) -> String {
     let mut log = std::io::BufReader::new(child.stderr.take().expect("it was asked for"));
     let mut line = String::new();
     while !line.contains(text) {
@@ -413,6 +488,7 @@ fn until_logged(child: &mut Child, text: &str) {
         assert!(count > 0, "the log ends without `{text}`");
     }
     thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
+    line
 }
 
 #[test]

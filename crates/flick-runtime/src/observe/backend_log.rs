@@ -4,6 +4,7 @@
 //! Not here: what a worker does about it (`upstream/health.rs`).
 
 use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use flick_net::ConnFault;
@@ -24,16 +25,28 @@ impl Trouble {
     pub(crate) const ALL: [Self; 3] = [Self::Down, Self::Ejected, Self::FailsChecks];
 }
 
-/// Number of workers of a service, by backend and trouble.
+/// Number of workers of a service, by backend and trouble, and the first backend that a session of a relay has lost.
 #[derive(Debug)]
 pub struct BackendLog {
     workers: Box<[[AtomicU32; Trouble::ALL.len()]]>,
+    lost: OnceLock<(usize, WhyDown)>,
 }
 
 impl BackendLog {
     /// Counts for this number of slots of backends.
     pub(crate) fn new(slots: usize) -> Self {
-        Self { workers: (0..slots).map(|_| Default::default()).collect() }
+        Self { workers: (0..slots).map(|_| Default::default()).collect(), lost: OnceLock::new() }
+    }
+
+    /// A session of a relay has lost a backend before its client's end.
+    pub(crate) fn note_lost(&self, at: usize, why: WhyDown) {
+        // The first one counts.
+        let _ = self.lost.set((at, why));
+    }
+
+    /// Returns the slot of the first backend that a session of a relay has lost, and why.
+    pub(crate) fn lost(&self) -> Option<(usize, WhyDown)> {
+        self.lost.get().copied()
     }
 
     /// A worker has found the trouble, or finds it no more. Returns whether it is the first, or was the last one.

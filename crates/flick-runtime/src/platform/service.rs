@@ -106,6 +106,13 @@ impl RunningService {
         self.workers.iter().map(of_worker).collect()
     }
 
+    /// Its name, the first backend that a session of a relay has lost before its client's end, and why.
+    pub(super) fn lost_backend(&self) -> Option<(String, Endpoint, String)> {
+        let (at, why) = self.setup.backend_log.lost()?;
+        let endpoint = self.setup.backend_sets.latest().slots()[at].endpoint.clone()?;
+        Some((self.name.clone(), endpoint, why.to_string()))
+    }
+
     /// Returns the state that its code shares: its program's counters and dictionaries.
     pub fn state(&self) -> &Arc<State> {
         &self.state

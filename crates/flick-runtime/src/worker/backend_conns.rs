@@ -71,13 +71,15 @@ impl<D: Driver> Worker<D> {
         let (at, dedicated) = (conn.backend() as usize, conn.is_dedicated());
         let backend = self.upstream.backend_mut(at);
         let exclusive = backend.is_exclusive();
-        if backend.is_relay() {
+        let is_relay = backend.is_relay();
+        let was_down = !is_relay && backend.failures() > 0;
+        if is_relay {
             backend.health_mut().note_answer(now_ns);
-        } else if backend.failures() > 0 {
+        } else if was_down {
             self.is_back(at);
-            if self.note_trouble(at, Trouble::Down, false) {
-                tracing::info!(service = self.ctx.service(), address = %self.address_of(backend_conn), "backend is up");
-            }
+        }
+        if (is_relay || was_down) && self.note_trouble(at, Trouble::Down, false) {
+            tracing::info!(service = self.ctx.service(), address = %self.address_of(backend_conn), "backend is up");
         }
         if exclusive {
             self.pool_connected(backend_conn);
@@ -186,14 +188,27 @@ impl<D: Driver> Worker<D> {
             }
         }
         // Of an exclusive protocol: an idle connection may end at any time, and means nothing.
-        if is_relay && !was_connected && event.is_some() {
-            self.note_failure(at, is_picked);
+        if is_relay && event.is_some() {
+            self.relay_backend_lost(at, !was_connected, is_picked);
         }
         let matters = if exclusive && !is_relay { !was_connected } else { !dedicated };
         if let Some(incident) = incident.filter(|_| !handled && matters) {
             self.notify_of_backend(incident);
         }
         self.tasks.free_capacity();
+    }
+
+    /// A session of a relay has lost its connection to a backend, or got none.
+    fn relay_backend_lost(&mut self, at: usize, was_refused: bool, is_picked: bool) {
+        let why = self.upstream.backend_mut(at).take_why_down();
+        self.ctx.setup().backend_log.note_lost(at, why);
+        if was_refused {
+            if self.note_trouble(at, Trouble::Down, true) {
+                let (service, address) = (self.ctx.service(), self.upstream.backend(at).endpoint());
+                tracing::warn!(service, %address, %why, "backend is down");
+            }
+            self.note_failure(at, is_picked);
+        }
     }
 
     /// Answers every request of a lost connection. New ones cannot join meanwhile: it is down. Returns whether handlers

@@ -17,6 +17,7 @@ use crate::downstream::body::RemainingBody;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::stream::Upload;
 use crate::limits::SESSION_BACKLOG_BYTES_MAX;
+use crate::observe::backend_log::WhyDown;
 use crate::observe::edge_counters::StartId;
 use crate::rules::scratch::Scratch;
 use crate::run_queue::Flow;
@@ -211,7 +212,10 @@ impl<D: Driver> Worker<D> {
         }
         let backend = self.backend_of(send)?;
         let Some(backend_conn) = self.borrow_exclusive(backend) else {
-            self.observe.backend(backend as usize).failures.add(1);
+            let at = backend as usize;
+            self.observe.backend(at).failures.add(1);
+            let why = self.upstream.backend_mut(at).take_why_down();
+            self.ctx.setup().backend_log.note_lost(at, why);
             return None;
         };
         let is_picked = self.takes_pick(send).is_some();
@@ -350,6 +354,9 @@ impl<D: Driver> Worker<D> {
             self.observe.counters().truncated.add(u64::from(is_truncated));
             self.fail_backend_conn(backend_conn, FailureReason::Unavailable, Some(Event::Broken));
             return;
+        }
+        if !session.stream().relay_input_has_ended() {
+            self.ctx.setup().backend_log.note_lost(conn.backend() as usize, WhyDown::Closed);
         }
         // Everything it said has gone out: so ends the session.
         let others = session.stream_mut().take_relay_conns();

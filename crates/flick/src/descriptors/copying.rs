@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use super::rings::RingOffer;
-use super::{DescriptorEvent, Input};
+use super::{DescriptorEvent, Input, InputFront};
 
 /// Bytes of a copy: as many as a pipe of the default size has.
 const COPY_BYTES: usize = 64 << 10;
@@ -41,9 +41,10 @@ impl From<StreamError> for CopyError {
 /// Connects to the service and copies an input to it, until both have ended. Reads no more once `stop` is readable.
 pub(super) fn input(input: Input, stop: &OwnedFd) -> DescriptorEvent {
     let Input { at, file, name, offer } = input;
+    let mut front = InputFront::default();
     let connected = ShmStream::connect(&name, &StreamConfig::default()).map_err(CopyError::Unconnected);
     let copied = connected.and_then(|mut stream| {
-        copy_input(&file, offer, &mut stream, stop.as_fd())?;
+        copy_input(&file, offer, &mut stream, (&mut front, stop.as_fd()))?;
         stream.finish_sending()?;
         while !has_ended(&mut stream)? {
             stream.wait(StreamInterest::Readable, LOOK_MS)?;
@@ -51,8 +52,8 @@ pub(super) fn input(input: Input, stop: &OwnedFd) -> DescriptorEvent {
         Ok(())
     });
     match copied {
-        Ok(()) => DescriptorEvent::InputEnded,
-        Err(CopyError::Closed) => DescriptorEvent::InputRefused(at),
+        Ok(()) => DescriptorEvent::InputEnded(front),
+        Err(CopyError::Closed) => DescriptorEvent::InputRefused(at, front),
         Err(CopyError::Unconnected(error)) => {
             let too_large = matches!(
                 error,
@@ -73,13 +74,15 @@ pub(super) fn input(input: Input, stop: &OwnedFd) -> DescriptorEvent {
     }
 }
 
-/// Copies what the pipe has, and what processes send through rings while the pipe is empty.
+/// Copies what the pipe has, and what processes send through rings while the pipe is empty. `front` gets the pipe's
+/// first bytes.
 fn copy_input(
     file: &OwnedFd,
     offer: Option<RingOffer>,
     to: &mut ShmStream,
-    stop: BorrowedFd<'_>,
+    (front, stop): (&mut InputFront, BorrowedFd<'_>),
 ) -> Result<(), CopyError> {
+    let mut is_first = true;
     let mut buffer = vec![0; COPY_BYTES];
     loop {
         let sources = [Some(file.as_fd()), offer.as_ref().map(RingOffer::socket), Some(stop)];
@@ -100,7 +103,13 @@ fn copy_input(
         }
         match rustix::io::read(file, &mut buffer) {
             Ok(0) => return Ok(()),
-            Ok(count) => send_all(to, &buffer[..count])?,
+            Ok(count) => {
+                if std::mem::take(&mut is_first) {
+                    let shown = count.min(front.len());
+                    front[..shown].copy_from_slice(&buffer[..shown]);
+                }
+                send_all(to, &buffer[..count])?;
+            }
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => return Err(CopyError::Descriptor(error)),
         }

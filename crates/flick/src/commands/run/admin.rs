@@ -27,6 +27,7 @@ use flick_runtime::{ServiceStats, StatsSnapshot, Totals};
 use tracing::{info, warn};
 
 use super::observed_state::ObservedState;
+use crate::descriptors;
 use crate::failure::Failure;
 use crate::settings::{Period, Settings, TokenFile};
 
@@ -98,6 +99,12 @@ impl ObservedService {
     pub fn service(&self, snapshot: &StatsSnapshot, is_alone: bool) -> Service {
         let watch = &self.watch;
         let has_status = watch.has_status();
+        let mut backends = snapshot.backends.clone();
+        for backend in &mut backends {
+            if let Ok(address) = backend.address.parse() {
+                backend.address = descriptors::shown(address).to_string();
+            }
+        }
         let is_counted = |name: &str| {
             !(is_alone && OF_SHARED_THREADS.contains(&name) || !has_status && BY_STATUS.contains(&name))
         };
@@ -107,14 +114,14 @@ impl ObservedService {
             listens: watch
                 .addresses()
                 .iter()
-                .map(|(channel, at)| (channel.clone(), at.to_string()))
+                .map(|(channel, at)| (channel.clone(), descriptors::shown(at.clone()).to_string()))
                 .collect(),
             io: watch.io().to_owned(),
             max_connections: watch.max_connections().into(),
             counters: counters(&snapshot.totals, &is_counted),
             times: snapshot.times.clone(),
             workers: snapshot.workers.iter().map(|each| worker(each, &is_counted)).collect(),
-            backends: snapshot.backends.clone(),
+            backends,
             program: watch.state().counters(),
             dictionaries: watch.state().dict_reports(),
             tunables: tunables(&watch.tunables().get()),
@@ -303,7 +310,7 @@ pub fn backend_connection(watch: &ServiceStats, listed: &BackendConnInfo) -> Bac
         service: watch.name().to_owned(),
         worker: listed.worker as u64,
         channel: channel.to_owned(),
-        backend: address.map(|address| address.to_string()).unwrap_or_default(),
+        backend: address.map(|address| descriptors::shown(address).to_string()).unwrap_or_default(),
         transport: transport(listed.transport, of_kernel),
         inflight: listed.inflight.into(),
         bytes_in: listed.bytes_in,

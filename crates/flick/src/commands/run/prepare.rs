@@ -17,10 +17,10 @@ use super::backend_overrides::BackendOverrides;
 use super::backends::{self, DiscoveredChannel};
 use super::{memory, services, start_failure};
 use crate::failure::{Failure, Outcome};
-use crate::report;
 use crate::settings::{ChannelBindings, RunFlags, Settings, Shm};
+use crate::{descriptors, report};
 
-/// Smallest default of `--buffer-memory` for a service that shares its process.
+/// Smallest default of `--buffer-memory` for a service that shares its process, and the default for a filter.
 const BUFFER_MEMORY_MIN: u64 = 64 << 20;
 
 /// Services that are ready to start.
@@ -126,8 +126,14 @@ pub(super) fn configs(
     let config = |(named, bound): (&services::NamedService<'_>, ChannelBindings)| {
         let entry = &settings.programs[named.entry];
         let mut limits = entry.limits.clone();
+        let is_filter = descriptors::is_filter(&bound.listen);
+        if is_filter {
+            limits.max_connections = limits.max_connections.min(descriptors::FILTER_CONNECTIONS_MAX);
+            limits.max_inflight_requests = limits.max_inflight_requests.min(descriptors::FILTER_REQUESTS_MAX);
+        }
         if !entry.sets_buffer_memory {
-            limits.buffer_memory = (limits.buffer_memory / count).max(BUFFER_MEMORY_MIN);
+            let share = if is_filter { 0 } else { limits.buffer_memory / count };
+            limits.buffer_memory = share.max(BUFFER_MEMORY_MIN);
         }
         let (connect, opened) = backends::open(bound.connect, &resolver, known, &mut limits)?;
         let config = PlatformConfig {
