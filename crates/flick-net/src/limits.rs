@@ -108,11 +108,31 @@ pub const SHM_PAIRS_MAX: u32 = 1024;
 /// Pairs of one driver with the same process, handshakes among them.
 pub const SHM_PAIRS_OF_PROCESS_MAX: usize = 128;
 
-/// Connection slots of a pair that this process begins; half of them are for its connections.
-pub const SHM_SLOTS: u32 = 8192;
+/// Memory of all pairs of one driver, its own rings excepted: so many times what those may have. It holds the rings of
+/// the other processes, and the control words and tables of connections, whether they are in use or not.
+pub const SHM_PAIR_MEMORY_FACTOR: u64 = 2;
 
-/// Bytes of address space for the rings of each side of a pair that this process begins.
-pub const SHM_ARENA_BYTES: u64 = 128 << 20;
+/// Bytes of a connection slot: its control words, and its part of the tables of this process.
+pub const SHM_SLOT_BYTES: u64 = 2 * flick_shm::limits::DIRECTION_BYTES + 64;
+
+/// Part of the memory for pairs that its process may still have which a new pair may have for the rings of the other
+/// process: one in this many.
+pub const SHM_PAIR_ARENA_SHARE: u64 = 4;
+
+/// The same part, for its slots.
+pub const SHM_PAIR_SLOTS_SHARE: u64 = 8;
+
+/// Fewest bytes for the rings of the other process; a driver that has fewer refuses the pair.
+pub const SHM_ARENA_BYTES_MIN: u64 = 64 << 10;
+
+/// Connection slots of a pair that this process asks for; half of them are for its connections.
+pub const SHM_SLOTS: u32 = 2048;
+
+/// Bytes for the rings of each side that it asks for.
+pub const SHM_ARENA_BYTES: u64 = 16 << 20;
+
+/// Most bytes for the rings of each side of a pair.
+pub const SHM_ARENA_BYTES_MAX: u64 = 256 << 20;
 
 /// Bytes of the rings of one driver, over all pairs, whatever memory it is granted.
 pub const SHM_RING_BYTES_MAX: u64 = 256 << 20;

@@ -104,7 +104,7 @@ impl ShmTransport {
         Ok(ShmTransport {
             conns: Conns::new(&limits, conns_max),
             rings: Vec::with_capacity(conns_max as usize),
-            pairs: PairTable::new(epoll::create(epoll::CreateFlags::CLOEXEC)?),
+            pairs: PairTable::new(epoll::create(epoll::CreateFlags::CLOEXEC)?, conns_max),
             listeners: Listeners::new(),
             polled: SlotQueue::new(conns_max),
             starved: SlotQueue::new(conns_max),
@@ -532,12 +532,12 @@ impl ShmTransport {
             News::Socket(pair) => match self.advance(pair) {
                 Progress::Nothing => {}
                 Progress::Opened => self.open_waiting(pair),
+                Progress::Signalled => {
+                    self.stats.wake_ups += 1;
+                    self.pairs.wake(pair);
+                }
                 Progress::Ended => self.end_pair(pair),
             },
-            News::Event(pair) => {
-                self.stats.wake_ups += 1;
-                self.pairs.wake(pair);
-            }
         }
     }
 

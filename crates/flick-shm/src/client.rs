@@ -53,8 +53,8 @@ pub use address::ClientAddress;
 use crate::busy_poll::BusyPoll;
 use crate::conn::{OpenAnswer, RingConn, RingRead};
 use crate::limits::{
-    ARENA_BYTES_MAX, CLIENT_CONNS_MAX, CLIENT_IDLE_LOOKS_MAX, CLIENT_LOOKS_MAX, CLIENT_REPORTS_MAX,
-    RING_BYTES_MIN, RING_GROWTH, SLOTS_MAX, SLOTS_MIN,
+    ARENA_BYTES_MAX, CLIENT_CONNS_MAX, CLIENT_GROWN_RINGS, CLIENT_IDLE_LOOKS_MAX, CLIENT_LOOKS_MAX,
+    CLIENT_REPORTS_MAX, CLIENT_RING_SHARE, RING_BYTES_MIN, RING_GROWTH, SLOTS_MAX, SLOTS_MIN,
 };
 use crate::pairing::{PairError, PairPolicy};
 use crate::segment::SegmentConfig;
@@ -93,9 +93,13 @@ impl ClientConfig {
     /// Returns the sizes of the segment of a pair: all connections may be of one.
     fn segment(&self) -> SegmentConfig {
         let slots = (2 * self.conns_max).next_power_of_two().clamp(SLOTS_MIN, SLOTS_MAX);
-        let arena_bytes = (u64::from(self.conns_max) * self.ring_bytes_max)
+        let few = CLIENT_GROWN_RINGS * self.ring_bytes_max;
+        let arena_bytes = (u64::from(self.conns_max) * CLIENT_RING_SHARE * self.ring_bytes)
+            .max(few)
+            .min(u64::from(self.conns_max) * self.ring_bytes_max)
+            .max(self.ring_bytes_max)
             .next_power_of_two()
-            .clamp(self.ring_bytes_max.next_power_of_two(), ARENA_BYTES_MAX / 4);
+            .min(ARENA_BYTES_MAX / 4);
         SegmentConfig { slots, arena_bytes, huge_pages: false }
     }
 }
@@ -124,8 +128,6 @@ enum News {
     Watched(u32),
     /// The socket of a pair.
     Socket(u32),
-    /// The eventfd of a pair.
-    Event(u32),
 }
 
 impl News {
@@ -134,7 +136,6 @@ impl News {
             Self::Conn(token) => (0, token),
             Self::Watched(token) => (1, token),
             Self::Socket(pair) => (2, pair),
-            Self::Event(pair) => (3, pair),
         };
         epoll::EventData::new_u64(kind << 32 | u64::from(number))
     }
@@ -144,8 +145,7 @@ impl News {
         match data.u64() >> 32 {
             0 => Self::Conn(number),
             1 => Self::Watched(number),
-            2 => Self::Socket(number),
-            _ => Self::Event(number),
+            _ => Self::Socket(number),
         }
     }
 }
@@ -531,7 +531,6 @@ impl ClientSet {
                 }
                 // Level-triggered: it is reported again.
                 News::Watched(_) => {}
-                News::Event(pair) => self.pairs.wake(pair),
                 News::Socket(pair) => {
                     if self.pairs.advance(pair, &self.epoll) != Progress::Nothing {
                         self.ready_all_of(pair);

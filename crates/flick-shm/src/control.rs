@@ -133,7 +133,7 @@ const _: () = assert!(size_of::<Direction>() as u64 == crate::limits::DIRECTION_
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub(crate) struct SideWords {
-    /// 1 while the side's event loop sleeps and needs a signal through its eventfd.
+    /// 1 while the side's event loop sleeps and needs a signal through the socket.
     pub sleep: AtomicU32,
     /// Capabilities of the side, once it has attached; 0 before.
     pub capabilities: AtomicU32,

@@ -29,9 +29,11 @@ pub const SWITCH_ATTEMPTS_MAX: usize = 8;
 /// Most attempts to change the control word of a switched direction, which a dishonest peer may change all the time.
 pub const CONTROL_ATTEMPTS_MAX: usize = 64;
 /// Bytes of each message of the handshake.
-pub const HANDSHAKE_BYTES: usize = 16;
+pub const HANDSHAKE_BYTES: usize = 32;
 /// Longest wait for the other side's message of the handshake, in milliseconds.
 pub const HANDSHAKE_TIMEOUT_MS: u64 = 1000;
+/// Signals that one look takes; further ones are left to the next.
+pub const SIGNALS_PER_LOOK_MAX: usize = 512;
 /// Most bytes of a name behind `shm:`.
 pub const NAME_BYTES_MAX: usize = 90;
 /// Most processes that wait to be accepted.
@@ -54,6 +56,10 @@ pub const CLIENT_CONNS_MAX: u32 = SLOTS_MAX / 2;
 pub const CLIENT_PAIRS_MAX: usize = 64;
 /// Reports of the kernel that one wait of a set of clients takes.
 pub const CLIENT_REPORTS_MAX: usize = 512;
+/// Times its first ring that a connection of a client has in a pair on average; some grow to their largest.
+pub const CLIENT_RING_SHARE: u64 = 16;
+/// Rings of a client that can grow to their largest at the same time, however few connections it has.
+pub const CLIENT_GROWN_RINGS: u64 = 8;
 /// Looks at an empty ring of a client after which the other side has to set a ready bit.
 pub const CLIENT_IDLE_LOOKS_MAX: u32 = 64;
 /// Waits of a set of clients that find something in shared memory, before one asks the kernel.

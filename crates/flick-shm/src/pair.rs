@@ -22,6 +22,7 @@ use crate::control::{Direction, RESET, SideWords};
 use crate::fault::PeerFault;
 use crate::limits::{RECLAIM_STEPS_MAX, RING_BYTES_MAX, RING_BYTES_MIN};
 use crate::notify::Notifier;
+pub use crate::notify::Signals;
 use crate::raw::Words;
 use crate::ready::ReadyBitmap;
 use crate::ring::RingSender;
@@ -69,7 +70,7 @@ pub struct Pair {
     /// Bits that the other side sets.
     ready: ReadyBitmap,
     own: Words<SideWords>,
-    event: OwnedFd,
+    socket: Arc<OwnedFd>,
     /// Slots of this side without a connection.
     free: Vec<u32>,
     /// By slot: generation of its present or last connection.
@@ -83,12 +84,12 @@ pub struct Pair {
 }
 
 impl Pair {
-    /// Begins to use a segment to which both processes have attached. `event` is the eventfd that this side sleeps on,
-    /// `peer_event` the other side's.
+    /// Begins to use a segment to which both processes have attached. `socket` connects the two; this side sleeps on
+    /// it and signals the other side through it.
     ///
     /// Cost: the only allocations of a pair.
     /// Errors: `NotAttached`.
-    pub fn new(segment: Segment, event: OwnedFd, peer_event: OwnedFd) -> Result<Self, OpenError> {
+    pub fn new(segment: Segment, socket: Arc<OwnedFd>) -> Result<Self, OpenError> {
         let side = segment.side();
         let capabilities = segment.capabilities(side.other());
         if capabilities & CAPABILITY_ATTACHED == 0 {
@@ -98,7 +99,7 @@ impl Pair {
         let notifier = Notifier {
             ready: segment.ready(side.other()),
             peer: segment.side_words(side.other()),
-            event: Arc::new(peer_event),
+            socket: Arc::clone(&socket),
             fencing: if can_barrier { Fencing::Sleeper } else { Fencing::Both },
         };
         let slots = segment.slots();
@@ -108,7 +109,7 @@ impl Pair {
             notifier,
             ready: segment.ready(side),
             own: segment.side_words(side),
-            event,
+            socket,
             free,
             generations: vec![0; slots as usize].into(),
             is_used: vec![false; slots as usize].into(),
@@ -137,6 +138,11 @@ impl Pair {
     /// Returns the number of connection slots, half of which this side opens.
     pub fn slots(&self) -> u32 {
         self.segment.slots()
+    }
+
+    /// Returns the bytes for the rings of each side.
+    pub fn arena_bytes(&self) -> u64 {
+        self.segment.arena_bytes()
     }
 
     /// Returns whether a slot is one in which the other side opens connections.
@@ -380,28 +386,33 @@ impl Pair {
         may_sleep
     }
 
-    /// Takes the announcement of a sleep back and leaves the eventfd signalled, if it is: for an event loop that has
-    /// registered it edge-triggered.
+    /// Takes the announcement of a sleep back. A signal of it may still arrive.
     pub fn wake(&self) {
         self.own.sleep.swap(0, Ordering::AcqRel);
     }
 
-    /// Takes the announcement of a sleep back, and clears this side's eventfd.
+    /// Takes the announcement of a sleep back, and its signal if there was one.
     pub fn end_sleep(&self) {
         if self.own.sleep.swap(0, Ordering::AcqRel) == 0 {
-            sys::clear_eventfd(&self.event);
+            self.take_signals();
         }
     }
 
-    /// As [`end_sleep`](Self::end_sleep), after the eventfd was readable: the signal may be one of an earlier sleep,
+    /// As [`end_sleep`](Self::end_sleep), after the socket was readable: the signal may be one of an earlier sleep,
     /// which arrived late.
     pub fn end_signalled_sleep(&self) {
         self.own.sleep.swap(0, Ordering::AcqRel);
-        sys::clear_eventfd(&self.event);
+        self.take_signals();
     }
 
-    /// Returns the eventfd that is readable when this side has to look at its ready bits.
-    pub fn event(&self) -> BorrowedFd<'_> {
-        self.event.as_fd()
+    /// Takes the signals that have arrived.
+    pub fn take_signals(&self) -> Signals {
+        sys::take_signals(self.socket.as_fd())
+    }
+
+    /// Returns the socket that is readable when this side has to look at its ready bits, or when the other process is
+    /// gone.
+    pub fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 }

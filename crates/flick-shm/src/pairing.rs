@@ -1,11 +1,14 @@
-//! Pairing of two processes: one connects to the Unix socket of the other and passes a segment and two eventfds.
-//! Promises: descriptors are taken only from a peer that the policy allows (the same user, unless configured
-//! otherwise); a segment is validated before it is mapped; a peer that passes something else is refused and the
+//! Pairing of two processes: one connects to the Unix socket of the other, and gets a segment.
+//! Promises: the listening process takes no descriptor, and decides about the size of the segment, which it creates;
+//! the connecting one takes a descriptor only from a process that the policy allows (the same user, unless configured
+//! otherwise), and validates the segment before it uses it; a process that asks for something else is refused and the
 //! socket stays usable as a byte stream.
-//! Not here: the byte stream (`stream.rs`). The socket remains open: its end shows that the other process has died.
+//! Not here: the byte stream (`stream.rs`). The socket remains open: it carries signals to sleeping event loops, and its
+//! end shows that the other process has died.
 //!
 //! A name without `/` is an abstract Unix socket, one with `/` a path.
 
+use alloc::sync::Arc;
 use core::fmt;
 use core::mem::MaybeUninit;
 
@@ -15,8 +18,8 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, connect,
-    getsockname, listen, recv, recvmsg, send, sendmsg, socket_with, sockopt,
+    SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
+    connect, getsockname, listen, recv, recvmsg, send, sendmsg, shutdown, socket_with, sockopt,
 };
 
 use crate::limits::{HANDSHAKE_BYTES, HANDSHAKE_TIMEOUT_MS, NAME_BYTES_MAX, PAIRING_BACKLOG};
@@ -28,8 +31,8 @@ use crate::sys;
 const MAGIC: [u8; 8] = *b"flickshm";
 /// Beginning of the abstract socket of a name.
 const ABSTRACT_PREFIX: &[u8] = b"flick-shm/";
-/// Descriptors that the connecting side passes: the segment, its own eventfd, the other side's eventfd.
-const DESCRIPTORS: usize = 3;
+/// Status of a message: the segment comes with it, or the connecting process can execute barriers.
+const STATUS_YES: u32 = 1;
 
 /// Users whose processes may pair with this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,7 +117,7 @@ impl From<OpenError> for PairError {
 /// The other process, and the socket that connects the two.
 #[derive(Debug)]
 pub struct PeerProcess {
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     pid: i32,
     uid: u32,
 }
@@ -128,7 +131,7 @@ impl PeerProcess {
             return Err(PairError::User(uid));
         }
         let pid = credentials.pid.as_raw_nonzero().get();
-        Ok(Self { socket, pid, uid })
+        Ok(Self { socket: Arc::new(socket), pid, uid })
     }
 
     /// Returns the process number that the kernel recorded when the socket was connected.
@@ -148,8 +151,9 @@ impl PeerProcess {
 
     /// Returns whether the other process has closed the socket, which the kernel does when it dies.
     pub fn is_gone(&self) -> bool {
-        let flags = RecvFlags::PEEK | RecvFlags::DONTWAIT;
-        !matches!(recv(&self.socket, &mut [0; 1], flags), Ok((_, 1..)) | Err(Errno::AGAIN | Errno::INTR))
+        let mut sources = [PollFd::new(&*self.socket, PollFlags::RDHUP)];
+        let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
+        matches!(poll(&mut sources, Some(&no_wait)), Ok(1..))
     }
 
     /// Blocks until the socket is readable, or for `HANDSHAKE_TIMEOUT_MS`.
@@ -158,7 +162,7 @@ impl PeerProcess {
             tv_sec: (HANDSHAKE_TIMEOUT_MS / 1000) as i64,
             tv_nsec: (HANDSHAKE_TIMEOUT_MS % 1000) as i64 * 1_000_000,
         };
-        match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&timeout)) {
+        match poll(&mut [PollFd::new(&*self.socket, PollFlags::IN)], Some(&timeout)) {
             Ok(0) => Err(PairError::System(Errno::TIMEDOUT)),
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),
@@ -166,21 +170,44 @@ impl PeerProcess {
     }
 }
 
-/// Returns the message of the handshake: magic, version, status.
-fn hello(status: u32) -> [u8; HANDSHAKE_BYTES] {
-    let mut message = [0; HANDSHAKE_BYTES];
-    message[..8].copy_from_slice(&MAGIC);
-    message[8..12].copy_from_slice(&LAYOUT_VERSION.to_le_bytes());
-    message[12..].copy_from_slice(&status.to_le_bytes());
-    message
+impl Drop for PeerProcess {
+    fn drop(&mut self) {
+        // Connections that outlive the pair still have the socket: the other process sees the end now.
+        let _ = shutdown(&*self.socket, Shutdown::Both);
+    }
 }
 
-/// Returns the status of a message; `None` if it has another magic or version.
-fn parse(message: &[u8; HANDSHAKE_BYTES]) -> Option<u32> {
-    let mut status = [0; 4];
-    status.copy_from_slice(&message[12..]);
-    let status = u32::from_le_bytes(status);
-    (message[..12] == hello(0)[..12]).then_some(status)
+/// A message of the handshake. The sizes are those that the connecting process asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Hello {
+    status: u32,
+    slots: u32,
+    arena_bytes: u64,
+}
+
+impl Hello {
+    /// Returns the bytes: magic, version, status, slots, nothing, bytes of an arena.
+    fn bytes(self) -> [u8; HANDSHAKE_BYTES] {
+        let mut message = [0; HANDSHAKE_BYTES];
+        message[..8].copy_from_slice(&MAGIC);
+        message[8..12].copy_from_slice(&LAYOUT_VERSION.to_le_bytes());
+        message[12..16].copy_from_slice(&self.status.to_le_bytes());
+        message[16..20].copy_from_slice(&self.slots.to_le_bytes());
+        message[24..].copy_from_slice(&self.arena_bytes.to_le_bytes());
+        message
+    }
+
+    /// Returns what a message says; `None` if it has another magic or version.
+    fn parse(message: &[u8; HANDSHAKE_BYTES]) -> Option<Self> {
+        let narrow = |at: usize| {
+            let mut word = [0; 4];
+            word.copy_from_slice(&message[at..at + 4]);
+            u32::from_le_bytes(word)
+        };
+        let arena_bytes = u64::from(narrow(24)) | u64::from(narrow(28)) << 32;
+        let hello = Self { status: narrow(12), slots: narrow(16), arena_bytes };
+        (message[..12] == hello.bytes()[..12]).then_some(hello)
+    }
 }
 
 fn address(name: &str) -> Result<SocketAddrUnix, PairError> {
@@ -198,15 +225,18 @@ fn address(name: &str) -> Result<SocketAddrUnix, PairError> {
     Ok(SocketAddrUnix::new_abstract_name(&full[..ABSTRACT_PREFIX.len() + name.len()])?)
 }
 
-fn socket() -> Result<OwnedFd, Errno> {
-    socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None)
+/// Returns a Unix socket through which peers pass no descriptors.
+fn socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | flags, None)?;
+    sys::allow_descriptors(socket.as_fd(), false);
+    Ok(socket)
 }
 
 /// Binds a listening socket to `shm:NAME`. Connections of it are for [`Acceptance`].
 ///
 /// Errors: `Name`, `System`; `EADDRINUSE` also if a path exists already.
 pub fn listen_at(name: &str) -> Result<OwnedFd, PairError> {
-    let socket = socket()?;
+    let socket = socket(SocketFlags::empty())?;
     bind(&socket, &address(name)?)?;
     listen(&socket, PAIRING_BACKLOG)?;
     Ok(socket)
@@ -241,25 +271,47 @@ impl Acceptance {
         self.0.socket()
     }
 
-    /// Takes the segment that the connecting process offers, and answers. Does not block.
+    /// Takes the request of the connecting process, and answers with a segment of the sizes that it asks for, but of
+    /// those of `most` at most. Does not block.
     ///
     /// Errors: `Handshake`, `System`: the socket is closed.
-    pub fn advance(self) -> Result<Handshake<Self>, PairError> {
-        let received = match receive_descriptors(&self.0.socket) {
-            Err(PairError::System(Errno::AGAIN | Errno::INTR)) => return Ok(Handshake::Pending(self)),
-            received => received?,
+    pub fn advance(self, most: &SegmentConfig) -> Result<Handshake<Self>, PairError> {
+        let mut message = [0; HANDSHAKE_BYTES];
+        let count = match recv(&*self.0.socket, &mut message, RecvFlags::DONTWAIT) {
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Handshake::Pending(self)),
+            received => received?.1,
         };
-        let pair = received.and_then(|[file, peer_event, event]| {
-            // A pipe or a socket could block this side when it signals.
-            if ![&event, &peer_event].iter().all(|event| sys::is_event(event.as_fd())) {
-                return Err(PairError::Handshake);
+        let wanted = if count == HANDSHAKE_BYTES { Hello::parse(&message) } else { None };
+        let wanted = wanted.ok_or(PairError::Handshake)?;
+        let config = SegmentConfig {
+            slots: wanted.slots.min(most.slots),
+            arena_bytes: wanted.arena_bytes.min(most.arena_bytes),
+            huge_pages: most.huge_pages,
+        };
+        match Segment::create(&config) {
+            Ok((segment, file)) => {
+                segment.attach_other(wanted.status == STATUS_YES);
+                let pair = Pair::new(segment, Arc::clone(&self.0.socket))?;
+                self.answer(STATUS_YES, Some(file.as_fd()))?;
+                Ok(Handshake::Done(self.0, Ok(pair)))
             }
-            let segment = Segment::open(&file)?;
-            Ok(Pair::new(segment, event, peer_event)?)
-        });
-        let status = u32::from(pair.is_ok());
-        send(&self.0.socket, &hello(status), SendFlags::NOSIGNAL | SendFlags::DONTWAIT)?;
-        Ok(Handshake::Done(self.0, pair))
+            Err(error) => {
+                self.answer(0, None)?;
+                Ok(Handshake::Done(self.0, Err(error.into())))
+            }
+        }
+    }
+
+    fn answer(&self, status: u32, file: Option<BorrowedFd<'_>>) -> Result<(), PairError> {
+        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !file.as_slice().is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(file.as_slice())) {
+            return Err(PairError::Handshake);
+        }
+        let message = Hello { status, slots: 0, arena_bytes: 0 }.bytes();
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        sendmsg(&*self.0.socket, &[IoSlice::new(&message)], &mut ancillary, flags)?;
+        Ok(())
     }
 }
 
@@ -267,31 +319,26 @@ impl Acceptance {
 #[derive(Debug)]
 pub struct Offer {
     peer: PeerProcess,
-    segment: Segment,
-    event: OwnedFd,
-    peer_event: OwnedFd,
+    config: SegmentConfig,
 }
 
 impl Offer {
-    /// Connects to `shm:NAME` and offers a new segment. Does not block.
+    /// Connects to `shm:NAME` and asks for a segment. Does not block.
     ///
-    /// Errors: `Name`, `User`, `Segment`, `Handshake`; `System`: `ECONNREFUSED` and `ENOENT` if no process listens,
-    /// `EAGAIN` if too many processes wait to be accepted.
+    /// Errors: `Name`, `User`, `Segment`; `System`: `ECONNREFUSED` and `ENOENT` if no process listens, `EAGAIN` if too
+    /// many processes wait to be accepted.
     pub fn begin(name: &str, config: &SegmentConfig, policy: PairPolicy) -> Result<Self, PairError> {
-        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+        if !config.is_valid() {
+            return Err(SegmentError::Config.into());
+        }
+        let socket = socket(SocketFlags::NONBLOCK)?;
         connect(&socket, &address(name)?)?;
         let peer = PeerProcess::new(socket, policy)?;
-        let (segment, file) = Segment::create(config)?;
-        let (event, peer_event) = (sys::create_eventfd()?, sys::create_eventfd()?);
-        let passed = [file.as_fd(), event.as_fd(), peer_event.as_fd()];
-        let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];
-        let mut ancillary = SendAncillaryBuffer::new(&mut space);
-        if !ancillary.push(SendAncillaryMessage::ScmRights(&passed)) {
-            return Err(PairError::Handshake);
-        }
-        sendmsg(&peer.socket, &[IoSlice::new(&hello(0))], &mut ancillary, SendFlags::NOSIGNAL)?;
-        Ok(Self { peer, segment, event, peer_event })
+        sys::allow_descriptors(peer.socket(), true);
+        let status = if sys::register_barrier() { STATUS_YES } else { 0 };
+        let wanted = Hello { status, slots: config.slots, arena_bytes: config.arena_bytes };
+        send(&*peer.socket, &wanted.bytes(), SendFlags::NOSIGNAL)?;
+        Ok(Self { peer, config: *config })
     }
 
     /// Returns the process number of the listening process; see [`PeerProcess::pid`].
@@ -304,25 +351,24 @@ impl Offer {
         self.peer.socket()
     }
 
-    /// Takes the accepting process's answer. Does not block.
+    /// Takes the listening process's answer, and its segment if that is no larger than what was asked for. Does not
+    /// block.
     ///
-    /// Errors: `Handshake`, `System`: the socket is closed.
+    /// Errors: `Handshake`, `Segment`, `System`: the socket is closed.
     pub fn advance(self) -> Result<Handshake<Self>, PairError> {
-        let mut answer = [0; HANDSHAKE_BYTES];
-        let count = match recv(&self.peer.socket, &mut answer, RecvFlags::DONTWAIT) {
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(Handshake::Pending(self)),
-            received => received?.1,
+        let received = match receive_answer(&self.peer.socket) {
+            Err(PairError::System(Errno::AGAIN | Errno::INTR)) => return Ok(Handshake::Pending(self)),
+            received => received?,
         };
-        let status = if count == HANDSHAKE_BYTES { parse(&answer) } else { None };
-        let Self { peer, segment, event, peer_event } = self;
-        match status {
-            Some(1) => {
-                let pair = Pair::new(segment, event, peer_event)?;
-                Ok(Handshake::Done(peer, Ok(pair)))
-            }
-            Some(_) => Ok(Handshake::Done(peer, Err(PairError::Handshake))),
-            None => Err(PairError::Handshake),
+        let Some(file) = received else {
+            return Ok(Handshake::Done(self.peer, Err(PairError::Handshake)));
+        };
+        let segment = Segment::open(&file)?;
+        if segment.slots() > self.config.slots || segment.arena_bytes() > self.config.arena_bytes {
+            return Err(SegmentError::Size.into());
         }
+        let pair = Pair::new(segment, Arc::clone(&self.peer.socket))?;
+        Ok(Handshake::Done(self.peer, Ok(pair)))
     }
 }
 
@@ -354,38 +400,36 @@ impl PairListener {
         let socket = accept_with(&self.socket, SocketFlags::CLOEXEC)?;
         let acceptance = Acceptance::begin(socket, self.policy)?;
         acceptance.0.wait()?;
-        match acceptance.advance()? {
+        match acceptance.advance(&SegmentConfig::default())? {
             Handshake::Done(peer, pair) => Ok((peer, pair)),
             Handshake::Pending(_) => Err(PairError::Handshake),
         }
     }
 }
 
-/// Receives the connecting side's message and its descriptors. The inner error: the message is right, but the
-/// descriptors are not.
-fn receive_descriptors(socket: &OwnedFd) -> Result<Result<[OwnedFd; DESCRIPTORS], PairError>, PairError> {
+/// Receives the listening side's answer; `None` if it refuses.
+fn receive_answer(socket: &OwnedFd) -> Result<Option<OwnedFd>, PairError> {
     let mut message = [0; HANDSHAKE_BYTES];
-    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let received = recvmsg(socket, &mut [IoSliceMut::new(&mut message)], &mut ancillary, flags)?;
-    if received.bytes != HANDSHAKE_BYTES || parse(&message).is_none() {
-        return Err(PairError::Handshake);
-    }
+    let answer = if received.bytes == HANDSHAKE_BYTES { Hello::parse(&message) } else { None };
+    let is_paired = answer.ok_or(PairError::Handshake)?.status == STATUS_YES;
     let rights = ancillary.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
     });
     let mut descriptors = rights.flatten();
-    let taken = [descriptors.next(), descriptors.next(), descriptors.next()];
     // Those that are left are closed when the iterator is dropped.
-    Ok(match taken {
-        [Some(file), Some(own), Some(other)] if descriptors.next().is_none() => Ok([file, own, other]),
-        _ => Err(PairError::Handshake),
-    })
+    match (is_paired, descriptors.next()) {
+        (false, None) => Ok(None),
+        (true, Some(file)) => Ok(Some(file)),
+        (false, Some(_)) | (true, None) => Err(PairError::Handshake),
+    }
 }
 
-/// Connects to `shm:NAME` and offers a new segment. Without a pair, which the reason explains, the socket remains as a
+/// Connects to `shm:NAME` and asks for a segment. Without a pair, which the reason explains, the socket remains as a
 /// byte stream.
 ///
 /// Cost: blocks for `HANDSHAKE_TIMEOUT_MS` at most.
@@ -428,11 +472,12 @@ mod tests {
 
     #[test]
     fn messages_with_another_magic_or_version_are_refused() {
-        assert_eq!(parse(&hello(7)), Some(7));
+        let hello = Hello { status: 7, slots: 128, arena_bytes: 5 << 32 | 1 };
+        assert_eq!(Hello::parse(&hello.bytes()), Some(hello));
         for at in 0..12 {
-            let mut message = hello(7);
+            let mut message = hello.bytes();
             message[at] ^= 1;
-            assert_eq!(parse(&message), None, "byte {at}");
+            assert_eq!(Hello::parse(&message), None, "byte {at}");
         }
     }
 }

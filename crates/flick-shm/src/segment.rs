@@ -31,7 +31,7 @@ use crate::sys::{self, Mapping};
 /// First word of a segment: "flickshm".
 const MAGIC: u64 = u64::from_le_bytes(*b"flickshm");
 /// Version of the layout; both sides must have the same.
-pub const LAYOUT_VERSION: u32 = 2;
+pub const LAYOUT_VERSION: u32 = 3;
 /// Capability bit: the side has attached.
 pub const CAPABILITY_ATTACHED: u32 = 1;
 /// Capability bit: the side may execute `membarrier(2)` on all cores, and other processes on its own.
@@ -93,6 +93,13 @@ pub struct SegmentConfig {
     pub arena_bytes: u64,
     /// Whether to ask for transparent huge pages. An idle connection then costs more memory.
     pub huge_pages: bool,
+}
+
+impl SegmentConfig {
+    /// Returns whether a segment can have these sizes.
+    pub(crate) fn is_valid(&self) -> bool {
+        Parts::new(self.slots, self.arena_bytes).is_some()
+    }
 }
 
 impl Default for SegmentConfig {
@@ -238,6 +245,13 @@ impl Segment {
         let barrier = if can_barrier { CAPABILITY_BARRIER } else { 0 };
         segment.side_words(side).capabilities.store(CAPABILITY_ATTACHED | barrier, Ordering::Release);
         segment
+    }
+
+    /// Notes that the other process attaches, before it has done so: it has said what it can.
+    pub(crate) fn attach_other(&self, can_barrier: bool) {
+        let barrier = if can_barrier { CAPABILITY_BARRIER } else { 0 };
+        let words = self.side_words(self.side.other());
+        words.capabilities.store(CAPABILITY_ATTACHED | barrier, Ordering::Release);
     }
 
     fn word(&self, at: u64) -> Words<AtomicU64> {

@@ -82,7 +82,7 @@ pub struct StreamConfig {
 impl Default for StreamConfig {
     fn default() -> Self {
         let segment =
-            SegmentConfig { slots: crate::limits::SLOTS_MIN, arena_bytes: 4 << 20, huge_pages: false };
+            SegmentConfig { slots: crate::limits::SLOTS_MIN, arena_bytes: 2 << 20, huge_pages: false };
         Self {
             segment,
             ring_bytes: 16 * RING_BYTES_MIN,
@@ -309,7 +309,7 @@ impl ShmStream {
         if is_over { self.sleep(interest, timeout_ms - futex_ms) } else { Ok(true) }
     }
 
-    /// Sleeps until the other side signals the eventfd or dies, or the time is over.
+    /// Sleeps until the other side signals through the socket or dies, or the time is over.
     fn sleep(&mut self, interest: StreamInterest, timeout_ms: u32) -> Result<bool, StreamError> {
         let Transport::Rings(rings) = &mut self.transport else { return Ok(false) };
         let Rings { pair, conn } = &mut **rings;
@@ -317,13 +317,11 @@ impl ShmStream {
         if !prepare_sleep(pair, conn, interest)? {
             return Ok(true);
         }
-        let mut sources = [
-            PollFd::from_borrowed_fd(pair.event(), PollFlags::IN),
-            PollFd::from_borrowed_fd(self.peer.socket(), PollFlags::RDHUP),
-        ];
+        let mut sources = [PollFd::from_borrowed_fd(pair.socket(), PollFlags::IN | PollFlags::RDHUP)];
         let polled = poll(&mut sources, Some(&timespec(timeout_ms)));
-        let is_gone = !sources[1].revents().is_empty();
-        if sources[0].revents().is_empty() {
+        let reported = sources[0].revents();
+        let is_gone = reported.intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR);
+        if reported.is_empty() {
             pair.end_sleep();
         } else {
             pair.end_signalled_sleep();

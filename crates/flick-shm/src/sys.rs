@@ -1,4 +1,4 @@
-//! System calls: memory files, mappings, memory barriers, futexes, eventfds.
+//! System calls: memory files, mappings, memory barriers, futexes, signals through sockets.
 //! Promises: a mapping is released when it is dropped, and never earlier; a file of another process is mapped only if
 //! it cannot shrink.
 //! Refuses: huge pages of hugetlbfs in another process's file: it can take them back, and an access then raises SIGBUS.
@@ -8,22 +8,28 @@ use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::AtomicU32;
 
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    MemfdFlags, OFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fcntl_getfl, fstat, fstatfs, ftruncate,
-    memfd_create,
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate, memfd_create,
 };
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::thread::futex;
 use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
+
+use crate::limits::SIGNALS_PER_LOOK_MAX;
+use crate::notify::Signals;
 
 /// `TMPFS_MAGIC` of `statfs(2)`, the file system of a memory file without huge pages of its own.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 
-/// `ANON_INODE_FS_MAGIC` of `statfs(2)`, the file system of eventfds and others.
-const ANON_INODE_MAGIC: u64 = 0x0904_1934;
+/// Option of a Unix socket: whether peers may pass descriptors through it (Linux 6.16).
+/// Source: `asm-generic/socket.h`.
+const SO_PASSRIGHTS: libc::c_int = 83;
+
+/// A signal: one byte of the socket between two processes.
+const SIGNAL: u8 = 1;
 
 /// Seals that a segment's file must have: its size is final, and so are the seals.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
@@ -162,32 +168,31 @@ pub(crate) fn futex_wake(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), 1);
 }
 
-/// Creates an eventfd that never blocks.
-///
-/// Errors: those of `eventfd(2)`.
-pub(crate) fn create_eventfd() -> Result<OwnedFd, Errno> {
-    eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+/// Lets peers of a Unix socket pass descriptors through it, or not. The kernel closes those that are not received on
+/// the thread that receives bytes or closes the socket, and a descriptor may take any time to close. Sockets that a
+/// listener accepts inherit the option. Without effect before Linux 6.16.
+pub(crate) fn allow_descriptors(socket: BorrowedFd<'_>, is_allowed: bool) {
+    let on = libc::c_int::from(is_allowed);
+    let (value, bytes) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);
+    // SAFETY: `value` points to `bytes` readable bytes for the whole call.
+    unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, value, bytes) };
 }
 
-/// Returns whether a descriptor of another process is an eventfd that does not block: no pipe, socket or file, and of
-/// the descriptors that are none of these (epolls, timers) the only one that takes a number. Adding 0 changes nothing.
-/// The other process can still make it block later; see the limits in the documentation.
-pub(crate) fn is_event(event: BorrowedFd<'_>) -> bool {
-    fstatfs(event).is_ok_and(|status| status.f_type as u64 == ANON_INODE_MAGIC)
-        && fcntl_getfl(event).is_ok_and(|flags| flags.contains(OFlags::NONBLOCK))
-        && rustix::io::write(event, &0_u64.to_ne_bytes()) == Ok(size_of::<u64>())
+/// Signals the process at the other end of a socket. Never blocks: the call says so itself, where the flag of a
+/// descriptor that both processes have could be changed by the other one.
+pub(crate) fn send_signal(socket: BorrowedFd<'_>) {
+    // A full socket is readable already, and a closed one has no reader.
+    let _ = send(socket, &[SIGNAL], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
 }
 
-/// Makes an eventfd readable.
-pub(crate) fn signal_eventfd(event: impl AsFd) {
-    // A full counter is readable already.
-    let _ = rustix::io::write(event, &1_u64.to_ne_bytes());
-}
-
-/// Clears an eventfd.
-pub(crate) fn clear_eventfd(event: impl AsFd) {
-    // An empty counter is clear already.
-    let _ = rustix::io::read(event, &mut [0; 8]);
+/// Takes the signals of a socket.
+pub(crate) fn take_signals(socket: BorrowedFd<'_>) -> Signals {
+    let mut bytes = [0; SIGNALS_PER_LOOK_MAX];
+    match recv(socket, &mut bytes, RecvFlags::DONTWAIT) {
+        Err(Errno::AGAIN | Errno::INTR) => Signals::Nothing,
+        Ok((_, count @ 1..)) if bytes.iter().take(count).all(|byte| *byte == SIGNAL) => Signals::Arrived,
+        Ok(_) | Err(_) => Signals::Over,
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Allocations after set-up: none.
 #![cfg(not(loom))]
 
-use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use flick_alloc_counter::CountingAllocator;
 use flick_shm::conn::RingRead;
@@ -12,11 +13,6 @@ use flick_shm::stream::{ShmStream, StreamConfig, StreamInterest};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
-
-fn event() -> OwnedFd {
-    use rustix::event::{EventfdFlags, eventfd};
-    eventfd(0, EventfdFlags::NONBLOCK).expect("eventfds exist")
-}
 
 #[test]
 fn neither_connections_nor_streams_allocate() {
@@ -48,10 +44,9 @@ fn a_stream_grows_and_waits_without_allocations() {
 fn connections_come_and_go_without_allocations() {
     let (segment, file) = Segment::create(&SegmentConfig::default()).expect("memory files exist");
     let other = Segment::open(&file).expect("it is sealed");
-    let (zero_event, one_event) = (event(), event());
-    let copies = (zero_event.try_clone().expect("a copy"), one_event.try_clone().expect("a copy"));
-    let mut zero = Pair::new(segment, zero_event, copies.1).expect("both are attached");
-    let mut one = Pair::new(other, one_event, copies.0).expect("both are attached");
+    let (zero_socket, one_socket) = UnixStream::pair().expect("sockets exist");
+    let mut zero = Pair::new(segment, Arc::new(zero_socket.into())).expect("both are attached");
+    let mut one = Pair::new(other, Arc::new(one_socket.into())).expect("both are attached");
     let mut bytes = [0; 3000];
     let before = flick_alloc_counter::allocations();
     for round in 0..1000_u64 {

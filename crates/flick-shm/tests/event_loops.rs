@@ -1,14 +1,15 @@
-//! Two event loops with many connections between them: each sleeps on its eventfd whenever it has nothing to do. A
+//! Two event loops with many connections between them: each sleeps on its socket whenever it has nothing to do. A
 //! wake-up that is lost fails the test, because no wait is expected to reach its timeout. `FLICK_SHM_REQUESTS` sets the
 //! number of requests.
 #![cfg(not(loom))]
 
-use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
 
 use flick_shm::conn::{RingConn, RingRead};
 use flick_shm::pair::Pair;
 use flick_shm::segment::{Segment, SegmentConfig};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 const CONNS: usize = 100;
 /// Seconds without a wake-up after which it is lost.
@@ -56,7 +57,7 @@ impl EventLoop {
             conn.is_idle().expect("an honest peer")
         });
         if may_sleep && is_idle {
-            let mut sources = [PollFd::from_borrowed_fd(self.pair.event(), PollFlags::IN)];
+            let mut sources = [PollFd::from_borrowed_fd(self.pair.socket(), PollFlags::IN)];
             let timeout = Timespec { tv_sec: LOST_AFTER_S, tv_nsec: 0 };
             assert_eq!(poll(&mut sources, Some(&timeout)), Ok(1), "a wake-up is lost");
             self.sleeps += 1;
@@ -85,14 +86,12 @@ impl EventLoop {
 }
 
 fn pairs() -> (Pair, Pair) {
-    let event = || eventfd(0, EventfdFlags::NONBLOCK).expect("eventfds exist");
     let config = SegmentConfig { slots: 256, arena_bytes: 1 << 20, huge_pages: false };
     let (segment, file) = Segment::create(&config).expect("memory files exist");
     let other = Segment::open(&file).expect("it is sealed");
-    let (zero, one): (OwnedFd, OwnedFd) = (event(), event());
-    let (zero_copy, one_copy) = (zero.try_clone().expect("a copy"), one.try_clone().expect("a copy"));
-    let zero = Pair::new(segment, zero, one_copy).expect("both are attached");
-    (zero, Pair::new(other, one, zero_copy).expect("both are attached"))
+    let (zero, one) = UnixStream::pair().expect("sockets exist");
+    let zero = Pair::new(segment, Arc::new(zero.into())).expect("both are attached");
+    (zero, Pair::new(other, Arc::new(one.into())).expect("both are attached"))
 }
 
 #[test]

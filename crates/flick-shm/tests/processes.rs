@@ -2,18 +2,19 @@
 //! side is killed.
 #![cfg(not(loom))]
 
-use std::io::{BufRead, BufReader, IoSlice, Write};
+use std::io::{BufRead, BufReader, IoSlice, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixStream};
+use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use flick_shm::conn::RingRead;
+use flick_shm::limits::HANDSHAKE_BYTES;
 use flick_shm::pairing::{PairError, PairListener, PairPolicy};
-use flick_shm::segment::{Segment, SegmentConfig, SegmentError};
+use flick_shm::segment::{LAYOUT_VERSION, Segment, SegmentConfig, SegmentError};
 use flick_shm::stream::{ShmStream, StreamConfig, StreamError, StreamInterest, StreamTransport};
 
 /// Variables that make the binary the other side: what it does, and the name it connects to.
@@ -240,13 +241,16 @@ fn raw_connection(name: &str) -> UnixStream {
 }
 
 #[test]
-fn a_process_that_passes_no_segment_gets_a_byte_stream() {
+fn a_process_that_asks_for_no_slots_gets_a_byte_stream() {
     let (listener, name) = listener("kernel");
     let mut raw = raw_connection(&name);
-    raw.write_all(b"flickshm\x02\0\0\0\0\0\0\0and bytes").expect("the socket is open");
+    raw.write_all(&[&hello(0, 0), &b"and bytes"[..]].concat()).expect("the socket is open");
     let mut stream = ShmStream::accept(&listener, &StreamConfig::default()).expect("the message is right");
-    assert_eq!(stream.transport(), StreamTransport::Kernel(PairError::Handshake));
+    assert_eq!(stream.transport(), StreamTransport::Kernel(PairError::Segment(SegmentError::Config)));
     let mut bytes = [0; 64];
+    let mut answer = [0; HANDSHAKE_BYTES];
+    raw.read_exact(&mut answer).expect("an answer");
+    assert_eq!(answer, hello(0, 0));
     assert_eq!(stream.receive(&mut bytes), Ok(RingRead::Bytes(9)));
     assert_eq!(&bytes[..9], b"and bytes");
     assert_eq!(stream.receive(&mut bytes), Ok(RingRead::Empty));
@@ -256,37 +260,64 @@ fn a_process_that_passes_no_segment_gets_a_byte_stream() {
     assert!(matches!(stream.receive(&mut bytes), Ok(RingRead::Finished) | Err(StreamError::PeerGone)));
 }
 
-/// Passes three descriptors, of which the last two should be eventfds, with the message of the handshake.
-fn pass(raw: &UnixStream, descriptors: [BorrowedFd<'_>; 3]) {
-    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
-    let message = IoSlice::new(b"flickshm\x02\0\0\0\0\0\0\0");
-    assert_eq!(sendmsg(raw, &[message], &mut ancillary, SendFlags::empty()), Ok(16));
+/// A message of the handshake.
+fn hello(status: u8, slots: u8) -> [u8; HANDSHAKE_BYTES] {
+    let mut hello = [0; HANDSHAKE_BYTES];
+    hello[..8].copy_from_slice(b"flickshm");
+    (hello[8], hello[12], hello[16]) = (LAYOUT_VERSION as u8, status, slots);
+    // An arena of 1 MiB, if there are slots.
+    hello[26] = if slots == 0 { 0 } else { 16 };
+    hello
 }
 
 /// A signal may arrive after its sleep has ended, and finds the sleep word of the next one.
 #[test]
 fn a_late_signal_wakes_a_stream_once() {
-    let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).expect("eventfds exist");
-    let (_segment, file) = Segment::create(&SegmentConfig::default()).expect("memory files exist");
     let (listener, name) = listener("signal");
-    let (raw, own, other) = (raw_connection(&name), event(), event());
-    pass(&raw, [file.as_fd(), own.as_fd(), other.as_fd()]);
+    let mut raw = raw_connection(&name);
+    raw.write_all(&hello(1, 128)).expect("the socket is open");
     let mut stream = ShmStream::accept(&listener, &StreamConfig::default()).expect("the message is right");
     assert_eq!(stream.transport(), StreamTransport::SharedMemory);
-    rustix::io::write(&other, &1_u64.to_ne_bytes()).expect("the counter is 0");
+    raw.write_all(&[1]).expect("the socket is open");
     assert_eq!(stream.wait(StreamInterest::Readable, WAIT_MS), Ok(true));
     assert_eq!(stream.wait(StreamInterest::Readable, 50), Ok(false));
 }
 
+/// Connects to a process that answers with these bytes and descriptors. Returns the reason why the two are no pair;
+/// `None` if they are.
+fn answered(answer: &[u8], descriptors: &[BorrowedFd<'_>]) -> Option<PairError> {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let name = format!("test-answers-{}-{number}", std::process::id());
+    let address = SocketAddr::from_abstract_name(format!("flick-shm/{name}")).expect("a short name");
+    let listener = UnixListener::bind_addr(&address).expect("the name is free");
+    let config = StreamConfig::default();
+    let connecting = std::thread::spawn(move || ShmStream::connect(&name, &config));
+    let (mut raw, _) = listener.accept().expect("it connects");
+    let mut request = [0; HANDSHAKE_BYTES];
+    raw.read_exact(&mut request).expect("it asks");
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(3))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    assert!(descriptors.is_empty() || ancillary.push(SendAncillaryMessage::ScmRights(descriptors)));
+    sendmsg(&raw, &[IoSlice::new(answer)], &mut ancillary, SendFlags::empty()).expect("the socket is open");
+    match connecting.join().expect("it only connects") {
+        Ok(stream) => match stream.transport() {
+            StreamTransport::Kernel(reason) => Some(reason),
+            StreamTransport::SharedMemory => None,
+        },
+        Err(reason) => Some(reason),
+    }
+}
+
 #[test]
-fn wrong_descriptors_make_no_pair() {
-    let event = || rustix::event::eventfd(0, rustix::event::EventfdFlags::NONBLOCK).expect("eventfds exist");
-    let blocking = rustix::event::eventfd(0, rustix::event::EventfdFlags::empty()).expect("eventfds exist");
-    let (reader, writer) = std::io::pipe().expect("pipes exist");
-    let (_segment, file) = Segment::create(&SegmentConfig::default()).expect("memory files exist");
+fn wrong_answers_make_no_pair() {
+    let (reader, _writer) = std::io::pipe().expect("pipes exist");
+    let segment = |config: &SegmentConfig| Segment::create(config).expect("memory files exist").1;
+    let asked = StreamConfig::default().segment;
+    let file = segment(&asked);
+    let more_slots = segment(&SegmentConfig { slots: 2 * asked.slots, ..asked });
+    let more_bytes = segment(&SegmentConfig { arena_bytes: 2 * asked.arena_bytes, ..asked });
     let flags = rustix::fs::MemfdFlags::ALLOW_SEALING;
     let unsealed = rustix::fs::memfd_create("unsealed", flags).expect("memory files exist");
     rustix::fs::ftruncate(&unsealed, 1 << 20).expect("it can grow");
@@ -298,36 +329,62 @@ fn wrong_descriptors_make_no_pair() {
         file
     };
     let read_only = sealed(1 << 20, seals | rustix::fs::SealFlags::WRITE);
-    let (events, empty, zeros) = ([event(), event()], sealed(0, seals), sealed(1 << 20, seals));
-    let check = |descriptors: [BorrowedFd<'_>; 3], expected: Option<PairError>| {
-        let (listener, name) = listener("descriptors");
-        let raw = raw_connection(&name);
-        pass(&raw, descriptors);
-        let stream = ShmStream::accept(&listener, &StreamConfig::default()).expect("the message is right");
-        let reason = match stream.transport() {
-            StreamTransport::Kernel(reason) => Some(reason),
-            StreamTransport::SharedMemory => None,
-        };
-        assert_eq!(reason, expected);
-    };
-    let [one, other] = [events[0].as_fd(), events[1].as_fd()];
+    let (empty, zeros) = (sealed(0, seals), sealed(1 << 20, seals));
+    let (yes, no) = (hello(1, 0), hello(0, 0));
     let segment_error = |error| Some(PairError::Segment(error));
-    check([file.as_fd(), one, other], None);
-    check([file.as_fd(), reader.as_fd(), other], Some(PairError::Handshake));
-    check([file.as_fd(), one, writer.as_fd()], Some(PairError::Handshake));
-    check([file.as_fd(), one, blocking.as_fd()], Some(PairError::Handshake));
-    check([unsealed.as_fd(), one, other], segment_error(SegmentError::NotSealed));
-    check([reader.as_fd(), one, other], segment_error(SegmentError::NotSealed));
-    check([empty.as_fd(), one, other], segment_error(SegmentError::Size));
-    check([zeros.as_fd(), one, other], segment_error(SegmentError::Magic));
-    check([read_only.as_fd(), one, other], segment_error(SegmentError::System(rustix::io::Errno::PERM)));
+    let [file, other] = [file.as_fd(), reader.as_fd()];
+    assert_eq!(answered(&no, &[]), Some(PairError::Handshake));
+    assert_eq!(answered(&no, &[file]), Some(PairError::Handshake));
+    assert_eq!(answered(&yes, &[]), Some(PairError::Handshake));
+    assert_eq!(answered(&yes[..20], &[file]), Some(PairError::Handshake));
+    assert_eq!(answered(&[7; HANDSHAKE_BYTES], &[file]), Some(PairError::Handshake));
+    assert_eq!(answered(&yes, &[other]), segment_error(SegmentError::NotSealed));
+    for (file, error) in [
+        (&unsealed, SegmentError::NotSealed),
+        (&empty, SegmentError::Size),
+        (&zeros, SegmentError::Magic),
+        (&more_slots, SegmentError::Size),
+        (&more_bytes, SegmentError::Size),
+        (&read_only, SegmentError::System(rustix::io::Errno::PERM)),
+    ] {
+        assert_eq!(answered(&yes, &[file.as_fd()]), segment_error(error));
+    }
+    assert_eq!(answered(&yes, &[file]), None);
+}
+
+/// The process that accepts takes no descriptor: the kernel refuses them to the one that passes them.
+#[test]
+fn a_process_passed_descriptors_before_its_user_was_known() {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    let (listener, name) = listener("rights");
+    let raw = raw_connection(&name);
+    let (reader, _writer) = std::io::pipe().expect("pipes exist");
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    let descriptors = [reader.as_fd()];
+    assert!(ancillary.push(SendAncillaryMessage::ScmRights(&descriptors)));
+    let sent = sendmsg(&raw, &[IoSlice::new(&hello(1, 128))], &mut ancillary, SendFlags::empty());
+    // Kernels before 6.16 pass them, and close them when the message is received.
+    let is_refused = sent == Err(rustix::io::Errno::PERM);
+    assert!(is_refused || !kernel_is_at_least(6, 16), "{sent:?}");
+    if is_refused {
+        (&raw).write_all(&hello(1, 128)).expect("the socket is open");
+    }
+    let (_peer, pair) = listener.accept().expect("the message is right");
+    assert!(pair.is_ok());
+}
+
+fn kernel_is_at_least(major: u32, minor: u32) -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").expect("/proc is mounted");
+    let mut numbers = release.split(['.', '-']).map_while(|number| number.parse::<u32>().ok());
+    (numbers.next(), numbers.next()) >= (Some(major), Some(minor))
 }
 
 #[test]
 fn a_process_that_speaks_another_protocol_is_refused() {
     let (listener, name) = listener("foreign");
     let mut raw = raw_connection(&name);
-    raw.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("the socket is open");
+    raw.write_all(b"GET / HTTP/1.1\r\nHost: example\r\n\r\n").expect("the socket is open");
     let refused = ShmStream::accept(&listener, &StreamConfig::default());
     assert_eq!(refused.err(), Some(PairError::Handshake));
 }

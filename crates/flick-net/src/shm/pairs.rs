@@ -37,9 +37,11 @@ pub(super) const NEWS_MAX: usize = 64;
 
 /// The pairs of one driver.
 pub(super) struct PairTable {
-    /// An epoll over listeners, sockets and eventfds.
+    /// An epoll over listeners and sockets.
     pub(super) watch: OwnedFd,
     entries: Vec<Option<PairEntry>>,
+    /// Connections that the driver has at most.
+    conns_max: u32,
     count: u32,
     /// Pairs whose ready bits are looked at in every poll.
     awake: SlotQueue,
@@ -65,6 +67,8 @@ struct PairEntry {
     pid: i32,
     /// Connections of the platform, waiting ones among them.
     conns: u32,
+    /// Memory of the pair, the rings of this side excepted, in use or not.
+    memory_bytes: u64,
     /// Connections that wait for the handshake.
     waiting: Vec<u32>,
     /// End of the handshake, or of an unused pair.
@@ -108,10 +112,8 @@ struct OpenPair {
 pub(super) enum News {
     /// A process wants to pair.
     Listener(ListenerId),
-    /// A socket has a message of the handshake, or its end.
+    /// A socket has a message of the handshake, a signal, or its end.
     Socket(u32),
-    /// A pair's eventfd was signalled.
-    Event(u32),
 }
 
 impl News {
@@ -119,7 +121,6 @@ impl News {
         let (kind, number) = match self {
             News::Listener(id) => (0, id.0),
             News::Socket(pair) => (1, pair),
-            News::Event(pair) => (2, pair),
         };
         epoll::EventData::new_u64(kind << 32 | u64::from(number))
     }
@@ -128,8 +129,7 @@ impl News {
         let number = data.u64() as u32;
         match data.u64() >> 32 {
             0 => News::Listener(ListenerId(number)),
-            1 => News::Socket(number),
-            _ => News::Event(number),
+            _ => News::Socket(number),
         }
     }
 }
@@ -140,14 +140,17 @@ pub(super) enum Progress {
     Nothing,
     /// The pair is there.
     Opened,
+    /// The other process has news, after the sleep of this side.
+    Signalled,
     /// The other process is gone, or did not become a partner.
     Ended,
 }
 
 impl PairTable {
-    pub(super) fn new(watch: OwnedFd) -> PairTable {
+    pub(super) fn new(watch: OwnedFd, conns_max: u32) -> PairTable {
         PairTable {
             watch,
+            conns_max,
             entries: Vec::with_capacity(SHM_PAIRS_MAX as usize),
             count: 0,
             awake: SlotQueue::new(SHM_PAIRS_MAX),
@@ -375,9 +378,9 @@ impl PairTable {
             *is_current = false;
         }
         if let PairState::Open(open) = &ended {
-            // The other process has the eventfd too, so closing it would not end the registration.
-            let deleted = epoll::delete(&self.watch, open.pair.event());
-            assert!(deleted.is_ok(), "the eventfd of an open pair is registered");
+            // Connections that have not ended keep the socket open, which would not end the registration.
+            let deleted = epoll::delete(&self.watch, open.peer.socket());
+            assert!(deleted.is_ok() || open.is_ending, "the socket of an open pair is registered");
             self.ring_bytes -= open.ring_bytes();
             self.open_count -= 1;
             self.ending_pairs -= u32::from(open.is_ending);
@@ -685,7 +688,6 @@ impl PairTable {
     /// Wakes a pair: its ready bits are looked at in every poll.
     pub(super) fn wake(&mut self, number: u32) {
         let Some(open) = self.open_pair(number) else { return };
-        // The eventfd is edge-triggered: nothing has to be read.
         open.pair.wake();
         (open.is_asleep, open.idle_looks) = (false, 0);
         self.awake.push(number);

@@ -2,7 +2,7 @@
 //! begin to sleep.
 //! A connection that was active is looked at in every poll. After [`SHM_IDLE_LOOKS_MAX`] looks at an empty ring, or
 //! when the thread is about to sleep, its sleep word is stored: the other side then sets its ready bit. A pair whose
-//! ready bits stay empty is put to sleep likewise: the other side then signals an eventfd.
+//! ready bits stay empty is put to sleep likewise: the other side then signals through the socket.
 
 use flick_shm::sleep::Fencing;
 

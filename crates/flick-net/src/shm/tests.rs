@@ -37,10 +37,10 @@ fn first_connect_failed_when_the_last_poll_was_long_ago() {
     let events = poll(&mut transport);
     assert!(events.is_empty(), "the handshake has a second from the connect on: {events:?}");
     let (_peer, pair) = listener.accept().expect("it has connected");
-    let mut pair = pair.expect("it offers a segment");
+    let mut pair = pair.expect("it asks for a segment");
     let events = poll(&mut transport);
     assert!(events.is_empty(), "{events:?}");
-    pair.accept(0, 4096).expect("memory").expect("slot 0 was opened");
+    pair.accept(pair.slots() / 2, 4096).expect("memory").expect("the first slot was opened");
     let events = poll(&mut transport);
     assert!(matches!(events[..], [DriverEvent::Connected { .. }]), "{events:?}");
 }
@@ -52,9 +52,9 @@ fn sender_stalled_that_was_woken_before_its_larger_ring_had_space() {
     let mut transport = ShmTransport::new(&LIMITS, Clock::Monotonic).expect("an epoll");
     let conn = transport.connect(&name).expect("the table has capacity");
     let (_peer, pair) = listener.accept().expect("it has connected");
-    let mut pair = pair.expect("it offers a segment");
+    let mut pair = pair.expect("it asks for a segment");
     poll(&mut transport);
-    let mut peer = pair.accept(0, 4096).expect("memory").expect("slot 0 was opened");
+    let mut peer = pair.accept(pair.slots() / 2, 4096).expect("memory").expect("the first slot was opened");
     let events = poll(&mut transport);
     assert!(matches!(events[..], [DriverEvent::Connected { .. }]), "{events:?}");
     let pool = Pool::new(PoolConfig { small_count: 0, large_count: 32, huge_count: 0 });

@@ -1,132 +1,121 @@
-//! Processes that offer something else than a segment and two eventfds, or stop in the middle.
+//! Processes that ask for something else than a segment, or stop in the middle.
 
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::Ordering;
 
-use flick_shm::segment::{LAYOUT_VERSION, Segment, SegmentConfig};
-use rustix::event::EventfdFlags;
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
-
-use crate::raw::{
-    self, HELLO, Map, RawPeer, SLOTS_AT, VERSION_AT, answer, connect, event, pass, wait_closed,
+use flick_net::limits::{
+    SHM_PAIR_MEMORY_FACTOR, SHM_PAIRS_OF_PROCESS_MAX, SHM_RING_BYTES_MAX, SHM_SLOT_BYTES,
 };
-use crate::service::{Honest, ShmPeer};
+use flick_shm::segment::SegmentConfig;
+
+use crate::raw::{self, RawPeer, answer, connect, hello, pass, wait_closed};
+use crate::service::{Honest, LIMITS, ShmPeer};
 use crate::with_services;
 
-const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 const CONFIG: SegmentConfig = SegmentConfig { slots: 128, arena_bytes: 1 << 20, huge_pages: false };
 
-fn file(bytes: u64, seals: SealFlags) -> OwnedFd {
-    let file = memfd_create("flick-test", MemfdFlags::ALLOW_SEALING).expect("memory files exist");
-    ftruncate(&file, bytes).expect("it can grow");
-    if !seals.is_empty() {
-        fcntl_add_seals(&file, seals).expect("it can be sealed");
-    }
-    file
-}
-
-/// Returns a segment in which one word of the header has another value.
-fn segment_with(at: usize, value: u64) -> OwnedFd {
-    let (_segment, file) = Segment::create(&CONFIG).expect("memory files exist");
-    Map::new(&file, 4096).wide(at).store(value, Ordering::Release);
-    file
-}
-
-/// The driver refuses the offer, or closes the socket at once.
+/// The driver refuses the request, or closes the socket at once.
 fn check_refused(socket: &UnixStream, what: &str) {
-    assert!(matches!(answer(socket), None | Some(0)), "{what}");
+    assert!(answer(socket).is_none(), "{what}");
     wait_closed(socket);
 }
 
 #[test]
-fn wrong_offers_are_refused_and_leave_nothing() {
+fn wrong_requests_are_refused_and_leave_nothing() {
     with_services(|service| {
         let honest = Honest::start(service);
         let silent: Vec<UnixStream> = (0..20).map(|_| connect(&service.shm)).collect();
-        let (events, (reader, writer)) =
-            ([event(EventfdFlags::empty()), event(EventfdFlags::empty())], std::io::pipe().unwrap());
-        let [one, other] = [events[0].as_fd(), events[1].as_fd()];
-        let files = [
-            ("a file without seals", file(8 << 20, SealFlags::empty())),
-            ("a file that can shrink", file(8 << 20, SealFlags::GROW)),
-            ("an empty file", file(0, SEALS)),
-            ("a file of one byte", file(1, SEALS)),
-            ("a file of one page", file(4096, SEALS)),
-            ("a file of zeros", file(8 << 20, SEALS)),
-            ("a file that cannot be written", file(8 << 20, SEALS | SealFlags::WRITE)),
-            ("a file of a terabyte", file(1 << 40, SEALS)),
-            ("another magic", segment_with(0, 1)),
-            ("another version", segment_with(VERSION_AT, u64::from(LAYOUT_VERSION) + 1)),
-            ("a huge version", segment_with(VERSION_AT, u64::MAX)),
-            ("many slots", segment_with(SLOTS_AT, 1 << 16)),
-            ("a huge number of slots", segment_with(SLOTS_AT, u64::MAX)),
-            ("a number of slots that is no power of two", segment_with(SLOTS_AT, 129)),
-            ("another size", segment_with(16, 16 << 20)),
-            ("a huge size", segment_with(16, u64::MAX)),
-        ];
-        for (what, file) in &files {
-            let socket = connect(&service.shm);
-            pass(&socket, &HELLO, &[file.as_fd(), one, other]);
-            check_refused(&socket, what);
-        }
-        let good = || Segment::create(&CONFIG).expect("memory files exist").1;
-        let file = good();
-        let timer = rustix::time::timerfd_create(
-            rustix::time::TimerfdClockId::Monotonic,
-            rustix::time::TimerfdFlags::NONBLOCK,
-        );
-        let timer = timer.expect("timers exist");
-        let nested = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC).unwrap();
-        rustix::fs::fcntl_setfl(&nested, rustix::fs::OFlags::NONBLOCK).unwrap();
-        let blocking = rustix::event::eventfd(0, EventfdFlags::empty()).unwrap();
-        for (what, descriptors) in [
-            ("no descriptor", &[][..]),
-            ("one descriptor", &[file.as_fd()]),
-            ("two descriptors", &[file.as_fd(), one]),
-            ("four descriptors", &[file.as_fd(), one, other, one]),
-            ("eight descriptors", &[file.as_fd(), one, other, one, one, one, one, one]),
-            ("a pipe as an eventfd", &[file.as_fd(), reader.as_fd(), other]),
-            ("a pipe as the other eventfd", &[file.as_fd(), one, writer.as_fd()]),
-            ("a timer as an eventfd", &[file.as_fd(), one, timer.as_fd()]),
-            ("an epoll as an eventfd", &[file.as_fd(), one, nested.as_fd()]),
-            ("an eventfd that blocks", &[file.as_fd(), one, blocking.as_fd()]),
-            ("an eventfd as a segment", &[one, one, other]),
+        for (what, slots, arena_bytes) in [
+            ("no slots", 0, 1 << 20),
+            ("few slots", 64, 1 << 20),
+            ("a number of slots that is no power of two", 129, 1 << 20),
+            ("no arena", 128, 0),
+            ("an arena of one byte", 128, 1),
+            ("an arena that is no power of two", 128, 3 << 18),
         ] {
-            let socket = connect(&service.shm);
-            pass(&socket, &HELLO, descriptors);
+            let socket = RawPeer::ask(&service.shm, &SegmentConfig { slots, arena_bytes, huge_pages: false });
             check_refused(&socket, what);
         }
-        let descriptors = [file.as_fd(), one, other];
+        let good = hello(&CONFIG);
+        let with = |at: usize, byte: u8| {
+            let mut message = good;
+            message[at] ^= byte;
+            message
+        };
         for (what, message) in [
-            ("half a message", &HELLO[..8]),
-            ("a message of one byte", &HELLO[..1]),
-            ("another protocol", b"GET / HTTP/1.1\r\n"),
-            ("another version of the message", b"flickshm\xff\0\0\0\0\0\0\0"),
+            ("half a message", &good[..16]),
+            ("a message of one byte", &good[..1]),
+            ("another protocol", b"GET / HTTP/1.1\r\nHost: a\r\n\r\n...."),
+            ("another magic", &with(0, 1)),
+            ("another version of the message", &with(8, 0xff)),
         ] {
             let socket = connect(&service.shm);
-            pass(&socket, message, &descriptors);
+            let _ = pass(&socket, message, &[]);
             check_refused(&socket, what);
         }
-        // More than the message: a pair, which ends because its processes have nothing to say.
+        // More than the message: a pair, which ends because the rest is no signal.
         let socket = connect(&service.shm);
-        pass(&socket, &[HELLO, HELLO].concat(), &[good().as_fd(), one, other]);
+        let _ = pass(&socket, &[good, good].concat(), &[]);
         wait_closed(&socket);
         // Ends at each step.
         drop(connect(&service.shm));
-        (&connect(&service.shm)).write_all(&HELLO[..5]).unwrap();
-        drop(RawPeer::offer(&service.shm, &CONFIG, EventfdFlags::empty()));
+        (&connect(&service.shm)).write_all(&good[..5]).unwrap();
+        drop(RawPeer::ask(&service.shm, &CONFIG));
         drop(RawPeer::paired(&service.shm, &CONFIG));
         let mut peer = RawPeer::paired(&service.shm, &CONFIG);
         let conn = peer.pair().open(4096).expect("the pair is new");
         drop((peer, conn));
-        // Bytes and descriptors behind the handshake end the pair.
+        // Bytes behind the handshake end the pair, if they are no signals.
         let peer = RawPeer::paired(&service.shm, &CONFIG);
-        raw::pass(&peer.socket, b"x", &descriptors);
+        let _ = raw::pass(&peer.socket, b"x", &[]);
         wait_closed(&peer.socket);
         ShmPeer::connect(&service.shm, 4).round_trip(1000);
         silent.iter().for_each(wait_closed);
-        honest.check("wrong offers");
+        honest.check("wrong requests");
+    });
+}
+
+/// The driver takes no descriptor: it never closes one that takes long to close.
+#[test]
+fn a_process_passed_descriptors_to_the_thread_that_serves_others() {
+    with_services(|service| {
+        let (reader, _writer) = std::io::pipe().unwrap();
+        let socket = connect(&service.shm);
+        match pass(&socket, &hello(&CONFIG), &[reader.as_fd(); 8]) {
+            Err(errno) => assert_eq!(errno, rustix::io::Errno::PERM),
+            // The kernel closes them when the message is received.
+            Ok(_) => eprintln!("not tested: kernels before 6.16 pass descriptors to any socket"),
+        }
+        drop(socket);
+        // The option was not inherited by chance: without descriptors the same message is right.
+        drop(RawPeer::paired(&service.shm, &CONFIG));
+    });
+}
+
+/// The memory that a process asks for is not what it gets: the driver bounds it, and leaves as much for others.
+#[test]
+fn a_process_chose_the_memory_of_its_pairs() {
+    with_services(|service| {
+        let most = SegmentConfig { slots: 1 << 16, arena_bytes: 1 << 30, huge_pages: false };
+        let mut peers = Vec::new();
+        let mut total = 0;
+        for _ in 0..SHM_PAIRS_OF_PROCESS_MAX / 2 {
+            let socket = RawPeer::ask(&service.shm, &most);
+            let Some(file) = answer(&socket) else { continue };
+            let mut peer = RawPeer::with(socket, &file);
+            let pair = peer.pair();
+            assert!(pair.slots() <= 4 * LIMITS.shm_conns_max);
+            total += u64::from(pair.slots()) * SHM_SLOT_BYTES + pair.arena_bytes();
+            peers.push((peer, pair));
+        }
+        let all = SHM_PAIR_MEMORY_FACTOR * SHM_RING_BYTES_MAX;
+        assert!(
+            peers.len() > 4 && (all / 4..=2 * all / 3).contains(&total),
+            "{} pairs, {total} bytes",
+            peers.len()
+        );
+        drop(peers);
+        ShmPeer::connect(&service.shm, 4).round_trip(1000);
     });
 }

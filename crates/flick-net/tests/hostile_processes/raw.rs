@@ -1,32 +1,41 @@
 //! A process that pairs by hand: it knows the layout of a segment and may write any word of it.
 
-use std::io::{ErrorKind, IoSlice, Read};
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read};
 use std::mem::MaybeUninit;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
 use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
+use flick_shm::limits::HANDSHAKE_BYTES;
 use flick_shm::pair::Pair;
 use flick_shm::segment::{LAYOUT_VERSION, Segment, SegmentConfig};
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::io::Errno;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
-use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-
-/// The connecting side's message: magic, version (one byte suffices), status.
-pub const HELLO: [u8; 16] = {
-    assert!(LAYOUT_VERSION < 255, "one byte holds it");
-    let mut hello = *b"flickshm\0\0\0\0\0\0\0\0";
-    hello[8] = LAYOUT_VERSION as u8;
-    hello
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, recvmsg, send, sendmsg,
 };
+
+/// Returns the connecting side's message: magic, version (one byte suffices), status, sizes.
+pub fn hello(config: &SegmentConfig) -> [u8; HANDSHAKE_BYTES] {
+    let mut hello = [0; HANDSHAKE_BYTES];
+    hello[..8].copy_from_slice(b"flickshm");
+    hello[8..12].copy_from_slice(&LAYOUT_VERSION.to_le_bytes());
+    hello[12] = 1;
+    hello[16..20].copy_from_slice(&config.slots.to_le_bytes());
+    hello[24..].copy_from_slice(&config.arena_bytes.to_le_bytes());
+    hello
+}
+
 /// Offsets of a segment's parts; see `segment.rs`.
-pub const VERSION_AT: usize = 8;
-pub const SLOTS_AT: usize = 24;
-pub const SLEEP_OF_OTHER_AT: usize = 256;
-const SUMMARIES_OF_OTHER_AT: usize = 512 + 256;
+pub const SLEEP_OF_OTHER_AT: usize = 128;
+pub const OWN_SLEEP_AT: usize = 256;
+const SUMMARIES_OF_OTHER_AT: usize = 512;
 const READY_AT: usize = 4096;
 /// Descriptors that one message may have here.
 const DESCRIPTORS_MAX: usize = 8;
@@ -83,22 +92,34 @@ pub fn connect(name: &str) -> UnixStream {
     socket
 }
 
-/// Sends bytes with descriptors.
-pub fn pass(socket: &UnixStream, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) {
+/// Sends bytes with descriptors. The driver may have closed its end.
+pub fn pass(socket: &UnixStream, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<usize, Errno> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {
         assert!(ancillary.push(SendAncillaryMessage::ScmRights(descriptors)), "few descriptors");
     }
-    // The driver may have closed its end.
-    let _ = sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL);
+    sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)
 }
 
-/// Returns the status of the answer; `None` if the other side has closed the socket.
-pub fn answer(mut socket: &UnixStream) -> Option<u8> {
-    let mut answer = [0; 16];
-    socket.read_exact(&mut answer).ok()?;
-    Some(answer[12])
+/// Returns the segment that the other side answers with; `None` if it refuses, or has closed the socket.
+pub fn answer(socket: &UnixStream) -> Option<OwnedFd> {
+    let mut answer = [0; HANDSHAKE_BYTES];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let mut receive = || {
+        let mut out = [IoSliceMut::new(&mut answer)];
+        recvmsg(socket, &mut out, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
+    };
+    let received = rustix::io::retry_on_intr(&mut receive).ok()?;
+    let files = ancillary.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(files) => Some(files),
+        _ => None,
+    });
+    let file = files.flatten().next();
+    let is_paired = received.bytes == HANDSHAKE_BYTES && answer[12] == 1;
+    assert_eq!(is_paired, file.is_some(), "a segment comes with the answer that says so");
+    file
 }
 
 /// Waits until the other side has closed the socket.
@@ -116,45 +137,54 @@ pub fn wait_closed(mut socket: &UnixStream) {
     }
 }
 
-pub fn event(flags: EventfdFlags) -> OwnedFd {
-    eventfd(0, flags | EventfdFlags::NONBLOCK).expect("eventfds exist")
-}
-
-/// A process that has offered a segment.
+/// A process that has paired.
 pub struct RawPeer {
     pub socket: UnixStream,
     pub map: Map,
+    /// Slots of the pair: as many as were asked for, or fewer.
     pub slots: usize,
     segment: Option<Segment>,
-    own_event: OwnedFd,
-    /// The driver sleeps on it.
-    pub other_event: OwnedFd,
+}
+
+impl Drop for RawPeer {
+    fn drop(&mut self) {
+        // As the death of a process does, also while connections have the socket.
+        let _ = self.socket.shutdown(Shutdown::Both);
+    }
 }
 
 impl RawPeer {
-    /// Offers a segment. The driver's eventfd has these flags.
-    pub fn offer(name: &str, config: &SegmentConfig, flags: EventfdFlags) -> RawPeer {
-        let (segment, file) = Segment::create(config).expect("memory files exist");
-        let bytes = rustix::fs::fstat(&file).expect("a file").st_size as usize;
-        let (own_event, other_event) = (event(EventfdFlags::empty()), event(flags));
+    /// Asks for a segment.
+    pub fn ask(name: &str, config: &SegmentConfig) -> UnixStream {
         let socket = connect(name);
-        pass(&socket, &HELLO, &[file.as_fd(), own_event.as_fd(), other_event.as_fd()]);
-        let (map, slots) = (Map::new(&file, bytes), config.slots as usize);
-        RawPeer { socket, map, slots, segment: Some(segment), own_event, other_event }
+        let _ = pass(&socket, &hello(config), &[]);
+        socket
     }
 
-    /// Offers a segment, and waits until the driver has accepted it.
+    /// Takes the segment that the driver answers with.
+    pub fn answered(socket: UnixStream) -> RawPeer {
+        let file = answer(&socket).expect("the sizes are right");
+        RawPeer::with(socket, &file)
+    }
+
+    /// Uses the segment of an answer.
+    pub fn with(socket: UnixStream, file: &OwnedFd) -> RawPeer {
+        let bytes = rustix::fs::fstat(file).expect("a file").st_size as usize;
+        let segment = Segment::open(file).expect("the segment is right");
+        let (map, slots) = (Map::new(file, bytes), segment.slots() as usize);
+        RawPeer { socket, map, slots, segment: Some(segment) }
+    }
+
+    /// Asks for a segment, and waits until the driver has answered.
     pub fn paired(name: &str, config: &SegmentConfig) -> RawPeer {
-        let peer = RawPeer::offer(name, config, EventfdFlags::empty());
-        assert_eq!(answer(&peer.socket), Some(1), "the segment is right");
-        peer
+        RawPeer::answered(RawPeer::ask(name, config))
     }
 
     /// Returns this side's view of the pair, once.
     pub fn pair(&mut self) -> Pair {
-        let duplicate = |event: &OwnedFd| event.try_clone().expect("a descriptor is free");
         let segment = self.segment.take().expect("it is asked for once");
-        Pair::new(segment, duplicate(&self.own_event), duplicate(&self.other_event)).expect("both attached")
+        let socket = self.socket.try_clone().expect("a descriptor is free");
+        Pair::new(segment, Arc::new(socket.into())).expect("both attached")
     }
 
     /// Offset of the first control word of a slot.
@@ -165,7 +195,7 @@ impl RawPeer {
     /// Sets all ready bits of the driver.
     pub fn set_all_ready_bits(&self) {
         for word in 0..self.slots / 64 {
-            self.map.wide(READY_AT + self.slots / 8 + 8 * word).store(u64::MAX, Ordering::Release);
+            self.map.wide(READY_AT + 8 * word).store(u64::MAX, Ordering::Release);
         }
         for summary in 0..(self.slots / 64).div_ceil(64) {
             self.map.wide(SUMMARIES_OF_OTHER_AT + 8 * summary).store(u64::MAX, Ordering::Release);
@@ -174,6 +204,6 @@ impl RawPeer {
 
     /// Signals the driver, whatever its sleep word says.
     pub fn signal(&self) {
-        let _ = rustix::io::write(&self.other_event, &1_u64.to_ne_bytes());
+        let _ = send(&self.socket, &[1], SendFlags::NOSIGNAL | SendFlags::DONTWAIT);
     }
 }

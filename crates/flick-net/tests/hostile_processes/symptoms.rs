@@ -1,5 +1,6 @@
 //! Defects that were found, by symptom.
 
+use std::io::Write;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -8,10 +9,9 @@ use flick_net::limits::{SHM_HANDSHAKE_NS_MAX, SHM_LATE_BYTES_MAX, SHM_PAIRS_OF_P
 use flick_net::{AnyDriver, Driver, DriverEvent, Endpoint, IoKind};
 use flick_shm::conn::OpenAnswer;
 use flick_shm::segment::SegmentConfig;
-use rustix::event::EventfdFlags;
 use rustix::net::{RecvFlags, recv};
 
-use crate::raw::{RawPeer, SLEEP_OF_OTHER_AT, answer, connect, pass};
+use crate::raw::{RawPeer, SLEEP_OF_OTHER_AT, connect, pass};
 use crate::service::{LIMITS, SINK, bytes, fresh_name, pool, wait_until};
 use crate::{alone, with_services};
 
@@ -63,23 +63,22 @@ fn what_a_process_sends_right_before_it_ends_is_delivered() {
 /// Polls of a service that is idle, in the time that the test watches it.
 const IDLE_POLLS_MAX: u64 = 50;
 
-/// A peer signals the service and leaves its sleep word alone, through eventfds of both kinds. One signal is one poll.
+/// A peer signals the service, also often, and leaves its sleep word alone.
 #[test]
 fn a_signal_without_news_does_not_keep_the_service_awake() {
     with_services(|service| {
-        for flags in [EventfdFlags::empty(), EventfdFlags::SEMAPHORE] {
-            let peer = RawPeer::offer(&service.shm, &CONFIG, flags);
-            assert_eq!(answer(&peer.socket), Some(1), "the segment is right");
+        for signals in [1, 200, 2000] {
+            let mut peer = RawPeer::paired(&service.shm, &CONFIG);
             let polls = || service.counters.polls.load(Ordering::Relaxed);
             // The service sleeps.
             let sleep_word = peer.map.narrow(SLEEP_OF_OTHER_AT);
             wait_until("the service sleeps", || sleep_word.load(Ordering::Relaxed) != 0);
             std::thread::sleep(Duration::from_millis(20));
             let before = polls();
-            rustix::io::write(&peer.other_event, &1_000_000_u64.to_ne_bytes()).expect("the counter is small");
+            peer.socket.write_all(&vec![1; signals]).expect("the service lives");
             std::thread::sleep(Duration::from_millis(100));
             let count = polls() - before;
-            assert!(count < IDLE_POLLS_MAX, "{flags:?}: {count} polls of an idle service");
+            assert!(count < IDLE_POLLS_MAX, "{signals} signals: {count} polls of an idle service");
         }
     });
 }
@@ -92,10 +91,10 @@ fn a_new_listener_gets_no_connection_of_a_closed_one() {
     let (pool, mut events) = (pool(), Vec::new());
     let name = fresh_name();
     let first = driver.listen(&Endpoint::Shm(name.clone())).expect("the name is fresh");
-    let mut peer = RawPeer::offer(&name, &CONFIG, EventfdFlags::empty());
+    let asked = RawPeer::ask(&name, &CONFIG);
     driver.poll(&pool, Some(Duration::from_secs(1)), &mut events).expect("the driver polls");
     driver.poll(&pool, Some(Duration::from_millis(10)), &mut events).expect("the driver polls");
-    assert_eq!(answer(&peer.socket), Some(1), "the segment is right");
+    let mut peer = RawPeer::answered(asked);
     driver.close_listener(first);
     let second = driver.listen(&Endpoint::Shm(fresh_name())).expect("the name is fresh");
     assert_eq!(first, second, "numbers are used again");
@@ -119,13 +118,13 @@ fn slots_of_many_connections_that_end_together_are_free_again() {
     let (pool, mut events, name) = (pool(), Vec::new(), fresh_name());
     driver.listen(&Endpoint::Shm(name.clone())).expect("the name is fresh");
     let config = SegmentConfig { slots: 1024, ..CONFIG };
-    let mut peer = RawPeer::offer(&name, &config, EventfdFlags::empty());
+    let asked = RawPeer::ask(&name, &config);
     let mut poll = |driver: &mut AnyDriver| {
         driver.poll(&pool, Some(Duration::from_millis(10)), &mut events).expect("the driver polls");
         std::mem::take(&mut events)
     };
     (0..3).for_each(|_| drop(poll(&mut driver)));
-    assert_eq!(answer(&peer.socket), Some(1), "the segment is right");
+    let mut peer = RawPeer::answered(asked);
     let mut pair = peer.pair();
     let conns: Vec<_> = (0..CONNS).map(|_| pair.open(4096).expect("a slot is free")).collect();
     let mut accepted = 0;
@@ -176,13 +175,13 @@ fn a_process_that_goes_on_after_its_pair_ended_keeps_no_connection() {
     let mut driver = AnyDriver::open(IoKind::Epoll, LIMITS).expect("every kernel has epoll");
     let (pool, mut events, name) = (pool(), Vec::new(), fresh_name());
     driver.listen(&Endpoint::Shm(name.clone())).expect("the name is fresh");
-    let mut peer = RawPeer::offer(&name, &CONFIG, EventfdFlags::empty());
+    let asked = RawPeer::ask(&name, &CONFIG);
     let mut poll = |driver: &mut AnyDriver| {
         driver.poll(&pool, Some(Duration::from_millis(1)), &mut events).expect("the driver polls");
         std::mem::take(&mut events)
     };
     (0..3).for_each(|_| drop(poll(&mut driver)));
-    assert_eq!(answer(&peer.socket), Some(1), "the segment is right");
+    let mut peer = RawPeer::answered(asked);
     let mut conn = peer.pair().open(1 << 20).expect("the pair is new");
     let mut received = 0;
     for count in 0.. {
@@ -201,7 +200,7 @@ fn a_process_that_goes_on_after_its_pair_ended_keeps_no_connection() {
             break;
         }
         if count == 10 {
-            pass(&peer.socket, b"x", &[]);
+            let _ = pass(&peer.socket, b"x", &[]);
         }
     }
     assert!(received > SHM_LATE_BYTES_MAX, "{received}");

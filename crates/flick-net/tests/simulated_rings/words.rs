@@ -5,13 +5,12 @@ use std::os::unix::fs::FileExt;
 
 use crate::random::Random;
 
-/// Offset of the slots in a segment with as many slots as a driver asks for; see `segment.rs` of flick-shm.
-const SLOTS_AT: u64 = 2 * 4096;
+/// Offset of the number of slots, and of the first page behind the header; see `segment.rs` of flick-shm.
+const COUNT_AT: u64 = 24;
+const PAGE_BYTES: u64 = 4096;
 const SLOT_BYTES: u64 = 512;
 /// Slots that are looked at, of each side.
 const LOOKED_AT: u64 = 32;
-/// First slot in which the second side opens connections.
-const SECOND_SIDE_FROM: u64 = 4096;
 
 pub struct Segment {
     memory: File,
@@ -49,20 +48,29 @@ impl Segment {
         self.memory.write_all_at(bytes, self.start + at).expect("it is mapped");
     }
 
-    fn slots() -> impl Iterator<Item = u64> {
-        (0..LOOKED_AT).chain(SECOND_SIDE_FROM..SECOND_SIDE_FROM + LOOKED_AT)
+    fn slots(&self) -> impl Iterator<Item = u64> {
+        // The second side opens connections in the second half.
+        let second = self.word(COUNT_AT) / 2;
+        (0..LOOKED_AT).chain(second..second + LOOKED_AT)
+    }
+
+    /// Returns the offset of a slot: two ready bits for each are before the slots.
+    fn slot_at(&self, slot: u64) -> u64 {
+        let bitmap_bytes = (2 * self.word(COUNT_AT) / 8).next_multiple_of(PAGE_BYTES);
+        PAGE_BYTES + bitmap_bytes + slot * SLOT_BYTES
     }
 
     /// Returns the indices of both senders of each slot.
     pub fn heads(&self) -> Vec<[u64; 2]> {
-        let head = |slot: u64, side: u64| self.word(SLOTS_AT + slot * SLOT_BYTES + side * SLOT_BYTES / 2);
-        Self::slots().map(|slot| [head(slot, 0), head(slot, 1)]).collect()
+        let head = |slot: u64, side: u64| self.word(self.slot_at(slot) + side * SLOT_BYTES / 2);
+        self.slots().map(|slot| [head(slot, 0), head(slot, 1)]).collect()
     }
 
     /// Returns the slot in which something was sent since.
     pub fn slot_with_other_head(&self, before: &[[u64; 2]]) -> u64 {
         let now = self.heads();
-        let changed: Vec<u64> = Self::slots()
+        let changed: Vec<u64> = self
+            .slots()
             .zip(before.iter().zip(&now))
             .filter(|(_, (a, b))| a != b)
             .map(|(slot, _)| slot)
@@ -73,7 +81,7 @@ impl Segment {
 
     /// Overwrites a word of a slot.
     pub fn overwrite_any_word(&self, slot: u64, random: &mut Random) {
-        let at = SLOTS_AT + slot * SLOT_BYTES + random.below(SLOT_BYTES / 8) * 8;
+        let at = self.slot_at(slot) + random.below(SLOT_BYTES / 8) * 8;
         let value = random.word_instead_of(self.word(at));
         if random.below(4) == 0 {
             self.write(at + 4 * random.below(2), &(value as u32).to_le_bytes());

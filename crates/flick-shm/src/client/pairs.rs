@@ -13,7 +13,7 @@ use rustix::fd::OwnedFd;
 use super::{ClientConfig, News};
 use crate::conn::RingConn;
 use crate::limits::CLIENT_PAIRS_MAX;
-use crate::pair::Pair;
+use crate::pair::{Pair, Signals};
 use crate::pairing::{Handshake, Offer, PairError, PeerProcess};
 
 /// Number of a slot without a connection.
@@ -182,26 +182,21 @@ impl ClientPairs {
                 }
                 Ok(Handshake::Done(peer, Ok(pair))) => {
                     let tokens = vec![NONE; pair.slots() as usize].into();
-                    // A signal that arrives after its sleep is reported once, and nothing has to be read.
-                    let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-                    let data = News::Event(number).pack();
-                    if epoll::add(epoll, pair.event(), data, flags).is_ok() {
-                        let open = OpenPair { peer, pair, tokens, is_gone: false, is_asleep: false };
-                        entry.state = PairState::Open(Box::new(open));
-                        return Progress::Opened;
-                    }
+                    let open = OpenPair { peer, pair, tokens, is_gone: false, is_asleep: false };
+                    entry.state = PairState::Open(Box::new(open));
+                    return Progress::Opened;
                 }
                 Ok(Handshake::Done(_, Err(_))) | Err(_) => {}
             },
             PairState::Open(mut open) => {
-                if !open.is_gone && !open.peer.is_gone() {
-                    // Bytes on the socket mean nothing.
+                if !open.is_gone && open.pair.take_signals() != Signals::Over {
+                    open.pair.wake();
+                    open.is_asleep = false;
                     entry.state = PairState::Open(open);
                     return Progress::Nothing;
                 }
-                // Both would be reported again and again.
+                // It would be reported again and again.
                 let _ = epoll::delete(epoll, open.peer.socket());
-                let _ = epoll::delete(epoll, open.pair.event());
                 open.is_gone = true;
                 entry.state = PairState::Open(open);
             }
@@ -212,14 +207,6 @@ impl ClientPairs {
             self.entries[number as usize] = None;
         }
         Progress::Ended
-    }
-
-    /// Wakes a pair whose eventfd was signalled.
-    pub fn wake(&mut self, number: u32) {
-        if let Some(PairEntry { state: PairState::Open(open), .. }) = self.entry(number) {
-            open.pair.wake();
-            open.is_asleep = false;
-        }
     }
 
     /// Returns whether a pair is awake, so that looks at its ready bits make sense.

@@ -1,5 +1,6 @@
 //! Two sides of a pair in one process.
 
+use std::os::unix::net::UnixStream;
 use std::string::String;
 use std::vec::Vec;
 
@@ -12,11 +13,9 @@ fn pairs(arena_bytes: u64) -> (Pair, Pair) {
     let config = SegmentConfig { slots: SLOTS_MIN, arena_bytes, huge_pages: false };
     let (zero, file) = Segment::create(&config).expect("memory files exist");
     let one = Segment::open(&file).expect("it is sealed");
-    let event = || sys::create_eventfd().expect("eventfds exist");
-    let (zero_event, one_event) = (event(), event());
-    let copies = (zero_event.try_clone().expect("a copy"), one_event.try_clone().expect("a copy"));
-    let zero = Pair::new(zero, zero_event, copies.1).expect("both are attached");
-    (zero, Pair::new(one, one_event, copies.0).expect("both are attached"))
+    let (zero_socket, one_socket) = UnixStream::pair().expect("sockets exist");
+    let zero = Pair::new(zero, Arc::new(zero_socket.into())).expect("both are attached");
+    (zero, Pair::new(one, Arc::new(one_socket.into())).expect("both are attached"))
 }
 
 fn accept(pair: &mut Pair) -> Vec<RingConn> {
@@ -147,9 +146,9 @@ fn an_idle_connection_costs_at_most_9_kib() {
     let config = SegmentConfig { slots: 1 << 14, arena_bytes: 64 << 20, huge_pages: false };
     let (zero, file) = Segment::create(&config).expect("memory files exist");
     let one = Segment::open(&file).expect("it is sealed");
-    let event = || sys::create_eventfd().expect("eventfds exist");
-    let mut zero = Pair::new(zero, event(), event()).expect("both are attached");
-    let mut one = Pair::new(one, event(), event()).expect("both are attached");
+    let (zero_socket, one_socket) = UnixStream::pair().expect("sockets exist");
+    let mut zero = Pair::new(zero, Arc::new(zero_socket.into())).expect("both are attached");
+    let mut one = Pair::new(one, Arc::new(one_socket.into())).expect("both are attached");
     let bytes = || rustix::fs::fstat(&file).expect("it is open").st_blocks as u64 * 512;
     let before = bytes();
     let mut conns: Vec<_> = (0..CONNS).map(|_| zero.open(4096).expect("free")).collect();
@@ -169,7 +168,7 @@ fn an_event_loop_is_signalled_once_while_it_sleeps() {
     let (mut zero, mut one) = pairs(1 << 20);
     let mut conn = zero.open(4096).expect("free");
     let mut peer = accept(&mut one).pop().expect("it was opened");
-    let is_signalled = |pair: &Pair| rustix::io::read(pair.event(), &mut [0; 8]).is_ok();
+    let is_signalled = |pair: &Pair| pair.take_signals() == Signals::Arrived;
     assert_eq!((conn.send(b"a"), is_signalled(&one)), (Ok(1), false), "an awake side needs no signal");
     peer.announce_sleep().expect("an honest peer");
     assert!(one.prepare_sleep() && !peer.is_idle().expect("an honest peer"), "a byte is there");
@@ -184,6 +183,27 @@ fn an_event_loop_is_signalled_once_while_it_sleeps() {
     one.take_ready(|slot| slots.push(slot));
     assert_eq!(slots, [peer.slot()]);
     assert_eq!(receive(&mut peer).as_deref(), Ok("bc"));
+}
+
+/// The other side announces sleeps and takes no signal, until its socket takes no further one.
+#[test]
+fn unread_signals_blocked_the_side_that_signals() {
+    let (mut zero, one) = pairs(1 << 20);
+    let conn = zero.open(4096).expect("free");
+    let signalling = std::thread::spawn(move || {
+        for _ in 0..10_000 {
+            one.announce_sleep();
+            zero.notifier.mark_ready(conn.slot());
+        }
+        one
+    });
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while !signalling.is_finished() {
+        assert!(std::time::Instant::now() < end, "a signal blocks");
+        std::thread::yield_now();
+    }
+    let one = signalling.join().expect("it only signals");
+    assert_eq!(one.take_signals(), Signals::Arrived);
 }
 
 /// Rounds after which a pair has few slots left that the peer has not spoilt, and a new pair begins.

@@ -3,19 +3,35 @@
 
 use std::os::fd::OwnedFd;
 
-use flick_shm::pair::Pair;
+use flick_shm::limits::{SLOTS_MAX, SLOTS_MIN};
+use flick_shm::pair::{Pair, Signals};
 use flick_shm::pairing::{Acceptance, Handshake, Offer, PairError, PairPolicy, PeerProcess};
 use flick_shm::segment::SegmentConfig;
-use rustix::event::epoll;
-use rustix::io::Errno;
 
-use super::{NONE, News, OpenPair, Origin, PairEntry, PairState, PairTable, Progress};
+use super::{NONE, OpenPair, Origin, PairEntry, PairState, PairTable, Progress};
 use crate::driver::ListenerId;
 use crate::fault::ConnFault;
-use crate::limits::{SHM_ARENA_BYTES, SHM_HANDSHAKE_NS_MAX, SHM_SLOTS};
+use crate::limits::{
+    SHM_ARENA_BYTES, SHM_ARENA_BYTES_MAX, SHM_ARENA_BYTES_MIN, SHM_HANDSHAKE_NS_MAX, SHM_PAIR_ARENA_SHARE,
+    SHM_PAIR_MEMORY_FACTOR, SHM_PAIR_SLOTS_SHARE, SHM_SLOT_BYTES, SHM_SLOTS,
+};
+
+/// Number that no process has.
+const NO_PROCESS: i32 = -1;
 
 /// Handshakes.
 impl PairTable {
+    /// Returns the largest sizes of a further pair with a process; `None` if there is too little memory. A process
+    /// may have twice as much as is free then, so that there is always memory for others.
+    fn grant(&self, pid: i32) -> Option<SegmentConfig> {
+        let mut available = SHM_PAIR_MEMORY_FACTOR * self.ring_bytes_max;
+        for entry in self.entries.iter().flatten() {
+            let own_bytes = if entry.pid == pid { entry.memory_bytes / 2 } else { 0 };
+            available = available.saturating_sub(entry.memory_bytes + own_bytes);
+        }
+        grant_of(available, self.conns_max)
+    }
+
     /// Returns the pair for a new connection to `shm:NAME`; begins the handshake if there is none.
     ///
     /// Errors: `Refused`: no process listens there; `Exhausted`: too many pairs; `System`.
@@ -28,7 +44,13 @@ impl PairTable {
         if let Some(number) = current {
             return Ok(number as u32);
         }
-        let config = SegmentConfig { slots: SHM_SLOTS, arena_bytes: SHM_ARENA_BYTES, huge_pages: false };
+        // The process at the name is not known yet; it gets no more than this.
+        let grant = self.grant(NO_PROCESS).ok_or(ConnFault::Exhausted)?;
+        let config = SegmentConfig {
+            slots: grant.slots.min(SHM_SLOTS),
+            arena_bytes: grant.arena_bytes.min(SHM_ARENA_BYTES),
+            huge_pages: false,
+        };
         let offer = Offer::begin(name, &config, PairPolicy::SameUser).map_err(|error| fault_of(&error))?;
         let pid = offer.pid();
         self.add(PairEntry {
@@ -36,6 +58,7 @@ impl PairTable {
             state: PairState::Offered(Box::new(offer)),
             origin: Origin::Connected { name: name.to_owned(), is_current: true },
             conns: 0,
+            memory_bytes: memory_of(&config),
             waiting: Vec::new(),
             deadline_ns: Some(now_ns + SHM_HANDSHAKE_NS_MAX),
         })
@@ -68,6 +91,7 @@ impl PairTable {
             state: PairState::Accepting(acceptance),
             origin: Origin::Accepted(Some(id)),
             conns: 0,
+            memory_bytes: 0,
             waiting: Vec::new(),
             deadline_ns: Some(now_ns + SHM_HANDSHAKE_NS_MAX),
         });
@@ -79,22 +103,29 @@ impl PairTable {
     /// Acts on news from a pair's socket.
     pub(in crate::shm) fn advance(&mut self, number: u32) -> Progress {
         let Some(entry) = self.entry(number) else { return Progress::Nothing };
+        let (pid, nothing) = (entry.pid, SegmentConfig { slots: 0, arena_bytes: 0, huge_pages: false });
+        let is_accepting = matches!(entry.state, PairState::Accepting(_));
+        let most = if is_accepting { self.grant(pid).unwrap_or(nothing) } else { nothing };
+        let Some(entry) = self.entry(number) else { return Progress::Nothing };
         let advanced = match std::mem::replace(&mut entry.state, PairState::Gone) {
             PairState::Offered(offer) => offer.advance().map(|shake| match shake {
                 Handshake::Pending(offer) => Err(PairState::Offered(Box::new(offer))),
                 Handshake::Done(peer, pair) => Ok((peer, pair)),
             }),
-            PairState::Accepting(acceptance) => acceptance.advance().map(|shake| match shake {
+            PairState::Accepting(acceptance) => acceptance.advance(&most).map(|shake| match shake {
                 Handshake::Pending(acceptance) => Err(PairState::Accepting(acceptance)),
                 Handshake::Done(peer, pair) => Ok((peer, pair)),
             }),
-            // The other process has nothing to say, so this is its end, or it violates the protocol. Without either it
-            // is a report of a former socket with this number, which another process kept open.
+            // Without a signal or an end it is a report of a former socket with this number, which another process kept
+            // open.
             PairState::Open(open) => {
-                let peeked = crate::socket::peek(open.peer.socket(), &mut [0; 1]);
+                let signals = open.pair.take_signals();
                 entry.state = PairState::Open(open);
-                let is_over = !matches!(peeked, Err(Errno::AGAIN | Errno::INTR));
-                return if is_over { Progress::Ended } else { Progress::Nothing };
+                return match signals {
+                    Signals::Nothing => Progress::Nothing,
+                    Signals::Arrived => Progress::Signalled,
+                    Signals::Over => Progress::Ended,
+                };
             }
             PairState::Gone => return Progress::Nothing,
         };
@@ -112,15 +143,9 @@ impl PairTable {
     }
 
     fn open(&mut self, number: u32, peer: PeerProcess, pair: Pair) -> Progress {
-        // Edge-triggered: a signal is reported once, also if the other side takes it back, or if it cannot be cleared.
-        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
-        let registered = epoll::add(&self.watch, pair.event(), News::Event(number).pack(), flags);
-        if let Err(error) = registered {
-            tracing::debug!(%error, "a process did not become a partner in shared memory");
-            return Progress::Ended;
-        }
         self.open_count += 1;
         let slots = pair.slots();
+        let granted = SegmentConfig { slots, arena_bytes: pair.arena_bytes(), huge_pages: false };
         let open = OpenPair {
             peer,
             conns: vec![NONE; slots as usize].into(),
@@ -133,10 +158,28 @@ impl PairTable {
         };
         if let Some(entry) = self.entry(number) {
             (entry.state, entry.deadline_ns) = (PairState::Open(Box::new(open)), None);
+            entry.memory_bytes = memory_of(&granted);
         }
         self.awake.push(number);
         Progress::Opened
     }
+}
+
+/// Returns the memory of a pair with these sizes, the rings of this side excepted.
+pub(super) fn memory_of(config: &SegmentConfig) -> u64 {
+    u64::from(config.slots) * SHM_SLOT_BYTES + config.arena_bytes
+}
+
+/// Returns the largest sizes of a pair whose process may have `available` bytes more, of a driver with `conns_max`
+/// connections.
+pub(super) fn grant_of(available: u64, conns_max: u32) -> Option<SegmentConfig> {
+    let rounded = |number: u64| number.checked_ilog2().map_or(0, |bits| 1_u64 << bits);
+    let arena_bytes = rounded(available / SHM_PAIR_ARENA_SHARE).min(SHM_ARENA_BYTES_MAX);
+    // Half of the slots are for connections of the other side.
+    let usable = (2 * u64::from(conns_max)).next_power_of_two().clamp(SLOTS_MIN.into(), SLOTS_MAX.into());
+    let slots = rounded(available / SHM_PAIR_SLOTS_SHARE / SHM_SLOT_BYTES).min(usable) as u32;
+    let is_enough = arena_bytes >= SHM_ARENA_BYTES_MIN && slots >= SLOTS_MIN;
+    is_enough.then_some(SegmentConfig { slots, arena_bytes, huge_pages: false })
 }
 
 /// Returns the fault of a connect that could not begin.

@@ -1,5 +1,6 @@
 //! Tests of the share of ring memory.
 
+use super::handshake::{grant_of, memory_of};
 use super::*;
 
 /// Lets processes take all they can, one after the other; returns the bytes of each.
@@ -44,5 +45,19 @@ fn one_ring_has_a_share_of_the_memory_and_starts_small() {
         (SHM_RING_BYTES_MAX, SHM_RING_BYTES_GROWN_MAX),
     ] {
         assert_eq!(grown_bytes_max(max), grown, "{max}");
+    }
+}
+
+#[test]
+fn pairs_have_memory_for_ten_thousand_connections_and_less_when_it_is_rare() {
+    let sizes = |available, conns| grant_of(available, conns).map(|most| (most.slots, most.arena_bytes));
+    assert_eq!(sizes(256 << 20, 10_000), Some((32768, 64 << 20)));
+    assert_eq!(sizes(256 << 20, 100), Some((256, 64 << 20)));
+    assert_eq!(sizes(2 << 20, 10_000), Some((256, 512 << 10)));
+    assert_eq!(sizes(256 << 10, 10_000), None);
+    // All of what a process may have is never granted at once.
+    for available in (18..40).map(|bits| 1 << bits) {
+        let granted = grant_of(available, u32::MAX / 4).map_or(0, |most| memory_of(&most));
+        assert!(granted <= available / 2, "{granted} of {available}");
     }
 }
