@@ -138,6 +138,11 @@ impl<P> Conn<P> {
         self.live().is_some_and(|live| live.read.is_wanted())
     }
 
+    /// Returns whether the peer's end of the stream was found: all that it had sent was delivered.
+    pub(crate) fn has_input_end(&self) -> bool {
+        self.live().is_some_and(|live| live.read.has_end())
+    }
+
     /// Returns whether output can be offered to the kernel now.
     pub(crate) fn is_sendable(&self) -> bool {
         let may_send = match &self.state {

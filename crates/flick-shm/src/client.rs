@@ -261,7 +261,8 @@ impl ClientSet {
     }
 
     /// Sends the front of `bytes` and returns how many bytes were taken. If not all, [`ClientSet::request_writable`]
-    /// asks for an event.
+    /// asks for an event. While a reply is unread behind which the other side has closed the connection, bytes are taken
+    /// and discarded.
     ///
     /// Errors: `Peer`, `PeerGone`, also for a token without a connection; `System`.
     #[inline]
@@ -273,7 +274,8 @@ impl ClientSet {
                 let pair = self.pairs.pair(conn.pair);
                 let (Some(ring), Some(pair)) = (&mut conn.ring, pair) else { return Ok(0) };
                 if is_gone || ring.is_peer_gone() {
-                    return Err(StreamError::PeerGone);
+                    let is_discarded = ring.is_closed_unread()?;
+                    return if is_discarded { Ok(bytes.len()) } else { Err(StreamError::PeerGone) };
                 }
                 let sent = ring.send(bytes)?;
                 let grown = (RING_GROWTH * ring.send_capacity()).min(self.ring_bytes_max);

@@ -199,6 +199,23 @@ impl RingConn {
         self.sender.is_receiver_closed()
     }
 
+    /// Returns whether the other side has closed the connection in order: bytes that are sent now are lost, and none that
+    /// it had sent is.
+    pub fn is_peer_closed(&self) -> bool {
+        self.is_peer_gone() && self.incoming.sender.closed.load(Ordering::Acquire) == FINISHED
+    }
+
+    /// Returns whether the other side has closed the connection in order, and what it had sent is not read to its end.
+    ///
+    /// Errors: those of [`RingReceiver::is_finished`], and `SlotGeneration`.
+    pub fn is_closed_unread(&mut self) -> Result<bool, PeerFault> {
+        let is_closed = self.is_peer_closed();
+        match self.receiver()? {
+            Some(receiver) if is_closed => Ok(!receiver.is_finished()?),
+            Some(_) | None => Ok(false),
+        }
+    }
+
     /// Returns whether the other side has ended its direction, or reads no more.
     pub fn is_hung_up(&self) -> bool {
         self.incoming.sender.closed.load(Ordering::Acquire) != 0 || self.is_peer_gone()

@@ -209,7 +209,8 @@ impl ShmStream {
         Ok(())
     }
 
-    /// Sends the front of `bytes` and returns how many bytes were taken; 0 means that the caller should wait.
+    /// Sends the front of `bytes` and returns how many bytes were taken; 0 means that the caller should wait. While a
+    /// reply is unread behind which the other side has closed the stream, bytes are taken and discarded.
     ///
     /// Errors: `Peer`, `PeerGone`, `System`.
     pub fn send(&mut self, bytes: &[u8]) -> Result<usize, StreamError> {
@@ -219,7 +220,8 @@ impl ShmStream {
                 Self::accept_ring(pair, conn, self.ring_bytes)?;
                 let Some(conn) = conn else { return Ok(0) };
                 if conn.is_peer_gone() {
-                    return Err(StreamError::PeerGone);
+                    let is_discarded = conn.is_closed_unread()?;
+                    return if is_discarded { Ok(bytes.len()) } else { Err(StreamError::PeerGone) };
                 }
                 let count = conn.send(bytes)?;
                 if count == bytes.len() {

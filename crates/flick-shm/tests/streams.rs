@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use flick_shm::conn::RingRead;
 use flick_shm::pairing::{PairListener, PairPolicy};
-use flick_shm::stream::{ShmStream, StreamConfig, StreamInterest, StreamTransport};
+use flick_shm::stream::{ShmStream, StreamConfig, StreamError, StreamInterest, StreamTransport};
 
 /// Longest wait of a test for the other side.
 const WAIT_MS: u32 = 20_000;
@@ -115,4 +115,17 @@ fn round_trips_arrive_when_sides_sleep_after_they_have_polled() {
         scope.spawn(|| exchange(&mut far, false));
         exchange(&mut near, true);
     });
+}
+
+/// The other side answers and closes the stream before this one has sent its request.
+#[test]
+fn a_send_behind_the_end_of_a_closed_stream_lost_its_reply() {
+    let (mut near, mut far) = streams(&StreamConfig::default());
+    assert_eq!(far.send(b"overload"), Ok(8));
+    drop(far);
+    assert_eq!(near.send(b"request"), Ok(7), "it is discarded, as by a kernel whose socket is closed");
+    let mut out = [0; 64];
+    assert_eq!(near.receive(&mut out), Ok(RingRead::Bytes(8)));
+    assert_eq!((&out[..8], near.receive(&mut out)), (&b"overload"[..], Ok(RingRead::Finished)));
+    assert_eq!(near.send(b"request"), Err(StreamError::PeerGone));
 }

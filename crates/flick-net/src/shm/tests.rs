@@ -87,3 +87,46 @@ fn sender_stalled_that_was_woken_before_its_larger_ring_had_space() {
     });
     assert!(all.is_some(), "the sender was never woken again");
 }
+
+/// The other side answers and closes the connection before it reads: the reply precedes the end, and no fault comes
+/// before it. Slots are used again.
+#[test]
+fn reply_was_lost_behind_which_the_other_side_closed_at_once() {
+    let name = format!("flick-net-closed-{}", std::process::id());
+    let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free");
+    let mut transport = ShmTransport::new(&LIMITS, Clock::Monotonic).expect("an epoll");
+    let pool = Pool::new(PoolConfig { small_count: 0, large_count: 4, huge_count: 0 });
+    let mut first = None;
+    for round in 0..20_u8 {
+        let conn = transport.connect(&name).expect("the table has capacity");
+        let pair = first.get_or_insert_with(|| listener.accept().expect("it has connected"));
+        let pair = pair.1.as_mut().expect("it asks for a segment");
+        poll(&mut transport);
+        let mut opened = Vec::new();
+        pair.take_ready(|slot| opened.push(slot));
+        opened.iter().for_each(|slot| pair.reclaim_slot(*slot));
+        let mut accepted = opened.iter().filter_map(|slot| pair.accept(*slot, 4096).expect("memory"));
+        let mut peer = accepted.next().expect("it has opened one");
+        assert_eq!(peer.send(&[round; 300]), Ok(300));
+        pair.close(peer);
+        let buf = pool.alloc(BufClass::Large).expect("the pool has enough");
+        buf.append_with(100, |spare| spare.len() as u32);
+        transport.send(conn, buf.slice(0..100));
+        transport.receive(conn, true);
+        let (mut received, mut has_ended) = (0, false);
+        for event in (0..3).flat_map(|_| poll(&mut transport)) {
+            match event {
+                DriverEvent::Connected { .. } => {}
+                DriverEvent::Data { data, .. } => {
+                    assert!(data.bytes().iter().all(|byte| *byte == round), "of another connection");
+                    received += data.len();
+                }
+                DriverEvent::Eof { .. } => has_ended = true,
+                other => panic!("round {round}: {other:?} after {received} bytes"),
+            }
+        }
+        assert_eq!((received, has_ended), (300, true), "round {round}");
+        transport.close(conn);
+        poll(&mut transport);
+    }
+}

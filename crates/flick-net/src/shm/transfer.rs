@@ -71,10 +71,17 @@ impl ShmTransport {
         let (Some(conn), Some(ring)) = (self.conns.at(index), &mut self.rings[index as usize]) else {
             return Err(ConnFault::Reset);
         };
+        let reset = |_| ConnFault::Reset;
+        if ring.is_peer_closed() && !conn.has_input_end() {
+            // Its reply is read first; output is discarded, as by a kernel whose socket is closed.
+            let discarded = self.conns.output(conn, self.quota.left_bytes()).map(|slice| slice.bytes().len());
+            let discarded = discarded.sum();
+            self.conns.consume(index, discarded);
+            return Ok(Written::All);
+        }
         if ring.is_peer_gone() || self.pairs.is_gone(conn.part.pair) {
             return Err(ConnFault::Reset);
         }
-        let reset = |_| ConnFault::Reset;
         let (mut sent, mut is_full) = (0, false);
         for slice in self.conns.output(conn, self.quota.left_bytes()) {
             let taken = ring.push(slice.bytes()).map_err(reset)?;
