@@ -383,6 +383,10 @@ impl Driver for AnyDriver {
         Ok(conn)
     }
 
+    fn evict_greedy(&mut self) -> bool {
+        self.shm.evict_greedy()
+    }
+
     fn is_hung_up(&self, conn: Handle) -> bool {
         match self.shm_handle(conn) {
             Some(conn) => self.shm.is_hung_up(conn),

@@ -312,6 +312,12 @@ pub trait Driver {
         None
     }
 
+    /// Fails a connection of the process that holds most, if another one waits with fewer; for a platform whose sessions
+    /// are all in use. Returns whether one was failed, of which an event reports the end.
+    fn evict_greedy(&mut self) -> bool {
+        false
+    }
+
     /// Returns the queue delay after the last poll. A driver whose polls return everything has none.
     fn queue_delay(&self) -> QueueDelay {
         QueueDelay::None

@@ -167,6 +167,9 @@ pub const SHM_MOVES_MAX: u32 = 8;
 /// Time that a pair without connections is kept.
 pub const SHM_PAIR_UNUSED_NS_MAX: u64 = 10_000_000_000;
 
+/// Pairs that are compared for the next connection to be accepted.
+pub const SHM_FAIR_LOOKS_MAX: usize = 8;
+
 /// Looks at an empty ring, or at empty ready bits, after which the other side has to signal.
 pub const SHM_IDLE_LOOKS_MAX: u32 = 64;
 

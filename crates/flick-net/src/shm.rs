@@ -7,6 +7,7 @@
 //! `docs/internals/shared-memory.md`.
 
 mod claims;
+mod fairness;
 mod pairs;
 mod sleeping;
 #[cfg(test)]
@@ -92,6 +93,10 @@ struct ShmPart {
 struct ShmListener {
     socket: ListenSocket,
     accepting: Accepting,
+    /// Processes can pair.
+    is_watched: bool,
+    /// The driver above takes its connections.
+    is_for_claims: bool,
 }
 
 impl ShmTransport {
@@ -174,12 +179,17 @@ impl ShmTransport {
     /// Errors: more than [`LISTENERS_MAX`] listeners; those of epoll_ctl(2).
     pub(crate) fn listen_on(&mut self, socket: ListenSocket) -> io::Result<ListenerId> {
         self.is_used = true;
-        self.add_listener(socket)
+        self.add_listener(socket, false)
     }
 
-    fn add_listener(&mut self, socket: ListenSocket) -> io::Result<ListenerId> {
+    fn add_listener(&mut self, socket: ListenSocket, is_for_claims: bool) -> io::Result<ListenerId> {
         crate::socket::set_blocking(&socket, false)?;
-        let id = self.listeners.insert(ShmListener { socket, accepting: Accepting::Off })?;
+        let id = self.listeners.insert(ShmListener {
+            socket,
+            accepting: Accepting::Off,
+            is_watched: false,
+            is_for_claims,
+        })?;
         self.accept(id, true);
         Ok(id)
     }
@@ -192,9 +202,19 @@ impl ShmTransport {
     /// Pauses or resumes accepting, of processes and of connections.
     pub(crate) fn accept(&mut self, id: ListenerId, on: bool) {
         let Some(listener) = self.listeners.get_mut(id) else { return };
-        let accepting = if on { Accepting::On } else { Accepting::Off };
-        let was_on = std::mem::replace(&mut listener.accepting, accepting) == Accepting::On;
-        if was_on != on {
+        listener.accepting = if on { Accepting::On } else { Accepting::Off };
+        if on {
+            self.pairs.queue_opened();
+        }
+        self.watch(id, on);
+    }
+
+    /// Lets processes pair at a listener, or not.
+    fn watch(&mut self, id: ListenerId, on: bool) {
+        if let Some(listener) = self.listeners.get_mut(id)
+            && listener.is_watched != on
+        {
+            listener.is_watched = on;
             self.pairs.watch_listener(id, &listener.socket, on);
         }
     }
@@ -342,18 +362,25 @@ impl ShmTransport {
         while let Some((listener, errno)) = if sink.is_full() { None } else { self.accept_faults.pop() } {
             sink.put(DriverEvent::AcceptFailed { listener, errno });
         }
+        let has_opened = self.pairs.has_opened();
         for _ in 0..ACCEPTS_PER_POLL_MAX {
             if sink.is_full() {
                 return;
             }
             let listeners = &self.listeners;
             let accepting = |id| listeners.get(id).map(|listener| listener.accepting);
-            let Some((pair, listener)) = self.pairs.with_opened(accepting) else { return };
+            let Some((pair, listener)) = self.pairs.with_opened(accepting) else {
+                if has_opened && self.conns.is_full() {
+                    self.evict_greedy();
+                }
+                return;
+            };
             if !self.free_slot() {
                 self.accept(listener, false);
                 if let Some(listener) = self.listeners.get_mut(listener) {
                     listener.accepting = Accepting::WaitsForSlot;
                 }
+                self.evict_greedy();
                 sink.put(DriverEvent::AcceptFailed { listener, errno: libc::ENFILE });
                 return;
             }

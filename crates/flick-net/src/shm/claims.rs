@@ -39,7 +39,7 @@ impl ShmTransport {
     ///
     /// Errors: as [`ShmTransport::listen_on`].
     pub(crate) fn listen_for_claims(&mut self, socket: ListenSocket) -> io::Result<ListenerId> {
-        self.add_listener(socket)
+        self.add_listener(socket, true)
     }
 
     /// Shows the present user of this process at a listener; see [`ListenSocket::renew_user`].

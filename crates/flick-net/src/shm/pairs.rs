@@ -17,6 +17,7 @@ use flick_shm::pairing::{Acceptance, Offer, PeerProcess};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
+use super::fairness::{Holdings, holdings};
 use crate::driver::ListenerId;
 use crate::fault::ConnFault;
 use crate::limits::{
@@ -46,7 +47,7 @@ pub(super) struct PairTable {
     /// Pairs whose ready bits are looked at in every poll.
     awake: SlotQueue,
     /// Pairs in which the other side has opened connections that are not accepted.
-    opened: SlotQueue,
+    pub(super) opened: SlotQueue,
     open_count: u64,
     /// Open pairs whose process is gone, and of which connections are still to be accepted.
     ending_pairs: u32,
@@ -57,6 +58,8 @@ pub(super) struct PairTable {
     /// The first deadline, or an earlier time.
     next_deadline_ns: Option<u64>,
     reports: Vec<epoll::Event>,
+    /// Space for a list of which process holds how much; empty between two uses.
+    pub(super) holdings: Vec<Holdings>,
 }
 
 /// A process, as a partner of this driver.
@@ -161,6 +164,7 @@ impl PairTable {
             ring_bytes_max: SHM_RING_BYTES_MAX,
             next_deadline_ns: None,
             reports: Vec::with_capacity(NEWS_MAX),
+            holdings: Vec::with_capacity(SHM_PAIRS_MAX as usize),
         }
     }
 
@@ -238,9 +242,6 @@ impl PairTable {
         if let Err(error) = changed {
             tracing::error!(%error, listener = id.0, on, "the system refused to change a listener's registration");
         }
-        if on {
-            self.queue_opened();
-        }
     }
 
     /// Separates the pairs of a closed listener from it: its number may be another listener's soon.
@@ -256,7 +257,7 @@ impl PairTable {
     }
 
     /// Looks again at all pairs with connections that are not accepted.
-    fn queue_opened(&mut self) {
+    pub(super) fn queue_opened(&mut self) {
         for number in 0..self.entries.len() as u32 {
             if self.open_pair(number).is_some_and(|open| !open.opened.is_empty()) {
                 self.opened.push(number);
@@ -407,6 +408,31 @@ impl PairTable {
         let is_in_handshake =
             |entry: &mut PairEntry| matches!(entry.state, PairState::Offered(_) | PairState::Accepting(_));
         self.entry(number).is_some_and(is_in_handshake)
+    }
+
+    /// Returns the listener at which the process of a pair connected.
+    pub(super) fn listener(&self, number: u32) -> Option<ListenerId> {
+        match self.entries.get(number as usize)?.as_ref()?.origin {
+            Origin::Accepted(id) => id,
+            Origin::Connected { .. } => None,
+        }
+    }
+
+    /// Returns the connections of the process of a pair.
+    pub(super) fn conns_of_process(&self, number: u32) -> u32 {
+        let pid = self.pid(number);
+        self.entries.iter().flatten().filter(|other| Some(other.pid) == pid).map(|other| other.conns).sum()
+    }
+
+    /// Lists the connections of each pair that began at a listener.
+    pub(super) fn list_holdings(&mut self, is_paused: impl Fn(ListenerId) -> bool) {
+        self.holdings.clear();
+        for entry in self.entries.iter().flatten() {
+            if let Origin::Accepted(Some(id)) = entry.origin {
+                let has_opened = matches!(&entry.state, PairState::Open(open) if !open.opened.is_empty());
+                self.holdings.push(holdings(entry.pid, entry.conns, has_opened && is_paused(id)));
+            }
+        }
     }
 
     pub(super) fn pid(&self, number: u32) -> Option<i32> {
@@ -618,7 +644,7 @@ impl PairTable {
         &mut self,
         accepting: impl Fn(ListenerId) -> Option<Accepting>,
     ) -> Option<(u32, ListenerId)> {
-        while let Some(number) = self.opened.pop() {
+        while let Some(number) = self.take_opened() {
             let Some(entry) = self.entry(number) else { continue };
             let (PairState::Open(open), Origin::Accepted(id)) = (&mut entry.state, &entry.origin) else {
                 // A process that this one connected to opens nothing.

@@ -1,5 +1,7 @@
 //! Processes that keep the protocol's form and take all they can.
 
+use std::io::Read;
+use std::process::Stdio;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -10,6 +12,8 @@ use crate::raw::{OWN_SLEEP_AT, RawPeer, SLEEP_OF_OTHER_AT};
 use crate::service::{Honest, LIMITS, Service, ShmPeer};
 use crate::{service, with_services};
 
+/// Variable that makes the binary the greedy neighbour.
+const NAME: &str = "FLICK_NET_TEST_GREEDY";
 /// Time for which each of them goes on.
 const TIME: Duration = Duration::from_millis(450);
 /// Rest between two attempts, so that the others get a core.
@@ -136,5 +140,39 @@ fn a_process_that_leaves_the_signals_of_the_service_unread_stalls_no_other() {
             peer.map.narrow(SLEEP_OF_OTHER_AT).store(0, Ordering::Release);
             std::thread::sleep(REST);
         }
+    });
+}
+
+/// The greedy neighbour, when this binary is started again; otherwise nothing. It ends with its standard input.
+#[test]
+fn greedy_neighbour() {
+    let Ok(name) = std::env::var(NAME) else { return };
+    let mut peer = RawPeer::paired(&name, &config(1024));
+    let mut pair = peer.pair();
+    let _conns: Vec<_> = (0..peer.slots / 2).map(|_| pair.open(4096).expect("a slot is free")).collect();
+    println!("opened");
+    std::io::stdin().read_to_end(&mut Vec::new()).expect("the test lives");
+}
+
+/// A process holds all connections of the service and waits for more. Others get theirs, from what it holds.
+#[test]
+fn a_greedy_neighbour_kept_all_connections_of_a_service() {
+    with_services(|service| {
+        let refused = service.counters.refused.load(Ordering::Relaxed);
+        let mut command = std::process::Command::new(std::env::current_exe().expect("this binary"));
+        command.args(["--exact", "greedy::greedy_neighbour", "--nocapture"]).env(NAME, &service.shm);
+        command.stdin(Stdio::piped()).stdout(Stdio::null());
+        let mut greedy = command.spawn().expect("this binary starts");
+        service::wait_until("the table is full", || {
+            service.counters.refused.load(Ordering::Relaxed) > refused
+        });
+        for id in 1..20 {
+            ShmPeer::connect(&service.shm, id).round_trip(1000);
+        }
+        // It keeps what nobody else asks for.
+        let conns = service.counters.conns.load(Ordering::Relaxed);
+        assert!(conns > LIMITS.shm_conns_max / 2, "{conns} connections");
+        drop(greedy.stdin.take());
+        assert!(greedy.wait().expect("it is a child").success());
     });
 }

@@ -86,6 +86,7 @@ impl<D: Driver> Worker<D> {
         }
         if pauses && self.ctx.shared().sessions_full(self.ctx.setup().limits.max_connections) {
             self.pause_accept();
+            self.evict_greedy();
         }
     }
 
@@ -267,12 +268,20 @@ impl<D: Driver> Worker<D> {
             return;
         }
         if pauses && self.ctx.shared().sessions_full(self.ctx.setup().limits.max_connections) {
+            self.evict_greedy();
             self.accept_again();
             return;
         }
         self.listeners.resume();
         for listener in self.listeners.ids() {
             self.io.driver_mut().accept(*listener, true);
+        }
+    }
+
+    /// Lets a process that waits with few connections have one of the process that holds most.
+    fn evict_greedy(&mut self) {
+        if self.io.driver_mut().evict_greedy() {
+            self.observe.counters().clients_evicted.add(1);
         }
     }
 
