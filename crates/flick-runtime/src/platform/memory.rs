@@ -3,6 +3,7 @@
 //! Refuses: to know the machine; `flick run` compares.
 
 use flick_abi::{Frame, Program};
+use flick_net::limits::SHM_PAIR_MEMORY_FACTOR;
 
 use crate::backend_set::ChannelCapacity;
 use crate::config::PlatformConfig;
@@ -58,6 +59,13 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<MemoryPar
             what: "rings in shared memory".to_owned(),
             bytes: config.ring_memory(),
             addresses: config.ring_memory(),
+            remedy: "lower `--buffer-memory`".to_owned(),
+            of_program: false,
+        },
+        MemoryPart {
+            what: "rings and tables of paired processes in shared memory".to_owned(),
+            bytes: config.ring_memory() * SHM_PAIR_MEMORY_FACTOR,
+            addresses: config.ring_memory() * SHM_PAIR_MEMORY_FACTOR,
             remedy: "lower `--buffer-memory`".to_owned(),
             of_program: false,
         },
