@@ -34,6 +34,10 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The same while a generation drains.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Time in which workers end after the shutdown timeout. One that does not is in a call that does not return, and the
+/// process ends without it.
+const WORKER_END_TIME_MAX: Duration = Duration::from_secs(5);
+
 /// A message to the control thread.
 #[derive(Debug)]
 pub enum ControlMessage {
@@ -210,6 +214,11 @@ impl Shutdown {
     fn is_over(&self) -> bool {
         self.start.elapsed() >= self.timeout
     }
+
+    /// Whether the workers should have ended by now.
+    fn is_overdue_after(&self, elapsed: Duration) -> bool {
+        elapsed >= self.timeout.saturating_add(WORKER_END_TIME_MAX)
+    }
 }
 
 /// Runs until the services have ended.
@@ -241,6 +250,12 @@ pub fn supervise(
             }
             // There is no generation left to hand the remaining clients to.
             generations.drain(generations.settings().shutdown_timeout);
+        }
+        if let Some(overdue) = shutdown.as_ref().filter(|it| it.is_overdue_after(it.start.elapsed())) {
+            let timeout_ms = millis(overdue.timeout);
+            error!(timeout_ms, "a worker does not end after the shutdown timeout: exiting without it");
+            generations.stop();
+            return Err(Failure::failed("a worker did not end after the shutdown timeout"));
         }
         let is_draining = shutdown.is_some() || generations.has_older();
         let others =
@@ -453,7 +468,7 @@ fn millis(time: Duration) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{ControlMessage, ControlQueue};
+    use super::{ControlMessage, ControlQueue, Shutdown, ShutdownCause, WORKER_END_TIME_MAX};
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
     use std::sync::mpsc;
     use std::time::Duration;
@@ -473,6 +488,15 @@ mod tests {
             ControlMessage::Signal(signal) => Some(signal),
             other => panic!("only signals were sent: {other:?}"),
         }
+    }
+
+    #[test]
+    fn worker_that_did_not_end_kept_the_process_after_the_shutdown_timeout() {
+        let timeout = Duration::from_secs(30);
+        let shutdown = Shutdown::new(timeout, ShutdownCause::Signal);
+        assert!(!shutdown.is_overdue_after(timeout), "workers close the remaining clients then");
+        assert!(shutdown.is_overdue_after(timeout + WORKER_END_TIME_MAX));
+        assert!(!Shutdown::new(Duration::MAX, ShutdownCause::EndOfInput).is_overdue_after(timeout));
     }
 
     #[test]
