@@ -203,6 +203,9 @@ pub const UPGRADE_PORTS_MAX: usize = 16;
 /// Time between two looks for connections to upgrade.
 pub const UPGRADE_LOOK_NS: u64 = 1_000_000;
 
+/// Absent names that one such look tries: each costs three system calls.
+pub const UPGRADE_NAMES_PER_LOOK_MAX: u32 = 8;
+
 /// Connections that one such look considers.
 pub const UPGRADE_LOOKS_MAX: usize = 16;
 

@@ -22,7 +22,7 @@ use crate::driver::{Detached, Driver, DriverEvent, Handle, ListenerId, ShmStats}
 use crate::fault::ConnFault;
 use crate::limits::{
     DOWNGRADE_NS_MAX, UPGRADE_ATTEMPTS_MAX, UPGRADE_EXCHANGES_MIN, UPGRADE_LOOK_NS, UPGRADE_LOOKS_MAX,
-    UPGRADE_NAMES_MAX, UPGRADE_RETRY_NS, UPGRADE_UNIX_LOOKS_MAX,
+    UPGRADE_NAMES_MAX, UPGRADE_NAMES_PER_LOOK_MAX, UPGRADE_RETRY_NS, UPGRADE_UNIX_LOOKS_MAX,
 };
 use crate::listen::ListenSocket;
 use crate::shm::{ClaimPeek, ClaimRead};
@@ -478,7 +478,7 @@ impl AnyDriver {
         if upgrades.candidates.is_empty() || now_ns < upgrades.looked_ns + UPGRADE_LOOK_NS {
             return;
         }
-        upgrades.looked_ns = now_ns;
+        (upgrades.looked_ns, upgrades.names_left) = (now_ns, UPGRADE_NAMES_PER_LOOK_MAX);
         for _ in 0..upgrades.candidates.len().min(UPGRADE_LOOKS_MAX) {
             let Some(upgrades) = &mut self.upgrades else { return };
             let Some(index) = upgrades.candidates.pop() else { return };
@@ -507,6 +507,11 @@ impl AnyDriver {
             if upgrades.is_absent(key, number, now_ns) {
                 continue;
             }
+            if upgrades.names_left == 0 {
+                let Some(entry) = upgrades.entry(conn) else { return };
+                entry.name = number;
+                return upgrades.candidates.push(conn.index);
+            }
             match self.shm.claim(discovery::name_of(&upgrades.prefix, key, number, &mut space)) {
                 Ok(claim) => {
                     upgrades.set_claim(claim.index, Claim::Asking(conn));
@@ -515,7 +520,10 @@ impl AnyDriver {
                     }
                     return;
                 }
-                Err(ConnFault::Refused) => upgrades.note_absent(key, number, now_ns),
+                Err(ConnFault::Refused) => {
+                    upgrades.names_left -= 1;
+                    upgrades.note_absent(key, number, now_ns);
+                }
                 Err(_) => {
                     upgrades.stats.plain_limit += 1;
                     break;
@@ -523,7 +531,8 @@ impl AnyDriver {
             }
         }
         let Some(entry) = upgrades.entry(conn) else { return };
-        let was_asked = std::mem::take(&mut entry.name) > 0;
+        let was_asked = std::mem::take(&mut entry.was_asked);
+        entry.name = 0;
         entry.attempts_left -= 1;
         let failed = UPGRADE_ATTEMPTS_MAX.saturating_sub(entry.attempts_left);
         entry.retry_ns = now_ns + UPGRADE_RETRY_NS * u64::from(failed) * u64::from(failed);
@@ -546,7 +555,7 @@ impl AnyDriver {
     fn ask_next_worker(&mut self, conn: Handle) {
         let Some(upgrades) = &mut self.upgrades else { return };
         let Some(entry) = upgrades.entry(conn) else { return };
-        (entry.claim, entry.name) = (NONE, entry.name + 1);
+        (entry.claim, entry.name, entry.was_asked) = (NONE, entry.name + 1, true);
         upgrades.candidates.push(conn.index);
     }
 
@@ -633,7 +642,8 @@ impl AnyDriver {
         upgrades.stats.upgrades += 1;
         upgrades.stats.upgraded += 1;
         let Some(entry) = upgrades.entry(conn) else { return };
-        (entry.claim, entry.receive, entry.name) = (index, receive, 0);
+        (entry.claim, entry.receive) = (index, receive);
+        (entry.name, entry.was_asked) = (0, false);
         let (sent, is_shut) = (entry.sent, entry.is_shut);
         entry.send = if is_shut { SendPath::Kernel } else { SendPath::Ring };
         upgrades.due.push(conn.index);

@@ -8,6 +8,9 @@ use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
 
 use flick_buffers::{BufClass, Pool, PoolConfig};
+use flick_net::limits::{
+    UPGRADE_EXCHANGES_MIN, UPGRADE_LOOK_NS, UPGRADE_NAMES_MAX, UPGRADE_NAMES_PER_LOOK_MAX,
+};
 use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, IoKind};
 use flick_shm::conn::{RingConn, RingRead};
 use flick_shm::pair::Pair;
@@ -236,6 +239,38 @@ fn check_answer_for_another_user<S: Read + Write + Send + 'static>(
         stream.read_exact(&mut [0; 5])
     };
     run_beside(&mut driver, &pool, &mut events, after).expect("the connection stays");
+}
+
+/// A worker has the last of the names, so that all others are tried before it.
+#[test]
+fn names_of_workers_were_all_tried_in_one_poll() {
+    let server = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let at = server.local_addr().expect("just opened");
+    let name = format!("flick-upgrade.{}.{}", at.port(), UPGRADE_NAMES_MAX - 1);
+    let _listener = PairListener::bind(&name, PairPolicy::SameUser).expect("no process has the name");
+    let mut driver = AnyDriver::open(IoKind::Epoll, LIMITS).expect("every kernel has epoll");
+    driver.enable_upgrades();
+    let conn = driver.connect(&at.to_string().parse().expect("an endpoint")).expect("a slot is free");
+    driver.receive(conn, true);
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
+    let (mut events, mut stream) = (Vec::new(), server.accept().expect("the driver connects").0);
+    for _ in 0..UPGRADE_EXCHANGES_MIN {
+        stream.write_all(b"x").expect("it is connected");
+        run_beside(&mut driver, &pool, &mut events, {
+            let mut stream = stream.try_clone().expect("a descriptor");
+            move || stream.read_exact(&mut [0; 1]).expect("it is connected")
+        });
+    }
+    stream.write_all(b"x").expect("it is connected");
+    // Each of these polls is long enough for a look, and has one at most.
+    let mut polls = 0;
+    while driver.shm_stats().expect("upgrades are on").conns == 0 {
+        let wait = Some(Duration::from_nanos(2 * UPGRADE_LOOK_NS));
+        driver.poll(&pool, wait, &mut events).expect("the driver polls");
+        events.clear();
+        polls += 1;
+    }
+    assert!(polls >= u32::from(UPGRADE_NAMES_MAX) / UPGRADE_NAMES_PER_LOOK_MAX, "{polls} polls");
 }
 
 #[test]

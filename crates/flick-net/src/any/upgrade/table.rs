@@ -53,6 +53,8 @@ pub(super) struct Entry {
     pub attempts_left: u8,
     /// Number of the next name to ask.
     pub name: u8,
+    /// A worker was asked in this attempt.
+    pub was_asked: bool,
     pub peer_port: u16,
     /// It was accepted from a Unix socket.
     pub is_unix: bool,
@@ -89,6 +91,7 @@ const NO_ENTRY: Entry = Entry {
     retry_ns: 0,
     attempts_left: 0,
     name: 0,
+    was_asked: false,
     peer_port: 0,
     is_unix: false,
     is_counted: false,
@@ -148,6 +151,8 @@ pub(crate) struct UpgradeTable {
     pub(super) owners: Option<SocketOwners>,
     pub(super) stats: ShmStats,
     pub(super) looked_ns: u64,
+    /// Absent names that the present look may still try.
+    pub(super) names_left: u32,
 }
 
 impl UpgradeTable {
@@ -167,6 +172,7 @@ impl UpgradeTable {
             owners: None,
             stats: ShmStats::default(),
             looked_ns: 0,
+            names_left: 0,
         }
     }
 
