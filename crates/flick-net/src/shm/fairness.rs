@@ -10,13 +10,13 @@ use crate::fault::ConnFault;
 use crate::limits::SHM_FAIR_LOOKS_MAX;
 use crate::listeners::Accepting;
 
-/// Connections of one process, or of one of its pairs.
+/// The connections of one process, or of one of its pairs.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Holdings {
-    pid: i32,
-    conns: u32,
+    pub(super) pid: i32,
+    pub(super) conns: u32,
     /// It has opened a connection that a paused listener does not accept.
-    is_waiting: bool,
+    pub(super) is_waiting: bool,
 }
 
 impl ShmTransport {
@@ -94,8 +94,4 @@ impl PairTable {
         }
         Some(taken)
     }
-}
-
-pub(super) fn holdings(pid: i32, conns: u32, is_waiting: bool) -> Holdings {
-    Holdings { pid, conns, is_waiting }
 }

@@ -17,7 +17,7 @@ use flick_shm::pairing::{Acceptance, Offer, PeerProcess};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
-use super::fairness::{Holdings, holdings};
+use super::fairness::Holdings;
 use crate::driver::ListenerId;
 use crate::fault::ConnFault;
 use crate::limits::{
@@ -430,7 +430,8 @@ impl PairTable {
         for entry in self.entries.iter().flatten() {
             if let Origin::Accepted(Some(id)) = entry.origin {
                 let has_opened = matches!(&entry.state, PairState::Open(open) if !open.opened.is_empty());
-                self.holdings.push(holdings(entry.pid, entry.conns, has_opened && is_paused(id)));
+                let is_waiting = has_opened && is_paused(id);
+                self.holdings.push(Holdings { pid: entry.pid, conns: entry.conns, is_waiting });
             }
         }
     }
