@@ -261,8 +261,8 @@ impl ClientSet {
     }
 
     /// Sends the front of `bytes` and returns how many bytes were taken. If not all, [`ClientSet::request_writable`]
-    /// asks for an event. While a reply is unread behind which the other side has closed the connection, bytes are taken
-    /// and discarded.
+    /// asks for an event. While a reply is unread behind which the other side has closed the connection, bytes are
+    /// taken and discarded.
     ///
     /// Errors: `Peer`, `PeerGone`, also for a token without a connection; `System`.
     #[inline]

@@ -199,8 +199,8 @@ impl RingConn {
         self.sender.is_receiver_closed()
     }
 
-    /// Returns whether the other side has closed the connection in order: bytes that are sent now are lost, and none that
-    /// it had sent is.
+    /// Returns whether the other side has closed the connection in order: bytes that are sent now are lost, and none
+    /// that it had sent is.
     pub fn is_peer_closed(&self) -> bool {
         self.is_peer_gone() && self.incoming.sender.closed.load(Ordering::Acquire) == FINISHED
     }

@@ -3,8 +3,8 @@
 //! the connecting one takes a descriptor only from a process that the policy allows (the same user, unless configured
 //! otherwise), and validates the segment before it uses it; a process that asks for something else is refused and the
 //! socket stays usable as a byte stream.
-//! Not here: the byte stream (`stream.rs`). The socket remains open: it carries signals to sleeping event loops, and its
-//! end shows that the other process has died.
+//! Not here: the byte stream (`stream.rs`). The socket remains open: it carries signals to sleeping event loops, and
+//! its end shows that the other process has died.
 //!
 //! A name without `/` is an abstract Unix socket, one with `/` a path.
 

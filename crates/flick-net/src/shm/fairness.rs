@@ -1,6 +1,6 @@
 //! Shares of connections: which process pays when all connections are in use.
-//! Promises: a process that waits with fewer connections than another one has gets its share: the process that holds most
-//! loses the connection that was idle longest, one at a time; while no process waits, one may have all.
+//! Promises: a process that waits with fewer connections than another one has gets its share: the process that holds
+//! most loses the connection that was idle longest, one at a time; while no process waits, one may have all.
 //! Not here: shares of memory (`pairs.rs`).
 
 use super::ShmTransport;
@@ -21,8 +21,8 @@ pub(super) struct Holdings {
 
 impl ShmTransport {
     /// Fails a connection of the process that holds most, if another one waits with fewer at a listener that is paused;
-    /// processes can pair there from now on. The platform calls it while all its sessions are in use. Returns whether one
-    /// was failed.
+    /// processes can pair there from now on. The platform calls it while all its sessions are in use. Returns whether
+    /// one was failed.
     pub(crate) fn evict_greedy(&mut self) -> bool {
         for id in self.listeners.ids() {
             if self.listeners.get(id).is_some_and(|at| !at.is_for_claims) {
@@ -60,8 +60,8 @@ impl ShmTransport {
 }
 
 impl PairTable {
-    /// Returns the process that holds most connections, if another one waits that would hold fewer also after it got one
-    /// of them.
+    /// Returns the process that holds most connections, if another one waits that would hold fewer also after it got
+    /// one of them.
     fn greedy(&mut self, is_paused: impl Fn(ListenerId) -> bool) -> Option<i32> {
         self.list_holdings(is_paused);
         let holdings = &mut self.holdings;
