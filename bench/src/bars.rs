@@ -95,8 +95,8 @@ fn short(value: f64) -> String {
 }
 
 fn digits(value: f64) -> String {
-    let places = if value >= 100.0 { 0 } else { 1 };
-    let text = format!("{value:.places$}");
+    let decimals = if value >= 100.0 { 0 } else { 1 };
+    let text = format!("{value:.decimals$}");
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 

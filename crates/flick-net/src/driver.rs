@@ -312,8 +312,8 @@ pub trait Driver {
         None
     }
 
-    /// Fails a connection of the process that holds most, if another one waits with fewer; for a platform whose sessions
-    /// are all in use. Returns whether one was failed, of which an event reports the end.
+    /// Fails a connection of the process that holds most, if another one waits with fewer; for a platform whose
+    /// sessions are all in use. Returns whether one was failed, of which an event reports the end.
     fn evict_greedy(&mut self) -> bool {
         false
     }

@@ -108,8 +108,8 @@ pub const SHM_PAIRS_MAX: u32 = 1024;
 /// Pairs of one driver with the same process, handshakes among them.
 pub const SHM_PAIRS_OF_PROCESS_MAX: usize = 128;
 
-/// Memory of all pairs of one driver, its own rings excepted: so many times what those may have. It holds the rings of
-/// the other processes, and the control words and tables of connections, whether they are in use or not.
+/// Memory of all pairs of one driver, its own rings excepted, in multiples of what those may have. It holds the rings
+/// of the other processes, and the control words and tables of connections, whether they are in use or not.
 pub const SHM_PAIR_MEMORY_FACTOR: u64 = 2;
 
 /// Bytes of a connection slot: its control words, and its part of the tables of this process.

@@ -252,10 +252,7 @@ pub fn supervise(
             generations.drain(generations.settings().shutdown_timeout);
         }
         if let Some(overdue) = shutdown.as_ref().filter(|it| it.is_overdue_after(it.start.elapsed())) {
-            let timeout_ms = millis(overdue.timeout);
-            error!(timeout_ms, "a worker does not end after the shutdown timeout: exiting without it");
-            generations.stop();
-            return Err(Failure::failed("a worker did not end after the shutdown timeout"));
+            return Err(exit_without_worker(&generations, overdue));
         }
         let is_draining = shutdown.is_some() || generations.has_older();
         let others =
@@ -280,12 +277,7 @@ pub fn supervise(
                 watcher = new_watcher(&generations);
             }
             Signal(SIGUSR2) | Upgrade(_) => {
-                let result = generations.upgrade(&mut || queue.must_exit());
-                if result.is_ok() {
-                    let timeout = generations.settings().old_generation_timeout;
-                    shutdown = Some(Shutdown::new(timeout, ShutdownCause::Upgrade));
-                }
-                respond(message, &result);
+                shutdown = upgrade(&mut generations, queue, message);
             }
             Signal(signal) if shutdown.as_ref().is_some_and(|shutdown| shutdown.signal().is_some()) => {
                 warn!(signal = name(signal), "exiting at once");
@@ -299,6 +291,23 @@ pub fn supervise(
         }
     }
     finish(generations, shutdown, descriptors, queue)
+}
+
+/// Stops at once, as a worker does not end.
+fn exit_without_worker(generations: &Generations, overdue: &Shutdown) -> Failure {
+    let timeout_ms = millis(overdue.timeout);
+    error!(timeout_ms, "a worker does not end after the shutdown timeout: exiting without it");
+    generations.stop();
+    Failure::failed("a worker did not end after the shutdown timeout")
+}
+
+/// Starts a successor, and answers this request; returns the shutdown that follows.
+fn upgrade(generations: &mut Generations, queue: &ControlQueue, request: ControlMessage) -> Option<Shutdown> {
+    let result = generations.upgrade(&mut || queue.must_exit());
+    let timeout = generations.settings().old_generation_timeout;
+    let shutdown = result.is_ok().then(|| Shutdown::new(timeout, ShutdownCause::Upgrade));
+    respond(request, &result);
+    shutdown
 }
 
 /// Reloads, and answers this request and all that are queued.

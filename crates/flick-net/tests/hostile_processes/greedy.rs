@@ -169,7 +169,7 @@ fn a_greedy_neighbour_kept_all_connections_of_a_service() {
         for id in 1..20 {
             ShmPeer::connect(&service.shm, id).round_trip(1000);
         }
-        // It keeps what nobody else asks for.
+        // It keeps what no other process asks for.
         let conns = service.counters.conns.load(Ordering::Relaxed);
         assert!(conns > LIMITS.shm_conns_max / 2, "{conns} connections");
         drop(greedy.stdin.take());

@@ -48,27 +48,12 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<MemoryPar
     let session_locals = sessions * locals;
     let suspended_rules = u64::from(max_suspended_rules) * (shape.bytes() + locals);
     let mut out = vec![
-        MemoryPart {
-            what: "network buffers".to_owned(),
-            bytes: config.pool_memory(),
-            addresses: config.pool_memory(),
-            remedy: "lower `--buffer-memory`".to_owned(),
-            of_program: false,
-        },
-        MemoryPart {
-            what: "rings in shared memory".to_owned(),
-            bytes: config.ring_memory(),
-            addresses: config.ring_memory(),
-            remedy: "lower `--buffer-memory`".to_owned(),
-            of_program: false,
-        },
-        MemoryPart {
-            what: "rings and tables of paired processes in shared memory".to_owned(),
-            bytes: config.ring_memory() * SHM_PAIR_MEMORY_FACTOR,
-            addresses: config.ring_memory() * SHM_PAIR_MEMORY_FACTOR,
-            remedy: "lower `--buffer-memory`".to_owned(),
-            of_program: false,
-        },
+        of_buffers("network buffers", config.pool_memory()),
+        of_buffers("rings in shared memory", config.ring_memory()),
+        of_buffers(
+            "rings and tables of paired processes in shared memory",
+            config.ring_memory() * SHM_PAIR_MEMORY_FACTOR,
+        ),
         MemoryPart {
             what: format!(
                 "tables of {} sessions and {} requests",
@@ -110,6 +95,17 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<MemoryPar
     out.retain(|part| part.bytes > 0);
     out.sort_by_key(|part| std::cmp::Reverse(part.bytes));
     Ok(out)
+}
+
+/// Memory that follows from `--buffer-memory`.
+fn of_buffers(what: &str, bytes: u64) -> MemoryPart {
+    MemoryPart {
+        what: what.to_owned(),
+        bytes,
+        addresses: bytes,
+        remedy: "lower `--buffer-memory`".to_owned(),
+        of_program: false,
+    }
 }
 
 /// The memory of a dictionary.

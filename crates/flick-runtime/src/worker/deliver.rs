@@ -458,8 +458,8 @@ pub(super) fn restore_echo(frame: &mut Frame, fields: &[EchoField], echo: &[u64;
     }
 }
 
-/// Appends what is copied of a message, without what is cut from it, to the buffer being filled, with `patches` applied,
-/// and emits the written ranges. `false` when the pool is empty.
+/// Appends what is copied of a message, without what is cut from it, to the buffer being filled, with `patches`
+/// applied, and emits the written ranges. `false` when the pool is empty.
 pub(super) fn append(
     pool: &Pool,
     fill: &mut Option<Buf>,
