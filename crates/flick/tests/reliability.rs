@@ -29,6 +29,8 @@ mod drains;
 mod exhaustion;
 #[path = "reliability/garbage.rs"]
 mod garbage;
+#[path = "reliability/greedy_process.rs"]
+mod greedy_process;
 #[path = "reliability/idle.rs"]
 mod idle;
 #[path = "reliability/load.rs"]

@@ -262,7 +262,10 @@ impl<D: Driver> Worker<D> {
                     continue;
                 }
                 Entry::Early(at_ns) => self.accept_again_at(at_ns),
-                Entry::Full => self.accept_again(),
+                Entry::Full => {
+                    self.evict_greedy();
+                    self.accept_again();
+                }
             }
             self.listeners.queue_first(conn);
             return;
