@@ -67,20 +67,79 @@ pub(crate) struct SharedWords {
     pub injector: AtomicU32,
 }
 
-/// Words of the transport switch that are written only while it changes state.
+/// Words of the transport switch that are written only while the ring is not in use.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(crate) struct SwitchWords {
-    /// Offset in the stream from which the ring is used.
-    pub ring_from: AtomicU64,
+    /// Bytes of this direction that were read from the kernel's socket, ever.
+    pub kernel_taken: AtomicU64,
     /// Epoch and the two indices at which the ring was cut.
     pub cut: AtomicU64,
     /// Bytes of this direction that were written to the kernel's socket, ever.
     pub kernel_bytes: AtomicU64,
-    /// Value of `kernel_bytes` when the ring was last entered.
+    /// Value of `kernel_bytes` when the ring was last entered: the receiver reads as many from the kernel first.
     pub kernel_bytes_at_entry: AtomicU64,
     /// Error number that an injector received in the sender's place; 0 if none.
     pub error: AtomicU32,
+}
+
+/// Words that say which thread may use the ring of a switched direction, at one of its ends; see `token.rs`.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct TokenWords {
+    /// Thread with the bias, flags, and the number of changes of this word.
+    pub owner: AtomicU64,
+    /// Time of the last takeover in nanoseconds.
+    pub taken_ns: AtomicU64,
+    /// Takeovers that followed each other quickly.
+    pub revocations: AtomicU32,
+    /// Thread that has the shared lock, and whether another one waits; 0: it is free.
+    pub lock: AtomicU32,
+    /// Thread that had the shared lock last, and how often in sequence without another one that waited.
+    pub streak: AtomicU32,
+    /// Processes that have the end open; 0: none. Of the sending end only.
+    pub holders: [AtomicU32; crate::limits::HOLDERS_MAX],
+}
+
+#[cfg(not(loom))]
+impl TokenWords {
+    /// Sets all words to zero, before the slot gets another connection.
+    pub(crate) fn reset(&self) {
+        let narrow = [&self.revocations, &self.lock, &self.streak];
+        narrow.into_iter().chain(&self.holders).for_each(|word| word.store(0, Ordering::Relaxed));
+        self.taken_ns.store(0, Ordering::Relaxed);
+        self.owner.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Words of a thread that sends or receives through switched directions; only the thread writes them.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct ThreadWords {
+    /// Generation of the record, and the process of its thread; no process: the record is free.
+    pub identity: AtomicU64,
+    /// Ends at which the thread is in a call: more than one if a signal handler interrupts it.
+    pub busy: [AtomicU64; crate::limits::CALL_DEPTH_MAX],
+}
+
+/// Words of a process that has a segment open.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub(crate) struct ProcessWords {
+    /// Process number, generation of the entry, state.
+    pub identity: AtomicU64,
+    /// Number that the kernel gives a process once, and the generation; another generation: unknown.
+    pub birth: AtomicU64,
+    /// Number of the namespace in which the process number counts, and the generation.
+    pub namespace: AtomicU64,
+}
+
+/// Words of all members of a segment.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct MembersWords {
+    /// Records of threads that were ever used.
+    pub threads_used: AtomicU32,
 }
 
 /// Control words of one direction of a connection.
@@ -105,7 +164,7 @@ impl Direction {
             &sender.ring_start[0],
             &sender.ring_start[1],
             &receiver.tail,
-            &switch.ring_from,
+            &switch.kernel_taken,
             &switch.cut,
             &switch.kernel_bytes,
             &switch.kernel_bytes_at_entry,
@@ -127,7 +186,11 @@ impl Direction {
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Direction>() as u64 == crate::limits::DIRECTION_BYTES);
+const _: () = {
+    assert!(size_of::<Direction>() as u64 == crate::limits::DIRECTION_BYTES);
+    assert!(size_of::<TokenWords>() == 64 && size_of::<ThreadWords>() == 64);
+    assert!(size_of::<ProcessWords>() == 24 && size_of::<MembersWords>() == 64);
+};
 
 /// Words of one side of a pair, written by both: the sleep word of its event loop.
 #[derive(Debug, Default)]

@@ -18,9 +18,11 @@ extern crate std;
 
 pub mod fault;
 pub mod limits;
+pub mod members;
 pub mod ready;
 pub mod ring;
 pub mod sleep;
+pub mod switch;
 
 #[cfg(not(loom))]
 pub mod arena;
@@ -36,8 +38,6 @@ pub mod pairing;
 pub mod segment;
 #[cfg(not(loom))]
 pub mod stream;
-#[cfg(not(loom))]
-pub mod switch;
 
 #[cfg(not(loom))]
 mod busy_poll;
@@ -50,3 +50,4 @@ mod raw;
 mod sync;
 #[cfg(not(loom))]
 mod sys;
+mod token;

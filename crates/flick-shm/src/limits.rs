@@ -28,6 +28,30 @@ pub const RECLAIM_STEPS_MAX: usize = 16;
 pub const SWITCH_ATTEMPTS_MAX: usize = 8;
 /// Most attempts to change the control word of a switched direction, which a dishonest peer may change all the time.
 pub const CONTROL_ATTEMPTS_MAX: usize = 64;
+/// Most processes that have a segment open and use switched directions.
+pub const PROCESSES_MAX: u32 = 64;
+/// Most threads of all processes that use the switched directions of a segment.
+pub const THREADS_MAX: u32 = 256;
+/// Most processes that have one end of a switched direction open.
+pub const HOLDERS_MAX: usize = 8;
+/// Most calls of one thread at once: one, and those of signal handlers that interrupt each other.
+pub const CALL_DEPTH_MAX: usize = 4;
+/// Looks for a token that only spin.
+pub const TOKEN_BUSY_POLLS: u32 = 64;
+/// Looks for a token that yield the core, after those that spin.
+pub const TOKEN_YIELDS: u32 = 64;
+/// Looks for a token that sleep, after those that yield. After them the thread that has it counts as stopped.
+pub const TOKEN_NAPS: u32 = 20;
+/// Length of such a sleep in nanoseconds.
+pub const TOKEN_NAP_NS: u32 = 50_000;
+/// Looks for which the owner of a token leaves it to a thread that wants it.
+pub const TOKEN_GIVE_WAY_LOOKS: u32 = TOKEN_BUSY_POLLS + TOKEN_YIELDS / 2;
+/// Takeovers in quick succession after which the threads of an end share a lock.
+pub const SHARED_AFTER_REVOCATIONS: u32 = 2;
+/// Longest time in nanoseconds between takeovers in quick succession.
+pub const REVOCATION_WINDOW_NS: u64 = 1_000_000;
+/// Locks of one thread in sequence, without another that waits, after which it owns the token.
+pub const BIAS_AFTER_LOCKS: u32 = 64;
 /// Bytes of each message of the handshake.
 pub const HANDSHAKE_BYTES: usize = 32;
 /// Longest wait for the other side's message of the handshake, in milliseconds.
@@ -69,11 +93,16 @@ pub const RING_GROWTH: u64 = 4;
 
 const _: () = {
     assert!(RING_BYTES_MAX <= 4 << 20, "a cut holds 24 bits of an index: two rings fit into them");
+    assert!(PROCESSES_MAX < 256, "a process has 8 bits in the number of a holder");
+    assert!(THREADS_MAX < 1 << 16, "a thread has 16 bits in a token");
     assert!(SLOTS_MIN.is_power_of_two() && SLOTS_MAX.is_power_of_two());
     assert!(SLOTS_MIN / 2 >= 64, "the slots of one side fill whole words of the ready bitmap");
     assert!(ARENA_BYTES_MIN.is_power_of_two() && ARENA_BYTES_MAX.is_power_of_two());
     assert!(
-        2 * ARENA_BYTES_MAX + 2 * DIRECTION_BYTES * (SLOTS_MAX as u64) + HUGE_PAGE_BYTES + 16 * PAGE_BYTES
+        2 * ARENA_BYTES_MAX
+            + 2 * (DIRECTION_BYTES + 128) * (SLOTS_MAX as u64)
+            + HUGE_PAGE_BYTES
+            + 32 * PAGE_BYTES
             <= SEGMENT_BYTES_MAX
     );
 };

@@ -7,6 +7,7 @@
 //! ```text
 //! 0        header, words of each side, summaries and words of the ready bitmaps
 //! ...      slots, each with two directions of 256 bytes
+//! ...      members; two tokens of 64 bytes for each direction: memory only where directions switch
 //! ...      arena of side 0, arena of side 1: the rings that it sends through
 //! ```
 
@@ -16,17 +17,19 @@ use core::fmt;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 
-use crate::control::{Direction, SideWords};
+use crate::control::{Direction, MembersWords, ProcessWords, SideWords, ThreadWords, TokenWords};
 use crate::limits::{
-    ARENA_BYTES_MAX, ARENA_BYTES_MIN, DIRECTION_BYTES, HUGE_PAGE_BYTES, PAGE_BYTES, SEGMENT_BYTES_MAX,
-    SLOTS_MAX, SLOTS_MIN,
+    ARENA_BYTES_MAX, ARENA_BYTES_MIN, DIRECTION_BYTES, HUGE_PAGE_BYTES, PAGE_BYTES, PROCESSES_MAX,
+    SEGMENT_BYTES_MAX, SLOTS_MAX, SLOTS_MIN, THREADS_MAX,
 };
+use crate::members::{EndNumber, Members, Threads};
 use crate::raw::{Window, WordList, Words};
 use crate::ready::ReadyBitmap;
 use crate::sleep::Fencing;
 use crate::switch::{Injector, PlainSteps, SwitchReceiver, SwitchSender, SwitchedRing};
 use crate::sync::{AtomicU64, Ordering};
 use crate::sys::{self, Mapping};
+use crate::token::Token;
 
 /// First word of a segment: "flickshm".
 const MAGIC: u64 = u64::from_le_bytes(*b"flickshm");
@@ -50,6 +53,13 @@ const SUMMARIES_AT: u64 = 512;
 const SUMMARY_STRIDE: u64 = 256;
 /// Offset of the words of the ready bitmaps.
 const READY_AT: u64 = PAGE_BYTES;
+
+/// Bytes of a token.
+const TOKEN_BYTES: u64 = size_of::<TokenWords>() as u64;
+/// Offsets within the members: the threads, the processes, the end.
+const THREADS_AT: u64 = size_of::<MembersWords>() as u64;
+const PROCESSES_AT: u64 = THREADS_AT + THREADS_MAX as u64 * size_of::<ThreadWords>() as u64;
+const MEMBERS_BYTES: u64 = PROCESSES_AT + PROCESSES_MAX as u64 * size_of::<ProcessWords>() as u64;
 
 const _: () = {
     assert!(SIDES_AT + 2 * SIDE_STRIDE <= SUMMARIES_AT);
@@ -153,6 +163,8 @@ impl From<Errno> for SegmentError {
 struct Parts {
     slots: u32,
     slots_at: u64,
+    members_at: u64,
+    tokens_at: u64,
     arena_at: u64,
     arena_bytes: u64,
     bytes: u64,
@@ -170,8 +182,19 @@ impl Parts {
         }
         let slots_at = READY_AT + (2 * u64::from(slots) / 8).next_multiple_of(PAGE_BYTES);
         let slots_end = slots_at + u64::from(slots) * 2 * DIRECTION_BYTES;
-        let arena_at = slots_end.next_multiple_of(HUGE_PAGE_BYTES);
-        Some(Self { slots, slots_at, arena_at, arena_bytes, bytes: arena_at + 2 * arena_bytes })
+        let members_at = slots_end.next_multiple_of(PAGE_BYTES);
+        let tokens_at = (members_at + MEMBERS_BYTES).next_multiple_of(PAGE_BYTES);
+        let tokens_end = tokens_at + u64::from(slots) * 4 * TOKEN_BYTES;
+        let arena_at = tokens_end.next_multiple_of(HUGE_PAGE_BYTES);
+        Some(Self {
+            slots,
+            slots_at,
+            members_at,
+            tokens_at,
+            arena_at,
+            arena_bytes,
+            bytes: arena_at + 2 * arena_bytes,
+        })
     }
 
     /// Returns the parts of a segment with the two numbers of its header, which the other process wrote.
@@ -302,16 +325,53 @@ impl Segment {
 
     /// Returns the ring of a direction for the transport switch.
     fn switched(&self, slot: u32, sender: Side, location: u64) -> Option<SwitchedRing<PlainSteps>> {
-        let fencing = if self.can_barrier { Fencing::Sleeper } else { Fencing::Both };
+        let fencing = self.switch_fencing();
         let (words, area) = (self.direction(slot, sender)?, self.window(sender).area(location)?);
         Some(SwitchedRing { words, area, fencing, steps: PlainSteps })
+    }
+
+    /// Returns the records of the members' threads, and the members' processes.
+    fn threads(&self) -> Threads {
+        const INSIDE: &str = "the parts are inside of the segment";
+        let (at, mapping) = (self.parts.members_at, &self.mapping);
+        Threads {
+            header: Words::at(mapping, at).expect(INSIDE),
+            records: WordList::at(mapping, at + THREADS_AT, THREADS_MAX).expect(INSIDE),
+            processes: WordList::at(mapping, at + PROCESSES_AT, PROCESSES_MAX).expect(INSIDE),
+        }
+    }
+
+    /// Returns this process's view of the segment's members, one for all of its threads and its children.
+    ///
+    /// Errors: `System`.
+    pub fn members(&self) -> Result<Members, SegmentError> {
+        Ok(Members::new(self.threads())?)
+    }
+
+    /// Returns the token of an end of a direction; `None` for a slot that does not exist.
+    fn token(&self, slot: u32, sender: Side, is_receiver: bool) -> Option<Token> {
+        if slot >= self.parts.slots {
+            return None;
+        }
+        let number = (u64::from(slot) * 2 + sender.index()) * 2 + u64::from(is_receiver);
+        Some(Token {
+            words: Words::at(&self.mapping, self.parts.tokens_at + number * TOKEN_BYTES)?,
+            end: EndNumber::new(slot, sender.index() as u32, is_receiver),
+            threads: self.threads(),
+            fencing: self.switch_fencing(),
+        })
+    }
+
+    fn switch_fencing(&self) -> Fencing {
+        if self.can_barrier { Fencing::Sleeper } else { Fencing::Both }
     }
 
     /// Returns the sending end of a switched direction, whose words are zero, with the ring at a location of `sender`'s
     /// arena; `None` if there is no such slot or ring. All processes of the direction must be able to execute barriers
     /// on all cores, or none of them.
     pub fn switch_sender(&self, slot: u32, sender: Side, location: u64) -> Option<SwitchSender<PlainSteps>> {
-        self.switched(slot, sender, location).map(SwitchSender::new)
+        let token = self.token(slot, sender, false)?;
+        self.switched(slot, sender, location).map(|ring| SwitchSender::new(ring, token))
     }
 
     /// Returns the receiving end of a switched direction; see [`switch_sender`](Self::switch_sender).
@@ -321,7 +381,21 @@ impl Segment {
         sender: Side,
         location: u64,
     ) -> Option<SwitchReceiver<PlainSteps>> {
-        self.switched(slot, sender, location).map(SwitchReceiver::new)
+        let token = self.token(slot, sender, true)?;
+        self.switched(slot, sender, location).map(|ring| SwitchReceiver::new(ring, token))
+    }
+
+    /// Sets the words of a switched direction to zero, before its slot gets another connection. No thread is in a call.
+    pub fn clear_switched(&self, slot: u32, sender: Side) {
+        for is_receiver in [false, true] {
+            if let Some(token) = self.token(slot, sender, is_receiver) {
+                token.threads.forget_dead(token.end);
+                token.words.reset();
+            }
+        }
+        if let Some(words) = self.direction(slot, sender) {
+            words.reset();
+        }
     }
 
     /// Returns an injector of a switched direction with a number that no other has, and that is not 0; see

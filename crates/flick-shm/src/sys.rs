@@ -8,17 +8,20 @@ use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::AtomicU32;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use rustix::fs::{
-    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate, memfd_create,
+    MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, ftruncate, memfd_create, stat,
 };
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::process::{Pid, PidfdFlags, getpid, pidfd_open};
 use rustix::thread::futex;
-use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
+use rustix::thread::{MembarrierCommand, membarrier, membarrier_query, nanosleep};
+use rustix::time::{ClockId, clock_gettime};
 
-use crate::limits::SIGNALS_PER_LOOK_MAX;
+use crate::limits::{PAGE_BYTES, SIGNALS_PER_LOOK_MAX};
 use crate::notify::Signals;
 
 /// `TMPFS_MAGIC` of `statfs(2)`, the file system of a memory file without huge pages of its own.
@@ -30,6 +33,9 @@ const SO_PASSRIGHTS: libc::c_int = 83;
 
 /// A signal: one byte of the socket between two processes.
 const SIGNAL: u8 = 1;
+
+/// `PID_FS_MAGIC` of `statfs(2)`, the file system of processes.
+const PID_FS_MAGIC: u64 = 0x5049_4446;
 
 /// Seals that a segment's file must have: its size is final, and so are the seals.
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
@@ -70,6 +76,25 @@ impl Mapping {
             // A kernel without them refuses, and the segment keeps its small pages.
             let _ = unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxHugepage) };
         }
+        Ok(mapping)
+    }
+
+    /// Maps a page of zero bytes that only this process has: in the child of a fork it is zero again.
+    ///
+    /// Errors: those of `mmap(2)`; of `madvise(2)` before Linux 4.14.
+    pub fn cleared_by_fork() -> Result<Self, Errno> {
+        let (bytes, access) = (PAGE_BYTES as usize, ProtFlags::READ | ProtFlags::WRITE);
+        // SAFETY: the kernel chooses the address, so no memory of this process is replaced.
+        let start = unsafe { mmap_anonymous(null_mut(), bytes, access, MapFlags::PRIVATE) }?;
+        let start = NonNull::new(start.cast()).ok_or(Errno::NOMEM)?;
+        let mapping = Self {
+            start,
+            bytes,
+            #[cfg(test)]
+            is_allocated: false,
+        };
+        // SAFETY: the range is the mapping that was just made, and nothing relies on its content in a child.
+        unsafe { madvise(start.as_ptr().cast(), bytes, Advice::LinuxWipeOnFork) }?;
         Ok(mapping)
     }
 
@@ -176,6 +201,54 @@ pub(crate) fn allow_descriptors(socket: BorrowedFd<'_>, is_allowed: bool) {
     let (value, bytes) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);
     // SAFETY: `value` points to `bytes` readable bytes for the whole call.
     unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, value, bytes) };
+}
+
+/// Sleeps for a moment, or until a signal arrives.
+pub(crate) fn nap(nanoseconds: u32) {
+    let _ = nanosleep(&futex::Timespec { tv_sec: 0, tv_nsec: i64::from(nanoseconds) });
+}
+
+/// Returns the time of the monotonic clock in nanoseconds.
+pub(crate) fn now_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// Returns the number of this process.
+pub(crate) fn process_number() -> u32 {
+    getpid().as_raw_pid() as u32
+}
+
+/// Returns the namespace in which this process has its number; `None` without `/proc`.
+pub(crate) fn process_namespace() -> Option<u64> {
+    stat(c"/proc/self/ns/pid").ok().map(|status| status.st_ino)
+}
+
+/// Returns a number that the kernel gives to no other process until it is started again; `None` before Linux 6.9.
+pub(crate) fn process_birth(number: u32) -> Option<u64> {
+    birth_of(&pidfd_open(Pid::from_raw(number as i32)?, PidfdFlags::empty()).ok()?)
+}
+
+fn birth_of(process: &OwnedFd) -> Option<u64> {
+    let is_unique = fstatfs(process).is_ok_and(|status| status.f_type as u64 == PID_FS_MAGIC);
+    if is_unique { fstat(process).ok().map(|status| status.st_ino) } else { None }
+}
+
+/// Returns whether a process lives. One with another birth has only its number.
+pub(crate) fn is_process_alive(number: u32, birth: Option<u64>) -> bool {
+    let Some(number) = Pid::from_raw(number as i32).filter(|_| number <= i32::MAX as u32) else {
+        return false;
+    };
+    let process = match pidfd_open(number, PidfdFlags::empty()) {
+        Ok(process) => process,
+        Err(errno) => return errno != Errno::SRCH,
+    };
+    if birth.is_some() && birth_of(&process) != birth {
+        return false;
+    }
+    let mut ended = [PollFd::new(&process, PollFlags::IN)];
+    let now = futex::Timespec { tv_sec: 0, tv_nsec: 0 };
+    poll(&mut ended, Some(&now)) != Ok(1)
 }
 
 /// Signals the process at the other end of a socket. Never blocks: the call says so itself, where the flag of a

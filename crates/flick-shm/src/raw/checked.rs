@@ -28,13 +28,19 @@ impl<T> Deref for CheckedWords<T> {
 }
 
 /// A list of words.
-#[derive(Clone, Debug)]
-pub(crate) struct CheckedWordList(pub Arc<[AtomicU64]>);
+#[derive(Debug)]
+pub(crate) struct CheckedWordList<T = AtomicU64>(pub Arc<[T]>);
 
-impl Deref for CheckedWordList {
-    type Target = [AtomicU64];
+impl<T> Clone for CheckedWordList<T> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
 
-    fn deref(&self) -> &[AtomicU64] {
+impl<T> Deref for CheckedWordList<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
         &self.0
     }
 }

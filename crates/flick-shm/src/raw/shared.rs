@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use core::ops::Deref;
 use core::ptr::{NonNull, copy_nonoverlapping, write_bytes};
 
-use crate::control::{Direction, SideWords};
+use crate::control::{Direction, MembersWords, ProcessWords, SideWords, ThreadWords, TokenWords};
 use crate::limits::{RING_BYTES_MIN, RING_ORDER_MAX};
 use crate::sync::AtomicU64;
 use crate::sys::Mapping;
@@ -22,6 +22,14 @@ unsafe impl Atomics for Direction {}
 unsafe impl Atomics for SideWords {}
 // SAFETY: it is one.
 unsafe impl Atomics for AtomicU64 {}
+// SAFETY: its fields are atomic integers.
+unsafe impl Atomics for TokenWords {}
+// SAFETY: its fields are atomic integers.
+unsafe impl Atomics for ThreadWords {}
+// SAFETY: its fields are atomic integers.
+unsafe impl Atomics for ProcessWords {}
+// SAFETY: its fields are atomic integers.
+unsafe impl Atomics for MembersWords {}
 
 /// Control words in a mapping.
 #[derive(Debug)]
@@ -66,25 +74,31 @@ impl<T: Atomics> Deref for Words<T> {
 }
 
 /// A list of words in a mapping.
-#[derive(Clone, Debug)]
-pub(crate) struct WordList {
-    first: Words<AtomicU64>,
+#[derive(Debug)]
+pub(crate) struct WordList<T = AtomicU64> {
+    first: Words<T>,
     len: usize,
 }
 
-impl WordList {
+impl<T> Clone for WordList<T> {
+    fn clone(&self) -> Self {
+        Self { first: self.first.clone(), len: self.len }
+    }
+}
+
+impl<T: Atomics> WordList<T> {
     /// Returns `len` words from an offset of the mapping; `None` if they are not inside or not aligned.
     pub fn at(mapping: &Arc<Mapping>, offset: u64, len: u32) -> Option<Self> {
-        let end = offset.checked_add(8 * u64::from(len))?;
+        let end = offset.checked_add(size_of::<T>() as u64 * u64::from(len))?;
         let first = Words::at(mapping, offset)?;
         (end <= mapping.len() as u64).then_some(Self { first, len: len as usize })
     }
 }
 
-impl Deref for WordList {
-    type Target = [AtomicU64];
+impl<T: Atomics> Deref for WordList<T> {
+    type Target = [T];
 
-    fn deref(&self) -> &[AtomicU64] {
+    fn deref(&self) -> &[T] {
         // SAFETY: `at` checked that `len` words from `first` are inside of the mapping, which `first` keeps; every
         // access to them is atomic.
         unsafe { core::slice::from_raw_parts(self.first.at.as_ptr(), self.len) }
@@ -102,6 +116,9 @@ pub(crate) struct Area {
 // SAFETY: an area is a pointer into memory of the process with an owner of that memory; the bytes are copied, never
 // borrowed.
 unsafe impl Send for Area {}
+// SAFETY: as above. Threads of one process that share an area are kept apart as processes are: by a token, and by the
+// indices of the ring.
+unsafe impl Sync for Area {}
 
 impl Area {
     /// Returns the capacity, a power of two.
@@ -246,7 +263,7 @@ mod tests {
         assert!(Words::<Direction>::at(&mapping, 4096 - 192).is_none());
         assert!(Words::<Direction>::at(&mapping, 32).is_none());
         assert!(Words::<Direction>::at(&mapping, u64::MAX - 63).is_none());
-        assert!(WordList::at(&mapping, 4096 - 16, 2).is_some_and(|words| words.len() == 2));
-        assert!(WordList::at(&mapping, 4096 - 16, 3).is_none());
+        assert!(WordList::<AtomicU64>::at(&mapping, 4096 - 16, 2).is_some_and(|words| words.len() == 2));
+        assert!(WordList::<AtomicU64>::at(&mapping, 4096 - 16, 3).is_none());
     }
 }

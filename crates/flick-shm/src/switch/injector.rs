@@ -1,13 +1,13 @@
 //! The way back from the ring: an injector freezes a direction, agrees on the cut, and writes the bytes that the
 //! receiver has not consumed to the kernel's socket.
-//! Promises: one injector at a time, told by a number that is never 0, such as its process; it can stop at any step and
-//! continue; a sender whose injector has died continues from the kernel's own count of bytes.
+//! Promises: one injector at a time, told by a number that is never 0, such as that of its thread; it can stop at any
+//! step and continue; a sender whose injector has died continues from the kernel's own count of bytes.
 //! Not here: the socket, and the wake-ups. The caller writes without blocking and reports the result, and signals both
 //! ends after [`Freeze::Frozen`] and [`Injection::Done`].
 
 use super::{
-    EPOCH_SHIFT, FROZEN, HOLDS, INDEX_MASK, KERNEL, OFFER, RING, STATE, SwitchHolder, SwitchRule,
-    SwitchSteps, SwitchedRing, control_of, epoch, is_kept,
+    FROZEN, HOLDS, INDEX_MASK, KERNEL, RING, STATE, SwitchHolder, SwitchRule, SwitchSteps, SwitchedRing,
+    control_of, epoch, is_kept, next_epoch,
 };
 use crate::fault::PeerFault;
 use crate::limits::CONTROL_ATTEMPTS_MAX;
@@ -61,12 +61,12 @@ impl<S: SwitchSteps> Injector<S> {
         for _ in 0..CONTROL_ATTEMPTS_MAX {
             self.ring.steps.reach();
             let control = self.ring.control();
-            let state = match control & STATE {
-                OFFER => KERNEL,
-                RING => FROZEN,
-                state => state,
+            let (epoch, state) = match control & STATE {
+                RING => (epoch(control), FROZEN),
+                state @ (KERNEL | FROZEN) => (epoch(control), state),
+                _ => (next_epoch(control), KERNEL),
             };
-            let new = control_of(epoch(control), state) | (control & HOLDS) | hold;
+            let new = control_of(epoch, state) | (control & HOLDS) | hold;
             if new == control || self.ring.replace(control, new) {
                 freeze = if state == FROZEN { Freeze::Frozen } else { Freeze::InKernel };
                 break;
@@ -100,6 +100,11 @@ impl<S: SwitchSteps> Injector<S> {
         let injector = &self.ring.words.shared.injector;
         // Only the injector freezes, and it is dead.
         !self.is_frozen() && injector.compare_exchange(dead, 0, Ordering::AcqRel, Ordering::Relaxed).is_ok()
+    }
+
+    /// Returns the number of the injector that is at work; 0: there is none.
+    pub fn present(&self) -> u32 {
+        self.ring.words.shared.injector.load(Ordering::Acquire)
     }
 
     /// Returns whether the direction is frozen.
@@ -171,7 +176,7 @@ impl<S: SwitchSteps> Injector<S> {
             if control & STATE != FROZEN {
                 break;
             }
-            let next = control_of(epoch(control).wrapping_add(1) & (u32::MAX >> EPOCH_SHIFT), KERNEL);
+            let next = control_of(next_epoch(control), KERNEL);
             if self.ring.replace(control, next | (control & HOLDS)) {
                 self.range = None;
                 self.ring.steps.reach();
@@ -195,6 +200,9 @@ impl<S: SwitchSteps> Injector<S> {
         if injector.compare_exchange(dead, self.number, Ordering::AcqRel, Ordering::Relaxed).is_err() {
             return Ok(false);
         }
+        // All that was frozen counts as read from the kernel, whatever the dead injector has counted.
+        let switch = &self.ring.words.switch;
+        switch.kernel_bytes.store(switch.kernel_taken.load(Ordering::Relaxed), Ordering::Relaxed);
         self.finish()?;
         Ok(true)
     }

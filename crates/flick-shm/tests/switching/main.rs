@@ -4,6 +4,8 @@
 #![cfg(not(loom))]
 
 mod raw;
+mod signals;
+mod threads;
 
 use std::fs::OpenOptions;
 use std::io::{BufRead, BufReader, Write};
@@ -15,6 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use flick_shm::members::Member;
 use flick_shm::segment::{Segment, SegmentConfig, Side};
 use flick_shm::switch::{
     Freeze, Injection, Injector, PlainSteps, SwitchHolder, SwitchReceiver, SwitchSender, SwitchedReceive,
@@ -74,8 +77,12 @@ struct Succession {
 /// One end: sends and receives, by whichever transport is right, and checks every byte.
 struct End {
     side: Side,
+    member: Member,
     sender: SwitchSender<PlainSteps>,
     receiver: SwitchReceiver<PlainSteps>,
+    /// Bytes that it has sent and received.
+    sent: u64,
+    received: u64,
     socket: OwnedFd,
     random: Random,
     /// Whether it prints what it has sent.
@@ -87,21 +94,23 @@ impl End {
     /// Receives what a dead monitor has not injected, and ends its work. The kernel's socket is empty.
     fn succeed_monitor(&mut self, out: &mut [u8]) -> usize {
         let Some(Succession { monitor, incoming, is_tcp: false, .. }) = &mut self.succession else {
+            self.receiver.kernel_received(&self.member, 0);
             return 0;
         };
         if test_kill_process(*monitor).is_ok() {
+            self.receiver.kernel_received(&self.member, 0);
             return 0;
         }
         // The monitor may have written between the last look and its death.
         match recv(&self.socket, &mut *out, RecvFlags::DONTWAIT) {
             Ok((_, count @ 1..)) => {
-                self.receiver.kernel_received(count);
+                self.receiver.kernel_received(&self.member, count);
                 return count;
             }
-            Err(Errno::AGAIN) => {}
+            Err(Errno::AGAIN) => self.receiver.kernel_received(&self.member, 0),
             _ => return 0,
         }
-        let count = self.receiver.receive_left_over(out).expect("honest peers");
+        let count = self.receiver.receive_left_over(&self.member, out).expect("honest peers");
         if count == 0 {
             incoming.complete_for(MONITOR).expect("honest peers");
         }
@@ -140,27 +149,27 @@ impl End {
 
     /// Sends a message or a part; returns the bytes, `None` if the other end is gone.
     fn send(&mut self, bytes_max: u64) -> Option<usize> {
-        let len = (1 + self.random.below(MESSAGE_BYTES_MAX as u64)).min(bytes_max - self.sender.sent());
-        let message: Vec<u8> =
-            (self.sender.sent()..).take(len as usize).map(|at| pattern(self.side, at)).collect();
+        let len = (1 + self.random.below(MESSAGE_BYTES_MAX as u64)).min(bytes_max - self.sent);
+        let message: Vec<u8> = (self.sent..).take(len as usize).map(|at| pattern(self.side, at)).collect();
         let can_switch = self.random.below(2) == 0;
-        let count = match self.sender.send(&message, can_switch).expect("an honest receiver") {
+        let count = match self.sender.send(&self.member, &message, can_switch).expect("an honest receiver") {
             SwitchedSend::Sent(count, _) => count,
             SwitchedSend::Wait => 0,
             SwitchedSend::Kernel => {
-                match send(&self.socket, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
-                    Ok(count) => {
-                        self.sender.kernel_sent(count);
-                        count
-                    }
+                let sent = send(&self.socket, &message, SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+                self.sender.kernel_sent(&self.member, sent.unwrap_or(0));
+                match sent {
+                    Ok(count) => count,
                     Err(Errno::AGAIN | Errno::INTR) => 0,
                     Err(Errno::PIPE | Errno::CONNRESET) => return None,
                     Err(errno) => panic!("{errno}"),
                 }
             }
+            other => panic!("{other:?} with one thread"),
         };
+        self.sent += count as u64;
         if self.is_reporting && count > 0 {
-            writeln!(std::io::stdout(), "sent {}.", self.sender.sent()).expect("the monitor reads");
+            writeln!(std::io::stdout(), "sent {}.", self.sent).expect("the monitor reads");
         }
         Some(count)
     }
@@ -169,20 +178,24 @@ impl End {
     fn receive(&mut self) -> Option<usize> {
         let mut bytes = [0; 2 * MESSAGE_BYTES_MAX];
         let len = 1 + self.random.below(bytes.len() as u64 - 1) as usize;
-        let before = self.receiver.received();
-        let count = match self.receiver.receive(&mut bytes[..len]).expect("an honest sender") {
+        let before = self.received;
+        let count = match self.receiver.receive(&self.member, &mut bytes[..len]).expect("an honest sender") {
             SwitchedReceive::Received(count, _) => count,
-            SwitchedReceive::Empty => 0,
-            SwitchedReceive::Kernel => match recv(&self.socket, &mut bytes[..len], RecvFlags::DONTWAIT) {
-                Ok((_, 0)) | Err(Errno::CONNRESET) => return None,
-                Ok((_, count)) => {
-                    self.receiver.kernel_received(count);
-                    count
+            SwitchedReceive::Kernel { .. } => {
+                match recv(&self.socket, &mut bytes[..len], RecvFlags::DONTWAIT) {
+                    Ok((_, 0)) | Err(Errno::CONNRESET) => return None,
+                    Ok((_, count)) => {
+                        self.receiver.kernel_received(&self.member, count);
+                        count
+                    }
+                    Err(Errno::AGAIN | Errno::INTR) => self.succeed_monitor(&mut bytes[..len]),
+                    Err(errno) => panic!("{errno}"),
                 }
-                Err(Errno::AGAIN | Errno::INTR) => self.succeed_monitor(&mut bytes[..len]),
-                Err(errno) => panic!("{errno}"),
-            },
+            }
+            SwitchedReceive::Empty => 0,
+            other => panic!("{other:?} with one thread"),
         };
+        self.received += count as u64;
         let wrong =
             bytes[..count].iter().zip(before..).find(|(byte, at)| **byte != pattern(self.side.other(), *at));
         assert!(wrong.is_none(), "byte {} is wrong", wrong.map_or(0, |(_, at)| at));
@@ -192,18 +205,18 @@ impl End {
     /// Runs until both streams have all their bytes, or the other end is gone.
     fn run(&mut self, bytes: u64) {
         let (mut idle, mut is_open, mut is_injecting) = (0, true, false);
-        while self.receiver.received() < bytes || (is_open && self.sender.sent() < bytes) || is_injecting {
+        while self.received < bytes || (is_open && self.sent < bytes) || is_injecting {
             is_injecting = self.continue_injection();
             if self.random.below(2) == 0 {
-                self.receiver.offer();
+                self.receiver.offer(&self.member).expect("a barrier");
             }
             let mut done = 0;
-            if is_open && self.sender.sent() < bytes {
+            if is_open && self.sent < bytes {
                 let sent = self.send(bytes);
                 is_open = sent.is_some();
                 done += sent.unwrap_or(0);
             }
-            if self.receiver.received() < bytes {
+            if self.received < bytes {
                 let Some(received) = self.receive() else { break };
                 done += received;
             }
@@ -213,12 +226,7 @@ impl End {
                 (0, _) => std::thread::yield_now(),
             }
             idle += u32::from(done == 0);
-            assert!(
-                idle < IDLE_MAX,
-                "no progress: {} sent, {} received",
-                self.sender.sent(),
-                self.receiver.received()
-            );
+            assert!(idle < IDLE_MAX, "no progress: {} sent, {} received", self.sent, self.received);
         }
     }
 }
@@ -234,8 +242,13 @@ fn one_end() {
     let bytes = number(BYTES, 0);
     let monitor = Pid::from_raw(number(MONITOR_PID, 0) as i32);
     let number_of_end = 2 + u32::from(side == Side::One);
+    let members = segment.members().expect("memory");
+    members.join().expect("there are few processes");
     let mut end = End {
         side,
+        member: members.add_thread().expect("there are few threads"),
+        sent: 0,
+        received: 0,
         sender: segment.switch_sender(0, side, 0).expect("slot 0"),
         receiver: segment.switch_receiver(0, side.other(), 0).expect("slot 0"),
         socket: std::io::stdin().as_fd().try_clone_to_owned().expect("a socket"),
@@ -250,7 +263,7 @@ fn one_end() {
         }),
     };
     end.run(bytes);
-    writeln!(std::io::stdout(), "received {}.", end.receiver.received()).expect("the monitor reads");
+    writeln!(std::io::stdout(), "received {}.", end.received).expect("the monitor reads");
 }
 
 /// An end as the monitor sees it.

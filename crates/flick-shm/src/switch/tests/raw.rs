@@ -1,7 +1,7 @@
-//! Coroutines: three stacks of one thread, between which a test switches at chosen points.
+//! Coroutines: stacks of one thread, between which a test switches at chosen points.
 //! Promises: one coroutine runs at a time; a schedule is a function of its seed; a panic of a coroutine ends the run
 //! and is its failure.
-//! Refuses: other processors than x86-64, and more than three coroutines.
+//! Refuses: other processors than x86-64, and another number of coroutines.
 
 use core::arch::naked_asm;
 use core::cell::{Cell, RefCell};
@@ -12,7 +12,7 @@ use std::thread_local;
 use std::vec::Vec;
 
 /// Coroutines of a run.
-pub(super) const COROUTINES: usize = 3;
+pub(super) const COROUTINES: usize = 5;
 /// Number of the thread's own stack.
 const MAIN: usize = COROUTINES;
 /// Bytes of a stack.
@@ -122,6 +122,11 @@ pub(super) fn fail(why: &str) {
     });
 }
 
+/// Returns the first failure, once.
+pub(super) fn take_failure() -> Option<String> {
+    SCHEDULER.with(|scheduler| scheduler.failure.borrow_mut().take())
+}
+
 /// Returns whether the run has failed: every coroutine then returns.
 pub(super) fn has_failed() -> bool {
     SCHEDULER.with(|scheduler| scheduler.failure.borrow().is_some())
@@ -148,7 +153,7 @@ pub(super) fn point() {
         let mut next = (number >> 8) as usize % COROUTINES;
         let stopped = (style >> 3) as usize % COROUTINES;
         if style % 8 >= 5 && next == stopped && !(number >> 20).is_multiple_of(64) {
-            next = (next + 1 + (number >> 30) as usize % 2) % COROUTINES;
+            next = (next + 1 + (number >> 30) as usize % (COROUTINES - 1)) % COROUTINES;
         }
         (next != scheduler.current.get() && scheduler.is_alive[next].get()).then_some(next)
     });
@@ -160,7 +165,7 @@ pub(super) fn point() {
     }
 }
 
-/// Runs three coroutines to their ends.
+/// Runs coroutines to their ends.
 ///
 /// Errors: the first failure, also if they pass more than `points_max` points.
 pub(super) fn run(seed: u64, points_max: u64, bodies: [Body; COROUTINES]) -> Result<(), String> {
@@ -183,5 +188,5 @@ pub(super) fn run(seed: u64, points_max: u64, bodies: [Body; COROUTINES]) -> Res
         scheduler.points_max.set(points_max);
     });
     switch_to(0);
-    SCHEDULER.with(|scheduler| scheduler.failure.borrow_mut().take()).map_or(Ok(()), Err)
+    take_failure().map_or(Ok(()), Err)
 }
