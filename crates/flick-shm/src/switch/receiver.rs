@@ -90,7 +90,7 @@ impl<S: SwitchSteps> SwitchReceiver<S> {
         result
     }
 
-    #[inline]
+    #[inline(always)]
     fn receive_in_call(
         &self,
         member: &Member,
@@ -123,7 +123,7 @@ impl<S: SwitchSteps> SwitchReceiver<S> {
     }
 
     /// Receives from the ring, once no other thread of this end does; `None`: the state has changed.
-    #[inline]
+    #[inline(always)]
     fn receive_with_token(
         &self,
         member: &Member,
@@ -146,7 +146,7 @@ impl<S: SwitchSteps> SwitchReceiver<S> {
     }
 
     /// Receives from the ring; `None`: the state has changed and no byte was received.
-    #[inline]
+    #[inline(always)]
     fn receive_ring(&self, control: u32, out: &mut [u8]) -> Result<Option<SwitchedReceive>, PeerFault> {
         let ring = &self.ring;
         let tail = ring.words.receiver.tail.load(Ordering::Relaxed);

@@ -61,7 +61,7 @@ impl<S: SwitchSteps> SwitchSender<S> {
         result
     }
 
-    #[inline]
+    #[inline(always)]
     fn send_in_call(
         &self,
         member: &Member,
@@ -128,7 +128,7 @@ impl<S: SwitchSteps> SwitchSender<S> {
     }
 
     /// Sends through the ring, once no other thread of this end does; `None`: the state has changed.
-    #[inline]
+    #[inline(always)]
     fn send_with_token(
         &self,
         member: &Member,
@@ -149,7 +149,7 @@ impl<S: SwitchSteps> SwitchSender<S> {
     }
 
     /// Sends through the ring; `None`: the state has changed and no byte was sent.
-    #[inline]
+    #[inline(always)]
     fn send_ring(&self, control: u32, bytes: &[u8]) -> Result<Option<SwitchedSend>, PeerFault> {
         let ring = &self.ring;
         let head = ring.words.sender.head.load(Ordering::Relaxed);
