@@ -1,5 +1,6 @@
 //! The subcommands, one file each.
 
+mod accel;
 mod backend;
 mod build;
 mod check;
@@ -47,6 +48,11 @@ pub enum Command {
     Upgrade(reload::AdminRequest),
     /// List the backends of a running process, drain them, put them into maintenance, change weight or address
     Backend(backend::Backend),
+    /// Start a program so that its connections are counted (experimental: counts, does not move)
+    ///
+    /// Connections and pipes of the program are observed, and their bytes counted; nothing is moved to shared memory,
+    /// and nothing becomes faster. Linux on x86-64, programs with glibc.
+    Accel(accel::Accel),
     /// Show what passes through the connections of a running process, as messages or bytes
     Tap(tap::TapCommand),
     /// Show a running process in the terminal
@@ -116,6 +122,7 @@ impl Command {
             Command::Reload(request) => request.reload(),
             Command::Upgrade(request) => request.upgrade(),
             Command::Backend(backend) => backend.run(),
+            Command::Accel(accel) => accel.run(),
             Command::Tap(tap) => tap.run(),
             Command::Top(top) => top.run(),
             Command::Test(test) => test.run(),

@@ -27,6 +27,8 @@ const EDGES: &[(&str, &[&str])] = &[
     ("flick-ring", &[]),
     // A client uses it without the platform.
     ("flick-shm", &[]),
+    // It runs inside of programs that are not ours, without `std`.
+    ("flick-preload", &[]),
     ("flick-alloc-counter", &[]),
     // It knows what there is to see, not who has it.
     ("flick-admin", &["flick-stats"]),

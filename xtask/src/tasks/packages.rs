@@ -124,6 +124,11 @@ const PACKAGES: &[Package] = &[
         why: "a profiler that must show the names of compiled functions",
         probe: Probe::Starts(&["perf", "--version"]),
     },
+    Package {
+        name: "strace",
+        why: "the address from which a program makes each of its system calls",
+        probe: Probe::Starts(&["strace", "-V"]),
+    },
     Package { name: "wrk", why: "a loader with many connections", probe: Probe::Starts(&["wrk", "-v"]) },
 ];
 

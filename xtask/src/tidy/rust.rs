@@ -13,6 +13,7 @@ const UNSAFE_CRATES: &[&str] = &[
     "crates/flick-buffers/",
     "crates/flick-codegen/",
     "crates/flick-net/",
+    "crates/flick-preload/",
     "crates/flick-shm/",
 ];
 const UNSAFE_MODULES: &[&str] = &["sys", "raw", "load", "symbols"];

@@ -1,0 +1,485 @@
+//! The hooks: a decision before a call is made, and its accounts afterwards.
+//! Promises: a call is passed on or made once, with the program's arguments; a hook that runs in a child by `vfork`
+//! writes nothing, and one in a forked process begins with a table of its own.
+//! Refuses: system calls of its own where a seccomp filter was installed.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use crate::limits::{CONTROL_BYTES_MAX, FDS_MAX, MESSAGES_MAX, PASSED_FDS_MAX};
+use crate::numbers as nr;
+use crate::raw::{set_vfork_parent, vfork_parent};
+use crate::state::{File, FileRef, Kind, NewFile, ProcessTable, Seen, flag, reason};
+use crate::sys::{self, ProgramMemory};
+use crate::{exec, verify};
+
+/// A system call, as the entry has stored its registers.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Call {
+    /// The file that is counted, from the hook before the call to the one after it. 0: none.
+    context: u64,
+    /// The result, once the call is made.
+    pub result: i64,
+    r9: u64,
+    r8: u64,
+    r10: u64,
+    rdx: u64,
+    rsi: u64,
+    rdi: u64,
+    number: u64,
+    tail: u64,
+}
+
+impl Call {
+    /// The number.
+    pub fn number(&self) -> u32 {
+        self.number as u32
+    }
+
+    /// The arguments.
+    pub fn arguments(&self) -> [u64; 6] {
+        [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
+    }
+}
+
+/// Decision on a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum HookDecision {
+    /// libc's own instruction makes it.
+    Pass = 0,
+    /// The entry makes it, and the hook after it counts.
+    Count = 1,
+    /// The hook has made it; its result is in the call.
+    Done = 2,
+}
+
+/// The process that a hook runs in.
+enum Process {
+    /// One with a state.
+    Followed(&'static ProcessTable),
+    /// A child by `vfork`, which has the memory of its parent: nothing may be written.
+    Vforked,
+    /// One without a state.
+    Plain,
+}
+
+/// Decides on a call.
+pub fn before(call: &mut Call, memory: ProgramMemory) -> HookDecision {
+    call.context = 0;
+    let number = call.number();
+    match process() {
+        Process::Plain => HookDecision::Pass,
+        Process::Vforked => exec::complete(call, memory, None),
+        Process::Followed(state) if matches!(number, nr::EXECVE | nr::EXECVEAT) => {
+            exec::complete(call, memory, Some(state))
+        }
+        Process::Followed(state) if has_filter(state) => HookDecision::Pass,
+        Process::Followed(state) => decide(state, call, memory),
+    }
+}
+
+fn has_filter(state: &ProcessTable) -> bool {
+    state.not_followed.load(Relaxed) & reason::SECCOMP != 0
+}
+
+fn process() -> Process {
+    let Some(state) = sys::state() else { return Process::Plain };
+    let parent = vfork_parent();
+    if parent != 0 {
+        if parent != sys::thread_id() {
+            return Process::Vforked;
+        }
+        set_vfork_parent(0);
+    }
+    let Some(word) = sys::fork_word() else { return Process::Plain };
+    match word.load(Acquire) {
+        1 => Process::Followed(state),
+        // A signal handler that interrupts what follows finds 2, and is not followed.
+        0 if !has_filter(state) && word.compare_exchange(0, 2, AcqRel, Relaxed).is_ok() => {
+            let Some(own) = sys::create_state() else { return Process::Plain };
+            for (first, _) in state.populated_chunks() {
+                sys::populate_chunk(own, first);
+            }
+            own.inherit(state);
+            sys::publish_state(own);
+            word.store(1, Release);
+            Process::Followed(own)
+        }
+        _ => Process::Plain,
+    }
+}
+
+fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) -> HookDecision {
+    match call.number() {
+        nr::READ
+        | nr::READV
+        | nr::PREADV2
+        | nr::RECVFROM
+        | nr::RECVMMSG
+        | nr::WRITE
+        | nr::WRITEV
+        | nr::PWRITEV2
+        | nr::SENDTO
+        | nr::SENDMMSG
+        | nr::VMSPLICE => match followed(state, call.rdi) {
+            Some(file) => {
+                call.context = file.into_word();
+                HookDecision::Count
+            }
+            None => HookDecision::Pass,
+        },
+        // Also a socket that is not followed may pass descriptors.
+        nr::SENDMSG | nr::RECVMSG => {
+            call.context = followed(state, call.rdi).map_or(0, FileRef::into_word);
+            HookDecision::Count
+        }
+        nr::SPLICE | nr::TEE | nr::SENDFILE => {
+            let other = if call.number() == nr::SPLICE { call.rdx } else { call.rsi };
+            let (first, second) = (followed(state, call.rdi), followed(state, other));
+            if first.is_some() || second.is_some() { HookDecision::Count } else { HookDecision::Pass }
+        }
+        nr::SOCKET | nr::SOCKETPAIR | nr::PIPE | nr::PIPE2 | nr::DUP | nr::DUP2 | nr::DUP3 => {
+            HookDecision::Count
+        }
+        nr::ACCEPT | nr::ACCEPT4 | nr::CONNECT | nr::LISTEN => {
+            followed(state, call.rdi);
+            HookDecision::Count
+        }
+        nr::FCNTL if nr::DUPLICATING.contains(&call.rsi) => HookDecision::Count,
+        nr::CLOSE => {
+            closing(state, call.rdi);
+            HookDecision::Pass
+        }
+        nr::CLOSE_RANGE if call.rdx & nr::CLOSE_RANGE_CLOEXEC == 0 => {
+            close_range(state, call.rdi, call.rsi);
+            HookDecision::Pass
+        }
+        nr::CLONE => forking(state, call.rdi),
+        nr::CLONE3 => forking(state, memory.word(call.rdi)),
+        nr::FORK => forking(state, 0),
+        nr::VFORK => forking(state, nr::CLONE_VM | nr::CLONE_VFORK),
+        _ => ending_or_hiding(state, call),
+    }
+}
+
+/// Calls after which this process is followed no more, or is gone.
+fn ending_or_hiding(state: &ProcessTable, call: &Call) -> HookDecision {
+    let why = match call.number() {
+        nr::IO_URING_SETUP => reason::IO_URING,
+        nr::SECCOMP => reason::SECCOMP,
+        nr::PRCTL if call.rdi == nr::PR_SET_SECCOMP => reason::SECCOMP,
+        nr::UNSHARE if call.rdi & nr::CLONE_FILES != 0 => reason::OWN_TABLES,
+        nr::EXIT_GROUP => {
+            verify::at_exit(state);
+            0
+        }
+        _ => 0,
+    };
+    if why != 0 {
+        state.not_followed.fetch_or(why, Relaxed);
+    }
+    HookDecision::Pass
+}
+
+/// A process or thread is made.
+fn forking(state: &ProcessTable, flags: u64) -> HookDecision {
+    if flags & nr::CLONE_FILES == 0 {
+        state.fork_epoch.fetch_add(1, Relaxed);
+    }
+    if flags & nr::CLONE_VFORK != 0 {
+        set_vfork_parent(sys::thread_id());
+    } else if flags & nr::CLONE_VM != 0 && flags & nr::CLONE_FILES == 0 {
+        state.not_followed.fetch_or(reason::OWN_TABLES, Relaxed);
+    }
+    HookDecision::Pass
+}
+
+/// The file of a descriptor, if it is followed. A descriptor that is seen first is asked about.
+fn followed(state: &ProcessTable, fd: u64) -> Option<FileRef> {
+    let number = usize::try_from(fd as u32).ok().filter(|_| (fd as i32) >= 0)?;
+    match state.look(number) {
+        Seen::File(file) => Some(file),
+        Seen::Other => None,
+        Seen::Unknown => adopt(state, number),
+    }
+}
+
+/// Enters a descriptor that was opened unseen.
+fn adopt(state: &ProcessTable, fd: usize) -> Option<FileRef> {
+    let facts = sys::file_facts(fd as u64)?;
+    let found = match facts.mode & 0o170_000 {
+        0o140_000 => stream_socket(fd as u64),
+        0o010_000 => {
+            let kind = if sys::is_writable(fd as u64) { Kind::PipeWrite } else { Kind::PipeRead };
+            Some((kind, flag::ADOPTED))
+        }
+        _ => None,
+    };
+    let Some((kind, flags)) = found else {
+        enter_other(state, fd);
+        return None;
+    };
+    let id = if matches!(kind, Kind::Tcp | Kind::Unix) { (cookie(fd), 0) } else { facts.id };
+    let counts = match sys::tcp_facts(fd as u64).filter(|_| kind == Kind::Tcp) {
+        Some(tcp) => (tcp.sent, tcp.received.saturating_sub(verify::unread(fd as u64, tcp.state))),
+        None => (0, 0),
+    };
+    enter(state, fd, &NewFile { kind, flags, id, counts })
+}
+
+/// The kind of a stream socket, and its flags.
+fn stream_socket(fd: u64) -> Option<(Kind, u32)> {
+    const SO_TYPE: u64 = 3;
+    const SO_ACCEPTCONN: u64 = 30;
+    const SO_PROTOCOL: u64 = 38;
+    const SO_DOMAIN: u64 = 39;
+    let option = |name| sys::socket_option(fd, name);
+    let kind = kind_of(option(SO_DOMAIN)?, option(SO_TYPE)?, option(SO_PROTOCOL)?)?;
+    let state = if option(SO_ACCEPTCONN)? == 1 { flag::LISTENING } else { flag::CONNECTED };
+    Some((kind, flag::ADOPTED | state))
+}
+
+fn kind_of(domain: u64, kind: u64, protocol: u64) -> Option<Kind> {
+    match (domain, kind & 0xf) {
+        (nr::AF_UNIX, nr::SOCK_STREAM) => Some(Kind::Unix),
+        (domain, nr::SOCK_STREAM) if nr::AF_INETS.contains(&domain) => {
+            [0, nr::IPPROTO_TCP].contains(&protocol).then_some(Kind::Tcp)
+        }
+        _ => None,
+    }
+}
+
+fn cookie(fd: usize) -> u64 {
+    const SO_COOKIE: u64 = 57;
+    sys::socket_option(fd as u64, SO_COOKIE).unwrap_or_default()
+}
+
+/// Whether the table has memory for a descriptor.
+fn has_memory(state: &ProcessTable, fd: usize) -> bool {
+    let has = fd < FDS_MAX && state.is_populated(fd) || sys::populate_chunk(state, fd);
+    if !has {
+        state.not_entered.fetch_add(1, Relaxed);
+    }
+    has
+}
+
+fn enter(state: &ProcessTable, fd: usize, new: &NewFile) -> Option<FileRef> {
+    if !has_memory(state, fd) {
+        return None;
+    }
+    let file = state.enter(fd, new);
+    if file.is_none() {
+        state.forget(fd);
+        state.not_entered.fetch_add(1, Relaxed);
+    }
+    file
+}
+
+fn enter_other(state: &ProcessTable, fd: usize) {
+    if has_memory(state, fd) {
+        state.enter_other(fd);
+    }
+}
+
+/// A descriptor is closed.
+fn closing(state: &ProcessTable, fd: u64) {
+    let Ok(number) = usize::try_from(fd as u32) else { return };
+    if let Seen::File(file) = state.look(number)
+        && let Some(file) = state.file(file)
+        && state.verify.load(Relaxed) != 0
+        && file.refs.load(Relaxed) == 1
+    {
+        verify::at_close(state, file, fd);
+    }
+    state.forget(number);
+}
+
+fn close_range(state: &ProcessTable, first: u64, last: u64) {
+    let (first, last) = (u64::from(first as u32), u64::from(last as u32).min(FDS_MAX as u64 - 1));
+    for (chunk, _) in state.populated_chunks() {
+        let end = (chunk + crate::limits::CHUNK_FDS) as u64;
+        for fd in first.max(chunk as u64)..(last + 1).min(end) {
+            closing(state, fd);
+        }
+    }
+}
+
+/// Counts a call that was made.
+pub fn after(call: &mut Call, memory: ProgramMemory) {
+    let Some(state) = sys::state() else { return };
+    let (number, result) = (call.number(), call.result);
+    if number == nr::CONNECT && nr::IN_PROGRESS.contains(&result) {
+        mark(state, call.rdi, flag::CONNECTED);
+    }
+    let Ok(count) = u64::try_from(result) else { return };
+    match number {
+        nr::READ | nr::READV | nr::PREADV2 => received(state, call, count),
+        nr::WRITE | nr::WRITEV | nr::PWRITEV2 => sent(state, call, count),
+        nr::RECVFROM => received_message(state, call, call.r10, count),
+        nr::SENDTO => sent_message(state, call, call.r10, count),
+        nr::RECVMSG => {
+            control(state, call.rsi, memory, forget_passed);
+            received_message(state, call, call.rdx, count);
+        }
+        nr::SENDMSG => {
+            control(state, call.rsi, memory, mark_passed);
+            sent_message(state, call, call.rdx, count);
+        }
+        nr::RECVMMSG | nr::SENDMMSG => messages(state, call, memory, count),
+        nr::VMSPLICE | nr::TEE | nr::SPLICE | nr::SENDFILE => spliced(state, call, count),
+        _ => opened(state, call, memory, count),
+    }
+}
+
+fn file_of<'a>(state: &'a ProcessTable, call: &Call) -> Option<&'a File> {
+    if call.context == 0 { None } else { state.file(FileRef::from_word(call.context)) }
+}
+
+fn received(state: &ProcessTable, call: &Call, count: u64) {
+    if let Some(file) = file_of(state, call) {
+        file.received.fetch_add(count, Relaxed);
+    }
+}
+
+fn sent(state: &ProcessTable, call: &Call, count: u64) {
+    if let Some(file) = file_of(state, call) {
+        file.sent.fetch_add(count, Relaxed);
+    }
+}
+
+fn received_message(state: &ProcessTable, call: &Call, flags: u64, count: u64) {
+    if flags & nr::MSG_OOB != 0 {
+        mark(state, call.rdi, flag::OUT_OF_BAND);
+    }
+    if flags & (nr::MSG_PEEK | nr::MSG_ERRQUEUE | nr::MSG_OOB) == 0 {
+        received(state, call, count);
+    }
+}
+
+fn sent_message(state: &ProcessTable, call: &Call, flags: u64, count: u64) {
+    if flags & nr::MSG_OOB != 0 {
+        mark(state, call.rdi, flag::OUT_OF_BAND);
+    }
+    sent(state, call, count);
+}
+
+/// Bytes of a `struct mmsghdr`, and the offset of its count.
+const MESSAGE_BYTES: u64 = 64;
+const MESSAGE_COUNT: u64 = 56;
+
+fn messages(state: &ProcessTable, call: &Call, memory: ProgramMemory, count: u64) {
+    for index in 0..count.min(MESSAGES_MAX as u64) {
+        let header = call.rsi + index * MESSAGE_BYTES;
+        let bytes = u64::from(memory.half(header + MESSAGE_COUNT));
+        if call.number() == nr::SENDMMSG {
+            control(state, header, memory, mark_passed);
+            sent_message(state, call, call.r10, bytes);
+        } else {
+            control(state, header, memory, forget_passed);
+            received_message(state, call, call.r10, bytes);
+        }
+    }
+}
+
+fn spliced(state: &ProcessTable, call: &Call, count: u64) {
+    let (from, to) = match call.number() {
+        nr::SPLICE => (Some(call.rdi), Some(call.rdx)),
+        nr::TEE => (None, Some(call.rsi)),
+        nr::SENDFILE => (Some(call.rsi), Some(call.rdi)),
+        _ => (Some(call.rdi), Some(call.rdi)),
+    };
+    let file = |fd: Option<u64>| followed(state, fd?).and_then(|file| state.file(file));
+    if let Some(file) = file(from)
+        && file.kind.load(Relaxed) != Kind::PipeWrite as u32
+    {
+        file.received.fetch_add(count, Relaxed);
+    }
+    if let Some(file) = file(to)
+        && file.kind.load(Relaxed) != Kind::PipeRead as u32
+    {
+        file.sent.fetch_add(count, Relaxed);
+    }
+}
+
+fn mark(state: &ProcessTable, fd: u64, bits: u32) {
+    if let Some(file) = followed(state, fd).and_then(|file| state.file(file)) {
+        file.flags.fetch_or(bits, Relaxed);
+    }
+}
+
+fn mark_passed(state: &ProcessTable, fd: u64) {
+    mark(state, fd, flag::SHARED);
+}
+
+fn forget_passed(state: &ProcessTable, fd: u64) {
+    state.forget(fd as usize);
+}
+
+/// Calls `visit` with each descriptor in a message's control data.
+fn control(state: &ProcessTable, header: u64, memory: ProgramMemory, visit: fn(&ProcessTable, u64)) {
+    const CONTROL: u64 = 32;
+    const CONTROL_BYTES: u64 = 40;
+    const HEADER_BYTES: u64 = 16;
+    const SOL_SOCKET_SCM_RIGHTS: u64 = 1 << 32 | 1;
+    let (mut at, bytes) = (memory.word(header + CONTROL), memory.word(header + CONTROL_BYTES));
+    if at == 0 {
+        return;
+    }
+    let end = at + bytes.min(CONTROL_BYTES_MAX as u64);
+    while at + HEADER_BYTES <= end {
+        let bytes = memory.word(at);
+        if bytes < HEADER_BYTES || bytes > end - at {
+            return;
+        }
+        if memory.word(at + 8) == SOL_SOCKET_SCM_RIGHTS {
+            let passed = ((bytes - HEADER_BYTES) / 4).min(PASSED_FDS_MAX as u64);
+            for index in 0..passed {
+                visit(state, u64::from(memory.half(at + HEADER_BYTES + 4 * index)));
+            }
+        }
+        at += bytes.next_multiple_of(8);
+    }
+}
+
+/// Accounts of calls that return descriptors, or change what one is.
+fn opened(state: &ProcessTable, call: &Call, memory: ProgramMemory, count: u64) {
+    let fd = count as usize;
+    match call.number() {
+        nr::SOCKET => match kind_of(call.rdi, call.rsi, call.rdx) {
+            Some(kind) => open_socket(state, fd, kind, 0),
+            None => enter_other(state, fd),
+        },
+        nr::SOCKETPAIR => {
+            let kind = kind_of(call.rdi, call.rsi, call.rdx);
+            for fd in [memory.half(call.r10), memory.half(call.r10 + 4)] {
+                match kind {
+                    Some(kind) => open_socket(state, fd as usize, kind, flag::CONNECTED),
+                    None => enter_other(state, fd as usize),
+                }
+            }
+        }
+        nr::ACCEPT | nr::ACCEPT4 => {
+            let listener = followed(state, call.rdi).and_then(|file| state.file(file));
+            match listener.and_then(|file| Kind::of(file.kind.load(Relaxed))) {
+                Some(kind) => open_socket(state, fd, kind, flag::CONNECTED),
+                None => state.forget(fd),
+            }
+        }
+        nr::PIPE | nr::PIPE2 => {
+            let (read, write) = (memory.half(call.rdi) as usize, memory.half(call.rdi + 4) as usize);
+            let id = sys::file_facts(read as u64).map_or((0, 0), |facts| facts.id);
+            for (fd, kind) in [(read, Kind::PipeRead), (write, Kind::PipeWrite)] {
+                enter(state, fd, &NewFile { kind, flags: 0, id, counts: (0, 0) });
+            }
+        }
+        nr::CONNECT => mark(state, call.rdi, flag::CONNECTED),
+        nr::LISTEN => mark(state, call.rdi, flag::LISTENING),
+        _ if call.rdi != count && has_memory(state, fd) => state.duplicate(call.rdi as u32 as usize, fd),
+        _ => {}
+    }
+}
+
+fn open_socket(state: &ProcessTable, fd: usize, kind: Kind, flags: u32) {
+    enter(state, fd, &NewFile { kind, flags, id: (cookie(fd), 0), counts: (0, 0) });
+}

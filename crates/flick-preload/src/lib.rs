@@ -1,0 +1,35 @@
+//! The library that `flick accel` preloads into unmodified programs: it sees their system calls on sockets and pipes
+//! where libc makes them, and counts the bytes of each connection.
+//! Promises: every call is passed to the kernel unchanged, with its result, its registers and its stack; a hook
+//! allocates nothing, takes no lock, calls no function of libc and does not panic; a libc without a patched text, or
+//! with other bytes, is left alone.
+//! Refuses: moving bytes; programs without glibc (static, musl, Go); architectures other than x86-64.
+//! Source: SocksDirect (SIGCOMM 2019) for the idea; zpoline (ATC 2023) and syscall_intercept for rewriting call sites.
+//!
+//! The build script of `flick` compiles these sources a second time, as a shared library that depends on nothing.
+#![cfg_attr(not(test), no_std)]
+
+pub mod image;
+pub mod limits;
+pub mod numbers;
+pub mod state;
+
+#[cfg(target_arch = "x86_64")]
+pub mod calls;
+#[cfg(target_arch = "x86_64")]
+mod exec;
+#[cfg(target_arch = "x86_64")]
+mod load;
+#[cfg(target_arch = "x86_64")]
+mod raw;
+#[cfg(target_arch = "x86_64")]
+mod sys;
+#[cfg(target_arch = "x86_64")]
+mod verify;
+
+/// Ends the process: a hook cannot unwind through frames of libc.
+#[cfg(flick_preload)]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    sys::abort()
+}

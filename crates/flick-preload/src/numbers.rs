@@ -1,0 +1,55 @@
+//! Numbers of the system calls that the library sees, on x86-64, and of their options.
+
+/// Declares the numbers, and [`HOOKED`] with all of them.
+macro_rules! numbers {
+    ($($name:ident = $number:literal),+ $(,)?) => {
+        $(
+            #[doc = concat!("System call ", stringify!($number), ".")]
+            pub const $name: u32 = $number;
+        )+
+        /// The system calls whose sites lead to the library, and their names.
+        pub const HOOKED: &[(u32, &str)] = &[$(($number, stringify!($name))),+];
+    };
+}
+
+numbers! {
+    READ = 0, WRITE = 1, CLOSE = 3, READV = 19, WRITEV = 20, PIPE = 22, DUP = 32, DUP2 = 33, SENDFILE = 40,
+    SOCKET = 41, CONNECT = 42, ACCEPT = 43, SENDTO = 44, RECVFROM = 45, SENDMSG = 46, RECVMSG = 47, LISTEN = 50,
+    SOCKETPAIR = 53, CLONE = 56, FORK = 57, VFORK = 58, EXECVE = 59, FCNTL = 72, PRCTL = 157, EXIT_GROUP = 231,
+    UNSHARE = 272, SPLICE = 275, TEE = 276, VMSPLICE = 278, ACCEPT4 = 288, DUP3 = 292, PIPE2 = 293, RECVMMSG = 299,
+    SENDMMSG = 307, SECCOMP = 317, EXECVEAT = 322, PREADV2 = 327, PWRITEV2 = 328, IO_URING_SETUP = 425, CLONE3 = 435,
+    CLOSE_RANGE = 436,
+}
+
+/// `CLONE_VM`: the new process has the memory of this one.
+pub const CLONE_VM: u64 = 0x100;
+/// `CLONE_FILES`: the new process has the descriptors of this one.
+pub const CLONE_FILES: u64 = 0x400;
+/// `CLONE_VFORK`: the caller waits for the new process.
+pub const CLONE_VFORK: u64 = 0x4000;
+
+/// `F_DUPFD` and `F_DUPFD_CLOEXEC` of `fcntl`.
+pub const DUPLICATING: [u64; 2] = [0, 1030];
+/// `PR_SET_SECCOMP` of `prctl`.
+pub const PR_SET_SECCOMP: u64 = 22;
+/// `CLOSE_RANGE_CLOEXEC` of `close_range`.
+pub const CLOSE_RANGE_CLOEXEC: u64 = 4;
+
+/// `MSG_OOB`.
+pub const MSG_OOB: u64 = 1;
+/// `MSG_PEEK`.
+pub const MSG_PEEK: u64 = 2;
+/// `MSG_ERRQUEUE`.
+pub const MSG_ERRQUEUE: u64 = 0x2000;
+
+/// `AF_UNIX`.
+pub const AF_UNIX: u64 = 1;
+/// `AF_INET` and `AF_INET6`.
+pub const AF_INETS: [u64; 2] = [2, 10];
+/// `SOCK_STREAM`.
+pub const SOCK_STREAM: u64 = 1;
+/// `IPPROTO_TCP`.
+pub const IPPROTO_TCP: u64 = 6;
+
+/// `EINPROGRESS`, `EINTR` as results.
+pub const IN_PROGRESS: [i64; 2] = [-115, -4];

@@ -1,0 +1,371 @@
+//! The descriptor table of a process, in memory that `flick accel --status` maps too.
+//! Promises: every field is an atomic, so that threads, signal handlers and a reader in another process need no lock;
+//! a descriptor that cannot be entered is counted and not followed.
+//! Refuses: guessing. A file that another process may hold is marked as shared, and its counts prove nothing.
+
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+use crate::limits::{CHUNK_FDS, CHUNKS_MAX};
+
+/// First word of a state. The last byte is the version of the layout.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL1");
+
+/// Kinds of files that are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Kind {
+    /// A stream socket of TCP.
+    Tcp = 1,
+    /// A stream socket of the family Unix.
+    Unix = 2,
+    /// The end of a pipe that is read.
+    PipeRead = 3,
+    /// The end of a pipe that is written.
+    PipeWrite = 4,
+}
+
+impl Kind {
+    /// The kind with this number.
+    pub fn of(number: u32) -> Option<Self> {
+        [Self::Tcp, Self::Unix, Self::PipeRead, Self::PipeWrite]
+            .into_iter()
+            .find(|kind| *kind as u32 == number)
+    }
+}
+
+/// Flags of a file.
+pub mod flag {
+    /// It listens.
+    pub const LISTENING: u32 = 1;
+    /// It is connected, or connects.
+    pub const CONNECTED: u32 = 2;
+    /// Another process may hold it: it was passed, or inherited by a forked process.
+    pub const SHARED: u32 = 4;
+    /// It was open before the library saw it; its counts began with the kernel's.
+    pub const ADOPTED: u32 = 8;
+    /// Out-of-band data was sent or received.
+    pub const OUT_OF_BAND: u32 = 16;
+}
+
+/// Reasons for which a process is not followed, as bits.
+pub mod reason {
+    /// It uses io_uring.
+    pub const IO_URING: u32 = 1;
+    /// It installed a seccomp filter, which may refuse system calls of the library.
+    pub const SECCOMP: u32 = 2;
+    /// Its threads have tables of descriptors of their own.
+    pub const OWN_TABLES: u32 = 4;
+    /// A descriptor's number exceeds the table.
+    pub const MANY_FDS: u32 = 8;
+    /// The file of the state is missing or cannot be mapped; the table is in private memory.
+    pub const PRIVATE: u32 = 16;
+    /// An image with hooks was started without them: its environment is too large to be completed.
+    pub const ENVIRONMENT: u32 = 32;
+}
+
+/// Ways in which calls are seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Method {
+    /// Calls are not seen.
+    Plain = 0,
+    /// Pages of libc's text are mapped from a file that was patched before.
+    PatchedText = 1,
+}
+
+/// One file: an open file description, or an end of a connection.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub struct File {
+    /// Descriptors of this process that refer to it. 0: the slot is free.
+    pub refs: AtomicU32,
+    /// Number of a [`Kind`].
+    pub kind: AtomicU32,
+    /// Bits of [`flag`].
+    pub flags: AtomicU32,
+    /// Counts the files in this slot, so that a call that returns late does not count for the next one.
+    pub serial: AtomicU32,
+    /// `fork_epoch` of the process when the file was entered.
+    pub epoch: AtomicU32,
+    /// The descriptor that it was entered with.
+    pub fd: AtomicU32,
+    /// The socket's cookie, or the pipe's device.
+    pub id: AtomicU64,
+    /// The inode of a pipe.
+    pub inode: AtomicU64,
+    /// Bytes sent by this process.
+    pub sent: AtomicU64,
+    /// Bytes received by this process.
+    pub received: AtomicU64,
+}
+
+/// Descriptors with adjacent numbers, and as many files.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct Chunk {
+    /// For each descriptor a generation (upper half) and an entry (lower half): [`UNKNOWN`], [`OTHER`], or a slot.
+    fds: [AtomicU64; CHUNK_FDS],
+    /// The files.
+    pub files: [File; CHUNK_FDS],
+}
+
+const UNKNOWN: u32 = 0;
+const OTHER: u32 = 1;
+const SLOT: u32 = 2;
+
+/// The table and the facts of the process. All zero is the empty table.
+#[derive(Debug)]
+#[repr(C, align(64))]
+pub struct ProcessTable {
+    /// [`MAGIC`], written last.
+    pub magic: AtomicU64,
+    /// The process.
+    pub pid: AtomicU32,
+    /// Number of a [`Method`].
+    pub method: AtomicU32,
+    /// The cause if there is no patched text: an error of the kernel, or of [`crate::image::Mismatch`].
+    pub why_plain: AtomicU32,
+    /// Sites of calls that lead to the library.
+    pub sites: AtomicU32,
+    /// Bits of [`reason`].
+    pub not_followed: AtomicU32,
+    /// Forks so far. A file with an earlier epoch may be held by a forked process.
+    pub fork_epoch: AtomicU32,
+    /// Time that the library took to start.
+    pub start_ns: AtomicU64,
+    /// Whether counts are compared with the kernel's at each close.
+    pub verify: AtomicU32,
+    /// Descriptors that could not be entered.
+    pub not_entered: AtomicU32,
+    /// Connections of TCP whose counts equalled the kernel's when they were closed.
+    pub closed_equal: AtomicU64,
+    /// Connections of TCP whose counts differed.
+    pub closed_different: AtomicU64,
+    /// Connections of TCP that were not compared: shared, or reset.
+    pub closed_not_compared: AtomicU64,
+    /// The last difference: counted and the kernel's bytes sent, counted and the kernel's bytes received.
+    pub difference: [AtomicU64; 4],
+    /// Chunks that are populated, as bits.
+    pub populated: [AtomicU64; CHUNKS_MAX / 64],
+    /// The chunks. Only populated ones may be touched.
+    pub chunks: [Chunk; CHUNKS_MAX],
+}
+
+/// Bytes of a state.
+pub const STATE_BYTES: usize = size_of::<ProcessTable>();
+
+/// A file as a call has seen it. Having one means that the slot held this file when the call began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileRef {
+    slot: u32,
+    serial: u32,
+}
+
+impl FileRef {
+    /// The reference in one word.
+    pub fn into_word(self) -> u64 {
+        u64::from(self.serial) << 32 | u64::from(self.slot)
+    }
+
+    /// The reference of a word.
+    pub fn from_word(word: u64) -> Self {
+        Self { slot: word as u32, serial: (word >> 32) as u32 }
+    }
+}
+
+/// The table's knowledge of a descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Seen {
+    /// Nothing: the descriptor was not used yet.
+    Unknown,
+    /// A file that is not followed.
+    Other,
+    /// A file that is followed.
+    File(FileRef),
+}
+
+/// A new file for the table.
+#[derive(Debug, Clone, Copy)]
+pub struct NewFile {
+    /// Its kind.
+    pub kind: Kind,
+    /// Bits of [`flag`].
+    pub flags: u32,
+    /// Its identity: a cookie and 0, or device and inode.
+    pub id: (u64, u64),
+    /// Bytes sent and received before.
+    pub counts: (u64, u64),
+}
+
+impl ProcessTable {
+    /// The chunk of a descriptor or slot, if it is populated.
+    fn chunk(&self, number: usize) -> Option<&Chunk> {
+        let index = number / CHUNK_FDS;
+        let is_populated = self.populated.get(index / 64)?.load(Acquire) >> (index % 64) & 1 == 1;
+        if is_populated { self.chunks.get(index) } else { None }
+    }
+
+    fn entry(&self, fd: usize) -> Option<&AtomicU64> {
+        self.chunk(fd)?.fds.get(fd % CHUNK_FDS)
+    }
+
+    fn slot(&self, slot: u32) -> Option<&File> {
+        let slot = slot as usize;
+        self.chunk(slot)?.files.get(slot % CHUNK_FDS)
+    }
+
+    /// Whether the chunk of a descriptor is populated.
+    pub fn is_populated(&self, fd: usize) -> bool {
+        self.chunk(fd).is_some()
+    }
+
+    /// Marks the chunk of a descriptor as populated: its memory is there, and zero.
+    pub fn mark_populated(&self, fd: usize) {
+        let index = fd / CHUNK_FDS;
+        if let Some(word) = self.populated.get(index / 64) {
+            word.fetch_or(1 << (index % 64), AcqRel);
+        }
+    }
+
+    /// Looks a descriptor up.
+    pub fn look(&self, fd: usize) -> Seen {
+        let Some(entry) = self.entry(fd) else { return Seen::Unknown };
+        match entry.load(Acquire) as u32 {
+            UNKNOWN => Seen::Unknown,
+            OTHER => Seen::Other,
+            slot => match self.slot(slot - SLOT) {
+                Some(file) => Seen::File(FileRef { slot: slot - SLOT, serial: file.serial.load(Acquire) }),
+                None => Seen::Other,
+            },
+        }
+    }
+
+    /// The file of a reference, unless the slot has another one by now.
+    pub fn file(&self, file: FileRef) -> Option<&File> {
+        let found = self.slot(file.slot)?;
+        (found.serial.load(Acquire) == file.serial && found.refs.load(Relaxed) > 0).then_some(found)
+    }
+
+    /// Replaces the entry of a descriptor, and releases the file that it had.
+    fn replace(&self, fd: usize, value: u32) {
+        let Some(entry) = self.entry(fd) else { return };
+        let next = |old: u64| ((old >> 32).wrapping_add(1) << 32) | u64::from(value);
+        let old = entry.fetch_update(AcqRel, Acquire, |old| Some(next(old))).unwrap_or_default();
+        let old = old as u32;
+        if old >= SLOT
+            && let Some(file) = self.slot(old - SLOT)
+        {
+            file.refs.fetch_sub(1, AcqRel);
+        }
+    }
+
+    /// Enters a file under a descriptor.
+    ///
+    /// Errors: `None`: the chunk is not populated or has no free slot; the descriptor is unknown then.
+    pub fn enter(&self, fd: usize, new: &NewFile) -> Option<FileRef> {
+        let slot = self.take_slot(fd)?;
+        let file = self.slot(slot)?;
+        let serial = file.serial.fetch_add(1, AcqRel).wrapping_add(1);
+        file.kind.store(new.kind as u32, Relaxed);
+        file.flags.store(new.flags, Relaxed);
+        file.epoch.store(self.fork_epoch.load(Relaxed), Relaxed);
+        file.fd.store(fd as u32, Relaxed);
+        file.id.store(new.id.0, Relaxed);
+        file.inode.store(new.id.1, Relaxed);
+        file.sent.store(new.counts.0, Relaxed);
+        file.received.store(new.counts.1, Release);
+        self.replace(fd, slot + SLOT);
+        Some(FileRef { slot, serial })
+    }
+
+    /// Takes a free slot of the descriptor's chunk: that of its own number, or the next one.
+    fn take_slot(&self, fd: usize) -> Option<u32> {
+        let chunk = self.chunk(fd)?;
+        let first = fd - fd % CHUNK_FDS;
+        (0..CHUNK_FDS).map(|step| (fd + step) % CHUNK_FDS).find_map(|index| {
+            let file = chunk.files.get(index)?;
+            file.refs.compare_exchange(0, 1, AcqRel, Relaxed).ok()?;
+            Some((first + index) as u32)
+        })
+    }
+
+    /// Enters a descriptor as one that is not followed.
+    pub fn enter_other(&self, fd: usize) {
+        self.replace(fd, OTHER);
+    }
+
+    /// Enters a descriptor that refers to the file of another one.
+    pub fn duplicate(&self, old: usize, new: usize) {
+        match self.entry(old).map(|entry| entry.load(Acquire) as u32) {
+            Some(slot) if slot >= SLOT => {
+                let Some(file) = self.slot(slot - SLOT) else { return };
+                file.refs.fetch_add(1, AcqRel);
+                if self.is_populated(new) {
+                    self.replace(new, slot);
+                } else {
+                    file.refs.fetch_sub(1, AcqRel);
+                }
+            }
+            Some(value) => self.replace(new, value),
+            None => self.forget(new),
+        }
+    }
+
+    /// Forgets a descriptor: it is closed, or another file by now.
+    pub fn forget(&self, fd: usize) {
+        if self.entry(fd).is_some_and(|entry| entry.load(Acquire) as u32 != UNKNOWN) {
+            self.replace(fd, UNKNOWN);
+        }
+    }
+
+    /// Whether another process may hold the file.
+    pub fn is_shared(&self, file: &File) -> bool {
+        file.flags.load(Relaxed) & flag::SHARED != 0
+            || file.epoch.load(Relaxed) != self.fork_epoch.load(Relaxed)
+    }
+
+    /// The populated chunks.
+    pub fn populated_chunks(&self) -> impl Iterator<Item = (usize, &Chunk)> {
+        (0..CHUNKS_MAX).filter_map(|index| Some((index * CHUNK_FDS, self.chunk(index * CHUNK_FDS)?)))
+    }
+
+    /// The files in use.
+    pub fn files(&self) -> impl Iterator<Item = &File> {
+        self.populated_chunks()
+            .flat_map(|(_, chunk)| chunk.files.iter())
+            .filter(|file| file.refs.load(Relaxed) > 0)
+    }
+
+    /// Takes over the table of the process that forked this one: every file is shared, nothing was counted here.
+    /// The chunks of `parent` are populated here.
+    pub fn inherit(&self, parent: &ProcessTable) {
+        self.method.store(parent.method.load(Relaxed), Relaxed);
+        self.sites.store(parent.sites.load(Relaxed), Relaxed);
+        self.verify.store(parent.verify.load(Relaxed), Relaxed);
+        self.not_followed.fetch_or(parent.not_followed.load(Relaxed) & !reason::PRIVATE, Relaxed);
+        self.fork_epoch.store(parent.fork_epoch.load(Relaxed).wrapping_add(1), Relaxed);
+        for ((_, old), (_, new)) in parent.populated_chunks().zip(self.populated_chunks()) {
+            for (old, new) in old.fds.iter().zip(&new.fds) {
+                let entry = old.load(Relaxed);
+                if entry as u32 != UNKNOWN {
+                    new.store(entry, Relaxed);
+                }
+            }
+            for (old, new) in old.files.iter().zip(&new.files) {
+                let refs = old.refs.load(Relaxed);
+                if refs == 0 {
+                    continue;
+                }
+                new.refs.store(refs, Relaxed);
+                new.kind.store(old.kind.load(Relaxed), Relaxed);
+                new.flags.store(old.flags.load(Relaxed), Relaxed);
+                new.serial.store(old.serial.load(Relaxed), Relaxed);
+                new.epoch.store(old.epoch.load(Relaxed), Relaxed);
+                new.fd.store(old.fd.load(Relaxed), Relaxed);
+                new.id.store(old.id.load(Relaxed), Relaxed);
+                new.inode.store(old.inode.load(Relaxed), Relaxed);
+            }
+        }
+    }
+}

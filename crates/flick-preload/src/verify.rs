@@ -1,0 +1,60 @@
+//! Compares the counts of a connection with the kernel's, if the process was started with `--verify`.
+
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::state::{File, Kind, ProcessTable, flag};
+use crate::sys;
+
+/// States of TCP in which the kernel's counts are complete: ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK and
+/// CLOSING.
+const COMPLETE: [u8; 6] = [1, 4, 5, 8, 9, 11];
+/// Those in which the other side's FIN has arrived, which counts as a byte: CLOSE_WAIT, LAST_ACK, CLOSING.
+const HAS_FIN: [u8; 3] = [8, 9, 11];
+
+/// Bytes that the kernel has received and the program has not, as the kernel counts.
+pub fn unread(fd: u64, state: u8) -> u64 {
+    sys::unread_bytes(fd) + u64::from(HAS_FIN.contains(&state))
+}
+
+/// Compares a connection that is about to be closed.
+pub fn at_close(state: &ProcessTable, file: &File, fd: u64) {
+    let flags = file.flags.load(Relaxed);
+    if file.kind.load(Relaxed) != Kind::Tcp as u32 || flags & flag::CONNECTED == 0 {
+        return;
+    }
+    let Some(facts) = sys::tcp_facts(fd).filter(|_| flags & flag::OUT_OF_BAND == 0 && !state.is_shared(file))
+    else {
+        state.closed_not_compared.fetch_add(1, Relaxed);
+        return;
+    };
+    let kernel_received = facts.received.saturating_sub(unread(fd, facts.state));
+    let counted = (file.sent.load(Relaxed), file.received.load(Relaxed));
+    let is_complete = COMPLETE.contains(&facts.state);
+    // A connection that has ended on both sides may have had a FIN or not.
+    let has_same_received = counted.1 == kernel_received || !is_complete && counted.1 + 1 == kernel_received;
+    if counted.0 == facts.sent && has_same_received {
+        state.closed_equal.fetch_add(1, Relaxed);
+        return;
+    }
+    if !is_complete {
+        // A reset has discarded what was not read or not sent.
+        state.closed_not_compared.fetch_add(1, Relaxed);
+        return;
+    }
+    state.closed_different.fetch_add(1, Relaxed);
+    let difference = [counted.0, facts.sent, counted.1, kernel_received];
+    for (word, number) in state.difference.iter().zip(difference) {
+        word.store(number, Relaxed);
+    }
+}
+
+/// Compares what is open when the process exits. Otherwise its state is removed.
+pub fn at_exit(state: &ProcessTable) {
+    if state.verify.load(Relaxed) == 0 {
+        sys::remove_state(state);
+        return;
+    }
+    for file in state.files() {
+        at_close(state, file, u64::from(file.fd.load(Relaxed)));
+    }
+}

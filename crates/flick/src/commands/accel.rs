@@ -1,0 +1,89 @@
+//! `flick accel`: starts an unmodified program with the library that sees its calls, and shows what was seen.
+//! Promises: the program runs as it would without; where its calls cannot be seen, that is said and nothing else
+//! changes.
+//! Not here: the library (`crates/flick-preload`); its patched text (`accel/patched_text.rs`); where both are kept
+//! (`accel/install.rs`).
+
+mod elf;
+mod install;
+mod observed;
+mod patched_text;
+mod program;
+mod status;
+
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+
+use clap::Args;
+
+use crate::console::say;
+use crate::failure::{Failure, Outcome};
+
+/// Start a program so that its connections are counted.
+#[derive(Debug, Args)]
+pub struct Accel {
+    /// Show the processes that were started so, and their connections
+    #[arg(long, conflicts_with_all = ["program", "why", "verify"])]
+    status: bool,
+    /// Print JSON
+    #[arg(long, requires = "status")]
+    json: bool,
+    /// Say what is seen of a process, and what is not and why
+    #[arg(long, value_name = "PID", conflicts_with_all = ["program", "verify"])]
+    why: Option<u32>,
+    /// Compare the counts of every connection of TCP with the kernel's when it is closed
+    #[arg(long)]
+    verify: bool,
+    /// Show which call sites of a libc are seen, and which are not
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["program", "status", "why", "verify"])]
+    libc: Option<PathBuf>,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, required_unless_present_any = ["status", "why", "libc"], value_name = "PROGRAM")]
+    program: Vec<OsString>,
+}
+
+impl Accel {
+    /// Starts the program in place of this process, or shows what was seen.
+    pub fn run(self) -> Outcome {
+        if let Some(libc) = &self.libc {
+            let sites = install::patched_text(libc);
+            let sites = sites.map_err(|why| Failure::failed(format!("{}: {why}", libc.display())))?;
+            say!("{}", status::sites(&sites));
+            return Ok(());
+        }
+        let states = install::state_directory()?;
+        if self.status {
+            return status::show(&observed::all(&states)?, self.json);
+        }
+        if let Some(pid) = self.why {
+            say!("{}", status::why(pid, &states));
+            return Ok(());
+        }
+        let (program, arguments) = self.program.split_first().ok_or_else(|| Failure::usage("no program"))?;
+        let library = install::library()?;
+        if !self.verify {
+            observed::remove_ended(&states);
+        }
+        if let Some(why) = program::find(program).and_then(|path| program::why_not_seen(&path)) {
+            anstream::eprintln!("note: calls of `{}` are not seen: {why}", program.display());
+        }
+        let mut command = std::process::Command::new(program);
+        command.args(arguments).env("LD_PRELOAD", preload(library)).env("FLICK_ACCEL_STATE", states);
+        if self.verify {
+            command.env("FLICK_ACCEL_VERIFY", "1");
+        }
+        let error = command.exec();
+        Err(Failure::failed(format!("cannot start `{}`: {error}", program.display())))
+    }
+}
+
+/// The value of `LD_PRELOAD`: the library, then those that are in it.
+fn preload(library: PathBuf) -> OsString {
+    let mut value = library.into_os_string();
+    if let Some(others) = std::env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        value.push(":");
+        value.push(others);
+    }
+    value
+}

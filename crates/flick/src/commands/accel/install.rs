@@ -1,0 +1,139 @@
+//! The files of `flick accel`: the library and the patched texts in a cache directory, the states in memory.
+//! Promises: files are written under another name and renamed, so that a process that starts meanwhile finds a whole
+//! file; a directory that others may write to is refused.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::patched_text::{self, PatchedText};
+use crate::failure::Failure;
+
+/// The library, for x86-64; empty for other architectures.
+const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libflick_preload.so"));
+
+/// The sources that a patched text depends on.
+const MAKER: &[u8] = include_bytes!("patched_text.rs");
+
+/// Places in which distributions keep glibc.
+const LIBCS: &[&str] =
+    &["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6", "/usr/lib64/libc.so.6", "/usr/lib/libc.so.6"];
+
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+fn failed(what: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure::failed(format!("cannot {what} {}: {error}", path.display()))
+}
+
+/// Creates a directory of this user, or checks that it is one.
+fn directory(path: PathBuf, mode: u32) -> Result<PathBuf, Failure> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(mode)
+        .create(&path)
+        .map_err(|error| failed("create", &path, &error))?;
+    let facts = fs::symlink_metadata(&path).map_err(|error| failed("read", &path, &error))?;
+    if !facts.is_dir() || facts.uid() != user() || facts.mode() & 0o022 != 0 {
+        let text = format!("{} is not a directory that only this user may write to", path.display());
+        return Err(Failure::failed(text));
+    }
+    Ok(path)
+}
+
+/// The directory of states: `$XDG_RUNTIME_DIR/flick-accel`, else one in shared memory.
+pub fn state_directory() -> Result<PathBuf, Failure> {
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|path| path.is_dir());
+    let path = match runtime {
+        Some(runtime) => runtime.join("flick-accel"),
+        None => PathBuf::from(format!("/dev/shm/flick-accel-{}", user())),
+    };
+    directory(path, 0o700)
+}
+
+/// Directory for caches: the user's own; of root, whose programs may change their user, `/var/cache`.
+fn cache() -> Result<PathBuf, Failure> {
+    let own = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    if own.is_none() && user() == 0 {
+        return Ok(PathBuf::from("/var/cache/flick"));
+    }
+    let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
+    let cache = own.or_else(home).ok_or_else(|| Failure::failed("neither XDG_CACHE_HOME nor HOME is set"))?;
+    Ok(cache.join("flick"))
+}
+
+/// Installs the library and the patched texts of this machine's libcs, and returns the library's path.
+pub fn library() -> Result<PathBuf, Failure> {
+    if LIBRARY.is_empty() {
+        return Err(Failure::failed("`flick accel` works on x86-64 only"));
+    }
+    let version = flick_abi::hash::hash(LIBRARY) ^ flick_abi::hash::hash(MAKER).rotate_left(1);
+    let directory = directory(cache()?.join(format!("accel-{version:016x}")), 0o755)?;
+    let library = directory.join("libflick_preload.so");
+    let is_listable = |byte: &u8| !byte.is_ascii_whitespace() && *byte != b':';
+    if !library.as_os_str().as_encoded_bytes().iter().all(is_listable) {
+        let text = format!("{} cannot be in LD_PRELOAD: it has a space or a colon", library.display());
+        return Err(Failure::failed(text));
+    }
+    let mut is_prepared = false;
+    let mut refused = String::new();
+    for libc in libcs() {
+        match prepare(&libc, &directory) {
+            Ok(()) => is_prepared = true,
+            Err(why) => refused = format!(": {}: {why}", libc.display()),
+        }
+    }
+    if !is_prepared {
+        anstream::eprintln!("note: no libc of this machine can be used, calls are not seen{refused}");
+    }
+    write(&library, LIBRARY).map_err(|error| failed("write", &library, &error))?;
+    Ok(library)
+}
+
+/// The libcs of this machine: that of this process, and those in the usual places.
+fn libcs() -> Vec<PathBuf> {
+    let maps = fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let own = maps.lines().filter_map(|line| line.find('/').map(|at| &line[at..]));
+    let own = own.filter(|path| path.ends_with("/libc.so.6"));
+    let paths = own.chain(LIBCS.iter().copied()).filter_map(|path| fs::canonicalize(path).ok());
+    let mut paths: Vec<_> = paths.collect();
+    paths.sort();
+    paths.dedup();
+    paths
+}
+
+/// Makes the patched text of a libc.
+pub fn patched_text(libc: &Path) -> Result<PatchedText, String> {
+    patched_text::make(&fs::read(libc).map_err(|error| error.to_string())?)
+}
+
+/// Writes the patched text of a libc, unless it is there. A file beside it remembers which libc was seen last.
+fn prepare(libc: &Path, directory: &Path) -> Result<(), String> {
+    let facts = fs::metadata(libc).map_err(|error| error.to_string())?;
+    let key = format!("{}-{}-{}-{}.seen", facts.dev(), facts.ino(), facts.len(), facts.mtime());
+    let key = directory.join(key);
+    if key.exists() {
+        return Ok(());
+    }
+    let text = patched_text(libc)?;
+    let path = directory.join(format!("{}.text", text.build_id));
+    write(&path, &text.bytes).and_then(|()| write(&key, b"")).map_err(|error| error.to_string())
+}
+
+/// Writes a file, unless it is there with the same length.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    if fs::metadata(path).is_ok_and(|facts| facts.len() == bytes.len() as u64 && !bytes.is_empty()) {
+        return Ok(());
+    }
+    let other = path.with_extension(format!("{}.new", std::process::id()));
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true).mode(if bytes.starts_with(b"\x7fELF") {
+        0o755
+    } else {
+        0o644
+    });
+    let written = options.open(&other).and_then(|mut file| io::Write::write_all(&mut file, bytes));
+    written.and_then(|()| fs::rename(&other, path))
+}

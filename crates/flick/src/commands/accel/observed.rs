@@ -1,0 +1,233 @@
+//! States of processes, read from the files that the library keeps.
+//! Promises: a file that is no state, or of another version, is skipped; values are read one by one while the process
+//! goes on, so that sums may be of different moments.
+
+use std::fs::{self, File};
+use std::mem::offset_of;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use flick_preload::limits::{CHUNK_FDS, CHUNKS_MAX};
+use flick_preload::state::{self, Chunk, Kind, MAGIC, ProcessTable, flag, reason};
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// A process.
+#[derive(Debug, Serialize)]
+pub struct Process {
+    /// Its number.
+    pub pid: u32,
+    /// The name of its program, while it runs.
+    pub program: String,
+    /// Whether it has ended, or has become another program; its state was kept for its counts.
+    pub ended: bool,
+    /// The way in which calls are seen: `patched-text` or `plain`.
+    pub method: &'static str,
+    /// Call sites that lead to the library.
+    pub sites: u32,
+    /// The cause if there is no patched text.
+    pub why_plain: Option<String>,
+    /// Reasons for which it is not followed.
+    pub not_followed: Vec<&'static str>,
+    /// Descriptors that could not be entered.
+    pub not_entered: u32,
+    /// Time that the library took to start.
+    pub start_ns: u64,
+    /// Connections of TCP that were compared when they were closed.
+    pub closed: Closed,
+    /// The files in use.
+    pub files: Vec<Followed>,
+}
+
+/// Counts of connections of TCP that were closed under `--verify`.
+#[derive(Debug, Serialize)]
+pub struct Closed {
+    /// The counts equalled the kernel's.
+    pub equal: u64,
+    /// They differed.
+    pub different: u64,
+    /// They were not compared: the connection was shared, or reset.
+    pub not_compared: u64,
+    /// The last difference: counted and the kernel's bytes sent, counted and the kernel's bytes received.
+    pub last_difference: [u64; 4],
+}
+
+/// A socket or pipe.
+#[derive(Debug, Serialize)]
+pub struct Followed {
+    /// The descriptor that it was entered with.
+    pub fd: u32,
+    /// `tcp`, `unix`, `pipe-read`, `pipe-write`.
+    pub kind: &'static str,
+    /// The socket's cookie, or the pipe's device.
+    pub id: u64,
+    /// The pipe's inode.
+    pub inode: u64,
+    /// Bytes sent by this process.
+    pub sent: u64,
+    /// Bytes received by this process.
+    pub received: u64,
+    /// `listening`, `connected`, `shared`, `adopted`, `out-of-band`.
+    pub flags: Vec<&'static str>,
+}
+
+const FLAGS: &[(u32, &str)] = &[
+    (flag::LISTENING, "listening"),
+    (flag::CONNECTED, "connected"),
+    (flag::SHARED, "shared"),
+    (flag::ADOPTED, "adopted"),
+    (flag::OUT_OF_BAND, "out-of-band"),
+];
+
+const REASONS: &[(u32, &str)] = &[
+    (reason::IO_URING, "it uses io_uring, whose requests make no calls"),
+    (reason::SECCOMP, "it has installed a seccomp filter, which may refuse the library's system calls"),
+    (reason::OWN_TABLES, "threads of it have descriptors of their own"),
+    (reason::MANY_FDS, "it uses descriptors above the table's limit"),
+    (reason::PRIVATE, "its state cannot be shown: the directory of states was not writable"),
+    (reason::ENVIRONMENT, "it started a program with an environment that is too large to be completed"),
+];
+
+fn names(table: &[(u32, &'static str)], bits: u32) -> Vec<&'static str> {
+    table.iter().filter(|entry| bits & entry.0 != 0).map(|entry| entry.1).collect()
+}
+
+/// A part of a file with a state.
+struct Words {
+    bytes: Vec<u8>,
+}
+
+impl Words {
+    fn read(file: &File, offset: usize, bytes: usize) -> Option<Self> {
+        let mut buffer = vec![0; bytes];
+        file.read_exact_at(&mut buffer, offset as u64).ok()?;
+        Some(Self { bytes: buffer })
+    }
+
+    fn half(&self, at: usize) -> u32 {
+        let bytes = self.bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
+        u32::from_le_bytes(bytes.unwrap_or_default())
+    }
+
+    fn word(&self, at: usize) -> u64 {
+        u64::from(self.half(at)) | u64::from(self.half(at + 4)) << 32
+    }
+}
+
+/// The state of a process.
+pub fn one(directory: &Path, pid: u32) -> Option<Process> {
+    let file = File::open(directory.join(format!("{pid}.state"))).ok()?;
+    let head = Words::read(&file, 0, offset_of!(ProcessTable, chunks))?;
+    if head.word(offset_of!(ProcessTable, magic)) != MAGIC {
+        return None;
+    }
+    let half = |at| head.half(at);
+    let is_patched = half(offset_of!(ProcessTable, method)) == state::Method::PatchedText as u32;
+    let difference = offset_of!(ProcessTable, difference);
+    let program = fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+    let why = half(offset_of!(ProcessTable, why_plain));
+    Some(Process {
+        pid,
+        ended: !is_running(pid),
+        program: program.map(|name| name.trim_end().to_owned()).unwrap_or_default(),
+        method: if is_patched { "patched-text" } else { "plain" },
+        sites: half(offset_of!(ProcessTable, sites)),
+        why_plain: (!is_patched).then(|| why_plain(why)),
+        not_followed: names(REASONS, half(offset_of!(ProcessTable, not_followed))),
+        not_entered: half(offset_of!(ProcessTable, not_entered)),
+        start_ns: head.word(offset_of!(ProcessTable, start_ns)),
+        closed: Closed {
+            equal: head.word(offset_of!(ProcessTable, closed_equal)),
+            different: head.word(offset_of!(ProcessTable, closed_different)),
+            not_compared: head.word(offset_of!(ProcessTable, closed_not_compared)),
+            last_difference: [0, 8, 16, 24].map(|at| head.word(difference + at)),
+        },
+        files: files(&file, &head),
+    })
+}
+
+fn why_plain(number: u32) -> String {
+    match number {
+        1001 => "the patched text is of another version of flick".to_owned(),
+        1002 => "the patched text is of another libc".to_owned(),
+        1003 => "libc in memory has other bytes than its file".to_owned(),
+        1004 => "the patched text belongs to another user, or others may write to it".to_owned(),
+        1005 => "the process has no glibc".to_owned(),
+        2 => "there is no patched text of the process's libc".to_owned(),
+        number => {
+            let error = std::io::Error::from_raw_os_error(i32::try_from(number).unwrap_or_default());
+            format!("the patched text cannot be mapped: {error}")
+        }
+    }
+}
+
+fn files(file: &File, head: &Words) -> Vec<Followed> {
+    let populated = |index: usize| {
+        head.word(offset_of!(ProcessTable, populated) + index / 64 * 8) >> (index % 64) & 1 == 1
+    };
+    let epoch = head.half(offset_of!(ProcessTable, fork_epoch));
+    let mut files = Vec::new();
+    for index in (0..CHUNKS_MAX).filter(|index| populated(*index)) {
+        let offset = offset_of!(ProcessTable, chunks) + index * size_of::<Chunk>();
+        let Some(chunk) = Words::read(file, offset, size_of::<Chunk>()) else { continue };
+        let slots = (0..CHUNK_FDS).map(|slot| offset_of!(Chunk, files) + slot * size_of::<state::File>());
+        files.extend(slots.filter_map(|at| followed(&chunk, at, epoch)));
+    }
+    files
+}
+
+fn followed(chunk: &Words, at: usize, epoch: u32) -> Option<Followed> {
+    let half = |field| chunk.half(at + field);
+    let word = |field| chunk.word(at + field);
+    if half(offset_of!(state::File, refs)) == 0 {
+        return None;
+    }
+    let kind = match Kind::of(half(offset_of!(state::File, kind)))? {
+        Kind::Tcp => "tcp",
+        Kind::Unix => "unix",
+        Kind::PipeRead => "pipe-read",
+        Kind::PipeWrite => "pipe-write",
+    };
+    let is_inherited = half(offset_of!(state::File, epoch)) != epoch;
+    let shared = if is_inherited { flag::SHARED } else { 0 };
+    Some(Followed {
+        fd: half(offset_of!(state::File, fd)),
+        kind,
+        id: word(offset_of!(state::File, id)),
+        inode: word(offset_of!(state::File, inode)),
+        sent: word(offset_of!(state::File, sent)),
+        received: word(offset_of!(state::File, received)),
+        flags: names(FLAGS, half(offset_of!(state::File, flags)) | shared),
+    })
+}
+
+/// Whether a process runs with the library: it exists, is no zombie, and has not become another program since.
+fn is_running(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let is_alive = stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']));
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps"));
+    is_alive && maps.map_or(true, |maps| maps.contains("/libflick_preload.so"))
+}
+
+fn pids(directory: &Path) -> Result<Vec<u32>, Failure> {
+    let entries = fs::read_dir(directory)
+        .map_err(|error| Failure::failed(format!("cannot read {}: {error}", directory.display())))?;
+    let pid = |entry: fs::DirEntry| entry.file_name().to_str()?.strip_suffix(".state")?.parse().ok();
+    let mut pids: Vec<u32> = entries.flatten().filter_map(pid).collect();
+    pids.sort_unstable();
+    Ok(pids)
+}
+
+/// The states of all processes.
+pub fn all(directory: &Path) -> Result<Vec<Process>, Failure> {
+    Ok(pids(directory)?.into_iter().filter_map(|pid| one(directory, pid)).collect())
+}
+
+/// Removes the states of processes that have ended.
+pub fn remove_ended(directory: &Path) {
+    for pid in pids(directory).unwrap_or_default().into_iter().filter(|pid| !is_running(*pid)) {
+        // Another `flick accel` may have removed it.
+        let _ = fs::remove_file(directory.join(format!("{pid}.state")));
+    }
+}

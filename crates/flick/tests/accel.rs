@@ -1,0 +1,282 @@
+//! `flick accel` with unmodified programs: their calls are seen and change nothing; counted bytes equal the kernel's.
+//! The hazards of a preloaded library are in `accel/hazards.c`, one case each.
+#![cfg(target_arch = "x86_64")]
+
+mod common;
+
+#[path = "accel/coverage.rs"]
+mod coverage;
+#[path = "accel/programs.rs"]
+mod programs;
+
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use common::peers::free_address;
+use common::{Scratch, captured, flick, wait};
+use programs::end;
+use serde_json::Value;
+
+/// Directories of one test: the states, and the library with its patched text.
+struct Setting {
+    scratch: Scratch,
+}
+
+impl Setting {
+    fn new(name: &str) -> Self {
+        let scratch = Scratch::new(&format!("accel-{name}"));
+        for directory in ["run", "cache"] {
+            std::fs::create_dir(scratch.path().join(directory)).expect("the directory can be written");
+        }
+        Self { scratch }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.scratch.path().join(name)
+    }
+
+    /// `flick accel` with these arguments.
+    fn accel(&self, arguments: &[&str]) -> Command {
+        let mut command = flick();
+        command.env("XDG_RUNTIME_DIR", self.path("run")).env("XDG_CACHE_HOME", self.path("cache"));
+        command.env_remove("LD_PRELOAD").arg("accel").args(arguments);
+        command
+    }
+
+    /// Starts a program whose counts are compared.
+    fn verified(&self, program: &[&str]) -> Command {
+        let mut command = self.accel(&["--verify", "--"]);
+        command.args(program);
+        command
+    }
+
+    /// The processes that `--status` shows.
+    fn status(&self) -> Vec<Value> {
+        let (status, stdout, stderr) = run(self.accel(&["--status", "--json"]));
+        assert_eq!((status, stderr.as_str()), (0, ""));
+        serde_json::from_str(&stdout).expect("the status is JSON")
+    }
+
+    /// One of the processes that `--status` shows.
+    fn of(&self, pid: u32) -> Value {
+        let found = self.status().into_iter().find(|process| process["pid"] == pid);
+        found.unwrap_or_else(|| panic!("process {pid} has no state"))
+    }
+
+    /// The directory of the library, once a program was started.
+    fn installed(&self) -> PathBuf {
+        let cache = self.path("cache/flick");
+        let mut entries = std::fs::read_dir(cache).expect("the library is installed");
+        entries.next().expect("one version").expect("it is readable").path()
+    }
+}
+
+fn run(mut command: Command) -> (i32, String, String) {
+    captured(command.output().expect("the program starts"))
+}
+
+/// Compiles a C program.
+fn compile(source: &Path, program: &Path, options: &[&str]) {
+    let mut cc = Command::new("cc");
+    cc.args(["-O1", "-pthread", "-fexceptions", "-o"]).arg(program).arg(source).args(options);
+    let Output { status, stderr, .. } = cc.output().expect("a C compiler is what rustc links with");
+    assert!(status.success(), "{}", String::from_utf8_lossy(&stderr));
+}
+
+/// Runs a case without the library and with it, and returns the states of its processes.
+fn hazard(name: &str) -> Vec<Value> {
+    let setting = Setting::new(&format!("hazard-{name}"));
+    let program = setting.path("hazards");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/accel/hazards.c");
+    compile(&source, &program, &[]);
+    let plain = run({
+        let mut command = Command::new(&program);
+        command.arg(name);
+        command
+    });
+    // `exec_scrubbed` and `seen` look for the library; all other cases hold without it.
+    let needs_library = ["exec_scrubbed", "seen", "deny_write_execute"].contains(&name);
+    assert_eq!(plain.0 == 0, !needs_library, "without the library: {plain:?}");
+    let program = program.to_str().expect("a path in UTF-8");
+    let (status, stdout, stderr) = run(setting.verified(&[program, name]));
+    assert_eq!((status, stderr.as_str()), (0, ""), "{stdout}");
+    assert!(stdout.lines().all(|line| line == "ok") && !stdout.is_empty(), "{stdout}");
+    let processes = setting.status();
+    for process in &processes {
+        assert_eq!(
+            (&process["method"], &process["closed"]["different"]),
+            (&"patched-text".into(), &0.into())
+        );
+    }
+    processes
+}
+
+#[test]
+fn cancelled_thread_leaves_each_call_and_cleans_up() {
+    hazard("cancel");
+}
+
+#[test]
+fn vfork_and_posix_spawn_beside_threads_change_no_table() {
+    let processes = hazard("vforks");
+    let files = processes.iter().flat_map(|process| process["files"].as_array().expect("a list"));
+    let pipe: Vec<_> = files.filter(|file| file["kind"] == "pipe-read" && file["received"] == 3).collect();
+    // The children have closed it; had that changed the table, it would be one that was adopted afterwards.
+    assert!(
+        pipe.len() == 1 && !pipe[0]["flags"].as_array().expect("a list").contains(&"adopted".into()),
+        "{pipe:?}"
+    );
+}
+
+#[test]
+fn thread_forks_while_others_call() {
+    hazard("fork_from_thread");
+}
+
+#[test]
+fn signal_handler_jumps_out_of_hooks() {
+    hazard("jumps");
+}
+
+#[test]
+fn exec_without_environment_keeps_the_library() {
+    hazard("exec_scrubbed");
+}
+
+#[test]
+fn patched_text_is_mapped_where_mprotect_is_refused() {
+    hazard("deny_write_execute");
+}
+
+#[test]
+fn errors_are_those_of_the_kernel() {
+    hazard("errors");
+}
+
+/// A filter between two pipes of the test.
+fn filter(setting: &Setting, program: &[&str]) -> Child {
+    let mut command = setting.accel(&["--"]);
+    command.args(program).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    command.spawn().expect("the filter starts")
+}
+
+#[test]
+fn stdio_filters_count_each_byte_of_their_pipes() {
+    let setting = Setting::new("filters");
+    let python = "import sys\nfor line in sys.stdin: print(line, end='', flush=True)";
+    for program in [
+        &["cat"][..],
+        &["sed", "-u", "s/a/a/"],
+        &["grep", "--line-buffered", "a"],
+        &["/usr/bin/python3", "-c", python],
+    ] {
+        let mut child = filter(&setting, program);
+        let (mut stdin, mut stdout) =
+            (child.stdin.take().expect("piped"), child.stdout.take().expect("piped"));
+        let text = "a line of the test\n".repeat(500);
+        let writer = std::thread::spawn(move || {
+            stdin.write_all(text.as_bytes()).expect("the filter reads");
+            stdin
+        });
+        let mut answer = vec![0; 19 * 500];
+        stdout.read_exact(&mut answer).expect("the filter writes");
+        let stdin = writer.join().expect("written");
+        // The last write is counted after this test has read it.
+        wait::until("the filter's counts", || {
+            let state = setting.of(child.id());
+            let files = state["files"].as_array().expect("a list");
+            let end = |kind: &str, count: &str| {
+                files.iter().find(|file| file["kind"] == kind).and_then(|file| file[count].as_u64())
+            };
+            let counted = (end("pipe-read", "received"), end("pipe-write", "sent"));
+            (counted == (Some(19 * 500), Some(19 * 500))).then_some(())
+        });
+        drop(stdin);
+        assert!(child.wait().expect("our own child").success());
+    }
+    assert!(setting.status().is_empty(), "a process that exits removes its state");
+}
+
+/// Waits for a line, so that the program is in its main function.
+fn start_and_wait(mut command: Command) -> Child {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("the program starts");
+    let mut byte = [0];
+    child.stdout.as_mut().expect("piped").read_exact(&mut byte).expect("the program writes");
+    child
+}
+
+#[test]
+fn static_program_runs_and_why_says_that_it_is_static() {
+    let setting = Setting::new("static");
+    let text = "#include <unistd.h>\nint main(void) { char c; write(1, \"x\", 1); return read(0, &c, 1); }\n";
+    let source = setting.scratch.write("static.c", text);
+    let program = setting.path("program");
+    compile(&source, &program, &["-static"]);
+    let program = program.to_str().expect("a path in UTF-8");
+    // The shell has a state; its successor of the same number has none.
+    let mut child = start_and_wait(setting.accel(&["--", "sh", "-c", &format!("exec {program}")]));
+    let pid = child.id().to_string();
+    let (status, stdout, stderr) = run(setting.accel(&["--why", &pid]));
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    assert!(stdout.ends_with("calls are not seen: it is statically linked\n"), "{stdout}");
+    drop(child.stdin.take());
+    assert!(child.wait().expect("our own child").success());
+    let (_, stdout, stderr) = run(setting.accel(&["--", program]));
+    let note = format!("note: calls of `{program}` are not seen: it is statically linked\n");
+    assert_eq!((stdout.as_str(), stderr), ("x", note));
+    let own = run(setting.accel(&["--why", &std::process::id().to_string()])).1;
+    assert!(own.ends_with("calls are not seen: it was not started with `flick accel`\n"), "{own}");
+}
+
+/// Starts `cat` with the installed library, without the command line, and returns what `--why` says.
+fn why_of_cat(setting: &Setting) -> String {
+    let mut cat = Command::new("cat");
+    cat.env("LD_PRELOAD", setting.installed().join("libflick_preload.so"));
+    cat.env("FLICK_ACCEL_STATE", setting.path("run/flick-accel"));
+    let mut child = cat.stdin(Stdio::piped()).spawn().expect("cat is there");
+    let pid = child.id().to_string();
+    let why = wait::until("cat to start", || {
+        let why = run(setting.accel(&["--why", &pid])).1;
+        why.contains("call sites").then_some(why)
+    });
+    drop(child.stdin.take());
+    assert!(child.wait().expect("our own child").success());
+    why
+}
+
+#[test]
+fn patched_text_that_differs_from_libc_is_not_used() {
+    let setting = Setting::new("differs");
+    assert_eq!(run(setting.accel(&["--", "true"])).0, 0);
+    let files =
+        std::fs::read_dir(setting.installed()).expect("installed").flatten().map(|entry| entry.path());
+    let text =
+        files.into_iter().find(|path| path.extension().is_some_and(|end| end == "text")).expect("a text");
+    let good = std::fs::read(&text).expect("readable");
+    assert!(why_of_cat(&setting).contains("patched-text"));
+
+    let mut bytes = good.clone();
+    let last = bytes.len() - 1;
+    bytes[last] ^= 1;
+    std::fs::write(&text, &bytes).expect("writable");
+    let why = why_of_cat(&setting);
+    assert!(why.contains("plain, 0 call sites") && why.contains("other bytes than its file"), "{why}");
+
+    std::fs::write(&text, &good[..good.len() / 2]).expect("writable");
+    assert!(why_of_cat(&setting).contains("the patched text is of another version of flick"));
+
+    std::fs::remove_file(&text).expect("ours");
+    assert!(why_of_cat(&setting).contains("there is no patched text of the process's libc"));
+}
+
+#[test]
+fn help_says_that_nothing_is_moved() {
+    let (status, stdout, _) = run({
+        let mut command = flick();
+        command.args(["accel", "--help"]);
+        command
+    });
+    assert_eq!(status, 0);
+    assert!(stdout.contains("nothing is moved to shared memory"), "{stdout}");
+}
