@@ -280,3 +280,47 @@ fn help_says_that_nothing_is_moved() {
     assert_eq!(status, 0);
     assert!(stdout.contains("nothing is moved to shared memory"), "{stdout}");
 }
+
+#[test]
+fn another_preloaded_library_works_beside() {
+    let setting = Setting::new("faketime");
+    let (status, stdout, stderr) = run(setting.verified(&["faketime", "2001-02-03 04:05:06", "date", "+%Y"]));
+    assert_eq!((status, stdout.as_str(), stderr.as_str()), (0, "2001\n", ""));
+    for process in setting.status() {
+        assert_eq!(process["method"], "patched-text", "{process}");
+    }
+}
+
+#[test]
+fn passed_descriptor_is_marked_as_shared_and_io_uring_as_not_followed() {
+    let setting = Setting::new("marks");
+    let script = "
+import ctypes, socket, sys
+listener = socket.create_server(('127.0.0.1', 0))
+kept = socket.create_connection(listener.getsockname())
+passed = socket.create_connection(listener.getsockname())
+a, b = socket.socketpair()
+socket.send_fds(a, [b'x'], [passed.fileno()])
+ctypes.CDLL(None).syscall(425, 1, None)
+print(kept.fileno(), passed.fileno(), flush=True)
+sys.stdin.read()
+";
+    let mut command = setting.accel(&["--", "/usr/bin/python3", "-c", script]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python starts");
+    let mut line = String::new();
+    let mut stdout = std::io::BufReader::new(child.stdout.take().expect("piped"));
+    std::io::BufRead::read_line(&mut stdout, &mut line).expect("python writes");
+    let numbers: Vec<u64> = line.split_whitespace().filter_map(|number| number.parse().ok()).collect();
+    let state = setting.of(child.id());
+    let is_shared = |fd: u64| {
+        let files = state["files"].as_array().expect("a list");
+        let file =
+            files.iter().find(|file| file["fd"] == fd && file["kind"] == "tcp").expect("it is entered");
+        file["flags"].as_array().expect("a list").contains(&"shared".into())
+    };
+    assert_eq!((is_shared(numbers[0]), is_shared(numbers[1])), (false, true), "{state}");
+    let reasons = state["not_followed"].as_array().expect("a list");
+    assert!(reasons.iter().any(|why| why.as_str().is_some_and(|why| why.contains("io_uring"))), "{state}");
+    drop(child.stdin.take());
+    assert!(child.wait().expect("our own child").success());
+}
