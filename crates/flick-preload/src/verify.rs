@@ -2,7 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
-use crate::state::{File, Kind, ProcessTable, flag};
+use crate::state::{File, Kind, ProcessTable, Seen, flag};
 use crate::sys;
 
 /// States of TCP in which the kernel's counts are complete: ESTABLISHED, FIN_WAIT1, FIN_WAIT2, CLOSE_WAIT, LAST_ACK and
@@ -55,6 +55,11 @@ pub fn at_exit(state: &ProcessTable) {
         return;
     }
     for file in state.files() {
-        at_close(state, file, u64::from(file.fd.load(Relaxed)));
+        // The number may be another file's by now, if this one was duplicated.
+        let fd = file.fd.load(Relaxed);
+        let holds = |seen| matches!(seen, Seen::File(at) if state.file(at).is_some_and(|found| core::ptr::eq(found, file)));
+        if holds(state.look(fd as usize)) {
+            at_close(state, file, u64::from(fd));
+        }
     }
 }

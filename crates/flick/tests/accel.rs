@@ -268,6 +268,8 @@ fn patched_text_that_differs_from_libc_is_not_used() {
 
     std::fs::remove_file(&text).expect("ours");
     assert!(why_of_cat(&setting).contains("there is no patched text of the process's libc"));
+    assert_eq!(run(setting.accel(&["--", "true"])).0, 0);
+    assert!(why_of_cat(&setting).contains("patched-text"), "the next start makes it again");
 }
 
 #[test]

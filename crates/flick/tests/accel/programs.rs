@@ -134,6 +134,27 @@ server.shutdown()
     check(&setting, 30);
 }
 
+/// At exit a duplicate is open, and its first number belongs to another connection.
+#[test]
+fn duplicate_is_not_compared_with_the_connection_of_its_first_number() {
+    let setting = Setting::new("duplicate");
+    let script = "
+import os, socket
+a = socket.create_server(('127.0.0.1', 0))
+first = socket.create_connection(a.getsockname())
+first.sendall(b'first')
+os.dup2(first.fileno(), 60)
+number = first.detach()
+os.close(number)
+second = socket.create_connection(a.getsockname())
+assert second.fileno() == number
+second.sendall(b'the second')
+os._exit(0)
+";
+    client(&setting, &["/usr/bin/python3", "-c", script]);
+    check(&setting, 1);
+}
+
 /// A server that forks for each connection: what both processes hold is marked as shared, and never compared.
 #[test]
 fn connection_that_is_inherited_by_fork_is_marked_as_shared() {

@@ -109,17 +109,19 @@ pub fn patched_text(libc: &Path) -> Result<PatchedText, String> {
     patched_text::make(&fs::read(libc).map_err(|error| error.to_string())?)
 }
 
-/// Writes the patched text of a libc, unless it is there. A file beside it remembers which libc was seen last.
+/// Writes the patched text of a libc, unless it is there. A file beside it, named by the libc's
+/// file, holds its build id.
 fn prepare(libc: &Path, directory: &Path) -> Result<(), String> {
     let facts = fs::metadata(libc).map_err(|error| error.to_string())?;
     let key = format!("{}-{}-{}-{}.seen", facts.dev(), facts.ino(), facts.len(), facts.mtime());
     let key = directory.join(key);
-    if key.exists() {
+    let text_of = |build_id: &str| directory.join(format!("{build_id}.text"));
+    if fs::read_to_string(&key).is_ok_and(|build_id| text_of(&build_id).exists()) {
         return Ok(());
     }
     let text = patched_text(libc)?;
-    let path = directory.join(format!("{}.text", text.build_id));
-    write(&path, &text.bytes).and_then(|()| write(&key, b"")).map_err(|error| error.to_string())
+    let written = write(&text_of(&text.build_id), &text.bytes);
+    written.and_then(|()| write(&key, text.build_id.as_bytes())).map_err(|error| error.to_string())
 }
 
 /// Writes a file, unless it is there with the same length.
