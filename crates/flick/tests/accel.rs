@@ -234,12 +234,11 @@ fn why_of_cat(setting: &Setting) -> String {
     let mut cat = Command::new("cat");
     cat.env("LD_PRELOAD", setting.installed().join("libflick_preload.so"));
     cat.env("FLICK_ACCEL_STATE", setting.path("run/flick-accel"));
-    let mut child = cat.stdin(Stdio::piped()).spawn().expect("cat is there");
-    let pid = child.id().to_string();
-    let why = wait::until("cat to start", || {
-        let why = run(setting.accel(&["--why", &pid])).1;
-        why.contains("call sites").then_some(why)
-    });
+    let mut child = cat.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cat is there");
+    // A byte that returns says that the library has started.
+    child.stdin.as_mut().expect("piped").write_all(b"x").expect("cat reads");
+    child.stdout.as_mut().expect("piped").read_exact(&mut [0]).expect("cat writes");
+    let why = run(setting.accel(&["--why", &child.id().to_string()])).1;
     drop(child.stdin.take());
     assert!(child.wait().expect("our own child").success());
     why
