@@ -102,6 +102,7 @@ fn process() -> Process {
                 sys::populate_chunk(own, first);
             }
             own.inherit(state);
+            own.make_visible();
             sys::publish_state(own);
             word.store(1, Release);
             Process::Followed(own)

@@ -53,6 +53,7 @@ extern "C" fn start(_count: i32, _arguments: *const u64, environment: *const u64
         Err(why) => state.why_plain.store(why.unsigned_abs() as u32, Relaxed),
     }
     state.start_ns.store(sys::now_ns() - began, Relaxed);
+    state.make_visible();
 }
 
 impl From<Mismatch> for i64 {

@@ -118,7 +118,7 @@ const SLOT: u32 = 2;
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct ProcessTable {
-    /// [`MAGIC`], written last.
+    /// [`MAGIC`], once the table is complete.
     pub magic: AtomicU64,
     /// The process.
     pub pid: AtomicU32,
@@ -226,6 +226,11 @@ impl ProcessTable {
         if let Some(word) = self.populated.get(index / 64) {
             word.fetch_or(1 << (index % 64), AcqRel);
         }
+    }
+
+    /// Lets readers in other processes see the table, once its facts are complete.
+    pub fn make_visible(&self) {
+        self.magic.store(MAGIC, Release);
     }
 
     /// Looks a descriptor up.

@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 use crate::limits::{CHUNK_FDS, FDS_MAX, PAGE_BYTES, PATH_BYTES_MAX};
-use crate::state::{Chunk, MAGIC, ProcessTable, STATE_BYTES, reason};
+use crate::state::{Chunk, ProcessTable, STATE_BYTES, reason};
 
 /// Makes a system call.
 ///
@@ -378,7 +378,6 @@ pub fn create_state() -> Option<&'static ProcessTable> {
     if is_private {
         state.not_followed.fetch_or(reason::PRIVATE, Relaxed);
     }
-    state.magic.store(MAGIC, Release);
     Some(state)
 }
 
