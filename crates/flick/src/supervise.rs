@@ -302,7 +302,7 @@ fn exit_without_worker(generations: &Generations, overdue: &Shutdown) -> Failure
 }
 
 /// Starts a successor, and answers this request; returns the shutdown that follows.
-fn upgrade(generations: &mut Generations, queue: &ControlQueue, request: ControlMessage) -> Option<Shutdown> {
+fn upgrade(generations: &mut Generations, queue: &mut ControlQueue, request: ControlMessage) -> Option<Shutdown> {
     let result = generations.upgrade(&mut || queue.must_exit());
     let timeout = generations.settings().old_generation_timeout;
     let shutdown = result.is_ok().then(|| Shutdown::new(timeout, ShutdownCause::Upgrade));
@@ -502,7 +502,7 @@ mod tests {
     #[test]
     fn worker_that_did_not_end_kept_the_process_after_the_shutdown_timeout() {
         let timeout = Duration::from_secs(30);
-        let shutdown = Shutdown::new(timeout, ShutdownCause::Signal);
+        let shutdown = Shutdown::new(timeout, ShutdownCause::Signal(SIGTERM));
         assert!(!shutdown.is_overdue_after(timeout), "workers close the remaining clients then");
         assert!(shutdown.is_overdue_after(timeout + WORKER_END_TIME_MAX));
         assert!(!Shutdown::new(Duration::MAX, ShutdownCause::EndOfInput).is_overdue_after(timeout));
