@@ -47,7 +47,7 @@ impl<S: SwitchSteps> SwitchReceiver<S> {
     }
 
     /// Offers the senders to use the ring, if no other thread receives; returns whether the offer stands. From now on
-    /// no thread of this end may sleep in the kernel without its eventfd.
+    /// no thread of this end may sleep in the kernel alone.
     ///
     /// Errors: `SwitchState`.
     pub fn offer(&self, member: &Member) -> Result<bool, PeerFault> {
