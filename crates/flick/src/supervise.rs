@@ -302,7 +302,11 @@ fn exit_without_worker(generations: &Generations, overdue: &Shutdown) -> Failure
 }
 
 /// Starts a successor, and answers this request; returns the shutdown that follows.
-fn upgrade(generations: &mut Generations, queue: &mut ControlQueue, request: ControlMessage) -> Option<Shutdown> {
+fn upgrade(
+    generations: &mut Generations,
+    queue: &mut ControlQueue,
+    request: ControlMessage,
+) -> Option<Shutdown> {
     let result = generations.upgrade(&mut || queue.must_exit());
     let timeout = generations.settings().old_generation_timeout;
     let shutdown = result.is_ok().then(|| Shutdown::new(timeout, ShutdownCause::Upgrade));
