@@ -15,7 +15,7 @@
 //! | ring | an injector, to frozen | ring | kernel until all of before the ring is read, then ring |
 //! | frozen | the injector, to kernel, after the last byte | wait | kernel |
 //!
-//! Each return to the kernel begins an epoch. In the ring, a [token](crate::token) keeps the threads of a side apart;
+//! Each return to the kernel begins an epoch. In the ring, a token (`token.rs`) keeps the threads of a side apart;
 //! in the kernel its own lock does. A thread that is stopped in a call keeps the direction in the kernel until it ends
 //! it.
 //!
