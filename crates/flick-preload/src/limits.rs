@@ -43,3 +43,6 @@ pub const IMAGE_BYTES_MAX: usize = 4 << 20;
 pub const PAGE_BYTES: usize = 4096;
 
 const _: () = assert!(FDS_MAX.is_multiple_of(CHUNK_FDS));
+
+/// Comparisons of a connection with the kernel's counts before it counts as different.
+pub const COMPARISONS_MAX: u32 = 4;

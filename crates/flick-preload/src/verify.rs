@@ -2,6 +2,7 @@
 
 use core::sync::atomic::Ordering::Relaxed;
 
+use crate::limits::COMPARISONS_MAX;
 use crate::state::{File, Kind, ProcessTable, Seen, flag};
 use crate::sys;
 
@@ -22,29 +23,48 @@ pub fn at_close(state: &ProcessTable, file: &File, fd: u64) {
     if file.kind.load(Relaxed) != Kind::Tcp as u32 || flags & flag::CONNECTED == 0 {
         return;
     }
-    let Some(facts) = sys::tcp_facts(fd).filter(|_| flags & flag::OUT_OF_BAND == 0 && !state.is_shared(file))
-    else {
-        state.closed_not_compared.fetch_add(1, Relaxed);
-        return;
+    let is_comparable = flags & flag::OUT_OF_BAND == 0 && !state.is_shared(file);
+    let mut comparison = Comparison::Unknown;
+    // A FIN, or bytes, may arrive between the kernel's answers, which then do not belong together.
+    for _ in 0..COMPARISONS_MAX {
+        comparison = if is_comparable { compare(file, fd) } else { Comparison::Unknown };
+        if !matches!(comparison, Comparison::Different(_)) {
+            break;
+        }
+    }
+    match comparison {
+        Comparison::Equal => state.closed_equal.fetch_add(1, Relaxed),
+        Comparison::Unknown => state.closed_not_compared.fetch_add(1, Relaxed),
+        Comparison::Different(difference) => {
+            for (word, number) in state.difference.iter().zip(difference) {
+                word.store(number, Relaxed);
+            }
+            state.closed_different.fetch_add(1, Relaxed)
+        }
     };
+}
+
+/// Result of a comparison of the counts with the kernel's.
+enum Comparison {
+    Equal,
+    /// Bytes sent that were counted here and by the kernel, and bytes received.
+    Different([u64; 4]),
+    /// The kernel's counts are not complete.
+    Unknown,
+}
+
+fn compare(file: &File, fd: u64) -> Comparison {
+    let Some(facts) = sys::tcp_facts(fd) else { return Comparison::Unknown };
     let kernel_received = facts.received.saturating_sub(unread(fd, facts.state));
     let counted = (file.sent.load(Relaxed), file.received.load(Relaxed));
     let is_complete = COMPLETE.contains(&facts.state);
     // A connection that has ended on both sides may have had a FIN or not.
     let has_same_received = counted.1 == kernel_received || !is_complete && counted.1 + 1 == kernel_received;
-    if counted.0 == facts.sent && has_same_received {
-        state.closed_equal.fetch_add(1, Relaxed);
-        return;
-    }
-    if !is_complete {
+    match is_complete {
+        _ if counted.0 == facts.sent && has_same_received => Comparison::Equal,
+        true => Comparison::Different([counted.0, facts.sent, counted.1, kernel_received]),
         // A reset has discarded what was not read or not sent.
-        state.closed_not_compared.fetch_add(1, Relaxed);
-        return;
-    }
-    state.closed_different.fetch_add(1, Relaxed);
-    let difference = [counted.0, facts.sent, counted.1, kernel_received];
-    for (word, number) in state.difference.iter().zip(difference) {
-        word.store(number, Relaxed);
+        false => Comparison::Unknown,
     }
 }
 
