@@ -33,6 +33,8 @@ const MAGIC: [u8; 8] = *b"flickshm";
 const ABSTRACT_PREFIX: &[u8] = b"flick-shm/";
 /// Status of a message: the segment comes with it, or the connecting process can execute barriers.
 const STATUS_YES: u32 = 1;
+/// Largest number of a system's error.
+const LAST_ERRNO: u32 = 4095;
 
 /// Users whose processes may pair with this one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -177,7 +179,8 @@ impl Drop for PeerProcess {
     }
 }
 
-/// A message of the handshake. The sizes are those that the connecting process asks for.
+/// A message of the handshake. The sizes are those that the connecting process asks for; in an answer without a segment
+/// the slots are the number of the system's error, or 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Hello {
     status: u32,
@@ -186,6 +189,23 @@ struct Hello {
 }
 
 impl Hello {
+    /// Returns the answer that there is no segment.
+    fn refusal(error: SegmentError) -> Self {
+        let slots = match error {
+            SegmentError::System(errno) => errno.raw_os_error().unsigned_abs(),
+            _ => 0,
+        };
+        Self { status: 0, slots, arena_bytes: 0 }
+    }
+
+    /// Returns why an answer has no segment.
+    fn reason(self) -> PairError {
+        match self.slots {
+            number @ 1..=LAST_ERRNO => SegmentError::System(Errno::from_raw_os_error(number as i32)).into(),
+            _ => PairError::Handshake,
+        }
+    }
+
     /// Returns the bytes: magic, version, status, slots, nothing, bytes of an arena.
     fn bytes(self) -> [u8; HANDSHAKE_BYTES] {
         let mut message = [0; HANDSHAKE_BYTES];
@@ -292,25 +312,24 @@ impl Acceptance {
             Ok((segment, file)) => {
                 segment.attach_other(wanted.status == STATUS_YES);
                 let pair = Pair::new(segment, Arc::clone(&self.0.socket))?;
-                self.answer(STATUS_YES, Some(file.as_fd()))?;
+                self.answer(Hello { status: STATUS_YES, slots: 0, arena_bytes: 0 }, Some(file.as_fd()))?;
                 Ok(Handshake::Done(self.0, Ok(pair)))
             }
             Err(error) => {
-                self.answer(0, None)?;
+                self.answer(Hello::refusal(error), None)?;
                 Ok(Handshake::Done(self.0, Err(error.into())))
             }
         }
     }
 
-    fn answer(&self, status: u32, file: Option<BorrowedFd<'_>>) -> Result<(), PairError> {
+    fn answer(&self, message: Hello, file: Option<BorrowedFd<'_>>) -> Result<(), PairError> {
         let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
         let mut ancillary = SendAncillaryBuffer::new(&mut space);
         if !file.as_slice().is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(file.as_slice())) {
             return Err(PairError::Handshake);
         }
-        let message = Hello { status, slots: 0, arena_bytes: 0 }.bytes();
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        sendmsg(&*self.0.socket, &[IoSlice::new(&message)], &mut ancillary, flags)?;
+        sendmsg(&*self.0.socket, &[IoSlice::new(&message.bytes())], &mut ancillary, flags)?;
         Ok(())
     }
 }
@@ -360,8 +379,9 @@ impl Offer {
             Err(PairError::System(Errno::AGAIN | Errno::INTR)) => return Ok(Handshake::Pending(self)),
             received => received?,
         };
-        let Some(file) = received else {
-            return Ok(Handshake::Done(self.peer, Err(PairError::Handshake)));
+        let file = match received {
+            Ok(file) => file,
+            Err(reason) => return Ok(Handshake::Done(self.peer, Err(reason))),
         };
         let segment = Segment::open(&file)?;
         if segment.slots() > self.config.slots || segment.arena_bytes() > self.config.arena_bytes {
@@ -407,24 +427,24 @@ impl PairListener {
     }
 }
 
-/// Receives the listening side's answer; `None` if it refuses.
-fn receive_answer(socket: &OwnedFd) -> Result<Option<OwnedFd>, PairError> {
+/// Receives the listening side's answer: the segment's file, or why there is none.
+fn receive_answer(socket: &OwnedFd) -> Result<Result<OwnedFd, PairError>, PairError> {
     let mut message = [0; HANDSHAKE_BYTES];
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let received = recvmsg(socket, &mut [IoSliceMut::new(&mut message)], &mut ancillary, flags)?;
     let answer = if received.bytes == HANDSHAKE_BYTES { Hello::parse(&message) } else { None };
-    let is_paired = answer.ok_or(PairError::Handshake)?.status == STATUS_YES;
+    let answer = answer.ok_or(PairError::Handshake)?;
     let rights = ancillary.drain().filter_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => Some(descriptors),
         _ => None,
     });
     let mut descriptors = rights.flatten();
     // Those that are left are closed when the iterator is dropped.
-    match (is_paired, descriptors.next()) {
-        (false, None) => Ok(None),
-        (true, Some(file)) => Ok(Some(file)),
+    match (answer.status == STATUS_YES, descriptors.next()) {
+        (false, None) => Ok(Err(answer.reason())),
+        (true, Some(file)) => Ok(Ok(file)),
         (false, Some(_)) | (true, None) => Err(PairError::Handshake),
     }
 }

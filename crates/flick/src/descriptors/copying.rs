@@ -8,7 +8,7 @@ use flick_net::DescriptorAddr;
 use flick_shm::conn::RingRead;
 use flick_shm::pairing::{PairError, PairListener};
 use flick_shm::segment::SegmentError;
-use flick_shm::stream::{ShmStream, StreamConfig, StreamError, StreamInterest};
+use flick_shm::stream::{ShmStream, StreamConfig, StreamError, StreamInterest, StreamTransport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -42,7 +42,12 @@ impl From<StreamError> for CopyError {
 pub(super) fn input(input: Input, stop: &OwnedFd) -> DescriptorEvent {
     let Input { at, file, name, offer } = input;
     let mut front = InputFront::default();
-    let connected = ShmStream::connect(&name, &StreamConfig::default()).map_err(CopyError::Unconnected);
+    let connected =
+        ShmStream::connect(&name, &StreamConfig::default()).and_then(|stream| match stream.transport() {
+            StreamTransport::SharedMemory => Ok(stream),
+            StreamTransport::Kernel(reason) => Err(reason),
+        });
+    let connected = connected.map_err(CopyError::Unconnected);
     let copied = connected.and_then(|mut stream| {
         copy_input(&file, offer, &mut stream, (&mut front, stop.as_fd()))?;
         stream.finish_sending()?;
