@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flick_net::{Endpoint, IoKind};
 
-use crate::limits::RING_MEMORY_SHARE;
+use crate::limits::{RING_MEMORY_MIN_BYTES, RING_MEMORY_SHARE};
 use crate::observe::access_log::AccessLog;
 
 /// Addresses for one channel of the process.
@@ -262,7 +262,8 @@ pub struct PlatformConfig {
 impl PlatformConfig {
     /// Returns the bytes that rings in shared memory may have.
     pub fn ring_memory_max(&self) -> u64 {
-        self.limits.buffer_memory / RING_MEMORY_SHARE
+        let least = RING_MEMORY_MIN_BYTES * self.workers.max(1) as u64;
+        (self.limits.buffer_memory / RING_MEMORY_SHARE).max(least)
     }
 
     /// Returns the part of the buffer memory that is set apart for rings: none, unless a binding or the move of TCP
@@ -275,6 +276,6 @@ impl PlatformConfig {
 
     /// Returns the part of the buffer memory that is for buffers.
     pub fn pool_memory(&self) -> u64 {
-        self.limits.buffer_memory - self.ring_memory()
+        self.limits.buffer_memory - self.ring_memory().min(self.limits.buffer_memory / RING_MEMORY_SHARE)
     }
 }

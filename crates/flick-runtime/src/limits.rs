@@ -293,6 +293,9 @@ pub const TAP_RECORD_BYTES_MAX: usize = TAP_PIECE_BYTES_MAX + 32;
 pub const SESSION_LIST_MS: u64 = 200;
 /// Share of the buffer memory that is for rings in shared memory: one in this many.
 pub const RING_MEMORY_SHARE: u64 = 8;
+/// Bytes of rings that each worker may have at least, beside the buffer memory if that is small: with less, a process
+/// that pairs gets no connection.
+pub const RING_MEMORY_MIN_BYTES: u64 = 512 << 10;
 /// Bytes of the ring through which a worker's part of the access log goes, a power of two: two thousand lines and more.
 pub const ACCESS_RING_BYTES: usize = 512 * 1024;
 /// Requests of one worker in flight that will be in the access log.

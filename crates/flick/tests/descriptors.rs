@@ -409,6 +409,19 @@ fn broken_output_was_reported_as_a_broken_input() {
 }
 
 #[test]
+fn filter_with_little_buffer_memory_passed_nothing() {
+    let (reader, mut writer) = pipe().expect("descriptors are left");
+    writer.write_all(&capture(3)).expect("the pipe has space");
+    drop(writer);
+    let mut command = filter();
+    command.args(["--buffer-memory", "1MiB"]).stdin(reader);
+    let output = command.output().expect("the tool starts");
+    let (code, _, log) = captured(output);
+    assert_eq!(code, 0, "{log}");
+    assert!(log.contains("packets 3"), "{log}");
+}
+
+#[test]
 fn limit_of_file_sizes_killed_a_filter() {
     let (reader, mut writer) = pipe().expect("descriptors are left");
     writer.write_all(&capture(1)).expect("the pipe has space");
