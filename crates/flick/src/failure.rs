@@ -6,8 +6,10 @@
 //! | 1 | the program is wrong, or the run failed, for example writing the last snapshot |
 //! | 2 | the command line or `flick.toml` is wrong |
 //! | 128 + n | a second signal n ended a service at once, or one stopped a filter inside a message of its input |
+//! | 126, 127 | the program that was to be started cannot be executed, or is not there |
 //! | 141 | the reader of a filter's output is gone (SIGPIPE) |
 
+use std::io;
 use std::process::ExitCode;
 
 use flick_compiler::CompileFailure;
@@ -56,6 +58,12 @@ impl Failure {
     /// The command line or the settings are wrong.
     pub fn usage(message: impl Into<String>) -> Self {
         Self { status: 2, message: message.into(), is_titled: false }
+    }
+
+    /// Another program cannot be started: the status is 127 if there is none, and else 126, as of a shell.
+    pub fn not_started(message: String, error: &io::Error) -> Self {
+        let status = if error.kind() == io::ErrorKind::NotFound { 127 } else { 126 };
+        Self { status, message, is_titled: false }
     }
 
     /// A signal ended the service at once.

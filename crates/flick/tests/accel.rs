@@ -325,3 +325,23 @@ sys.stdin.read()
     drop(child.stdin.take());
     assert!(child.wait().expect("our own child").success());
 }
+
+#[test]
+fn program_was_not_started_where_its_calls_could_not_be_seen() {
+    let setting = Setting::new("unwritable");
+    for variable in ["XDG_CACHE_HOME", "XDG_RUNTIME_DIR"] {
+        let mut command = setting.accel(&["--", "sh", "-c", "echo out; exit 3"]);
+        // Not even root makes directories there.
+        command.env(variable, "/proc");
+        let (status, stdout, stderr) = run(command);
+        assert_eq!((status, stdout.as_str()), (3, "out\n"), "{stderr}");
+        assert!(stderr.starts_with("note: calls of `sh` are not seen: "), "{stderr}");
+    }
+}
+
+#[test]
+fn program_that_cannot_be_started_has_the_status_of_a_shell() {
+    let setting = Setting::new("missing");
+    assert_eq!(run(setting.accel(&["--", "/no/such/program"])).0, 127);
+    assert_eq!(run(setting.accel(&["--", "/"])).0, 126);
+}

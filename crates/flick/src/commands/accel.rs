@@ -52,29 +52,39 @@ impl Accel {
             say!("{}", status::sites(&sites));
             return Ok(());
         }
-        let states = install::state_directory()?;
         if self.status {
-            return status::show(&observed::all(&states)?, self.json);
+            return status::show(&observed::all(&install::state_directory()?)?, self.json);
         }
         if let Some(pid) = self.why {
-            say!("{}", status::why(pid, &states));
+            say!("{}", status::why(pid, &install::state_directory()?));
             return Ok(());
         }
         let (program, arguments) = self.program.split_first().ok_or_else(|| Failure::usage("no program"))?;
-        let library = install::library()?;
-        if !self.verify {
-            observed::remove_ended(&states);
-        }
         if let Some(why) = program::find(program).and_then(|path| program::why_not_seen(&path)) {
             anstream::eprintln!("note: calls of `{}` are not seen: {why}", program.display());
         }
         let mut command = std::process::Command::new(program);
-        command.args(arguments).env("LD_PRELOAD", preload(library)).env("FLICK_ACCEL_STATE", states);
+        command.args(arguments);
+        if let Err(failure) = self.let_be_seen(&mut command) {
+            anstream::eprintln!("note: calls of `{}` are not seen: {}", program.display(), failure.text());
+        }
+        let error = command.exec();
+        Err(Failure::not_started(format!("cannot start `{}`: {error}", program.display()), &error))
+    }
+
+    /// Prepares the library, and has the program load it.
+    ///
+    /// Errors: a directory cannot be written to; the program is to run all the same.
+    fn let_be_seen(&self, command: &mut std::process::Command) -> Outcome {
+        let (states, library) = (install::state_directory()?, install::library()?);
+        if !self.verify {
+            observed::remove_ended(&states);
+        }
+        command.env("LD_PRELOAD", preload(library)).env("FLICK_ACCEL_STATE", states);
         if self.verify {
             command.env("FLICK_ACCEL_VERIFY", "1");
         }
-        let error = command.exec();
-        Err(Failure::failed(format!("cannot start `{}`: {error}", program.display())))
+        Ok(())
     }
 }
 
