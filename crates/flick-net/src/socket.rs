@@ -353,7 +353,7 @@ fn family_of(address: &SocketAddr) -> AddressFamily {
 /// receives bytes, and a descriptor may take any time to close.
 fn unix_socket() -> Result<OwnedFd, Errno> {
     let socket = stream_socket(AddressFamily::UNIX)?;
-    raw::refuse_descriptors(socket.as_fd());
+    flick_shm::pairing::allow_descriptors(socket.as_fd(), false);
     Ok(socket)
 }
 

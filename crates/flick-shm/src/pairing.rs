@@ -26,6 +26,7 @@ use crate::limits::{HANDSHAKE_BYTES, HANDSHAKE_TIMEOUT_MS, NAME_BYTES_MAX, PAIRI
 use crate::pair::{OpenError, Pair};
 use crate::segment::{LAYOUT_VERSION, Segment, SegmentConfig, SegmentError};
 use crate::sys;
+pub use crate::sys::allow_descriptors;
 
 /// First bytes of both messages of the handshake.
 const MAGIC: [u8; 8] = *b"flickshm";
@@ -248,7 +249,7 @@ fn address(name: &str) -> Result<SocketAddrUnix, PairError> {
 /// Returns a Unix socket through which peers pass no descriptors.
 fn socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | flags, None)?;
-    sys::allow_descriptors(socket.as_fd(), false);
+    allow_descriptors(socket.as_fd(), false);
     Ok(socket)
 }
 
@@ -353,7 +354,7 @@ impl Offer {
         let socket = socket(SocketFlags::NONBLOCK)?;
         connect(&socket, &address(name)?)?;
         let peer = PeerProcess::new(socket, policy)?;
-        sys::allow_descriptors(peer.socket(), true);
+        allow_descriptors(peer.socket(), true);
         let status = if sys::register_barrier() { STATUS_YES } else { 0 };
         let wanted = Hello { status, slots: config.slots, arena_bytes: config.arena_bytes };
         send(&*peer.socket, &wanted.bytes(), SendFlags::NOSIGNAL)?;

@@ -1,6 +1,6 @@
-//! Options of sockets that the libraries do not have: the kernel's own counts of the bytes of a TCP connection, the
-//! network namespace, and the refusal of descriptors.
-//! Source: `struct tcp_info` of `linux/tcp.h`, RFC 4898; `SO_NETNS_COOKIE`, `SO_PASSRIGHTS` of `asm-generic/socket.h`.
+//! Options of sockets that the libraries do not have: the kernel's own counts of the bytes of a TCP connection, and the
+//! network namespace.
+//! Source: `struct tcp_info` of `linux/tcp.h`, RFC 4898; `SO_NETNS_COOKIE` of `asm-generic/socket.h`.
 
 use std::ffi::c_void;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -14,8 +14,6 @@ const BYTES_RETRANS_AT: usize = 208;
 const INFO_BYTES: usize = 216;
 /// Option of a socket: the number of its network namespace, which no other one ever has (Linux 5.14).
 const SO_NETNS_COOKIE: libc::c_int = 71;
-/// Option of a Unix socket: whether peers may pass descriptors through it (Linux 6.16).
-const SO_PASSRIGHTS: libc::c_int = 83;
 
 /// Returns the bytes that were ever written to the socket, and that have arrived at it; `None` if the kernel does not
 /// count them.
@@ -45,12 +43,4 @@ pub(super) fn network_namespace(socket: BorrowedFd<'_>) -> Option<u64> {
     let result =
         unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, out, &raw mut len) };
     (result == 0).then_some(cookie)
-}
-
-/// Lets no peer of a Unix socket, or of one that it accepts, pass descriptors. Without effect before Linux 6.16.
-pub(super) fn refuse_descriptors(socket: BorrowedFd<'_>) {
-    let off: libc::c_int = 0;
-    let (value, bytes) = ((&raw const off).cast::<c_void>(), size_of_val(&off) as libc::socklen_t);
-    // SAFETY: `value` points to `bytes` readable bytes for the whole call.
-    unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, value, bytes) };
 }
