@@ -47,7 +47,7 @@ use crate::members::{Call, Member, Others};
 use crate::raw::{Area, Words};
 use crate::sleep::Fencing;
 use crate::sync::{AtomicU64, Ordering};
-use crate::token::Token;
+use crate::token::{Acquired, Token};
 
 /// Bits of the state in the control word.
 const STATE: u32 = 7;
@@ -80,6 +80,11 @@ pub enum SwitchHolder {
     EndOne = 0x20,
     /// The process that watches both ends.
     Monitor = 0x40,
+}
+
+/// Returns the bit that says that bytes are not counted of the side that leaves the kernel in this state.
+fn uncounted_of(state: u32) -> u32 {
+    if state == ENTER { SENT_UNCOUNTED } else { RECEIVED_UNCOUNTED }
 }
 
 fn is_kept<S: SwitchSteps>(rule: SwitchRule) -> bool {
@@ -146,6 +151,28 @@ impl<S: SwitchSteps> SwitchedRing<S> {
         self.replace(control, control_of(next, KERNEL) | (control & HOLDS))
     }
 
+    /// Uses the ring once no other thread of an end does. `None`: the state has changed.
+    ///
+    /// Errors: `SwitchState` if the kernel refuses the barrier that it allowed before, and those of `use_ring`.
+    #[inline(always)]
+    fn with_token<R>(
+        &self,
+        token: &Token,
+        (member, call): (&Member, Call),
+        stalled: R,
+        use_ring: impl FnOnce(Acquired) -> Result<Option<R>, PeerFault>,
+    ) -> Result<Option<R>, PeerFault> {
+        let acquired = token.acquire(member, call, self.steps);
+        let result = match acquired {
+            Acquired::Stalled => return Ok(Some(stalled)),
+            Acquired::NoBarrier => return Err(PeerFault::SwitchState),
+            Acquired::Owned | Acquired::Biased | Acquired::Locked => use_ring(acquired),
+        };
+        self.steps.reach();
+        token.release(member, acquired, self.steps);
+        result
+    }
+
     /// Leaves a state for one in which no other thread of this side begins to use the kernel, and looks whether one is
     /// in a call. `None`: the direction has another state now. `Some(false)`: it stays, or is back, in the kernel.
     ///
@@ -160,12 +187,11 @@ impl<S: SwitchSteps> SwitchedRing<S> {
     ) -> Result<Option<bool>, PeerFault> {
         let is_checked = is_kept::<S>(SwitchRule::OthersIdle);
         let others = || if is_checked { token.threads.others(token.end, member, call) } else { Others::Idle };
-        let uncounted = if state == ENTER { SENT_UNCOUNTED } else { RECEIVED_UNCOUNTED };
         match others() {
             Others::Idle => {}
             Others::Busy => return Ok(Some(false)),
             Others::Uncounted => {
-                self.words.shared.control.fetch_or(uncounted, Ordering::AcqRel);
+                self.words.shared.control.fetch_or(uncounted_of(state), Ordering::AcqRel);
                 return Ok(Some(false));
             }
         }
@@ -191,11 +217,11 @@ impl<S: SwitchSteps> SwitchedRing<S> {
     fn recount(
         &self,
         state: u32,
-        uncounted: u32,
         word: &AtomicU64,
         (token, member, call): (&Token, &Member, Call),
         kernel_bytes: impl FnOnce() -> Option<u64>,
     ) -> Result<bool, PeerFault> {
+        let uncounted = uncounted_of(state);
         // Until it is counted, also if this call fails.
         let control = self.words.shared.control.fetch_or(uncounted, Ordering::AcqRel) | uncounted;
         if control & STATE != KERNEL {

@@ -1,8 +1,8 @@
 //! The receiving end of a switched direction.
 
 use super::{
-    FROZEN, HOLDS, INDEX_MASK, KERNEL, OFFER, PREPARE, RECEIVED_UNCOUNTED, RING, STATE, SwitchRule,
-    SwitchSteps, SwitchedRing, control_of, epoch, is_kept,
+    FROZEN, HOLDS, INDEX_MASK, KERNEL, OFFER, PREPARE, RING, STATE, SwitchRule, SwitchSteps, SwitchedRing,
+    control_of, epoch, is_kept,
 };
 use crate::fault::PeerFault;
 use crate::limits::SWITCH_ATTEMPTS_MAX;
@@ -131,18 +131,13 @@ impl<S: SwitchSteps> SwitchReceiver<S> {
         control: u32,
         out: &mut [u8],
     ) -> Result<Option<SwitchedReceive>, PeerFault> {
-        let acquired = self.token.acquire(member, call, self.ring.steps);
         let has_changed = || is_kept::<S>(SwitchRule::LookAfterWait) && self.ring.control() != control;
-        let result = match acquired {
-            Acquired::Stalled => return Ok(Some(SwitchedReceive::Stalled)),
-            Acquired::NoBarrier => return Err(PeerFault::SwitchState),
+        let receive = |acquired| match acquired {
             // While it waited, the call may not have been marked.
             Acquired::Biased | Acquired::Locked if has_changed() => Ok(None),
-            Acquired::Owned | Acquired::Biased | Acquired::Locked => self.receive_ring(control, out),
+            _ => self.receive_ring(control, out),
         };
-        self.ring.steps.reach();
-        self.token.release(member, acquired, self.ring.steps);
-        result
+        self.ring.with_token(&self.token, (member, call), SwitchedReceive::Stalled, receive)
     }
 
     /// Receives from the ring; `None`: the state has changed and no byte was received.
@@ -199,7 +194,7 @@ impl<S: SwitchSteps> SwitchReceiver<S> {
     ) -> Result<bool, PeerFault> {
         let Ok(call) = member.enter(self.token.end, self.ring.fencing) else { return Ok(false) };
         let (word, who) = (&self.ring.words.switch.kernel_taken, (&self.token, member, call));
-        let result = self.ring.recount(PREPARE, RECEIVED_UNCOUNTED, word, who, kernel_bytes);
+        let result = self.ring.recount(PREPARE, word, who, kernel_bytes);
         member.leave(call);
         result
     }

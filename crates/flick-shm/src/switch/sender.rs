@@ -9,7 +9,7 @@ use crate::limits::SWITCH_ATTEMPTS_MAX;
 use crate::members::{Call, Member, Refused};
 use crate::sleep::{self, Wake};
 use crate::sync::Ordering;
-use crate::token::{Acquired, Token};
+use crate::token::Token;
 
 #[cfg(not(loom))]
 use crate::members::ProcessId;
@@ -75,7 +75,11 @@ impl<S: SwitchSteps> SwitchSender<S> {
             self.ring.steps.reach();
             match control & STATE {
                 RING => {
-                    if let Some(result) = self.send_with_token(member, call, control, bytes)? {
+                    let send = |_| self.send_ring(control, bytes);
+                    let who = (member, call);
+                    if let Some(result) =
+                        self.ring.with_token(&self.token, who, SwitchedSend::Stalled, send)?
+                    {
                         return Ok(result);
                     }
                 }
@@ -125,27 +129,6 @@ impl<S: SwitchSteps> SwitchSender<S> {
         let (entering, new) = (control_of(epoch(control), ENTER), control_of(epoch(control), RING));
         ring.replace(entering, new);
         Ok(true)
-    }
-
-    /// Sends through the ring, once no other thread of this end does; `None`: the state has changed.
-    #[inline(always)]
-    fn send_with_token(
-        &self,
-        member: &Member,
-        call: Call,
-        control: u32,
-        bytes: &[u8],
-    ) -> Result<Option<SwitchedSend>, PeerFault> {
-        let acquired = self.token.acquire(member, call, self.ring.steps);
-        match acquired {
-            Acquired::Stalled => return Ok(Some(SwitchedSend::Stalled)),
-            Acquired::NoBarrier => return Err(PeerFault::SwitchState),
-            Acquired::Owned | Acquired::Biased | Acquired::Locked => {}
-        }
-        let result = self.send_ring(control, bytes);
-        self.ring.steps.reach();
-        self.token.release(member, acquired, self.ring.steps);
-        result
     }
 
     /// Sends through the ring; `None`: the state has changed and no byte was sent.
@@ -202,8 +185,7 @@ impl<S: SwitchSteps> SwitchSender<S> {
     ) -> Result<bool, PeerFault> {
         let Ok(call) = member.enter(self.token.end, self.ring.fencing) else { return Ok(false) };
         let word = &self.ring.words.switch.kernel_bytes;
-        let result =
-            self.ring.recount(ENTER, SENT_UNCOUNTED, word, (&self.token, member, call), kernel_bytes);
+        let result = self.ring.recount(ENTER, word, (&self.token, member, call), kernel_bytes);
         member.leave(call);
         result
     }
