@@ -266,16 +266,20 @@ impl PlatformConfig {
         (self.limits.buffer_memory / RING_MEMORY_SHARE).max(least)
     }
 
-    /// Returns the part of the buffer memory that is set apart for rings: none, unless a binding or the move of TCP
-    /// connections uses them.
-    pub fn ring_memory(&self) -> u64 {
+    /// Whether a binding or the move of TCP connections uses rings.
+    fn uses_rings(&self) -> bool {
         let mut endpoints = self.listen.iter().chain(&self.connect).flat_map(|binding| &binding.endpoints);
-        let uses_rings = self.upgrades_to_shm || endpoints.any(|at| matches!(at, Endpoint::Shm(_)));
-        if uses_rings { self.ring_memory_max() } else { 0 }
+        self.upgrades_to_shm || endpoints.any(|at| matches!(at, Endpoint::Shm(_)))
+    }
+
+    /// Returns the bytes that are set apart for rings: none, unless they are used.
+    pub fn ring_memory(&self) -> u64 {
+        if self.uses_rings() { self.ring_memory_max() } else { 0 }
     }
 
     /// Returns the part of the buffer memory that is for buffers.
     pub fn pool_memory(&self) -> u64 {
-        self.limits.buffer_memory - self.ring_memory().min(self.limits.buffer_memory / RING_MEMORY_SHARE)
+        let buffer_memory = self.limits.buffer_memory;
+        if self.uses_rings() { buffer_memory - buffer_memory / RING_MEMORY_SHARE } else { buffer_memory }
     }
 }
