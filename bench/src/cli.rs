@@ -328,6 +328,12 @@ pub(crate) struct SharesArgs {
     /// Measured seconds of each round
     #[arg(long, default_value_t = 3.0)]
     pub(crate) seconds: f64,
+    /// Long replies per second that the others ask for together [default: as many as they get]
+    #[arg(long)]
+    pub(crate) long_rate: Option<f64>,
+    /// Numbers of clients with long replies
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [0, 4, 16])]
+    pub(crate) long: Vec<usize>,
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }

@@ -20,9 +20,6 @@ use crate::stats::Spread;
 /// The sides.
 const SIDES: [&str; 2] = ["flick", "direct"];
 
-/// Clients that pipeline requests for long values: 0 is the innocent one alone.
-const HEAVY: [usize; 3] = [0, 4, 16];
-
 /// Requests that each of them has in flight.
 const DEPTH: usize = 24;
 
@@ -39,7 +36,8 @@ struct Round {
 /// Runs all cases and prints, or writes, the page.
 pub(crate) fn run(args: &SharesArgs) -> io::Result<()> {
     let _boost = args.run.cores.take()?;
-    let cases = HEAVY.iter().flat_map(|heavy| SIDES.map(|side| (*heavy, side)));
+    // 0 is the innocent one alone.
+    let cases = args.long.iter().flat_map(|heavy| SIDES.map(|side| (*heavy, side)));
     let mut rows: Vec<(usize, &str, Vec<Round>)> =
         cases.map(|(heavy, side)| (heavy, side, Vec::new())).collect();
     for number in 1..=args.run.rounds.max(1) {
@@ -61,9 +59,13 @@ pub(crate) fn run(args: &SharesArgs) -> io::Result<()> {
         let text = format!(
             "# A client beside clients with long replies\n\nThe memcached proxy with one worker before one memcached, and the same \
              memcached asked directly. One client asks for values of 100 bytes, one after the other; others pipeline {DEPTH} \
-             requests each for values of {VALUE_BYTES} bytes. The load shares a core with memcached. Medians of {} rounds of \
+             requests each for values of {VALUE_BYTES} bytes{}. The load shares a core with memcached. Medians of {} rounds of \
              {} s, extremes in brackets; see METHOD.md.\n\n- Linux {}, {} cores\n\n{table}",
-            args.run.rounds, args.seconds, machine.kernel, machine.cores,
+            args.long_rate.map_or(String::new(), |rate| format!(", {rate} per second together")),
+            args.run.rounds,
+            args.seconds,
+            machine.kernel,
+            machine.cores,
         );
         page::write(results, "shares.md", &text)?;
     }
@@ -95,6 +97,7 @@ fn round(args: &SharesArgs, heavy: usize, side: &str) -> io::Result<Round> {
         key_bytes: 20,
         get_ratio: 1.0,
         value: ValueSize::Fixed(VALUE_BYTES),
+        rate_per_s: args.long_rate,
         warmup: Duration::ZERO,
         duration: Some(seconds + Duration::from_secs(2)),
         ..LoadConfig::new(addr)
