@@ -60,7 +60,7 @@ const NEIGHBOURS: [Neighbour; 4] = [
         name: "searches a line of 1,000 bytes",
         program: "bench/scenarios/worst_message/search.flick",
         first: || (Vec::new(), 0),
-        message: |_| [&[b'a'; 1000][..], b"\n"].concat(),
+        message: |_| [&[b'z'; 1000][..], b"\n"].concat(),
         reply_bytes: 3,
     },
     Neighbour {
@@ -178,8 +178,8 @@ struct Round {
     p50_ms: f64,
     p99_ms: f64,
     worst_ms: f64,
-    /// Processor time of the worker for each message of the neighbour, where there is one.
-    message_us: Option<f64>,
+    /// User and system time of the worker for each message of the neighbour, where there is one.
+    message_us: Option<(f64, f64)>,
 }
 
 /// Runs all cases and writes the page.
@@ -198,12 +198,13 @@ pub(crate) fn run(args: &WorstMessageArgs) -> io::Result<()> {
                 io::Error::other(format!("{}, round {number}: {error}", name(*neighbour)))
             })?;
             eprintln!(
-                "round {number} {:<40} p50 {:.2} ms, p99 {:.2} ms, worst {:.2} ms, {:.0} us for each message",
+                "round {number} {:<40} p50 {:.2} ms, p99 {:.2} ms, worst {:.2} ms, {:.0} + {:.0} us for each message",
                 name(*neighbour),
                 round.p50_ms,
                 round.p99_ms,
                 round.worst_ms,
-                round.message_us.unwrap_or(0.0)
+                round.message_us.map_or(0.0, |(user, _)| user),
+                round.message_us.map_or(0.0, |(_, system)| system)
             );
             rounds.push(round);
         }
@@ -263,9 +264,9 @@ fn round(
     let flood = neighbour.map(|neighbour| Flood::start(neighbour, other)).transpose()?;
     std::thread::sleep(WARMUP);
     let replies = || flood.as_ref().map_or(0, Flood::replies);
-    let (before, cpu_before) = (replies(), server.cpu_time_of_threads()?);
+    let (before, cpu_before) = (replies(), server.cpu()?);
     let mut latencies = echo_latencies(echo, args.rate, args.seconds)?;
-    let (count, cpu) = (replies() - before, server.cpu_time_of_threads()?.saturating_sub(cpu_before));
+    let (count, cpu) = (replies() - before, server.cpu()?.since(&cpu_before));
     if flood.is_some() && count == 0 {
         return Err(io::Error::other("the neighbour answered nothing"));
     }
@@ -275,7 +276,8 @@ fn round(
         let index = ((latencies.len() as f64 * part) as usize).min(latencies.len() - 1);
         latencies[index].as_secs_f64() * 1e3
     };
-    let message_us = neighbour.map(|_| cpu.as_secs_f64() * 1e6 / count as f64);
+    let each = |time: Duration| time.as_secs_f64() * 1e6 / count as f64;
+    let message_us = neighbour.map(|_| (each(cpu.user), each(cpu.system)));
     Ok(Round { p50_ms: at(0.5), p99_ms: at(0.99), worst_ms: at(1.0), message_us })
 }
 
@@ -318,24 +320,26 @@ fn line(number: usize) -> Vec<u8> {
 
 fn table(rows: &[(Option<&'static Neighbour>, Vec<Round>)]) -> Result<String, String> {
     let mut text = String::from(
-        "| the neighbour | its worst message, steps | estimated, µs | measured, µs | echo's p50, ms | p99, ms | longest, ms |\n|---|--:|--:|---|---|---|---|\n",
+        "| the neighbour | its worst message, steps | estimated, µs | user time, µs | the kernel's, µs | echo's p50, ms | p99, ms | longest, ms |\n\
+         |---|--:|--:|---|---|---|---|---|\n",
     );
     for (neighbour, rounds) in rows {
         let cell = |read: fn(&Round) -> f64, digits: usize| {
             let spread = Spread::of(rounds.iter().map(read));
             format!("{:.digits$} ({:.digits$}–{:.digits$})", spread.median, spread.min, spread.max)
         };
-        let [steps, estimated, measured] = match neighbour {
-            None => [String::new(), String::new(), String::new()],
+        let [steps, estimated, user, system] = match neighbour {
+            None => [String::new(), String::new(), String::new(), String::new()],
             Some(neighbour) => {
                 let steps = neighbour.steps().map_err(|error| format!("{}: {error}", neighbour.name))?;
-                let measured = cell(|round| round.message_us.unwrap_or(f64::NAN), 0);
-                [steps.to_string(), steps.div_ceil(STEPS_PER_US).to_string(), measured]
+                let user = cell(|round| round.message_us.map_or(f64::NAN, |(user, _)| user), 0);
+                let system = cell(|round| round.message_us.map_or(f64::NAN, |(_, system)| system), 0);
+                [steps.to_string(), steps.div_ceil(STEPS_PER_US).to_string(), user, system]
             }
         };
         let _ = writeln!(
             text,
-            "| {} | {steps} | {estimated} | {measured} | {} | {} | {} |",
+            "| {} | {steps} | {estimated} | {user} | {system} | {} | {} | {} |",
             name(*neighbour),
             cell(|round| round.p50_ms, 2),
             cell(|round| round.p99_ms, 2),

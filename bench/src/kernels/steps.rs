@@ -42,8 +42,18 @@ const KINDS: &[(&str, Work)] = &[
         Work::Rule("if req.key in [\"get\", \"set\", \"delete\", \"add\"]: 1 else: 2", ""),
     ),
     ("hash, 1000 bytes", Work::Rule("hash(req.value) mod 16", "a")),
-    ("contains, 1000 bytes", Work::Rule("if contains(text(req.value), \"aab\"): 1 else: 0", "a")),
-    ("find, 1000 bytes", Work::Rule("find(text(req.value), \"abaa\") else 0", "ab")),
+    // Texts of which every position may be the one, by the bytes that a search looks for first.
+    ("contains, 3 bytes", Work::Rule("if contains(text(req.value), \"zze\"): 1 else: 0", "z")),
+    ("find, 8 bytes", Work::Rule("find(text(req.value), \"zzzzzzze\") else 0", "z")),
+    ("find, 32 bytes", Work::Rule("find(text(req.value), \"zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzze\") else 0", "z")),
+    (
+        "find, 64 bytes",
+        Work::Rule(
+            "find(text(req.value), \"zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzze\") else 0",
+            "z",
+        ),
+    ),
+    ("find, a byte", Work::Rule("find(text(req.value), \"e\") else 0", "z")),
     ("has_token, commas", Work::Rule("if has_token(text(req.value), \"close\"): 1 else: 0", ",")),
     ("has_token, tokens", Work::Rule("if has_token(text(req.value), \"close\"): 1 else: 0", "closx, ")),
     ("same_text, 1000 bytes", Work::Rule("if same_text(text(req.value), text(req.value)): 1 else: 0", "aB")),
