@@ -15,8 +15,12 @@ pub const STEPS_PER_US: u64 = 2000;
 pub const BYTES_STEPS: u64 = 8;
 /// Steps of comparing bytes, on top of their lengths: most differ in those.
 pub const COMPARE_STEPS: u64 = 4;
-/// Steps of searching bytes in bytes, on top of their lengths.
+/// Steps of searching a byte in bytes, on top of their length.
 pub const SEARCH_STEPS: u64 = 32;
+/// Steps of preparing a search for more than a byte, and of texts too short for its fast way.
+pub const NEEDLE_STEPS: u64 = 64;
+/// Length of what is searched from which on another algorithm takes no longer for more of it.
+pub const NEEDLE_BYTES_MAX: u64 = 32;
 /// Steps of looking for where a run of bytes ends, on top of its length.
 pub const SCAN_STEPS: u64 = 4;
 /// Steps of a line that is passed over, on top of its length.
@@ -137,13 +141,20 @@ fn bytes_steps(op: &Op, amounts: &Amounts<'_>) -> u64 {
         Op::SameText(a, b) => COMPARE_STEPS + shorter(a, b) / SEARCHED_PER_STEP,
         Op::Trim(a) => BYTES_STEPS + bytes(a),
         Op::BytesContains(a, b) | Op::Find(a, b) => {
-            // A single byte is looked for many places at a time.
-            let passed = if bytes(b) <= 1 { bytes(a) / SEARCHED_PER_STEP } else { bytes(a) };
-            SEARCH_STEPS + passed + bytes(b) / SEARCHED_PER_STEP
+            SEARCH_STEPS + search_steps(bytes(a), bytes(b)) + bytes(b) / SEARCHED_PER_STEP
         }
         Op::HasToken(a, _) => BYTES_STEPS + bytes(a) / 2,
-        Op::Guard { bytes: a, .. } => BYTES_STEPS + bytes(a) / 2,
-        Op::ScanRun { .. } | Op::Seek { .. } => SCAN_STEPS + amounts.passed / SCANNED_PER_STEP,
+        Op::Guard { bytes: a, without, .. } => {
+            BYTES_STEPS
+                + bytes(a) / 2
+                + without.map_or(0, |(_, len)| candidate_steps(bytes(a), u64::from(len)))
+        }
+        Op::ScanRun { .. } => SCAN_STEPS + amounts.passed / SCANNED_PER_STEP,
+        Op::Seek { len, .. } => {
+            SCAN_STEPS
+                + (amounts.passed / SCANNED_PER_STEP)
+                    .saturating_add(candidate_steps(amounts.passed, u64::from(*len)))
+        }
         // A line that is not passed over has been looked at too.
         Op::Lines { .. } => {
             let lines = amounts.lines.saturating_mul(LINE_STEPS);
@@ -169,7 +180,7 @@ fn bytes_steps(op: &Op, amounts: &Amounts<'_>) -> u64 {
             DIGITS_STEPS + bytes(a) / SEARCHED_PER_STEP
         }
         Op::Split { bytes: a, separator, .. } => {
-            let passed = bytes(a).saturating_add(bytes(separator)) / SEARCHED_PER_STEP;
+            let passed = search_steps(bytes(a).saturating_add(bytes(separator)), bytes(separator));
             SEARCH_STEPS + passed.saturating_add(amounts.built / 8 * PART_STEPS)
         }
         Op::Concat { parts, .. } => BYTES_STEPS * (parts.len() as u64).max(1),
@@ -180,6 +191,17 @@ fn bytes_steps(op: &Op, amounts: &Amounts<'_>) -> u64 {
         Op::StateStoreBytes { value, .. } => BYTES_STEPS + bytes(value) / SEARCHED_PER_STEP,
         other => panic!("{other:?} is no operation on bytes"),
     }
+}
+
+/// Steps of searching `needle` bytes in `text` bytes: a byte or two are looked for at many positions at a time.
+fn search_steps(text: u64, needle: u64) -> u64 {
+    let prepared = if needle > 1 { NEEDLE_STEPS } else { 0 };
+    prepared + (text / SEARCHED_PER_STEP).saturating_add(candidate_steps(text, needle))
+}
+
+/// Steps of comparing at each position, where the two bytes that a search looks for first are found everywhere.
+fn candidate_steps(text: u64, needle: u64) -> u64 {
+    if needle <= 2 { 0 } else { text.saturating_mul(9 + needle.min(NEEDLE_BYTES_MAX)) / 6 }
 }
 
 /// Steps of a call of the platform, without what it copies.
