@@ -39,7 +39,7 @@ struct Kernel {
 /// Measures all kernels and prints a table.
 pub fn run(args: &KernelArgs) -> Result<(), String> {
     if args.steps {
-        return steps::run(args.only.as_deref());
+        return steps::run(args.only.as_deref(), args.batches.results.as_deref());
     }
     let mut table = String::from(
         "| kernel | flick, ns | Rust -O3, ns | flick's share of Rust's speed |\n|---|--:|--:|--:|\n",
