@@ -268,6 +268,14 @@ impl<'a> RawCall<'a> {
         (regions, free, host)
     }
 
+    /// The platform.
+    #[inline]
+    pub(crate) fn host(&mut self) -> &mut dyn Host {
+        assert!(!self.rule.is_null(), "only rules and helpers ask the platform");
+        // SAFETY: as in `split_with_host`, without the regions.
+        unsafe { &mut *(*self.rule).host }
+    }
+
     /// Takes `len` bytes more of the output into use. Returns them as a value.
     pub(crate) fn grow(&mut self, len: usize) -> u64 {
         let start = self.out_len;
@@ -288,6 +296,12 @@ impl<'a> RawCall<'a> {
     pub(crate) fn emit_message(&mut self, message: u8, start: u64, end: u64) -> u64 {
         let bytes = self.regions().message(usize::from(message)).map_or(0, <[u8]>::len);
         assert!(start <= end && end <= bytes as u64, "a copied part lies inside the head");
+        if !self.regions().frame(message).is_edited() {
+            let (regions, free) = self.split((end - start) as usize);
+            let bytes = regions.message(usize::from(message)).unwrap_or_default();
+            free.copy_from_slice(&bytes[start as usize..end as usize]);
+            return self.grow((end - start) as usize);
+        }
         let pieces = self.regions().frame(message).forwarded(start, end);
         let kept_bytes: usize = pieces.map(|piece| piece.len()).sum();
         let (regions, mut free) = self.split(kept_bytes);

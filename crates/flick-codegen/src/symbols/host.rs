@@ -16,11 +16,11 @@ const POLICIES: [Policy; 5] =
     [Policy::Ketama, Policy::Rendezvous, Policy::RoundRobin, Policy::LeastLoaded, Policy::TwoChoices];
 
 pub(super) extern "C-unwind" fn now(call: &mut RawCall<'_>) -> u64 {
-    call.split_with_host(0).2.now_ns() as u64
+    call.host().now_ns() as u64
 }
 
 pub(super) extern "C-unwind" fn random(call: &mut RawCall<'_>) -> u64 {
-    call.split_with_host(0).2.random()
+    call.host().random()
 }
 
 pub(super) extern "C-unwind" fn log(call: &mut RawCall<'_>, text: u64) {
@@ -29,25 +29,25 @@ pub(super) extern "C-unwind" fn log(call: &mut RawCall<'_>, text: u64) {
 }
 
 pub(super) extern "C-unwind" fn counter_add(call: &mut RawCall<'_>, counter: u64, amount: u64) {
-    call.split_with_host(0).2.counter_add(counter as u32, amount as i64);
+    call.host().counter_add(counter as u32, amount as i64);
 }
 
 pub(super) extern "C-unwind" fn gauge_set(call: &mut RawCall<'_>, gauge: u64, value: u64) {
-    call.split_with_host(0).2.gauge_set(gauge as u32, value as i64);
+    call.host().gauge_set(gauge as u32, value as i64);
 }
 
 pub(super) extern "C-unwind" fn counter_get(call: &mut RawCall<'_>, counter: u64) -> u64 {
-    call.split_with_host(0).2.counter_get(counter as u32) as u64
+    call.host().counter_get(counter as u32) as u64
 }
 
 pub(super) extern "C-unwind" fn alive(call: &mut RawCall<'_>, chan: u64) -> u64 {
     let (channel, element) = (semantics::chan_index(chan), semantics::chan_element(chan));
-    u64::from(call.split_with_host(0).2.alive(channel, element))
+    u64::from(call.host().alive(channel, element))
 }
 
 pub(super) extern "C-unwind" fn load(call: &mut RawCall<'_>, chan: u64) -> u64 {
     let (channel, element) = (semantics::chan_index(chan), semantics::chan_element(chan));
-    call.split_with_host(0).2.load(channel, element) as u64
+    call.host().load(channel, element) as u64
 }
 
 pub(super) extern "C-unwind" fn peer(call: &mut RawCall<'_>, chan: u64) -> u64 {
@@ -84,7 +84,7 @@ pub(super) extern "C-unwind" fn dict_remove(call: &mut RawCall<'_>, dict: u64, k
 }
 
 pub(super) extern "C-unwind" fn dict_len(call: &mut RawCall<'_>, dict: u64) -> u64 {
-    call.split_with_host(0).2.dict_len(dict as u32) as u64
+    call.host().dict_len(dict as u32) as u64
 }
 
 pub(super) extern "C-unwind" fn dict_begin(
