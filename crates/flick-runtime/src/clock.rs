@@ -7,9 +7,9 @@ use flick_net::{QueueDelay, monotonic_ns};
 
 use crate::config::TaskScheduling;
 use crate::limits::{
-    CLOCK_EVERY_MESSAGES, CLOCK_EVERY_TASKS, CLOCK_STEPS, COMPLETION_MESSAGES_MAX, LOOK_STEPS,
-    MERGE_STEP_ELEMENTS, ROBIN_ROUNDS_MAX, RUN_ROUNDS_MAX, SAMPLE_EVERY_ITERATIONS, SECOND_LOOK_MS,
-    STOOD_STILL_MS, TASK_MESSAGES_MAX,
+    BATCH_MESSAGES_MAX, BATCH_STEPS, CLOCK_EVERY_MESSAGES, CLOCK_EVERY_TASKS, CLOCK_STEPS,
+    COMPLETION_MESSAGES_MAX, LOOK_STEPS, MERGE_STEP_ELEMENTS, ROBIN_ROUNDS_MAX, RUN_ROUNDS_MAX,
+    SAMPLE_EVERY_ITERATIONS, SECOND_LOOK_MS, STOOD_STILL_MS, TASK_MESSAGES_MAX,
 };
 use crate::overload::batch_delay::{Arrivals, BatchDelay};
 use crate::overload::batch_trial::{BatchTrial, TrialResult, WorkDone};
@@ -64,8 +64,14 @@ struct TimeSlices {
     messages_max: u32,
     /// Time of one run.
     slice: Option<Duration>,
+    /// Messages that the task that runs may still handle.
+    messages_left: u32,
+    /// Messages that it has handled since the clock was last read.
+    unseen: u32,
     /// Messages between two looks at the clock.
     clock_every: u32,
+    /// Messages that a task may handle in one step.
+    batch: u32,
     /// Tasks between two checks of how long the iteration has taken.
     tasks_every: u32,
     /// Elements that a task of a merge handles in a step.
@@ -236,11 +242,6 @@ impl Clock {
         self.slices.rounds_max
     }
 
-    /// Messages that a task handles in one run.
-    pub(crate) fn messages_max(&self) -> u32 {
-        self.slices.messages_max
-    }
-
     /// Elements that a task of a merge handles in a step.
     pub(crate) fn merge_elements(&self) -> u32 {
         self.slices.merge_elements
@@ -251,18 +252,46 @@ impl Clock {
         self.slices.policy != TaskScheduling::RoundRobin
     }
 
-    /// Returns the time at which a run begins, where the clock is read after each message. `None`: it is first read
+    /// Begins a run of a task. Returns its time, where the clock is read after each message. `None`: it is first read
     /// after a few messages, as most runs end before that.
     #[inline]
-    pub(crate) fn begin_run(&self) -> Option<Instant> {
+    pub(crate) fn begin_run(&mut self) -> Option<Instant> {
+        (self.slices.messages_left, self.slices.unseen) = (self.slices.messages_max, 0);
         (self.slices.clock_every == 1 && self.slices.slice.is_some()).then(Instant::now)
     }
 
-    /// Whether a task that has handled `messages` must let others run. `begun`: when its run began, or about then. A
-    /// thread that services share has iterations of limited length, whatever the policy.
+    /// Counts a message that the task is about to handle; `false` if it has handled as many as it may.
     #[inline]
-    pub(crate) fn run_is_over(&self, messages: u32, begun: &mut Option<Instant>) -> bool {
-        messages.is_multiple_of(self.slices.clock_every) && self.is_late(begun)
+    pub(crate) fn take_message(&mut self) -> bool {
+        let may_take = self.slices.messages_left > 0;
+        if may_take {
+            self.note_batch(1);
+        }
+        may_take
+    }
+
+    /// Returns how many messages the task may handle in this step, the one that it has taken included.
+    #[inline]
+    pub(crate) fn batch_max(&self) -> u32 {
+        1 + self.slices.messages_left.min(self.slices.batch - 1)
+    }
+
+    /// Counts messages that the task has handled in this step beside the one that it has taken.
+    #[inline]
+    pub(crate) fn note_batch(&mut self, messages: u32) {
+        self.slices.messages_left -= messages;
+        self.slices.unseen += messages;
+    }
+
+    /// Whether the task must let others run. `begun`: when its run began, or about then. A thread that services share
+    /// has iterations of limited length, whatever the policy.
+    #[inline]
+    pub(crate) fn run_is_over(&mut self, begun: &mut Option<Instant>) -> bool {
+        if self.slices.unseen < self.slices.clock_every {
+            return false;
+        }
+        self.slices.unseen = 0;
+        self.is_late(begun)
     }
 
     fn is_late(&self, begun: &mut Option<Instant>) -> bool {
@@ -322,7 +351,10 @@ impl TimeSlices {
             policy: limits.task_scheduling,
             messages_max,
             slice: has_slice.then_some(setup.tunables.get().time_slice),
+            messages_left: 0,
+            unseen: 0,
             clock_every: if steps >= CLOCK_STEPS { 1 } else { CLOCK_EVERY_MESSAGES },
+            batch: (BATCH_STEPS / steps.max(1)).clamp(1, u64::from(BATCH_MESSAGES_MAX)) as u32,
             tasks_every: few(CLOCK_EVERY_TASKS),
             merge_elements: if is_round_robin { 1 } else { few(MERGE_STEP_ELEMENTS) },
             rounds_max,

@@ -31,6 +31,10 @@ pub const COMPLETION_MESSAGES_MAX: u32 = 1 << 24;
 pub const CLOCK_EVERY_MESSAGES: u32 = 8;
 /// Steps of a message above which the clock is read after each message: they may take more than a microsecond.
 pub const CLOCK_STEPS: u64 = 2048;
+/// Messages that a task handles in one step, where several are complete in one received buffer.
+pub const BATCH_MESSAGES_MAX: u32 = 64;
+/// Steps that these may take together, by the certificate: no more than the messages between two looks at the clock.
+pub const BATCH_STEPS: u64 = CLOCK_STEPS * CLOCK_EVERY_MESSAGES as u64;
 /// Steps that a task, or a few of them, may take between two looks at the clock: about half a millisecond.
 pub const LOOK_STEPS: u64 = 1 << 20;
 /// Tasks are timed in one of this many iterations.

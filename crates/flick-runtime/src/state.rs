@@ -174,6 +174,7 @@ impl State {
         &self.workers[worker].dicts[dict as usize]
     }
 
+    #[inline]
     pub(crate) fn counter_add(&self, worker: usize, counter: u32, amount: i64) {
         let index = counter as usize;
         if self.counters[index].1 {

@@ -213,6 +213,20 @@ impl Upstream {
         batch
     }
 
+    /// The batch buffer of a connection.
+    #[inline]
+    pub(crate) fn batch(&self, conn: u32) -> Option<&Buf> {
+        self.conns[conn as usize].batch()
+    }
+
+    /// Sets the batch buffer of a connection.
+    #[inline]
+    pub(crate) fn set_batch(&mut self, conn: u32, batch: Option<Buf>) {
+        if batch.is_some() {
+            *self.batch_mut(conn) = batch;
+        }
+    }
+
     /// Gives all batch buffers back.
     #[inline]
     pub(crate) fn release_batches(&mut self) {

@@ -26,6 +26,7 @@ mod overload;
 mod pace;
 mod poll_wait;
 mod relay;
+mod relay_run;
 mod replies;
 mod reply_flags;
 mod requests;

@@ -125,6 +125,11 @@ impl Inbox {
         self.partial.is_some()
     }
 
+    /// The received bytes in front, unless the front message lies in the message buffer.
+    pub fn piece<'a>(&self, pieces: &'a Pieces) -> Option<&'a Slice> {
+        if self.in_message() { None } else { pieces.front(&self.queue) }
+    }
+
     /// Returns the frame of the front message and its bytes so far, if it has been parsed and only the rest of its
     /// bytes is missing.
     pub fn begun<'a>(&'a self, frames: &'a Slab<Frame>) -> Option<(&'a Frame, &'a [u8])> {
@@ -412,6 +417,16 @@ impl Inbox {
             Some(saved) => saved.copy_from(frame),
             None => self.saved = frames.insert(frame.clone()),
         }
+    }
+}
+
+/// Parses the front of `bytes`; returns the length of the message, if all of it is there and it is handled whole.
+#[inline]
+pub fn parse_whole(engine: &dyn Engine, parser: FuncId, frame: &mut Frame, bytes: &[u8]) -> Option<u32> {
+    frame.restart();
+    match judge(engine.parse(parser, frame, bytes), frame, bytes.len() as u32, Completeness::All) {
+        Verdict::Whole => Some(frame.total_bytes() as u32),
+        _ => None,
     }
 }
 

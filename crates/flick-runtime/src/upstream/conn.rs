@@ -620,6 +620,12 @@ impl BackendConn {
 
     /// The buffer that short requests are written to.
     #[inline]
+    pub fn batch(&self) -> Option<&Buf> {
+        self.batch.as_ref()
+    }
+
+    /// The buffer that short requests are written to.
+    #[inline]
     pub fn batch_mut(&mut self) -> &mut Option<Buf> {
         &mut self.batch
     }

@@ -426,7 +426,7 @@ impl<D: Driver> Worker<D> {
         self.io.driver_mut().send(conn, piece);
     }
 
-    fn note_backend_sent(&mut self, backend_conn: u32, bytes: u64) {
+    pub(super) fn note_backend_sent(&mut self, backend_conn: u32, bytes: u64) {
         let conn = self.upstream.conn_mut(backend_conn);
         conn.note_sent(bytes);
         self.observe.backend(conn.backend() as usize).bytes_sent.add(bytes);

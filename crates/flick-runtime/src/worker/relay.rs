@@ -122,24 +122,9 @@ impl<D: Driver> Worker<D> {
             End::Client => self.consume(key, head),
             End::Backend(backend_conn) => self.consume_reply(backend_conn, head),
         }
-        let (mut to_client, mut to_backend) = (false, None);
-        for at in 0..scratch.sends.as_slice().len() {
-            let send = scratch.sends.as_slice()[at];
-            match self.relay_send(key, scratch, &send, &message) {
-                Ok(End::Client) => to_client |= has_tail(send.body),
-                Ok(End::Backend(conn)) => to_backend = to_backend.or(has_tail(send.body).then_some(conn)),
-                Err(reason) => {
-                    self.relay_failed(key, reason);
-                    return Flow::Stop;
-                }
-            }
-        }
-        if let (End::Client, true, Some(reason)) =
-            (from, scratch.sends.as_slice().is_empty(), scratch.failure)
-        {
-            self.relay_failed(key, reason);
+        let Some((to_client, to_backend)) = self.relay_sends(key, from, scratch, &message) else {
             return Flow::Stop;
-        }
+        };
         if whole || self.downstream.client(key).is_none() {
             return Flow::Go;
         }
@@ -156,6 +141,35 @@ impl<D: Driver> Worker<D> {
             }
         }
         Flow::Go
+    }
+
+    /// Carries out what the rules of a message have sent, or fails the session. Returns where the rest of a large
+    /// message goes: whether to the client, and to which backend connection. `None`: the session has failed.
+    pub(super) fn relay_sends(
+        &mut self,
+        key: Key,
+        from: End,
+        scratch: &Scratch,
+        message: &Slice,
+    ) -> Option<(bool, Option<u32>)> {
+        let (mut to_client, mut to_backend) = (false, None);
+        for send in scratch.sends.as_slice() {
+            match self.relay_send(key, scratch, send, message) {
+                Ok(End::Client) => to_client |= has_tail(send.body),
+                Ok(End::Backend(conn)) => to_backend = to_backend.or(has_tail(send.body).then_some(conn)),
+                Err(reason) => {
+                    self.relay_failed(key, reason);
+                    return None;
+                }
+            }
+        }
+        if let (End::Client, true, Some(reason)) =
+            (from, scratch.sends.as_slice().is_empty(), scratch.failure)
+        {
+            self.relay_failed(key, reason);
+            return None;
+        }
+        Some((to_client, to_backend))
     }
 
     /// The head of a large message of a client has gone to its backend, if it goes to one; the rest follows.

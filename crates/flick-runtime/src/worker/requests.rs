@@ -240,7 +240,8 @@ impl<D: Driver> Worker<D> {
         sheds: bool,
     ) -> Flow {
         match whole {
-            _ if self.ctx.setup().is_relay => self.relay_message(key, End::Client, scratch, seen, whole),
+            true if self.ctx.setup().is_relay => self.relay_run(key, scratch, seen),
+            false if self.ctx.setup().is_relay => self.relay_message(key, End::Client, scratch, seen, whole),
             true => self.whole_request(key, scratch, seen, sheds),
             false => self.large_request(key, scratch, seen, sheds),
         }

@@ -84,11 +84,11 @@ impl<D: Driver> Worker<D> {
     /// Runs a task's steps until it stops or its time slice is over; returns whether it stopped by itself.
     pub(super) fn run_steps(&mut self, kind: TaskKind, mut step: impl FnMut(&mut Self) -> Flow) -> bool {
         let mut begun = self.clock.begin_run();
-        for count in 1..=self.clock.messages_max() {
+        while self.clock.take_message() {
             if step(self) == Flow::Stop {
                 return true;
             }
-            if self.clock.run_is_over(count, &mut begun) {
+            if self.clock.run_is_over(&mut begun) {
                 break;
             }
         }

@@ -614,6 +614,35 @@ fn a_session_of_its_own_connections_never_mixes_messages() {
 }
 
 #[test]
+fn a_run_of_a_relay_forwards_what_messages_by_themselves_would() {
+    let (short, built) = (r"get k0\n".repeat(1000), r"get other0 keep=3\n".repeat(1000));
+    let changed = short.replace("k0", "made0");
+    let mixed = r"get k0 hop\nget l0\nget k1\nput m0 len=3\nabcget n0\n";
+    let long = format!(r"put k0 len=120\n{}", "x".repeat(120)).repeat(100);
+    check_with(
+        Kind::Private,
+        &format!(
+            r#"backends 2
+            client a  sends "get k0\n"
+            backend 0 expects "get k0\n"
+            client a  sends "get drop0\nget j0\nget made0\nget drop0\nget local0\n{mixed}"
+            backend 0 expects "get j0\nget other0 keep=3\nget k0\nget l0\nput m0 len=3\nabcget n0\n"
+            backend 1 expects "get k1\n", sends "one\n"
+            client a  expects "ok len=5\nlocalone\n"
+            client a  sends "{short}{long}{changed}put k0 len=30000\n"
+            backend 0 expects "{short}{long}{built}put k0 len=30000\n"
+            expect counter requests == 2112
+            client a  sends 30000 bytes
+            backend 0 expects 30000 bytes
+            client a  sends "get k0\nget k0\nget !\n", expects "fail 3\n", expects closed
+            backend 0 expects "get k0\nget k0\n", expects closed
+            expect counter protocol_errors_client == 1
+            expect counter exhausted == 0"#
+        ),
+    );
+}
+
+#[test]
 fn a_relay_leg_that_breaks_inside_a_message_ends_the_other_legs() {
     check_with(
         Kind::Private,

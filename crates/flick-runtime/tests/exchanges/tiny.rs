@@ -7,8 +7,9 @@
 //! ok len=3\nabc                     a reply; or `parts`, or `close`: until close; `len=asked`: what `keep` said
 //! ok last, ok tunnel, wait more     the last on its connection; raw behind it; not the last reply
 //! ```
-//! A key that begins with `local` is answered by the rule, `ask` asked, `made` forwarded as another request; `quiet` is
-//! answered with a suppressed reply, `wrong` with malformed bytes, or, with a digit, forwarded as such.
+//! A key that begins with `local` is answered by the rule, `ask` asked, `made` forwarded as another request, `drop`
+//! dropped; `quiet` is answered with a suppressed reply, `wrong` with malformed bytes, or, with a digit, forwarded as
+//! such.
 
 use std::sync::Arc;
 
@@ -194,6 +195,8 @@ impl Engine for Tiny {
             let body = Self::built(call, if key == b"wrong" { "ok !\n" } else { "get !\n" });
             let channel = u32::from(key != b"wrong");
             call.sends.push(Send { channel, element, body });
+        } else if key.starts_with(b"drop") {
+            return RuleOutcome::Finished;
         } else if key.starts_with(b"made") {
             let body = Self::built(call, "get other0 keep=3\n");
             call.sends.push(Send { channel: 1, element, body });

@@ -1,0 +1,303 @@
+//! Runs of a relay: whole messages of a client that lie in one received buffer, handled in one step of its task.
+//! Promises: bytes, their order and all counters are those of messages that are handled one by one; a run handles a
+//! bounded number of messages and ends when the backend connection is full.
+//! Refuses: messages that are cut, streamed or malformed, and any that a rule sends elsewhere than to the backend
+//! connection of the run: they end it and are handled by themselves.
+
+use std::ops::Range;
+
+use flick_abi::{FailureReason, SendBody};
+use flick_buffers::{Buf, BufClass, Pool, Slice};
+use flick_net::{Driver, Handle};
+
+use super::Worker;
+use super::backend_view::BackendView;
+use super::relay::End;
+use super::rules::Start;
+use crate::downstream::inbox::parse_whole;
+use crate::io::WriteParts;
+use crate::limits::{COPY_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
+use crate::observe::edge_counters::StartId;
+use crate::rules::RuleParts;
+use crate::rules::scratch::Scratch;
+use crate::run_queue::Flow;
+use crate::slab::Key;
+
+/// The backend connection of a run.
+#[derive(Clone, Copy)]
+struct Leg {
+    slot: u32,
+    conn: Handle,
+    channel: u32,
+    element: u64,
+}
+
+/// Reason for a run to end.
+enum RunEnd {
+    /// No further message is handled in this step.
+    Over,
+    /// The rules of the last message, which has this many bytes, have run; its sends are not carried out.
+    Unsent(u32),
+    /// No buffer is free.
+    Exhausted,
+}
+
+/// Progress of a run.
+struct RelayRun {
+    /// Messages whose rules have run.
+    messages: u32,
+    /// Those of them that have been sent.
+    sent: u32,
+    /// Bytes of the received buffer that they are.
+    taken_bytes: u32,
+    /// Bytes that were sent.
+    sent_bytes: u64,
+    end: RunEnd,
+}
+
+impl<D: Driver> Worker<D> {
+    /// Handles a whole message of a client, which was parsed last, and those behind it in the same buffer.
+    pub(super) fn relay_run(&mut self, key: Key, scratch: &mut Scratch, first: Slice) -> Flow {
+        let parts = self.downstream.client(key).and_then(|session| {
+            let piece = session.inbox().piece(self.io.pieces())?;
+            Some((self.leg_of(session.stream().relay_conns()?)?, piece.clone()))
+        });
+        let Some((leg, piece)) = parts else {
+            return self.relay_message(key, End::Client, scratch, first, true);
+        };
+        let Some(run) = self.run_messages(key, scratch, &piece, first.len(), leg) else { return Flow::Stop };
+        let (start, messages) = (StartId::channel(self.ctx.setup().listened), u64::from(run.messages));
+        self.observe.counters().requests.add(messages);
+        self.observe.edges().started(start, messages);
+        self.observe.edges().sent(start, leg.channel, u64::from(run.sent));
+        let backend = self.upstream.conn(leg.slot).backend() as usize;
+        self.observe.backend(backend).requests.add(u64::from(run.sent));
+        self.note_backend_sent(leg.slot, run.sent_bytes);
+        self.clock.note_batch(run.messages - 1);
+        self.consume(key, run.taken_bytes);
+        self.note_full(key, leg.slot, SESSION_BACKLOG_BYTES_MAX);
+        match run.end {
+            RunEnd::Over => Flow::Go,
+            RunEnd::Unsent(len) => {
+                self.observe.edges().carried(start, scratch.sends.as_slice());
+                let message = piece.sub(run.taken_bytes - len..run.taken_bytes);
+                self.relay_sends(key, End::Client, scratch, &message).map_or(Flow::Stop, |_| Flow::Go)
+            }
+            RunEnd::Exhausted => {
+                self.observe.counters().exhausted.add(1);
+                self.relay_failed(key, FailureReason::Overload);
+                Flow::Stop
+            }
+        }
+    }
+
+    /// The backend connection in that slot, if messages may be sent on it.
+    fn leg_of(&self, slot: u32) -> Option<Leg> {
+        let conn = self.upstream.conn(slot);
+        let channel = self.upstream.backend_of(slot).channel() as u32;
+        Some(Leg { slot, conn: conn.handle()?, channel, element: conn.relay_element()? })
+    }
+
+    /// Runs the rules on messages at the front of `piece`, of which the first, of `len` bytes, is parsed, and sends
+    /// what they send. `None`: the client is gone.
+    fn run_messages(
+        &mut self,
+        key: Key,
+        scratch: &mut Scratch,
+        piece: &Slice,
+        mut len: u32,
+        leg: Leg,
+    ) -> Option<RelayRun> {
+        let session = self.downstream.client(key)?;
+        let (state, client) = (session.stream().state(), Some(self.io.peer(session.handle())));
+        self.first_values(scratch, state);
+        let messages_max = self.clock.batch_max();
+        let backlog = self.io.driver().backlog_bytes(leg.conn);
+        let bytes_max = SESSION_BACKLOG_BYTES_MAX.saturating_sub(backlog) as u64;
+        let mut batch = self.upstream.batch(leg.slot).cloned();
+        let setup = &**self.ctx.setup();
+        let parser = setup.view(setup.listened).parse_request;
+        let around = BackendView { setup, upstream: &self.upstream, now_ns: self.io.now_ns(), client };
+        let lens = self.upstream.backend_set().lens();
+        let RuleParts { locals, host, .. } = self.rules.parts();
+        let (state, mut host) = (locals.words_mut(state), host.view(&around));
+        let WriteParts { driver, pool, .. } = self.io.write_parts();
+        let mut output = RunOutput::new(driver, pool, leg.conn, piece, &mut batch);
+        let (bytes, mut at) = (piece.bytes(), 0);
+        let mut run = RelayRun { messages: 0, sent: 0, taken_bytes: 0, sent_bytes: 0, end: RunEnd::Over };
+        loop {
+            let message = &bytes[at as usize..(at + len) as usize];
+            let start = Start { channel: setup.listened, element: 0, message };
+            let paused = Self::run_rules((setup, lens), scratch, state, &mut host, &start);
+            assert!(paused.is_none(), "a rule of a relay never suspends");
+            run.messages += 1;
+            let sent = output.message(leg, scratch, at..at + len);
+            at += len;
+            match sent {
+                Ok(Sent::Here) => run.sent += 1,
+                Ok(Sent::Nowhere) => {}
+                Ok(Sent::Elsewhere) => run.end = RunEnd::Unsent(len),
+                Err(OutOfBuffers) => run.end = RunEnd::Exhausted,
+            }
+            let goes_on = matches!(run.end, RunEnd::Over) && run.messages < messages_max;
+            if !goes_on || output.bytes > bytes_max {
+                break;
+            }
+            let rest = &bytes[at as usize..];
+            let Some(next) = parse_whole(&*setup.engine, parser, &mut scratch.frame, rest) else { break };
+            len = next;
+        }
+        if output.finish().is_err() {
+            run.end = RunEnd::Exhausted;
+        }
+        (run.taken_bytes, run.sent_bytes) = (at, output.bytes);
+        self.upstream.set_batch(leg.slot, batch);
+        Some(run)
+    }
+}
+
+/// Target of what the rules of a message send.
+enum Sent {
+    /// The backend connection of the run, and the message is appended to its output.
+    Here,
+    /// None: the message is dropped.
+    Nowhere,
+    /// Another one, or several.
+    Elsewhere,
+}
+
+/// No buffer is free.
+struct OutOfBuffers;
+
+/// Output of a run: changed bytes are copied to the batch buffer of the backend connection. Unchanged bytes are
+/// copied too while they are few, otherwise sent by reference; those of adjacent messages are one range.
+struct RunOutput<'a, D: Driver> {
+    driver: &'a mut D,
+    pool: &'a Pool,
+    conn: Handle,
+    piece: &'a Slice,
+    /// Unchanged bytes of `piece` that are still to be sent.
+    unchanged: Range<u32>,
+    batch: &'a mut Option<Buf>,
+    /// Start of the bytes of `batch` that are still to be sent.
+    batch_from: u32,
+    /// Bytes of the messages so far.
+    bytes: u64,
+}
+
+impl<'a, D: Driver> RunOutput<'a, D> {
+    fn new(
+        driver: &'a mut D,
+        pool: &'a Pool,
+        conn: Handle,
+        piece: &'a Slice,
+        batch: &'a mut Option<Buf>,
+    ) -> Self {
+        let batch_from = batch.as_ref().map_or(0, Buf::len);
+        Self { driver, pool, conn, piece, unchanged: 0..0, batch, batch_from, bytes: 0 }
+    }
+
+    /// Sends the message at `range` of the piece as its rules say, if they send it to this connection alone.
+    #[inline]
+    fn message(&mut self, leg: Leg, scratch: &Scratch, range: Range<u32>) -> Result<Sent, OutOfBuffers> {
+        let send = match scratch.sends.as_slice() {
+            [send] if send.channel == leg.channel && send.element == leg.element => send,
+            [] if scratch.failure.is_none() => return Ok(Sent::Nowhere),
+            _ => return Ok(Sent::Elsewhere),
+        };
+        match send.body {
+            SendBody::Original if !scratch.frame.is_edited() => self.unchanged(range)?,
+            SendBody::Rebuilt { offset, len, tail_from, tail_of: 0 } => {
+                self.changed(&scratch.out[offset as usize..(offset + len) as usize])?;
+                if tail_from < range.end - range.start {
+                    self.unchanged(range.start + tail_from..range.end)?;
+                }
+            }
+            SendBody::Original | SendBody::Message(_) | SendBody::Rebuilt { .. } => {
+                return Ok(Sent::Elsewhere);
+            }
+        }
+        Ok(Sent::Here)
+    }
+
+    fn unchanged(&mut self, range: Range<u32>) -> Result<(), OutOfBuffers> {
+        self.bytes += u64::from(range.end - range.start);
+        if self.unchanged.end == range.start {
+            self.unchanged.end = range.end;
+            return Ok(());
+        }
+        self.send_unchanged()?;
+        self.unchanged = range;
+        Ok(())
+    }
+
+    fn changed(&mut self, bytes: &[u8]) -> Result<(), OutOfBuffers> {
+        self.bytes += bytes.len() as u64;
+        if self.unchanged.end - self.unchanged.start > COPY_BYTES_MAX {
+            self.send_unchanged()?;
+        }
+        let before = self.take_unchanged();
+        self.copy([before, bytes])
+    }
+
+    fn take_unchanged(&mut self) -> &'a [u8] {
+        let range = std::mem::replace(&mut self.unchanged, 0..0);
+        &self.piece.bytes()[range.start as usize..range.end as usize]
+    }
+
+    fn send_unchanged(&mut self) -> Result<(), OutOfBuffers> {
+        if self.unchanged.end - self.unchanged.start <= COPY_BYTES_MAX {
+            let bytes = self.take_unchanged();
+            return self.copy([bytes, &[]]);
+        }
+        self.send_batch();
+        let range = std::mem::replace(&mut self.unchanged, 0..0);
+        self.driver.send(self.conn, self.piece.sub(range));
+        Ok(())
+    }
+
+    /// Copies both to the batch buffer, in one step if they fit.
+    #[inline]
+    fn copy(&mut self, parts: [&[u8]; 2]) -> Result<(), OutOfBuffers> {
+        let [first, second] = parts;
+        let len = (first.len() + second.len()) as u32;
+        if let Some(buf) = self.batch.as_ref().filter(|buf| buf.spare() >= len) {
+            buf.append_with(len, |spare| {
+                let (front, back) = spare.split_at_mut(first.len());
+                front.copy_from_slice(first);
+                back.copy_from_slice(second);
+                len
+            });
+            return Ok(());
+        }
+        parts.into_iter().try_for_each(|part| self.copy_across(part))
+    }
+
+    /// Copies to the batch buffer, and to further ones where it is full.
+    fn copy_across(&mut self, mut bytes: &[u8]) -> Result<(), OutOfBuffers> {
+        while !bytes.is_empty() {
+            let taken = self.batch.as_ref().map_or(0, |buf| buf.append(bytes));
+            bytes = &bytes[taken as usize..];
+            if !bytes.is_empty() {
+                self.send_batch();
+                *self.batch = Some(self.pool.alloc(BufClass::Large).ok_or(OutOfBuffers)?);
+                self.batch_from = 0;
+            }
+        }
+        Ok(())
+    }
+
+    fn send_batch(&mut self) {
+        if let Some(buf) = self.batch.as_ref().filter(|buf| buf.len() > self.batch_from) {
+            self.driver.send(self.conn, buf.slice(self.batch_from..buf.len()));
+            self.batch_from = buf.len();
+        }
+    }
+
+    /// Sends what is left.
+    fn finish(&mut self) -> Result<(), OutOfBuffers> {
+        let sent = self.send_unchanged();
+        self.send_batch();
+        sent
+    }
+}
