@@ -24,8 +24,6 @@
 
 #[cfg(all(test, not(loom), not(miri)))]
 mod exhaustive;
-#[cfg(all(test, not(loom), not(miri)))]
-mod exhaustive_senders;
 #[cfg(all(test, loom))]
 mod model;
 #[cfg(all(test, not(loom), not(miri)))]

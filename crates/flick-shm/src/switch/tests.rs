@@ -6,6 +6,7 @@
 mod interleaved;
 #[cfg(target_arch = "x86_64")]
 mod raw;
+mod scripted;
 mod stopped;
 
 use std::os::unix::net::UnixStream;
@@ -131,11 +132,15 @@ impl Switched {
 }
 
 fn ring(mapping: &Arc<Mapping>) -> SwitchedRing<PlainSteps> {
+    ring_with(mapping, PlainSteps)
+}
+
+fn ring_with<S>(mapping: &Arc<Mapping>, steps: S) -> SwitchedRing<S> {
     SwitchedRing {
         words: Words::at(mapping, 0).expect("inside"),
         area: Area::small(mapping, RINGS_AT, 64),
         fencing: Fencing::Both,
-        steps: PlainSteps,
+        steps,
     }
 }
 

@@ -1,10 +1,12 @@
 //! Threads that stop in a call, or are interrupted by a signal handler, as a second thread of their end sees it.
 
+use std::process::Command;
+
 use super::*;
 use crate::token::Acquired;
 
 /// A direction in the ring, and a second thread of its sending end.
-fn two_senders() -> (Switched, Member) {
+pub(super) fn two_senders() -> (Switched, Member) {
     let mut switched = Switched::new();
     let second = switched.members.add_thread().expect("there are few");
     switched.fill();
@@ -151,4 +153,23 @@ fn an_end_is_open_until_its_last_process_has_closed_it_or_died() {
     })
     .collect();
     assert_eq!(all.len(), crate::limits::HOLDERS_MAX);
+}
+
+#[test]
+fn a_child_of_vfork_changes_no_member_and_no_token() {
+    let (mut switched, _second) = two_senders();
+    let token = token(&switched.mapping, 0, false);
+    let process = switched.members.process();
+    // posix_spawn(3), which starts the program, has a child that runs in this memory until it executes.
+    for _ in 0..4 {
+        let call = switched.sending.enter(token.end, Fencing::Both).expect("no call");
+        assert_eq!(token.acquire(&switched.sending, call, PlainSteps), Acquired::Owned);
+        assert!(Command::new("true").status().expect("it exists").success());
+        assert_eq!(token.acquire(&switched.sending, call, PlainSteps), Acquired::Owned);
+        assert!(switched.sending.is_in_call() && switched.members.process() == process);
+        switched.sending.leave(call);
+        assert_eq!(switched.send(b"ring", true), Ok(SwitchedSend::Sent(4, Wake::NotNeeded)));
+    }
+    assert_eq!(switched.members.reap(), 1, "this process");
+    assert_eq!(switched.drain(), b"kernel0123456789ringringringring");
 }
