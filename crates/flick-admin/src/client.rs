@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use httparse::{EMPTY_HEADER, Status};
+use serde::de::DeserializeOwned;
 
 use crate::limits::{
     EXCHANGE_TIME_MAX, PIECE_BYTES, PROBE_TIME_MAX, REQUEST_HEADERS_MAX, REQUEST_TIME_MAX,
@@ -16,7 +17,7 @@ use crate::limits::{
 use crate::request::CSRF_HEADER;
 use crate::response::SERVER;
 use crate::server::{Address, Stream};
-use crate::state::{StateReport, TapLine, TapLineKind};
+use crate::state::{Sessions, StateReport, TapLine, TapLineKind};
 
 /// A response.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -254,7 +255,18 @@ pub fn refusal(reply: &Reply) -> String {
 ///
 /// Errors: as [`get`]; the response is not a state.
 pub fn state(address: &Address, token: Option<&str>) -> io::Result<StateReport> {
-    let reply = get(address, "/api/state", token)?;
+    read(address, "/api/state", token)
+}
+
+/// Reads the lists of connections of a process.
+///
+/// Errors: as [`get`]; the response is no such list.
+pub fn sessions(address: &Address, token: Option<&str>) -> io::Result<Sessions> {
+    read(address, "/api/sessions", token)
+}
+
+fn read<T: DeserializeOwned>(address: &Address, path: &str, token: Option<&str>) -> io::Result<T> {
+    let reply = get(address, path, token)?;
     match reply.status {
         200 => serde_json::from_str(&reply.body).map_err(|error| {
             io::Error::new(

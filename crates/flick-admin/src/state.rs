@@ -68,6 +68,13 @@ pub struct BackendConnection {
     pub backend: String,
     /// `tcp`, `unix`, `shm`, or `upgraded`: a connection of a socket that has moved to shared memory.
     pub transport: String,
+    /// The reason for which a connection of a socket is not in shared memory, in a word of
+    /// `flick_shm_upgrades_refused_total`, `few_exchanges`, `asking` or `not_asked`; empty if it is.
+    #[serde(default)]
+    pub plain_reason: String,
+    /// Times that the other process had to signal input in shared memory, because the worker no longer looked for it.
+    #[serde(default)]
+    pub wake_ups: u64,
     /// Its requests in flight.
     pub inflight: u64,
     /// Bytes received from it.
@@ -91,6 +98,13 @@ pub struct Session {
     /// `tcp`, `unix`, `shm`, or `upgraded`: a connection of a socket that has moved to shared memory.
     #[serde(default)]
     pub transport: String,
+    /// The reason for which a connection of a socket is not in shared memory, in a word of
+    /// `flick_shm_upgrades_refused_total`, `few_exchanges`, `asking` or `not_asked`; empty if it is.
+    #[serde(default)]
+    pub plain_reason: String,
+    /// Times that the other process had to signal input in shared memory, because the worker no longer looked for it.
+    #[serde(default)]
+    pub wake_ups: u64,
     /// Time since it connected.
     pub age_ms: u64,
     /// Time since it sent something.

@@ -398,10 +398,12 @@ impl Driver for AnyDriver {
     }
 
     fn transport(&self, conn: Handle) -> TransportKind {
-        match self.shm_handle(conn) {
-            Some(_) => TransportKind::SharedMemory,
-            None if self.ring_of(conn).is_some() => TransportKind::Upgraded,
-            None => TransportKind::Kernel,
+        if let Some(conn) = self.shm_handle(conn) {
+            return TransportKind::SharedMemory { wake_ups: self.shm.wake_ups_of(conn.index) };
+        }
+        match self.ring_of(conn) {
+            Some(ring) => TransportKind::Upgraded { wake_ups: self.shm.wake_ups_of(ring.index) },
+            None => TransportKind::Kernel(self.plain_reason(conn)),
         }
     }
 

@@ -145,12 +145,59 @@ pub struct ShmStats {
 /// TransportKind of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TransportKind {
-    /// A socket of the kernel.
-    Kernel,
+    /// A socket of the kernel, and why it uses no rings.
+    Kernel(PlainReason),
     /// Rings of a pair of processes, from the beginning.
-    SharedMemory,
+    SharedMemory {
+        /// Times that the other process had to signal input, because this side no longer looked for it.
+        wake_ups: u64,
+    },
     /// A socket of the kernel whose bytes have moved to rings.
-    Upgraded,
+    Upgraded {
+        /// As of [`TransportKind::SharedMemory`].
+        wake_ups: u64,
+    },
+}
+
+/// Reason why a connection of a socket uses no rings. Those of [`ShmStats`] are counted when they are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PlainReason {
+    /// This driver moves no connection.
+    Off,
+    /// The other side is, or may be, another host.
+    Remote,
+    /// No process at the other side uses rings.
+    NoPeer,
+    /// No worker at the other side could use rings for it.
+    Refused,
+    /// The other end does not belong to the user of the process that this driver paired with, or the kernel does not
+    /// tell.
+    OtherUser,
+    /// There was no memory, or there were too many connections.
+    Limit,
+    /// It has not exchanged enough yet.
+    FewExchanges,
+    /// This side looks for the other one, or waits for its answer.
+    Asking,
+    /// It was accepted, and the other side, which would ask, has not.
+    NotAsked,
+}
+
+impl PlainReason {
+    /// Returns its name, as in the metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            PlainReason::Off => "off",
+            PlainReason::Remote => "remote",
+            PlainReason::NoPeer => "no_peer",
+            PlainReason::Refused => "refused",
+            PlainReason::OtherUser => "other_user",
+            PlainReason::Limit => "limit",
+            PlainReason::FewExchanges => "few_exchanges",
+            PlainReason::Asking => "asking",
+            PlainReason::NotAsked => "not_asked",
+        }
+    }
 }
 
 /// The result of [`Driver::detach`].
@@ -217,7 +264,7 @@ pub trait Driver {
     /// Returns what carries a connection's bytes.
     fn transport(&self, conn: Handle) -> TransportKind {
         let _ = conn;
-        TransportKind::Kernel
+        TransportKind::Kernel(PlainReason::Off)
     }
 
     /// Copies what passes through connections to a tap, or stops that. Returns the former tap.

@@ -32,7 +32,9 @@ mod waker;
 pub use address::{DescriptorAddr, Endpoint, PeerAddr};
 pub use any::{AnyDriver, IoKind};
 pub use clock::monotonic_ns;
-pub use driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, ShmStats, TransportKind};
+pub use driver::{
+    Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, PlainReason, ShmStats, TransportKind,
+};
 pub use epoll::EpollDriver;
 pub use fault::ConnFault;
 pub use fd_channel::{FdChannel, FdMessage};

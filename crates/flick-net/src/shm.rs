@@ -85,6 +85,8 @@ struct ShmPart {
     late_bytes: u64,
     /// Pairs that have refused the connection, or ended before they answered.
     moves: u32,
+    /// Ready bits that the other side has set for it.
+    wake_ups: u64,
     /// The driver above reads it, not the platform.
     is_claim: bool,
 }
@@ -162,6 +164,11 @@ impl ShmTransport {
     /// Returns the use of this transport.
     pub(crate) fn stats(&self) -> ShmStats {
         ShmStats { pairs: self.pairs.open_count(), ring_bytes: self.pairs.ring_bytes(), ..self.stats }
+    }
+
+    /// Returns how often the other side has signalled input of a connection.
+    pub(crate) fn wake_ups_of(&self, index: u32) -> u64 {
+        self.conns.at(index).map_or(0, |conn| conn.part.wake_ups)
     }
 
     /// Begins a poll.
@@ -347,7 +354,12 @@ impl ShmTransport {
     /// Takes the ready bits of all pairs that are awake.
     fn take_ready(&mut self) {
         let Self { pairs, conns, .. } = self;
-        pairs.take_ready(|index| conns.ready.push(index));
+        pairs.take_ready(|index| {
+            if let Some(conn) = conns.at_mut(index) {
+                conn.part.wake_ups += 1;
+            }
+            conns.ready.push(index);
+        });
     }
 
     /// Accepts connections that other processes have opened.
@@ -403,7 +415,7 @@ impl ShmTransport {
     /// Takes in a connection of a pair.
     fn insert(&mut self, pair: u32, ring: Option<RingConn>, is_established: bool) -> Handle {
         let handle = self.conns.insert(
-            ShmPart { pair, idle_looks: 0, late_bytes: 0, moves: 0, is_claim: false },
+            ShmPart { pair, idle_looks: 0, late_bytes: 0, moves: 0, wake_ups: 0, is_claim: false },
             is_established,
         );
         let at = handle.index as usize;

@@ -18,7 +18,7 @@ use flick_buffers::Slice;
 
 use super::{AnyDriver, KernelDriver};
 use crate::address::Endpoint;
-use crate::driver::{Detached, Driver, DriverEvent, Handle, ListenerId, ShmStats};
+use crate::driver::{Detached, Driver, DriverEvent, Handle, ListenerId, PlainReason, ShmStats};
 use crate::fault::ConnFault;
 use crate::limits::{
     DOWNGRADE_NS_MAX, UPGRADE_ATTEMPTS_MAX, UPGRADE_EXCHANGES_MIN, UPGRADE_LOOK_NS, UPGRADE_LOOKS_MAX,
@@ -113,6 +113,12 @@ impl AnyDriver {
         }
     }
 
+    /// Returns why a connection of the kernel uses no rings.
+    pub(super) fn plain_reason(&self, conn: Handle) -> PlainReason {
+        let Some(upgrades) = &self.upgrades else { return PlainReason::Off };
+        upgrades.look(conn).map_or(PlainReason::Off, Entry::plain_reason)
+    }
+
     pub(super) fn close_claims(&mut self, listener: ListenerId) {
         let Some(upgrades) = &mut self.upgrades else { return };
         if let Some(at) = upgrades.listeners.iter().position(|(of, _)| *of == listener) {
@@ -129,9 +135,11 @@ impl AnyDriver {
             Some(upgrades) => {
                 let is_simulated = matches!(self.kernel, KernelDriver::Simulated(_));
                 let is_shown = is_simulated || upgrades.owners.is_some() || !matches!(to, Endpoint::Tcp(_));
-                upgrades.stats.plain_other_user += u64::from(!is_shown && discovery::is_surely_local(to));
                 let may_ask = is_shown && discovery::key_of(to).is_some();
                 upgrades.connecting(conn, if may_ask { UPGRADE_ATTEMPTS_MAX } else { 0 });
+                if !is_shown && discovery::is_surely_local(to) {
+                    upgrades.keep_plain(conn, PlainReason::OtherUser);
+                }
             }
             None => self.plain_off += u64::from(discovery::is_surely_local(to)),
         }
@@ -498,10 +506,14 @@ impl AnyDriver {
     /// Opens a claim to the next worker that listens at the connection's address.
     fn claim_next(&mut self, conn: Handle, now_ns: u64) {
         let Some(key) = self.kernel.named_by(conn).and_then(|names| names.remote_key()) else {
-            return self.count_plain(|stats| &mut stats.plain_remote);
+            if let Some(upgrades) = &mut self.upgrades {
+                upgrades.keep_plain(conn, PlainReason::Remote);
+            }
+            return;
         };
         let Some(upgrades) = &mut self.upgrades else { return };
         let first = upgrades.look(conn).map_or(0, |entry| entry.name);
+        let mut found = None;
         let mut space = [0; discovery::NAME_BYTES_MAX];
         for number in first..UPGRADE_NAMES_MAX {
             if upgrades.is_absent(key, number, now_ns) {
@@ -525,7 +537,7 @@ impl AnyDriver {
                     upgrades.note_absent(key, number, now_ns);
                 }
                 Err(_) => {
-                    upgrades.stats.plain_limit += 1;
+                    found = Some(PlainReason::Limit);
                     break;
                 }
             }
@@ -538,16 +550,11 @@ impl AnyDriver {
         entry.retry_ns = now_ns + UPGRADE_RETRY_NS * u64::from(failed) * u64::from(failed);
         if entry.attempts_left > 0 {
             upgrades.candidates.push(conn.index);
-        } else if was_asked {
-            upgrades.stats.plain_refused += 1;
-        } else {
-            upgrades.stats.plain_no_peer += 1;
+        } else if found.is_none() {
+            found = Some(if was_asked { PlainReason::Refused } else { PlainReason::NoPeer });
         }
-    }
-
-    fn count_plain(&mut self, counter: impl Fn(&mut ShmStats) -> &mut u64) {
-        if let Some(upgrades) = &mut self.upgrades {
-            *counter(&mut upgrades.stats) += 1;
+        if let Some(reason) = found {
+            upgrades.keep_plain(conn, reason);
         }
     }
 
@@ -621,7 +628,9 @@ impl AnyDriver {
     fn is_of_one_user(&mut self, conn: Handle, claim: u32) -> bool {
         let (Some(upgrades), Some(uid)) = (&mut self.upgrades, self.shm.uid_of(claim)) else { return false };
         let is_of_one = self.kernel.is_peer_of(conn, uid, upgrades.owners.as_mut());
-        upgrades.stats.plain_other_user += u64::from(!is_of_one);
+        if !is_of_one {
+            upgrades.keep_plain(conn, PlainReason::OtherUser);
+        }
         is_of_one
     }
 
@@ -643,7 +652,7 @@ impl AnyDriver {
         upgrades.stats.upgraded += 1;
         let Some(entry) = upgrades.entry(conn) else { return };
         (entry.claim, entry.receive) = (index, receive);
-        (entry.name, entry.was_asked) = (0, false);
+        (entry.name, entry.was_asked, entry.plain) = (0, false, None);
         let (sent, is_shut) = (entry.sent, entry.is_shut);
         entry.send = if is_shut { SendPath::Kernel } else { SendPath::Ring };
         upgrades.due.push(conn.index);

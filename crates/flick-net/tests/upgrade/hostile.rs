@@ -11,7 +11,7 @@ use flick_buffers::{BufClass, Pool, PoolConfig};
 use flick_net::limits::{
     UPGRADE_EXCHANGES_MIN, UPGRADE_LOOK_NS, UPGRADE_NAMES_MAX, UPGRADE_NAMES_PER_LOOK_MAX,
 };
-use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, IoKind};
+use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, IoKind, PlainReason, TransportKind};
 use flick_shm::conn::{RingConn, RingRead};
 use flick_shm::pair::Pair;
 use flick_shm::pairing::{PairListener, PairPolicy, PeerProcess, connect_pair};
@@ -234,6 +234,7 @@ fn check_answer_for_another_user<S: Read + Write + Send + 'static>(
     assert_eq!(claim.receive(&mut [0; 64]), Ok(RingRead::Reset), "it asks nothing");
     let stats = driver.shm_stats().expect("upgrades are on");
     assert_eq!((stats.plain_other_user, stats.upgrades), (1, 0));
+    assert_eq!(driver.transport(conn), TransportKind::Kernel(PlainReason::OtherUser));
     let after = move || {
         stream.write_all(b"after").expect("it is connected");
         stream.read_exact(&mut [0; 5])

@@ -8,7 +8,7 @@ mod world;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use flick_net::{AnyDriver, Detached, Driver, DriverEvent, Endpoint, IoKind};
+use flick_net::{AnyDriver, Detached, Driver, DriverEvent, Endpoint, IoKind, PlainReason, TransportKind};
 use world::{Side, World};
 
 /// Longest time to the second upgrade of a connection.
@@ -50,6 +50,12 @@ fn a_connection_moves_to_rings_after_its_third_exchange() {
         let before = world.ring_bytes_received();
         (0..10).for_each(|_| world.exchange(5000));
         assert!(world.ring_bytes_received() >= before + 2 * 10 * 5000);
+        // A connection that is idle is no longer looked at.
+        (0..200).for_each(|_| world.poll());
+        world.exchange(100);
+        for transport in world.transports() {
+            assert!(matches!(transport, TransportKind::Upgraded { wake_ups: 1.. }), "{transport:?}");
+        }
         world.end();
     });
 }
@@ -61,6 +67,8 @@ fn a_connection_with_fewer_exchanges_does_not_ask() {
         (0..2).for_each(|_| world.exchange(100));
         (0..50).for_each(|_| world.poll());
         assert_eq!(world.stats().map(|stats| (stats.upgrades, stats.pairs)), [(0, 0); 2]);
+        let plain = [PlainReason::FewExchanges, PlainReason::NotAsked].map(TransportKind::Kernel);
+        assert_eq!(world.transports(), plain);
         world.end();
         assert_eq!(world.stats().map(|stats| stats.plain_short_lived), [1, 0]);
     });

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use flick_buffers::{BufClass, Pool, PoolConfig};
-use flick_net::{AnyDriver, Detached, Driver, DriverEvent, DriverLimits, Endpoint, Handle, IoKind, ShmStats};
+use flick_net::{
+    AnyDriver, Detached, Driver, DriverEvent, DriverLimits, Endpoint, Handle, IoKind, ShmStats, TransportKind,
+};
 
 pub const LIMITS: DriverLimits = DriverLimits {
     conns_max: 16,
@@ -100,6 +102,10 @@ impl World {
 
     pub fn stats(&self) -> [ShmStats; 2] {
         [0, 1].map(|at: usize| self.ends[at].driver.shm_stats().expect("upgrades are on"))
+    }
+
+    pub fn transports(&self) -> [TransportKind; 2] {
+        self.ends.each_ref().map(|end| end.driver.transport(end.conn.expect("it is connected")))
     }
 
     pub fn is_upgraded(&self) -> bool {

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
+use flick_admin::state::Sessions;
 use flick_admin::{Address, StateReport, client};
 
 use crate::commands::run::admin::read_token;
@@ -35,16 +36,34 @@ pub struct Top {
     /// Print the figures of one second and exit
     #[arg(long)]
     once: bool,
+    /// Also list connections: what carries their bytes, wake-ups, and why not shared memory (up to 64 clients and 64
+    /// connections to backends of each worker)
+    #[arg(long)]
+    connections: bool,
+}
+
+/// State of a process at one moment.
+struct Observed {
+    state: StateReport,
+    /// Empty unless asked for: each request costs the workers a little.
+    connections: Sessions,
 }
 
 impl Top {
     /// Shows the process until `q`, or for a second.
     pub fn run(self) -> Outcome {
         let token = self.token_file.as_deref().map(read_token).transpose()?;
-        let read = || -> Result<StateReport, Failure> {
-            client::state(&self.address, token.as_deref()).map_err(|error| {
-                Failure::failed(format!("cannot read the state at {}: {error}", self.address))
-            })
+        let token = token.as_deref();
+        let read = || -> Result<Observed, Failure> {
+            let failed =
+                |error| Failure::failed(format!("cannot read the state at {}: {error}", self.address));
+            let state = client::state(&self.address, token).map_err(failed)?;
+            let connections = if self.connections {
+                client::sessions(&self.address, token).map_err(failed)?
+            } else {
+                Sessions::default()
+            };
+            Ok(Observed { state, connections })
         };
         let first = read()?;
         if !self.once && std::io::stdout().is_terminal() {
@@ -57,7 +76,10 @@ impl Top {
         }
         std::thread::sleep(INTERVAL);
         let second = read()?;
-        crate::console::say!("{}", Figures::of(&second, Some(&first)).text());
+        crate::console::say!(
+            "{}",
+            Figures::of(&second.state, Some(&first.state), &second.connections).text()
+        );
         Ok(())
     }
 }

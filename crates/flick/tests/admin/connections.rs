@@ -22,7 +22,7 @@ fn connections_are_listed_with_their_transport() {
     let connect = format!("backends={}", backend.address);
     let program = program.to_str().expect("a path of the repository");
     let args = ["run", program, "--listen", &listen, "--connect", &connect, "--workers", "1", "--admin", "0"];
-    let service = Service::start(&args);
+    let service = Service::start(&[&args[..], &["--shm", "auto"]].concat());
     let mut tcp = common::client::connect(service.address);
     common::http::exchange(&mut tcp, "/").expect("a reply");
     let ring = common::client::on_ring(&name);
@@ -35,18 +35,25 @@ fn connections_are_listed_with_their_transport() {
         let sessions = all["sessions"].as_array().expect("a list");
         sessions.iter().find(|session| session["client"] == client).cloned().expect("it is listed")
     };
-    assert_eq!(find(&own)["transport"], "tcp", "{all}");
-    assert_eq!(find("shm")["transport"], "shm", "{all}");
+    let carried = |client: &str| {
+        let found = find(client);
+        (found["transport"].clone(), found["plain_reason"].clone())
+    };
+    assert_eq!(carried(&own), ("tcp".into(), "not_asked".into()), "{all}");
+    assert_eq!(carried("shm"), ("shm".into(), "".into()), "{all}");
+    assert!(find("shm")["wake_ups"].is_u64(), "{all}");
     assert_ne!(find(&own)["id"], find("shm")["id"], "{all}");
     let upstream = &all["backend_connections"][0];
     assert_eq!(upstream["backend"], backend.address.to_string(), "{all}");
     assert_eq!((&upstream["channel"], &upstream["transport"]), (&"backends".into(), &"tcp".into()), "{all}");
+    assert_eq!(upstream["plain_reason"], "few_exchanges", "{all}");
     let has_bytes = |name: &str| upstream[name].as_u64().is_some_and(|bytes| bytes > 20);
     assert!(has_bytes("bytes_in") && has_bytes("bytes_out"), "{all}");
     let admin = service.admin_address().to_string();
-    let (status, shown, error) = common::run(&["top", &admin, "--once"]);
+    let (status, shown, error) = common::run(&["top", &admin, "--once", "--connections"]);
     assert_eq!(status, 0, "{error}");
     assert!(shown.contains("Shared memory") && shown.contains("wake-ups/s"), "{shown}");
+    assert!(shown.contains("Connections") && shown.contains(&format!("client {own}")), "{shown}");
     drop((tcp, ring));
     service.drained();
     backend.stop();

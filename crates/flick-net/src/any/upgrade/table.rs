@@ -6,7 +6,7 @@ use rustix::process::Uid;
 
 use super::discovery::ListenerKey;
 use crate::address::PeerAddr;
-use crate::driver::{Handle, ListenerId, ShmStats};
+use crate::driver::{Handle, ListenerId, PlainReason, ShmStats};
 use crate::limits::{
     LISTENERS_MAX, UPGRADE_EXCHANGES_MIN, UPGRADE_NAMES_MAX, UPGRADE_NAMES_NS, UPGRADE_PORTS_MAX,
 };
@@ -68,6 +68,8 @@ pub(super) struct Entry {
     pub is_shut: bool,
     /// The kernel has reported the end of the stream, which follows what is in the ring.
     pub has_end: bool,
+    /// The reason for which it stays in the kernel, if that was found out.
+    pub plain: Option<PlainReason>,
     /// Time at which the return to the kernel began; 0 if it did not.
     pub downgrade_ns: u64,
 }
@@ -77,6 +79,19 @@ impl Entry {
     fn is_short_lived(&self) -> bool {
         let may_ask = self.attempts_left > 0 && self.exchanges < UPGRADE_EXCHANGES_MIN;
         may_ask && self.sent + self.received > 0
+    }
+
+    /// Returns why it uses no rings.
+    pub fn plain_reason(&self) -> PlainReason {
+        self.plain.unwrap_or({
+            if self.attempts_left == 0 {
+                PlainReason::NotAsked
+            } else if self.exchanges < UPGRADE_EXCHANGES_MIN {
+                PlainReason::FewExchanges
+            } else {
+                PlainReason::Asking
+            }
+        })
     }
 }
 
@@ -99,6 +114,7 @@ const NO_ENTRY: Entry = Entry {
     has_sent: false,
     is_shut: false,
     has_end: false,
+    plain: None,
     downgrade_ns: 0,
 };
 
@@ -221,6 +237,22 @@ impl UpgradeTable {
         let is_short_lived = entry.is_short_lived();
         *entry = NO_ENTRY;
         self.stats.plain_short_lived += u64::from(is_short_lived);
+    }
+
+    /// Notes and counts why a connection stays in the kernel, for now or for good.
+    pub(super) fn keep_plain(&mut self, conn: Handle, reason: PlainReason) {
+        if let Some(entry) = self.entry(conn) {
+            entry.plain = Some(reason);
+        }
+        match reason {
+            PlainReason::Remote => self.stats.plain_remote += 1,
+            PlainReason::NoPeer => self.stats.plain_no_peer += 1,
+            PlainReason::Refused => self.stats.plain_refused += 1,
+            PlainReason::OtherUser => self.stats.plain_other_user += 1,
+            PlainReason::Limit => self.stats.plain_limit += 1,
+            // Others are not found out, or counted elsewhere.
+            PlainReason::Off | PlainReason::FewExchanges | PlainReason::Asking | PlainReason::NotAsked => {}
+        }
     }
 
     #[inline]

@@ -290,13 +290,14 @@ pub fn parse_conn_id(text: &str) -> Option<(usize, Handle)> {
     parts.next().is_none().then_some((worker, Handle { index, generation }))
 }
 
-/// Name of a transport, where the kernel carries the bytes between these addresses.
-fn transport(transport: TransportKind, of_kernel: &str) -> String {
-    match transport {
-        TransportKind::Kernel => of_kernel.to_owned(),
-        TransportKind::SharedMemory => "shm".to_owned(),
-        TransportKind::Upgraded => "upgraded".to_owned(),
-    }
+/// Name of a transport, why it is no other one, and wake-ups. `of_kernel`: the kernel's between these addresses.
+fn transport(transport: TransportKind, of_kernel: &str) -> (String, String, u64) {
+    let (name, plain_reason, wake_ups) = match transport {
+        TransportKind::Kernel(reason) => (of_kernel, reason.name(), 0),
+        TransportKind::SharedMemory { wake_ups } => ("shm", "", wake_ups),
+        TransportKind::Upgraded { wake_ups } => ("upgraded", "", wake_ups),
+    };
+    (name.to_owned(), plain_reason.to_owned(), wake_ups)
 }
 
 /// A connection of a service to a backend.
@@ -305,13 +306,16 @@ pub fn backend_connection(watch: &ServiceStats, listed: &BackendConnInfo) -> Bac
     let of_channel = watch.listed_backends().into_iter().filter(|(name, ..)| *name == channel);
     let address = of_channel.map(|(_, _, now)| now.endpoint).nth(listed.element as usize);
     let of_kernel = if matches!(address, Some(Endpoint::Unix(_))) { "unix" } else { "tcp" };
+    let (transport, plain_reason, wake_ups) = transport(listed.transport, of_kernel);
     BackendConnection {
         id: conn_id(listed.worker, listed.conn),
         service: watch.name().to_owned(),
         worker: listed.worker as u64,
         channel: channel.to_owned(),
         backend: address.map(|address| descriptors::shown(address).to_string()).unwrap_or_default(),
-        transport: transport(listed.transport, of_kernel),
+        transport,
+        plain_reason,
+        wake_ups,
         inflight: listed.inflight.into(),
         bytes_in: listed.bytes_in,
         bytes_out: listed.bytes_out,
@@ -321,12 +325,15 @@ pub fn backend_connection(watch: &ServiceStats, listed: &BackendConnInfo) -> Bac
 /// A client of a service.
 pub fn session(service: &str, listed: &SessionInfo) -> Session {
     let of_kernel = if matches!(listed.client, PeerAddr::Unix) { "unix" } else { "tcp" };
+    let (transport, plain_reason, wake_ups) = transport(listed.transport, of_kernel);
     Session {
         service: service.to_owned(),
         worker: listed.worker as u64,
         id: conn_id(listed.worker, listed.conn),
         client: listed.client.to_string(),
-        transport: transport(listed.transport, of_kernel),
+        transport,
+        plain_reason,
+        wake_ups,
         age_ms: listed.age_ms,
         idle_ms: listed.idle_ms,
         state: listed.state.to_owned(),

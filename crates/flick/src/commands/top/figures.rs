@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use flick_admin::StateReport;
-use flick_admin::state::{BackendStats, Service, TaskRuns, Times};
+use flick_admin::state::{BackendStats, Service, Sessions, TaskRuns, Times};
 
 /// The tables at one moment.
 pub struct Figures {
@@ -31,8 +31,8 @@ pub struct FigureTable {
 const EVENTS_SHOWN_MAX: usize = 10;
 
 impl Figures {
-    /// The tables of `now`, with rates since `before`.
-    pub fn of(now: &StateReport, before: Option<&StateReport>) -> Self {
+    /// The tables of `now`, with rates since `before`, and of the connections that were asked for.
+    pub fn of(now: &StateReport, before: Option<&StateReport>, listed: &Sessions) -> Self {
         let before = before.filter(|before| {
             before.process.id == now.process.id && before.process.uptime_ms < now.process.uptime_ms
         });
@@ -53,6 +53,7 @@ impl Figures {
         let tables = vec![
             services(&pairs),
             shared_memory(&pairs),
+            connections(listed),
             tasks(&pairs),
             backends(&pairs),
             programs(&pairs),
@@ -177,6 +178,32 @@ fn shared_memory(pairs: &[Pair<'_>]) -> FigureTable {
             "not upgraded",
         ],
         rows: pairs.iter().filter(uses).map(row).collect(),
+    }
+}
+
+/// Connections of clients and to backends.
+fn connections(listed: &Sessions) -> FigureTable {
+    let row = |name: String, transport: &str, plain_reason: &str, counts: [u64; 4]| {
+        let reason = if plain_reason.is_empty() { "-".to_owned() } else { plain_reason.replace('_', " ") };
+        [name, transport.to_owned(), reason]
+            .into_iter()
+            .chain(counts.map(|count| count.to_string()))
+            .collect()
+    };
+    let clients = listed.sessions.iter().map(|one| {
+        let counts = [one.inflight, one.bytes_in, one.bytes_out, one.wake_ups];
+        let name = format!("{} {}, client {}", one.service, one.id, one.client);
+        row(name, &one.transport, &one.plain_reason, counts)
+    });
+    let upstream = listed.backend_connections.iter().map(|one| {
+        let counts = [one.inflight, one.bytes_in, one.bytes_out, one.wake_ups];
+        let name = format!("{} {}, {} {}", one.service, one.id, one.channel, one.backend);
+        row(name, &one.transport, &one.plain_reason, counts)
+    });
+    FigureTable {
+        title: "Connections",
+        heads: &["connection", "transport", "no shared memory", "in flight", "received", "sent", "wake-ups"],
+        rows: clients.chain(upstream).collect(),
     }
 }
 
@@ -312,7 +339,7 @@ fn duration(ns: u64) -> String {
 #[cfg(test)]
 mod tests {
     use flick_admin::state::{
-        BackendStats, CounterValue, Process, Service, StateReport, Times, WorkerReport,
+        BackendStats, CounterValue, Process, Service, Sessions, StateReport, Times, WorkerReport,
     };
 
     use super::Figures;
@@ -342,7 +369,7 @@ mod tests {
     }
 
     fn check(before: Option<&StateReport>, now: &StateReport, words: &[&str]) {
-        let text = Figures::of(now, before).text();
+        let text = Figures::of(now, before, &Sessions::default()).text();
         let line = text.lines().find(|line| line.starts_with("Proxy ")).expect("the service has a row");
         assert_eq!(line.split_whitespace().collect::<Vec<_>>(), words, "{text}");
         assert!(text.contains("Proxy.backends[0] 127.0.0.1:1   down"), "{text}");

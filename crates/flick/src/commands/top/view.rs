@@ -6,7 +6,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
-use flick_admin::StateReport;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Rect};
@@ -14,9 +13,9 @@ use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::Line;
 use ratatui::widgets::{Block, Borders, Paragraph, Row, Sparkline, Table};
 
-use super::INTERVAL;
 use super::figures::{self, Figures};
 use super::layout::{Layout, TableRows};
+use super::{INTERVAL, Observed};
 use crate::failure::{Failure, Outcome};
 
 /// Rates kept for the sparkline: more than the width of any terminal.
@@ -25,7 +24,7 @@ const HISTORY_MAX: usize = 512;
 const KEYS: &str = "q quits; up, down, j, k, Page Up, Page Down, Home, End scroll";
 
 /// Shows the states that `read` returns, until `q`, Escape or Ctrl-C.
-pub fn show(first: StateReport, read: &dyn Fn() -> Result<StateReport, Failure>) -> Outcome {
+pub fn show(first: Observed, read: &dyn Fn() -> Result<Observed, Failure>) -> Outcome {
     let failed = |error: io::Error| Failure::failed(format!("the terminal does not work: {error}"));
     let mut terminal = ratatui::try_init().map_err(failed)?;
     let outcome = draw_all(&mut terminal, first, read);
@@ -73,11 +72,11 @@ impl Direction {
 
 fn draw_all(
     terminal: &mut ratatui::DefaultTerminal,
-    first: StateReport,
-    read: &dyn Fn() -> Result<StateReport, Failure>,
+    first: Observed,
+    read: &dyn Fn() -> Result<Observed, Failure>,
 ) -> io::Result<()> {
     let mut rates = VecDeque::with_capacity(HISTORY_MAX);
-    let mut figures = Figures::of(&first, None);
+    let mut figures = Figures::of(&first.state, None, &first.connections);
     let (mut before, mut is_stale, mut steps) = (first, false, 0);
     loop {
         let due = Instant::now() + INTERVAL;
@@ -101,7 +100,7 @@ fn draw_all(
             continue;
         };
         is_stale = false;
-        figures = Figures::of(&now, Some(&before));
+        figures = Figures::of(&now.state, Some(&before.state), &now.connections);
         before = now;
         if rates.len() == HISTORY_MAX {
             rates.pop_front();
