@@ -8,6 +8,7 @@ use flick_testkit::scenario::{Scenario, Step, parse};
 use flick_testkit::service::memcached::{Cmd, opcode, value_of};
 use flick_testkit::service::server::answer;
 
+use super::scenarios::RING_SEEDS;
 use super::subject;
 
 #[global_allocator]
@@ -244,6 +245,29 @@ fn scenarios_of_examples_pass_on_shared_memory() {
                 Ok(true) => played += 1,
                 Ok(false) => eprintln!("not played: this machine does not grant {io:?}"),
                 Err(what) => failed.push(format!("{name} ({io:?}): {what}")),
+            }
+        }
+    }
+    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
+    assert!(played >= 60, "only {played} scenarios were played");
+}
+
+#[test]
+fn scenarios_of_examples_pass_on_simulated_rings() {
+    let mut played = 0;
+    let mut failed = Vec::new();
+    for (program, scenarios) in examples() {
+        let (subject, _) = subject::example(&program);
+        for (name, scenario) in scenarios {
+            let is_ordered = BY_ORDER_OF_CONNECTS.iter().any(|one| name.ends_with(one));
+            if !Transport::SharedMemory.plays(&scenario) || is_ordered {
+                continue;
+            }
+            // One seed after the other: waits cost nothing, but each iteration of the worker does.
+            let seed = RING_SEEDS.start() + played % RING_SEEDS.count() as u64;
+            played += 1;
+            if let Err(what) = Sockets::play_simulated(&scenario, &subject, seed) {
+                failed.push(format!("{name} (seed {seed}): {what}"));
             }
         }
     }

@@ -1,14 +1,17 @@
-//! The scenarios of `tests/scenarios`, each on every stage: the simulator with both engines, epoll, io_uring.
+//! The scenarios of `tests/scenarios`, each on every stage: the simulator with both engines, epoll, io_uring, shared
+//! memory, and shared memory in simulated time.
 
 use std::path::{Path, PathBuf};
 
 use flick_net::IoKind;
-use flick_testkit::scenario::stage::{Simulated, Sockets, Transport};
+use flick_testkit::scenario::stage::{QUIET_SEED, Simulated, Sockets, Transport};
 use flick_testkit::scenario::{Scenario, parse, play};
 use flick_testkit::service::Subject;
 
 use super::subject;
 
+/// Seeds of the delays of wake-ups; the first one has none to speak of.
+pub(super) const RING_SEEDS: std::ops::RangeInclusive<u64> = QUIET_SEED..=3;
 /// Fewest scenarios there must be, so that a wrong path is no silent success.
 const SCENARIOS_MIN: usize = 12;
 
@@ -78,4 +81,15 @@ fn scenarios_pass_on_io_uring() {
 fn scenarios_pass_on_shared_memory() {
     on_sockets("shared memory and epoll", IoKind::Epoll, Transport::SharedMemory);
     on_sockets("shared memory and io_uring", IoKind::Uring, Transport::SharedMemory);
+}
+
+#[test]
+fn scenarios_pass_on_simulated_rings() {
+    let subject = subject::native();
+    for seed in RING_SEEDS {
+        check(&format!("simulated rings, seed {seed}"), |scenario| {
+            let plays = Transport::SharedMemory.plays(scenario);
+            if plays { Sockets::play_simulated(scenario, &subject, seed) } else { Ok(()) }
+        });
+    }
 }

@@ -10,6 +10,7 @@ use flick_testkit::scenario::{Scenario, parse, play};
 use flick_testkit::service::fault_injection::{self, FaultPlan};
 use flick_testkit::service::{Subject, seeds};
 
+use super::scenarios::RING_SEEDS;
 use super::subject;
 
 /// Fewest services there must be, so that a wrong path is no silent success.
@@ -107,6 +108,18 @@ fn scenarios_of_services_pass_on_io_uring() {
 fn scenarios_of_services_pass_on_shared_memory() {
     on_sockets(IoKind::Epoll, Transport::SharedMemory);
     on_sockets(IoKind::Uring, Transport::SharedMemory);
+}
+
+#[test]
+fn scenarios_of_services_pass_on_simulated_rings() {
+    for seed in RING_SEEDS {
+        check(|service, scenario| {
+            let plays = Transport::SharedMemory.plays(scenario);
+            let played =
+                if plays { Sockets::play_simulated(scenario, &service.native, seed) } else { Ok(()) };
+            played.map_err(|error| format!("seed {seed}: {error}"))
+        });
+    }
 }
 
 /// The services that pass on what backends say: their clients are owed what they asked for.

@@ -106,7 +106,7 @@ pub struct Simulated {
 }
 
 /// Returns the network of a seed: the first one is quiet, the others cut, delay and reorder, but lose no connection.
-fn network(seed: u64) -> SimConfig {
+pub(super) fn network(seed: u64) -> SimConfig {
     if seed == QUIET_SEED {
         return SimConfig::default();
     }
@@ -115,6 +115,7 @@ fn network(seed: u64) -> SimConfig {
         split_bytes_max: [1, 7, 40, 1000][seed as usize % 4],
         delay_ns: (1_000, 60_000),
         connect_delay_ns: (1_000, 200_000),
+        wake_delay_ns: (1_000, 200_000),
         reorder: true,
         ..SimConfig::default()
     }

@@ -1,23 +1,26 @@
-//! A scenario on the sockets of this machine: the same worker on a kernel driver, peers without threads beside it.
-//! Promises: one thread does everything in turns, so nothing depends on a scheduler but how long a turn takes.
-//! Refuses: peers that vanish from the network; the loopback never loses anything.
+//! A scenario on the sockets of this machine: the same worker on a kernel driver, peers without threads beside it. Or
+//! on rings alone, with the clock of a simulated network.
+//! Promises: one thread does everything in turns, so nothing depends on a scheduler but how long a turn takes; with
+//! simulated time not even that.
+//! Refuses: peers that vanish from the network; neither the loopback nor a ring ever loses anything.
 
 use std::collections::VecDeque;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, IoKind, monotonic_ns};
+use flick_net::{AnyDriver, Driver, DriverLimits, Endpoint, IoKind, SimNet, monotonic_ns};
 use flick_runtime::access_log::AccessLog;
 use flick_runtime::edge_counters::EdgeCounters;
 use flick_runtime::state::{Origin, State};
 use flick_runtime::{BackendCounters, Counters, Shared, Worker, WorkerAudit, WorkerConfig};
 
 use super::peer_conn::{BackendListener, PeerConn, Transport};
+use super::simulated::network;
 use super::{Command, PeerId, Reachable, Stage, expect_quiet, limits, timeouts};
 use crate::scenario::{Scenario, play};
-use crate::service::{SimServiceConfig, Subject, hub_of, setup};
+use crate::service::{MS, SimServiceConfig, Subject, hub_of, setup};
 
 /// Large buffers that an io_uring driver keeps to receive into.
 const URING_BUFS: u32 = flick_net::limits::PROVIDED_BUFS_MAX as u32 + 1;
@@ -114,6 +117,10 @@ pub struct Sockets {
     backends: Vec<BackendListener>,
     peers: Vec<Peer>,
     begun: Instant,
+    /// The network whose clock it has; `None`: the real clock.
+    net: Option<SimNet>,
+    /// Steps of a simulated network since the worker has ended, in which only time passes.
+    idle_steps: u64,
     /// Start of the last event-loop iteration; the next field is the longest time between two.
     turned: Instant,
     longest: Duration,
@@ -151,6 +158,19 @@ impl Sockets {
         }
     }
 
+    /// Plays a scenario through rings in simulated time, in which wake-ups take as long as a seed says.
+    ///
+    /// Errors: as of [`play`], or the scenario asks for limits that do not exist.
+    pub fn play_simulated(scenario: &Scenario, subject: &Subject, seed: u64) -> Result<(), String> {
+        let net = SimNet::new(seed, network(seed));
+        let open = |limits| net.driver(limits).and_then(AnyDriver::simulated);
+        let (transport, clock) = (Transport::SharedMemory, Some(net.clone()));
+        match Sockets::with_driver(scenario, subject, transport, open, clock)? {
+            Some(mut sockets) => play(scenario, &mut sockets),
+            None => Err("there is no simulated driver".to_owned()),
+        }
+    }
+
     /// Starts to add up the growth of `gauge` inside the worker's event-loop iterations: allocations, for example.
     pub fn watch(&mut self, gauge: fn() -> u64) {
         (self.gauge, self.gauged) = (gauge, 0);
@@ -170,6 +190,16 @@ impl Sockets {
         io: IoKind,
         transport: Transport,
     ) -> Result<Option<Self>, String> {
+        Sockets::with_driver(scenario, subject, transport, |limits| AnyDriver::open(io, limits), None)
+    }
+
+    fn with_driver(
+        scenario: &Scenario,
+        subject: &Subject,
+        transport: Transport,
+        open: impl FnOnce(DriverLimits) -> io::Result<AnyDriver>,
+        net: Option<SimNet>,
+    ) -> Result<Option<Self>, String> {
         let mut config = SimServiceConfig::new(1, scenario.backends);
         config.groups = scenario.groups.clone();
         config.streams = scenario.streams();
@@ -181,18 +211,17 @@ impl Sockets {
         let endpoints: Vec<Endpoint> = backends.iter().map(|backend| backend.at().clone()).collect();
         let setup = Arc::new(setup(&config, subject, &any, &endpoints));
         let conns_max = Worker::<AnyDriver>::conns_max(&setup);
-        let Ok(driver) = AnyDriver::open(io, driver_limits(conns_max)) else { return Ok(None) };
-        let kernel_bufs = if driver.name() == "epoll" { 1 } else { URING_BUFS };
+        let Ok(driver) = open(driver_limits(conns_max)) else { return Ok(None) };
+        let kernel_bufs = if driver.name() == "uring" { URING_BUFS } else { 1 };
         let driver_bufs = kernel_bufs + u32::from(transport == Transport::SharedMemory);
         let (counters, shared) = (Arc::<Counters>::default(), Arc::<Shared>::default());
         let backend_counters = Arc::new(setup.backend_counters());
         let edge_counters = Arc::new(EdgeCounters::of(&setup.program));
-        let state =
-            State::new(&setup.program, 1, Origin::System(monotonic_ns())).expect("small dictionaries fit");
-        let state = Arc::new(state);
-        let hub = hub_of(&setup);
+        let origin = if net.is_some() { Origin::Simulated(1) } else { Origin::System(monotonic_ns()) };
+        let state = Arc::new(State::new(&setup.program, 1, origin).expect("small dictionaries fit"));
         let worker_config = WorkerConfig {
             service: setup.program.name.clone(),
+            hub: hub_of(&setup),
             setup,
             shared: Arc::clone(&shared),
             state: Arc::clone(&state),
@@ -201,7 +230,6 @@ impl Sockets {
             edge_counters,
             workers: 1,
             index: 0,
-            hub,
             // A log of every request that no thread reads: this also tests what happens when its ring is full.
             access: Some(
                 AccessLog { sample: NonZeroU32::MIN, fields: Vec::new(), port: Arc::default() }
@@ -225,6 +253,8 @@ impl Sockets {
             backends,
             peers: Vec::new(),
             begun: Instant::now(),
+            net,
+            idle_steps: 0,
             turned: Instant::now(),
             longest: Duration::ZERO,
             driver_bufs,
@@ -259,6 +289,8 @@ impl Stage for Sockets {
                 // As when its process ends: the kernel closes what is open.
                 self.worker = None;
             }
+        } else {
+            self.idle_steps += 1;
         }
         for (index, backend) in self.backends.iter_mut().enumerate() {
             self.peers
@@ -268,7 +300,10 @@ impl Stage for Sockets {
     }
 
     fn now_ms(&self) -> u64 {
-        self.begun.elapsed().as_millis() as u64
+        match &self.net {
+            Some(net) => net.now_ns() / MS + self.idle_steps,
+            None => self.begun.elapsed().as_millis() as u64,
+        }
     }
 
     fn open(&mut self) -> PeerId {
