@@ -4,6 +4,8 @@
 mod common;
 #[path = "reload/inflight.rs"]
 mod inflight;
+#[path = "reload/kills.rs"]
+mod kills;
 #[path = "reload/load.rs"]
 mod load;
 #[path = "reload/lowered.rs"]
