@@ -22,12 +22,13 @@ mod receive_buffer;
 pub mod shared_listener;
 mod shm;
 pub mod sim;
-mod slot_queue;
 mod socket;
 mod table;
 mod tap;
 pub mod uring;
 mod waker;
+
+use flick_shm::slot_queue;
 
 pub use address::{DescriptorAddr, Endpoint, PeerAddr};
 pub use any::{AnyDriver, IoKind};

@@ -34,7 +34,6 @@
 
 mod address;
 mod pairs;
-mod queue;
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -59,9 +58,9 @@ use crate::limits::{
 use crate::pairing::{PairError, PairPolicy};
 use crate::segment::SegmentConfig;
 use crate::sleep::Fencing;
+use crate::slot_queue::SlotQueue;
 use crate::stream::StreamError;
 use pairs::{ClientPairs, Progress};
-use queue::TokenQueue;
 
 /// Settings of a set of clients.
 #[derive(Clone, Copy, Debug)]
@@ -188,9 +187,9 @@ pub struct ClientSet {
     conns: Box<[Option<Conn>]>,
     pairs: ClientPairs,
     /// Rings to be reported, if there is something to report.
-    ready: TokenQueue,
+    ready: SlotQueue,
     /// Rings that are looked at in every wait, because they were active lately.
-    polled: TokenQueue,
+    polled: SlotQueue,
     /// Rings whose sleep is being announced.
     sleepers: Vec<u32>,
     busy_poll: BusyPoll,
@@ -211,8 +210,8 @@ impl ClientSet {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             conns: (0..config.conns_max).map(|_| None).collect(),
             pairs: ClientPairs::new(config),
-            ready: TokenQueue::new(config.conns_max),
-            polled: TokenQueue::new(config.conns_max),
+            ready: SlotQueue::new(config.conns_max),
+            polled: SlotQueue::new(config.conns_max),
             sleepers: Vec::with_capacity(config.conns_max as usize),
             busy_poll: BusyPoll::new(config.busy_poll_us),
             looks: 0,

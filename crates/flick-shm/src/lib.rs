@@ -22,6 +22,8 @@ pub mod members;
 pub mod ready;
 pub mod ring;
 pub mod sleep;
+#[cfg(not(loom))]
+pub mod slot_queue;
 pub mod switch;
 
 #[cfg(not(loom))]

@@ -3,16 +3,20 @@
 //! checks what is in it, so that is harmless.
 //! Refuses: priorities.
 
-use std::collections::VecDeque;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Slot numbers below a fixed capacity, first in first out, without duplicates.
-pub(crate) struct SlotQueue {
+#[derive(Debug)]
+pub struct SlotQueue {
     queue: VecDeque<u32>,
     is_member: Vec<bool>,
 }
 
 impl SlotQueue {
-    pub(crate) fn new(capacity: u32) -> SlotQueue {
+    /// Allocates a queue for slots below `capacity`.
+    pub fn new(capacity: u32) -> SlotQueue {
         SlotQueue {
             queue: VecDeque::with_capacity(capacity as usize),
             is_member: vec![false; capacity as usize],
@@ -21,26 +25,29 @@ impl SlotQueue {
 
     /// Adds a slot unless it is queued already.
     #[inline]
-    pub(crate) fn push(&mut self, index: u32) {
-        if !std::mem::replace(&mut self.is_member[index as usize], true) {
+    pub fn push(&mut self, index: u32) {
+        if !core::mem::replace(&mut self.is_member[index as usize], true) {
             self.queue.push_back(index);
         }
     }
 
+    /// Takes the slot that was added first.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<u32> {
+    pub fn pop(&mut self) -> Option<u32> {
         let index = self.queue.pop_front()?;
         self.is_member[index as usize] = false;
         Some(index)
     }
 
+    /// Returns the number of slots in the queue.
     #[inline]
-    pub(crate) fn len(&self) -> usize {
+    pub fn len(&self) -> usize {
         self.queue.len()
     }
 
+    /// Returns whether no slot is queued.
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 }
