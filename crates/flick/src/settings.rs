@@ -77,7 +77,7 @@ impl Io {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Shm {
-    /// shared memory in place of sockets and pipes, where the other side uses it too; experimental for sockets
+    /// shared memory in place of sockets and pipes, where the other side uses it too
     Auto,
     /// shared memory in place of pipes between filters only
     Pipes,
@@ -235,7 +235,7 @@ impl Settings {
             workers_set,
             cpu_affinity: !flags.no_cpu_affinity && file.cpu_affinity.unwrap_or(true),
             io: flags.io.or(file.io).unwrap_or(Io::Auto).kind(),
-            shm: flags.shm.or(file.shm).unwrap_or(Shm::Pipes),
+            shm: flags.shm.or(file.shm).unwrap_or(Shm::Auto),
             of_file: ChannelBindings {
                 listen: bindings(file.listen, beside_file),
                 connect: connects(file.connect, beside_file),
