@@ -117,6 +117,36 @@ fn die(seed: u64) {
     });
 }
 
+/// Bytes that do not fit any ring.
+const MORE_THAN_A_RING: u32 = 1 << 20;
+/// Longest time until these bytes have arrived: each full ring takes some delays of wake-ups.
+const REFILLS_NS_MAX: u64 = 2_000_000_000;
+
+#[test]
+fn sender_of_a_full_ring_slept_on_when_there_was_space() {
+    let _alone = alone();
+    for seed in seeds().take(20) {
+        let mut world = World::new(seed);
+        world.upgrade();
+        world.set_receiving(0, SERVICE, false);
+        world.send(0, PEER, MORE_THAN_A_RING);
+        // Both sides sleep now, the receiver with a full ring.
+        (0..200).for_each(|round| world.poll(round % 2, 1_000_000));
+        world.set_receiving(0, SERVICE, true);
+        let begun_ns = world.net.now_ns();
+        loop {
+            (0..20).for_each(|_| world.poll(SERVICE, 1_000_000));
+            if world.owed(0, SERVICE) == 0 {
+                break;
+            }
+            // The ring is empty. A side that is not woken sleeps for longer than all may take.
+            world.poll(PEER, 2 * REFILLS_NS_MAX);
+            assert!(world.net.now_ns() < begun_ns + REFILLS_NS_MAX, "the sender was not woken");
+        }
+        world.end();
+    }
+}
+
 #[test]
 fn overwritten_words_of_a_connection_harm_no_other() {
     let _alone = alone();
