@@ -246,6 +246,13 @@ fn address(name: &str) -> Result<SocketAddrUnix, PairError> {
     Ok(SocketAddrUnix::new_abstract_name(&full[..ABSTRACT_PREFIX.len() + name.len()])?)
 }
 
+/// Returns whether the kernel can refuse the descriptors of peers ([`allow_descriptors`]): where it cannot, a process
+/// of any user can stop a thread that listens.
+pub fn can_refuse_descriptors() -> bool {
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    socket.is_ok_and(|socket| allow_descriptors(socket.as_fd(), false))
+}
+
 /// Returns a Unix socket through which peers pass no descriptors.
 fn socket(flags: SocketFlags) -> Result<OwnedFd, Errno> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC | flags, None)?;

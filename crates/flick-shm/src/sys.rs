@@ -195,12 +195,12 @@ pub(crate) fn futex_wake(word: &AtomicU32) {
 
 /// Lets peers of a Unix socket pass descriptors through it, or not. The kernel closes those that are not received on
 /// the thread that receives bytes or closes the socket, and a descriptor may take any time to close. Sockets that a
-/// listener accepts inherit the option. Without effect before Linux 6.16.
-pub fn allow_descriptors(socket: BorrowedFd<'_>, is_allowed: bool) {
+/// listener accepts inherit the option. Returns whether the kernel has it (Linux 6.16); without it, all may.
+pub fn allow_descriptors(socket: BorrowedFd<'_>, is_allowed: bool) -> bool {
     let on = libc::c_int::from(is_allowed);
     let (value, bytes) = ((&raw const on).cast(), size_of_val(&on) as libc::socklen_t);
     // SAFETY: `value` points to `bytes` readable bytes for the whole call.
-    unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, value, bytes) };
+    unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, value, bytes) == 0 }
 }
 
 /// Sleeps for a moment, or until a signal arrives.

@@ -85,6 +85,14 @@ pub enum Shm {
     Off,
 }
 
+impl Shm {
+    /// Returns the use of shared memory where none is set. A service listens for processes that move its connections,
+    /// also at addresses of TCP; it does so of its own accord only if they cannot stop its workers.
+    fn otherwise() -> Self {
+        if flick_shm::pairing::can_refuse_descriptors() { Self::Auto } else { Self::Pipes }
+    }
+}
+
 /// A program to run, with the settings of its services.
 #[derive(Debug)]
 pub struct ProgramSettings {
@@ -235,7 +243,7 @@ impl Settings {
             workers_set,
             cpu_affinity: !flags.no_cpu_affinity && file.cpu_affinity.unwrap_or(true),
             io: flags.io.or(file.io).unwrap_or(Io::Auto).kind(),
-            shm: flags.shm.or(file.shm).unwrap_or(Shm::Auto),
+            shm: flags.shm.or(file.shm).unwrap_or_else(Shm::otherwise),
             of_file: ChannelBindings {
                 listen: bindings(file.listen, beside_file),
                 connect: connects(file.connect, beside_file),

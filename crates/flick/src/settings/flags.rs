@@ -59,7 +59,8 @@ pub struct RunFlags {
     /// Kernel interface for network I/O. [default: auto]
     #[arg(long, value_name = "BACKEND", help_heading = PROCESS)]
     pub io: Option<Io>,
-    /// Use of shared memory in place of pipes and sockets between flick processes of this host. [default: auto]
+    /// Use of shared memory in place of pipes and sockets between flick processes of this host.
+    /// [default: auto, or pipes before Linux 6.16]
     #[arg(long, value_name = "MODE", help_heading = PROCESS)]
     pub shm: Option<Shm>,
     /// Engine that executes the compiled program. [default: native]
