@@ -24,6 +24,8 @@ const NOTICED_MAX: Duration = Duration::from_millis(250);
 const CLIENTS: usize = 2;
 /// Time for which a process is stopped.
 const STOPPED: Duration = Duration::from_millis(20);
+/// Exchanges that make a connection for each client, and move each to rings.
+const WARM_UP: usize = 16;
 /// Pause of a client that was refused, or whose connection has ended.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -181,6 +183,10 @@ fn check_back(chain: &mut Chain) {
     for round in 0..kills() {
         chain.await_rings();
         let mut client = connect(chain.front.address);
+        for _ in 0..WARM_UP {
+            let (status, body) = http::exchange(&mut client, "/").expect("an answer");
+            assert!(status == 200 && body == page("/", 0), "{status}");
+        }
         stop(&chain.back);
         client.write_all(b"GET /held HTTP/1.1\r\nHost: a\r\n\r\n").expect("the service reads");
         std::thread::sleep(STOPPED);
