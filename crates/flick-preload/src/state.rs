@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::limits::{CHUNK_FDS, CHUNKS_MAX};
 
 /// First word of a state. The last byte is the version of the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL2");
 
 /// Kinds of files that are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,7 +58,7 @@ pub mod reason {
     pub const OWN_TABLES: u32 = 4;
     /// A descriptor's number exceeds the table.
     pub const MANY_FDS: u32 = 8;
-    /// The file of the state is missing or cannot be mapped; the table is in private memory.
+    /// The file of the state cannot be created or mapped; the table is in private memory.
     pub const PRIVATE: u32 = 16;
     /// An image with hooks was started without them: its environment is too large to be completed.
     pub const ENVIRONMENT: u32 = 32;
@@ -134,6 +134,10 @@ pub struct ProcessTable {
     pub fork_epoch: AtomicU32,
     /// Time that the library took to start.
     pub start_ns: AtomicU64,
+    /// Time since boot at which the state was created. A process that started later is another one.
+    pub created_ns: AtomicU64,
+    /// The name that the kernel has for the process (`comm`).
+    pub name: [AtomicU64; 2],
     /// Whether counts are compared with the kernel's at each close.
     pub verify: AtomicU32,
     /// Descriptors that could not be entered.

@@ -43,6 +43,7 @@ mod own {
     pub const FCNTL: u32 = 72;
     pub const FTRUNCATE: u32 = 77;
     pub const UNLINK: u32 = 87;
+    pub const GETRLIMIT: u32 = 97;
     pub const GETEUID: u32 = 107;
     pub const GETTID: u32 = 186;
     pub const CLOCK_GETTIME: u32 = 228;
@@ -93,10 +94,33 @@ pub fn abort() -> ! {
 
 /// Nanoseconds of the monotonic clock.
 pub fn now_ns() -> u64 {
+    const CLOCK_MONOTONIC: u64 = 1;
+    clock_ns(CLOCK_MONOTONIC)
+}
+
+fn clock_ns(clock: u64) -> u64 {
     let mut time = [0_u64; 2];
     // SAFETY: the kernel writes two words to `time`.
-    unsafe { call(own::CLOCK_GETTIME, [1, time.as_mut_ptr() as u64, 0, 0, 0, 0]) };
+    unsafe { call(own::CLOCK_GETTIME, [clock, time.as_mut_ptr() as u64, 0, 0, 0, 0]) };
     time[0] * 1_000_000_000 + time[1]
+}
+
+/// The name of this thread, which is that of a process with one thread.
+fn thread_name() -> [u64; 2] {
+    const GET_NAME: u64 = 16;
+    let mut name = [0_u64; 2];
+    // SAFETY: the kernel writes 16 bytes to `name`.
+    unsafe { call(crate::numbers::PRCTL, [GET_NAME, name.as_mut_ptr() as u64, 0, 0, 0, 0]) };
+    name
+}
+
+/// Most bytes of a file that this process writes or sizes (`ulimit -f`); beyond, the kernel sends SIGXFSZ.
+fn file_bytes_max() -> u64 {
+    const FSIZE: u64 = 1;
+    let mut limit = [u64::MAX; 2];
+    // SAFETY: the kernel writes two words to `limit`.
+    unsafe { call(own::GETRLIMIT, [FSIZE, limit.as_mut_ptr() as u64, 0, 0, 0, 0]) };
+    limit[0]
 }
 
 /// An option of a socket, of at most eight bytes.
@@ -374,7 +398,12 @@ pub fn create_state() -> Option<&'static ProcessTable> {
     // SAFETY: the mapping has `STATE_BYTES` bytes, is zeroed and stays, and all zero is a valid table; other
     // processes only read it.
     let state = unsafe { &*memory.cast::<ProcessTable>() };
+    const CLOCK_BOOTTIME: u64 = 7;
     state.pid.store(pid, Relaxed);
+    state.created_ns.store(clock_ns(CLOCK_BOOTTIME), Relaxed);
+    for (word, part) in state.name.iter().zip(thread_name()) {
+        word.store(part, Relaxed);
+    }
     if is_private {
         state.not_followed.fetch_or(reason::PRIVATE, Relaxed);
     }
@@ -386,6 +415,8 @@ pub fn publish_state(state: &'static ProcessTable) {
     STATE.store(ptr::from_ref(state).cast_mut(), Release);
 }
 
+/// Creates and maps the file of a state. Where the limit of file sizes is lower than the table, the file is shorter:
+/// the chunks behind its end cannot be populated.
 fn map_state_file(path: &BoundedText) -> Option<*mut u8> {
     const CREATE: u64 = 0o2 | 0o100 | 0o200;
     // SAFETY: the path ends with zero.
@@ -394,12 +425,17 @@ fn map_state_file(path: &BoundedText) -> Option<*mut u8> {
     // SAFETY: as above.
     let fd = unsafe { call(own::OPENAT, [AT_FDCWD, path.address(), flags, 0o600, 0, 0]) };
     let fd = u64::try_from(fd).ok()?;
-    let is_sized = plain(own::FTRUNCATE, [fd, STATE_BYTES as u64, 0]) == 0;
+    let bytes = file_bytes_max().min(STATE_BYTES as u64) & !(PAGE_BYTES as u64 - 1);
+    let is_sized = bytes > 0 && plain(own::FTRUNCATE, [fd, bytes, 0]) == 0;
     let arguments = [0, STATE_BYTES as u64, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0];
     // SAFETY: a new mapping touches no memory that is in use.
     let address = if is_sized { unsafe { call(own::MMAP, arguments) } } else { -1 };
     close(fd);
     let is_mapped = address > 0 && populate(address as u64, offset_of!(ProcessTable, chunks));
+    if !is_mapped {
+        // SAFETY: the path ends with zero.
+        unsafe { call(own::UNLINK, [path.address(), 0, 0, 0, 0, 0]) };
+    }
     is_mapped.then_some(address as *mut u8)
 }
 

@@ -1,14 +1,17 @@
-//! Inherited descriptors, and settings of the process's allocator: large blocks are mapped, threads share few arenas,
-//! free memory is returned.
+//! Inherited descriptors and signals, and settings of the process's allocator: large blocks are mapped, threads share
+//! few arenas, free memory is returned.
 //! Promises: the tables of a service are zero pages until they are used, and returned to the kernel when the service
 //! ends; a hundred reloads leave the process as large as ten (`tests/soak.rs`). Why this allocator and not a faster
 //! one: `docs/decisions/0015-the-systems-allocator.md`. The only unsafe code of this crate.
 #![allow(
     unsafe_code,
-    reason = "`mallopt` and `malloc_trim` are C functions; a descriptor's number proves nothing"
+    reason = "`mallopt`, `malloc_trim` and `sigaction` are C functions; a descriptor's number proves nothing"
 )]
 
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 use rustix::io::{Errno, FdFlags, fcntl_getfd};
 
@@ -25,6 +28,59 @@ pub fn inherited_descriptor(number: u32) -> Result<OwnedFd, Errno> {
         return Err(Errno::BADF);
     }
     rustix::io::fcntl_dupfd_cloexec(descriptor, 0)
+}
+
+/// What this process has inherited: bit 0 to 2 for a standard descriptor that was closed, and [`SIGPIPE_IGNORED`].
+static INHERITED: AtomicU32 = AtomicU32::new(0);
+const SIGPIPE_IGNORED: u32 = 8;
+
+// Runs before the runtime of Rust, which opens closed standard descriptors and ignores SIGPIPE.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static RECORD_INHERITED: extern "C" fn() = record_inherited;
+
+extern "C" fn record_inherited() {
+    let mut inherited = 0;
+    for number in 0..3 {
+        // SAFETY: the borrow ends with the statement; a number that is not open is an error of the call.
+        if fcntl_getfd(unsafe { BorrowedFd::borrow_raw(number) }).is_err() {
+            inherited |= 1 << number;
+        }
+    }
+    // SAFETY: all zero is a valid `sigaction`.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    // SAFETY: the function writes to `action` only.
+    unsafe { libc::sigaction(libc::SIGPIPE, std::ptr::null(), &raw mut action) };
+    if action.sa_sigaction == libc::SIG_IGN {
+        inherited |= SIGPIPE_IGNORED;
+    }
+    INHERITED.store(inherited, Relaxed);
+}
+
+/// Replaces this process by a program that inherits the standard descriptors, the action of SIGPIPE and the blocked
+/// signals that this process has inherited.
+pub fn exec_as_inherited(mut command: Command) -> std::io::Error {
+    let inherited = INHERITED.load(Relaxed);
+    // SAFETY: all zero is a valid set of signals.
+    let mut blocked: libc::sigset_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the function writes to `blocked` only.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, std::ptr::null(), &raw mut blocked) };
+    let restore = move || {
+        if inherited & SIGPIPE_IGNORED != 0 {
+            // SAFETY: no handler is installed.
+            unsafe { libc::signal(libc::SIGPIPE, libc::SIG_IGN) };
+        }
+        // SAFETY: the function reads `blocked` only.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const blocked, std::ptr::null_mut()) };
+        for number in (0..3).filter(|number| inherited & 1 << number != 0) {
+            // SAFETY: the runtime has opened it, and nothing uses it but messages about a failure.
+            unsafe { libc::close(number) };
+        }
+        Ok(())
+    };
+    // SAFETY: `restore` runs in this process, which has one thread, and calls functions that are safe in signal handlers.
+    unsafe { command.pre_exec(restore) };
+    command.exec()
 }
 
 /// Size from which blocks are mapped. The default threshold grows with each freed block, up to 32 MiB; below it, blocks

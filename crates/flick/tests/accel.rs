@@ -345,3 +345,128 @@ fn program_that_cannot_be_started_has_the_status_of_a_shell() {
     assert_eq!(run(setting.accel(&["--", "/no/such/program"])).0, 127);
     assert_eq!(run(setting.accel(&["--", "/"])).0, 126);
 }
+
+#[test]
+fn closed_descriptors_were_open_and_ignored_and_blocked_signals_were_not() {
+    let setting = Setting::new("inherited");
+    let script = "
+import os, signal, sys
+signal.signal(signal.SIGPIPE, signal.SIG_DFL if sys.argv[1] == 'default' else signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1, signal.SIGPIPE])
+for number in [0, 2]:
+    os.close(number)
+os.execv(sys.argv[2], sys.argv[2:])
+";
+    for action in ["default", "ignore"] {
+        let inherits = |program: &[&str]| {
+            let mut python = setting.accel(&[]);
+            let flick = python.get_program().to_str().expect("a path in UTF-8").to_owned();
+            let program: Vec<_> =
+                program.iter().map(|it| if *it == "flick" { flick.as_str() } else { *it }).collect();
+            let environment: Vec<_> = python
+                .get_envs()
+                .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+                .collect();
+            python = Command::new("/usr/bin/python3");
+            python.envs(environment).args(["-c", script, action]).args(program);
+            run(python)
+        };
+        for program in
+            [&["/bin/grep", "-E", "Sig(Blk|Ign)", "/proc/self/status"][..], &["/bin/ls", "/proc/self/fd"]]
+        {
+            let plain = inherits(program);
+            assert_eq!(plain.0, 0, "{plain:?}");
+            let accelerated = inherits(&[&["flick", "accel", "--"][..], program].concat());
+            assert_eq!(accelerated, plain, "SIGPIPE: {action}");
+        }
+    }
+}
+
+#[test]
+fn limit_of_file_sizes_killed_the_program() {
+    let setting = Setting::new("file-limit");
+    let limited = |bytes: u64| {
+        let mut command = Command::new("prlimit");
+        let accel = setting.accel(&["--", "cat"]);
+        command.arg(format!("--fsize={bytes}")).arg(accel.get_program()).args(accel.get_args());
+        command.envs(accel.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.spawn().expect("prlimit is there")
+    };
+    let beside = |bytes: u64| {
+        let mut child = limited(bytes);
+        child.stdin.as_mut().expect("piped").write_all(b"x").expect("cat reads");
+        child.stdout.as_mut().expect("piped").read_exact(&mut [0]).expect("cat writes");
+        let processes = setting.status();
+        (captured(child.wait_with_output().expect("our own child")), processes)
+    };
+    // No state can be written, or not the patched text.
+    for (bytes, note) in [(0, "note: calls of `cat` are not seen: "), (64 << 10, "note: ")] {
+        let ((status, _, stderr), _) = beside(bytes);
+        assert_eq!(status, 0, "{stderr}");
+        assert!(stderr.starts_with(note) && stderr.contains("`ulimit -f`"), "{stderr}");
+    }
+    assert_eq!(run(setting.accel(&["--", "true"])), (0, String::new(), String::new()));
+    let ((status, _, stderr), processes) = beside(64 << 10);
+    assert_eq!((status, processes.len(), stderr.as_str()), (0, 1, ""));
+    let files = processes[0]["files"].as_array().expect("a list");
+    assert!(files.iter().any(|file| file["received"] == 1), "{processes:?}");
+}
+
+/// The files in the directory of states.
+fn states(setting: &Setting) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(setting.path("run/flick-accel")).expect("the directory of states");
+    entries.flatten().map(|entry| entry.path()).collect()
+}
+
+#[test]
+fn killed_process_left_its_state_and_had_no_name() {
+    let setting = Setting::new("killed");
+    let start = |mut command: Command| {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("cat starts");
+        child.stdin.as_mut().expect("piped").write_all(b"x").expect("cat reads");
+        child.stdout.as_mut().expect("piped").read_exact(&mut [0]).expect("cat writes");
+        child
+    };
+    let mut child = start(setting.accel(&["--", "cat"]));
+    assert_eq!(setting.of(child.id())["program"], "cat");
+    child.kill().expect("our own child");
+    child.wait().expect("our own child");
+    assert!(setting.status().is_empty() && states(&setting).is_empty());
+
+    let mut child = start(setting.verified(&["cat"]));
+    child.kill().expect("our own child");
+    child.wait().expect("our own child");
+    let state = setting.of(child.id());
+    assert_eq!((&state["program"], &state["ended"]), (&"cat".into(), &true.into()));
+
+    // Another process has the number of one that was killed.
+    let child = start(setting.accel(&["--", "cat"]));
+    let file = setting.path(&format!("run/flick-accel/{}.state", child.id()));
+    let file = std::fs::OpenOptions::new().write(true).open(file).expect("it has a state");
+    let created = std::mem::offset_of!(flick_preload::state::ProcessTable, created_ns) as u64;
+    std::os::unix::fs::FileExt::write_all_at(&file, &1_u64.to_le_bytes(), created).expect("it is ours");
+    assert!(setting.status().is_empty() && states(&setting).is_empty());
+    assert!(child.wait_with_output().expect("our own child").status.success());
+}
+
+#[test]
+fn why_of_an_unknown_process_succeeded_and_ignored_json() {
+    let setting = Setting::new("why");
+    // No number of a process is as large.
+    let (status, stdout, stderr) = run(setting.accel(&["--why", "4294967295", "--json"]));
+    assert_eq!((status, stdout.as_str()), (1, ""));
+    assert_eq!(stderr, "error: there is no process 4294967295, or it is another user's\n");
+    let why = |pid: u32| -> Value {
+        let (status, stdout, stderr) = run(setting.accel(&["--why", &pid.to_string(), "--json"]));
+        assert_eq!((status, stderr.as_str()), (0, ""));
+        serde_json::from_str(&stdout).expect("it is JSON")
+    };
+    let own = why(std::process::id());
+    assert_eq!(own["why_not_seen"], "it was not started with `flick accel`");
+    let mut child = filter(&setting, &["cat"]);
+    child.stdin.as_mut().expect("piped").write_all(b"x").expect("cat reads");
+    child.stdout.as_mut().expect("piped").read_exact(&mut [0]).expect("cat writes");
+    assert_eq!(why(child.id())["program"], "cat");
+    assert!(child.wait_with_output().expect("our own child").status.success());
+}

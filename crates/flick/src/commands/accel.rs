@@ -1,6 +1,6 @@
 //! `flick accel`: starts an unmodified program with the library that sees its calls, and shows what was seen.
-//! Promises: the program runs as it would without; where its calls cannot be seen, that is said and nothing else
-//! changes.
+//! Promises: the program runs as it would without, with the descriptors and signals that this process has inherited;
+//! where its calls cannot be seen, that is said and nothing else changes.
 //! Not here: the library (`crates/flick-preload`); its patched text (`accel/patched_text.rs`); where both are kept
 //! (`accel/install.rs`).
 
@@ -12,13 +12,13 @@ mod program;
 mod status;
 
 use std::ffi::OsString;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 
 use clap::Args;
 
 use crate::console::say;
 use crate::failure::{Failure, Outcome};
+use crate::sys;
 
 /// Start a program so that its connections are counted.
 #[derive(Debug, Args)]
@@ -27,7 +27,7 @@ pub struct Accel {
     #[arg(long, conflicts_with_all = ["program", "why", "verify"])]
     status: bool,
     /// Print JSON
-    #[arg(long, requires = "status")]
+    #[arg(long, conflicts_with_all = ["program", "verify", "libc"])]
     json: bool,
     /// Say what is seen of a process, and what is not and why
     #[arg(long, value_name = "PID", conflicts_with_all = ["program", "verify"])]
@@ -53,11 +53,12 @@ impl Accel {
             return Ok(());
         }
         if self.status {
-            return status::show(&observed::all(&install::state_directory()?)?, self.json);
+            let states = install::state_directory()?;
+            observed::remove_ended(&states, true);
+            return status::show(&observed::all(&states)?, self.json);
         }
         if let Some(pid) = self.why {
-            say!("{}", status::why(pid, &install::state_directory()?));
-            return Ok(());
+            return status::why(pid, &install::state_directory()?, self.json);
         }
         let (program, arguments) = self.program.split_first().ok_or_else(|| Failure::usage("no program"))?;
         if let Some(why) = program::find(program).and_then(|path| program::why_not_seen(&path)) {
@@ -68,7 +69,7 @@ impl Accel {
         if let Err(failure) = self.let_be_seen(&mut command) {
             anstream::eprintln!("note: calls of `{}` are not seen: {}", program.display(), failure.text());
         }
-        let error = command.exec();
+        let error = sys::exec_as_inherited(command);
         Err(Failure::not_started(format!("cannot start `{}`: {error}", program.display()), &error))
     }
 
@@ -76,10 +77,9 @@ impl Accel {
     ///
     /// Errors: a directory cannot be written to; the program is to run all the same.
     fn let_be_seen(&self, command: &mut std::process::Command) -> Outcome {
+        install::check_file_limit()?;
         let (states, library) = (install::state_directory()?, install::library()?);
-        if !self.verify {
-            observed::remove_ended(&states);
-        }
+        observed::remove_ended(&states, self.verify);
         command.env("LD_PRELOAD", preload(library)).env("FLICK_ACCEL_STATE", states);
         if self.verify {
             command.env("FLICK_ACCEL_VERIFY", "1");

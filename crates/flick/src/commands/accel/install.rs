@@ -4,11 +4,16 @@
 
 use std::fs;
 use std::io;
+use std::mem::offset_of;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use flick_preload::limits::PAGE_BYTES;
+use flick_preload::state::{Chunk, ProcessTable};
+use rustix::process::{Resource, getrlimit};
+
 use super::patched_text::{self, PatchedText};
-use crate::failure::Failure;
+use crate::failure::{Failure, Outcome};
 
 /// The library, for x86-64; empty for other architectures.
 const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/libflick_preload.so"));
@@ -62,6 +67,22 @@ fn cache() -> Result<PathBuf, Failure> {
     let home = || std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache"));
     let cache = own.or_else(home).ok_or_else(|| Failure::failed("neither XDG_CACHE_HOME nor HOME is set"))?;
     Ok(cache.join("flick"))
+}
+
+/// Most bytes of a file that this process may write (`ulimit -f`). Beyond, the kernel sends SIGXFSZ.
+fn file_bytes_max() -> u64 {
+    getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX)
+}
+
+/// Checks that a state has memory for a program's first descriptors under the limit of file sizes.
+pub fn check_file_limit() -> Outcome {
+    let needed = offset_of!(ProcessTable, chunks) + size_of::<Chunk>();
+    let needed = needed.next_multiple_of(PAGE_BYTES);
+    if file_bytes_max() >= needed as u64 {
+        return Ok(());
+    }
+    let kib = needed.div_ceil(1024);
+    Err(Failure::failed(format!("the limit of file sizes (`ulimit -f`) is below {kib} KiB")))
 }
 
 /// Installs the library and the patched texts of this machine's libcs, and returns the library's path.
@@ -124,10 +145,13 @@ fn prepare(libc: &Path, directory: &Path) -> Result<(), String> {
     written.and_then(|()| write(&key, text.build_id.as_bytes())).map_err(|error| error.to_string())
 }
 
-/// Writes a file, unless it is there with the same length.
+/// Writes a file, unless it is there with the same length. What cannot be completed is removed.
 fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     if fs::metadata(path).is_ok_and(|facts| facts.len() == bytes.len() as u64 && !bytes.is_empty()) {
         return Ok(());
+    }
+    if bytes.len() as u64 > file_bytes_max() {
+        return Err(io::Error::other("the limit of file sizes (`ulimit -f`) is too low"));
     }
     let other = path.with_extension(format!("{}.new", std::process::id()));
     let mut options = fs::OpenOptions::new();
@@ -137,5 +161,21 @@ fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
         0o644
     });
     let written = options.open(&other).and_then(|mut file| io::Write::write_all(&mut file, bytes));
-    written.and_then(|()| fs::rename(&other, path))
+    written.and_then(|()| fs::rename(&other, path)).inspect_err(|_| {
+        let _ = fs::remove_file(&other);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn file_that_could_not_be_completed_left_a_new_one() {
+        let directory = std::env::temp_dir().join(format!("flick-accel-new-{}", std::process::id()));
+        let occupied = directory.join("name.text");
+        std::fs::create_dir_all(occupied.join("full")).expect("writable");
+        assert!(super::write(&occupied, b"text").is_err(), "a directory that is not empty is not replaced");
+        let names: Vec<_> = std::fs::read_dir(&directory).expect("ours").flatten().collect();
+        assert_eq!(names.len(), 1, "{names:?}");
+        std::fs::remove_dir_all(&directory).expect("ours");
+    }
 }

@@ -5,7 +5,7 @@
 use std::fs::{self, File};
 use std::mem::offset_of;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use flick_preload::limits::{CHUNK_FDS, CHUNKS_MAX};
 use flick_preload::state::{self, Chunk, Kind, MAGIC, ProcessTable, flag, reason};
@@ -18,7 +18,7 @@ use crate::failure::Failure;
 pub struct Process {
     /// Its number.
     pub pid: u32,
-    /// The name of its program, while it runs.
+    /// The name of its program.
     pub program: String,
     /// Whether it has ended, or has become another program; its state was kept for its counts.
     pub ended: bool,
@@ -85,7 +85,7 @@ const REASONS: &[(u32, &str)] = &[
     (reason::SECCOMP, "it has installed a seccomp filter, which may refuse the library's system calls"),
     (reason::OWN_TABLES, "threads of it have descriptors of their own"),
     (reason::MANY_FDS, "it uses descriptors above the table's limit"),
-    (reason::PRIVATE, "its state cannot be shown: the directory of states was not writable"),
+    (reason::PRIVATE, "its state cannot be shown: its file could not be created"),
     (reason::ENVIRONMENT, "it started a program with an environment that is too large to be completed"),
 ];
 
@@ -115,22 +115,31 @@ impl Words {
     }
 }
 
+/// The file of a state.
+fn path(directory: &Path, pid: u32) -> PathBuf {
+    directory.join(format!("{pid}.state"))
+}
+
+/// The file of a state, and what is before its chunks.
+fn open(directory: &Path, pid: u32) -> Option<(File, Words)> {
+    let file = File::open(path(directory, pid)).ok()?;
+    let head = Words::read(&file, 0, offset_of!(ProcessTable, chunks))?;
+    (head.word(offset_of!(ProcessTable, magic)) == MAGIC).then_some((file, head))
+}
+
 /// The state of a process.
 pub fn one(directory: &Path, pid: u32) -> Option<Process> {
-    let file = File::open(directory.join(format!("{pid}.state"))).ok()?;
-    let head = Words::read(&file, 0, offset_of!(ProcessTable, chunks))?;
-    if head.word(offset_of!(ProcessTable, magic)) != MAGIC {
-        return None;
-    }
+    let (file, head) = open(directory, pid)?;
     let half = |at| head.half(at);
     let is_patched = half(offset_of!(ProcessTable, method)) == state::Method::PatchedText as u32;
     let difference = offset_of!(ProcessTable, difference);
-    let program = fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+    let is_alive = is_alive(pid, &head);
+    let program = fs::read_to_string(format!("/proc/{pid}/comm")).ok().filter(|_| is_alive);
     let why = half(offset_of!(ProcessTable, why_plain));
     Some(Process {
         pid,
-        ended: !is_running(pid),
-        program: program.map(|name| name.trim_end().to_owned()).unwrap_or_default(),
+        ended: !is_alive || !has_library(pid),
+        program: program.map(|name| name.trim_end().to_owned()).unwrap_or_else(|| name_at_start(&head)),
         method: if is_patched { "patched-text" } else { "plain" },
         sites: half(offset_of!(ProcessTable, sites)),
         why_plain: (!is_patched).then(|| why_plain(why)),
@@ -202,12 +211,33 @@ fn followed(chunk: &Words, at: usize, epoch: u32) -> Option<Followed> {
     })
 }
 
-/// Whether a process runs with the library: it exists, is no zombie, and has not become another program since.
-fn is_running(pid: u32) -> bool {
+/// The name that the process had when its state was created.
+fn name_at_start(head: &Words) -> String {
+    let at = offset_of!(ProcessTable, name);
+    let name = [at, at + 8].map(|at| head.word(at).to_le_bytes()).concat();
+    String::from_utf8_lossy(&name).trim_end_matches('\0').to_owned()
+}
+
+/// Nanoseconds of the kernel's unit of start times, a hundredth of a second (`USER_HZ`).
+const START_TIME_UNIT_NS: u64 = 10_000_000;
+
+/// Whether the process of a state exists and is no zombie. One that has started later only has the same number.
+fn is_alive(pid: u32, head: &Words) -> bool {
+    const STATE: usize = 0;
+    const START_TIME: usize = 19;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let is_alive = stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']));
+    let Some((_, rest)) = stat.rsplit_once(')') else { return false };
+    let fields: Vec<_> = rest.split_whitespace().collect();
+    let field = |index: usize| fields.get(index).copied().unwrap_or_default();
+    let started: u64 = field(START_TIME).parse().unwrap_or_default();
+    !field(STATE).starts_with(['Z', 'X'])
+        && started.saturating_mul(START_TIME_UNIT_NS) <= head.word(offset_of!(ProcessTable, created_ns))
+}
+
+/// Whether a process still runs the program that has loaded the library. Of other users' processes that is not known.
+fn has_library(pid: u32) -> bool {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps"));
-    is_alive && maps.map_or(true, |maps| maps.contains("/libflick_preload.so"))
+    maps.map_or(true, |maps| maps.contains("/libflick_preload.so"))
 }
 
 fn pids(directory: &Path) -> Result<Vec<u32>, Failure> {
@@ -224,10 +254,18 @@ pub fn all(directory: &Path) -> Result<Vec<Process>, Failure> {
     Ok(pids(directory)?.into_iter().filter_map(|pid| one(directory, pid)).collect())
 }
 
-/// Removes the states of processes that have ended.
-pub fn remove_ended(directory: &Path) {
-    for pid in pids(directory).unwrap_or_default().into_iter().filter(|pid| !is_running(*pid)) {
+/// Removes the states of processes that have ended, and files that are no states; if `keeps_compared`, not those of
+/// processes that were started with `--verify`.
+pub fn remove_ended(directory: &Path, keeps_compared: bool) {
+    let is_kept = |pid: &u32| match open(directory, *pid) {
+        Some((_, head)) => {
+            is_alive(*pid, &head) || keeps_compared && head.half(offset_of!(ProcessTable, verify)) != 0
+        }
+        // A process that starts has not completed its state yet.
+        None => Path::new("/proc").join(pid.to_string()).exists(),
+    };
+    for pid in pids(directory).unwrap_or_default().iter().filter(|pid| !is_kept(pid)) {
         // Another `flick accel` may have removed it.
-        let _ = fs::remove_file(directory.join(format!("{pid}.state")));
+        let _ = fs::remove_file(path(directory, *pid));
     }
 }

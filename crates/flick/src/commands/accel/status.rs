@@ -2,7 +2,9 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
 
 use super::observed::{self, Process};
 use super::patched_text::PatchedText;
@@ -10,15 +12,20 @@ use super::program;
 use crate::console::{say, sayln};
 use crate::failure::{Failure, Outcome};
 
+/// Prints a value as JSON.
+fn show_json(value: &(impl Serialize + ?Sized)) -> Outcome {
+    let json = serde_json::to_string_pretty(value);
+    sayln!("{}", json.map_err(|error| Failure::failed(error.to_string()))?);
+    Ok(())
+}
+
 /// Prints processes and what was counted.
 pub fn show(processes: &[Process], is_json: bool) -> Outcome {
     if is_json {
-        let json = serde_json::to_string_pretty(processes);
-        sayln!("{}", json.map_err(|error| Failure::failed(error.to_string()))?);
-        return Ok(());
+        return show_json(processes);
     }
     if processes.is_empty() {
-        sayln!("no process was started with `flick accel`");
+        sayln!("no process that was started with `flick accel` is running");
     }
     for process in processes {
         say!("{}", text(process));
@@ -48,9 +55,10 @@ fn text(process: &Process) -> String {
         let _ = writeln!(text, "  closed: {equal} as the kernel counts, {different} not, {not} not compared");
     }
     for file in &process.files {
-        let flags = file.flags.join(", ");
+        let flags =
+            if file.flags.is_empty() { String::new() } else { format!(" ({})", file.flags.join(", ")) };
         let (fd, kind, sent, received) = (file.fd, file.kind, file.sent, file.received);
-        let _ = writeln!(text, "  fd {fd}: {kind}, sent {sent}, received {received} ({flags})");
+        let _ = writeln!(text, "  fd {fd}: {kind}, sent {sent}, received {received}{flags}");
     }
     text
 }
@@ -68,23 +76,42 @@ pub fn sites(patched: &PatchedText) -> String {
     text
 }
 
-/// The text about one process.
-pub fn why(pid: u32, states: &Path) -> String {
+/// A process whose calls are not seen.
+#[derive(Debug, Serialize)]
+struct NotSeen {
+    pid: u32,
+    program: PathBuf,
+    why_not_seen: &'static str,
+}
+
+/// Prints what is seen of a process, or why nothing is.
+///
+/// Errors: there is no such process, or it is another user's.
+pub fn why(pid: u32, states: &Path, is_json: bool) -> Outcome {
     let exe = Path::new("/proc").join(pid.to_string()).join("exe");
     let Ok(program) = fs::read_link(&exe) else {
-        return format!("there is no process {pid}, or it is another user's\n");
+        return Err(Failure::failed(format!("there is no process {pid}, or it is another user's")));
     };
     if let Some(process) = observed::one(states, pid).filter(|process| !process.ended) {
-        return self::text(&process);
+        if is_json {
+            return show_json(&process);
+        }
+        say!("{}", self::text(&process));
+        return Ok(());
     }
     let why = program::why_not_seen(&exe);
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let why = match why {
         Some(why) => why,
         None if maps.contains("/libflick_preload.so") => {
-            "its state is not in this user's directory of states"
+            "its state is not in this user's directory of states, which was another one when it started, or not \
+             writable"
         }
         None => "it was not started with `flick accel`",
     };
-    format!("{pid} {}: calls are not seen: {why}\n", program.display())
+    if is_json {
+        return show_json(&NotSeen { pid, program, why_not_seen: why });
+    }
+    sayln!("{pid} {}: calls are not seen: {why}", program.display());
+    Ok(())
 }
