@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use clap::Args;
 use flick_net::fd_channel::FdChannel;
-use signal_hook::consts::{SIGHUP, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use tracing::warn;
 
 use crate::failure::{Failure, Outcome};
@@ -122,9 +122,10 @@ impl LauncherCommand {
     /// Serves the process at the other end of standard input until that exits.
     pub fn run(self) -> Outcome {
         let failed = |error: std::io::Error| Failure::failed(format!("the launcher fails: {error}"));
-        // These are for the service, and may be sent to all processes of flick. A handler does not outlive `execve`;
-        // an ignored signal would be ignored by the new process.
-        for signal in [SIGHUP, SIGUSR1, SIGUSR2] {
+        // These are for the service, and may be sent to all processes of flick: by a terminal, or by systemd, which stops
+        // the whole control group. The launcher exits with the service. A handler does not outlive `execve`; an ignored
+        // signal would be ignored by the new process.
+        for signal in [SIGHUP, SIGUSR1, SIGUSR2, SIGTERM, SIGINT] {
             signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(failed)?;
         }
         rustix::thread::set_name(PROCESS_NAME).map_err(|error| failed(error.into()))?;

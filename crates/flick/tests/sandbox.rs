@@ -190,23 +190,51 @@ fn upgraded_process_kept_the_sandbox_of_its_predecessor() {
     wait::until("the third process to end", || (!third.is_there()).then_some(()));
 }
 
+/// The name of a process.
+fn name_of(pid: u32) -> String {
+    std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default()
+}
+
+/// The launcher of a service.
+fn launcher_of(service: &Service) -> u32 {
+    wait::until("the launcher to have its name", || {
+        let processes = std::fs::read_dir("/proc").expect("procfs is there").flatten();
+        let mut pids = processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok());
+        let parent = format!(" {} ", service.pid());
+        pids.find(|pid| {
+            let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            name_of(*pid).starts_with("flick-launcher")
+                && status.split_once(") ").is_some_and(|(_, rest)| rest[1..].starts_with(&parent))
+        })
+    })
+}
+
+#[test]
+fn signal_to_the_control_group_was_logged_as_a_dead_launcher() {
+    let scratch = Scratch::new("control-group");
+    let service = kept(&scratch, &[]);
+    let launcher = launcher_of(&service);
+    common::peers::signal(launcher, "TERM");
+    let status = wait::until("the signal to be delivered", || {
+        let status = std::fs::read_to_string(format!("/proc/{launcher}/status")).ok()?;
+        let pending = |name: &str| status.lines().find(|line| line.starts_with(name)).map(str::to_owned);
+        let is_empty = |line: Option<String>| line.is_some_and(|line| line.ends_with("\t0000000000000000"));
+        (is_empty(pending("ShdPnd:")) && is_empty(pending("SigPnd:"))).then_some(status)
+    });
+    assert!(!status.contains("Z (zombie)"), "{status}");
+    let log = service.drained();
+    assert!(!log.contains("(flick-launcher) has ended"), "{log}");
+    wait::until("the launcher to exit with the service", || name_of(launcher).is_empty().then_some(()));
+}
+
 #[test]
 fn launcher_that_died_was_not_logged() {
     let scratch = Scratch::new("launcher");
     let service = kept(&scratch, &[]);
-    let name = |pid: &str| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let launcher = wait::until("the launcher to have its name", || {
-        let processes = std::fs::read_dir("/proc").expect("procfs is there").flatten();
-        let pids = processes.filter_map(|entry| entry.file_name().into_string().ok());
-        let parent = format!(" {} ", service.pid());
-        pids.filter(|pid| name(pid).starts_with("flick-launcher")).find(|pid| {
-            let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            status.split_once(") ").is_some_and(|(_, rest)| rest[1..].starts_with(&parent))
-        })
-    });
-    common::peers::signal(launcher.parse().expect("a number"), "KILL");
+    let launcher = launcher_of(&service);
+    common::peers::signal(launcher, "KILL");
     // The service reaps it.
-    wait::until("the launcher to be gone", || name(&launcher).is_empty().then_some(()));
+    wait::until("the launcher to be gone", || name_of(launcher).is_empty().then_some(()));
     let log = service.drained();
     assert_eq!(log.matches("(flick-launcher) has ended").count(), 1, "{log}");
 }
