@@ -3,7 +3,7 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -157,6 +157,40 @@ fn service_with_only_ejected_backends_is_not_ready() {
     reload(&service);
     assert_eq!(figure(&service, "flick_backend_ejected{", bad.address), 1, "also behind a reload");
     service.drained();
+}
+
+#[test]
+fn ejected_backend_was_logged_as_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("a bound socket has an address");
+    let connect = format!("backends={address}");
+    let fixed =
+        ["run", common::PROXY, "--listen", "client=127.0.0.1:0", "--connect", &connect, "--admin", "0"];
+    let ejects = ["--outlier-consecutive-failures", "1", "--outlier-max-ejected", "100%"];
+    let lasts = ["--outlier-ejection-time", "600s", "--reconnect-backoff-max", "20ms", "--workers", "1"];
+    let service = Service::start(&[&fixed[..], &ejects, &lasts].concat());
+    is_up(&service, address);
+    let (mut stream, _) = listener.accept().expect("the service connects");
+    let mut client = client::connect(service.address);
+    // A request for the key `k`.
+    let mut request = [0; 25];
+    (request[0], request[3], request[11], request[24]) = (0x80, 1, 1, b'k');
+    client.write_all(&request).expect("the service reads");
+    stream.read_exact(&mut [0; 25]).expect("the request comes");
+    drop((stream, listener));
+    client.read_exact(&mut [0; 24]).expect("the request is answered");
+    wait::until("a refused connection", || {
+        let (_, metrics) = seen(service.admin_address(), "/metrics");
+        let errors = metrics.lines().find(|line| line.starts_with("flick_backend_connect_errors_total{"));
+        errors.is_some_and(|line| !line.ends_with(" 0")).then_some(())
+    });
+    let _listener = TcpListener::bind(address).expect("the port is free again");
+    is_up(&service, address);
+    assert_eq!(figure(&service, "flick_backend_ejected{", address), 1);
+    drop(client);
+    let log = service.drained();
+    let expected = "backend accepts connections again, but is still ejected";
+    assert!(log.contains(expected) && !log.contains("backend is up"), "{log}");
 }
 
 #[test]

@@ -79,7 +79,13 @@ impl<D: Driver> Worker<D> {
             self.is_back(at);
         }
         if (is_relay || was_down) && self.note_trouble(at, Trouble::Down, false) {
-            tracing::info!(service = self.ctx.service(), address = %self.address_of(backend_conn), "backend is up");
+            let health = self.upstream.backend(at).health();
+            let what = match (health.is_ejected(), health.refuses()) {
+                (true, _) => "backend accepts connections again, but is still ejected",
+                (false, true) => "backend accepts connections again, but still fails its health checks",
+                (false, false) => "backend is up",
+            };
+            tracing::info!(service = self.ctx.service(), address = %self.address_of(backend_conn), "{what}");
         }
         if exclusive {
             self.pool_connected(backend_conn);
