@@ -65,6 +65,7 @@ pub fn start(format: LogFormat, verbose: bool, recent: &RecentEvents) {
 }
 
 /// The format of the log as text, with time and level on each line of a message: errors of a program have several.
+/// Empty lines are left out.
 struct StampedLines {
     lines: Format,
     has_ansi: bool,
@@ -93,7 +94,7 @@ where
         let level = event.metadata().level().as_str();
         let stamp = text.find(level).map_or("", |at| &text[..at + level.len()]);
         let end = if self.has_ansi { "\x1b[0m" } else { "" };
-        for (number, line) in text.lines().enumerate() {
+        for (number, line) in text.lines().filter(|line| !line.trim().is_empty()).enumerate() {
             match number {
                 0 => writeln!(writer, "{line}")?,
                 _ => writeln!(writer, "{stamp}{end} {line}")?,
@@ -136,7 +137,7 @@ mod tests {
         let log = log.with_writer(move || memory.clone()).finish();
         tracing::subscriber::with_default(log, || {
             tracing::info!("one line");
-            tracing::warn!("the reload failed: error[E0101]\n 3 | let x\n   | ^ here");
+            tracing::warn!("the reload failed: error[E0101]\n 3 | let x\n\n   | ^ here\n");
         });
         let text = written.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let text = String::from_utf8(text).expect("the log is text");
