@@ -36,6 +36,17 @@ impl From<CompileFailure> for Failure {
     }
 }
 
+/// Says what to do about an address that cannot be listened on.
+pub fn listen_help(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => "; another process listens there (`ss -lnp` shows which)",
+        io::ErrorKind::AddrNotAvailable => {
+            "; this machine does not have that address (`ip addr` lists those it has)"
+        }
+        _ => "",
+    }
+}
+
 /// The result of a subcommand.
 pub type Outcome = Result<(), Failure>;
 

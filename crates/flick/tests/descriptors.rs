@@ -426,13 +426,19 @@ fn limit_of_file_sizes_killed_a_filter() {
     let (reader, mut writer) = pipe().expect("descriptors are left");
     writer.write_all(&capture(1)).expect("the pipe has space");
     drop(writer);
-    let tool = filter();
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -f 8; exec \"$@\"", "sh"]).arg(tool.get_program()).args(tool.get_args());
-    command.current_dir(common::root()).stdin(reader);
-    let (code, _, log) = captured(command.output().expect("a shell starts"));
-    assert_eq!(code, 1, "{log}");
-    assert!(log.contains("cannot pass `stdin:` to the service") && log.contains("(`ulimit -f`)"), "{log}");
+    for extra in [&[][..], &["--check"]] {
+        let tool = filter();
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -f 8; exec \"$@\"", "sh"]).arg(tool.get_program()).args(tool.get_args());
+        command.args(extra).current_dir(common::root());
+        command.stdin(reader.try_clone().expect("descriptors are left"));
+        let (code, _, log) = captured(command.output().expect("a shell starts"));
+        assert_eq!(code, 1, "{log}");
+        assert!(
+            log.contains("cannot pass `stdin:` to the service") && log.contains("(`ulimit -f`)"),
+            "{log}"
+        );
+    }
 }
 
 #[test]

@@ -254,7 +254,8 @@ fn address_in_use_is_named() {
     let (status, _, stderr) =
         common::run(&["run", PROXY, "--listen", &listen, "--connect", "backends=127.0.0.1:1"]);
     assert_eq!(status, 1, "{stderr}");
-    assert!(stderr.contains(&address) && stderr.contains("listen"), "{stderr}");
+    let expected = format!("cannot listen on {address}: Address already in use");
+    assert!(stderr.contains(&expected) && stderr.contains("another process listens there"), "{stderr}");
 }
 
 /// Runs the proxy under these limits on open files, as a shell sets them.
@@ -265,6 +266,27 @@ fn with_limits(limits: &str) -> Service {
     command.args(["--workers", "1", "--listen", "client=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"]);
     command.current_dir(common::root()).env("NO_COLOR", "1").env_remove("FLICK_LOG");
     Service::start_as(command)
+}
+
+#[test]
+fn check_did_not_see_the_limit_on_open_files() {
+    let check = |limits: &str| {
+        let mut command = std::process::Command::new("sh");
+        let script = format!("ulimit {limits}; exec \"$0\" \"$@\"");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_flick"), "run", "--check", PROXY]);
+        command.args(["--max-connections", "300", "--workers", "1", "--listen", "client=127.0.0.1:0"]);
+        command.args(["--connect", "backends=127.0.0.1:1"]).current_dir(common::root()).env("NO_COLOR", "1");
+        common::captured(command.output().expect("a shell starts"))
+    };
+    let (status, stdout, stderr) = check("-n 200");
+    assert_eq!(status, 0, "{stderr}");
+    assert!(
+        stdout.starts_with("ok: ") && stderr.starts_with("warning: clients and backends may need"),
+        "{stderr}"
+    );
+    assert!(stderr.contains("LimitNOFILE=") && stderr.contains("(limit 200, needed "), "{stderr}");
+    let (status, _, stderr) = check("-Sn 200");
+    assert_eq!((status, stderr.as_str()), (0, ""), "a start raises the soft limit");
 }
 
 #[test]

@@ -26,7 +26,7 @@ use flick_runtime::StartError;
 
 use crate::access::AccessLog;
 use crate::descriptors::{Descriptors, RunningDescriptors};
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, listen_help};
 use crate::hot_restart::{InheritedResources, OldProcess};
 use crate::launcher::Launcher;
 use crate::notify;
@@ -75,12 +75,16 @@ impl Run {
         supervise::supervise(generations, descriptors, &mut queue)
     }
 
-    /// Checks what can be checked without opening a socket: settings, programs, bindings, needed memory.
+    /// Checks what can be checked without opening a socket: settings, programs, bindings, needed memory, limits of this
+    /// process.
     fn check(self) -> Outcome {
         let (port, overrides) = (AccessLog::default().port(), BackendOverrides::default());
         let prepared = Prepared::new(&self.flags, &port, &LastLists::default(), &[], &overrides)?;
         descriptors::check(&prepared.services, &prepared.settings)?;
         prepared.settings.warn_deprecated();
+        if let Some(shortage) = open_files::raise_limit(&prepared.services)? {
+            anstream::eprintln!("warning: {shortage}");
+        }
         let names: Vec<_> = prepared.services.iter().map(|service| format!("`{}`", service.name)).collect();
         crate::console::sayln!("ok: services {}", names.join(", "));
         Ok(())
@@ -157,6 +161,10 @@ fn disable_huge_pages() {
 pub fn start_failure(error: StartError) -> Failure {
     match error {
         StartError::Binding(text) => Failure::usage(text),
+        StartError::Io { error: ref cause, .. } => {
+            let help = listen_help(cause);
+            Failure::failed(format!("{error}{help}"))
+        }
         error => Failure::failed(error.to_string()),
     }
 }

@@ -7,8 +7,10 @@ use std::path::Path;
 
 use flick_net::{DescriptorAddr, Endpoint};
 use flick_runtime::{Binding, ServiceConfig};
+use flick_shm::stream::StreamConfig;
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, Stat, accessat, fcntl_getfl, fstat, open};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use super::{STDERR, STDOUT, number_of, uses_descriptors};
 use crate::failure::{Failure, Outcome};
@@ -59,7 +61,7 @@ impl Named<'_> {
 /// Checks the descriptors of all services, and the settings beside them.
 ///
 /// Errors: usage: a descriptor is not open, is named twice, or has the wrong direction; a file cannot be opened, or is
-/// read and written; another setting has no meaning for a filter.
+/// read and written; another setting has no meaning for a filter. Failure: files may not be as large as rings.
 pub fn check(services: &[ServiceConfig], settings: &Settings) -> Outcome {
     if !services.iter().any(|service| uses_descriptors(&service.config)) {
         return Ok(());
@@ -81,7 +83,20 @@ pub fn check(services: &[ServiceConfig], settings: &Settings) -> Outcome {
             }
         }
     }
-    check_settings(&named, settings)
+    check_settings(&named, settings)?;
+    named.first().map_or(Ok(()), |named| check_file_limit(named.at))
+}
+
+/// Checks that this process may create memory files as large as rings: the limit of file sizes counts for them too.
+fn check_file_limit(at: &DescriptorAddr) -> Outcome {
+    let needed = StreamConfig::default().segment.arena_bytes;
+    match getrlimit(Resource::Fsize).current {
+        Some(limit) if limit < needed => Err(Failure::failed(format!(
+            "cannot pass `{at}` to the service through shared memory: the limit of a file's size (`ulimit -f`) is \
+             {limit} bytes, and rings need {needed}"
+        ))),
+        _ => Ok(()),
+    }
 }
 
 /// Adds a descriptor to those before it. Errors: it cannot be opened, or another one is the same.

@@ -28,7 +28,7 @@ use tracing::{info, warn};
 
 use super::observed_state::ObservedState;
 use crate::descriptors;
-use crate::failure::Failure;
+use crate::failure::{Failure, listen_help};
 use crate::settings::{Period, Settings, TokenFile};
 
 /// Platform counters that are gauges.
@@ -157,7 +157,10 @@ pub fn open(
         std::io::ErrorKind::InvalidInput => {
             Failure::usage(format!("{error}; set --admin-token-file FILE, or listen on the loopback"))
         }
-        _ => Failure::failed(format!("cannot open the admin endpoint at {shown}: {error}")),
+        _ => {
+            let help = listen_help(&error);
+            Failure::failed(format!("cannot open the admin endpoint at {shown}: {error}{help}"))
+        }
     })?;
     info!(address = %server.address(), "admin endpoint");
     Ok(Some(server))

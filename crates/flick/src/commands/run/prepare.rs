@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use flick_compiler::{Executable, Input, compile_with};
 use flick_discovery::{LastLists, Resolver};
 use flick_ir::data::Module;
+use flick_net::Endpoint;
 use flick_runtime::access_log::{AccessLog, AccessLogPort};
 use flick_runtime::memory::MemoryPart;
 use flick_runtime::{PlatformConfig, ServiceConfig, own_files};
@@ -79,6 +80,7 @@ impl Prepared {
                 binding.overrides = overrides.of_channel(&named.name, &binding.channel);
             }
         }
+        check_loops(&settings, &named, &configs)?;
         let root = Path::new("/");
         memory::fit_buffers(root, &named, &mut configs, &settings)?;
         let configured: Vec<_> = named.iter().zip(&configs).collect();
@@ -107,6 +109,39 @@ fn check_snapshots(settings: &Settings, made: &[(usize, Executable)]) -> Outcome
         let Some((_, executable)) = made.iter().find(|(of, _)| *of == entry) else { continue };
         let owned = own_files(&executable.module.program, Some(&own.state_dir), &mut kept);
         owned.map_err(|error| settings.at_program(entry, start_failure(error)))?;
+    }
+    Ok(())
+}
+
+/// Rejects a service that connects to an address that it listens on: its requests would come back to it.
+fn check_loops(
+    settings: &Settings,
+    named: &[services::NamedService<'_>],
+    configs: &[PlatformConfig],
+) -> Outcome {
+    for (service, config) in named.iter().zip(configs) {
+        // The kernel chooses port 0, and descriptors have a check of their own.
+        let is_chosen = |endpoint: &&Endpoint| match endpoint {
+            Endpoint::Tcp(address) => address.port() == 0,
+            Endpoint::Unix(_) | Endpoint::Shm(_) => false,
+            Endpoint::Descriptor(_) => true,
+        };
+        let listened = config.listen.iter().flat_map(|binding| &binding.endpoints);
+        for endpoint in listened.filter(|endpoint| !is_chosen(endpoint)) {
+            let Some(binding) = config.connect.iter().find(|binding| binding.endpoints.contains(endpoint))
+            else {
+                continue;
+            };
+            let (name, channel) = (&service.name, &binding.channel);
+            let title = format!(
+                "`{name}` listens on {endpoint}, and `{channel}` connects to it: its requests would come back"
+            );
+            let failure = Failure::usage(title);
+            return Err(match &settings.file {
+                Some(file) => file.shown_at(Some(service.entry), &["connect", channel], failure),
+                None => failure,
+            });
+        }
     }
     Ok(())
 }
