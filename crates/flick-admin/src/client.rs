@@ -120,11 +120,22 @@ fn connect(address: &Address) -> io::Result<Box<dyn Stream>> {
     match address {
         Address::Tcp(address) => {
             let connected = TcpStream::connect_timeout(address, EXCHANGE_TIME_MAX);
-            let stream =
-                connected.map_err(|error| describe_timeout(error, "cannot connect", EXCHANGE_TIME_MAX))?;
-            Ok(Box::new(stream))
+            let connected =
+                connected.map_err(|error| describe_timeout(error, "cannot connect", EXCHANGE_TIME_MAX));
+            Ok(Box::new(connected.map_err(describe_refusal)?))
         }
-        Address::Unix(path) => Ok(Box::new(UnixStream::connect(path)?)),
+        Address::Unix(path) => Ok(Box::new(UnixStream::connect(path).map_err(describe_refusal)?)),
+    }
+}
+
+/// Says what an address without a process lacks.
+fn describe_refusal(error: io::Error) -> io::Error {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => io::Error::new(
+            error.kind(),
+            format!("{error}; no process has its admin endpoint there (`flick run --admin ADDRESS`)"),
+        ),
+        _ => error,
     }
 }
 

@@ -7,7 +7,7 @@ pub(crate) mod requirements;
 
 use std::sync::Arc;
 
-use flick_abi::{Engine, FailureReason, Program, Protocol, RuleAction, View};
+use flick_abi::{Channel, Engine, FailureReason, Program, Protocol, RuleAction, View};
 use flick_net::Endpoint;
 
 use crate::backend_set::{BackendSetPublisher, ChannelCapacity};
@@ -264,14 +264,13 @@ pub(crate) struct BackendConnsMax {
 impl BackendConnsMax {
     /// Of a program whose channels have these capacities.
     pub fn of(program: &Program, config: &PlatformConfig, capacities: &[ChannelCapacity]) -> Self {
-        let is_listened = |channel: &&flick_abi::Channel| {
-            config.listen.first().is_some_and(|binding| binding.channel == channel.name)
-        };
+        let is_listened =
+            |channel: &&Channel| config.listen.first().is_some_and(|binding| binding.channel == channel.name);
         let listened = program.channels.iter().find(is_listened);
         let are_relayed = listened.is_some_and(|channel| program.protocols[channel.protocol].is_private())
             && program.merges.is_empty();
         let backends: usize = capacities.iter().map(|capacity| capacity.slots.len()).sum();
-        let dedicated_of = |(channel, capacity): (&flick_abi::Channel, &ChannelCapacity)| {
+        let dedicated_of = |(channel, capacity): (&Channel, &ChannelCapacity)| {
             let protocol = &program.protocols[channel.protocol];
             let each = max_dedicated_connections(&config.limits, protocol, are_relayed, backends as u32);
             capacity.slots.len() as u64 * u64::from(each)
@@ -338,7 +337,7 @@ impl BoundBackends {
 
 /// `client (single, receives request, sends response)`, for error texts.
 fn describe_channels(program: &Program) -> String {
-    let describe = |channel: &flick_abi::Channel| {
+    let describe = |channel: &Channel| {
         let kind = if channel.is_array { "array" } else { "single" };
         format!("`{}` ({kind}, {})", channel.name, program.directions(channel))
     };
@@ -365,23 +364,25 @@ fn check_names(program: &Program, config: &PlatformConfig) -> Result<(), StartEr
             )));
         }
     }
-    let missing: Vec<&str> = program
-        .channels
-        .iter()
-        .map(|channel| channel.name.as_str())
-        .filter(|name| !bound.contains(name))
-        .collect();
-    if let [first, _, ..] = missing.as_slice() {
-        let each: Vec<String> = missing.iter().map(|name| format!("`{name}`")).collect();
+    let is_missing = |channel: &&Channel| !bound.contains(&channel.name.as_str());
+    let missing: Vec<&Channel> = program.channels.iter().filter(is_missing).collect();
+    if missing.len() > 1 {
+        let names: Vec<String> = missing.iter().map(|channel| format!("`{}`", channel.name)).collect();
+        // Most services listen at single channels and connect to arrays.
+        let options = missing.iter().map(|channel| match channel.is_array {
+            true => format!("--connect {}=ADDRESS,ADDRESS", channel.name),
+            false => format!("--listen {}=ADDRESS", channel.name),
+        });
         return Err(StartError::Binding(format!(
-            "channels {} of process `{}` are not bound; give each an address, such as `--listen {first}=ADDRESS` or \
-             `--connect {first}=ADDRESS`. Its channels are: {}",
-            each.join(", "),
+            "channels {} of process `{}` are not bound; give each an address with `--listen` or `--connect`, such as \
+             `{}`. Its channels are: {}",
+            names.join(", "),
             program.name,
+            options.collect::<Vec<_>>().join(" "),
             describe_channels(program)
         )));
     }
-    if let Some(first) = missing.first() {
+    if let Some(first) = missing.first().map(|channel| &channel.name) {
         return Err(StartError::Binding(format!(
             "channel `{first}` of process `{}` is not bound; give it `--listen {first}=ADDRESS` or \
              `--connect {first}=ADDRESS`. Its channels are: {}",

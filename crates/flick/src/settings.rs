@@ -465,6 +465,11 @@ fn resolve_pipe(endpoint: &mut Endpoint, beside_file: impl Fn(PathBuf) -> PathBu
 
 /// Path of the settings file: the one that is given, or the default if no program is given either.
 fn settings_path(flags: &RunFlags) -> Result<Option<PathBuf>, Failure> {
+    if let Some(path) = flags.programs.iter().find(|path| path.extension().is_some_and(|end| end == "toml")) {
+        let path = path.display();
+        let text = format!("{path} is a settings file, not a program; write `flick run --config {path}`");
+        return Err(Failure::usage(text));
+    }
     if let Some(path) = &flags.config {
         return Ok(Some(path.clone()));
     }

@@ -251,6 +251,8 @@ fn settings_without_effect_are_rejected() {
         2,
         &["are not bound"],
     );
+    check(&["run", PROXY], 2, &["such as `--listen client=ADDRESS --connect backends=ADDRESS,ADDRESS`"]);
+    check(&["run", "flick.toml"], 2, &["flick.toml is a settings file", "`flick run --config flick.toml`"]);
     // Backends are ejected by default.
     check(&["run", PROXY, "--outlier-ejection-time", "30s"], 2, &["are not bound"]);
     check(

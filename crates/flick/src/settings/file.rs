@@ -369,12 +369,38 @@ fn in_words(message: &str) -> (String, Option<String>) {
     };
     let known: Vec<&str> = expected.split('`').skip(1).step_by(2).collect();
     let name_of_key = name.replace('-', "_");
-    let exact = known.iter().copied().find(|known| *known == name_of_key);
-    let help = match exact.or_else(|| flick_check::similar(&name_of_key, known.iter().copied())) {
-        Some(likely) => format!("did you mean `{likely}`?"),
-        None => format!("the {what}s here are `{}`", known.join("`, `")),
+    // An option of the command line has the name of its key, or that and `-timeout`.
+    let is_option =
+        |known: &&str| name_of_key.strip_prefix(known).is_some_and(|rest| ["", "_timeout"].contains(&rest));
+    let exact = known.iter().copied().find(is_option);
+    let table = || (what == "key").then(|| table_of(&name_of_key)).flatten();
+    let help = match (exact, table()) {
+        (None, Some((table, key))) => format!("`{key}` is a key of the table `[{table}]`"),
+        (exact, _) => match exact.or_else(|| flick_check::similar(&name_of_key, known.iter().copied())) {
+            Some(likely) => format!("did you mean `{likely}`?"),
+            None => format!("the {what}s here are `{}`", known.join("`, `")),
+        },
     };
     (format!("unknown {what} `{name}`"), Some(help))
+}
+
+/// The table that has a key, or an option of the command line as a key.
+fn table_of(name: &str) -> Option<(&'static str, String)> {
+    let tables = [
+        ("limits", keys_of::<LimitSettings>()),
+        ("timeouts", keys_of::<TimeoutSettings>()),
+        ("health", keys_of::<HealthSettings>()),
+    ];
+    tables.into_iter().find_map(|(table, keys)| {
+        let is_it = |key: &String| *key == name || format!("{key}_timeout") == name;
+        Some((table, keys.into_iter().find(is_it)?))
+    })
+}
+
+/// The keys of a table, which the error for an unknown one lists.
+fn keys_of<T: for<'de> Deserialize<'de>>() -> Vec<String> {
+    let refused = toml::from_str::<T>("\"?\" = 0").err().map(|error| error.message().to_owned());
+    refused.unwrap_or_default().split('`').skip(3).step_by(2).map(str::to_owned).collect()
 }
 
 /// The channels of a `[connect]` table.

@@ -70,10 +70,11 @@ impl TapLines for ServiceTap {
             return None;
         }
         // Before the look: what was copied until then is shown.
+        let is_ended = self.tap.is_ended();
         let mut over = match () {
             () if self.watch.is_draining() => Some("the service drains, or was replaced in a reload"),
-            () if self.tap.is_ended() && self.is_single => Some("the connection has ended"),
-            () if self.tap.is_ended() => Some("the service has ended"),
+            () if is_ended && self.is_single => Some("the connection has ended"),
+            () if is_ended => Some("the service has ended"),
             () => None,
         };
         let mut text = String::new();
@@ -86,7 +87,7 @@ impl TapLines for ServiceTap {
                 over = Some("the connection has ended");
             }
         });
-        if self.search_until.is_some_and(|until| Instant::now() > until) {
+        if self.search_until.is_some_and(|until| is_ended || Instant::now() > until) {
             over = Some("there is no such connection");
         }
         let dropped_bytes = self.tap.dropped_bytes();
