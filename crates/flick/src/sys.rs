@@ -30,7 +30,7 @@ pub fn inherited_descriptor(number: u32) -> Result<OwnedFd, Errno> {
     rustix::io::fcntl_dupfd_cloexec(descriptor, 0)
 }
 
-/// What this process has inherited: bit 0 to 2 for a standard descriptor that was closed, and [`SIGPIPE_IGNORED`].
+/// Facts that this process has inherited: bits 0 to 2 for standard descriptors that were closed, [`SIGPIPE_IGNORED`].
 static INHERITED: AtomicU32 = AtomicU32::new(0);
 const SIGPIPE_IGNORED: u32 = 8;
 
@@ -78,7 +78,7 @@ pub fn exec_as_inherited(mut command: Command) -> std::io::Error {
         }
         Ok(())
     };
-    // SAFETY: `restore` runs in this process, which has one thread, and calls functions that are safe in signal handlers.
+    // SAFETY: `restore` runs in this process, which has one thread; its functions are safe in signal handlers.
     unsafe { command.pre_exec(restore) };
     command.exec()
 }
