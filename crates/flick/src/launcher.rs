@@ -123,8 +123,8 @@ impl LauncherCommand {
     pub fn run(self) -> Outcome {
         let failed = |error: std::io::Error| Failure::failed(format!("the launcher fails: {error}"));
         // These are for the service, and may be sent to all processes of flick: by a terminal, or by systemd, which
-        // stops the whole control group. The launcher exits with the service. A handler does not outlive `execve`; an ignored
-        // signal would be ignored by the new process.
+        // stops the whole control group. The launcher exits with the service. A handler does not outlive `execve`; an
+        // ignored signal would be ignored by the new process.
         for signal in [SIGHUP, SIGUSR1, SIGUSR2, SIGTERM, SIGINT] {
             signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(failed)?;
         }
