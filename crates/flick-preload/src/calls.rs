@@ -8,9 +8,9 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use crate::limits::{CONTROL_BYTES_MAX, FDS_MAX, MESSAGES_MAX, PASSED_FDS_MAX};
 use crate::numbers as nr;
 use crate::raw::{set_vfork_parent, vfork_parent};
-use crate::state::{File, FileRef, Kind, NewFile, ProcessTable, Seen, flag, reason};
+use crate::state::{File, FileRef, Kind, NewFile, ProcessTable, Seen, flag, kept, reason};
 use crate::sys::{self, ProgramMemory};
-use crate::{exec, verify};
+use crate::{exec, moving, verify};
 
 /// A system call, as the entry has stored its registers.
 #[derive(Debug)]
@@ -72,6 +72,7 @@ pub fn before(call: &mut Call, memory: ProgramMemory) -> HookDecision {
         Process::Plain => HookDecision::Pass,
         Process::Vforked => exec::complete(call, memory, None),
         Process::Followed(state) if matches!(number, nr::EXECVE | nr::EXECVEAT) => {
+            moving::leave_all(state);
             exec::complete(call, memory, Some(state))
         }
         Process::Followed(state) if has_filter(state) => HookDecision::Pass,
@@ -113,34 +114,51 @@ fn process() -> Process {
 
 fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) -> HookDecision {
     match call.number() {
-        nr::READ
-        | nr::READV
-        | nr::PREADV2
+        nr::READ | nr::READV | nr::WRITE | nr::WRITEV => match followed(state, call.rdi) {
+            Some(file) => moving::transfer(state, file, call, memory).unwrap_or_else(|| {
+                call.context = file.into_word();
+                HookDecision::Count
+            }),
+            None => HookDecision::Pass,
+        },
+        nr::PREADV2
         | nr::RECVFROM
         | nr::RECVMMSG
-        | nr::WRITE
-        | nr::WRITEV
         | nr::PWRITEV2
         | nr::SENDTO
         | nr::SENDMMSG
-        | nr::VMSPLICE => match followed(state, call.rdi) {
-            Some(file) => {
-                call.context = file.into_word();
-                HookDecision::Count
+        | nr::VMSPLICE => {
+            let Some(file) = followed(state, call.rdi) else { return HookDecision::Pass };
+            moving::leave_file(state, file);
+            if call.number() == nr::SENDMMSG {
+                moving::leave_all(state);
             }
-            None => HookDecision::Pass,
-        },
+            call.context = file.into_word();
+            HookDecision::Count
+        }
         // Also a socket that is not followed may pass descriptors.
         nr::SENDMSG | nr::RECVMSG => {
+            if call.number() == nr::SENDMSG && moving::is_needed() {
+                control(state, call.rsi, memory, leave);
+            }
             call.context = followed(state, call.rdi).map_or(0, FileRef::into_word);
             HookDecision::Count
         }
         nr::SPLICE | nr::TEE | nr::SENDFILE => {
             let other = if call.number() == nr::SPLICE { call.rdx } else { call.rsi };
+            leave(state, call.rdi);
+            leave(state, other);
             let (first, second) = (followed(state, call.rdi), followed(state, other));
             if first.is_some() || second.is_some() { HookDecision::Count } else { HookDecision::Pass }
         }
-        nr::SOCKET | nr::SOCKETPAIR | nr::PIPE | nr::PIPE2 | nr::DUP | nr::DUP2 | nr::DUP3 => {
+        nr::SOCKET | nr::SOCKETPAIR | nr::PIPE | nr::PIPE2 | nr::DUP => HookDecision::Count,
+        nr::DUP2 | nr::DUP3 => {
+            if moving::is_needed()
+                && call.rdi != call.rsi
+                && let Some(file) = followed(state, call.rsi).and_then(|file| state.file(file))
+            {
+                moving::closing(state, file, u64::from(call.rsi as u32));
+            }
             HookDecision::Count
         }
         nr::ACCEPT | nr::ACCEPT4 | nr::CONNECT | nr::LISTEN => {
@@ -156,11 +174,50 @@ fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) 
             close_range(state, call.rdi, call.rsi);
             HookDecision::Pass
         }
+        nr::POLL | nr::PPOLL | nr::SELECT | nr::PSELECT6 | nr::EPOLL_CTL | nr::IOCTL | nr::FCNTL => {
+            if moving::is_needed() {
+                leave_for(state, call, memory);
+            }
+            HookDecision::Pass
+        }
         nr::CLONE => forking(state, call.rdi),
         nr::CLONE3 => forking(state, memory.word(call.rdi)),
         nr::FORK => forking(state, 0),
         nr::VFORK => forking(state, nr::CLONE_VM | nr::CLONE_VFORK),
         _ => ending_or_hiding(state, call),
+    }
+}
+
+/// Returns the pipe of a descriptor to the kernel.
+fn leave(state: &ProcessTable, fd: u64) {
+    if moving::is_needed()
+        && let Some(file) = followed(state, fd)
+    {
+        moving::leave_file(state, file);
+    }
+}
+
+/// Returns pipes to the kernel that a call waits for, or whose settings it changes or reads.
+#[cold]
+fn leave_for(state: &ProcessTable, call: &Call, memory: ProgramMemory) {
+    match call.number() {
+        nr::IOCTL if !nr::HARMLESS_IOCTLS.contains(&call.rsi) => leave(state, call.rdi),
+        nr::FCNTL if !nr::HARMLESS_FCNTLS.contains(&call.rsi) => leave(state, call.rdi),
+        nr::EPOLL_CTL => leave(state, call.rdx),
+        nr::POLL | nr::PPOLL => {
+            for index in 0..call.rsi.min(FDS_MAX as u64) {
+                leave(state, u64::from(memory.half(call.rdi + 8 * index)));
+            }
+        }
+        nr::SELECT | nr::PSELECT6 => {
+            for fd in 0..u64::from(call.rdi as u32).min(FDS_MAX as u64) {
+                let is_in = |set: u64| set != 0 && memory.byte(set + fd / 8) >> (fd % 8) & 1 == 1;
+                if [call.rsi, call.rdx, call.r10].into_iter().any(is_in) {
+                    leave(state, fd);
+                }
+            }
+        }
+        _ => {}
     }
 }
 
@@ -172,19 +229,33 @@ fn ending_or_hiding(state: &ProcessTable, call: &Call) -> HookDecision {
         nr::PRCTL if call.rdi == nr::PR_SET_SECCOMP => reason::SECCOMP,
         nr::UNSHARE if call.rdi & nr::CLONE_FILES != 0 => reason::OWN_TABLES,
         nr::EXIT_GROUP => {
+            moving::leave_all(state);
             verify::at_exit(state);
             0
         }
         _ => 0,
     };
     if why != 0 {
+        moving::leave_all(state);
         state.not_followed.fetch_or(why, Relaxed);
+    }
+    let changes_credentials = matches!(
+        call.number(),
+        nr::SETUID | nr::SETREUID | nr::SETRESUID | nr::SETFSUID | nr::CHROOT | nr::SETNS | nr::UNSHARE
+    );
+    if changes_credentials {
+        moving::stay(state, kept::CREDENTIALS);
     }
     HookDecision::Pass
 }
 
 /// A process or thread is made.
 fn forking(state: &ProcessTable, flags: u64) -> HookDecision {
+    if flags & nr::CLONE_THREAD != 0 {
+        moving::stay(state, kept::THREADS);
+    } else {
+        moving::leave_all(state);
+    }
     if flags & nr::CLONE_FILES == 0 {
         state.fork_epoch.fetch_add(1, Relaxed);
     }
@@ -222,6 +293,7 @@ fn adopt(state: &ProcessTable, fd: usize) -> Option<FileRef> {
         return None;
     };
     let id = if matches!(kind, Kind::Tcp | Kind::Unix) { (cookie(fd), 0) } else { facts.id };
+    moving::leave_same(state, id);
     let counts = match sys::tcp_facts(fd as u64).filter(|_| kind == Kind::Tcp) {
         Some(tcp) => (tcp.sent, tcp.received.saturating_sub(verify::unread(fd as u64, tcp.state))),
         None => (0, 0),
@@ -286,8 +358,11 @@ fn enter_other(state: &ProcessTable, fd: usize) {
 /// A descriptor is closed.
 fn closing(state: &ProcessTable, fd: u64) {
     let Ok(number) = usize::try_from(fd as u32) else { return };
-    if let Seen::File(file) = state.look(number)
-        && let Some(file) = state.file(file)
+    let found = if let Seen::File(file) = state.look(number) { state.file(file) } else { None };
+    if let Some(file) = found {
+        moving::closing(state, file, u64::from(fd as u32));
+    }
+    if let Some(file) = found
         && state.verify.load(Relaxed) != 0
         && file.refs.load(Relaxed) == 1
     {
@@ -339,12 +414,14 @@ fn file_of<'a>(state: &'a ProcessTable, call: &Call) -> Option<&'a File> {
 
 fn received(state: &ProcessTable, call: &Call, count: u64) {
     if let Some(file) = file_of(state, call) {
+        moving::count_call(state, file);
         file.received.fetch_add(count, Relaxed);
     }
 }
 
 fn sent(state: &ProcessTable, call: &Call, count: u64) {
     if let Some(file) = file_of(state, call) {
+        moving::count_call(state, file);
         file.sent.fetch_add(count, Relaxed);
     }
 }

@@ -13,8 +13,9 @@ use crate::sys::{self, ProgramMemory};
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 const STATE: &[u8] = b"FLICK_ACCEL_STATE=";
 const VERIFY: &[u8] = b"FLICK_ACCEL_VERIFY=";
+const MOVES: &[u8] = b"FLICK_ACCEL_MOVE=";
 /// Variables that may be added, and the end of the list.
-const ADDED: usize = 4;
+const ADDED: usize = 5;
 
 /// Makes the call if its environment lacks the library. Not inlined: no other call needs its kilobytes of stack.
 #[inline(never)]
@@ -52,7 +53,9 @@ fn completed(
     list: &mut [u64],
     preload: &mut [u8],
 ) -> Option<u64> {
-    let (mut len, mut has_state, mut has_verify) = (0, settings.state.bytes().is_empty(), false);
+    let (mut len, mut has_state) = (0, settings.state.bytes().is_empty());
+    let (mut has_verify, mut has_moves) =
+        (settings.verify.bytes().is_empty(), settings.moves.bytes().is_empty());
     let (mut has_preload, mut has_own) = (false, false);
     let own = settings.preload.bytes().get(PRELOAD.len()..)?;
     for index in 0..=ENVIRONMENT_MAX as u64 {
@@ -63,6 +66,7 @@ fn completed(
         let text = memory.text(variable, PRELOAD_BYTES_MAX);
         has_state |= text.starts_with(STATE);
         has_verify |= text.starts_with(VERIFY);
+        has_moves |= text.starts_with(MOVES);
         let mut address = variable;
         if let Some(others) = text.strip_prefix(PRELOAD) {
             has_preload = true;
@@ -74,14 +78,14 @@ fn completed(
         *list.get_mut(len).filter(|_| len < ENVIRONMENT_MAX)? = address;
         len += 1;
     }
-    let is_complete = has_own && has_state && (has_verify || settings.verify.bytes().is_empty());
-    if is_complete {
+    if has_own && has_state && has_verify && has_moves {
         return Some(environment);
     }
     let added = [
         (!has_preload).then_some(&settings.preload),
         (!has_state).then_some(&settings.state),
-        (!has_verify && !settings.verify.bytes().is_empty()).then_some(&settings.verify),
+        (!has_verify).then_some(&settings.verify),
+        (!has_moves).then_some(&settings.moves),
     ];
     for text in added.into_iter().flatten().filter(|text| !text.bytes().is_empty()) {
         *list.get_mut(len)? = text.address();

@@ -1,9 +1,9 @@
 //! The library that `flick accel` preloads into unmodified programs: it sees their system calls on sockets and pipes
-//! where libc makes them, and counts the bytes of each connection.
-//! Promises: every call is passed to the kernel unchanged, with its result, its registers and its stack; a hook
-//! allocates nothing, takes no lock, calls no function of libc and does not panic; a libc without a patched text, or
+//! where libc makes them, counts the bytes of each connection, and moves pipes to rings if it is told to.
+//! Promises: a call that is not moved is passed to the kernel unchanged, with its result, its registers and its stack; a
+//! hook allocates nothing, takes no lock, calls no function of libc and does not panic; a libc without a patched text, or
 //! with other bytes, is left alone.
-//! Refuses: moving bytes; programs without glibc (static, musl, Go); architectures other than x86-64.
+//! Refuses: moving sockets; programs without glibc (static, musl, Go); architectures other than x86-64.
 //! Source: SocksDirect (SIGCOMM 2019) for the idea; zpoline (ATC 2023) and syscall_intercept for rewriting call sites.
 //!
 //! The build script of `flick` compiles these sources a second time, as a shared library that depends on nothing.
@@ -12,6 +12,7 @@
 pub mod image;
 pub mod limits;
 pub mod numbers;
+pub mod ring;
 pub mod state;
 
 #[cfg(target_arch = "x86_64")]
@@ -21,9 +22,13 @@ mod exec;
 #[cfg(target_arch = "x86_64")]
 mod load;
 #[cfg(target_arch = "x86_64")]
+mod moving;
+#[cfg(target_arch = "x86_64")]
 mod raw;
 #[cfg(target_arch = "x86_64")]
 mod sys;
+#[cfg(target_arch = "x86_64")]
+mod transfer;
 #[cfg(target_arch = "x86_64")]
 mod verify;
 

@@ -46,3 +46,68 @@ const _: () = assert!(FDS_MAX.is_multiple_of(CHUNK_FDS));
 
 /// Comparisons of a connection with the kernel's counts before it counts as different.
 pub const COMPARISONS_MAX: u32 = 4;
+
+/// Bytes of the ring of a pipe.
+pub const RING_BYTES: u64 = 1 << 16;
+
+/// Bytes of a pipe of the kernel that may move: the default. A pipe of another size stays in the kernel.
+pub const PIPE_BYTES: u64 = 1 << 16;
+
+/// Bytes that one write passes whole, if they fit (`PIPE_BUF` of the kernel).
+pub const PIPE_BUF: u64 = 4096;
+
+/// Bytes that a ring holds: what its pipe can take beside the last write through the kernel, in whole pages.
+pub const RING_BYTES_MAX: u64 = PIPE_BYTES - PIPE_BUF;
+
+/// Bytes of a segment: a page of words and the ring.
+pub const SEGMENT_BYTES: u64 = PAGE_BYTES as u64 + RING_BYTES;
+
+/// Pipes of a process that are moved at a time.
+pub const MOVED_MAX: usize = 32;
+
+/// Calls through the kernel after which a pipe is to move; also after each power of two of calls beyond.
+pub const MOVE_CALLS_MIN: u32 = 32;
+
+/// Time that an end sleeps beside the ring, before it returns to the kernel and sleeps there.
+pub const SLEEP_NS_MAX: u64 = 20_000_000;
+
+/// Time that an end waits for one that returns bytes to the kernel, before it looks whether that one is dead.
+pub const FROZEN_NS_MAX: u64 = 1_000_000;
+
+/// Cycles for which an end polls before it sleeps: some 20 microseconds.
+pub const POLL_CYCLES: u64 = 50_000;
+
+/// Cycles after which a polling end yields its core.
+pub const YIELD_CYCLES: u64 = 10_000;
+
+/// Waits that sleep at once after polling has failed, at most.
+pub const POLL_SKIPS_MAX: u32 = 1023;
+
+/// Reads between two sleeps of a receiver, from which on the ring is worth it.
+pub const SLEEP_READS_MIN: u64 = 8;
+
+/// Sleeps after fewer reads, after which the receiver returns to the kernel.
+pub const POOR_SLEEPS_MAX: u32 = 4;
+
+/// Cycles after which a sender looks again whether the receiver is alive: less than a millisecond.
+pub const ALIVE_CYCLES: u64 = 1 << 21;
+
+/// Looks at the state of one that enters the ring, before the receiver refuses.
+pub const ENTERING_LOOKS_MAX: u32 = 1000;
+
+/// Pauses of a sender that waits for an empty pipe, to enter the ring.
+pub const EMPTY_PAUSES_MAX: u32 = 20;
+
+/// Length of each such pause.
+pub const EMPTY_PAUSE_NS: u64 = 50_000;
+
+/// Writes through the kernel between two attempts to enter the ring, at most, as a power of two.
+pub const ENTER_SKIPS_LOG2_MAX: u32 = 12;
+
+/// Sends in one epoch of the ring, from which on it was worth entering.
+pub const ENTER_SENDS_MIN: u64 = 64;
+
+const _: () = assert!(RING_BYTES_MAX < RING_BYTES && RING_BYTES_MAX + PIPE_BUF <= PIPE_BYTES);
+
+/// Bytes that one call moves at most (`MAX_RW_COUNT` of the kernel).
+pub const CALL_BYTES_MAX: u64 = 0x7fff_f000;

@@ -28,10 +28,12 @@ extern "C" fn start(_count: i32, _arguments: *const u64, environment: *const u64
     let set = sys::set_settings(|settings| {
         let state = environment.variable(b"FLICK_ACCEL_STATE=").unwrap_or_default();
         let verify = environment.variable(b"FLICK_ACCEL_VERIFY=").is_some();
+        let moves = environment.variable(b"FLICK_ACCEL_MOVE=").is_some();
         settings.preload.push(b"LD_PRELOAD=")
             && settings.preload.push(own)
             && (state.is_empty() || settings.state.push(b"FLICK_ACCEL_STATE=") && settings.state.push(state))
             && (!verify || settings.verify.push(b"FLICK_ACCEL_VERIFY=1"))
+            && (!moves || settings.moves.push(b"FLICK_ACCEL_MOVE=1"))
     });
     if !set {
         return;
@@ -40,6 +42,7 @@ extern "C" fn start(_count: i32, _arguments: *const u64, environment: *const u64
     let has_uring = libraries.has_uring;
     state.not_followed.fetch_or(if has_uring { reason::IO_URING } else { 0 }, Relaxed);
     state.verify.store(u32::from(environment.variable(b"FLICK_ACCEL_VERIFY=").is_some()), Relaxed);
+    state.moves.store(u32::from(environment.variable(b"FLICK_ACCEL_MOVE=").is_some()), Relaxed);
     let outcome = match libraries.libc {
         Some(libc) => sys::set_fork_word().and_then(|()| {
             // Hooks may run as soon as the first page is mapped.

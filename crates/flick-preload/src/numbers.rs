@@ -13,11 +13,12 @@ macro_rules! numbers {
 }
 
 numbers! {
-    READ = 0, WRITE = 1, CLOSE = 3, READV = 19, WRITEV = 20, PIPE = 22, DUP = 32, DUP2 = 33, SENDFILE = 40,
+    READ = 0, WRITE = 1, CLOSE = 3, POLL = 7, IOCTL = 16, READV = 19, WRITEV = 20, PIPE = 22, SELECT = 23, DUP = 32, DUP2 = 33, SENDFILE = 40,
     SOCKET = 41, CONNECT = 42, ACCEPT = 43, SENDTO = 44, RECVFROM = 45, SENDMSG = 46, RECVMSG = 47, LISTEN = 50,
-    SOCKETPAIR = 53, CLONE = 56, FORK = 57, VFORK = 58, EXECVE = 59, FCNTL = 72, PRCTL = 157, EXIT_GROUP = 231,
+    SOCKETPAIR = 53, CLONE = 56, FORK = 57, VFORK = 58, EXECVE = 59, FCNTL = 72, SETUID = 105,
+    SETREUID = 113, SETRESUID = 117, SETFSUID = 122, PRCTL = 157, CHROOT = 161, EXIT_GROUP = 231, EPOLL_CTL = 233, PSELECT6 = 270, PPOLL = 271,
     UNSHARE = 272, SPLICE = 275, TEE = 276, VMSPLICE = 278, ACCEPT4 = 288, DUP3 = 292, PIPE2 = 293, RECVMMSG = 299,
-    SENDMMSG = 307, SECCOMP = 317, EXECVEAT = 322, PREADV2 = 327, PWRITEV2 = 328, IO_URING_SETUP = 425, CLONE3 = 435,
+    SENDMMSG = 307, SETNS = 308, SECCOMP = 317, EXECVEAT = 322, PREADV2 = 327, PWRITEV2 = 328, IO_URING_SETUP = 425, CLONE3 = 435,
     CLOSE_RANGE = 436,
 }
 
@@ -28,8 +29,16 @@ pub const CLONE_FILES: u64 = 0x400;
 /// `CLONE_VFORK`: the caller waits for the new process.
 pub const CLONE_VFORK: u64 = 0x4000;
 
+/// `CLONE_THREAD`: a thread of this process is made.
+pub const CLONE_THREAD: u64 = 0x1_0000;
+
 /// `F_DUPFD` and `F_DUPFD_CLOEXEC` of `fcntl`.
 pub const DUPLICATING: [u64; 2] = [0, 1030];
+/// Commands of `fcntl` that change nothing about a pipe: `F_DUPFD` to `F_GETFL`, `F_GETOWN`, `F_GETSIG`,
+/// `F_DUPFD_CLOEXEC`, `F_GETPIPE_SZ`.
+pub const HARMLESS_FCNTLS: [u64; 8] = [0, 1, 2, 3, 9, 11, 1030, 1032];
+/// Commands of `ioctl` that change nothing about a pipe: `TCGETS`, `FIONCLEX`, `FIOCLEX`.
+pub const HARMLESS_IOCTLS: [u64; 3] = [0x5401, 0x5450, 0x5451];
 /// `PR_SET_SECCOMP` of `prctl`.
 pub const PR_SET_SECCOMP: u64 = 22;
 /// `CLOSE_RANGE_CLOEXEC` of `close_range`.

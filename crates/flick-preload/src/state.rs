@@ -64,6 +64,30 @@ pub mod reason {
     pub const ENVIRONMENT: u32 = 32;
 }
 
+/// Reasons for which a pipe is in the kernel.
+pub mod kept {
+    /// It was not used enough, or the monitor has not looked yet.
+    pub const NONE: u32 = 0;
+    /// Its ends are not held by exactly one process each, by one descriptor.
+    pub const HOLDERS: u32 = 1;
+    /// The process at the other end was not started to move, or is not followed.
+    pub const PEER: u32 = 2;
+    /// A process of the session cannot be looked into.
+    pub const UNREADABLE: u32 = 3;
+    /// An end's program makes system calls of its own, or code as it runs.
+    pub const OWN_CALLS: u32 = 4;
+    /// It does not block, has another size, or is no pipe of the default kind.
+    pub const SETTINGS: u32 = 5;
+    /// A process that holds an end has several threads, or had.
+    pub const THREADS: u32 = 6;
+    /// A process that holds an end has changed its user or its root.
+    pub const CREDENTIALS: u32 = 7;
+    /// An end was polled, forked, passed on, or used otherwise than by plain reads and writes.
+    pub const LEFT: u32 = 8;
+    /// The segment could not be mapped.
+    pub const SEGMENT: u32 = 9;
+}
+
 /// Ways in which calls are seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -98,6 +122,32 @@ pub struct File {
     pub sent: AtomicU64,
     /// Bytes received by this process.
     pub received: AtomicU64,
+    /// Bytes of these that went through a ring.
+    pub ring_bytes: AtomicU64,
+    /// Reads and writes through the kernel, of a pipe.
+    pub calls: AtomicU32,
+    /// The slot of the process's moved pipes, and 1. 0: in the kernel.
+    pub moved: AtomicU32,
+    /// Number of the reason why it is in the kernel ([`kept`]).
+    pub kept: AtomicU32,
+    /// The monitor's offer.
+    pub offer: Offer,
+}
+
+/// A segment that the monitor offers: the process is to map `/proc/MONITOR/fd/FD`. Written before `is_ready`.
+#[derive(Debug, Default)]
+#[repr(C)]
+pub struct Offer {
+    /// The monitor.
+    pub monitor: AtomicU32,
+    /// Its descriptor.
+    pub fd: AtomicU32,
+    /// `serial` of the file when the monitor looked.
+    pub serial: AtomicU32,
+    /// `fork_epoch` of the process when the monitor looked.
+    pub epoch: AtomicU32,
+    /// 1: there is an offer.
+    pub is_ready: AtomicU32,
 }
 
 /// Descriptors with adjacent numbers, and as many files.
@@ -140,6 +190,10 @@ pub struct ProcessTable {
     pub name: [AtomicU64; 2],
     /// Whether counts are compared with the kernel's at each close.
     pub verify: AtomicU32,
+    /// Whether pipes are to move.
+    pub moves: AtomicU32,
+    /// The reason of [`kept`] for which no pipe of the process may move any more. 0: they may.
+    pub stays: AtomicU32,
     /// Descriptors that could not be entered.
     pub not_entered: AtomicU32,
     /// Connections of TCP whose counts equalled the kernel's when they were closed.
@@ -170,6 +224,11 @@ impl FileRef {
     /// The reference in one word.
     pub fn into_word(self) -> u64 {
         u64::from(self.serial) << 32 | u64::from(self.slot)
+    }
+
+    /// Serial number of the file in its slot.
+    pub fn serial(self) -> u32 {
+        self.serial
     }
 
     /// The reference of a word.
@@ -282,6 +341,10 @@ impl ProcessTable {
         file.fd.store(fd as u32, Relaxed);
         file.id.store(new.id.0, Relaxed);
         file.inode.store(new.id.1, Relaxed);
+        for word in [&file.calls, &file.moved, &file.kept, &file.offer.is_ready] {
+            word.store(0, Relaxed);
+        }
+        file.ring_bytes.store(0, Relaxed);
         file.sent.store(new.counts.0, Relaxed);
         file.received.store(new.counts.1, Release);
         self.replace(fd, slot + SLOT);
@@ -352,6 +415,9 @@ impl ProcessTable {
         self.method.store(parent.method.load(Relaxed), Relaxed);
         self.sites.store(parent.sites.load(Relaxed), Relaxed);
         self.verify.store(parent.verify.load(Relaxed), Relaxed);
+        self.moves.store(parent.moves.load(Relaxed), Relaxed);
+        let stays = parent.stays.load(Relaxed);
+        self.stays.store(if stays == kept::THREADS { 0 } else { stays }, Relaxed);
         self.not_followed.fetch_or(parent.not_followed.load(Relaxed) & !reason::PRIVATE, Relaxed);
         self.fork_epoch.store(parent.fork_epoch.load(Relaxed).wrapping_add(1), Relaxed);
         for ((_, old), (_, new)) in parent.populated_chunks().zip(self.populated_chunks()) {

@@ -6,6 +6,8 @@
     reason = "system calls and pointers of the program; only modules named `sys` and `raw` have such code"
 )]
 
+pub mod pipe;
+
 use core::arch::asm;
 use core::mem::offset_of;
 use core::ptr;
@@ -261,6 +263,8 @@ pub struct Settings {
     pub state: BoundedText,
     /// `FLICK_ACCEL_VERIFY=1`, or nothing.
     pub verify: BoundedText,
+    /// `FLICK_ACCEL_MOVE=1`, or nothing.
+    pub moves: BoundedText,
 }
 
 /// A text of bounded length, with a zero byte behind it.
@@ -396,7 +400,7 @@ pub fn create_state() -> Option<&'static ProcessTable> {
     let is_private = shared.is_none();
     let memory = shared.or_else(|| map_private(STATE_BYTES))?;
     // SAFETY: the mapping has `STATE_BYTES` bytes, is zeroed and stays, and all zero is a valid table; other
-    // processes only read it.
+    // processes read it, and write nothing but offers, which are checked.
     let state = unsafe { &*memory.cast::<ProcessTable>() };
     const CLOCK_BOOTTIME: u64 = 7;
     state.pid.store(pid, Relaxed);

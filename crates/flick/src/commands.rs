@@ -53,6 +53,9 @@ pub enum Command {
     /// Connections and pipes of the program are observed, and their bytes counted; nothing is moved to shared memory,
     /// and nothing becomes faster. Linux on x86-64, programs with glibc.
     Accel(accel::Accel),
+    /// Pair the pipes of programs that `flick accel --move` has started; it starts by itself
+    #[command(hide = true)]
+    Monitor(accel::monitor::Monitor),
     /// Show what passes through the connections of a running process, as messages or bytes
     Tap(tap::TapCommand),
     /// Show a running process in the terminal
@@ -123,6 +126,7 @@ impl Command {
             Command::Upgrade(request) => request.upgrade(),
             Command::Backend(backend) => backend.run(),
             Command::Accel(accel) => accel.run(),
+            Command::Monitor(monitor) => monitor.run(),
             Command::Tap(tap) => tap.run(),
             Command::Top(top) => top.run(),
             Command::Test(test) => test.run(),

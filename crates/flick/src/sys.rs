@@ -83,6 +83,15 @@ pub fn exec_as_inherited(mut command: Command) -> std::io::Error {
     command.exec()
 }
 
+/// Has programs that this process starts inherit nothing but the three standard descriptors.
+pub fn close_on_exec() {
+    const FIRST: libc::c_uint = 3;
+    // SAFETY: the call sets flags of descriptors; a kernel without it refuses, and closes none.
+    unsafe {
+        libc::syscall(libc::SYS_close_range, FIRST, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC);
+    }
+}
+
 /// Size from which blocks are mapped. The default threshold grows with each freed block, up to 32 MiB; below it, blocks
 /// are cleared by hand and not returned.
 #[cfg(target_env = "gnu")]

@@ -1,12 +1,16 @@
 //! `flick accel`: starts an unmodified program with the library that sees its calls, and shows what was seen.
 //! Promises: the program runs as it would without, with the descriptors and signals that this process has inherited;
 //! where its calls cannot be seen, that is said and nothing else changes.
-//! Not here: the library (`crates/flick-preload`); its patched text (`accel/patched_text.rs`); where both are kept
+//! Not here: the process that pairs pipes (`accel/monitor.rs`); the library (`crates/flick-preload`); its patched text
+//! (`accel/patched_text.rs`); where both are kept
 //! (`accel/install.rs`).
 
 mod elf;
+mod holders;
 mod install;
+pub mod monitor;
 mod observed;
+mod pairing;
 mod patched_text;
 mod program;
 mod status;
@@ -24,7 +28,7 @@ use crate::sys;
 #[derive(Debug, Args)]
 pub struct Accel {
     /// Show the processes that were started so, and their connections
-    #[arg(long, conflicts_with_all = ["program", "why", "verify"])]
+    #[arg(long, conflicts_with_all = ["program", "why", "verify", "moves"])]
     status: bool,
     /// Print JSON
     #[arg(long, conflicts_with_all = ["program", "verify", "libc"])]
@@ -35,6 +39,9 @@ pub struct Accel {
     /// Compare the counts of every connection of TCP with the kernel's when it is closed
     #[arg(long)]
     verify: bool,
+    /// Move pipes between programs that are started so to shared memory (experimental)
+    #[arg(long = "move")]
+    moves: bool,
     /// Show which call sites of a libc are seen, and which are not
     #[arg(long, value_name = "FILE", conflicts_with_all = ["program", "status", "why", "verify"])]
     libc: Option<PathBuf>,
@@ -80,9 +87,13 @@ impl Accel {
         install::check_file_limit()?;
         let (states, library) = (install::state_directory()?, install::library()?);
         observed::remove_ended(&states, self.verify);
-        command.env("LD_PRELOAD", preload(library)).env("FLICK_ACCEL_STATE", states);
+        command.env("LD_PRELOAD", preload(library)).env("FLICK_ACCEL_STATE", &states);
         if self.verify {
             command.env("FLICK_ACCEL_VERIFY", "1");
+        }
+        if self.moves {
+            monitor::start(&states)?;
+            command.env("FLICK_ACCEL_MOVE", "1");
         }
         Ok(())
     }

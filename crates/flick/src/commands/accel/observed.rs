@@ -8,7 +8,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use flick_preload::limits::{CHUNK_FDS, CHUNKS_MAX};
-use flick_preload::state::{self, Chunk, Kind, MAGIC, ProcessTable, flag, reason};
+use flick_preload::state::{self, Chunk, Kind, MAGIC, ProcessTable, flag, kept, reason};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -30,6 +30,8 @@ pub struct Process {
     pub why_plain: Option<String>,
     /// Reasons for which it is not followed.
     pub not_followed: Vec<&'static str>,
+    /// Whether its pipes are to move to rings.
+    pub moves: bool,
     /// Descriptors that could not be entered.
     pub not_entered: u32,
     /// Time that the library took to start.
@@ -68,6 +70,12 @@ pub struct Followed {
     pub sent: u64,
     /// Bytes received by this process.
     pub received: u64,
+    /// `ring` or `kernel`: what carries its bytes.
+    pub transport: &'static str,
+    /// Bytes that went through a ring.
+    pub ring_bytes: u64,
+    /// The reason for which a pipe is in the kernel.
+    pub why_kernel: Option<&'static str>,
     /// `listening`, `connected`, `shared`, `adopted`, `out-of-band`.
     pub flags: Vec<&'static str>,
 }
@@ -89,28 +97,49 @@ const REASONS: &[(u32, &str)] = &[
     (reason::ENVIRONMENT, "it started a program with an environment that is too large to be completed"),
 ];
 
+const KEPT: &[(u32, &str)] = &[
+    (kept::HOLDERS, "its ends are not held by two processes with one descriptor each"),
+    (kept::PEER, "the process at the other end was not started with `flick accel --move`, or its pipes stay"),
+    (kept::UNREADABLE, "a process of the session belongs to another user, and may hold it too"),
+    (kept::OWN_CALLS, "the program of an end makes system calls outside of libc, or makes code as it runs"),
+    (
+        kept::SETTINGS,
+        "it does not block, has another size than 64 KiB, or cannot be opened by `/proc/self/fd`",
+    ),
+    (kept::THREADS, "the process has several threads"),
+    (kept::CREDENTIALS, "the process has changed its user or its root"),
+    (
+        kept::LEFT,
+        "an end was polled, forked, passed on or closed, or used otherwise than by reads and writes",
+    ),
+    (kept::SEGMENT, "its segment could not be made or mapped"),
+];
+
 fn names(table: &[(u32, &'static str)], bits: u32) -> Vec<&'static str> {
     table.iter().filter(|entry| bits & entry.0 != 0).map(|entry| entry.1).collect()
 }
 
 /// A part of a file with a state.
-struct Words {
+pub struct Words {
     bytes: Vec<u8>,
 }
 
 impl Words {
-    fn read(file: &File, offset: usize, bytes: usize) -> Option<Self> {
+    /// Reads a part.
+    pub fn read(file: &File, offset: usize, bytes: usize) -> Option<Self> {
         let mut buffer = vec![0; bytes];
         file.read_exact_at(&mut buffer, offset as u64).ok()?;
         Some(Self { bytes: buffer })
     }
 
-    fn half(&self, at: usize) -> u32 {
+    /// A word of four bytes.
+    pub fn half(&self, at: usize) -> u32 {
         let bytes = self.bytes.get(at..at + 4).and_then(|bytes| bytes.try_into().ok());
         u32::from_le_bytes(bytes.unwrap_or_default())
     }
 
-    fn word(&self, at: usize) -> u64 {
+    /// A word of eight bytes.
+    pub fn word(&self, at: usize) -> u64 {
         u64::from(self.half(at)) | u64::from(self.half(at + 4)) << 32
     }
 }
@@ -144,6 +173,7 @@ pub fn one(directory: &Path, pid: u32) -> Option<Process> {
         sites: half(offset_of!(ProcessTable, sites)),
         why_plain: (!is_patched).then(|| why_plain(why)),
         not_followed: names(REASONS, half(offset_of!(ProcessTable, not_followed))),
+        moves: half(offset_of!(ProcessTable, moves)) != 0,
         not_entered: half(offset_of!(ProcessTable, not_entered)),
         start_ns: head.word(offset_of!(ProcessTable, start_ns)),
         closed: Closed {
@@ -171,13 +201,15 @@ fn why_plain(number: u32) -> String {
     }
 }
 
+/// Whether a chunk of a table has memory.
+pub fn is_populated(head: &Words, index: usize) -> bool {
+    head.word(offset_of!(ProcessTable, populated) + index / 64 * 8) >> (index % 64) & 1 == 1
+}
+
 fn files(file: &File, head: &Words) -> Vec<Followed> {
-    let populated = |index: usize| {
-        head.word(offset_of!(ProcessTable, populated) + index / 64 * 8) >> (index % 64) & 1 == 1
-    };
     let epoch = head.half(offset_of!(ProcessTable, fork_epoch));
     let mut files = Vec::new();
-    for index in (0..CHUNKS_MAX).filter(|index| populated(*index)) {
+    for index in (0..CHUNKS_MAX).filter(|index| is_populated(head, *index)) {
         let offset = offset_of!(ProcessTable, chunks) + index * size_of::<Chunk>();
         let Some(chunk) = Words::read(file, offset, size_of::<Chunk>()) else { continue };
         let slots = (0..CHUNK_FDS).map(|slot| offset_of!(Chunk, files) + slot * size_of::<state::File>());
@@ -200,6 +232,9 @@ fn followed(chunk: &Words, at: usize, epoch: u32) -> Option<Followed> {
     };
     let is_inherited = half(offset_of!(state::File, epoch)) != epoch;
     let shared = if is_inherited { flag::SHARED } else { 0 };
+    let is_moved = half(offset_of!(state::File, moved)) != 0;
+    let kept = KEPT.iter().find(|entry| entry.0 == half(offset_of!(state::File, kept)) && !is_moved);
+    let kept = kept.map(|entry| entry.1);
     Some(Followed {
         fd: half(offset_of!(state::File, fd)),
         kind,
@@ -207,6 +242,9 @@ fn followed(chunk: &Words, at: usize, epoch: u32) -> Option<Followed> {
         inode: word(offset_of!(state::File, inode)),
         sent: word(offset_of!(state::File, sent)),
         received: word(offset_of!(state::File, received)),
+        transport: if is_moved { "ring" } else { "kernel" },
+        ring_bytes: word(offset_of!(state::File, ring_bytes)),
+        why_kernel: kept,
         flags: names(FLAGS, half(offset_of!(state::File, flags)) | shared),
     })
 }
@@ -240,13 +278,24 @@ fn has_library(pid: u32) -> bool {
     maps.map_or(true, |maps| maps.contains("/libflick_preload.so"))
 }
 
-fn pids(directory: &Path) -> Result<Vec<u32>, Failure> {
+/// The processes that have a state.
+pub fn pids(directory: &Path) -> Result<Vec<u32>, Failure> {
     let entries = fs::read_dir(directory)
         .map_err(|error| Failure::failed(format!("cannot read {}: {error}", directory.display())))?;
     let pid = |entry: fs::DirEntry| entry.file_name().to_str()?.strip_suffix(".state")?.parse().ok();
     let mut pids: Vec<u32> = entries.flatten().filter_map(pid).collect();
     pids.sort_unstable();
     Ok(pids)
+}
+
+/// Whether a process runs that was started to move.
+pub fn has_running(directory: &Path) -> bool {
+    let moves = |pid: u32| {
+        let file = File::open(directory.join(format!("{pid}.state"))).ok()?;
+        let word = Words::read(&file, offset_of!(ProcessTable, moves), 4)?;
+        (word.half(0) != 0 && is_running(pid)).then_some(())
+    };
+    pids(directory).unwrap_or_default().into_iter().any(|pid| moves(pid).is_some())
 }
 
 /// The states of all processes.

@@ -120,6 +120,25 @@ pub fn make(libc: &[u8]) -> Result<PatchedText, String> {
     Ok(PatchedText { build_id, bytes, sites, unseen })
 }
 
+/// Whether a file has code that makes system calls, or is no file whose code can be found.
+pub fn makes_calls(file: &[u8]) -> bool {
+    let Some(elf) = Elf::parse(file).filter(|elf| !elf.code().is_empty()) else { return true };
+    elf.code().iter().any(|section| {
+        let Some(code) = elf.range(section.offset, section.bytes) else { return true };
+        let mut instruction = Instruction::default();
+        code.windows(2).any(|bytes| bytes == [0x0f, 0x05]) && {
+            let mut decoder = Decoder::with_ip(64, code, section.address, DecoderOptions::NONE);
+            std::iter::from_fn(|| {
+                decoder.can_decode().then(|| {
+                    decoder.decode_out(&mut instruction);
+                    instruction.code() == Code::Syscall
+                })
+            })
+            .any(|is_call| is_call)
+        }
+    })
+}
+
 /// Decodes all code: the `syscall` instructions, and the targets of jumps and calls.
 fn scan(elf: &Elf<'_>) -> (Vec<Candidate>, BTreeSet<u64>) {
     let (mut candidates, mut targets) = (Vec::new(), elf.functions());

@@ -38,8 +38,7 @@ fn text(process: &Process) -> String {
     let mut text = String::new();
     let ended = if process.ended { ", ended" } else { "" };
     let Process { pid, program, method, sites, .. } = process;
-    let _ =
-        writeln!(text, "{pid} {program}{ended}: {method}, {sites} call sites, connections are counted only");
+    let _ = writeln!(text, "{pid} {program}{ended}: {method}, {sites} call sites");
     if let Some(why) = &process.why_plain {
         let _ = writeln!(text, "  calls are not seen: {why}");
     }
@@ -58,7 +57,13 @@ fn text(process: &Process) -> String {
         let flags =
             if file.flags.is_empty() { String::new() } else { format!(" ({})", file.flags.join(", ")) };
         let (fd, kind, sent, received) = (file.fd, file.kind, file.sent, file.received);
-        let _ = writeln!(text, "  fd {fd}: {kind}, sent {sent}, received {received}{flags}");
+        let _ = write!(text, "  fd {fd}: {kind}, sent {sent}, received {received}{flags}");
+        let transport = match (process.moves, file.transport, file.why_kernel) {
+            (false, ..) => String::new(),
+            (true, "kernel", Some(why)) => format!(", kernel: {why}"),
+            (true, transport, _) => format!(", {transport}"),
+        };
+        let _ = writeln!(text, "{transport}, {} bytes by ring", file.ring_bytes);
     }
     text
 }

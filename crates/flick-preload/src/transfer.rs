@@ -1,0 +1,429 @@
+//! Reads and writes of a pipe through its ring, the way into the ring and the way back.
+//! Promises: bytes keep their order, and none is lost or doubled, whatever the other end does and wherever it is
+//! stopped or killed; a write of at most `PIPE_BUF` bytes is published whole; an end never sleeps beside the ring for
+//! longer than [`SLEEP_NS_MAX`]: then it returns to the kernel, whose calls know of signals and of the end of the pipe.
+//! Refuses: ends that do not block, and processes with several threads (`moving.rs`).
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+
+use crate::limits::{
+    ALIVE_CYCLES, EMPTY_PAUSE_NS, EMPTY_PAUSES_MAX, ENTER_SENDS_MIN, ENTER_SKIPS_LOG2_MAX,
+    ENTERING_LOOKS_MAX, FROZEN_NS_MAX, PIPE_BUF, POLL_CYCLES, POLL_SKIPS_MAX, POOR_SLEEPS_MAX, RING_BYTES,
+    RING_BYTES_MAX, SLEEP_NS_MAX, SLEEP_READS_MIN, YIELD_CYCLES,
+};
+use crate::moving::Moved;
+use crate::ring::{Control, Ctl, Role, State};
+use crate::sys::pipe::{self as sys, Segment, SignalsHeld, Vectors};
+use crate::sys::{close, unread_bytes};
+
+/// What became of a call.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Progress {
+    /// Bytes that went through the ring.
+    pub in_ring: u64,
+    /// Bytes that went through the kernel on the way into the ring.
+    pub in_kernel: u64,
+    /// The error, if no byte went.
+    pub error: i64,
+    /// Whether the call is over. If not, the rest goes through the kernel.
+    pub is_done: bool,
+}
+
+impl Progress {
+    fn done(self) -> Self {
+        Self { is_done: true, ..self }
+    }
+
+    fn failed(self, error: i64) -> Self {
+        Self { error, is_done: true, ..self }
+    }
+
+    fn bytes(self) -> u64 {
+        self.in_ring + self.in_kernel
+    }
+}
+
+/// Outcome of a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waited {
+    Ready,
+    TimedOut,
+    Interrupted,
+}
+
+/// Reads.
+pub fn receive(moved: &Moved, segment: Segment, fd: u64, vectors: &Vectors) -> Progress {
+    let control = segment.control();
+    let none = Progress::default();
+    loop {
+        let seen = control.look();
+        match seen.state() {
+            State::Kernel => return none,
+            State::Entering => {
+                if unread_bytes(fd) > 0 || refuse_entry(control, seen) {
+                    return none;
+                }
+            }
+            State::FrozenBySender | State::FrozenByReceiver => wait_for_thaw(moved, segment, fd, seen),
+            State::Ring => {
+                let epoch = u32::from(seen.epoch()) | 1 << 16;
+                if moved.epoch.load(Relaxed) != epoch {
+                    // The sender's last write through the kernel comes first; no other one follows in this state.
+                    if unread_bytes(fd) > 0 {
+                        return none;
+                    }
+                    moved.index.store(control.shared.0.base.load(Relaxed), Relaxed);
+                    moved.epoch.store(epoch, Relaxed);
+                }
+                let index = moved.index.load(Relaxed);
+                let ready = control.head.0.load(Acquire).wrapping_sub(index);
+                if ready == 0 {
+                    let is_ready = || control.head.0.load(Acquire) != index || !control.look().is_same(seen);
+                    match wait(moved, &control.shared.0.receiver_sleeps, is_ready) {
+                        Waited::Ready => {}
+                        Waited::TimedOut => go_back(moved, segment, fd, seen),
+                        Waited::Interrupted => return none.failed(sys::INTERRUPTED),
+                    }
+                    continue;
+                }
+                if ready > RING_BYTES || !control.look().is_same(seen) {
+                    // The words of another epoch, or overwritten ones: those are cut to what the ring can hold.
+                    go_back(moved, segment, fd, seen);
+                    continue;
+                }
+                let bytes = ready.min(vectors.bytes);
+                let mut at = index;
+                vectors.ranges(0, bytes, |address, bytes| {
+                    segment.get(at, address, bytes);
+                    at += bytes;
+                    true
+                });
+                if control.consume(seen, index + bytes, sys::barrier) {
+                    moved.index.store(index + bytes, Relaxed);
+                    moved.sends.store(moved.sends.load(Relaxed) + 1, Relaxed);
+                    // A sender that sleeps wants more than a few bytes.
+                    if ready - bytes <= RING_BYTES_MAX / 2 {
+                        sys::wake_sleeper(&control.shared.0.sender_sleeps);
+                    }
+                    return Progress { in_ring: bytes, ..none }.done();
+                }
+            }
+        }
+    }
+}
+
+/// Writes.
+pub fn send(
+    moved: &Moved,
+    segment: Segment,
+    number: u32,
+    arguments: [u64; 6],
+    vectors: &Vectors,
+) -> Progress {
+    let (control, fd) = (segment.control(), arguments[0]);
+    let mut progress = Progress::default();
+    while progress.bytes() < vectors.bytes {
+        let seen = control.look();
+        match seen.state() {
+            State::Kernel
+                if progress.bytes() > 0 || seen.is_dead() || !is_time_to_enter(moved, control, fd) =>
+            {
+                return progress;
+            }
+            State::Kernel => match enter(moved, control, seen, number, arguments, vectors) {
+                Some(result) if result < 0 => return progress.failed(result),
+                Some(result) => progress.in_kernel = result as u64,
+                None => return progress,
+            },
+            // An earlier call has not come to its end.
+            State::Entering => {
+                control.change(seen, State::Kernel);
+            }
+            State::FrozenBySender | State::FrozenByReceiver => {
+                wait_for_thaw(moved, segment, fd, seen);
+                if control.look() == seen {
+                    // The receiver is dead: the kernel says so.
+                    return progress;
+                }
+            }
+            State::Ring => match put(moved, segment, seen, fd, vectors, progress.bytes()) {
+                Ok(bytes) => progress.in_ring += bytes,
+                Err(Waited::Interrupted) => return progress.failed(sys::INTERRUPTED),
+                Err(_) => {}
+            },
+        }
+    }
+    progress.done()
+}
+
+/// Writes what fits into the ring.
+///
+/// Errors: nothing was written, and the state has changed or is to be looked at again, or a signal came.
+#[inline]
+fn put(
+    moved: &Moved,
+    segment: Segment,
+    seen: Ctl,
+    fd: u64,
+    vectors: &Vectors,
+    done: u64,
+) -> Result<u64, Waited> {
+    let control = segment.control();
+    let (index, rest) = (moved.index.load(Relaxed), vectors.bytes - done);
+    let capacity = || {
+        let used = index.wrapping_sub(control.tail(seen.epoch()));
+        RING_BYTES_MAX.saturating_sub(used)
+    };
+    let needed = rest.min(PIPE_BUF);
+    let mut free = capacity();
+    if free < needed {
+        let is_ready = || capacity() >= needed || !control.look().is_same(seen);
+        match wait(moved, &control.shared.0.sender_sleeps, is_ready) {
+            Waited::Ready => free = capacity(),
+            Waited::TimedOut => {
+                go_back(moved, segment, fd, seen);
+                return Err(Waited::TimedOut);
+            }
+            Waited::Interrupted => return Err(Waited::Interrupted),
+        }
+        if free < needed {
+            return Err(Waited::Ready);
+        }
+    }
+    let now = sys::cycles();
+    if now.wrapping_sub(moved.looked.load(Relaxed)) > ALIVE_CYCLES {
+        moved.looked.store(now, Relaxed);
+        if sys::is_alone(fd) {
+            control.end();
+            go_back(moved, segment, fd, control.look());
+            return Err(Waited::TimedOut);
+        }
+    }
+    if !control.look().is_same(seen) {
+        return Err(Waited::Ready);
+    }
+    let bytes = rest.min(free);
+    let mut at = index;
+    vectors.ranges(done, bytes, |address, bytes| {
+        segment.put(at, address, bytes);
+        at += bytes;
+        true
+    });
+    if !control.publish(seen, index + bytes, sys::barrier) {
+        return Err(Waited::Ready);
+    }
+    moved.index.store(index + bytes, Relaxed);
+    moved.sends.store(moved.sends.load(Relaxed) + 1, Relaxed);
+    sys::wake_sleeper(&control.shared.0.receiver_sleeps);
+    Ok(bytes)
+}
+
+/// Whether a sender that is in the kernel is to enter the ring: both ends are there, the pipe is empty, and the last
+/// time was worth it.
+fn is_time_to_enter(moved: &Moved, control: &Control, fd: u64) -> bool {
+    let both = Role::Sender as u32 | Role::Receiver as u32;
+    if control.shared.0.attached.load(Acquire) != both || control.header.0.revoked.load(Relaxed) != 0 {
+        return false;
+    }
+    let skip = moved.skip.load(Relaxed);
+    if skip > 0 {
+        moved.skip.store(skip - 1, Relaxed);
+        return false;
+    }
+    let mut fails = moved.fails.load(Relaxed);
+    let sends = moved.sends.swap(0, Relaxed);
+    fails = if sends >= ENTER_SENDS_MIN { 0 } else { (fails + 1).min(ENTER_SKIPS_LOG2_MAX) };
+    moved.fails.store(fails, Relaxed);
+    moved.skip.store((1 << fails) - 1, Relaxed);
+    // A receiver that is slower lets the pipe be empty only if the sender waits.
+    for _ in 0..EMPTY_PAUSES_MAX {
+        if unread_bytes(fd) == 0 {
+            return true;
+        }
+        let never = AtomicU32::new(0);
+        sys::sleep(&never, 0, EMPTY_PAUSE_NS);
+    }
+    false
+}
+
+/// Enters the ring: the state says so before the last write through the kernel, and the ring is used behind it. That
+/// write wakes a receiver that sleeps in the kernel. `None`: the whole call is the kernel's.
+fn enter(
+    moved: &Moved,
+    control: &Control,
+    seen: Ctl,
+    number: u32,
+    arguments: [u64; 6],
+    vectors: &Vectors,
+) -> Option<i64> {
+    let is_small = vectors.bytes <= PIPE_BUF;
+    if !is_small {
+        vectors.single()?;
+    }
+    let entering = control.enter(seen, moved.index.load(Relaxed))?;
+    let result = match vectors.single() {
+        Some(address) if !is_small => sys::write(arguments[0], address, PIPE_BUF),
+        _ => sys::repeat(number, arguments),
+    };
+    let is_whole = result == vectors.bytes.min(PIPE_BUF) as i64;
+    control.change(entering, if is_whole { State::Ring } else { State::Kernel });
+    Some(result)
+}
+
+/// Refuses the entry of a sender that does not come to its end. Returns whether the kernel is to make the call.
+fn refuse_entry(control: &Control, seen: Ctl) -> bool {
+    for _ in 0..ENTERING_LOOKS_MAX {
+        if control.look() != seen {
+            return false;
+        }
+        sys::yield_core();
+    }
+    control.change(seen, State::Kernel)
+}
+
+/// Waits beside the ring: polls for a short time, where that has helped before, then sleeps.
+fn wait(moved: &Moved, sleeps: &AtomicU32, is_ready: impl Fn() -> bool) -> Waited {
+    if polls(moved, &is_ready) {
+        return Waited::Ready;
+    }
+    if moved.role() == Role::Receiver && is_slower(moved) {
+        return Waited::TimedOut;
+    }
+    sleeps.store(1, SeqCst);
+    sys::barrier();
+    let result = if is_ready() { 0 } else { sys::sleep(sleeps, 1, SLEEP_NS_MAX) };
+    sleeps.store(0, Relaxed);
+    match result {
+        _ if is_ready() => Waited::Ready,
+        sys::TIMED_OUT => Waited::TimedOut,
+        sys::INTERRUPTED => Waited::Interrupted,
+        _ => Waited::Ready,
+    }
+}
+
+/// Whether a receiver sleeps for every few reads: then the kernel's pipe wakes it at a lower price.
+fn is_slower(moved: &Moved) -> bool {
+    let reads = moved.sends.swap(0, Relaxed);
+    let poor = if reads < SLEEP_READS_MIN { moved.poor.load(Relaxed) + 1 } else { 0 };
+    moved.poor.store(poor % POOR_SLEEPS_MAX, Relaxed);
+    poor == POOR_SLEEPS_MAX
+}
+
+fn polls(moved: &Moved, is_ready: &impl Fn() -> bool) -> bool {
+    let skip = moved.poll_skip.load(Relaxed);
+    if skip > 0 {
+        moved.poll_skip.store(skip - 1, Relaxed);
+        return false;
+    }
+    let began = sys::cycles();
+    let mut has_yielded = false;
+    loop {
+        if is_ready() {
+            moved.poll_skips.store(0, Relaxed);
+            return true;
+        }
+        let elapsed = sys::cycles().wrapping_sub(began);
+        if elapsed > POLL_CYCLES {
+            break;
+        }
+        // The other end may wait for this core. More than once would favour other programs.
+        if elapsed > YIELD_CYCLES && !has_yielded {
+            has_yielded = true;
+            sys::yield_core();
+        } else {
+            core::hint::spin_loop();
+        }
+    }
+    let skips = (moved.poll_skips.load(Relaxed) * 2 + 1).min(POLL_SKIPS_MAX);
+    moved.poll_skips.store(skips, Relaxed);
+    moved.poll_skip.store(skips, Relaxed);
+    false
+}
+
+/// Waits until the other end has returned its bytes to the kernel; takes over if it is dead. A sender whose receiver is
+/// dead returns in the same state.
+fn wait_for_thaw(moved: &Moved, segment: Segment, fd: u64, seen: Ctl) {
+    let control = segment.control();
+    loop {
+        let result = sys::sleep(control.word(), seen.0, FROZEN_NS_MAX);
+        if control.look() != seen {
+            return;
+        }
+        if result == sys::TIMED_OUT && sys::is_alone(fd) {
+            if moved.role() == Role::Receiver {
+                let _held = SignalsHeld::new();
+                // If the receiver itself has frozen it, this is a call after one that was left.
+                if seen.state() == State::FrozenByReceiver || control.change(seen, State::FrozenByReceiver) {
+                    inject(moved, segment, fd, seen.epoch());
+                }
+            }
+            return;
+        }
+    }
+}
+
+/// Returns to the kernel for now.
+fn go_back(moved: &Moved, segment: Segment, fd: u64, seen: Ctl) {
+    let _held = SignalsHeld::new();
+    if seen.state() == State::Ring && segment.control().change(seen, moved.role().frozen()) {
+        inject(moved, segment, fd, seen.epoch());
+    }
+}
+
+/// Returns to the kernel, whatever the state is.
+pub fn leave(moved: &Moved, segment: Segment, fd: u64) {
+    let control = segment.control();
+    loop {
+        let seen = control.look();
+        match seen.state() {
+            State::Kernel => return,
+            State::Entering => {
+                control.change(seen, State::Kernel);
+            }
+            State::Ring => go_back(moved, segment, fd, seen),
+            State::FrozenBySender | State::FrozenByReceiver => {
+                wait_for_thaw(moved, segment, fd, seen);
+                if moved.role() == Role::Sender && control.look() == seen {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+/// Writes the bytes between the cut's indices to the kernel's pipe, which has capacity for them. Signals are held back.
+fn inject(moved: &Moved, segment: Segment, fd: u64, epoch: u16) {
+    let control = segment.control();
+    let unread = unread_bytes(fd);
+    let mut done = match control.before(epoch) {
+        Some(before) => unread.saturating_sub(before),
+        None => {
+            control.note_before(epoch, unread);
+            0
+        }
+    };
+    if let Some(cut) = control.cut(epoch, sys::barrier) {
+        let bytes = cut.bytes().min(RING_BYTES);
+        let own = if moved.role() == Role::Receiver && done < bytes { sys::open_sender(fd) } else { None };
+        let target = own.unwrap_or(fd);
+        while done < bytes {
+            match segment.write(target, cut.tail + done, bytes - done) {
+                sys::BROKEN => {
+                    SignalsHeld::new().discard_broken();
+                    break;
+                }
+                sys::AGAIN => sys::yield_core(),
+                written if written <= 0 => break,
+                written => done += written as u64,
+            }
+        }
+        if let Some(own) = own {
+            close(own);
+        }
+    }
+    control.thaw();
+    sys::wake(control.word());
+    sys::wake_sleeper(&control.shared.0.receiver_sleeps);
+    sys::wake_sleeper(&control.shared.0.sender_sleeps);
+}

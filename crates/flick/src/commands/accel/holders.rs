@@ -1,0 +1,76 @@
+//! Who holds a pipe: a look at the descriptors of all processes of this host.
+//! Promises: the processes are looked at in the order of their numbers, and a new process has a larger number than the
+//! one that made it, so that a pipe cannot be handed from one that was not yet looked at to one that was; a look during
+//! which numbers began anew counts for nothing.
+//! Refuses: descriptors that are on their way in a message, or were opened by `/proc` or `pidfd_getfd` of another process.
+
+use std::collections::{HashMap, HashSet};
+use std::fs;
+use std::io::ErrorKind;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+
+/// A descriptor of a pipe.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Holder {
+    /// The process.
+    pub pid: u32,
+    /// Whether it can be read.
+    pub reads: bool,
+    /// Whether it can be written.
+    pub writes: bool,
+}
+
+/// The descriptors of some pipes.
+#[derive(Debug, Default)]
+pub struct Holders {
+    /// By the pipe's inode.
+    pub of_pipe: HashMap<u64, Vec<Holder>>,
+    /// Sessions with a process whose descriptors cannot be read: it may hold any pipe of its session.
+    pub unreadable: HashSet<u32>,
+}
+
+/// The session of a process.
+pub fn session(pid: u32) -> Option<u32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(')')?.1.split_whitespace().nth(3)?.parse().ok()
+}
+
+/// The number that the kernel has given to a process last.
+fn last_pid() -> Option<u32> {
+    fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().nth(4)?.parse().ok()
+}
+
+/// The inode of a pipe, from the link of a descriptor.
+fn inode(link: &Path) -> Option<u64> {
+    link.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()
+}
+
+/// Looks for the holders of pipes. `None`: the look counts for nothing.
+pub fn look(pipes: &HashSet<u64>) -> Option<Holders> {
+    let before = last_pid()?;
+    let mut holders = Holders::default();
+    for entry in fs::read_dir("/proc").ok()? {
+        let Some(pid) = entry.ok()?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
+        let descriptors = match fs::read_dir(format!("/proc/{pid}/fd")) {
+            Ok(descriptors) => descriptors,
+            Err(error) => {
+                if error.kind() == ErrorKind::PermissionDenied {
+                    holders.unreadable.extend(session(pid));
+                }
+                continue;
+            }
+        };
+        for descriptor in descriptors.flatten() {
+            let path = descriptor.path();
+            let link = fs::read_link(&path).ok().and_then(|link| inode(&link));
+            let Some(pipe) = link.filter(|inode| pipes.contains(inode)) else { continue };
+            // The permissions of the link say how the file was opened.
+            let Ok(facts) = fs::symlink_metadata(&path) else { continue };
+            let mode = facts.permissions().mode();
+            let holder = Holder { pid, reads: mode & 0o400 != 0, writes: mode & 0o200 != 0 };
+            holders.of_pipe.entry(pipe).or_default().push(holder);
+        }
+    }
+    (last_pid()? >= before).then_some(holders)
+}

@@ -1,0 +1,250 @@
+//! Which pipes may move: those with exactly one descriptor at each end, in two processes that were started to move and
+//! whose calls are all seen. Each such pair gets a segment of its own, which is offered in the tables of both processes.
+//! Promises: tables are read before descriptors, so that a process that forks meanwhile refuses the offer; a segment
+//! that one end does not take is withdrawn.
+
+use std::collections::{HashMap, HashSet};
+use std::fs::{self, File};
+use std::io;
+use std::mem::offset_of;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use flick_preload::limits::{CHUNK_FDS, CHUNKS_MAX, MOVE_CALLS_MIN, SEGMENT_BYTES};
+use flick_preload::ring::{Control, Header, MAGIC, Role, Shared};
+use flick_preload::state::{self, Chunk, Kind, Method, Offer, ProcessTable, flag, kept};
+use rustix::fs::{MemfdFlags, SealFlags};
+
+use super::holders::{self, Holder, Holders};
+use super::observed::{self, Words};
+use super::patched_text;
+
+/// Time for which a segment is offered.
+const OFFER_MAX: Duration = Duration::from_secs(5);
+/// Segments that are offered at a time.
+const OFFERS_MAX: usize = 64;
+/// Libraries whose code is remembered.
+const CODE_MAX: usize = 1024;
+/// Bytes of a library whose code is looked through.
+const CODE_BYTES_MAX: u64 = 256 << 20;
+
+/// An end of a pipe, in the table of its process.
+struct End {
+    pid: u32,
+    table: File,
+    /// Where the file is in the table.
+    at: u64,
+    device: u64,
+    inode: u64,
+    serial: u32,
+    epoch: u32,
+    calls: u32,
+    writes: bool,
+}
+
+/// A segment that was offered.
+struct Offered {
+    segment: File,
+    since: Instant,
+}
+
+/// The monitor's knowledge.
+#[derive(Default)]
+pub struct Pairing {
+    offered: Vec<Offered>,
+    /// Whether the code of a file makes system calls: by device, inode, length and time of change.
+    code: HashMap<(u64, u64, u64, i64), bool>,
+}
+
+impl Pairing {
+    /// Offers segments to all pipes that may move, and says of the others why not.
+    pub fn pair(&mut self, states: &Path) {
+        let ends: Vec<End> = observed::pids(states)
+            .unwrap_or_default()
+            .into_iter()
+            .flat_map(|pid| ends(states, pid))
+            .collect();
+        let mut pipes: HashMap<u64, Vec<&End>> = HashMap::new();
+        for end in &ends {
+            pipes.entry(end.inode).or_default().push(end);
+        }
+        pipes.retain(|_, ends| ends.iter().any(|end| end.calls >= MOVE_CALLS_MIN));
+        let Some(holders) = holders::look(&pipes.keys().copied().collect::<HashSet<u64>>()) else { return };
+        let mut own_calls = HashMap::new();
+        for (inode, ends) in pipes {
+            let held = holders.of_pipe.get(&inode).map(Vec::as_slice).unwrap_or_default();
+            let outcome = pair_of(&ends, held, &holders).and_then(|(sender, receiver)| {
+                for end in [sender, receiver] {
+                    let makes_calls = own_calls.entry(end.pid).or_insert_with(|| self.makes_calls(end.pid));
+                    if *makes_calls {
+                        return Err(kept::OWN_CALLS);
+                    }
+                }
+                self.offer(sender, receiver).map_err(|_| kept::SEGMENT)
+            });
+            let why = outcome.err().unwrap_or(kept::NONE);
+            for end in ends {
+                let at = end.at + offset_of!(state::File, kept) as u64;
+                // A process that has ended needs no reason.
+                let _ = end.table.write_all_at(&why.to_le_bytes(), at);
+            }
+        }
+    }
+
+    /// Makes a segment and offers it to both ends.
+    fn offer(&mut self, sender: &End, receiver: &End) -> io::Result<()> {
+        if self.offered.len() >= OFFERS_MAX {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let segment =
+            rustix::fs::memfd_create("flick-pipe", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&segment, SEGMENT_BYTES)?;
+        rustix::fs::fcntl_add_seals(&segment, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let segment = File::from(segment);
+        let mut header = Vec::new();
+        for word in
+            [MAGIC, sender.device, sender.inode, u64::from(sender.pid) | u64::from(receiver.pid) << 32]
+        {
+            header.extend(word.to_le_bytes());
+        }
+        segment.write_all_at(&header, offset_of!(Control, header) as u64)?;
+        for end in [sender, receiver] {
+            let mut offer = Vec::new();
+            for half in [std::process::id(), segment.as_raw_fd() as u32, end.serial, end.epoch] {
+                offer.extend(half.to_le_bytes());
+            }
+            let at = end.at + offset_of!(state::File, offer) as u64;
+            end.table.write_all_at(&offer, at)?;
+            end.table.write_all_at(&[1], at + offset_of!(Offer, is_ready) as u64)?;
+        }
+        self.offered.push(Offered { segment, since: Instant::now() });
+        Ok(())
+    }
+
+    /// Forgets segments that both ends have, and withdraws those that were offered for long.
+    pub fn collect(&mut self) {
+        let attached = offset_of!(Control, shared) + offset_of!(Shared, attached);
+        let revoked = offset_of!(Control, header) + offset_of!(Header, revoked);
+        self.offered.retain(|offered| {
+            let mut word = [0; 4];
+            let is_read = offered.segment.read_exact_at(&mut word, attached as u64).is_ok();
+            if is_read && u32::from_le_bytes(word) == Role::Sender as u32 | Role::Receiver as u32 {
+                return false;
+            }
+            if offered.since.elapsed() < OFFER_MAX {
+                return true;
+            }
+            // It is memory of this process: it can be written.
+            let _ = offered.segment.write_all_at(&[1], revoked as u64);
+            false
+        });
+    }
+
+    /// Whether a process has code outside of libc that makes system calls, or makes code as it runs.
+    fn makes_calls(&mut self, pid: u32) -> bool {
+        let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else { return true };
+        let known = ["/libc.so.6", "/ld-linux-x86-64.so.2", "/libflick_preload.so", "[vdso]", "[vsyscall]"];
+        let is_known = |path: &str| {
+            known.iter().any(|end| path.ends_with(end))
+                || path.contains("/flick/accel-") && path.ends_with(".text")
+        };
+        maps.lines().any(|line| {
+            let mut fields = line.split_whitespace();
+            let is_code = fields.nth(1).is_some_and(|permissions| permissions.contains('x'));
+            let path = fields.nth(3);
+            is_code && !path.is_some_and(|path| is_known(path) || !self.file_makes_calls(Path::new(path)))
+        })
+    }
+
+    /// Whether the code of a file makes system calls, or cannot be read.
+    fn file_makes_calls(&mut self, path: &Path) -> bool {
+        let Ok(facts) = fs::metadata(path) else { return true };
+        if facts.len() > CODE_BYTES_MAX {
+            return true;
+        }
+        let key = (facts.dev(), facts.ino(), facts.len(), facts.mtime_nsec() ^ facts.mtime());
+        if let Some(known) = self.code.get(&key) {
+            return *known;
+        }
+        let makes_calls = fs::read(path).map_or(true, |bytes| patched_text::makes_calls(&bytes));
+        if self.code.len() < CODE_MAX {
+            self.code.insert(key, makes_calls);
+        }
+        makes_calls
+    }
+}
+
+/// The two ends of a pipe, if it has exactly these.
+///
+/// Errors: a reason of [`kept`].
+fn pair_of<'a>(ends: &[&'a End], held: &[Holder], holders: &Holders) -> Result<(&'a End, &'a End), u32> {
+    let [one, other] = held else { return Err(kept::HOLDERS) };
+    let (sender, receiver) = if one.writes { (one, other) } else { (other, one) };
+    let is_one_each = sender.writes && !sender.reads && receiver.reads && !receiver.writes;
+    if !is_one_each || sender.pid == receiver.pid {
+        return Err(kept::HOLDERS);
+    }
+    let end_of = |holder: &Holder| {
+        let mut found = ends.iter().filter(|end| end.pid == holder.pid && end.writes == holder.writes);
+        found.next().copied().filter(|_| found.next().is_none()).ok_or(kept::PEER)
+    };
+    let is_readable = |holder: &Holder| {
+        holders::session(holder.pid).is_some_and(|session| !holders.unreadable.contains(&session))
+    };
+    if !is_readable(sender) || !is_readable(receiver) {
+        return Err(kept::UNREADABLE);
+    }
+    Ok((end_of(sender)?, end_of(receiver)?))
+}
+
+/// The pipes of a process that may be offered a segment.
+fn ends(states: &Path, pid: u32) -> Vec<End> {
+    let table = File::options().read(true).write(true).open(states.join(format!("{pid}.state")));
+    let Ok(table) = table else { return Vec::new() };
+    let Some(head) = Words::read(&table, 0, offset_of!(ProcessTable, chunks)) else { return Vec::new() };
+    let half = |at| head.half(at);
+    let may_move = head.word(offset_of!(ProcessTable, magic)) == state::MAGIC
+        && half(offset_of!(ProcessTable, method)) == Method::PatchedText as u32
+        && half(offset_of!(ProcessTable, moves)) != 0
+        && half(offset_of!(ProcessTable, stays)) == 0
+        && half(offset_of!(ProcessTable, not_followed)) == 0;
+    if !may_move {
+        return Vec::new();
+    }
+    let epoch = half(offset_of!(ProcessTable, fork_epoch));
+    let mut ends = Vec::new();
+    for index in (0..CHUNKS_MAX).filter(|index| observed::is_populated(&head, *index)) {
+        let offset = offset_of!(ProcessTable, chunks) + index * size_of::<Chunk>();
+        let Some(chunk) = Words::read(&table, offset, size_of::<Chunk>()) else { continue };
+        for slot in 0..CHUNK_FDS {
+            let at = offset_of!(Chunk, files) + slot * size_of::<state::File>();
+            let Ok(table) = table.try_clone() else { continue };
+            ends.extend(end(&chunk, at, offset, (pid, epoch), table));
+        }
+    }
+    ends
+}
+
+fn end(chunk: &Words, at: usize, offset: usize, process: (u32, u32), table: File) -> Option<End> {
+    let half = |field| chunk.half(at + field);
+    let word = |field| chunk.word(at + field);
+    let kind = Kind::of(half(offset_of!(state::File, kind)))?;
+    let is_pipe = matches!(kind, Kind::PipeRead | Kind::PipeWrite);
+    let is_free = half(offset_of!(state::File, moved)) == 0
+        && half(offset_of!(state::File, offer) + offset_of!(Offer, is_ready)) == 0;
+    let is_usable =
+        half(offset_of!(state::File, refs)) > 0 && half(offset_of!(state::File, flags)) & flag::SHARED == 0;
+    (is_pipe && is_free && is_usable).then(|| End {
+        pid: process.0,
+        table,
+        at: (offset + at) as u64,
+        device: word(offset_of!(state::File, id)),
+        inode: word(offset_of!(state::File, inode)),
+        serial: half(offset_of!(state::File, serial)),
+        epoch: process.1,
+        calls: half(offset_of!(state::File, calls)),
+        writes: kind == Kind::PipeWrite,
+    })
+}
