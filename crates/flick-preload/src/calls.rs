@@ -151,6 +151,17 @@ fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) 
             let (first, second) = (followed(state, call.rdi), followed(state, other));
             if first.is_some() || second.is_some() { HookDecision::Count } else { HookDecision::Pass }
         }
+        _ => decide_on_descriptors(state, call, memory),
+    }
+}
+
+/// Decides on a call that makes, closes or watches descriptors, or makes a process.
+fn decide_on_descriptors(
+    state: &'static ProcessTable,
+    call: &mut Call,
+    memory: ProgramMemory,
+) -> HookDecision {
+    match call.number() {
         nr::SOCKET | nr::SOCKETPAIR | nr::PIPE | nr::PIPE2 | nr::DUP => HookDecision::Count,
         nr::DUP2 | nr::DUP3 => {
             if moving::is_needed()
@@ -159,6 +170,7 @@ fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) 
             {
                 moving::closing(state, file, u64::from(call.rsi as u32));
             }
+            moving::closing_numbers(u64::from(call.rsi as u32), u64::from(call.rsi as u32));
             HookDecision::Count
         }
         nr::ACCEPT | nr::ACCEPT4 | nr::CONNECT | nr::LISTEN => {
@@ -167,6 +179,7 @@ fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) 
         }
         nr::FCNTL if nr::DUPLICATING.contains(&call.rsi) => HookDecision::Count,
         nr::CLOSE => {
+            moving::closing_numbers(u64::from(call.rdi as u32), u64::from(call.rdi as u32));
             closing(state, call.rdi);
             HookDecision::Pass
         }
@@ -174,7 +187,12 @@ fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) 
             close_range(state, call.rdi, call.rsi);
             HookDecision::Pass
         }
-        nr::POLL | nr::PPOLL | nr::SELECT | nr::PSELECT6 | nr::EPOLL_CTL | nr::IOCTL | nr::FCNTL => {
+        nr::EPOLL_CTL if state.moves.load(Relaxed) != 0 => {
+            mark(state, call.rdx, flag::IN_EPOLL);
+            leave(state, call.rdx);
+            HookDecision::Pass
+        }
+        nr::POLL | nr::PPOLL | nr::SELECT | nr::PSELECT6 | nr::IOCTL | nr::FCNTL => {
             if moving::is_needed() {
                 leave_for(state, call, memory);
             }
@@ -203,7 +221,6 @@ fn leave_for(state: &ProcessTable, call: &Call, memory: ProgramMemory) {
     match call.number() {
         nr::IOCTL if !nr::HARMLESS_IOCTLS.contains(&call.rsi) => leave(state, call.rdi),
         nr::FCNTL if !nr::HARMLESS_FCNTLS.contains(&call.rsi) => leave(state, call.rdi),
-        nr::EPOLL_CTL => leave(state, call.rdx),
         nr::POLL | nr::PPOLL => {
             for index in 0..call.rsi.min(FDS_MAX as u64) {
                 leave(state, u64::from(memory.half(call.rdi + 8 * index)));
@@ -372,6 +389,7 @@ fn closing(state: &ProcessTable, fd: u64) {
 }
 
 fn close_range(state: &ProcessTable, first: u64, last: u64) {
+    moving::closing_numbers(u64::from(first as u32), u64::from(last as u32));
     let (first, last) = (u64::from(first as u32), u64::from(last as u32).min(FDS_MAX as u64 - 1));
     for (chunk, _) in state.populated_chunks() {
         let end = (chunk + crate::limits::CHUNK_FDS) as u64;

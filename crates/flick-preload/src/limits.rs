@@ -65,6 +65,9 @@ pub const SEGMENT_BYTES: u64 = PAGE_BYTES as u64 + RING_BYTES;
 /// Pipes of a process that are moved at a time.
 pub const MOVED_MAX: usize = 32;
 
+/// Smallest number of a descriptor that is kept, so that one is free when bytes are returned to a pipe.
+pub const RESERVE_FD_MIN: u64 = 200;
+
 /// Calls through the kernel after which a pipe is to move; also after each power of two of calls beyond.
 pub const MOVE_CALLS_MIN: u32 = 32;
 

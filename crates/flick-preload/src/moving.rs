@@ -1,4 +1,4 @@
-//! The pipes of this process that move: which file has which segment, when one is taken over, and the way back for good.
+//! The pipes of this process that move: their segments, when one is taken over, and the way back for good.
 //! Promises: a call that is not followed finds all bytes in the kernel; a process that forks, runs another program or
 //! ends has left its rings before.
 //! Refuses: processes with several threads; an end that has another descriptor in this process or elsewhere.
@@ -8,11 +8,11 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::calls::{Call, HookDecision};
 use crate::limits::{MOVE_CALLS_MIN, MOVED_MAX, PIPE_BYTES};
-use crate::ring::{MAGIC, Role};
-use crate::state::{File, FileRef, Kind, ProcessTable, kept};
-use crate::sys::pipe::{self as sys, Segment, Vectors};
+use crate::ring::{MAGIC, PipeEnd};
+use crate::state::{File, FileRef, Kind, ProcessTable, flag, kept};
+use crate::sys::pipe::{self as sys, PipeSegment, Vectors};
 use crate::sys::{ProgramMemory, close};
-use crate::transfer::{self, Progress};
+use crate::transfer::{self, PipeProgress};
 
 /// A pipe of this process with a segment. All fields but the words of the segment are this process's own.
 #[derive(Debug)]
@@ -23,7 +23,9 @@ pub struct Moved {
     file: AtomicU64,
     /// A descriptor of it.
     pub fd: AtomicU32,
-    /// A [`Role`].
+    /// A descriptor of the library's own, in place of which the writable end is opened if no other is free. 0: none.
+    reserve: AtomicU32,
+    /// A [`PipeEnd`].
     role: AtomicU32,
     /// 1: a call is in the ring, or has left it by `siglongjmp`.
     busy: AtomicU32,
@@ -53,6 +55,7 @@ impl Moved {
             segment: AtomicU64::new(0),
             file: AtomicU64::new(0),
             fd: AtomicU32::new(0),
+            reserve: AtomicU32::new(0),
             role: AtomicU32::new(0),
             busy: AtomicU32::new(0),
             epoch: AtomicU32::new(0),
@@ -69,13 +72,21 @@ impl Moved {
 
     /// The segment, unless the slot is free.
     #[inline]
-    pub fn segment(&self) -> Option<Segment> {
-        Segment::from_word(self.segment.load(Relaxed))
+    pub fn segment(&self) -> Option<PipeSegment> {
+        PipeSegment::from_word(self.segment.load(Relaxed))
     }
 
-    /// Which end this process holds.
-    pub fn role(&self) -> Role {
-        if self.role.load(Relaxed) == Role::Sender as u32 { Role::Sender } else { Role::Receiver }
+    /// Closes the descriptor that is kept.
+    pub fn release_reserve(&self) {
+        let reserve = self.reserve.swap(0, Relaxed);
+        if reserve != 0 {
+            close(u64::from(reserve));
+        }
+    }
+
+    /// The end that this process holds.
+    pub fn role(&self) -> PipeEnd {
+        if self.role.load(Relaxed) == PipeEnd::Sender as u32 { PipeEnd::Sender } else { PipeEnd::Receiver }
     }
 }
 
@@ -123,8 +134,8 @@ pub fn transfer(
     }
     moved.fd.store(arguments[0] as u32, Relaxed);
     let progress = match moved.role() {
-        Role::Sender => transfer::send(moved, segment, number, arguments, &vectors),
-        Role::Receiver => transfer::receive(moved, segment, arguments[0], &vectors),
+        PipeEnd::Sender => transfer::send(moved, segment, number, arguments, &vectors),
+        PipeEnd::Receiver => transfer::receive(moved, segment, arguments[0], &vectors),
     };
     moved.busy.store(0, Relaxed);
     let control = segment.control();
@@ -138,8 +149,8 @@ pub fn transfer(
 }
 
 /// Counts what a call has moved, and moves the rest through the kernel. `None`: the kernel is to make the whole call.
-fn account(file: &File, role: Role, fd: u64, vectors: &Vectors, progress: Progress) -> Option<i64> {
-    let Progress { in_ring, in_kernel, error, is_done } = progress;
+fn account(file: &File, role: PipeEnd, fd: u64, vectors: &Vectors, progress: PipeProgress) -> Option<i64> {
+    let PipeProgress { in_ring, in_kernel, error, is_done } = progress;
     let mut moved = in_ring + in_kernel;
     if !is_done && moved == 0 {
         return None;
@@ -152,7 +163,7 @@ fn account(file: &File, role: Role, fd: u64, vectors: &Vectors, progress: Progre
             written == bytes as i64
         });
     }
-    let counter = if role == Role::Sender { &file.sent } else { &file.received };
+    let counter = if role == PipeEnd::Sender { &file.sent } else { &file.received };
     counter.fetch_add(moved, Relaxed);
     Some(if moved > 0 { moved as i64 } else { error })
 }
@@ -182,10 +193,11 @@ fn take_offer(state: &ProcessTable, found: FileRef, file: &File, fd: u64) {
     let offer = &file.offer;
     let is_of_now = offer.serial.load(Relaxed) == found.serial()
         && offer.epoch.load(Relaxed) == state.fork_epoch.load(Relaxed)
-        && file.flags.load(Relaxed) & crate::state::flag::SHARED == 0;
+        && file.flags.load(Relaxed) & (flag::SHARED | flag::IN_EPOLL) == 0;
     let (monitor, number) = (offer.monitor.load(Relaxed), offer.fd.load(Relaxed));
     offer.is_ready.store(0, Relaxed);
-    let role = if file.kind.load(Relaxed) == Kind::PipeWrite as u32 { Role::Sender } else { Role::Receiver };
+    let role =
+        if file.kind.load(Relaxed) == Kind::PipeWrite as u32 { PipeEnd::Sender } else { PipeEnd::Receiver };
     let why = if !may_move(state) || !is_of_now || file.refs.load(Relaxed) != 1 {
         kept::LEFT
     } else if !sys::is_plain_pipe(fd, PIPE_BYTES) || !can_return(role, fd) {
@@ -199,28 +211,33 @@ fn take_offer(state: &ProcessTable, found: FileRef, file: &File, fd: u64) {
 }
 
 /// Whether this process can do all that leaving the ring needs.
-fn can_return(role: Role, fd: u64) -> bool {
-    if role == Role::Receiver {
+fn can_return(role: PipeEnd, fd: u64) -> bool {
+    if role == PipeEnd::Receiver {
         let Some(sender) = sys::open_sender(fd) else { return false };
         close(sender);
     }
     sys::can_sleep() && sys::register_barrier()
 }
 
-fn attach(found: FileRef, file: &File, role: Role, fd: u64, offer: (u32, u32)) -> Option<()> {
+fn attach(found: FileRef, file: &File, role: PipeEnd, fd: u64, offer: (u32, u32)) -> Option<()> {
     let index = MOVED.iter().position(|moved| moved.segment.load(Relaxed) == 0)?;
     let moved = MOVED.get(index)?;
-    let segment = Segment::map(offer.0, offer.1)?;
+    let (segment, reserve) = PipeSegment::map(offer.0, offer.1)?;
     let header = &segment.control().header.0;
-    let holder = if role == Role::Sender { &header.sender } else { &header.receiver };
+    let holder = if role == PipeEnd::Sender { &header.sender } else { &header.receiver };
     let is_own = header.magic.load(Relaxed) == MAGIC
         && header.device.load(Relaxed) == file.id.load(Relaxed)
         && header.inode.load(Relaxed) == file.inode.load(Relaxed)
         && holder.load(Relaxed) == crate::sys::process_id();
     if !is_own {
+        close(reserve);
         segment.unmap();
         return None;
     }
+    if role == PipeEnd::Sender {
+        close(reserve);
+    }
+    moved.reserve.store(if role == PipeEnd::Receiver { reserve as u32 } else { 0 }, Relaxed);
     for word in [
         &moved.busy,
         &moved.poor,
@@ -251,6 +268,7 @@ fn leave(state: &ProcessTable, moved: &Moved, file: &File, why: u32) {
     let Some(segment) = moved.segment() else { return };
     segment.control().end();
     transfer::leave(moved, segment, u64::from(moved.fd.load(Relaxed)));
+    moved.release_reserve();
     let stays = state.stays.load(Relaxed);
     file.kept.store(if stays == 0 { why } else { stays }, Relaxed);
     file.moved.store(0, Relaxed);
@@ -280,6 +298,17 @@ pub fn closing(state: &ProcessTable, file: &File, fd: u64) {
         && (file.refs.load(Relaxed) == 1 || u64::from(moved.fd.load(Relaxed)) == fd)
     {
         leave(state, moved, file, kept::LEFT);
+    }
+}
+
+/// The program closes descriptors of these numbers, or replaces one: those of the library are its own no more.
+pub fn closing_numbers(first: u64, last: u64) {
+    if has_moved() {
+        for moved in &MOVED {
+            if (first..=last).contains(&u64::from(moved.reserve.load(Relaxed))) {
+                moved.reserve.store(0, Relaxed);
+            }
+        }
     }
 }
 

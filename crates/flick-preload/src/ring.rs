@@ -16,7 +16,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKPIPE1");
 
 /// States of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum State {
+pub enum PipeState {
     /// Bytes go through the kernel.
     Kernel,
     /// The sender makes its last write through the kernel.
@@ -29,8 +29,13 @@ pub enum State {
     FrozenByReceiver,
 }
 
-const STATES: [State; 5] =
-    [State::Kernel, State::Entering, State::Ring, State::FrozenBySender, State::FrozenByReceiver];
+const STATES: [PipeState; 5] = [
+    PipeState::Kernel,
+    PipeState::Entering,
+    PipeState::Ring,
+    PipeState::FrozenBySender,
+    PipeState::FrozenByReceiver,
+];
 const STATE_MASK: u32 = 0xff;
 const DEAD: u32 = 0x100;
 
@@ -40,8 +45,8 @@ pub struct Ctl(pub u32);
 
 impl Ctl {
     /// The state.
-    pub fn state(self) -> State {
-        STATES.get((self.0 & STATE_MASK) as usize).copied().unwrap_or(State::Kernel)
+    pub fn state(self) -> PipeState {
+        STATES.get((self.0 & STATE_MASK) as usize).copied().unwrap_or(PipeState::Kernel)
     }
 
     /// Number of times that the ring was entered.
@@ -59,37 +64,37 @@ impl Ctl {
         (self.0 ^ other.0) & !DEAD == 0
     }
 
-    fn with(self, state: State) -> u32 {
+    fn with(self, state: PipeState) -> u32 {
         self.0 & !STATE_MASK | STATES.iter().position(|one| *one == state).unwrap_or(0) as u32
     }
 }
 
-/// Which end of a pipe.
+/// An end of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
-pub enum Role {
+pub enum PipeEnd {
     /// The end that is written.
     Sender = 1,
     /// The end that is read.
     Receiver = 2,
 }
 
-impl Role {
+impl PipeEnd {
     /// The state in which this end returns bytes to the kernel.
-    pub fn frozen(self) -> State {
-        if self == Role::Sender { State::FrozenBySender } else { State::FrozenByReceiver }
+    pub fn frozen(self) -> PipeState {
+        if self == PipeEnd::Sender { PipeState::FrozenBySender } else { PipeState::FrozenByReceiver }
     }
 }
 
 /// A cache line of its own.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
-pub struct Line<T>(pub T);
+pub struct OwnLine<T>(pub T);
 
-/// What the monitor writes before it hands the segment out.
+/// Words that the monitor writes before it hands the segment out.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Header {
+pub struct PipeHeader {
     /// [`MAGIC`].
     pub magic: AtomicU64,
     /// Device of the pipe.
@@ -107,10 +112,10 @@ pub struct Header {
 /// Words that both ends read often and write rarely.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Shared {
+pub struct PipeWords {
     /// A [`Ctl`].
     ctl: AtomicU32,
-    /// Ends that have mapped the segment: bits of [`Role`].
+    /// Ends that have mapped the segment: bits of [`PipeEnd`].
     pub attached: AtomicU32,
     /// 1: the sender sleeps until there is capacity.
     pub sender_sleeps: AtomicU32,
@@ -129,13 +134,13 @@ pub struct Shared {
 #[repr(C)]
 pub struct Control {
     /// The monitor's.
-    pub header: Line<Header>,
+    pub header: OwnLine<PipeHeader>,
     /// Both ends'.
-    pub shared: Line<Shared>,
+    pub shared: OwnLine<PipeWords>,
     /// Index behind the last byte that was written.
-    pub head: Line<AtomicU64>,
+    pub head: OwnLine<AtomicU64>,
     /// Index behind the last byte that was read, with the epoch above it.
-    tail: Line<AtomicU64>,
+    tail: OwnLine<AtomicU64>,
 }
 
 const INDEX_BITS: u32 = 48;
@@ -151,14 +156,14 @@ fn tagged(epoch: u16, value: u64) -> u64 {
 
 /// The bytes between the indices of a cut: where they begin, modulo the ring, and how many there are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cut {
+pub struct PipeCut {
     /// Index of the first byte, its low bits.
     pub tail: u64,
     /// Index behind the last byte, its low bits.
     pub head: u64,
 }
 
-impl Cut {
+impl PipeCut {
     /// Bytes that were written and not read.
     pub fn bytes(self) -> u64 {
         self.head.wrapping_sub(self.tail) & CUT_MASK
@@ -178,7 +183,7 @@ impl Control {
     }
 
     /// Changes the state, unless another end has changed something.
-    pub fn change(&self, seen: Ctl, state: State) -> bool {
+    pub fn change(&self, seen: Ctl, state: PipeState) -> bool {
         self.shared.0.ctl.compare_exchange(seen.0, seen.with(state), AcqRel, Acquire).is_ok()
     }
 
@@ -200,7 +205,7 @@ impl Control {
         shared.cut.store(tagged(epoch, 0), Relaxed);
         self.head.0.store(index, Relaxed);
         self.tail.0.store(tagged(epoch, index), Relaxed);
-        let next = Ctl(Ctl(u32::from(epoch) << 16).with(State::Entering));
+        let next = Ctl(Ctl(u32::from(epoch) << 16).with(PipeState::Entering));
         shared.ctl.compare_exchange(seen.0, next.0, AcqRel, Acquire).ok().map(|_| next)
     }
 
@@ -233,10 +238,10 @@ impl Control {
             || self.cut(seen.epoch(), barrier).is_none_or(|cut| cut.tail == index & CUT_MASK)
     }
 
-    /// The cut of an epoch that is frozen or over; whoever needs it first decides it. `None`: a later epoch has begun,
-    /// which it only does once all bytes of this one were read.
+    /// The cut of an epoch that is frozen or over; the first end that needs it decides it. `None`: a later epoch has
+    /// begun, which it only does once all bytes of this one were read.
     #[cold]
-    pub fn cut(&self, epoch: u16, barrier: impl Fn()) -> Option<Cut> {
+    pub fn cut(&self, epoch: u16, barrier: impl Fn()) -> Option<PipeCut> {
         let word = &self.shared.0.cut;
         let mut cut = word.load(Acquire);
         if cut == tagged(epoch, 0) {
@@ -250,7 +255,7 @@ impl Control {
                 Err(other) => other,
             };
         }
-        let cut_of = Cut { tail: cut & CUT_MASK, head: cut >> CUT_BITS & CUT_MASK };
+        let cut_of = PipeCut { tail: cut & CUT_MASK, head: cut >> CUT_BITS & CUT_MASK };
         ((cut >> INDEX_BITS) as u16 == epoch && cut & IS_CUT != 0).then_some(cut_of)
     }
 
@@ -259,9 +264,87 @@ impl Control {
         self.shared.0.before.store(tagged(epoch, bytes), Release);
     }
 
-    /// What [`Control::note_before`] has noted in this epoch.
+    /// Bytes that [`Control::note_before`] has noted in this epoch.
     pub fn before(&self, epoch: u16) -> Option<u64> {
         let before = self.shared.0.before.load(Acquire);
         ((before >> INDEX_BITS) as u16 == epoch).then_some(before & INDEX_MASK)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A direction in the ring, with 100 bytes written and 40 of them read.
+    fn in_ring() -> (Control, Ctl) {
+        let control = Control::default();
+        let entering = control.enter(control.look(), 1000).expect("no one else changes it");
+        assert_eq!(entering.state(), PipeState::Entering);
+        assert!(control.change(entering, PipeState::Ring));
+        let seen = control.look();
+        assert!(control.publish(seen, 1100, || ()) && control.consume(seen, 1040, || ()));
+        (control, seen)
+    }
+
+    #[test]
+    fn bytes_behind_the_cut_do_not_count() {
+        let (control, seen) = in_ring();
+        assert!(control.change(seen, PipeState::FrozenByReceiver));
+        let cut = control.cut(seen.epoch(), || ()).expect("it is of this epoch");
+        assert_eq!((cut.tail, cut.head, cut.bytes()), (1040, 1100, 60));
+        // Both ends were in the middle of a call.
+        assert!(!control.publish(seen, 1164, || ()));
+        assert!(!control.consume(seen, 1050, || ()));
+        assert_eq!(control.cut(seen.epoch(), || ()), Some(cut));
+    }
+
+    #[test]
+    fn bytes_that_were_published_before_the_cut_count() {
+        let (control, seen) = in_ring();
+        assert!(control.change(seen, PipeState::FrozenBySender));
+        // The first who asks decides, and sees both indices.
+        assert!(control.publish(seen, 1164, || ()));
+        assert_eq!(control.cut(seen.epoch(), || ()), Some(PipeCut { tail: 1040, head: 1164 }));
+        control.thaw();
+        assert_eq!(control.look().state(), PipeState::Kernel);
+        assert!(control.publish(seen, 1164, || ()));
+    }
+
+    #[test]
+    fn words_of_an_earlier_epoch_change_nothing() {
+        let (control, seen) = in_ring();
+        assert!(control.change(seen, PipeState::FrozenBySender));
+        control.cut(seen.epoch(), || ());
+        control.note_before(seen.epoch(), 7);
+        control.thaw();
+        let entering = control.enter(control.look(), 2000).expect("no one else changes it");
+        assert_eq!((control.tail(entering.epoch()), control.before(entering.epoch())), (2000, None));
+        assert_eq!(control.cut(seen.epoch(), || ()), None);
+        // A reader that wakes late.
+        control.consume(seen, 1040, || ());
+        assert_eq!(control.tail(entering.epoch()), 2000);
+    }
+
+    #[test]
+    fn ring_is_not_entered_after_an_end_has_left_for_good() {
+        let (control, seen) = in_ring();
+        control.end();
+        assert!(control.look().is_dead() && control.look().is_same(seen));
+        assert!(!control.change(seen, PipeState::FrozenBySender), "the word has changed");
+        assert!(control.change(control.look(), PipeState::FrozenBySender));
+        control.thaw();
+        assert!(control.look().is_dead() && control.look().state() == PipeState::Kernel);
+    }
+
+    #[test]
+    fn indices_wrap_in_the_cut() {
+        let control = Control::default();
+        let start = (1 << CUT_BITS) - 10;
+        let entering = control.enter(control.look(), start).expect("no one else changes it");
+        assert!(control.change(entering, PipeState::Ring));
+        let seen = control.look();
+        assert!(control.publish(seen, start + 30, || ()));
+        assert!(control.change(seen, PipeState::FrozenBySender));
+        assert_eq!(control.cut(seen.epoch(), || ()).map(PipeCut::bytes), Some(30));
     }
 }

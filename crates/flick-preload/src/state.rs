@@ -46,6 +46,8 @@ pub mod flag {
     pub const ADOPTED: u32 = 8;
     /// Out-of-band data was sent or received.
     pub const OUT_OF_BAND: u32 = 16;
+    /// It was entered into an epoll set, which sees the kernel's bytes only.
+    pub const IN_EPOLL: u32 = 32;
 }
 
 /// Reasons for which a process is not followed, as bits.
@@ -131,13 +133,13 @@ pub struct File {
     /// Number of the reason why it is in the kernel ([`kept`]).
     pub kept: AtomicU32,
     /// The monitor's offer.
-    pub offer: Offer,
+    pub offer: SegmentOffer,
 }
 
 /// A segment that the monitor offers: the process is to map `/proc/MONITOR/fd/FD`. Written before `is_ready`.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub struct Offer {
+pub struct SegmentOffer {
     /// The monitor.
     pub monitor: AtomicU32,
     /// Its descriptor.

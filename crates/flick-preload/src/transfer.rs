@@ -13,13 +13,13 @@ use crate::limits::{
     RING_BYTES_MAX, SLEEP_NS_MAX, SLEEP_READS_MIN, YIELD_CYCLES,
 };
 use crate::moving::Moved;
-use crate::ring::{Control, Ctl, Role, State};
-use crate::sys::pipe::{self as sys, Segment, SignalsHeld, Vectors};
+use crate::ring::{Control, Ctl, PipeEnd, PipeState};
+use crate::sys::pipe::{self as sys, PipeSegment, SignalsHeld, Vectors};
 use crate::sys::{close, unread_bytes};
 
-/// What became of a call.
+/// Outcome of a call.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Progress {
+pub struct PipeProgress {
     /// Bytes that went through the ring.
     pub in_ring: u64,
     /// Bytes that went through the kernel on the way into the ring.
@@ -30,7 +30,7 @@ pub struct Progress {
     pub is_done: bool,
 }
 
-impl Progress {
+impl PipeProgress {
     fn done(self) -> Self {
         Self { is_done: true, ..self }
     }
@@ -53,20 +53,26 @@ enum Waited {
 }
 
 /// Reads.
-pub fn receive(moved: &Moved, segment: Segment, fd: u64, vectors: &Vectors) -> Progress {
+pub fn receive(moved: &Moved, segment: PipeSegment, fd: u64, vectors: &Vectors) -> PipeProgress {
     let control = segment.control();
-    let none = Progress::default();
+    let none = PipeProgress::default();
     loop {
         let seen = control.look();
         match seen.state() {
-            State::Kernel => return none,
-            State::Entering => {
+            PipeState::Kernel => {
+                moved.epoch.store(0, Relaxed);
+                return none;
+            }
+            PipeState::Entering => {
+                moved.epoch.store(0, Relaxed);
                 if unread_bytes(fd) > 0 || refuse_entry(control, seen) {
                     return none;
                 }
             }
-            State::FrozenBySender | State::FrozenByReceiver => wait_for_thaw(moved, segment, fd, seen),
-            State::Ring => {
+            PipeState::FrozenBySender | PipeState::FrozenByReceiver => {
+                wait_for_thaw(moved, segment, fd, seen)
+            }
+            PipeState::Ring => {
                 let epoch = u32::from(seen.epoch()) | 1 << 16;
                 if moved.epoch.load(Relaxed) != epoch {
                     // The sender's last write through the kernel comes first; no other one follows in this state.
@@ -106,7 +112,7 @@ pub fn receive(moved: &Moved, segment: Segment, fd: u64, vectors: &Vectors) -> P
                     if ready - bytes <= RING_BYTES_MAX / 2 {
                         sys::wake_sleeper(&control.shared.0.sender_sleeps);
                     }
-                    return Progress { in_ring: bytes, ..none }.done();
+                    return PipeProgress { in_ring: bytes, ..none }.done();
                 }
             }
         }
@@ -116,38 +122,38 @@ pub fn receive(moved: &Moved, segment: Segment, fd: u64, vectors: &Vectors) -> P
 /// Writes.
 pub fn send(
     moved: &Moved,
-    segment: Segment,
+    segment: PipeSegment,
     number: u32,
     arguments: [u64; 6],
     vectors: &Vectors,
-) -> Progress {
+) -> PipeProgress {
     let (control, fd) = (segment.control(), arguments[0]);
-    let mut progress = Progress::default();
+    let mut progress = PipeProgress::default();
     while progress.bytes() < vectors.bytes {
         let seen = control.look();
         match seen.state() {
-            State::Kernel
+            PipeState::Kernel
                 if progress.bytes() > 0 || seen.is_dead() || !is_time_to_enter(moved, control, fd) =>
             {
                 return progress;
             }
-            State::Kernel => match enter(moved, control, seen, number, arguments, vectors) {
+            PipeState::Kernel => match enter(moved, control, seen, number, arguments, vectors) {
                 Some(result) if result < 0 => return progress.failed(result),
                 Some(result) => progress.in_kernel = result as u64,
                 None => return progress,
             },
             // An earlier call has not come to its end.
-            State::Entering => {
-                control.change(seen, State::Kernel);
+            PipeState::Entering => {
+                control.change(seen, PipeState::Kernel);
             }
-            State::FrozenBySender | State::FrozenByReceiver => {
+            PipeState::FrozenBySender | PipeState::FrozenByReceiver => {
                 wait_for_thaw(moved, segment, fd, seen);
                 if control.look() == seen {
                     // The receiver is dead: the kernel says so.
                     return progress;
                 }
             }
-            State::Ring => match put(moved, segment, seen, fd, vectors, progress.bytes()) {
+            PipeState::Ring => match put(moved, segment, seen, fd, vectors, progress.bytes()) {
                 Ok(bytes) => progress.in_ring += bytes,
                 Err(Waited::Interrupted) => return progress.failed(sys::INTERRUPTED),
                 Err(_) => {}
@@ -163,7 +169,7 @@ pub fn send(
 #[inline]
 fn put(
     moved: &Moved,
-    segment: Segment,
+    segment: PipeSegment,
     seen: Ctl,
     fd: u64,
     vectors: &Vectors,
@@ -222,7 +228,7 @@ fn put(
 /// Whether a sender that is in the kernel is to enter the ring: both ends are there, the pipe is empty, and the last
 /// time was worth it.
 fn is_time_to_enter(moved: &Moved, control: &Control, fd: u64) -> bool {
-    let both = Role::Sender as u32 | Role::Receiver as u32;
+    let both = PipeEnd::Sender as u32 | PipeEnd::Receiver as u32;
     if control.shared.0.attached.load(Acquire) != both || control.header.0.revoked.load(Relaxed) != 0 {
         return false;
     }
@@ -267,7 +273,7 @@ fn enter(
         _ => sys::repeat(number, arguments),
     };
     let is_whole = result == vectors.bytes.min(PIPE_BUF) as i64;
-    control.change(entering, if is_whole { State::Ring } else { State::Kernel });
+    control.change(entering, if is_whole { PipeState::Ring } else { PipeState::Kernel });
     Some(result)
 }
 
@@ -279,7 +285,7 @@ fn refuse_entry(control: &Control, seen: Ctl) -> bool {
         }
         sys::yield_core();
     }
-    control.change(seen, State::Kernel)
+    control.change(seen, PipeState::Kernel)
 }
 
 /// Waits beside the ring: polls for a short time, where that has helped before, then sleeps.
@@ -287,7 +293,7 @@ fn wait(moved: &Moved, sleeps: &AtomicU32, is_ready: impl Fn() -> bool) -> Waite
     if polls(moved, &is_ready) {
         return Waited::Ready;
     }
-    if moved.role() == Role::Receiver && is_slower(moved) {
+    if moved.role() == PipeEnd::Receiver && is_slower(moved) {
         return Waited::TimedOut;
     }
     sleeps.store(1, SeqCst);
@@ -343,7 +349,7 @@ fn polls(moved: &Moved, is_ready: &impl Fn() -> bool) -> bool {
 
 /// Waits until the other end has returned its bytes to the kernel; takes over if it is dead. A sender whose receiver is
 /// dead returns in the same state.
-fn wait_for_thaw(moved: &Moved, segment: Segment, fd: u64, seen: Ctl) {
+fn wait_for_thaw(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl) {
     let control = segment.control();
     loop {
         let result = sys::sleep(control.word(), seen.0, FROZEN_NS_MAX);
@@ -351,10 +357,12 @@ fn wait_for_thaw(moved: &Moved, segment: Segment, fd: u64, seen: Ctl) {
             return;
         }
         if result == sys::TIMED_OUT && sys::is_alone(fd) {
-            if moved.role() == Role::Receiver {
+            if moved.role() == PipeEnd::Receiver {
                 let _held = SignalsHeld::new();
                 // If the receiver itself has frozen it, this is a call after one that was left.
-                if seen.state() == State::FrozenByReceiver || control.change(seen, State::FrozenByReceiver) {
+                if seen.state() == PipeState::FrozenByReceiver
+                    || control.change(seen, PipeState::FrozenByReceiver)
+                {
                     inject(moved, segment, fd, seen.epoch());
                 }
             }
@@ -364,27 +372,27 @@ fn wait_for_thaw(moved: &Moved, segment: Segment, fd: u64, seen: Ctl) {
 }
 
 /// Returns to the kernel for now.
-fn go_back(moved: &Moved, segment: Segment, fd: u64, seen: Ctl) {
+fn go_back(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl) {
     let _held = SignalsHeld::new();
-    if seen.state() == State::Ring && segment.control().change(seen, moved.role().frozen()) {
+    if seen.state() == PipeState::Ring && segment.control().change(seen, moved.role().frozen()) {
         inject(moved, segment, fd, seen.epoch());
     }
 }
 
 /// Returns to the kernel, whatever the state is.
-pub fn leave(moved: &Moved, segment: Segment, fd: u64) {
+pub fn leave(moved: &Moved, segment: PipeSegment, fd: u64) {
     let control = segment.control();
     loop {
         let seen = control.look();
         match seen.state() {
-            State::Kernel => return,
-            State::Entering => {
-                control.change(seen, State::Kernel);
+            PipeState::Kernel => return,
+            PipeState::Entering => {
+                control.change(seen, PipeState::Kernel);
             }
-            State::Ring => go_back(moved, segment, fd, seen),
-            State::FrozenBySender | State::FrozenByReceiver => {
+            PipeState::Ring => go_back(moved, segment, fd, seen),
+            PipeState::FrozenBySender | PipeState::FrozenByReceiver => {
                 wait_for_thaw(moved, segment, fd, seen);
-                if moved.role() == Role::Sender && control.look() == seen {
+                if moved.role() == PipeEnd::Sender && control.look() == seen {
                     return;
                 }
             }
@@ -393,10 +401,14 @@ pub fn leave(moved: &Moved, segment: Segment, fd: u64) {
 }
 
 /// Writes the bytes between the cut's indices to the kernel's pipe, which has capacity for them. Signals are held back.
-fn inject(moved: &Moved, segment: Segment, fd: u64, epoch: u16) {
+fn inject(moved: &Moved, segment: PipeSegment, fd: u64, epoch: u16) {
     let control = segment.control();
     let unread = unread_bytes(fd);
+    // A receiver that has found the pipe empty in this epoch has read nothing from it since.
+    let has_drained =
+        moved.role() == PipeEnd::Receiver && moved.epoch.load(Relaxed) == u32::from(epoch) | 1 << 16;
     let mut done = match control.before(epoch) {
+        Some(_) if has_drained => unread,
         Some(before) => unread.saturating_sub(before),
         None => {
             control.note_before(epoch, unread);
@@ -405,7 +417,13 @@ fn inject(moved: &Moved, segment: Segment, fd: u64, epoch: u16) {
     };
     if let Some(cut) = control.cut(epoch, sys::barrier) {
         let bytes = cut.bytes().min(RING_BYTES);
-        let own = if moved.role() == Role::Receiver && done < bytes { sys::open_sender(fd) } else { None };
+        let needs_sender = moved.role() == PipeEnd::Receiver && done < bytes;
+        let own = needs_sender.then_some(()).and_then(|()| {
+            sys::open_sender(fd).or_else(|| {
+                moved.release_reserve();
+                sys::open_sender(fd)
+            })
+        });
         let target = own.unwrap_or(fd);
         while done < bytes {
             match segment.write(target, cut.tail + done, bytes - done) {

@@ -6,6 +6,8 @@ mod common;
 
 #[path = "accel/coverage.rs"]
 mod coverage;
+#[path = "accel/moving.rs"]
+mod moving;
 #[path = "accel/programs.rs"]
 mod programs;
 
@@ -272,14 +274,14 @@ fn patched_text_that_differs_from_libc_is_not_used() {
 }
 
 #[test]
-fn help_says_that_nothing_is_moved() {
+fn help_says_that_nothing_is_moved_without_an_option() {
     let (status, stdout, _) = run({
         let mut command = flick();
         command.args(["accel", "--help"]);
         command
     });
     assert_eq!(status, 0);
-    assert!(stdout.contains("nothing is moved to shared memory"), "{stdout}");
+    assert!(stdout.contains("Without `--move` nothing is moved"), "{stdout}");
 }
 
 #[test]

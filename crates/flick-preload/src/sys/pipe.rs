@@ -11,7 +11,7 @@ use super::{
     AT_FDCWD, BoundedText, MAP_SHARED, O_CLOEXEC, PROT_READ, PROT_WRITE, ProgramMemory, call, close,
     file_facts, own, plain, settings,
 };
-use crate::limits::{CALL_BYTES_MAX, RING_BYTES, SEGMENT_BYTES};
+use crate::limits::{CALL_BYTES_MAX, RESERVE_FD_MIN, RING_BYTES, SEGMENT_BYTES};
 use crate::numbers as nr;
 use crate::ring::Control;
 
@@ -192,11 +192,12 @@ pub fn knock(pid: u32) {
 
 /// A segment in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Segment(u64);
+pub struct PipeSegment(u64);
 
-impl Segment {
-    /// Maps the segment that a monitor offers.
-    pub fn map(monitor: u32, fd: u32) -> Option<Self> {
+impl PipeSegment {
+    /// Maps the segment that a monitor offers; also returns a descriptor of it with a number that no program expects.
+    pub fn map(monitor: u32, fd: u32) -> Option<(Self, u64)> {
+        const DUPLICATE_CLOEXEC: u64 = 1030;
         let mut path = BoundedText::empty();
         let is_complete =
             path.push(b"/proc/") && path.push_number(monitor) && path.push(b"/fd/") && path.push_number(fd);
@@ -206,8 +207,20 @@ impl Segment {
         let result = if is_complete { unsafe { call(own::OPENAT, arguments) } } else { -1 };
         let fd = u64::try_from(result).ok()?;
         let segment = Self::map_file(fd);
+        let reserve = plain(own::FCNTL, [fd, DUPLICATE_CLOEXEC, RESERVE_FD_MIN]);
         close(fd);
-        segment
+        match (segment, u64::try_from(reserve)) {
+            (Some(segment), Ok(reserve)) => Some((segment, reserve)),
+            (Some(segment), Err(_)) => {
+                segment.unmap();
+                None
+            }
+            (None, Ok(reserve)) => {
+                close(reserve);
+                None
+            }
+            (None, Err(_)) => None,
+        }
     }
 
     fn map_file(fd: u64) -> Option<Self> {

@@ -2,8 +2,7 @@
 //! Promises: the program runs as it would without, with the descriptors and signals that this process has inherited;
 //! where its calls cannot be seen, that is said and nothing else changes.
 //! Not here: the process that pairs pipes (`accel/monitor.rs`); the library (`crates/flick-preload`); its patched text
-//! (`accel/patched_text.rs`); where both are kept
-//! (`accel/install.rs`).
+//! (`accel/patched_text.rs`); where both are kept (`accel/install.rs`).
 
 mod elf;
 mod holders;

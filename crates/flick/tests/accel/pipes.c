@@ -122,6 +122,33 @@ static void sink(uint64_t bytes, const char *event) {
     printf("%llu\n", (unsigned long long)got);
 }
 
+// Reads a part of the stream, then becomes another program.
+static void take(uint64_t bytes, char **program) {
+    for (uint64_t got = 0; got < bytes;) {
+        size_t n = odd(BYTES_MAX);
+        if (n > bytes - got) n = (size_t)(bytes - got);
+        ssize_t moved = read(0, buffer, n);
+        if (moved <= 0) fail("read");
+        got += (uint64_t)moved;
+    }
+    char text[32], *arguments[] = {program[0], program[1], text, 0};
+    snprintf(text, sizeof text, "%llu", (unsigned long long)bytes);
+    execv(program[0], arguments);
+    fail("exec");
+}
+
+// Checks the stream from an offset on, and prints its length.
+static void tail(uint64_t from) {
+    ssize_t moved;
+    while ((moved = read(0, buffer, BYTES_MAX)) > 0) {
+        for (ssize_t i = 0; i < moved; i++) {
+            if (buffer[i] != at(from + (uint64_t)i)) fail("wrong byte behind the program");
+        }
+        from += (uint64_t)moved;
+    }
+    printf("%llu\n", (unsigned long long)from);
+}
+
 // Copies records, by read and write.
 static void filter(size_t record) {
     for (;;) {
@@ -233,6 +260,8 @@ int main(int count, char **arguments) {
     else if (!strcmp(mode, "stdio")) stdio_filter((size_t)number);
     else if (!strcmp(mode, "ping")) ping(arguments + 3, number);
     else if (!strcmp(mode, "interrupted")) interrupted();
+    else if (!strcmp(mode, "take")) state = 9, take(number, arguments + 3);
+    else if (!strcmp(mode, "tail")) tail(number);
     else if (!strcmp(mode, "feed")) feed();
     else if (!strcmp(mode, "broken")) until_broken(number);
     else return 2;

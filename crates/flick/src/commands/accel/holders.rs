@@ -1,12 +1,13 @@
-//! Who holds a pipe: a look at the descriptors of all processes of this host.
+//! Holders of pipes: a look at the descriptors of all processes of this host.
 //! Promises: the processes are looked at in the order of their numbers, and a new process has a larger number than the
 //! one that made it, so that a pipe cannot be handed from one that was not yet looked at to one that was; a look during
-//! which numbers began anew counts for nothing.
-//! Refuses: descriptors that are on their way in a message, or were opened by `/proc` or `pidfd_getfd` of another process.
+//! which numbers began again counts for nothing.
+//! Refuses: descriptors that are on their way in a message, or were opened by `/proc` or `pidfd_getfd` of another
+//! process.
 
 use std::collections::{HashMap, HashSet};
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
@@ -28,6 +29,8 @@ pub struct Holders {
     pub of_pipe: HashMap<u64, Vec<Holder>>,
     /// Sessions with a process whose descriptors cannot be read: it may hold any pipe of its session.
     pub unreadable: HashSet<u32>,
+    /// Whether processes of other users are hidden (`hidepid` of `/proc`), so that any may hold any pipe.
+    pub is_hidden: bool,
 }
 
 /// The session of a process.
@@ -41,36 +44,46 @@ fn last_pid() -> Option<u32> {
     fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().nth(4)?.parse().ok()
 }
 
-/// The inode of a pipe, from the link of a descriptor.
-fn inode(link: &Path) -> Option<u64> {
-    link.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()
+/// The inode of a pipe, from the name of a descriptor.
+fn inode(name: &Path) -> Option<u64> {
+    name.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()
 }
 
 /// Looks for the holders of pipes. `None`: the look counts for nothing.
 pub fn look(pipes: &HashSet<u64>) -> Option<Holders> {
     let before = last_pid()?;
-    let mut holders = Holders::default();
+    let is_hidden = !Path::new("/proc/1").exists();
+    let mut holders = Holders { is_hidden, ..Holders::default() };
     for entry in fs::read_dir("/proc").ok()? {
         let Some(pid) = entry.ok()?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        let descriptors = match fs::read_dir(format!("/proc/{pid}/fd")) {
-            Ok(descriptors) => descriptors,
-            Err(error) => {
-                if error.kind() == ErrorKind::PermissionDenied {
-                    holders.unreadable.extend(session(pid));
-                }
-                continue;
+        if let Err(error) = look_at(pid, pipes, &mut holders)
+            && error.kind() == ErrorKind::PermissionDenied
+        {
+            match session(pid) {
+                Some(session) => drop(holders.unreadable.insert(session)),
+                None => holders.is_hidden = true,
             }
-        };
-        for descriptor in descriptors.flatten() {
-            let path = descriptor.path();
-            let link = fs::read_link(&path).ok().and_then(|link| inode(&link));
-            let Some(pipe) = link.filter(|inode| pipes.contains(inode)) else { continue };
-            // The permissions of the link say how the file was opened.
-            let Ok(facts) = fs::symlink_metadata(&path) else { continue };
-            let mode = facts.permissions().mode();
-            let holder = Holder { pid, reads: mode & 0o400 != 0, writes: mode & 0o200 != 0 };
-            holders.of_pipe.entry(pipe).or_default().push(holder);
         }
     }
     (last_pid()? >= before).then_some(holders)
+}
+
+/// Looks at the descriptors of one process.
+///
+/// Errors: they cannot be read; a descriptor that is closed meanwhile is none.
+fn look_at(pid: u32, pipes: &HashSet<u64>, holders: &mut Holders) -> io::Result<()> {
+    for descriptor in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let path = descriptor?.path();
+        let name = match fs::read_link(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => continue,
+            name => inode(&name?),
+        };
+        let Some(pipe) = name.filter(|inode| pipes.contains(inode)) else { continue };
+        // The permissions of the name say how the file was opened.
+        let Ok(facts) = fs::symlink_metadata(&path) else { continue };
+        let mode = facts.permissions().mode();
+        let holder = Holder { pid, reads: mode & 0o400 != 0, writes: mode & 0o200 != 0 };
+        holders.of_pipe.entry(pipe).or_default().push(holder);
+    }
+    Ok(())
 }

@@ -76,7 +76,7 @@ pub struct Followed {
     pub ring_bytes: u64,
     /// The reason for which a pipe is in the kernel.
     pub why_kernel: Option<&'static str>,
-    /// `listening`, `connected`, `shared`, `adopted`, `out-of-band`.
+    /// `listening`, `connected`, `shared`, `adopted`, `out-of-band`, `in-epoll`.
     pub flags: Vec<&'static str>,
 }
 
@@ -86,6 +86,7 @@ const FLAGS: &[(u32, &str)] = &[
     (flag::SHARED, "shared"),
     (flag::ADOPTED, "adopted"),
     (flag::OUT_OF_BAND, "out-of-band"),
+    (flag::IN_EPOLL, "in-epoll"),
 ];
 
 const REASONS: &[(u32, &str)] = &[
@@ -100,7 +101,7 @@ const REASONS: &[(u32, &str)] = &[
 const KEPT: &[(u32, &str)] = &[
     (kept::HOLDERS, "its ends are not held by two processes with one descriptor each"),
     (kept::PEER, "the process at the other end was not started with `flick accel --move`, or its pipes stay"),
-    (kept::UNREADABLE, "a process of the session belongs to another user, and may hold it too"),
+    (kept::UNREADABLE, "a process that may hold it too belongs to another user and cannot be looked into"),
     (kept::OWN_CALLS, "the program of an end makes system calls outside of libc, or makes code as it runs"),
     (
         kept::SETTINGS,

@@ -1,5 +1,5 @@
-//! Which pipes may move: those with exactly one descriptor at each end, in two processes that were started to move and
-//! whose calls are all seen. Each such pair gets a segment of its own, which is offered in the tables of both processes.
+//! Pairs pipes that may move: those with exactly one descriptor at each end, in two processes that were started to move
+//! and whose calls are all seen. Each pair gets a segment of its own, which is offered in the tables of both processes.
 //! Promises: tables are read before descriptors, so that a process that forks meanwhile refuses the offer; a segment
 //! that one end does not take is withdrawn.
 
@@ -13,8 +13,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use flick_preload::limits::{CHUNK_FDS, CHUNKS_MAX, MOVE_CALLS_MIN, SEGMENT_BYTES};
-use flick_preload::ring::{Control, Header, MAGIC, Role, Shared};
-use flick_preload::state::{self, Chunk, Kind, Method, Offer, ProcessTable, flag, kept};
+use flick_preload::ring::{Control, MAGIC, PipeEnd, PipeHeader, PipeWords};
+use flick_preload::state::{self, Chunk, Kind, Method, ProcessTable, SegmentOffer, flag, kept};
 use rustix::fs::{MemfdFlags, SealFlags};
 
 use super::holders::{self, Holder, Holders};
@@ -34,7 +34,7 @@ const CODE_BYTES_MAX: u64 = 256 << 20;
 struct End {
     pid: u32,
     table: File,
-    /// Where the file is in the table.
+    /// Offset of the file in the table.
     at: u64,
     device: u64,
     inode: u64,
@@ -117,7 +117,7 @@ impl Pairing {
             }
             let at = end.at + offset_of!(state::File, offer) as u64;
             end.table.write_all_at(&offer, at)?;
-            end.table.write_all_at(&[1], at + offset_of!(Offer, is_ready) as u64)?;
+            end.table.write_all_at(&[1], at + offset_of!(SegmentOffer, is_ready) as u64)?;
         }
         self.offered.push(Offered { segment, since: Instant::now() });
         Ok(())
@@ -125,12 +125,12 @@ impl Pairing {
 
     /// Forgets segments that both ends have, and withdraws those that were offered for long.
     pub fn collect(&mut self) {
-        let attached = offset_of!(Control, shared) + offset_of!(Shared, attached);
-        let revoked = offset_of!(Control, header) + offset_of!(Header, revoked);
+        let attached = offset_of!(Control, shared) + offset_of!(PipeWords, attached);
+        let revoked = offset_of!(Control, header) + offset_of!(PipeHeader, revoked);
         self.offered.retain(|offered| {
             let mut word = [0; 4];
             let is_read = offered.segment.read_exact_at(&mut word, attached as u64).is_ok();
-            if is_read && u32::from_le_bytes(word) == Role::Sender as u32 | Role::Receiver as u32 {
+            if is_read && u32::from_le_bytes(word) == PipeEnd::Sender as u32 | PipeEnd::Receiver as u32 {
                 return false;
             }
             if offered.since.elapsed() < OFFER_MAX {
@@ -193,7 +193,7 @@ fn pair_of<'a>(ends: &[&'a End], held: &[Holder], holders: &Holders) -> Result<(
     let is_readable = |holder: &Holder| {
         holders::session(holder.pid).is_some_and(|session| !holders.unreadable.contains(&session))
     };
-    if !is_readable(sender) || !is_readable(receiver) {
+    if holders.is_hidden || !is_readable(sender) || !is_readable(receiver) {
         return Err(kept::UNREADABLE);
     }
     Ok((end_of(sender)?, end_of(receiver)?))
@@ -233,9 +233,9 @@ fn end(chunk: &Words, at: usize, offset: usize, process: (u32, u32), table: File
     let kind = Kind::of(half(offset_of!(state::File, kind)))?;
     let is_pipe = matches!(kind, Kind::PipeRead | Kind::PipeWrite);
     let is_free = half(offset_of!(state::File, moved)) == 0
-        && half(offset_of!(state::File, offer) + offset_of!(Offer, is_ready)) == 0;
-    let is_usable =
-        half(offset_of!(state::File, refs)) > 0 && half(offset_of!(state::File, flags)) & flag::SHARED == 0;
+        && half(offset_of!(state::File, offer) + offset_of!(SegmentOffer, is_ready)) == 0;
+    let is_usable = half(offset_of!(state::File, refs)) > 0
+        && half(offset_of!(state::File, flags)) & (flag::SHARED | flag::IN_EPOLL) == 0;
     (is_pipe && is_free && is_usable).then(|| End {
         pid: process.0,
         table,

@@ -1,0 +1,226 @@
+//! Pipes that move to rings: no byte is lost, doubled or out of order, and the kernel's errors stay, whatever happens
+//! to the programs. Each test requires that bytes went through rings.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{Setting, compile, run};
+use crate::common::wait;
+
+/// Rounds until the monitor has paired a pipe in time: one, on a machine with nothing else to do.
+const ROUNDS_MAX: u32 = 40;
+
+/// A setting with `pipes.c` in the directory `run`, in which scripts are run.
+fn setting(name: &str) -> Setting {
+    let setting = Setting::new(&format!("moving-{name}"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/accel/pipes.c");
+    compile(&source, &setting.path("pipes"), &[]);
+    setting
+}
+
+impl Setting {
+    /// A script of bash whose pipes move. The tables of its processes are kept.
+    fn moved(&self, script: &str) -> Command {
+        // A session of its own: no process of another user can hold its pipes.
+        let mut command = self.accel(&["--verify", "--move", "--", "setsid", "--wait", "bash", "-c", script]);
+        command.current_dir(self.scratch.path());
+        command
+    }
+
+    /// The same script without the library.
+    fn plain(&self, script: &str) -> Command {
+        let mut command = Command::new("bash");
+        command.current_dir(self.scratch.path()).args(["-c", script]);
+        command
+    }
+
+    /// Bytes that went through rings so far.
+    fn ring_bytes(&self) -> u64 {
+        let processes = self.status();
+        let files = processes.iter().flat_map(|process| process["files"].as_array().expect("a list"));
+        files.filter_map(|file| file["ring_bytes"].as_u64()).sum()
+    }
+
+    /// Runs a script with and without the library until a pipe has moved, and compares what it prints. What bash says
+    /// of signals has process numbers and is not compared.
+    fn check(&self, script: &str) {
+        let (status, stdout, _) = run(self.plain(script));
+        for _ in 0..ROUNDS_MAX {
+            let moved = run(self.moved(script));
+            assert_eq!((moved.0, &moved.1), (status, &stdout), "{script}: {}", moved.2);
+            let has_moved = self.ring_bytes() > 0;
+            self.forget();
+            if has_moved {
+                return;
+            }
+        }
+        panic!("no byte of `{script}` went through a ring");
+    }
+
+    /// Removes the tables of processes that have ended.
+    fn forget(&self) {
+        assert_eq!(run(self.accel(&["--", "true"])).0, 0);
+    }
+}
+
+#[test]
+fn filters_of_the_distribution_pass_each_byte() {
+    let setting = setting("filters");
+    let lines = "seq 1 150000";
+    setting.check(&format!("{lines} | cat | tr 1 x | sed -u s/x/1/ | grep -v z | md5sum"));
+    setting
+        .check(&format!("{lines} | awk '{{print}}' | sort -n | tee copy | dd bs=777 2>/dev/null | md5sum"));
+    setting.check(&format!("{lines} | gzip -1 | cat | gzip -d | cat | wc -l; md5sum < /dev/null"));
+    setting.check("yes | tr y x | head -n 300000 | md5sum; echo ${PIPESTATUS[@]}");
+    setting.check("seq 1 150000 | cat | (read a; read b; echo $a $b; cat) | md5sum");
+    setting.check("seq 1 20000 | xargs -n 1000 echo | cat | md5sum; ./pipes source 3000000 | cat | md5sum");
+}
+
+#[test]
+fn shells_with_subshells_and_here_documents_read_the_same() {
+    let setting = setting("shells");
+    setting.check("seq 1 3000 | while read line; do echo \"<$line>\"; done | cat | md5sum");
+    setting.check("cat <<END | (cat; seq 1 100000 | cat) | md5sum\nhere\nEND\n");
+    setting.check(
+        "x=$(seq 1 50000 | cat | tail -n 1); echo \"$x\"; seq 1 90000 | (head -n 1; exec cat) | tail -c 1",
+    );
+}
+
+#[test]
+fn stream_continues_after_a_fork_a_poll_and_an_exec() {
+    let setting = setting("events");
+    for event in ["fork", "poll"] {
+        setting
+            .check(&format!("./pipes source 20000000 {event} | ./pipes filter 500 | ./pipes sink 20000000"));
+        setting.check(&format!("./pipes source 20000000 | ./pipes stdio 64 | ./pipes sink 20000000 {event}"));
+    }
+    setting.check("./pipes source 20000000 | ./pipes sink 20000000 child");
+    setting.check("./pipes source 20000000 | ./pipes take 9000000 ./pipes tail");
+}
+
+#[test]
+fn static_program_continues_where_the_ring_ended() {
+    let setting = setting("static");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/accel/pipes.c");
+    compile(&source, &setting.path("static"), &["-static"]);
+    setting.check("./pipes source 20000000 | ./pipes take 9000000 ./static tail");
+}
+
+#[test]
+fn ends_that_die_lose_what_the_kernel_loses_and_no_more() {
+    let setting = setting("deaths");
+    for bytes in [2_000_001, 4_000_003, 9_000_000] {
+        setting.check(&format!(
+            "(./pipes source {bytes} die) 2>/dev/null | ./pipes sink {bytes}; echo ${{PIPESTATUS[@]}}"
+        ));
+        setting.check(&format!(
+            "./pipes source {bytes} | (./pipes sink {bytes} die) 2>&1; echo ${{PIPESTATUS[@]}}"
+        ));
+    }
+}
+
+#[test]
+fn write_to_a_dead_reader_fails() {
+    let setting = setting("broken");
+    setting
+        .check("./pipes broken 0 | ./pipes filter 64 | head -c 5000000 > /dev/null; echo ${PIPESTATUS[@]}");
+    setting.check("./pipes broken 100000 | head -c 100000 > /dev/null; echo ${PIPESTATUS[@]}");
+}
+
+#[test]
+fn signals_end_and_restart_reads_beside_a_ring() {
+    let setting = setting("signals");
+    setting.check("./pipes feed | ./pipes interrupted");
+}
+
+/// Processes of a setting with this name.
+fn pids(setting: &Setting, arguments: &str) -> BTreeSet<u32> {
+    let processes = setting.status();
+    let pids = processes.iter().filter_map(|process| u32::try_from(process["pid"].as_u64()?).ok());
+    let is_meant = |pid: &u32| {
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.replace('\0', " ").trim_end() == arguments
+    };
+    pids.filter(is_meant).collect()
+}
+
+fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process's number");
+    // It may have ended by itself.
+    let _ = kill_process(pid, signal);
+}
+
+fn start(setting: &Setting, script: &str) -> Child {
+    let mut command = setting.moved(script);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
+    command.spawn().expect("bash starts")
+}
+
+fn state_of(pid: u32) -> Option<char> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
+}
+
+#[test]
+fn stopped_ends_hold_up_their_own_pipe_only() {
+    let setting = setting("stops");
+    for (source, sink) in [(" stop", ""), ("", " stop")] {
+        let script = format!("./pipes source 30000000{source} | ./pipes sink 30000000{sink}");
+        let child = start(&setting, &script);
+        let meant =
+            if sink.is_empty() { "./pipes source 30000000 stop" } else { "./pipes sink 30000000 stop" };
+        let pid = wait::until("the stop", || {
+            pids(&setting, meant).into_iter().find(|pid| state_of(*pid) == Some('T'))
+        });
+        signal(pid, Signal::CONT);
+        let output = child.wait_with_output().expect("our own child");
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "30000000\n");
+    }
+}
+
+#[test]
+fn killed_ends_at_any_moment_leave_a_prefix() {
+    let setting = setting("kills");
+    let kills = std::env::var("FLICK_ACCEL_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(12);
+    for round in 0..kills {
+        let child = start(&setting, "./pipes source 900000000000 | ./pipes sink 900000000000");
+        let meant = ["./pipes source 900000000000", "./pipes sink 900000000000"][round as usize % 2];
+        let pid = wait::until("the program", || pids(&setting, meant).into_iter().next());
+        wait::until("the ring", || (setting.ring_bytes() > 1000 * round).then_some(()));
+        signal(pid, Signal::KILL);
+        let output = child.wait_with_output().expect("our own child");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!stderr.contains("wrong byte"), "{stderr}");
+        if round % 2 == 0 {
+            assert!(output.stdout.ends_with(b"\n"), "the reader did not come to the end: {stderr}");
+        }
+        setting.forget();
+    }
+}
+
+#[test]
+fn death_of_the_monitor_disturbs_no_pipe() {
+    let setting = setting("monitor");
+    let own = setting.path("run/flick-accel/monitor.lock");
+    let mut child = start(&setting, "./pipes source 900000000000 | ./pipes sink 900000000000");
+    wait::until("the ring", || (setting.ring_bytes() > 0).then_some(()));
+    let monitor = std::fs::read_dir("/proc").expect("it is there").flatten().find_map(|entry| {
+        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
+        let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
+        let holds =
+            descriptors.flatten().any(|one| std::fs::read_link(one.path()).is_ok_and(|path| path == own));
+        holds.then_some(pid)
+    });
+    signal(monitor.expect("a monitor runs"), Signal::KILL);
+    let before = setting.ring_bytes();
+    wait::until("more bytes", || (setting.ring_bytes() > before + 1_000_000).then_some(()));
+    for pid in pids(&setting, "./pipes source 900000000000") {
+        signal(pid, Signal::KILL);
+    }
+    assert!(child.wait().expect("our own child").success());
+    setting.forget();
+    setting.check("seq 1 150000 | cat | md5sum");
+}
