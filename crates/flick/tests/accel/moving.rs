@@ -98,6 +98,7 @@ fn stream_continues_after_a_fork_a_poll_and_an_exec() {
         setting.check(&format!("./pipes source 20000000 | ./pipes stdio 64 | ./pipes sink 20000000 {event}"));
     }
     setting.check("./pipes source 20000000 | ./pipes sink 20000000 child");
+    setting.check("./pipes source 20000000 | (ulimit -n 201; exec ./pipes sink 20000000 full)");
     setting.check("./pipes source 20000000 | ./pipes take 9000000 ./pipes tail");
 }
 

@@ -107,8 +107,9 @@ static void sink(uint64_t bytes, const char *event) {
                 raise(SIGSTOP);
             } else if (!strcmp(event, "die")) {
                 kill(getpid(), SIGKILL);
-            } else if (!strcmp(event, "child")) {
-                // The child reads the rest, and this process ends with its status.
+            } else if (!strcmp(event, "child") || !strcmp(event, "full")) {
+                // The child reads the rest, and this process ends with its status. No descriptor is free before.
+                while (!strcmp(event, "full") && open("/dev/null", O_RDONLY) >= 0) continue;
                 pid_t child = fork();
                 if (child != 0) {
                     int status;

@@ -60,7 +60,9 @@ pub fn look(pipes: &HashSet<u64>) -> Option<Holders> {
             && error.kind() == ErrorKind::PermissionDenied
         {
             match session(pid) {
-                Some(session) => drop(holders.unreadable.insert(session)),
+                Some(session) => {
+                    holders.unreadable.insert(session);
+                }
                 None => holders.is_hidden = true,
             }
         }
