@@ -432,14 +432,14 @@ fn file_of<'a>(state: &'a ProcessTable, call: &Call) -> Option<&'a File> {
 
 fn received(state: &ProcessTable, call: &Call, count: u64) {
     if let Some(file) = file_of(state, call) {
-        moving::count_call(state, file);
+        moving::count_call(state, file, count);
         file.received.fetch_add(count, Relaxed);
     }
 }
 
 fn sent(state: &ProcessTable, call: &Call, count: u64) {
     if let Some(file) = file_of(state, call) {
-        moving::count_call(state, file);
+        moving::count_call(state, file, count);
         file.sent.fetch_add(count, Relaxed);
     }
 }

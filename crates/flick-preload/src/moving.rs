@@ -3,7 +3,7 @@
 //! ends has left its rings before.
 //! Refuses: processes with several threads; an end that has another descriptor in this process or elsewhere.
 
-use core::sync::atomic::Ordering::{Acquire, Relaxed};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::calls::{Call, HookDecision};
@@ -31,8 +31,10 @@ pub struct Moved {
     busy: AtomicU32,
     /// The epoch in which the receiver has found the kernel's pipe empty.
     pub epoch: AtomicU32,
-    /// This end's index.
+    /// This end's index: bytes through the kernel count too.
     pub index: AtomicU64,
+    /// 1: the receiver's index is that of the sender, since both were in a ring.
+    pub is_counted: AtomicU32,
     /// Sends since the sender has entered the ring; reads since the receiver has slept.
     pub sends: AtomicU64,
     /// Sleeps of the receiver that came after few reads.
@@ -60,6 +62,7 @@ impl Moved {
             busy: AtomicU32::new(0),
             epoch: AtomicU32::new(0),
             index: AtomicU64::new(0),
+            is_counted: AtomicU32::new(0),
             sends: AtomicU64::new(0),
             poor: AtomicU32::new(0),
             skip: AtomicU32::new(0),
@@ -142,14 +145,15 @@ pub fn transfer(
     if control.look().is_dead() || control.header.0.revoked.load(Relaxed) != 0 {
         leave(state, moved, file, kept::LEFT);
     }
-    account(file, moved.role(), arguments[0], &vectors, progress).map(|result| {
+    state.ring_bytes.fetch_add(progress.in_ring, Relaxed);
+    account(file, moved, arguments[0], &vectors, progress).map(|result| {
         call.result = result;
         HookDecision::Done
     })
 }
 
 /// Counts what a call has moved, and moves the rest through the kernel. `None`: the kernel is to make the whole call.
-fn account(file: &File, role: PipeEnd, fd: u64, vectors: &Vectors, progress: PipeProgress) -> Option<i64> {
+fn account(file: &File, slot: &Moved, fd: u64, vectors: &Vectors, progress: PipeProgress) -> Option<i64> {
     let PipeProgress { in_ring, in_kernel, error, is_done } = progress;
     let mut moved = in_ring + in_kernel;
     if !is_done && moved == 0 {
@@ -159,21 +163,25 @@ fn account(file: &File, role: PipeEnd, fd: u64, vectors: &Vectors, progress: Pip
     if !is_done {
         vectors.ranges(moved, vectors.bytes - moved, |address, bytes| {
             let written = sys::write(fd, address, bytes);
+            slot.index.fetch_add(u64::try_from(written).unwrap_or_default(), Relaxed);
             moved += u64::try_from(written).unwrap_or_default();
             written == bytes as i64
         });
     }
-    let counter = if role == PipeEnd::Sender { &file.sent } else { &file.received };
+    let counter = if slot.role() == PipeEnd::Sender { &file.sent } else { &file.received };
     counter.fetch_add(moved, Relaxed);
     Some(if moved > 0 { moved as i64 } else { error })
 }
 
 /// Counts a call that the kernel has made, and lets the monitor know of a pipe that is used.
-pub fn count_call(state: &ProcessTable, file: &File) {
+pub fn count_call(state: &ProcessTable, file: &File, bytes: u64) {
     if state.moves.load(Relaxed) == 0
         || ![Kind::PipeRead as u32, Kind::PipeWrite as u32].contains(&file.kind.load(Relaxed))
     {
         return;
+    }
+    if let Some(moved) = slot_of(file) {
+        moved.index.fetch_add(bytes, Relaxed);
     }
     let calls = file.calls.load(Relaxed).wrapping_add(1);
     file.calls.store(calls, Relaxed);
@@ -249,6 +257,7 @@ fn attach(found: FileRef, file: &File, role: PipeEnd, fd: u64, offer: (u32, u32)
     ] {
         word.store(0, Relaxed);
     }
+    moved.is_counted.store(0, Relaxed);
     for word in [&moved.index, &moved.sends, &moved.looked] {
         word.store(0, Relaxed);
     }
@@ -258,7 +267,7 @@ fn attach(found: FileRef, file: &File, role: PipeEnd, fd: u64, offer: (u32, u32)
     moved.segment.store(segment.into_word(), Relaxed);
     COUNT.fetch_add(1, Relaxed);
     file.moved.store(index as u32 + 1, Relaxed);
-    segment.control().shared.0.attached.fetch_or(role as u32, Acquire);
+    segment.control().shared.0.attached.fetch_or(role as u32, AcqRel);
     Some(())
 }
 

@@ -122,7 +122,7 @@ pub struct PipeWords {
     /// 1: the receiver sleeps until there are bytes.
     pub receiver_sleeps: AtomicU32,
     /// Index at which the epoch began.
-    pub base: AtomicU64,
+    base: AtomicU64,
     /// The cut of the epoch.
     cut: AtomicU64,
     /// Bytes that the kernel's pipe held when the direction was frozen, with the epoch.
@@ -209,6 +209,12 @@ impl Control {
         shared.ctl.compare_exchange(seen.0, next.0, AcqRel, Acquire).ok().map(|_| next)
     }
 
+    /// Index at which the epoch began: behind the last write through the kernel.
+    #[inline]
+    pub fn base(&self) -> u64 {
+        self.shared.0.base.load(Relaxed)
+    }
+
     /// The receiver's index, if it has read in this epoch; else that at which the epoch began.
     #[inline]
     pub fn tail(&self, epoch: u16) -> u64 {
@@ -270,6 +276,9 @@ impl Control {
         ((before >> INDEX_BITS) as u16 == epoch).then_some(before & INDEX_MASK)
     }
 }
+
+#[cfg(test)]
+mod exhaustive;
 
 #[cfg(test)]
 mod tests {

@@ -198,6 +198,8 @@ pub struct ProcessTable {
     pub stays: AtomicU32,
     /// Descriptors that could not be entered.
     pub not_entered: AtomicU32,
+    /// Bytes that the process has sent and received through rings.
+    pub ring_bytes: AtomicU64,
     /// Connections of TCP whose counts equalled the kernel's when they were closed.
     pub closed_equal: AtomicU64,
     /// Connections of TCP whose counts differed.

@@ -76,10 +76,15 @@ pub fn receive(moved: &Moved, segment: PipeSegment, fd: u64, vectors: &Vectors) 
                 let epoch = u32::from(seen.epoch()) | 1 << 16;
                 if moved.epoch.load(Relaxed) != epoch {
                     // The sender's last write through the kernel comes first; no other one follows in this state.
-                    if unread_bytes(fd) > 0 {
+                    let unread = unread_bytes(fd);
+                    if !control.look().is_same(seen) {
+                        continue;
+                    }
+                    moved.index.store(control.base().wrapping_sub(unread), Relaxed);
+                    moved.is_counted.store(1, Relaxed);
+                    if unread > 0 {
                         return none;
                     }
-                    moved.index.store(control.shared.0.base.load(Relaxed), Relaxed);
                     moved.epoch.store(epoch, Relaxed);
                 }
                 let index = moved.index.load(Relaxed);
@@ -267,12 +272,16 @@ fn enter(
     if !is_small {
         vectors.single()?;
     }
-    let entering = control.enter(seen, moved.index.load(Relaxed))?;
+    let base = moved.index.load(Relaxed) + vectors.bytes.min(PIPE_BUF);
+    let entering = control.enter(seen, base)?;
     let result = match vectors.single() {
         Some(address) if !is_small => sys::write(arguments[0], address, PIPE_BUF),
         _ => sys::repeat(number, arguments),
     };
     let is_whole = result == vectors.bytes.min(PIPE_BUF) as i64;
+    if let Ok(bytes) = u64::try_from(result) {
+        moved.index.fetch_add(bytes, Relaxed);
+    }
     control.change(entering, if is_whole { PipeState::Ring } else { PipeState::Kernel });
     Some(result)
 }
@@ -404,11 +413,11 @@ pub fn leave(moved: &Moved, segment: PipeSegment, fd: u64) {
 fn inject(moved: &Moved, segment: PipeSegment, fd: u64, epoch: u16) {
     let control = segment.control();
     let unread = unread_bytes(fd);
-    // A receiver that has found the pipe empty in this epoch has read nothing from it since.
-    let has_drained =
-        moved.role() == PipeEnd::Receiver && moved.epoch.load(Relaxed) == u32::from(epoch) | 1 << 16;
+    // A receiver knows what is left of the last write through the kernel, once it has counted from a ring on.
+    let is_counted = moved.role() == PipeEnd::Receiver && moved.is_counted.load(Relaxed) != 0;
+    let left = control.base().saturating_sub(moved.index.load(Relaxed));
     let mut done = match control.before(epoch) {
-        Some(_) if has_drained => unread,
+        Some(_) if is_counted => unread.saturating_sub(left),
         Some(before) => unread.saturating_sub(before),
         None => {
             control.note_before(epoch, unread);

@@ -32,6 +32,8 @@ pub struct Process {
     pub not_followed: Vec<&'static str>,
     /// Whether its pipes are to move to rings.
     pub moves: bool,
+    /// Bytes that it has sent and received through rings.
+    pub ring_bytes: u64,
     /// Descriptors that could not be entered.
     pub not_entered: u32,
     /// Time that the library took to start.
@@ -175,6 +177,7 @@ pub fn one(directory: &Path, pid: u32) -> Option<Process> {
         why_plain: (!is_patched).then(|| why_plain(why)),
         not_followed: names(REASONS, half(offset_of!(ProcessTable, not_followed))),
         moves: half(offset_of!(ProcessTable, moves)) != 0,
+        ring_bytes: head.word(offset_of!(ProcessTable, ring_bytes)),
         not_entered: half(offset_of!(ProcessTable, not_entered)),
         start_ns: head.word(offset_of!(ProcessTable, start_ns)),
         closed: Closed {
