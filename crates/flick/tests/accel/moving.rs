@@ -1,5 +1,5 @@
 //! Pipes that move to rings: no byte is lost, doubled or out of order, and the kernel's errors stay, whatever happens
-//! to the programs. Each test requires that bytes went through rings.
+//! to the programs. Each comparison requires that bytes went through rings.
 
 use std::collections::BTreeSet;
 use std::path::Path;
