@@ -332,15 +332,17 @@ fn polls(moved: &Moved, is_ready: &impl Fn() -> bool) -> bool {
         return false;
     }
     let began = sys::cycles();
-    let mut has_yielded = false;
+    let (mut has_yielded, mut is_found) = (false, false);
     loop {
-        if is_ready() {
-            moved.poll_skips.store(0, Relaxed);
-            return true;
-        }
         let elapsed = sys::cycles().wrapping_sub(began);
+        is_found |= is_ready();
+        // Also what is found late cost more than a sleep: other programs had the core.
         if elapsed > POLL_CYCLES {
             break;
+        }
+        if is_found {
+            moved.poll_skips.store(0, Relaxed);
+            return true;
         }
         // The other end may wait for this core. More than once would favour other programs.
         if elapsed > YIELD_CYCLES && !has_yielded {
@@ -353,7 +355,7 @@ fn polls(moved: &Moved, is_ready: &impl Fn() -> bool) -> bool {
     let skips = (moved.poll_skips.load(Relaxed) * 2 + 1).min(POLL_SKIPS_MAX);
     moved.poll_skips.store(skips, Relaxed);
     moved.poll_skip.store(skips, Relaxed);
-    false
+    is_found
 }
 
 /// Waits until the other end has returned its bytes to the kernel; takes over if it is dead. A sender whose receiver is
