@@ -58,6 +58,9 @@ enum Mode {
 
 type Word = (Mode, u8);
 
+/// A change of the words and of one end.
+type Change<'a> = &'a dyn Fn(&mut Words, &mut End);
+
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Words {
     ctl: Word,
@@ -190,7 +193,7 @@ fn sender(world: &World, left_out: Rule, bytes: u8) -> Vec<World> {
 }
 
 /// The sender's way into the ring.
-fn entering(world: &World, left_out: Rule, go: &mut dyn FnMut(&dyn Fn(&mut Words, &mut End))) {
+fn entering(world: &World, left_out: Rule, go: &mut dyn FnMut(Change<'_>)) {
     let (words, own) = (&world.words, &world.sender);
     let is_same = words.ctl == own.seen;
     match own.at {
@@ -230,7 +233,7 @@ fn sent(own: &mut End) {
 }
 
 /// The way back, of either end.
-fn back(own: &End, go: &mut dyn FnMut(&dyn Fn(&mut Words, &mut End)), mode: Mode, is_same: bool) {
+fn back(own: &End, go: &mut dyn FnMut(Change<'_>), mode: Mode, is_same: bool) {
     match own.at {
         At::Freeze => go(&|words, own| {
             own.at = if is_same { At::Note } else { At::Look };
@@ -310,7 +313,7 @@ fn receiver(world: &World, left_out: Rule, bytes: u8) -> Vec<World> {
 }
 
 /// The receiver's looks before it reads from the ring.
-fn before_reading(world: &World, left_out: Rule, go: &mut dyn FnMut(&dyn Fn(&mut Words, &mut End))) {
+fn before_reading(world: &World, left_out: Rule, go: &mut dyn FnMut(Change<'_>)) {
     let (words, own) = (&world.words, &world.receiver);
     let (is_same, is_dead) = (words.ctl == own.seen, words.is_dead);
     match own.at {
