@@ -564,11 +564,11 @@ impl ShmTransport {
     fn handle(&mut self, news: News) {
         match news {
             News::Listener(id) => self.accept_processes(id),
-            News::Socket(pair) if self.pairs.is_in_handshake(pair) && self.handshakes_left == 0 => {
+            News::Socket { pair, .. } if self.pairs.is_in_handshake(pair) && self.handshakes_left == 0 => {
                 // Level-triggered, so the next poll finds it.
                 self.has_news = true;
             }
-            News::Socket(pair) => match self.advance(pair) {
+            News::Socket { pair, is_over } => match self.advance(pair, is_over) {
                 Progress::Nothing => {}
                 Progress::Opened => self.open_waiting(pair),
                 Progress::Signalled => {
@@ -580,9 +580,9 @@ impl ShmTransport {
         }
     }
 
-    fn advance(&mut self, pair: u32) -> Progress {
+    fn advance(&mut self, pair: u32, is_over: bool) -> Progress {
         self.handshakes_left = self.handshakes_left.saturating_sub(1);
-        self.pairs.advance(pair)
+        self.pairs.advance(pair, is_over)
     }
 
     fn accept_processes(&mut self, id: ListenerId) {

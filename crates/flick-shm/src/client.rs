@@ -533,7 +533,8 @@ impl ClientSet {
                 // Level-triggered: it is reported again.
                 News::Watched(_) => {}
                 News::Socket(pair) => {
-                    if self.pairs.advance(pair, &self.epoll) != Progress::Nothing {
+                    let is_over = flags.intersects(epoll::EventFlags::RDHUP | epoll::EventFlags::HUP);
+                    if self.pairs.advance(pair, is_over, &self.epoll) != Progress::Nothing {
                         self.ready_all_of(pair);
                     }
                 }

@@ -58,6 +58,12 @@ pub const HANDSHAKE_BYTES: usize = 32;
 pub const HANDSHAKE_TIMEOUT_MS: u64 = 1000;
 /// Signals that one look takes; further ones are left to the next.
 pub const SIGNALS_PER_LOOK_MAX: usize = 512;
+/// Sleeps after which an edge-triggered event loop takes their signals; one sleep has one signal at most.
+pub const SIGNALS_UNREAD_MAX: u32 = 4;
+/// Memory that the kernel charges for an unread signal, at most.
+pub const SIGNAL_BYTES_CHARGED: u32 = 768;
+/// Smallest buffer of a socket that the kernel lets anyone set.
+pub const SOCKET_BYTES_MIN: u32 = 4608;
 /// Most bytes of a name behind `shm:`.
 pub const NAME_BYTES_MAX: usize = 90;
 /// Most processes that wait to be accepted.
@@ -95,6 +101,10 @@ const _: () = {
     assert!(RING_BYTES_MAX <= 4 << 20, "a cut holds 24 bits of an index: two rings fit into them");
     assert!(PROCESSES_MAX < 256, "a process has 8 bits in the number of a holder");
     assert!(THREADS_MAX < 1 << 16, "a thread has 16 bits in a token");
+    assert!(
+        (SIGNALS_UNREAD_MAX + 2) * SIGNAL_BYTES_CHARGED <= SOCKET_BYTES_MIN,
+        "a signal finds space, or another one that is not reported"
+    );
     assert!(SLOTS_MIN.is_power_of_two() && SLOTS_MAX.is_power_of_two());
     assert!(SLOTS_MIN / 2 >= 64, "the slots of one side fill whole words of the ready bitmap");
     assert!(ARENA_BYTES_MIN.is_power_of_two() && ARENA_BYTES_MAX.is_power_of_two());

@@ -12,6 +12,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::cell::Cell;
 use core::fmt;
 
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,7 +21,7 @@ use crate::arena::Arena;
 use crate::conn::{NO_RING, RingConn};
 use crate::control::{Direction, RESET, SideWords};
 use crate::fault::PeerFault;
-use crate::limits::{RECLAIM_STEPS_MAX, RING_BYTES_MAX, RING_BYTES_MIN};
+use crate::limits::{RECLAIM_STEPS_MAX, RING_BYTES_MAX, RING_BYTES_MIN, SIGNALS_UNREAD_MAX};
 use crate::notify::Notifier;
 pub use crate::notify::Signals;
 use crate::raw::Words;
@@ -71,6 +72,8 @@ pub struct Pair {
     ready: ReadyBitmap,
     own: Words<SideWords>,
     socket: Arc<OwnedFd>,
+    /// Sleeps since signals were last taken.
+    unread: Cell<u32>,
     /// Slots of this side without a connection.
     free: Vec<u32>,
     /// By slot: generation of its present or last connection.
@@ -110,6 +113,7 @@ impl Pair {
             ready: segment.ready(side),
             own: segment.side_words(side),
             socket,
+            unread: Cell::new(SIGNALS_UNREAD_MAX),
             free,
             generations: vec![0; slots as usize].into(),
             is_used: vec![false; slots as usize].into(),
@@ -373,6 +377,7 @@ impl Pair {
     /// pairs and connections, then orders all at once: with a fence, and with a barrier if a connection
     /// [needs it](RingConn::needs_barrier). It then looks at each again.
     pub fn announce_sleep(&self) {
+        self.unread.set(self.unread.get().saturating_add(1));
         self.own.sleep.swap(1, Ordering::AcqRel);
     }
 
@@ -407,7 +412,14 @@ impl Pair {
 
     /// Takes the signals that have arrived.
     pub fn take_signals(&self) -> Signals {
+        self.unread.set(0);
         sys::take_signals(self.socket.as_fd())
+    }
+
+    /// Takes the signals of several sleeps at once. For an event loop to which the kernel reports each arrival
+    /// (edge-triggered), so that most need no read; it calls this for each report, then [wakes](Self::wake).
+    pub fn note_signal(&self) -> Signals {
+        if self.unread.get() < SIGNALS_UNREAD_MAX { Signals::Arrived } else { self.take_signals() }
     }
 
     /// Returns the socket that is readable when this side has to look at its ready bits, or when the other process is

@@ -1,15 +1,16 @@
-//! Two event loops with many connections between them: each sleeps on its socket whenever it has nothing to do. A
-//! wake-up that is lost fails the test, because no wait is expected to reach its timeout. `FLICK_SHM_REQUESTS` sets the
-//! number of requests.
+//! Two event loops with many connections between them: each sleeps on its socket whenever it has nothing to do, and
+//! reads the signals of several sleeps at once, as the kernel reports each arrival. A wake-up that is lost fails the
+//! test, because no wait is expected to reach its timeout. `FLICK_SHM_REQUESTS` sets the number of requests.
 #![cfg(not(loom))]
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 use flick_shm::conn::{RingConn, RingRead};
-use flick_shm::pair::Pair;
+use flick_shm::pair::{Pair, Signals};
 use flick_shm::segment::{Segment, SegmentConfig};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{Timespec, epoll};
+use rustix::fd::OwnedFd;
 
 const CONNS: usize = 100;
 /// Seconds without a wake-up after which it is lost.
@@ -20,6 +21,7 @@ const REQUEST_BYTES: usize = 24;
 /// One side: its pair, its connections by slot, and those that it polls because they had news.
 struct EventLoop {
     pair: Pair,
+    epoll: OwnedFd,
     conns: Vec<Option<RingConn>>,
     polled: Vec<u32>,
     sleeps: u64,
@@ -27,7 +29,10 @@ struct EventLoop {
 
 impl EventLoop {
     fn new(pair: Pair) -> Self {
-        Self { pair, conns: (0..128).map(|_| None).collect(), polled: Vec::new(), sleeps: 0 }
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC).expect("descriptors are free");
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&epoll, pair.socket(), epoll::EventData::new_u64(0), flags).expect("it is new");
+        Self { pair, epoll, conns: (0..128).map(|_| None).collect(), polled: Vec::new(), sleeps: 0 }
     }
 
     /// Takes the ready bits: new connections are accepted, all are polled until the next sleep.
@@ -57,9 +62,7 @@ impl EventLoop {
             conn.is_idle().expect("an honest peer")
         });
         if may_sleep && is_idle {
-            let mut sources = [PollFd::from_borrowed_fd(self.pair.socket(), PollFlags::IN)];
-            let timeout = Timespec { tv_sec: LOST_AFTER_S, tv_nsec: 0 };
-            assert_eq!(poll(&mut sources, Some(&timeout)), Ok(1), "a wake-up is lost");
+            self.wait();
             self.sleeps += 1;
             // The connections have announced their sleep: a ready bit says which has news.
             self.polled.clear();
@@ -68,7 +71,16 @@ impl EventLoop {
                 self.conns[*slot as usize].as_mut().expect("it is polled").cancel_sleep();
             }
         }
-        self.pair.end_sleep();
+        self.pair.wake();
+    }
+
+    /// Waits for a signal, which may be one of an earlier sleep.
+    fn wait(&self) {
+        let mut reports = [const { std::mem::MaybeUninit::uninit() }; 1];
+        let timeout = Timespec { tv_sec: LOST_AFTER_S, tv_nsec: 0 };
+        let (reports, _) = epoll::wait(&self.epoll, &mut reports[..], Some(&timeout)).expect("an epoll");
+        assert_eq!(reports.len(), 1, "a wake-up is lost");
+        assert_ne!(self.pair.note_signal(), Signals::Over, "the other side lives");
     }
 
     /// Receives from all polled connections; returns whether there was something.

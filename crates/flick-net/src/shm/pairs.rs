@@ -115,24 +115,28 @@ struct OpenPair {
 pub(super) enum News {
     /// A process wants to pair.
     Listener(ListenerId),
-    /// A socket has a message of the handshake, a signal, or its end.
-    Socket(u32),
+    /// The socket of a pair has a message of the handshake, a signal, or its end.
+    Socket { pair: u32, is_over: bool },
 }
 
 impl News {
-    fn pack(self) -> epoll::EventData {
-        let (kind, number) = match self {
-            News::Listener(id) => (0, id.0),
-            News::Socket(pair) => (1, pair),
-        };
-        epoll::EventData::new_u64(kind << 32 | u64::from(number))
+    fn of_listener(id: ListenerId) -> epoll::EventData {
+        epoll::EventData::new_u64(u64::from(id.0))
     }
 
-    fn unpack(data: epoll::EventData) -> News {
-        let number = data.u64() as u32;
-        match data.u64() >> 32 {
+    fn of_socket(pair: u32) -> epoll::EventData {
+        epoll::EventData::new_u64(1 << 32 | u64::from(pair))
+    }
+
+    fn unpack(report: &epoll::Event) -> News {
+        let (data, flags) = (report.data.u64(), report.flags);
+        let number = data as u32;
+        match data >> 32 {
             0 => News::Listener(ListenerId(number)),
-            _ => News::Socket(number),
+            _ => News::Socket {
+                pair: number,
+                is_over: flags.intersects(epoll::EventFlags::RDHUP | epoll::EventFlags::HUP),
+            },
         }
     }
 }
@@ -235,7 +239,7 @@ impl PairTable {
             // Level-triggered, so that those left in the backlog are reported again; exclusive, so that of several
             // workers only one wakes.
             let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
-            epoll::add(&self.watch, socket, News::Listener(id).pack(), flags)
+            epoll::add(&self.watch, socket, News::of_listener(id), flags)
         } else {
             epoll::delete(&self.watch, socket)
         };
@@ -272,7 +276,7 @@ impl PairTable {
         // Interrupted or failed: the watch stays readable, and the next poll looks again.
         let _ = epoll::wait(&self.watch, spare_capacity(&mut self.reports), Some(&no_wait));
         for (at, report) in self.reports.iter().enumerate() {
-            news[at] = Some(News::unpack(report.data));
+            news[at] = Some(News::unpack(report));
         }
         self.reports.len()
     }
@@ -292,7 +296,7 @@ impl PairTable {
         }
         if let Some(socket) = entry.socket() {
             let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP;
-            epoll::add(&self.watch, socket, News::Socket(number as u32).pack(), flags)
+            epoll::add(&self.watch, socket, News::of_socket(number as u32), flags)
                 .map_err(|errno| ConnFault::System(errno.raw_os_error()))?;
         }
         self.note_deadline(entry.deadline_ns);

@@ -171,8 +171,8 @@ impl ClientPairs {
         }
     }
 
-    /// Handles news of a pair's socket.
-    pub fn advance(&mut self, number: u32, epoll: &OwnedFd) -> Progress {
+    /// Handles news of a pair's socket. `is_over`: its end was reported.
+    pub fn advance(&mut self, number: u32, is_over: bool, epoll: &OwnedFd) -> Progress {
         let Some(entry) = self.entry(number) else { return Progress::Nothing };
         match core::mem::replace(&mut entry.state, PairState::Gone) {
             PairState::Offered(offer) => match offer.advance() {
@@ -180,16 +180,17 @@ impl ClientPairs {
                     entry.state = PairState::Offered(Box::new(offer));
                     return Progress::Nothing;
                 }
-                Ok(Handshake::Done(peer, Ok(pair))) => {
+                Ok(Handshake::Done(peer, Ok(pair))) if watch_signals(epoll, number, &peer) => {
                     let tokens = vec![NONE; pair.slots() as usize].into();
                     let open = OpenPair { peer, pair, tokens, is_gone: false, is_asleep: false };
                     entry.state = PairState::Open(Box::new(open));
                     return Progress::Opened;
                 }
-                Ok(Handshake::Done(_, Err(_))) | Err(_) => {}
+                Ok(Handshake::Done(..)) | Err(_) => {}
             },
             PairState::Open(mut open) => {
-                if !open.is_gone && open.pair.take_signals() != Signals::Over {
+                let is_over = is_over && open.peer.is_gone();
+                if !open.is_gone && !is_over && open.pair.note_signal() != Signals::Over {
                     open.pair.wake();
                     open.is_asleep = false;
                     entry.state = PairState::Open(open);
@@ -247,4 +248,10 @@ impl ClientPairs {
         }
         is_quiet
     }
+}
+
+/// Has each signal of an open pair reported once, so that it need not be read. Returns whether the kernel does so.
+fn watch_signals(epoll: &OwnedFd, number: u32, peer: &PeerProcess) -> bool {
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+    epoll::modify(epoll, peer.socket(), News::Socket(number).pack(), flags).is_ok()
 }

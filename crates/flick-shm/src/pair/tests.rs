@@ -206,6 +206,28 @@ fn unread_signals_blocked_the_side_that_signals() {
     assert_eq!(one.take_signals(), Signals::Arrived);
 }
 
+/// An event loop reads few of its signals, because the kernel reports each arrival; the socket holds a few hundred.
+#[test]
+fn signals_that_fill_the_socket_lose_no_wake_up() {
+    use rustix::event::{Timespec, epoll};
+    let (mut zero, one) = pairs(1 << 20);
+    let conn = zero.open(4096).expect("free");
+    let watch = epoll::create(epoll::CreateFlags::CLOEXEC).expect("descriptors are free");
+    let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+    epoll::add(&watch, one.socket(), epoll::EventData::new_u64(0), flags).expect("it is new");
+    for sleep in 0..2000 {
+        one.take_ready(|_| {});
+        assert!(one.prepare_sleep(), "nothing is ready");
+        zero.notifier.mark_ready(conn.slot());
+        let mut reports = [const { core::mem::MaybeUninit::uninit() }; 1];
+        let no_wait = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let (reports, _) = epoll::wait(&watch, &mut reports[..], Some(&no_wait)).expect("an epoll");
+        assert_eq!(reports.len(), 1, "the signal of sleep {sleep} is lost");
+        assert_eq!(one.note_signal(), Signals::Arrived);
+        one.wake();
+    }
+}
+
 /// Rounds after which a pair has few slots left that the peer has not spoilt, and a new pair begins.
 const ROUNDS_PER_PAIR: u64 = 500;
 

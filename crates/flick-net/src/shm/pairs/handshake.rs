@@ -7,8 +7,9 @@ use flick_shm::limits::{SLOTS_MAX, SLOTS_MIN};
 use flick_shm::pair::{Pair, Signals};
 use flick_shm::pairing::{Acceptance, Handshake, Offer, PairError, PairPolicy, PeerProcess};
 use flick_shm::segment::SegmentConfig;
+use rustix::event::epoll;
 
-use super::{NONE, OpenPair, Origin, PairEntry, PairState, PairTable, Progress};
+use super::{NONE, News, OpenPair, Origin, PairEntry, PairState, PairTable, Progress};
 use crate::driver::ListenerId;
 use crate::fault::ConnFault;
 use crate::limits::{
@@ -100,8 +101,8 @@ impl PairTable {
         }
     }
 
-    /// Acts on news from a pair's socket.
-    pub(in crate::shm) fn advance(&mut self, number: u32) -> Progress {
+    /// Acts on news from a pair's socket. `is_over`: its end was reported.
+    pub(in crate::shm) fn advance(&mut self, number: u32, is_over: bool) -> Progress {
         let Some(entry) = self.entry(number) else { return Progress::Nothing };
         let (pid, nothing) = (entry.pid, SegmentConfig { slots: 0, arena_bytes: 0, huge_pages: false });
         let is_accepting = matches!(entry.state, PairState::Accepting(_));
@@ -116,10 +117,10 @@ impl PairTable {
                 Handshake::Pending(acceptance) => Err(PairState::Accepting(acceptance)),
                 Handshake::Done(peer, pair) => Ok((peer, pair)),
             }),
-            // Without a signal or an end it is a report of a former socket with this number, which another process kept
-            // open.
             PairState::Open(open) => {
-                let signals = open.pair.take_signals();
+                // It may be the end of a former socket with this number, which another process kept open.
+                let is_over = is_over && open.peer.is_gone();
+                let signals = if is_over { Signals::Over } else { open.pair.note_signal() };
                 entry.state = PairState::Open(open);
                 return match signals {
                     Signals::Nothing => Progress::Nothing,
@@ -143,6 +144,12 @@ impl PairTable {
     }
 
     fn open(&mut self, number: u32, peer: PeerProcess, pair: Pair) -> Progress {
+        // From now on each signal is reported once, and need not be read.
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
+        if let Err(error) = epoll::modify(&self.watch, peer.socket(), News::of_socket(number), flags) {
+            tracing::error!(%error, "the system refused to change the registration of a pair");
+            return Progress::Ended;
+        }
         self.open_count += 1;
         let slots = pair.slots();
         let granted = SegmentConfig { slots, arena_bytes: pair.arena_bytes(), huge_pages: false };
