@@ -13,6 +13,10 @@ pub enum ConnFault {
     System(i32),
     /// A limit of this driver was reached (output slices, buffers).
     Exhausted,
+    /// The process at a `shm:` address belongs to another user.
+    OtherUser,
+    /// This process or the one at a `shm:` address has too little memory for a further pair.
+    PairMemory,
 }
 
 impl ConnFault {

@@ -556,7 +556,7 @@ impl ShmTransport {
             }
         }
         while let Some(pair) = self.pairs.expired(self.now_ns) {
-            self.end_conns_of(pair);
+            self.end_conns_of(pair, None);
             self.pairs.end(pair);
         }
     }
@@ -575,7 +575,8 @@ impl ShmTransport {
                     self.stats.wake_ups += 1;
                     self.pairs.wake(pair);
                 }
-                Progress::Ended => self.end_pair(pair),
+                Progress::Ended => self.end_pair(pair, None),
+                Progress::Failed(fault) => self.end_pair(pair, Some(fault)),
             },
         }
     }
@@ -601,10 +602,10 @@ impl ShmTransport {
         }
     }
 
-    /// Ends a pair whose other process is gone. What it had opened is accepted first.
-    fn end_pair(&mut self, pair: u32) {
+    /// Ends a pair whose other process is gone, or has refused it for a reason. What it had opened is accepted first.
+    fn end_pair(&mut self, pair: u32, refusal: Option<ConnFault>) {
         let has_opened = self.pairs.begin_end(pair, self.now_ns);
-        self.end_conns_of(pair);
+        self.end_conns_of(pair, refusal);
         if !has_opened {
             self.pairs.end(pair);
         }
@@ -617,8 +618,9 @@ impl ShmTransport {
         Some(Duration::from_nanos(deadline_ns.saturating_sub(self.now_ns)))
     }
 
-    /// Ends the connections of a process that is gone, once what it had published is delivered.
-    fn end_conns_of(&mut self, pair: u32) {
+    /// Ends the connections of a process that is gone, once what it had published is delivered. Those that wait for the
+    /// pair get another one, unless there is a reason against that.
+    fn end_conns_of(&mut self, pair: u32, refusal: Option<ConnFault>) {
         if !self.pairs.has_conns(pair) {
             return;
         }
@@ -627,7 +629,10 @@ impl ShmTransport {
             let ring = self.rings[index as usize].as_mut();
             let has_input = ring.is_some_and(|ring| matches!(ring.is_idle(), Ok(false)));
             if conn.is_connecting() {
-                self.end_refused(index);
+                match refusal {
+                    Some(fault) => self.fail(index, fault),
+                    None => self.end_refused(index),
+                }
             } else if has_input {
                 // It fails once the input is delivered, or when it sends; that may be when receiving is resumed.
                 self.conns.ready.push(index);

@@ -199,6 +199,11 @@ impl Hello {
         Self { status: 0, slots, arena_bytes: 0 }
     }
 
+    /// Returns the sizes that a request asks for.
+    fn config(self) -> SegmentConfig {
+        SegmentConfig { slots: self.slots, arena_bytes: self.arena_bytes, huge_pages: false }
+    }
+
     /// Returns why an answer has no segment.
     fn reason(self) -> PairError {
         match self.slots {
@@ -316,7 +321,10 @@ impl Acceptance {
             arena_bytes: wanted.arena_bytes.min(most.arena_bytes),
             huge_pages: most.huge_pages,
         };
-        match Segment::create(&config) {
+        // Sizes that are right but for the memory of this process.
+        let lacks_memory = wanted.config().is_valid() && !config.is_valid();
+        let created = if lacks_memory { Err(Errno::NOMEM.into()) } else { Segment::create(&config) };
+        match created {
             Ok((segment, file)) => {
                 segment.attach_other(wanted.status == STATUS_YES);
                 let pair = Pair::new(segment, Arc::clone(&self.0.socket))?;

@@ -532,7 +532,7 @@ impl AnyDriver {
                     }
                     return;
                 }
-                Err(ConnFault::Refused) => {
+                Err(ConnFault::Refused | ConnFault::OtherUser) => {
                     upgrades.names_left -= 1;
                     upgrades.note_absent(key, number, now_ns);
                 }

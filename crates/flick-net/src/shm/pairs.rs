@@ -151,6 +151,8 @@ pub(super) enum Progress {
     Signalled,
     /// The other process is gone, or did not become a partner.
     Ended,
+    /// It did not become a partner for this reason, and will not soon.
+    Failed(ConnFault),
 }
 
 impl PairTable {

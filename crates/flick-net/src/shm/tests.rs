@@ -5,9 +5,12 @@ use flick_shm::conn::RingRead;
 use flick_shm::pairing::{PairListener, PairPolicy};
 
 use super::ShmTransport;
+use crate::address::Endpoint;
 use crate::clock::{Clock, monotonic_ns};
 use crate::driver::{DriverEvent, DriverLimits};
 use crate::event_sink::EventSink;
+use crate::fault::ConnFault;
+use crate::listen::ListenSocket;
 
 const LIMITS: DriverLimits = DriverLimits {
     conns_max: 0,
@@ -43,6 +46,28 @@ fn first_connect_failed_when_the_last_poll_was_long_ago() {
     pair.accept(pair.slots() / 2, 4096).expect("memory").expect("the first slot was opened");
     let events = poll(&mut transport);
     assert!(matches!(events[..], [DriverEvent::Connected { .. }]), "{events:?}");
+}
+
+#[test]
+fn service_without_memory_for_a_pair_appeared_to_speak_another_protocol() {
+    let name = format!("flick-net-memory-{}", std::process::id());
+    let open = || ShmTransport::new(&LIMITS, Clock::Monotonic).expect("an epoll");
+    let (mut service, mut client) = (open(), open());
+    service.limit_rings(0);
+    let socket = ListenSocket::open(&Endpoint::Shm(name.clone())).expect("the name is free");
+    service.listen_on(socket).expect("it is the first listener");
+    client.connect(&name).expect("the table has capacity");
+    // One poll accepts the process, the next one answers.
+    (0..2).for_each(|_| assert!(poll(&mut service).is_empty()));
+    let events = poll(&mut client);
+    let [DriverEvent::Failed { fault, .. }] = events[..] else { panic!("{events:?}") };
+    assert_eq!(fault, ConnFault::PairMemory);
+    // Nor has a process without memory a pair to offer.
+    client.limit_rings(0);
+    client.connect(&name).expect("the table has capacity");
+    let events = poll(&mut client);
+    let [DriverEvent::Failed { fault, .. }] = events[..] else { panic!("{events:?}") };
+    assert_eq!(fault, ConnFault::PairMemory);
 }
 
 #[test]

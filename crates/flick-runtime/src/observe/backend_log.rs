@@ -83,6 +83,12 @@ impl fmt::Display for WhyDown {
             Self::Fault(ConnFault::Refused) => "connection refused",
             Self::Fault(ConnFault::Reset) => "connection reset",
             Self::Fault(ConnFault::Exhausted) => "no buffer is free",
+            Self::Fault(ConnFault::OtherUser) => {
+                "it belongs to another user, and only processes of one user share memory; use TCP or a Unix socket"
+            }
+            Self::Fault(ConnFault::PairMemory) => {
+                "no memory for rings with a further process, here or there; raise --buffer-memory or --max-memory"
+            }
             Self::Fault(ConnFault::System(errno)) => {
                 return write!(f, "{}", std::io::Error::from_raw_os_error(*errno));
             }

@@ -6,8 +6,9 @@ use std::os::fd::OwnedFd;
 use flick_shm::limits::{SLOTS_MAX, SLOTS_MIN};
 use flick_shm::pair::{Pair, Signals};
 use flick_shm::pairing::{Acceptance, Handshake, Offer, PairError, PairPolicy, PeerProcess};
-use flick_shm::segment::SegmentConfig;
+use flick_shm::segment::{SegmentConfig, SegmentError};
 use rustix::event::epoll;
+use rustix::io::Errno;
 
 use super::{NONE, News, OpenPair, Origin, PairEntry, PairState, PairTable, Progress};
 use crate::driver::ListenerId;
@@ -35,7 +36,7 @@ impl PairTable {
 
     /// Returns the pair for a new connection to `shm:NAME`; begins the handshake if there is none.
     ///
-    /// Errors: `Refused`: no process listens there; `Exhausted`: too many pairs; `System`.
+    /// Errors: `Refused`: no process listens there; `Exhausted`: too many pairs; `OtherUser`, `PairMemory`, `System`.
     pub(in crate::shm) fn pair_to(&mut self, name: &str, now_ns: u64) -> Result<u32, ConnFault> {
         let is_it = |entry: &PairEntry| match &entry.origin {
             Origin::Connected { name: of, is_current: true } => of == name,
@@ -46,7 +47,7 @@ impl PairTable {
             return Ok(number as u32);
         }
         // The process at the name is not known yet; it gets no more than this.
-        let grant = self.grant(NO_PROCESS).ok_or(ConnFault::Exhausted)?;
+        let grant = self.grant(NO_PROCESS).ok_or(ConnFault::PairMemory)?;
         let config = SegmentConfig {
             slots: grant.slots.min(SHM_SLOTS),
             arena_bytes: grant.arena_bytes.min(SHM_ARENA_BYTES),
@@ -138,7 +139,11 @@ impl PairTable {
             Ok(Ok((peer, Ok(pair)))) => self.open(number, peer, pair),
             Ok(Ok((_, Err(error)))) | Err(error) => {
                 tracing::debug!(%error, "a process did not become a partner in shared memory");
-                Progress::Ended
+                // The other process has said that a further attempt is in vain.
+                match fault_of(&error) {
+                    ConnFault::PairMemory => Progress::Failed(ConnFault::PairMemory),
+                    _ => Progress::Ended,
+                }
             }
         }
     }
@@ -189,11 +194,13 @@ pub(super) fn grant_of(available: u64, conns_max: u32) -> Option<SegmentConfig> 
     is_enough.then_some(SegmentConfig { slots, arena_bytes, huge_pages: false })
 }
 
-/// Returns the fault of a connect that could not begin.
-fn fault_of(error: &PairError) -> ConnFault {
+/// Returns the fault of a connect that made no pair.
+pub(super) fn fault_of(error: &PairError) -> ConnFault {
     match error {
         PairError::System(errno) => ConnFault::of_connect(*errno),
+        PairError::Segment(SegmentError::System(Errno::NOMEM)) => ConnFault::PairMemory,
         PairError::Open(_) | PairError::Segment(_) => ConnFault::Exhausted,
-        PairError::Name | PairError::User(_) | PairError::Handshake => ConnFault::Refused,
+        PairError::User(_) => ConnFault::OtherUser,
+        PairError::Name | PairError::Handshake => ConnFault::Refused,
     }
 }

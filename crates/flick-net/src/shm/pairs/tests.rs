@@ -1,6 +1,8 @@
-//! Tests of the share of ring memory.
+//! Tests of the share of ring memory, and of the faults of connects.
 
-use super::handshake::{grant_of, memory_of};
+use flick_shm::pairing::PairError;
+
+use super::handshake::{fault_of, grant_of, memory_of};
 use super::*;
 
 /// Lets processes take all they can, one after the other; returns the bytes of each.
@@ -25,6 +27,11 @@ fn a_process_that_takes_all_ring_memory_leaves_as_much_for_others() {
         assert!(taken.iter().sum::<u64>() < SHM_RING_BYTES_MAX);
     }
     assert_eq!(take_all(1, SHM_RING_BYTES_START, true), [SHM_RING_BYTES_MAX / 2]);
+}
+
+#[test]
+fn service_of_another_user_appeared_to_refuse_connections() {
+    assert_eq!(fault_of(&PairError::User(33)), ConnFault::OtherUser);
 }
 
 #[test]
