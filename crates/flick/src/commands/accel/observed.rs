@@ -295,9 +295,9 @@ pub fn pids(directory: &Path) -> Result<Vec<u32>, Failure> {
 /// Whether a process runs that was started to move.
 pub fn has_running(directory: &Path) -> bool {
     let moves = |pid: u32| {
-        let file = File::open(directory.join(format!("{pid}.state"))).ok()?;
-        let word = Words::read(&file, offset_of!(ProcessTable, moves), 4)?;
-        (word.half(0) != 0 && is_running(pid)).then_some(())
+        let (_, head) = open(directory, pid)?;
+        (head.half(offset_of!(ProcessTable, moves)) != 0 && is_alive(pid, &head) && has_library(pid))
+            .then_some(())
     };
     pids(directory).unwrap_or_default().into_iter().any(|pid| moves(pid).is_some())
 }
