@@ -101,6 +101,9 @@ pub const ENTERING_LOOKS_MAX: u32 = 1000;
 /// Pauses of a sender that waits for an empty pipe, to enter the ring.
 pub const EMPTY_PAUSES_MAX: u32 = 20;
 
+/// Cycles for which it waits at most: less than a millisecond.
+pub const EMPTY_CYCLES: u64 = 1 << 21;
+
 /// Length of each such pause.
 pub const EMPTY_PAUSE_NS: u64 = 50_000;
 

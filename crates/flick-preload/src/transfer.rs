@@ -8,7 +8,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use crate::limits::{
-    ALIVE_CYCLES, EMPTY_PAUSE_NS, EMPTY_PAUSES_MAX, ENTER_SENDS_MIN, ENTER_SKIPS_LOG2_MAX,
+    ALIVE_CYCLES, EMPTY_CYCLES, EMPTY_PAUSE_NS, EMPTY_PAUSES_MAX, ENTER_SENDS_MIN, ENTER_SKIPS_LOG2_MAX,
     ENTERING_LOOKS_MAX, FROZEN_NS_MAX, PIPE_BUF, POLL_CYCLES, POLL_SKIPS_MAX, POOR_SLEEPS_MAX, RING_BYTES,
     RING_BYTES_MAX, SLEEP_NS_MAX, SLEEP_READS_MIN, YIELD_CYCLES,
 };
@@ -248,9 +248,14 @@ fn is_time_to_enter(moved: &Moved, control: &Control, fd: u64) -> bool {
     moved.fails.store(fails, Relaxed);
     moved.skip.store((1 << fails) - 1, Relaxed);
     // A receiver that is slower lets the pipe be empty only if the sender waits.
+    let began = sys::cycles();
     for _ in 0..EMPTY_PAUSES_MAX {
         if unread_bytes(fd) == 0 {
             return true;
+        }
+        // On a busy machine one pause may last for milliseconds.
+        if sys::cycles().wrapping_sub(began) > EMPTY_CYCLES {
+            break;
         }
         let never = AtomicU32::new(0);
         sys::sleep(&never, 0, EMPTY_PAUSE_NS);
