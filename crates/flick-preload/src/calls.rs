@@ -138,7 +138,7 @@ fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) 
         }
         // Also a socket that is not followed may pass descriptors.
         nr::SENDMSG | nr::RECVMSG => {
-            if call.number() == nr::SENDMSG && moving::is_needed() {
+            if call.number() == nr::SENDMSG && moving::has_moved() {
                 control(state, call.rsi, memory, leave);
             }
             call.context = followed(state, call.rdi).map_or(0, FileRef::into_word);
@@ -164,7 +164,7 @@ fn decide_on_descriptors(
     match call.number() {
         nr::SOCKET | nr::SOCKETPAIR | nr::PIPE | nr::PIPE2 | nr::DUP => HookDecision::Count,
         nr::DUP2 | nr::DUP3 => {
-            if moving::is_needed()
+            if moving::has_moved()
                 && call.rdi != call.rsi
                 && let Some(file) = followed(state, call.rsi).and_then(|file| state.file(file))
             {
@@ -193,7 +193,7 @@ fn decide_on_descriptors(
             HookDecision::Pass
         }
         nr::POLL | nr::PPOLL | nr::SELECT | nr::PSELECT6 | nr::IOCTL | nr::FCNTL => {
-            if moving::is_needed() {
+            if moving::has_moved() {
                 leave_for(state, call, memory);
             }
             HookDecision::Pass
@@ -208,7 +208,7 @@ fn decide_on_descriptors(
 
 /// Returns the pipe of a descriptor to the kernel.
 fn leave(state: &ProcessTable, fd: u64) {
-    if moving::is_needed()
+    if moving::has_moved()
         && let Some(file) = followed(state, fd)
     {
         moving::leave_file(state, file);

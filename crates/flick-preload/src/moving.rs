@@ -98,7 +98,8 @@ static MOVED: [Moved; MOVED_MAX] = [const { Moved::new() }; MOVED_MAX];
 /// Slots in use.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-fn has_moved() -> bool {
+/// Whether a pipe has a slot, so that other calls on pipes have to be looked at.
+pub fn has_moved() -> bool {
     COUNT.load(Relaxed) != 0
 }
 
@@ -340,11 +341,6 @@ pub fn leave_all(state: &ProcessTable) {
 pub fn stay(state: &ProcessTable, why: u32) {
     state.stays.store(why, Relaxed);
     leave_all(state);
-}
-
-/// Whether another call on pipes has to be looked at.
-pub fn is_needed() -> bool {
-    has_moved()
 }
 
 /// Returns a pipe to the kernel of which this process has got another end that it uses.
