@@ -148,7 +148,7 @@ impl Words {
 }
 
 /// The file of a state.
-fn path(directory: &Path, pid: u32) -> PathBuf {
+pub fn path(directory: &Path, pid: u32) -> PathBuf {
     directory.join(format!("{pid}.state"))
 }
 

@@ -201,7 +201,7 @@ fn pair_of<'a>(ends: &[&'a End], held: &[Holder], holders: &Holders) -> Result<(
 
 /// The pipes of a process that may be offered a segment.
 fn ends(states: &Path, pid: u32) -> Vec<End> {
-    let table = File::options().read(true).write(true).open(states.join(format!("{pid}.state")));
+    let table = File::options().read(true).write(true).open(observed::path(states, pid));
     let Ok(table) = table else { return Vec::new() };
     let Some(head) = Words::read(&table, 0, offset_of!(ProcessTable, chunks)) else { return Vec::new() };
     let half = |at| head.half(at);
