@@ -1,10 +1,14 @@
 //! After warming up, the path of a message touches the heap not once: a whole service on loopback sockets, its worker's
 //! allocations counted iteration by iteration.
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
 use flick_alloc_counter::{CountingAllocator, allocations};
 use flick_net::IoKind;
 use flick_testkit::scenario::stage::{Command, PeerId, Sockets, Stage, Transport};
 use flick_testkit::scenario::{Scenario, Step, parse};
+use flick_testkit::service::Subject;
 use flick_testkit::service::memcached::{Cmd, opcode, value_of};
 use flick_testkit::service::server::answer;
 
@@ -141,14 +145,17 @@ const COUNTED_ELSEWHERE: [&str; 3] = [
 /// Longest wait of a scenario that is played by the real clock, in milliseconds.
 const WAIT_MS_MAX: u64 = 100;
 
+/// Programs that are played at the same time: most scenarios wait for a timeout.
+const LANES: usize = 4;
+
 /// Scenarios whose first request goes to the backend that is connected first, which the real clock does not fix.
 const BY_ORDER_OF_CONNECTS: [&str; 2] =
     ["http_overload_retry.scn", "refused_connections_are_connect_errors.scn"];
 
 /// Every example that is a service, by its path below `examples`, with the scenarios for it.
-fn examples() -> std::collections::BTreeMap<String, Vec<(String, Scenario)>> {
+fn examples() -> BTreeMap<String, Vec<(String, Scenario)>> {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
-    let mut found = std::collections::BTreeMap::<String, Vec<(String, Scenario)>>::new();
+    let mut found = BTreeMap::<String, Vec<(String, Scenario)>>::new();
     let folders = std::fs::read_dir(&root).expect("the examples are there");
     for folder in folders.map(|entry| entry.expect("a readable folder").path()).filter(|path| path.is_dir()) {
         let name = |path: &std::path::Path| {
@@ -182,36 +189,61 @@ fn examples() -> std::collections::BTreeMap<String, Vec<(String, Scenario)>> {
     found
 }
 
-/// Each example is started and driven; from its first iteration on, its worker leaves the heap alone.
-fn check_examples(io: IoKind) {
-    let mut turned = 0;
-    for (program, scenarios) in examples() {
-        if COUNTED_ELSEWHERE.contains(&program.as_str()) {
-            continue;
-        }
-        assert!(!scenarios.is_empty(), "{program} has no scenario: add one beside it, or here");
-        let (subject, _) = subject::example(&program);
-        let playable = scenarios.iter().filter(|(_, scenario)| Transport::Tcp.plays(scenario));
-        for (name, scenario) in playable.take(SCENARIOS_OF_ONE_MAX) {
-            // The first time, what the process has only once comes to be: where the log's lines are, for example.
-            for is_counted in [false, true] {
-                let stage = Sockets::new(scenario, &subject, io, Transport::Tcp).expect("the limits exist");
-                let Some(mut stage) = stage else {
-                    return eprintln!("not tested: this machine does not grant {io:?}");
-                };
-                stage.watch(allocations);
-                if let Err(what) = flick_testkit::scenario::play(scenario, &mut stage) {
-                    // By the clock of this machine some come true differently; the heap is to be left alone all the
-                    // same.
-                    println!("{name} ({io:?}): {what}");
-                }
-                if is_counted {
-                    assert_eq!(stage.gauged(), 0, "{program} allocated after its start in {name} ({io:?})");
-                    turned += 1;
-                }
+/// Gives each example to `play`, several at a time, and returns what it returned.
+fn in_lanes<R: Send>(
+    examples: BTreeMap<String, Vec<(String, Scenario)>>,
+    play: impl Fn((String, Vec<(String, Scenario)>)) -> R + Sync,
+) -> Vec<R> {
+    let waiting = Mutex::new(examples);
+    let next = || waiting.lock().expect("no lane panicked").pop_first();
+    let lane = || std::iter::from_fn(next).map(&play).collect::<Vec<R>>();
+    std::thread::scope(|scope| {
+        let lanes: Vec<_> = (0..LANES).map(|_| scope.spawn(lane)).collect();
+        lanes.into_iter().flat_map(|lane| lane.join().expect("no assertion failed")).collect()
+    })
+}
+
+/// Returns how long a scenario waits, in milliseconds.
+fn waits_ms(scenario: &Scenario) -> u64 {
+    let wait_ms = |(_, step): &(_, Step)| if let Step::Wait(wait_ms) = step { *wait_ms } else { 0 };
+    scenario.steps.iter().map(wait_ms).sum()
+}
+
+/// Plays scenarios of a program, the ones with short waits first; from the first iteration of its worker on, it leaves
+/// the heap alone. Returns how many were played, or `None` if this machine does not grant the kernel interface.
+fn check_example(program: &str, mut scenarios: Vec<(String, Scenario)>, io: IoKind) -> Option<usize> {
+    assert!(!scenarios.is_empty(), "{program} has no scenario: add one beside it, or here");
+    let (subject, _) = subject::example(program);
+    scenarios.retain(|(_, scenario)| Transport::Tcp.plays(scenario));
+    scenarios.sort_by_key(|(_, scenario)| waits_ms(scenario));
+    scenarios.truncate(SCENARIOS_OF_ONE_MAX);
+    for (name, scenario) in &scenarios {
+        // The first time, what the process has only once comes to be: where the log's lines are, for example.
+        for is_counted in [false, true] {
+            let mut stage =
+                Sockets::new(scenario, &subject, io, Transport::Tcp).expect("the limits exist")?;
+            stage.watch(allocations);
+            if let Err(what) = flick_testkit::scenario::play(scenario, &mut stage) {
+                // By the clock of this machine some come true differently; the heap is to be left alone all the same.
+                println!("{name} ({io:?}): {what}");
+            }
+            if is_counted {
+                assert_eq!(stage.gauged(), 0, "{program} allocated after its start in {name} ({io:?})");
             }
         }
     }
+    Some(scenarios.len())
+}
+
+/// Starts and drives each example.
+fn check_examples(io: IoKind) {
+    let mut examples = examples();
+    examples.retain(|program, _| !COUNTED_ELSEWHERE.contains(&program.as_str()));
+    let played = in_lanes(examples, |(program, scenarios)| check_example(&program, scenarios, io));
+    let Some(played) = played.into_iter().collect::<Option<Vec<usize>>>() else {
+        return eprintln!("not tested: this machine does not grant {io:?}");
+    };
+    let turned: usize = played.iter().sum();
     assert!(turned >= 20, "only {turned} scenarios were played");
 }
 
@@ -225,52 +257,51 @@ fn examples_allocate_nothing_after_start_on_io_uring() {
     check_examples(IoKind::Uring);
 }
 
+/// Plays the scenarios of all examples that both `picked` and shared memory allow, each with the number that it has
+/// among those of its program. `play` returns `false` if this machine does not grant the kernel interface.
+fn scenarios_pass(
+    picked: impl Fn(&Scenario) -> bool + Sync,
+    play: impl Fn(usize, &Scenario, &Subject) -> Result<bool, String> + Sync,
+) {
+    let outcomes = in_lanes(examples(), |(program, mut scenarios)| {
+        let (subject, _) = subject::example(&program);
+        scenarios.retain(|(name, scenario)| {
+            let is_ordered = BY_ORDER_OF_CONNECTS.iter().any(|one| name.ends_with(one));
+            Transport::SharedMemory.plays(scenario) && picked(scenario) && !is_ordered
+        });
+        let numbered = scenarios.iter().enumerate();
+        let play_one = |(number, (name, scenario)): (usize, &(String, Scenario))| {
+            play(number, scenario, &subject).map_err(|what| format!("{name} ({number}): {what}"))
+        };
+        numbered.map(play_one).collect::<Vec<_>>()
+    });
+    let (passed, failed): (Vec<_>, Vec<_>) = outcomes.into_iter().flatten().partition(Result::is_ok);
+    let failed: Vec<String> = failed.into_iter().filter_map(Result::err).collect();
+    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
+    let played = passed.iter().filter(|played| matches!(played, Ok(true))).count();
+    assert!(played >= 60, "only {played} scenarios were played");
+}
+
 #[test]
 fn scenarios_of_examples_pass_on_shared_memory() {
     let is_short = |one: &Scenario| {
         one.steps.iter().all(|(_, step)| !matches!(step, Step::Wait(wait_ms) if *wait_ms > WAIT_MS_MAX))
     };
-    let mut played = 0;
-    let mut failed = Vec::new();
-    for (program, scenarios) in examples() {
-        let (subject, _) = subject::example(&program);
-        for (name, scenario) in scenarios {
-            let is_ordered = BY_ORDER_OF_CONNECTS.iter().any(|one| name.ends_with(one));
-            if !Transport::SharedMemory.plays(&scenario) || !is_short(&scenario) || is_ordered {
-                continue;
-            }
-            // One after the other, because some take seconds by the real clock.
-            let io = if played % 2 == 0 { IoKind::Epoll } else { IoKind::Uring };
-            match Sockets::play(&scenario, &subject, io, Transport::SharedMemory) {
-                Ok(true) => played += 1,
-                Ok(false) => eprintln!("not played: this machine does not grant {io:?}"),
-                Err(what) => failed.push(format!("{name} ({io:?}): {what}")),
-            }
-        }
-    }
-    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
-    assert!(played >= 60, "only {played} scenarios were played");
+    // One after the other, because some take seconds by the real clock.
+    scenarios_pass(is_short, |number, scenario, subject| {
+        let io = if number.is_multiple_of(2) { IoKind::Epoll } else { IoKind::Uring };
+        Sockets::play(scenario, subject, io, Transport::SharedMemory)
+    });
 }
 
 #[test]
 fn scenarios_of_examples_pass_on_simulated_rings() {
-    let mut played = 0;
-    let mut failed = Vec::new();
-    for (program, scenarios) in examples() {
-        let (subject, _) = subject::example(&program);
-        for (name, scenario) in scenarios {
-            let is_ordered = BY_ORDER_OF_CONNECTS.iter().any(|one| name.ends_with(one));
-            if !Transport::SharedMemory.plays(&scenario) || is_ordered {
-                continue;
-            }
-            // One seed after the other: waits cost nothing, but each iteration of the worker does.
-            let seed = RING_SEEDS.start() + played % RING_SEEDS.count() as u64;
-            played += 1;
-            if let Err(what) = Sockets::play_simulated(&scenario, &subject, seed) {
-                failed.push(format!("{name} (seed {seed}): {what}"));
-            }
-        }
-    }
-    assert!(failed.is_empty(), "{} failed:\n{}", failed.len(), failed.join("\n"));
-    assert!(played >= 60, "only {played} scenarios were played");
+    // One seed after the other: waits cost nothing, but each iteration of the worker does.
+    scenarios_pass(
+        |_| true,
+        |number, scenario, subject| {
+            let seed = RING_SEEDS.start() + (number % RING_SEEDS.count()) as u64;
+            Sockets::play_simulated(scenario, subject, seed).map(|()| true)
+        },
+    );
 }
