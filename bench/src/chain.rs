@@ -101,7 +101,7 @@ fn write_rows(table: &mut String, length: usize, spreads: &[(ChainKind, Spread)]
 }
 
 /// A capture of this many records.
-fn capture(records: usize) -> Vec<u8> {
+pub(crate) fn capture(records: usize) -> Vec<u8> {
     let words = |words: &[u32]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
     let mut bytes = words(&[0xa1b2_c3d4, 0x0004_0002, 0, 0, 262_144, 1]);
     for number in 0..records as u32 {

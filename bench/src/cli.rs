@@ -70,6 +70,8 @@ pub(crate) enum Command {
     /// A packet filter written by hand, started by `chain`
     #[command(hide = true)]
     PacketFilter(PacketFilterArgs),
+    /// Unmodified programs with and without `flick accel --move`
+    Accel(AccelArgs),
     /// Figure 7: 200 tasks on one worker, light and heavy, under the three policies
     Sharing(SharingArgs),
     /// A relay that parses nothing, started by `relay`
@@ -398,6 +400,28 @@ pub(crate) struct ChainArgs {
     /// Records of a round; a tenth of them for filters that read packet by packet
     #[arg(long, default_value_t = 1_000_000)]
     pub(crate) records: usize,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+/// Unmodified programs.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct AccelArgs {
+    /// Numbers of filters
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2, 4, 8])]
+    pub(crate) lengths: Vec<usize>,
+    /// Records or lines of a round of filters
+    #[arg(long, default_value_t = 500_000)]
+    pub(crate) records: usize,
+    /// Round trips of a round
+    #[arg(long, default_value_t = 200_000)]
+    pub(crate) round_trips: u64,
+    /// Seconds of a round of a server
+    #[arg(long, default_value_t = 2)]
+    pub(crate) seconds: u64,
+    /// Only figures whose name contains this
+    #[arg(long)]
+    pub(crate) only: Option<String>,
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }

@@ -6,6 +6,7 @@
 
 #![forbid(unsafe_code)]
 
+mod accel;
 mod bars;
 mod chain;
 mod cli;
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         cli::Command::Handover(args) => handover::run(&args),
         cli::Command::Shm(args) => shm::run(&args),
         cli::Command::Chain(args) => chain::run(&args),
+        cli::Command::Accel(args) => accel::run(&args),
         cli::Command::PacketFilter(args) => chain::filter(&args),
         cli::Command::Sharing(args) => sharing::run(&args),
         cli::Command::BareRelay(args) => relay::bare(&args),

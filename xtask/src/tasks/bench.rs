@@ -21,6 +21,10 @@ const SHORT: &[&str] = &["--connections", "1,30", "--seconds", "1", "--warmup-se
 /// Chains of one filter and of three, with records for less than a second.
 const SHORT_CHAIN: &[&str] = &["--lengths", "1,3", "--records", "20000", "--rounds", "1"];
 
+/// One filter, one client and one connection, for a second each.
+const SHORT_ACCEL: &[&str] =
+    &["--only", ", 1 ", "--lengths", "1", "--records", "20000", "--seconds", "1", "--rounds", "1"];
+
 /// Runs them with the tests' builds of flick and of the benchmarks: for all targets of the workspace, cargo chooses the
 /// features that it has chosen for the tests, and builds nothing twice.
 pub fn run() -> Outcome {
@@ -35,6 +39,9 @@ pub fn run() -> Outcome {
     let mut chain = run::command(&bench.to_string_lossy(), &["chain"]);
     chain.args(SHORT_CHAIN).arg("--flick").arg(&flick);
     run::run(chain)?;
+    let mut accel = run::command(&bench.to_string_lossy(), &["accel"]);
+    accel.args(SHORT_ACCEL).arg("--flick").arg(&flick);
+    run::run(accel)?;
     let mut idle = run::command(&bench.to_string_lossy(), &["idle-connections", "--connections", "300"]);
     idle.arg("--flick").arg(&flick);
     run::run(idle)?;
