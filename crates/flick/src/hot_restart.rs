@@ -1,7 +1,7 @@
 //! Hot restart: a new process takes over the listening sockets and clients of the old one.
 //! Promises: the old process serves until the new one is ready, and goes on serving if it never is; it stops waiting
 //! when it receives a signal to exit; no listening socket is closed, nor that of the admin endpoint; clients notice
-//! nothing.
+//! nothing, also where a new process is replaced before the old one has exited: it passes clients on until then.
 //! Not here: dictionaries, which the new process reads from their snapshots. It inherits the lock of their directory.
 //!
 //! The protocol, with a file descriptor behind each `+`:
@@ -160,24 +160,30 @@ impl OldProcess {
         channel.send("ready", None)?;
         sockets.iter().for_each(ListenSocket::reclaim_file);
         drop(sockets);
-        let receive_clients = move || {
-            while let Ok(Some(FdMessage { text, fd })) = channel.receive() {
-                let mut words = text.splitn(3, ' ');
-                let (kind, worker, service) = (words.next(), words.next(), words.next());
-                let worker = worker.and_then(|worker| worker.parse().ok());
-                let (Some("client"), Some(worker), Some(service), Some(socket)) = (kind, worker, service, fd)
-                else {
-                    tracing::warn!(text, "unexpected message from the old process");
-                    return;
-                };
-                let client = ControlMessage::Client { service: service.to_owned(), worker, socket };
-                if control.send(client).is_err() {
-                    return;
-                }
-            }
+        let receive_all = move || {
+            receive_clients(&channel, &control);
+            // Without a control thread the process ends.
+            let _ = control.send(ControlMessage::NoMoreClients);
         };
-        std::thread::Builder::new().name("hot-restart".to_owned()).spawn(receive_clients)?;
+        std::thread::Builder::new().name("hot-restart".to_owned()).spawn(receive_all)?;
         Ok(())
+    }
+}
+
+/// Receives clients of the old process until it exits.
+fn receive_clients(channel: &FdChannel, control: &Sender<ControlMessage>) {
+    while let Ok(Some(FdMessage { text, fd })) = channel.receive() {
+        let mut words = text.splitn(3, ' ');
+        let (kind, worker, service) = (words.next(), words.next(), words.next());
+        let worker = worker.and_then(|worker| worker.parse().ok());
+        let (Some("client"), Some(worker), Some(service), Some(socket)) = (kind, worker, service, fd) else {
+            tracing::warn!(text, "unexpected message from the old process");
+            return;
+        };
+        let client = ControlMessage::Client { service: service.to_owned(), worker, socket };
+        if control.send(client).is_err() {
+            return;
+        }
     }
 }
 
@@ -262,6 +268,12 @@ impl NewProcess {
         Arc::new(RemoteService { service: service.to_owned(), clients: Mutex::new(self.clients.clone()) })
     }
 
+    /// Sends it a client that the predecessor of this process has handed over too late for the workers here.
+    pub fn adopt_client(&self, service: &str, worker: usize, socket: OwnedFd) {
+        // A process that has exited serves no client.
+        let _ = self.clients.send(Some((client_message(worker, service), socket)));
+    }
+
     /// Waits until all clients were sent to it.
     pub fn finish(self) {
         // A process that has exited needs nothing more.
@@ -336,6 +348,10 @@ fn describe(error: &std::io::Error) -> String {
     }
 }
 
+fn client_message(worker: usize, service: &str) -> String {
+    format!("client {worker} {service}")
+}
+
 /// A service of the new process.
 #[derive(Debug)]
 struct RemoteService {
@@ -346,7 +362,7 @@ struct RemoteService {
 impl Successor for RemoteService {
     fn take(&self, worker: usize, client: HandedConn) -> Result<(), HandedConn> {
         let HandedConn { socket, peer, is_counted } = client;
-        let text = format!("client {worker} {}", self.service);
+        let text = client_message(worker, &self.service);
         let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
         clients.send(Some((text, socket))).map_err(|unsent| match unsent.0 {
             Some((_, socket)) => HandedConn { socket, peer, is_counted },

@@ -56,6 +56,8 @@ pub enum ControlMessage {
         /// Its connection.
         socket: OwnedFd,
     },
+    /// The old process has exited.
+    NoMoreClients,
     /// A descriptor among the endpoints has ended.
     Descriptor(DescriptorEvent),
 }
@@ -245,7 +247,7 @@ pub fn supervise(
         }
         shutdown.iter_mut().for_each(|shutdown| shutdown.drain_behind_inputs(&generations, &descriptors));
         if generations.is_finished() {
-            if !generations.has_older() {
+            if !generations.has_older() && !awaits_clients(&generations, shutdown.as_ref()) {
                 break;
             }
             // There is no generation left to hand the remaining clients to.
@@ -259,7 +261,7 @@ pub fn supervise(
             generations.watchdog_due_in().into_iter().chain(watcher.as_ref().map(FileWatcher::due_in));
         let interval = if is_draining { DRAIN_POLL_INTERVAL } else { POLL_INTERVAL };
         let Some(message) = queue.next(others.fold(interval, Duration::min)) else { continue };
-        use ControlMessage::{Client, Descriptor, Reload, Signal, Upgrade};
+        use ControlMessage::{Client, Descriptor, NoMoreClients, Reload, Signal, Upgrade};
         match message {
             Descriptor(event) => {
                 let has_input = descriptors.note(event).inspect_err(|_| generations.stop())?;
@@ -268,6 +270,7 @@ pub fn supervise(
                 }
             }
             Client { service, worker, socket } => generations.adopt_client(&service, worker, socket),
+            NoMoreClients => generations.note_no_more_clients(),
             Signal(SIGUSR1) => generations.reopen_logs(),
             Signal(SIGHUP | SIGUSR2) | Reload(_) | Upgrade(_) if shutdown.is_some() => {
                 forward(message, &generations);
@@ -291,6 +294,11 @@ pub fn supervise(
         }
     }
     finish(generations, shutdown, descriptors, queue)
+}
+
+/// Whether clients of the old process may still come, which this one passes on to the new process.
+fn awaits_clients(generations: &Generations, shutdown: Option<&Shutdown>) -> bool {
+    generations.passes_clients_on() && shutdown.is_some_and(|shutdown| !shutdown.is_over())
 }
 
 /// Stops at once, as a worker does not end.

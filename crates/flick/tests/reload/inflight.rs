@@ -10,16 +10,16 @@ use super::load::{get, reply};
 use super::{Changing, balancer, connect};
 
 /// A server whose replies wait until the test lets them go, and which takes bodies and tunnels.
-struct Origin {
-    address: SocketAddr,
+pub struct Origin {
+    pub address: SocketAddr,
     /// Lets one reply for `/late` go.
-    go: Sender<()>,
+    pub go: Sender<()>,
     /// Says each request for `/late` that has come.
     asked: Receiver<()>,
 }
 
 impl Origin {
-    fn start() -> Self {
+    pub fn start() -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
         let address = listener.local_addr().expect("a bound socket has an address");
         let ((go, gone), (asks, asked)) = (mpsc::channel(), mpsc::channel());
@@ -34,7 +34,7 @@ impl Origin {
     }
 
     /// Sends a request for `/late`, and `ahead` behind it, and waits until the server has it.
-    fn ask_late(&self, stream: &mut TcpStream, ahead: &str) {
+    pub fn ask_late(&self, stream: &mut TcpStream, ahead: &str) {
         let requests = format!("GET /late HTTP/1.1\r\nHost: here\r\n\r\n{ahead}");
         stream.write_all(requests.as_bytes()).expect("the service reads");
         self.asked.recv_timeout(wait::WAIT_MAX).expect("the request comes");

@@ -8,7 +8,8 @@ use std::process::Command;
 use super::common::process::OwnedPid;
 use super::common::service::Service;
 use super::common::{self, Scratch, wait};
-use super::{balancer, connect, figure, get, load};
+use super::inflight::Origin;
+use super::{balancer, connect, figure, get, load, process_in};
 
 /// A copy of the tool beside a program, in a directory where everybody may pass, unlike the target directory perhaps.
 struct Copied(PathBuf);
@@ -168,4 +169,36 @@ fn failed_upgrade_keeps_socket_files() {
     common::peers::signal(second.0, "TERM");
     wait::until("the second process to end", || (!second.is_there()).then_some(()));
     assert!(!path.exists() && !admin.exists(), "no process listens there");
+}
+
+#[test]
+fn client_of_a_process_before_the_last_was_reset_by_upgrades() {
+    let (scratch, origin) = (Scratch::new("upgrade-chain"), Origin::start());
+    let program = scratch.write("balancer.flick", &balancer(0)).display().to_string();
+    let admin = format!("unix:{}", scratch.path().join("admin").display());
+    let backends = format!("backends={}", origin.address);
+    let args = ["run", &program, "--listen", "client=127.0.0.1:0", "--connect", &backends, "--admin", &admin];
+    let mut first = Service::start(&[&args[..], &["--workers", "1"]].concat());
+    let mut client = connect(first.address);
+    origin.ask_late(&mut client, "");
+    // While one process starts, the one before the last has time to end.
+    let upgraded = (1..=3).map(|version| {
+        scratch.write("balancer.flick", &balancer(version));
+        let (status, output, error) = common::run(&["upgrade", &admin]);
+        assert_eq!(status, 0, "{error}");
+        OwnedPid(process_in(&output))
+    });
+    let [second, third, last] = &upgraded.collect::<Vec<_>>()[..] else { panic!("there were three upgrades") };
+    origin.go.send(()).expect("the server runs");
+    assert_eq!(load::reply(&mut client), Ok("0 bytes".to_owned()), "the first process answers");
+    wait::until("the client to migrate", || {
+        (get(&mut client, "/version").expect("it is answered") == "version 3").then_some(())
+    });
+    assert_eq!(first.gone().code(), Some(0));
+    wait::until("the processes between to end", || {
+        (!second.is_there() && !third.is_there()).then_some(())
+    });
+    assert_eq!(get(&mut client, "/version"), Ok("version 3".to_owned()));
+    common::peers::signal(last.0, "TERM");
+    wait::until("the last process to end", || (!last.is_there()).then_some(()));
 }

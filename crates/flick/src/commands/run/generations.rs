@@ -88,6 +88,8 @@ pub struct Generations {
     launcher: Option<Launcher>,
     /// The process that replaces this one.
     new_process: Option<NewProcess>,
+    /// The process that this one replaces has not exited.
+    has_old_process: bool,
     /// The first panic of an older generation, which is resumed at the end.
     panic: Option<Box<dyn std::any::Any + Send>>,
     watchdog: Watchdog,
@@ -155,6 +157,7 @@ impl Generations {
             responses,
             launcher,
             new_process,
+            has_old_process: hot_restart::is_new_process(),
             panic,
             watchdog,
             keep_alive: KeepAlive::from_environment(hot_restart::is_new_process()),
@@ -403,11 +406,25 @@ impl Generations {
         self.access.reopen(self.settings.user.as_ref());
     }
 
-    /// Adopts a client of the old process.
+    /// Adopts a client of the old process, or passes it on when this process has been replaced, too.
     pub fn adopt_client(&self, service: &str, worker: usize, socket: OwnedFd) {
-        if self.current.adopt_client(service, worker, socket).is_err() {
-            warn!(service, "closed a client of the old process: there is no such service");
+        match (self.current.adopt_client(service, worker, socket), &self.new_process) {
+            (Ok(()), _) => {}
+            (Err(socket), Some(new_process)) => new_process.adopt_client(service, worker, socket),
+            (Err(_), None) => {
+                warn!(service, "closed a client of the old process: no such service takes clients");
+            }
         }
+    }
+
+    /// Notes that the old process has handed over its last client.
+    pub fn note_no_more_clients(&mut self) {
+        self.has_old_process = false;
+    }
+
+    /// Whether clients of the old process may come that the new one is to get.
+    pub fn passes_clients_on(&self) -> bool {
+        self.has_old_process && self.new_process.is_some()
     }
 
     /// Describes how `next`, with these services and settings, differs from the current generation.
