@@ -538,6 +538,10 @@ impl Driver for AnyDriver {
         either!(ref self, driver => driver.is_flushing()) || self.shm.is_flushing()
     }
 
+    fn accept_singly(&mut self) {
+        either!(self, driver => driver.accept_singly());
+    }
+
     fn set_watermarks(&mut self, high_bytes: usize, low_bytes: usize) {
         self.shm.set_watermarks(high_bytes, low_bytes);
         either!(self, driver => driver.set_watermarks(high_bytes, low_bytes));

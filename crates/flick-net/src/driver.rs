@@ -329,6 +329,10 @@ pub trait Driver {
         false
     }
 
+    /// Accepts at most one connection of a listener before the platform learns of it, so that a burst of peers takes no
+    /// more descriptors than the platform allows. Call it before the first listener is added.
+    fn accept_singly(&mut self) {}
+
     /// Sets the watermarks for `Drained`.
     fn set_watermarks(&mut self, high_bytes: usize, low_bytes: usize);
 

@@ -6,6 +6,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixStream};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use flick_buffers::{Pool, PoolConfig};
@@ -100,8 +101,53 @@ fn check_shm(kind: IoKind) {
     assert!(events.is_empty(), "{events:?}");
 }
 
+/// Accepts while many peers come, and stops when the first is reported.
+fn check_burst(kind: IoKind) {
+    let mut driver = match AnyDriver::open(kind, LIMITS) {
+        Ok(driver) => driver,
+        Err(error) => return eprintln!("not tested: {error}"),
+    };
+    driver.accept_singly();
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
+    let listener = driver.listen(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
+    let at = driver.local_addr(listener).expect("just opened").to_string();
+    let open = || std::fs::read_dir("/proc/self/fd").expect("Linux lists them").count();
+    let peers: Vec<_> = (0..8).map(|_| TcpStream::connect(&at).expect("the driver listens")).collect();
+    let (before, end) = (open(), Instant::now() + Duration::from_secs(20));
+    let (mut events, mut accepted) = (Vec::new(), 0);
+    while events.is_empty() {
+        assert!(Instant::now() < end, "no peer is accepted");
+        driver.poll(&pool, Some(Duration::from_secs(1)), &mut events).expect("the driver polls");
+    }
+    accepted += events.drain(..).filter(|event| matches!(event, DriverEvent::Accepted { .. })).count();
+    driver.accept(listener, false);
+    for _ in 0..4 {
+        driver.poll(&pool, Some(Duration::from_millis(1)), &mut events).expect("the driver polls");
+    }
+    assert!(accepted == 1 && events.is_empty(), "{accepted}, {events:?}");
+    // The request behind the first one may have been served already.
+    assert!(open() <= before + 2, "{before} descriptors were open, now {}", open());
+    driver.accept(listener, true);
+    while accepted < peers.len() {
+        assert!(Instant::now() < end, "{accepted} of all peers are accepted");
+        driver.poll(&pool, Some(Duration::from_secs(1)), &mut events).expect("the driver polls");
+        accepted += events.drain(..).filter(|event| matches!(event, DriverEvent::Accepted { .. })).count();
+    }
+}
+
+/// Both tests use descriptors of the whole process.
+static DESCRIPTORS_IN_USE: Mutex<()> = Mutex::new(());
+
+#[test]
+fn a_burst_of_peers_took_descriptors_before_the_platform_knew() {
+    let _in_use = DESCRIPTORS_IN_USE.lock();
+    check_burst(IoKind::Epoll);
+    check_burst(IoKind::Uring);
+}
+
 #[test]
 fn out_of_descriptors_pauses_the_listener() {
+    let _in_use = DESCRIPTORS_IN_USE.lock();
     let limit = getrlimit(Resource::Nofile);
     setrlimit(Resource::Nofile, Rlimit { current: Some(DESCRIPTORS), ..limit }).expect("lowering is allowed");
     check(IoKind::Epoll);

@@ -5,7 +5,6 @@ use rustix::io::Errno;
 use super::driver::{EpollDriver, INPUT_EDGES};
 use crate::driver::{Driver, DriverEvent, ListenerId};
 use crate::event_sink::EventSink;
-use crate::limits::ACCEPTS_PER_POLL_MAX;
 use crate::listeners::Accepting;
 use crate::socket;
 
@@ -24,7 +23,7 @@ impl EpollDriver {
             if !std::mem::take(&mut listener.is_ready) {
                 continue;
             }
-            for _ in 0..ACCEPTS_PER_POLL_MAX.min(sink.capacity()) {
+            for _ in 0..self.accepts_max.min(sink.capacity()) {
                 let is_free = self.free_slot();
                 let accepted =
                     if is_free { self.accept_one(id, sink) } else { Accepted::Failed(libc::ENFILE) };

@@ -15,7 +15,7 @@ use crate::conn::quota::SendQuota;
 use crate::conn::{Conns, Then};
 use crate::driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, checked};
 use crate::fault::ConnFault;
-use crate::limits::{KERNEL_EVENTS_MAX, LINGER_SCRATCH_BYTES};
+use crate::limits::{ACCEPTS_PER_POLL_MAX, KERNEL_EVENTS_MAX, LINGER_SCRATCH_BYTES};
 use crate::listen::ListenSocket;
 use crate::listeners::{Accepting, Listeners};
 use crate::queue_delay::{QueueDelay, QueueDelayMeter};
@@ -44,6 +44,8 @@ pub struct EpollDriver {
     pub(super) waited_ns: u64,
     /// Bytes received by this poll.
     pub(super) received_bytes: usize,
+    /// Connections that one poll accepts from each listener.
+    pub(super) accepts_max: usize,
     /// The descriptor of [`EpollDriver::watch`] was readable.
     pub(super) is_watch_ready: bool,
 }
@@ -80,6 +82,7 @@ impl EpollDriver {
             now_ns: monotonic_ns(),
             waited_ns: 0,
             received_bytes: 0,
+            accepts_max: ACCEPTS_PER_POLL_MAX,
             is_watch_ready: false,
         })
     }
@@ -330,6 +333,10 @@ impl Driver for EpollDriver {
 
     fn is_flushing(&self) -> bool {
         self.conns.is_flushing()
+    }
+
+    fn accept_singly(&mut self) {
+        self.accepts_max = 1;
     }
 
     fn set_watermarks(&mut self, high_bytes: usize, low_bytes: usize) {

@@ -47,6 +47,8 @@ pub struct UringDriver {
     pub(super) waker: Waker,
     pub(super) wake_path: WakePath,
     pub(super) watch: Watch,
+    /// Each accept request is for one connection.
+    pub(super) accepts_singly: bool,
     pub(super) now_ns: u64,
     pub(super) waited_ns: u64,
 }
@@ -113,6 +115,7 @@ impl UringDriver {
             waker: Waker::with_eventfd()?,
             wake_path: WakePath::Ring { is_armed: false },
             watch: Watch::default(),
+            accepts_singly: false,
             now_ns: monotonic_ns(),
             waited_ns: 0,
         })
@@ -305,7 +308,7 @@ impl Driver for UringDriver {
         listener.set_accepting(if on { Accepting::On } else { Accepting::Off });
         let Some(socket) = listener.socket() else { return };
         if on && !listener.is_armed {
-            self.ring.accept(socket, RequestToken::Accept(id));
+            self.ring.accept(socket, !self.accepts_singly, RequestToken::Accept(id));
             listener.is_armed = true;
         } else if !on && listener.is_armed {
             self.ring.cancel(RequestToken::Accept(id), RequestToken::Ignored);
@@ -433,6 +436,10 @@ impl Driver for UringDriver {
 
     fn is_flushing(&self) -> bool {
         self.conns.is_flushing()
+    }
+
+    fn accept_singly(&mut self) {
+        self.accepts_singly = true;
     }
 
     fn set_watermarks(&mut self, high_bytes: usize, low_bytes: usize) {

@@ -117,10 +117,14 @@ impl Ring {
         self.push(entry.flags(squeue::Flags::BUFFER_SELECT), token);
     }
 
-    /// Accepts until it is cancelled.
-    pub(super) fn accept(&mut self, socket: impl AsFd, token: RequestToken) {
-        let entry =
-            opcode::AcceptMulti::new(Fd(socket.as_fd().as_raw_fd())).flags(libc::SOCK_CLOEXEC).build();
+    /// Accepts once, or until it is cancelled.
+    pub(super) fn accept(&mut self, socket: impl AsFd, multi: bool, token: RequestToken) {
+        let (fd, null) = (Fd(socket.as_fd().as_raw_fd()), std::ptr::null_mut());
+        let entry = if multi {
+            opcode::AcceptMulti::new(fd).flags(libc::SOCK_CLOEXEC).build()
+        } else {
+            opcode::Accept::new(fd, null, null.cast()).flags(libc::SOCK_CLOEXEC).build()
+        };
         self.push(entry, token);
     }
 
