@@ -188,16 +188,16 @@ fn client_of_a_process_before_the_last_was_reset_by_upgrades() {
         assert_eq!(status, 0, "{error}");
         OwnedPid(process_in(&output))
     });
-    let [second, third, last] = &upgraded.collect::<Vec<_>>()[..] else { panic!("there were three upgrades") };
+    let [second, third, last] = &upgraded.collect::<Vec<_>>()[..] else {
+        panic!("there were three upgrades")
+    };
     origin.go.send(()).expect("the server runs");
     assert_eq!(load::reply(&mut client), Ok("0 bytes".to_owned()), "the first process answers");
     wait::until("the client to migrate", || {
         (get(&mut client, "/version").expect("it is answered") == "version 3").then_some(())
     });
     assert_eq!(first.gone().code(), Some(0));
-    wait::until("the processes between to end", || {
-        (!second.is_there() && !third.is_there()).then_some(())
-    });
+    wait::until("the processes between to end", || (!second.is_there() && !third.is_there()).then_some(()));
     assert_eq!(get(&mut client, "/version"), Ok("version 3".to_owned()));
     common::peers::signal(last.0, "TERM");
     wait::until("the last process to end", || (!last.is_there()).then_some(()));
