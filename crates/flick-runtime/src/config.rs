@@ -79,6 +79,9 @@ pub struct Limits {
     pub max_connections: u32,
     /// Clients that a predecessor hands over. They are served although `max_connections` is lower now. Not a setting.
     pub inherited_connections: u32,
+    /// The limit on open files has lowered `max_connections`: a client beyond it evicts one that is idle. Not a
+    /// setting.
+    pub few_descriptors: bool,
     /// Action for clients beyond `max_connections`.
     pub on_max_connections: OnMaxConnections,
     /// Client connections of one address at one time, of IPv6 of one /64; those beyond are turned away. Zero: as many
@@ -141,6 +144,7 @@ impl Default for Limits {
         Self {
             max_connections: 20_000,
             inherited_connections: 0,
+            few_descriptors: false,
             on_max_connections: OnMaxConnections::Queue,
             max_connections_per_ip: 0,
             connection_rate_limit: 0,

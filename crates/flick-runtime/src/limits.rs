@@ -94,6 +94,12 @@ pub const SESSION_ROOMY_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const PLENTY_SHARE: u32 = 4;
 /// Clients that one pass over the deadlines evicts from the connections of one backend, or for their buffers.
 pub const EVICTIONS_MAX: u32 = 32;
+/// Time for which a client must have been idle before it is evicted for a new one, where descriptors are few.
+pub const IDLE_EVICTION_MS: u64 = 1_000;
+/// The same for a client that has sent nothing yet.
+pub const SILENT_EVICTION_MS: u64 = 200;
+/// One in this many of those clients is evicted at once.
+pub const IDLE_EVICTIONS_SHARE: usize = 8;
 /// Clients that hold most are evicted while fewer than one in this many buffers is free.
 pub const RELIEF_SHARE: u32 = 16;
 /// Clients are evicted for their buffers only if what they hold in all is at least one in this many of all bytes.

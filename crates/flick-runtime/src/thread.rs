@@ -103,6 +103,9 @@ impl ThreadPlan {
         for part in self.parts {
             let mut driver = AnyDriver::open(self.io, driver_limits(&part.config.setup, is_alone))?;
             driver.limit_rings(part.config.setup.ring_memory_max / part.config.workers as u64);
+            if part.config.setup.limits.few_descriptors {
+                driver.accept_singly();
+            }
             if self.upgrades_to_shm {
                 driver.enable_upgrades();
             }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flick_net::sim::{Actor, PeerIo};
+use flick_runtime::OnMaxConnections;
 use flick_testkit::service::client::Habit;
 use flick_testkit::service::memcached::{Cmd, opcode, value_of};
 use flick_testkit::service::server::MemcachedServer;
@@ -125,6 +126,26 @@ fn clients_that_never_read_take_no_capacity_from_others() {
         service.run(200_000 * MS, |_| verdict.borrow().is_over()).expect("no spinning");
         let verdict = verdict.borrow();
         assert!(verdict.finished, "half_closes {half_closes}: {verdict:?}; {:?}", service.totals());
+    }
+}
+
+#[test]
+fn silent_clients_kept_others_out_where_descriptors_are_few() {
+    for action in [OnMaxConnections::Queue, OnMaxConnections::Reject] {
+        let mut config = SimServiceConfig::new(1, 1);
+        (config.limits.max_connections, config.limits.few_descriptors) = (8, true);
+        config.limits.on_max_connections = action;
+        config.timeouts.idle = Duration::ZERO;
+        let mut service = honest(&config);
+        for _ in 0..20 {
+            let silent = NeverReads { requests: Vec::new(), half_closes: false };
+            service.net.connect(&service.listen, 0, Box::new(silent));
+        }
+        let verdict = service.client(300 * MS, &[get(1, "k")], Habit::Plain);
+        service.run(10_000 * MS, |_| verdict.borrow().is_over()).expect("no spinning");
+        let verdict = verdict.borrow();
+        assert!(verdict.finished && verdict.failed == 0, "{action:?}: {verdict:?}; {:?}", service.totals());
+        assert!(service.totals().clients_evicted > 0, "{action:?}: {:?}", service.totals());
     }
 }
 

@@ -3,7 +3,8 @@
 //! `max-connections-per-ip`; no more new ones in a second than `connection-rate-limit`. With
 //! `OnMaxConnections::Queue`, a client that was accepted before accepting paused is not rejected but queued. A rejected
 //! client is sent an error response where the protocol has one for that. Without descriptors, accepting pauses and is
-//! tried again. A busy worker hands new clients to an idle one.
+//! tried again; where they are few, an idle client makes way for a new one (`eviction.rs`). A busy worker hands new
+//! clients to an idle one.
 
 use flick_abi::Frame;
 use flick_abi::limits::FAILURE_BYTES_MAX;
@@ -68,12 +69,15 @@ impl<D: Driver> Worker<D> {
             } else {
                 self.refuse(conn);
             }
-        } else if self.address_is_full(conn) {
+            return;
+        }
+        if self.address_is_full(conn) {
             self.observe.counters().connections_over_ip_limit.add(1);
             self.reject_client(conn);
         } else if self.listeners.waiting_len() > 0 {
             self.keep_waiting(conn);
         } else {
+            self.evict_idle();
             match self.admit(conn) {
                 Entry::Settled => {}
                 Entry::Early(at_ns) => self.keep_waiting_until(conn, at_ns),
@@ -84,10 +88,16 @@ impl<D: Driver> Worker<D> {
                 }
             }
         }
-        if pauses && self.ctx.shared().sessions_full(self.ctx.setup().limits.max_connections) {
+        if pauses && self.is_full_for_good() {
             self.pause_accept();
             self.evict_greedy();
         }
+    }
+
+    /// Whether no slot is free, and the next client would get none by eviction.
+    fn is_full_for_good(&self) -> bool {
+        let limits = &self.ctx.setup().limits;
+        !limits.few_descriptors && self.ctx.shared().sessions_full(limits.max_connections)
     }
 
     /// Lets a client in, if it may come now.
@@ -252,6 +262,9 @@ impl<D: Driver> Worker<D> {
             self.merge_resume_accept();
             return;
         }
+        if self.listeners.waiting_len() > 0 {
+            self.evict_idle();
+        }
         let pauses = self.ctx.setup().limits.on_max_connections == OnMaxConnections::Queue;
         while let Some(conn) = self.listeners.pop_waiting() {
             match self.admit(conn) {
@@ -270,7 +283,7 @@ impl<D: Driver> Worker<D> {
             self.listeners.queue_first(conn);
             return;
         }
-        if pauses && self.ctx.shared().sessions_full(self.ctx.setup().limits.max_connections) {
+        if pauses && self.is_full_for_good() {
             self.evict_greedy();
             self.accept_again();
             return;

@@ -1,4 +1,5 @@
-//! Eviction: disconnects clients that hold what others wait for without using it: backend connections, and buffers.
+//! Eviction: disconnects clients that hold what others wait for without using it: backend connections, buffers, and
+//! descriptors where those are few.
 //! Promises: no client is evicted while connections are free or no client waits, nor while buffers are free; clients of
 //! the address that holds most go first, of them the one that has been idle on its connection for the longest time, or
 //! that holds most of the buffers, never the one that asks next; a request that can be served within the queue timeout
@@ -12,7 +13,8 @@ use flick_net::Driver;
 use super::Worker;
 use crate::downstream::holders::Holding;
 use crate::limits::{
-    EVICTIONS_MAX, RELIEF_HELD_SHARE, RELIEF_SHARE, RELIEF_TICK_NS, UPLOAD_BYTES_PER_S_MIN, UPLOAD_DELAY_MS,
+    EVICTIONS_MAX, IDLE_EVICTION_MS, IDLE_EVICTIONS_SHARE, RELIEF_HELD_SHARE, RELIEF_SHARE, RELIEF_TICK_NS,
+    SILENT_EVICTION_MS, UPLOAD_BYTES_PER_S_MIN, UPLOAD_DELAY_MS,
 };
 use crate::shared::connection_limits::{Network, network_of};
 use crate::slab::Key;
@@ -90,6 +92,50 @@ impl<D: Driver> Worker<D> {
             self.downstream.relieve_again_at(now_ns + RELIEF_TICK_NS);
             self.note_due(now_ns + RELIEF_TICK_NS);
         }
+    }
+
+    /// Evicts clients that are idle while all slots are in use, where descriptors are few: a share of them, so that
+    /// others come in without another pass. Requests need no descriptor that a client has.
+    /// Source: nginx's `ngx_drain_connections`.
+    pub(super) fn evict_idle(&mut self) {
+        let limits = &self.ctx.setup().limits;
+        if !limits.few_descriptors || !self.ctx.shared().sessions_full(limits.max_connections) {
+            return;
+        }
+        let now_ns = self.io.now_ns();
+        let (mut holders, mut count) = (self.downstream.take_holders(), 0);
+        for slot in 0..self.downstream.slots_used() {
+            let Some(client) = self.downstream.key_at(slot) else { continue };
+            if let Some(rank) = self.idle_since(client, now_ns) {
+                count += 1;
+                let network = self.network_of_client(client);
+                holders.add(Holding { client, network, amount: 1, rank });
+            }
+        }
+        let most = (count / IDLE_EVICTIONS_SHARE).clamp(1, EVICTIONS_MAX as usize);
+        for (_, holding) in holders.ordered().take(most) {
+            self.evict(holding.client);
+        }
+        self.downstream.return_holders(holders);
+    }
+
+    /// The time since which a client has been idle, if that is long enough for its eviction.
+    fn idle_since(&self, client: Key, now_ns: u64) -> Option<u64> {
+        let session = self.downstream.client(client)?;
+        let stream = session.stream();
+        let is_idle = session.takes_requests()
+            && stream.requests().is_empty()
+            && session.inbox().is_empty()
+            && !stream.has_upload()
+            && !stream.is_waiting()
+            && !session.is_queued()
+            && stream.tunnel().is_none()
+            && !self.ctx.setup().is_relay
+            && !self.rules.suspended().has_any_of(client)
+            && self.io.driver().backlog_bytes(session.handle()) == 0;
+        let idle_ns = session.idle_ns(now_ns);
+        let least_ms = if session.bytes_in() == 0 { SILENT_EVICTION_MS } else { IDLE_EVICTION_MS };
+        (is_idle && idle_ns >= least_ms * MS).then(|| now_ns - idle_ns)
     }
 
     /// Whether so few buffers are free that others may soon find none. A message for a huge buffer takes many of the

@@ -79,10 +79,10 @@ impl Run {
     /// process.
     fn check(self) -> Outcome {
         let (port, overrides) = (AccessLog::default().port(), BackendOverrides::default());
-        let prepared = Prepared::new(&self.flags, &port, &LastLists::default(), &[], &overrides)?;
+        let mut prepared = Prepared::new(&self.flags, &port, &LastLists::default(), &[], &overrides)?;
         descriptors::check(&prepared.services, &prepared.settings)?;
         prepared.settings.warn_deprecated();
-        if let Some(shortage) = open_files::raise_limit(&prepared.services)? {
+        if let Some(shortage) = open_files::raise_limit(&mut prepared.services)? {
             anstream::eprintln!("warning: {shortage}");
         }
         let names: Vec<_> = prepared.services.iter().map(|service| format!("`{}`", service.name)).collect();

@@ -1,14 +1,17 @@
 //! The limits of the machine and of the operator: reached, borne, and left again.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use flick_load::binary::Status;
 use flick_runtime::OnMaxConnections;
 use rustix::net::{AddressFamily, SocketType};
 
+use crate::common::client::connect;
+use crate::common::http::{self, Backend};
 use crate::common::service::Service;
-use crate::common::wait;
+use crate::common::{self, wait};
 use crate::machine::{self, Lateness};
 use crate::proxy::{IOS, Proxy, stores};
 use crate::wire::{Client, get};
@@ -202,5 +205,52 @@ fn over_the_limit_clients_wait_with_queue() {
                 "{io:?}, {workers} workers"
             );
         }
+    }
+}
+
+/// Descriptors of a service that may have few, and the clients that come to it and say nothing.
+const FEW: u32 = 100;
+const SILENT: usize = 150;
+
+#[test]
+fn idle_clients_took_all_descriptors_and_requests_were_answered_with_503() {
+    let _machine = machine::together();
+    let backend = Backend::start_at(([127, 0, 0, 1], 0).into(), http::filled, 10).expect("a free port");
+    for io in ["epoll", "uring"] {
+        let mut command = Command::new("sh");
+        let (script, backends) =
+            (format!("ulimit -n {FEW}; exec \"$0\" \"$@\""), format!("backends={}", backend.address));
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_flick"), "run"]);
+        command.args(["examples/http_balancer/http_balancer.flick", "--listen", "client=127.0.0.1:0"]);
+        command.args(["--connect", &backends, "--io", io, "--workers", "1"]);
+        command.current_dir(common::root()).env("NO_COLOR", "1").env_remove("FLICK_LOG");
+        let service = Service::start_as(command);
+        let mut early = connect(service.address);
+        let ask = |client: &mut TcpStream, who: &str| {
+            let reply = http::exchange(client, "/").unwrap_or_else(|error| panic!("{io}, {who}: {error}"));
+            assert_eq!(reply.0, 200, "{io}, {who}");
+        };
+        ask(&mut early, "a client that was there before");
+        let silent: Vec<TcpStream> = (0..SILENT).map(|_| connect(service.address)).collect();
+        let address = service.address;
+        let late = std::thread::spawn(move || {
+            let mut late = connect(address);
+            (0..100).map(|_| http::exchange(&mut late, "/").map(|reply| reply.0).ok()).collect::<Vec<_>>()
+        });
+        let mut asked = 0;
+        while !late.is_finished() {
+            ask(&mut early, "a client that was there before");
+            asked += 1;
+        }
+        let late = late.join().expect("no panic");
+        assert!(late.iter().all(|status| *status == Some(200)), "{io}: {late:?}");
+        assert!(asked > 100, "{asked} requests are no load");
+        drop((early, silent));
+        let log = service.drained();
+        assert!(
+            log.contains("each service takes at most ") && log.contains("clients_evicted"),
+            "{io}: {log}"
+        );
+        assert!(!log.contains("cannot connect") && !log.contains("cannot accept"), "{io}: {log}");
     }
 }

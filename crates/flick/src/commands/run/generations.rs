@@ -119,9 +119,9 @@ impl Generations {
         launcher: Option<Launcher>,
     ) -> Result<Self, Failure> {
         let summaries = ServiceSummary::of(&prepared);
-        let Prepared { settings, services, modules, opened, dicts, files, begun, .. } = prepared;
+        let Prepared { settings, mut services, modules, opened, dicts, files, begun, .. } = prepared;
         let mut open_files = OpenFilesLimit::default();
-        open_files.raise_limit(&services)?;
+        open_files.raise_limit(&mut services)?;
         let InheritedResources { handoff, locks, admin: inherited, .. } = inherited;
         let log = access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
         access.write_to(log);
@@ -239,11 +239,11 @@ impl Generations {
             (service.config.io, service.config.upgrades_to_shm) = (io, self.settings.shm == Shm::Auto);
         }
         let summaries = ServiceSummary::of(&prepared);
-        let Prepared { mut settings, services, modules, opened, dicts, files, .. } = prepared;
+        let Prepared { mut settings, mut services, modules, opened, dicts, files, .. } = prepared;
         // A list that neither its source nor the current generation provides would be empty.
         backends::complete(&opened)?;
         let tokens = admin::tokens(&settings, self.known_tokens(&settings))?;
-        self.open_files.raise_limit(&services)?;
+        self.open_files.raise_limit(&mut services)?;
         let locks = StateDirLocks::lock(&services, &self.locks)?;
         let handoff = self
             .current

@@ -1,10 +1,11 @@
 //! The limit on open files, compared with what clients and backends may need.
-//! Promises: raises the soft limit to the hard limit if needed; if that is not enough, a warning names the number
-//! needed, once, and again when more are needed.
-//! Refuses: nothing; a service with fewer clients than its limit needs fewer files.
+//! Promises: raises the soft limit to the hard limit if needed; if that is not enough, services take fewer clients, so
+//! that each has a descriptor for its request to a backend, and a warning names the number needed, once, and again when
+//! more are needed.
+//! Refuses: nothing; merges, whose number of clients is given, keep theirs.
 
 use flick_runtime::ServiceConfig;
-use flick_runtime::open_files::open_files;
+use flick_runtime::open_files::OpenFiles;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{debug, warn};
 
@@ -13,6 +14,8 @@ use crate::failure::{Failure, Outcome};
 
 /// Open files of the process beside its services: programs, logs, the admin endpoint and its clients. Rounded up.
 const OF_THE_PROCESS: u64 = 64;
+/// The process has at most one in this many of the files for that.
+const PROCESS_SHARE: u64 = 4;
 
 /// Files that services may need beyond the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,15 +24,18 @@ pub struct Shortage {
     limit: Option<u64>,
     /// The number that may be needed.
     needed: u64,
+    /// Clients that each service takes at most.
+    clients: u32,
 }
 
 impl Shortage {
     /// Says what happens, and what to change.
     pub fn text(&self) -> String {
-        let needed = self.needed;
+        let Self { needed, clients, .. } = self;
         format!(
-            "clients and backends may need more open files than the limit; new connections then wait or fail; raise the \
-             limit (`ulimit -n {needed}`, `LimitNOFILE={needed}` of a systemd unit), or lower `max_connections`"
+            "clients and backends may need more open files than the limit; each service takes at most {clients} clients, \
+             and closes idle ones for new ones; raise the limit (`ulimit -n {needed}`, `LimitNOFILE={needed}` of a \
+             systemd unit), or lower `max_connections`"
         )
     }
 }
@@ -41,14 +47,14 @@ impl std::fmt::Display for Shortage {
     }
 }
 
-/// Raises the limit for these services, and returns what is missing then.
+/// Raises the limit for these services, and returns what is missing then, which lowers the clients of each.
 ///
 /// Errors: the bindings of a service do not fit its program.
-pub fn raise_limit(services: &[ServiceConfig]) -> Result<Option<Shortage>, Failure> {
-    let mut needed = OF_THE_PROCESS;
-    for service in services {
-        needed += open_files(&service.program, &service.config).map_err(start_failure)?;
-    }
+pub fn raise_limit(services: &mut [ServiceConfig]) -> Result<Option<Shortage>, Failure> {
+    let files = services.iter().map(|service| OpenFiles::of(&service.program, &service.config));
+    let files = files.collect::<Result<Vec<_>, _>>().map_err(start_failure)?;
+    let needed_with = |clients: u64| files.iter().map(|service| service.with_clients(clients)).sum::<u64>();
+    let needed = OF_THE_PROCESS + needed_with(u64::MAX);
     let limit = getrlimit(Resource::Nofile);
     let is_enough = |limit: Option<u64>| limit.is_none_or(|most| most >= needed);
     if is_enough(limit.current) {
@@ -60,7 +66,28 @@ pub fn raise_limit(services: &[ServiceConfig]) -> Result<Option<Shortage>, Failu
         Err(error) => debug!(%error, "cannot raise the limit on open files"),
     }
     let limit = getrlimit(Resource::Nofile).current;
-    Ok((!is_enough(limit)).then_some(Shortage { limit, needed }))
+    if is_enough(limit) {
+        return Ok(None);
+    }
+    let most = limit.unwrap_or(u64::MAX);
+    let free = most - OF_THE_PROCESS.min(most / PROCESS_SHARE);
+    let clients = clients_within(free, needed_with);
+    for service in services.iter_mut().filter(|service| service.program.merges.is_empty()) {
+        let limits = &mut service.config.limits;
+        limits.few_descriptors = clients < limits.max_connections;
+        limits.max_connections = limits.max_connections.min(clients);
+    }
+    Ok(Some(Shortage { limit, needed, clients }))
+}
+
+/// The largest number of clients of each service, at least one, for which the files suffice.
+fn clients_within(files: u64, needed_with: impl Fn(u64) -> u64) -> u32 {
+    let (mut most, mut step) = (0_u32, 1 << (u32::BITS - 1));
+    while step > 0 {
+        most += if needed_with(u64::from(most | step)) <= files { step } else { 0 };
+        step /= 2;
+    }
+    most.max(1)
 }
 
 /// The limit of this process.
@@ -71,16 +98,30 @@ pub struct OpenFilesLimit {
 }
 
 impl OpenFilesLimit {
-    /// Raises the limit for these services, and logs what is missing then.
+    /// Raises the limit for these services, or lowers their clients, and logs what is missing then.
     ///
     /// Errors: as [`raise_limit`].
-    pub fn raise_limit(&mut self, services: &[ServiceConfig]) -> Outcome {
+    pub fn raise_limit(&mut self, services: &mut [ServiceConfig]) -> Outcome {
         let shortage = raise_limit(services)?;
         if let Some(shortage) = shortage.filter(|shortage| shortage.needed > self.warned) {
-            let Shortage { limit, needed } = shortage;
+            let Shortage { limit, needed, .. } = shortage;
             self.warned = needed;
             warn!(limit, needed, "{}", shortage.text());
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::clients_within;
+
+    #[test]
+    fn each_client_has_a_descriptor_for_its_request() {
+        let needed_with = |clients: u64| 20 + 2 * clients.min(300);
+        assert_eq!(clients_within(100, needed_with), 40);
+        assert_eq!(clients_within(101, needed_with), 40);
+        assert_eq!(clients_within(619, needed_with), 299);
+        assert_eq!(clients_within(10, needed_with), 1, "a service without any client is of no use");
     }
 }
