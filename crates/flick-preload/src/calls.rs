@@ -114,20 +114,13 @@ fn process() -> Process {
 
 fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) -> HookDecision {
     match call.number() {
-        nr::READ | nr::READV | nr::WRITE | nr::WRITEV => match followed(state, call.rdi) {
-            Some(file) => moving::transfer(state, file, call, memory).unwrap_or_else(|| {
-                call.context = file.into_word();
-                HookDecision::Count
-            }),
-            None => HookDecision::Pass,
-        },
-        nr::PREADV2
-        | nr::RECVFROM
-        | nr::RECVMMSG
-        | nr::PWRITEV2
-        | nr::SENDTO
-        | nr::SENDMMSG
-        | nr::VMSPLICE => {
+        nr::READ | nr::READV | nr::WRITE | nr::WRITEV | nr::RECVFROM | nr::SENDTO => {
+            match followed(state, call.rdi) {
+                Some(file) => transfer(state, file, call, memory),
+                None => HookDecision::Pass,
+            }
+        }
+        nr::PREADV2 | nr::RECVMMSG | nr::PWRITEV2 | nr::SENDMMSG | nr::VMSPLICE => {
             let Some(file) = followed(state, call.rdi) else { return HookDecision::Pass };
             moving::leave_file(state, file);
             if call.number() == nr::SENDMMSG {
@@ -141,8 +134,10 @@ fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) 
             if call.number() == nr::SENDMSG && moving::has_moved() {
                 control(state, call.rsi, memory, leave);
             }
-            call.context = followed(state, call.rdi).map_or(0, FileRef::into_word);
-            HookDecision::Count
+            match followed(state, call.rdi) {
+                Some(file) => transfer(state, file, call, memory),
+                None => HookDecision::Count,
+            }
         }
         nr::SPLICE | nr::TEE | nr::SENDFILE => {
             let other = if call.number() == nr::SPLICE { call.rdx } else { call.rsi };
@@ -153,6 +148,19 @@ fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) 
         }
         _ => decide_on_descriptors(state, call, memory),
     }
+}
+
+/// Makes a call through the ring of a file, if it has one.
+fn transfer(
+    state: &'static ProcessTable,
+    file: FileRef,
+    call: &mut Call,
+    memory: ProgramMemory,
+) -> HookDecision {
+    moving::transfer(state, file, call, memory).unwrap_or_else(|| {
+        call.context = file.into_word();
+        HookDecision::Count
+    })
 }
 
 /// Decides on a call that makes, closes or watches descriptors, or makes a process.
@@ -176,6 +184,16 @@ fn decide_on_descriptors(
         nr::ACCEPT | nr::ACCEPT4 | nr::CONNECT | nr::LISTEN => {
             followed(state, call.rdi);
             HookDecision::Count
+        }
+        nr::SHUTDOWN => {
+            leave(state, call.rdi);
+            HookDecision::Pass
+        }
+        nr::SETSOCKOPT => {
+            if !nr::HARMLESS_OPTIONS.contains(&(call.rsi, call.rdx)) {
+                leave(state, call.rdi);
+            }
+            HookDecision::Pass
         }
         nr::FCNTL if nr::DUPLICATING.contains(&call.rsi) => HookDecision::Count,
         nr::CLOSE => {
@@ -206,7 +224,7 @@ fn decide_on_descriptors(
     }
 }
 
-/// Returns the pipe of a descriptor to the kernel.
+/// Returns the file of a descriptor to the kernel.
 fn leave(state: &ProcessTable, fd: u64) {
     if moving::has_moved()
         && let Some(file) = followed(state, fd)
@@ -215,7 +233,7 @@ fn leave(state: &ProcessTable, fd: u64) {
     }
 }
 
-/// Returns pipes to the kernel that a call waits for, or whose settings it changes or reads.
+/// Returns files to the kernel that a call waits for, or whose settings it changes or reads.
 #[cold]
 fn leave_for(state: &ProcessTable, call: &Call, memory: ProgramMemory) {
     match call.number() {
@@ -260,7 +278,9 @@ fn ending_or_hiding(state: &ProcessTable, call: &Call) -> HookDecision {
         call.number(),
         nr::SETUID | nr::SETREUID | nr::SETRESUID | nr::SETFSUID | nr::CHROOT | nr::SETNS | nr::UNSHARE
     );
-    if changes_credentials {
+    // The descriptors of such a process cannot be had.
+    let is_hidden = call.number() == nr::PRCTL && call.rdi == nr::PR_SET_DUMPABLE && call.rsi != 1;
+    if changes_credentials || is_hidden {
         moving::stay(state, kept::CREDENTIALS);
     }
     HookDecision::Pass
@@ -399,6 +419,9 @@ fn close_range(state: &ProcessTable, first: u64, last: u64) {
     }
 }
 
+/// `ECONNRESET` as a result.
+const CONNECTION_RESET: i64 = -104;
+
 /// Counts a call that was made.
 pub fn after(call: &mut Call, memory: ProgramMemory) {
     let Some(state) = sys::state() else { return };
@@ -407,6 +430,14 @@ pub fn after(call: &mut Call, memory: ProgramMemory) {
         mark(state, call.rdi, flag::CONNECTED);
     }
     let Ok(count) = u64::try_from(result) else { return };
+    if count == 0
+        && matches!(number, nr::READ | nr::READV | nr::RECVFROM | nr::RECVMSG)
+        && let Some(file) = file_of(state, call)
+        && moving::was_reset(state, file, call.rdi)
+    {
+        call.result = CONNECTION_RESET;
+        return;
+    }
     match number {
         nr::READ | nr::READV | nr::PREADV2 => received(state, call, count),
         nr::WRITE | nr::WRITEV | nr::PWRITEV2 => sent(state, call, count),
@@ -432,14 +463,14 @@ fn file_of<'a>(state: &'a ProcessTable, call: &Call) -> Option<&'a File> {
 
 fn received(state: &ProcessTable, call: &Call, count: u64) {
     if let Some(file) = file_of(state, call) {
-        moving::count_call(state, file, count);
+        moving::count_call(state, file, call, count);
         file.received.fetch_add(count, Relaxed);
     }
 }
 
 fn sent(state: &ProcessTable, call: &Call, count: u64) {
     if let Some(file) = file_of(state, call) {
-        moving::count_call(state, file, count);
+        moving::count_call(state, file, call, count);
         file.sent.fetch_add(count, Relaxed);
     }
 }

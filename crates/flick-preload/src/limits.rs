@@ -62,13 +62,20 @@ pub const RING_BYTES_MAX: u64 = PIPE_BYTES - PIPE_BUF;
 /// Bytes of a segment: a page of words and the ring.
 pub const SEGMENT_BYTES: u64 = PAGE_BYTES as u64 + RING_BYTES;
 
-/// Pipes of a process that are moved at a time.
-pub const MOVED_MAX: usize = 32;
+/// Directions of a process that are moved at a time: pipes have one, connections two.
+pub const MOVED_MAX: usize = 64;
+
+/// Bytes of the send buffer of a socket that may move: it takes what a ring holds beside what is in flight.
+pub const SEND_BUFFER_MIN: u64 = 160 << 10;
+
+/// Time for which a receiver waits for bytes that were sent before the ring, until it returns to the kernel.
+pub const IN_FLIGHT_MS_MAX: u64 = 50;
 
 /// Smallest number of a descriptor that is kept, so that one is free when bytes are returned to a pipe.
 pub const RESERVE_FD_MIN: u64 = 200;
 
-/// Calls through the kernel after which a pipe is to move; also after each power of two of calls beyond.
+/// Calls through the kernel after which a pipe or a connection is to move; also after each power of two of calls
+/// beyond.
 pub const MOVE_CALLS_MIN: u32 = 32;
 
 /// Time that an end sleeps beside the ring, before it returns to the kernel and sleeps there.
@@ -114,6 +121,7 @@ pub const ENTER_SKIPS_LOG2_MAX: u32 = 12;
 pub const ENTER_SENDS_MIN: u64 = 64;
 
 const _: () = assert!(RING_BYTES_MAX < RING_BYTES && RING_BYTES_MAX + PIPE_BUF <= PIPE_BYTES);
+const _: () = assert!(2 * (RING_BYTES_MAX + PIPE_BUF) < SEND_BUFFER_MIN);
 
 /// Bytes that one call moves at most (`MAX_RW_COUNT` of the kernel).
 pub const CALL_BYTES_MAX: u64 = 0x7fff_f000;

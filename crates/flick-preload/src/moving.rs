@@ -1,4 +1,5 @@
-//! The pipes of this process that move: their segments, when one is taken over, and the way back for good.
+//! The pipes and connections of this process that move: their segments, when one is taken over, and the way back for
+//! good. A connection is two directions, which move and leave together.
 //! Promises: a call that is not followed finds all bytes in the kernel; a process that forks, runs another program or
 //! ends has left its rings before.
 //! Refuses: processes with several threads; an end that has another descriptor in this process or elsewhere.
@@ -8,13 +9,16 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::calls::{Call, HookDecision};
 use crate::limits::{MOVE_CALLS_MIN, MOVED_MAX, PIPE_BYTES};
-use crate::ring::{MAGIC, PipeEnd};
+use crate::numbers as nr;
+use crate::ring::{MAGIC, PipeEnd, PipeHeader};
+use crate::socket;
 use crate::state::{File, FileRef, Kind, ProcessTable, flag, kept};
 use crate::sys::pipe::{self as sys, PipeSegment, Vectors};
-use crate::sys::{ProgramMemory, close};
+use crate::sys::{ProgramMemory, close, socket as sys_socket};
 use crate::transfer::{self, PipeProgress};
 
-/// A pipe of this process with a segment. All fields but the words of the segment are this process's own.
+/// A pipe of this process, or a direction of a connection, with a segment. All fields but the words of the segment are
+/// this process's own.
 #[derive(Debug)]
 pub struct Moved {
     /// The segment; 0: the slot is free.
@@ -27,6 +31,8 @@ pub struct Moved {
     reserve: AtomicU32,
     /// A [`PipeEnd`].
     role: AtomicU32,
+    /// A [`Kind`].
+    kind: AtomicU32,
     /// 1: a call is in the ring, or has left it by `siglongjmp`.
     busy: AtomicU32,
     /// The epoch in which the receiver has found the kernel's pipe empty.
@@ -49,6 +55,12 @@ pub struct Moved {
     pub poll_skip: AtomicU32,
     /// The next number of such waits.
     pub poll_skips: AtomicU32,
+    /// Bytes of a ring that cannot be returned to the kernel, since the sender is dead: they are read from the ring.
+    pub rest: AtomicU64,
+    /// The index of the first of them.
+    pub rest_index: AtomicU64,
+    /// The error that bytes have met which were returned to the kernel; the next send reports it. 0: none.
+    pub error: AtomicU32,
 }
 
 impl Moved {
@@ -59,6 +71,7 @@ impl Moved {
             fd: AtomicU32::new(0),
             reserve: AtomicU32::new(0),
             role: AtomicU32::new(0),
+            kind: AtomicU32::new(0),
             busy: AtomicU32::new(0),
             epoch: AtomicU32::new(0),
             index: AtomicU64::new(0),
@@ -70,6 +83,9 @@ impl Moved {
             looked: AtomicU64::new(0),
             poll_skip: AtomicU32::new(0),
             poll_skips: AtomicU32::new(0),
+            rest: AtomicU64::new(0),
+            rest_index: AtomicU64::new(0),
+            error: AtomicU32::new(0),
         }
     }
 
@@ -77,6 +93,23 @@ impl Moved {
     #[inline]
     pub fn segment(&self) -> Option<PipeSegment> {
         PipeSegment::from_word(self.segment.load(Relaxed))
+    }
+
+    /// The kind of the file.
+    #[inline]
+    pub fn kind(&self) -> Option<Kind> {
+        Kind::of(self.kind.load(Relaxed))
+    }
+
+    /// Whether it is a direction of a connection.
+    #[inline]
+    pub fn is_socket(&self) -> bool {
+        matches!(self.kind(), Some(Kind::Tcp | Kind::Unix))
+    }
+
+    /// Whether the other end is gone, or sends no more.
+    pub fn is_alone(&self, fd: u64) -> bool {
+        if self.is_socket() { sys_socket::has_ended(fd) } else { sys::is_alone(fd) }
     }
 
     /// Closes the descriptor that is kept.
@@ -98,13 +131,44 @@ static MOVED: [Moved; MOVED_MAX] = [const { Moved::new() }; MOVED_MAX];
 /// Slots in use.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
-/// Whether a pipe has a slot, so that other calls on pipes have to be looked at.
+/// Whether a file has a slot, so that other calls on files have to be looked at.
 pub fn has_moved() -> bool {
     COUNT.load(Relaxed) != 0
 }
 
-fn slot_of(file: &File) -> Option<&'static Moved> {
-    (file.moved.load(Relaxed) as usize).checked_sub(1).and_then(|index| MOVED.get(index))
+fn slot(word: &AtomicU32) -> Option<&'static Moved> {
+    (word.load(Relaxed) as usize).checked_sub(1).and_then(|index| MOVED.get(index))
+}
+
+/// The slots of a file.
+fn slots_of(file: &File) -> impl Iterator<Item = &'static Moved> {
+    [slot(&file.moved), slot(&file.moved_out)].into_iter().flatten()
+}
+
+/// The slot of one direction of a file.
+#[inline]
+fn slot_of(file: &File, role: PipeEnd) -> Option<&'static Moved> {
+    let has_two = file.moved_out.load(Relaxed) != 0 && role == PipeEnd::Sender;
+    slot(if has_two { &file.moved_out } else { &file.moved }).filter(|moved| moved.role() == role)
+}
+
+/// Closes the descriptors that are kept for the directions of a file.
+pub fn release_reserves(moved: &Moved) {
+    let file = moved.file.load(Relaxed);
+    MOVED.iter().filter(|other| other.file.load(Relaxed) == file).for_each(Moved::release_reserve);
+}
+
+/// The end that a call uses.
+fn role_of(number: u32) -> PipeEnd {
+    if matches!(number, nr::READ | nr::READV | nr::RECVFROM | nr::RECVMSG) {
+        PipeEnd::Receiver
+    } else {
+        PipeEnd::Sender
+    }
+}
+
+fn is_socket(file: &File) -> bool {
+    ProcessTable::is_connection(file.kind.load(Relaxed), file.flags.load(Relaxed))
 }
 
 /// Makes a call through the ring of a file, if it has one. `None`: the kernel is to make it.
@@ -122,18 +186,24 @@ pub fn transfer(
         }
         take_offer(state, found, file, call.arguments()[0]);
     }
-    let moved = slot_of(file)?;
     let (number, arguments) = (call.number(), call.arguments());
-    let Some(vectors) = Vectors::of(number, arguments, memory) else {
-        if arguments[2] != 0 {
-            leave(state, moved, file, kept::LEFT);
-        }
+    let moved = slot_of(file, role_of(number))?;
+    let vectors = if moved.is_socket() {
+        sys_socket::bytes_of(number, arguments, memory)
+    } else {
+        Vectors::of(number, arguments, memory)
+    };
+    let Some(vectors) = vectors else {
+        leave(state, file, kept::LEFT);
         return None;
     };
+    if vectors.bytes == 0 {
+        return None;
+    }
     let segment = moved.segment().filter(|_| moved.file.load(Relaxed) == found.into_word())?;
     if moved.busy.swap(1, Relaxed) != 0 {
         // A signal handler within a call of this pipe, or a call after one that a handler has left.
-        leave(state, moved, file, kept::LEFT);
+        leave(state, file, kept::LEFT);
         return None;
     }
     moved.fd.store(arguments[0] as u32, Relaxed);
@@ -144,7 +214,10 @@ pub fn transfer(
     moved.busy.store(0, Relaxed);
     let control = segment.control();
     if control.look().is_dead() || control.header.0.revoked.load(Relaxed) != 0 {
-        leave(state, moved, file, kept::LEFT);
+        leave(state, file, kept::LEFT);
+    }
+    if number == nr::RECVMSG && progress.is_done && progress.error == 0 {
+        sys_socket::complete_message(memory, arguments[1]);
     }
     state.ring_bytes.fetch_add(progress.in_ring, Relaxed);
     account(file, moved, arguments[0], &vectors, progress).map(|result| {
@@ -163,7 +236,7 @@ fn account(file: &File, slot: &Moved, fd: u64, vectors: &Vectors, progress: Pipe
     file.ring_bytes.fetch_add(in_ring, Relaxed);
     if !is_done {
         vectors.ranges(moved, vectors.bytes - moved, |address, bytes| {
-            let written = sys::write(fd, address, bytes);
+            let written = sys::write(fd, address, bytes, vectors.flags);
             slot.index.fetch_add(u64::try_from(written).unwrap_or_default(), Relaxed);
             moved += u64::try_from(written).unwrap_or_default();
             written == bytes as i64
@@ -174,20 +247,34 @@ fn account(file: &File, slot: &Moved, fd: u64, vectors: &Vectors, progress: Pipe
     Some(if moved > 0 { moved as i64 } else { error })
 }
 
-/// Counts a call that the kernel has made, and lets the monitor know of a pipe that is used.
-pub fn count_call(state: &ProcessTable, file: &File, bytes: u64) {
-    if state.moves.load(Relaxed) == 0
-        || ![Kind::PipeRead as u32, Kind::PipeWrite as u32].contains(&file.kind.load(Relaxed))
-    {
+/// Whether the stream of a connection has ended because the other process has died with bytes unread in the ring, which
+/// the kernel would have answered with a reset. The connection has left the ring then.
+pub fn was_reset(state: &ProcessTable, file: &File, fd: u64) -> bool {
+    let was_reset = slot(&file.moved_out).is_some_and(|moved| {
+        moved.segment().is_some_and(|segment| segment.control().has_unread()) && moved.is_alone(fd)
+    });
+    if was_reset {
+        leave(state, file, kept::LEFT);
+    }
+    was_reset
+}
+
+/// Counts a call that the kernel has made, and lets the monitor know of a pipe or a connection that is used.
+pub fn count_call(state: &ProcessTable, file: &File, call: &Call, bytes: u64) {
+    let is_pipe = [Kind::PipeRead as u32, Kind::PipeWrite as u32].contains(&file.kind.load(Relaxed));
+    if state.moves.load(Relaxed) == 0 || !is_pipe && !is_socket(file) {
         return;
     }
-    if let Some(moved) = slot_of(file) {
+    if let Some(moved) = slot_of(file, role_of(call.number())) {
         moved.index.fetch_add(bytes, Relaxed);
     }
     let calls = file.calls.load(Relaxed).wrapping_add(1);
     file.calls.store(calls, Relaxed);
     let is_in_kernel = file.moved.load(Relaxed) == 0 && file.offer.is_ready.load(Relaxed) == 0;
     if calls >= MOVE_CALLS_MIN && calls.is_power_of_two() && is_in_kernel && may_move(state) {
+        if !is_pipe {
+            socket::identify(file, call.arguments()[0]);
+        }
         sys::knock(state.pid.load(Relaxed));
     }
 }
@@ -203,20 +290,65 @@ fn take_offer(state: &ProcessTable, found: FileRef, file: &File, fd: u64) {
     let is_of_now = offer.serial.load(Relaxed) == found.serial()
         && offer.epoch.load(Relaxed) == state.fork_epoch.load(Relaxed)
         && file.flags.load(Relaxed) & (flag::SHARED | flag::IN_EPOLL) == 0;
-    let (monitor, number) = (offer.monitor.load(Relaxed), offer.fd.load(Relaxed));
+    let from = |fd: &AtomicU32| (offer.monitor.load(Relaxed), fd.load(Relaxed));
+    let (offered, offered_out) = (from(&offer.fd), from(&offer.fd_out));
     offer.is_ready.store(0, Relaxed);
-    let role =
-        if file.kind.load(Relaxed) == Kind::PipeWrite as u32 { PipeEnd::Sender } else { PipeEnd::Receiver };
+    let is_writer = file.kind.load(Relaxed) == Kind::PipeWrite as u32;
+    let role = if is_writer { PipeEnd::Sender } else { PipeEnd::Receiver };
     let why = if !may_move(state) || !is_of_now || file.refs.load(Relaxed) != 1 {
         kept::LEFT
+    } else if is_socket(file) {
+        attach_socket(state, found, file, fd, (offered, offered_out)).err().unwrap_or(kept::NONE)
     } else if !sys::is_plain_pipe(fd, PIPE_BYTES) || !can_return(role, fd) {
         kept::SETTINGS
-    } else if attach(found, file, role, fd, (monitor, number)).is_none() {
-        kept::SEGMENT
     } else {
-        kept::NONE
+        let is_own = |header: &PipeHeader| is_own_pipe(header, file, role);
+        match attach(found, file, role, fd, offered, is_own) {
+            Some(moved) => {
+                if role == PipeEnd::Sender {
+                    moved.release_reserve();
+                }
+                kept::NONE
+            }
+            None => kept::SEGMENT,
+        }
     };
     file.kept.store(why, Relaxed);
+}
+
+/// Whether the segment of a pipe is meant for this process's end.
+fn is_own_pipe(header: &PipeHeader, file: &File, role: PipeEnd) -> bool {
+    let holder = if role == PipeEnd::Sender { &header.sender } else { &header.receiver };
+    header.device.load(Relaxed) == file.id.load(Relaxed)
+        && header.inode.load(Relaxed) == file.inode.load(Relaxed)
+        && holder.load(Relaxed) == crate::sys::process_id()
+}
+
+/// Takes over the segments of both directions of a connection, or none.
+///
+/// Errors: a reason of [`kept`].
+fn attach_socket(
+    state: &ProcessTable,
+    found: FileRef,
+    file: &File,
+    fd: u64,
+    offers: ((u32, u32), (u32, u32)),
+) -> Result<(), u32> {
+    let kind = Kind::of(file.kind.load(Relaxed)).ok_or(kept::SETTINGS)?;
+    if !sys_socket::is_plain(fd, kind) || !sys::can_sleep() || !sys::register_barrier() {
+        return Err(kept::SETTINGS);
+    }
+    if !socket::is_counted(state, file, fd) {
+        return Err(kept::COUNTS);
+    }
+    let is_own = |header: &PipeHeader| socket::is_own(header, file, PipeEnd::Receiver, fd);
+    attach(found, file, PipeEnd::Receiver, fd, offers.0, is_own).ok_or(kept::PEER_SOCKET)?;
+    let is_own = |header: &PipeHeader| socket::is_own(header, file, PipeEnd::Sender, fd);
+    if attach(found, file, PipeEnd::Sender, fd, offers.1, is_own).is_none() {
+        leave(state, file, kept::SEGMENT);
+        return Err(kept::SEGMENT);
+    }
+    Ok(())
 }
 
 /// Whether this process can do all that leaving the ring needs.
@@ -228,25 +360,24 @@ fn can_return(role: PipeEnd, fd: u64) -> bool {
     sys::can_sleep() && sys::register_barrier()
 }
 
-fn attach(found: FileRef, file: &File, role: PipeEnd, fd: u64, offer: (u32, u32)) -> Option<()> {
+fn attach(
+    found: FileRef,
+    file: &File,
+    role: PipeEnd,
+    fd: u64,
+    offer: (u32, u32),
+    is_own: impl Fn(&PipeHeader) -> bool,
+) -> Option<&'static Moved> {
     let index = MOVED.iter().position(|moved| moved.segment.load(Relaxed) == 0)?;
     let moved = MOVED.get(index)?;
     let (segment, reserve) = PipeSegment::map(offer.0, offer.1)?;
     let header = &segment.control().header.0;
-    let holder = if role == PipeEnd::Sender { &header.sender } else { &header.receiver };
-    let is_own = header.magic.load(Relaxed) == MAGIC
-        && header.device.load(Relaxed) == file.id.load(Relaxed)
-        && header.inode.load(Relaxed) == file.inode.load(Relaxed)
-        && holder.load(Relaxed) == crate::sys::process_id();
-    if !is_own {
+    if header.magic.load(Relaxed) != MAGIC || !is_own(header) {
         close(reserve);
         segment.unmap();
         return None;
     }
-    if role == PipeEnd::Sender {
-        close(reserve);
-    }
-    moved.reserve.store(if role == PipeEnd::Receiver { reserve as u32 } else { 0 }, Relaxed);
+    moved.reserve.store(reserve as u32, Relaxed);
     for word in [
         &moved.busy,
         &moved.poor,
@@ -255,33 +386,48 @@ fn attach(found: FileRef, file: &File, role: PipeEnd, fd: u64, offer: (u32, u32)
         &moved.fails,
         &moved.poll_skip,
         &moved.poll_skips,
+        &moved.error,
     ] {
         word.store(0, Relaxed);
     }
     moved.is_counted.store(0, Relaxed);
-    for word in [&moved.index, &moved.sends, &moved.looked] {
+    for word in [&moved.index, &moved.sends, &moved.looked, &moved.rest] {
         word.store(0, Relaxed);
     }
     moved.file.store(found.into_word(), Relaxed);
     moved.fd.store(fd as u32, Relaxed);
     moved.role.store(role as u32, Relaxed);
+    moved.kind.store(file.kind.load(Relaxed), Relaxed);
     moved.segment.store(segment.into_word(), Relaxed);
     COUNT.fetch_add(1, Relaxed);
-    file.moved.store(index as u32 + 1, Relaxed);
+    let has_two = moved.is_socket() && role == PipeEnd::Sender;
+    let word = if has_two { &file.moved_out } else { &file.moved };
+    word.store(index as u32 + 1, Relaxed);
     segment.control().shared.0.attached.fetch_or(role as u32, AcqRel);
-    Some(())
+    Some(moved)
 }
 
-/// Returns a pipe to the kernel for good, or until the monitor offers another segment.
+/// Returns a file to the kernel for good, or until the monitor offers another segment.
 #[cold]
-fn leave(state: &ProcessTable, moved: &Moved, file: &File, why: u32) {
-    let Some(segment) = moved.segment() else { return };
-    segment.control().end();
-    transfer::leave(moved, segment, u64::from(moved.fd.load(Relaxed)));
-    moved.release_reserve();
+fn leave(state: &ProcessTable, file: &File, why: u32) {
+    for word in [&file.moved_out, &file.moved] {
+        let Some(moved) = slot(word) else { continue };
+        let Some(segment) = moved.segment() else { continue };
+        segment.control().end();
+        transfer::leave(moved, segment, u64::from(moved.fd.load(Relaxed)));
+        // What a dead sender has left stays in the ring, and is read there.
+        if moved.rest.load(Relaxed) == 0 || why == kept::CLOSED {
+            release(moved, segment);
+            word.store(0, Relaxed);
+        }
+    }
     let stays = state.stays.load(Relaxed);
     file.kept.store(if stays == 0 { why } else { stays }, Relaxed);
-    file.moved.store(0, Relaxed);
+}
+
+/// Gives the slot and the segment up.
+fn release(moved: &Moved, segment: PipeSegment) {
+    moved.release_reserve();
     // The call that a signal has interrupted is still in the segment; its slot is lost.
     if moved.busy.load(Relaxed) == 0 {
         moved.segment.store(0, Relaxed);
@@ -290,24 +436,28 @@ fn leave(state: &ProcessTable, moved: &Moved, file: &File, why: u32) {
     }
 }
 
-/// Returns the pipe of a descriptor to the kernel.
+/// Returns the file of a descriptor to the kernel.
 pub fn leave_file(state: &ProcessTable, found: FileRef) {
     if !has_moved() {
         return;
     }
-    if let Some(file) = state.file(found)
-        && let Some(moved) = slot_of(file)
-    {
-        leave(state, moved, file, kept::LEFT);
+    if let Some(file) = state.file(found) {
+        leave_moved(state, file, kept::LEFT);
     }
 }
 
-/// Returns the pipe of a descriptor that is closed to the kernel, if it is the last one or the one that is used.
+fn leave_moved(state: &ProcessTable, file: &File, why: u32) {
+    if slots_of(file).next().is_some() {
+        leave(state, file, why);
+    }
+}
+
+/// Returns the file of a descriptor that is closed to the kernel, if it is the last one or the one that is used.
 pub fn closing(state: &ProcessTable, file: &File, fd: u64) {
-    if let Some(moved) = slot_of(file)
-        && (file.refs.load(Relaxed) == 1 || u64::from(moved.fd.load(Relaxed)) == fd)
-    {
-        leave(state, moved, file, kept::LEFT);
+    let is_last = file.refs.load(Relaxed) == 1;
+    let is_used = |moved: &Moved| moved.is_socket() || u64::from(moved.fd.load(Relaxed)) == fd;
+    if slots_of(file).any(|moved| is_last || is_used(moved)) {
+        leave(state, file, if is_last { kept::CLOSED } else { kept::LEFT });
     }
 }
 
@@ -322,7 +472,7 @@ pub fn closing_numbers(first: u64, last: u64) {
     }
 }
 
-/// Returns all pipes to the kernel.
+/// Returns everything to the kernel.
 pub fn leave_all(state: &ProcessTable) {
     if !has_moved() {
         return;
@@ -330,20 +480,20 @@ pub fn leave_all(state: &ProcessTable) {
     for moved in &MOVED {
         let file = FileRef::from_word(moved.file.load(Relaxed));
         if moved.segment().is_some()
-            && let Some(file) = state.file(file).filter(|file| file.moved.load(Relaxed) != 0)
+            && let Some(file) = state.file(file)
         {
-            leave(state, moved, file, kept::LEFT);
+            leave_moved(state, file, kept::LEFT);
         }
     }
 }
 
-/// Returns all pipes to the kernel, and keeps them and later ones there.
+/// Returns everything to the kernel, and keeps it and later files there.
 pub fn stay(state: &ProcessTable, why: u32) {
     state.stays.store(why, Relaxed);
     leave_all(state);
 }
 
-/// Returns a pipe to the kernel of which this process has got another end that it uses.
+/// Returns a file to the kernel of which this process has got another end that it uses.
 pub fn leave_same(state: &ProcessTable, id: (u64, u64)) {
     if !has_moved() {
         return;
@@ -351,10 +501,10 @@ pub fn leave_same(state: &ProcessTable, id: (u64, u64)) {
     for moved in &MOVED {
         let file = FileRef::from_word(moved.file.load(Relaxed));
         if let Some(file) = state.file(file).filter(|_| moved.segment().is_some())
-            && (file.id.load(Relaxed), file.inode.load(Relaxed)) == id
-            && file.moved.load(Relaxed) != 0
+            && file.id.load(Relaxed) == id.0
+            && (is_socket(file) || file.inode.load(Relaxed) == id.1)
         {
-            leave(state, moved, file, kept::HOLDERS);
+            leave_moved(state, file, kept::HOLDERS);
         }
     }
 }

@@ -14,8 +14,8 @@ macro_rules! numbers {
 
 numbers! {
     READ = 0, WRITE = 1, CLOSE = 3, POLL = 7, IOCTL = 16, READV = 19, WRITEV = 20, PIPE = 22, SELECT = 23, DUP = 32, DUP2 = 33, SENDFILE = 40,
-    SOCKET = 41, CONNECT = 42, ACCEPT = 43, SENDTO = 44, RECVFROM = 45, SENDMSG = 46, RECVMSG = 47, LISTEN = 50,
-    SOCKETPAIR = 53, CLONE = 56, FORK = 57, VFORK = 58, EXECVE = 59, FCNTL = 72, SETUID = 105,
+    SOCKET = 41, CONNECT = 42, ACCEPT = 43, SENDTO = 44, RECVFROM = 45, SENDMSG = 46, RECVMSG = 47,
+    SHUTDOWN = 48, LISTEN = 50, SOCKETPAIR = 53, SETSOCKOPT = 54, CLONE = 56, FORK = 57, VFORK = 58, EXECVE = 59, FCNTL = 72, SETUID = 105,
     SETREUID = 113, SETRESUID = 117, SETFSUID = 122, PRCTL = 157, CHROOT = 161, EXIT_GROUP = 231, EPOLL_CTL = 233, PSELECT6 = 270, PPOLL = 271,
     UNSHARE = 272, SPLICE = 275, TEE = 276, VMSPLICE = 278, ACCEPT4 = 288, DUP3 = 292, PIPE2 = 293, RECVMMSG = 299,
     SENDMMSG = 307, SETNS = 308, SECCOMP = 317, EXECVEAT = 322, PREADV2 = 327, PWRITEV2 = 328, IO_URING_SETUP = 425, CLONE3 = 435,
@@ -39,11 +39,20 @@ pub const DUPLICATING: [u64; 2] = [0, 1030];
 pub const HARMLESS_FCNTLS: [u64; 8] = [0, 1, 2, 3, 9, 11, 1030, 1032];
 /// Commands of `ioctl` that change nothing about a pipe: `TCGETS`, `FIONCLEX`, `FIOCLEX`.
 pub const HARMLESS_IOCTLS: [u64; 3] = [0x5401, 0x5450, 0x5451];
+/// Options of `setsockopt` that change nothing about how bytes are read and written, by level: `SO_REUSEADDR`,
+/// `SO_KEEPALIVE`, `SO_LINGER`; `TCP_NODELAY`, `TCP_KEEPIDLE`, `TCP_KEEPINTVL`, `TCP_KEEPCNT`, `TCP_QUICKACK`,
+/// `TCP_USER_TIMEOUT`.
+pub const HARMLESS_OPTIONS: [(u64, u64); 9] =
+    [(1, 2), (1, 9), (1, 13), (6, 1), (6, 4), (6, 5), (6, 6), (6, 12), (6, 18)];
+/// `PR_SET_DUMPABLE` of `prctl`.
+pub const PR_SET_DUMPABLE: u64 = 4;
 /// `PR_SET_SECCOMP` of `prctl`.
 pub const PR_SET_SECCOMP: u64 = 22;
 /// `CLOSE_RANGE_CLOEXEC` of `close_range`.
 pub const CLOSE_RANGE_CLOEXEC: u64 = 4;
 
+/// Flags of sends that a ring can obey: `MSG_NOSIGNAL`, `MSG_MORE`.
+pub const PLAIN_SENDS: u64 = 0xc000;
 /// `MSG_OOB`.
 pub const MSG_OOB: u64 = 1;
 /// `MSG_PEEK`.

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, compiler_fence};
 use crate::limits::RING_BYTES;
 
 /// First word of a segment. The last byte is the version of the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKPIPE1");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKPIPE2");
 
 /// States of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,7 @@ impl Ctl {
     }
 }
 
-/// An end of a pipe.
+/// An end of a pipe, or of a direction of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum PipeEnd {
@@ -97,9 +97,9 @@ pub struct OwnLine<T>(pub T);
 pub struct PipeHeader {
     /// [`MAGIC`].
     pub magic: AtomicU64,
-    /// Device of the pipe.
+    /// Device of the pipe; of a connection the cookie of the sender's socket.
     pub device: AtomicU64,
-    /// Inode of the pipe.
+    /// Inode of the pipe; of a connection the cookie of the receiver's socket.
     pub inode: AtomicU64,
     /// The process that writes.
     pub sender: AtomicU32,
@@ -107,6 +107,8 @@ pub struct PipeHeader {
     pub receiver: AtomicU32,
     /// The monitor has given up: an end did not come.
     pub revoked: AtomicU32,
+    /// Of a connection: the sender's descriptor.
+    pub sender_fd: AtomicU32,
 }
 
 /// Words that both ends read often and write rarely.
@@ -263,6 +265,12 @@ impl Control {
         }
         let cut_of = PipeCut { tail: cut & CUT_MASK, head: cut >> CUT_BITS & CUT_MASK };
         ((cut >> INDEX_BITS) as u16 == epoch && cut & IS_CUT != 0).then_some(cut_of)
+    }
+
+    /// Whether the ring holds bytes.
+    pub fn has_unread(&self) -> bool {
+        let seen = self.look();
+        seen.state() == PipeState::Ring && self.head.0.load(Acquire) != self.tail(seen.epoch())
     }
 
     /// Notes how many bytes the kernel's pipe held before any was returned to it.

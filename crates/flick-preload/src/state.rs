@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::limits::{CHUNK_FDS, CHUNKS_MAX};
 
 /// First word of a state. The last byte is the version of the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL2");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL3");
 
 /// Kinds of files that are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub mod reason {
     pub const ENVIRONMENT: u32 = 32;
 }
 
-/// Reasons for which a pipe is in the kernel.
+/// Reasons for which a pipe or a connection is in the kernel.
 pub mod kept {
     /// It was not used enough, or the monitor has not looked yet.
     pub const NONE: u32 = 0;
@@ -78,7 +78,7 @@ pub mod kept {
     pub const UNREADABLE: u32 = 3;
     /// An end's program makes system calls of its own, or code as it runs.
     pub const OWN_CALLS: u32 = 4;
-    /// It does not block, has another size, or is no pipe of the default kind.
+    /// It does not block, has timeouts or another size, or is otherwise not of the default kind.
     pub const SETTINGS: u32 = 5;
     /// A process that holds an end has several threads, or had.
     pub const THREADS: u32 = 6;
@@ -88,6 +88,12 @@ pub mod kept {
     pub const LEFT: u32 = 8;
     /// The segment could not be mapped.
     pub const SEGMENT: u32 = 9;
+    /// The socket at the other end cannot be had (`pidfd_getfd`), or is not the other end.
+    pub const PEER_SOCKET: u32 = 10;
+    /// The program's counts are not those of the kernel.
+    pub const COUNTS: u32 = 11;
+    /// Its last descriptor is closed.
+    pub const CLOSED: u32 = 12;
 }
 
 /// Ways in which calls are seen.
@@ -118,18 +124,22 @@ pub struct File {
     pub fd: AtomicU32,
     /// The socket's cookie, or the pipe's device.
     pub id: AtomicU64,
-    /// The inode of a pipe.
+    /// The inode: of a pipe, and of a socket once it has asked the monitor to move it.
     pub inode: AtomicU64,
+    /// Of such a socket of TCP: equal for both ends of a connection. 0: none.
+    pub pair: AtomicU64,
     /// Bytes sent by this process.
     pub sent: AtomicU64,
     /// Bytes received by this process.
     pub received: AtomicU64,
     /// Bytes of these that went through a ring.
     pub ring_bytes: AtomicU64,
-    /// Reads and writes through the kernel, of a pipe.
+    /// Reads and writes through the kernel, if the file may move.
     pub calls: AtomicU32,
-    /// The slot of the process's moved pipes, and 1. 0: in the kernel.
+    /// The slot of the process's moved directions, and 1; of a socket that which is received. 0: in the kernel.
     pub moved: AtomicU32,
+    /// The slot of the direction in which a socket sends, and 1.
+    pub moved_out: AtomicU32,
     /// Number of the reason why it is in the kernel ([`kept`]).
     pub kept: AtomicU32,
     /// The monitor's offer.
@@ -142,8 +152,10 @@ pub struct File {
 pub struct SegmentOffer {
     /// The monitor.
     pub monitor: AtomicU32,
-    /// Its descriptor.
+    /// Its descriptor; of a socket that for the direction which is received.
     pub fd: AtomicU32,
+    /// Its descriptor for the direction in which a socket sends.
+    pub fd_out: AtomicU32,
     /// `serial` of the file when the monitor looked.
     pub serial: AtomicU32,
     /// `fork_epoch` of the process when the monitor looked.
@@ -192,9 +204,9 @@ pub struct ProcessTable {
     pub name: [AtomicU64; 2],
     /// Whether counts are compared with the kernel's at each close.
     pub verify: AtomicU32,
-    /// Whether pipes are to move.
+    /// Whether pipes and connections are to move.
     pub moves: AtomicU32,
-    /// The reason of [`kept`] for which no pipe of the process may move any more. 0: they may.
+    /// The reason of [`kept`] for which nothing of the process may move any more. 0: it may.
     pub stays: AtomicU32,
     /// Descriptors that could not be entered.
     pub not_entered: AtomicU32,
@@ -345,10 +357,12 @@ impl ProcessTable {
         file.fd.store(fd as u32, Relaxed);
         file.id.store(new.id.0, Relaxed);
         file.inode.store(new.id.1, Relaxed);
-        for word in [&file.calls, &file.moved, &file.kept, &file.offer.is_ready] {
+        for word in [&file.calls, &file.moved, &file.moved_out, &file.kept, &file.offer.is_ready] {
             word.store(0, Relaxed);
         }
-        file.ring_bytes.store(0, Relaxed);
+        for word in [&file.ring_bytes, &file.pair] {
+            word.store(0, Relaxed);
+        }
         file.sent.store(new.counts.0, Relaxed);
         file.received.store(new.counts.1, Release);
         self.replace(fd, slot + SLOT);
@@ -393,6 +407,12 @@ impl ProcessTable {
         if self.entry(fd).is_some_and(|entry| entry.load(Acquire) as u32 != UNKNOWN) {
             self.replace(fd, UNKNOWN);
         }
+    }
+
+    /// Whether a file with these numbers is a connected socket.
+    pub fn is_connection(kind: u32, flags: u32) -> bool {
+        [Kind::Tcp as u32, Kind::Unix as u32].contains(&kind)
+            && flags & (flag::CONNECTED | flag::LISTENING) == flag::CONNECTED
     }
 
     /// Whether another process may hold the file.

@@ -7,6 +7,7 @@
 )]
 
 pub mod pipe;
+pub mod socket;
 
 use core::arch::asm;
 use core::mem::offset_of;
@@ -228,6 +229,12 @@ impl ProgramMemory {
     pub fn half(self, address: u64) -> u32 {
         // SAFETY: as above.
         unsafe { ptr::read_unaligned(address as *const u32) }
+    }
+
+    /// Writes a word, which the kernel would write.
+    pub fn set_word(self, address: u64, value: u64) {
+        // SAFETY: as above.
+        unsafe { ptr::write_unaligned(address as *mut u64, value) };
     }
 
     /// Reads a byte.

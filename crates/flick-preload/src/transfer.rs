@@ -14,6 +14,7 @@ use crate::limits::{
 };
 use crate::moving::Moved;
 use crate::ring::{Control, Ctl, PipeEnd, PipeState};
+use crate::socket;
 use crate::sys::pipe::{self as sys, PipeSegment, SignalsHeld, Vectors};
 use crate::sys::{close, unread_bytes};
 
@@ -31,7 +32,8 @@ pub struct PipeProgress {
 }
 
 impl PipeProgress {
-    fn done(self) -> Self {
+    /// The call is over.
+    pub fn done(self) -> Self {
         Self { is_done: true, ..self }
     }
 
@@ -57,6 +59,9 @@ pub fn receive(moved: &Moved, segment: PipeSegment, fd: u64, vectors: &Vectors) 
     let control = segment.control();
     let none = PipeProgress::default();
     loop {
+        if moved.rest.load(Relaxed) > 0 {
+            return socket::read_rest(moved, segment, fd, vectors);
+        }
         let seen = control.look();
         match seen.state() {
             PipeState::Kernel => {
@@ -75,17 +80,11 @@ pub fn receive(moved: &Moved, segment: PipeSegment, fd: u64, vectors: &Vectors) 
             PipeState::Ring => {
                 let epoch = u32::from(seen.epoch()) | 1 << 16;
                 if moved.epoch.load(Relaxed) != epoch {
-                    // The sender's last write through the kernel comes first; no other one follows in this state.
-                    let unread = unread_bytes(fd);
-                    if !control.look().is_same(seen) {
-                        continue;
+                    match is_drained(moved, segment, fd, seen) {
+                        Some(true) => moved.epoch.store(epoch, Relaxed),
+                        Some(false) => return none,
+                        None => continue,
                     }
-                    moved.index.store(control.base().wrapping_sub(unread), Relaxed);
-                    moved.is_counted.store(1, Relaxed);
-                    if unread > 0 {
-                        return none;
-                    }
-                    moved.epoch.store(epoch, Relaxed);
                 }
                 let index = moved.index.load(Relaxed);
                 let ready = control.head.0.load(Acquire).wrapping_sub(index);
@@ -124,6 +123,23 @@ pub fn receive(moved: &Moved, segment: PipeSegment, fd: u64, vectors: &Vectors) 
     }
 }
 
+/// Whether the receiver has read what the sender has sent before the ring: its last write through the kernel comes
+/// first, and no other one follows in this state. `None`: the state has changed.
+fn is_drained(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl) -> Option<bool> {
+    let control = segment.control();
+    let unread = socket::unread_before(moved, control.base(), fd);
+    if !control.look().is_same(seen) {
+        return None;
+    }
+    moved.index.store(control.base().wrapping_sub(unread), Relaxed);
+    moved.is_counted.store(1, Relaxed);
+    if unread > 0 && !socket::is_on_its_way(moved, fd) {
+        go_back(moved, segment, fd, seen);
+        return None;
+    }
+    Some(unread == 0)
+}
+
 /// Writes.
 pub fn send(
     moved: &Moved,
@@ -137,6 +153,9 @@ pub fn send(
     while progress.bytes() < vectors.bytes {
         let seen = control.look();
         match seen.state() {
+            PipeState::Kernel if moved.error.load(Relaxed) != 0 => {
+                return progress.failed(-i64::from(moved.error.swap(0, Relaxed)));
+            }
             PipeState::Kernel
                 if progress.bytes() > 0 || seen.is_dead() || !is_time_to_enter(moved, control, fd) =>
             {
@@ -205,7 +224,7 @@ fn put(
     let now = sys::cycles();
     if now.wrapping_sub(moved.looked.load(Relaxed)) > ALIVE_CYCLES {
         moved.looked.store(now, Relaxed);
-        if sys::is_alone(fd) {
+        if moved.is_alone(fd) {
             control.end();
             go_back(moved, segment, fd, control.look());
             return Err(Waited::TimedOut);
@@ -250,7 +269,7 @@ fn is_time_to_enter(moved: &Moved, control: &Control, fd: u64) -> bool {
     // A receiver that is slower lets the pipe be empty only if the sender waits.
     let began = sys::cycles();
     for _ in 0..EMPTY_PAUSES_MAX {
-        if unread_bytes(fd) == 0 {
+        if socket::is_empty(moved, fd) {
             return true;
         }
         // On a busy machine one pause may last for milliseconds.
@@ -277,10 +296,11 @@ fn enter(
     if !is_small {
         vectors.single()?;
     }
+    socket::count(moved, arguments[0])?;
     let base = moved.index.load(Relaxed) + vectors.bytes.min(PIPE_BUF);
     let entering = control.enter(seen, base)?;
     let result = match vectors.single() {
-        Some(address) if !is_small => sys::write(arguments[0], address, PIPE_BUF),
+        Some(address) if !is_small => sys::write(arguments[0], address, PIPE_BUF, vectors.flags),
         _ => sys::repeat(number, arguments),
     };
     let is_whole = result == vectors.bytes.min(PIPE_BUF) as i64;
@@ -372,7 +392,7 @@ fn wait_for_thaw(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl) {
         if control.look() != seen {
             return;
         }
-        if result == sys::TIMED_OUT && sys::is_alone(fd) {
+        if result == sys::TIMED_OUT && moved.is_alone(fd) {
             if moved.role() == PipeEnd::Receiver {
                 let _held = SignalsHeld::new();
                 // If the receiver itself has frozen it, this is a call after one that was left.
@@ -398,7 +418,7 @@ fn go_back(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl) {
 /// Returns to the kernel, whatever the state is.
 pub fn leave(moved: &Moved, segment: PipeSegment, fd: u64) {
     let control = segment.control();
-    loop {
+    while moved.rest.load(Relaxed) == 0 {
         let seen = control.look();
         match seen.state() {
             PipeState::Kernel => return,
@@ -419,6 +439,12 @@ pub fn leave(moved: &Moved, segment: PipeSegment, fd: u64) {
 /// Writes the bytes between the cut's indices to the kernel's pipe, which has capacity for them. Signals are held back.
 fn inject(moved: &Moved, segment: PipeSegment, fd: u64, epoch: u16) {
     let control = segment.control();
+    if moved.is_socket() {
+        if socket::inject(moved, segment, fd, epoch) {
+            thaw(control);
+        }
+        return;
+    }
     let unread = unread_bytes(fd);
     // A receiver knows what is left of the last write through the kernel, once it has counted from a ring on.
     let is_counted = moved.role() == PipeEnd::Receiver && moved.is_counted.load(Relaxed) != 0;
@@ -456,6 +482,11 @@ fn inject(moved: &Moved, segment: PipeSegment, fd: u64, epoch: u16) {
             close(own);
         }
     }
+    thaw(control);
+}
+
+/// Returns to the kernel, and wakes both ends.
+pub fn thaw(control: &Control) {
     control.thaw();
     sys::wake(control.word());
     sys::wake_sleeper(&control.shared.0.receiver_sleeps);

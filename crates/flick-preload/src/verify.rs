@@ -10,7 +10,7 @@ use crate::sys;
 /// CLOSING.
 const COMPLETE: [u8; 6] = [1, 4, 5, 8, 9, 11];
 /// Those in which the other side's FIN has arrived, which counts as a byte: CLOSE_WAIT, LAST_ACK, CLOSING.
-const HAS_FIN: [u8; 3] = [8, 9, 11];
+pub const HAS_FIN: [u8; 3] = [8, 9, 11];
 
 /// Bytes that the kernel has received and the program has not, as the kernel counts.
 pub fn unread(fd: u64, state: u8) -> u64 {
@@ -23,7 +23,8 @@ pub fn at_close(state: &ProcessTable, file: &File, fd: u64) {
     if file.kind.load(Relaxed) != Kind::Tcp as u32 || flags & flag::CONNECTED == 0 {
         return;
     }
-    let is_comparable = flags & flag::OUT_OF_BAND == 0 && !state.is_shared(file);
+    let is_comparable =
+        flags & flag::OUT_OF_BAND == 0 && !state.is_shared(file) && file.ring_bytes.load(Relaxed) == 0;
     let mut comparison = Comparison::Unknown;
     // A FIN, or bytes, may arrive between the kernel's answers, which then do not belong together.
     for _ in 0..COMPARISONS_MAX {

@@ -4,6 +4,8 @@
 
 mod common;
 
+#[path = "accel/connections.rs"]
+mod connections;
 #[path = "accel/coverage.rs"]
 mod coverage;
 #[path = "accel/moving.rs"]

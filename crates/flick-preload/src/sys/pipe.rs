@@ -18,7 +18,6 @@ use crate::ring::Control;
 const SIGPROCMASK: u32 = 14;
 const SCHED_YIELD: u32 = 24;
 const MADVISE: u32 = 28;
-const SENDTO: u32 = 44;
 const SIGTIMEDWAIT: u32 = 128;
 const FUTEX: u32 = 202;
 const MEMBARRIER: u32 = 324;
@@ -155,10 +154,11 @@ pub fn open_sender(fd: u64) -> Option<u64> {
     u64::try_from(result).ok()
 }
 
-/// Writes the program's bytes to a descriptor.
-pub fn write(fd: u64, address: u64, bytes: u64) -> i64 {
+/// Writes the program's bytes to a descriptor, with the flags of a send if there are any.
+pub fn write(fd: u64, address: u64, bytes: u64, flags: u64) -> i64 {
+    let number = if flags == 0 { nr::WRITE } else { nr::SENDTO };
     // SAFETY: the kernel reads what the program's own call names, and reports addresses that are none.
-    unsafe { call(nr::WRITE, [fd, address, bytes, 0, 0, 0]) }
+    unsafe { call(number, [fd, address, bytes, flags, 0, 0]) }
 }
 
 /// Makes a call of the program as it is.
@@ -167,7 +167,7 @@ pub fn repeat(number: u32, arguments: [u64; 6]) -> i64 {
     unsafe { call(number, arguments) }
 }
 
-/// Says to the monitor that a pipe of this process is used.
+/// Says to the monitor that a pipe or a connection of this process is used.
 pub fn knock(pid: u32) {
     const UNIX_DATAGRAM: u64 = 2 | 0o2_004_000;
     let Some(directory) = settings().and_then(|all| all.state.bytes().splitn(2, |byte| *byte == b'=').nth(1))
@@ -186,7 +186,7 @@ pub fn knock(pid: u32) {
     const NOSIGNAL_DONTWAIT: u64 = 0x4040;
     let arguments = [socket, &raw const pid as u64, 4, NOSIGNAL_DONTWAIT, address.address(), bytes];
     // SAFETY: the kernel reads four bytes and the address.
-    unsafe { call(SENDTO, arguments) };
+    unsafe { call(nr::SENDTO, arguments) };
     close(socket);
 }
 
@@ -271,7 +271,7 @@ impl PipeSegment {
 
     /// The address of a byte of the ring, and the bytes up to the ring's end.
     #[inline]
-    fn at(self, index: u64) -> (u64, u64) {
+    pub fn at(self, index: u64) -> (u64, u64) {
         let offset = index & (RING_BYTES - 1);
         (self.0 + SEGMENT_BYTES - RING_BYTES + offset, RING_BYTES - offset)
     }
@@ -330,25 +330,39 @@ pub struct Vectors {
     count: Option<u64>,
     /// All bytes.
     pub bytes: u64,
+    /// Flags of a send.
+    pub flags: u64,
 }
 
 impl Vectors {
     /// The bytes of `read`, `write` and their forms with lists. `None`: the kernel has to judge the call.
     #[inline]
     pub fn of(number: u32, arguments: [u64; 6], memory: ProgramMemory) -> Option<Self> {
-        const VECTORS_MAX: u64 = 1024;
         let [_, address, count, ..] = arguments;
-        let mut vectors = Self { memory, address, count: None, bytes: count };
         if matches!(number, nr::READV | nr::WRITEV) {
-            vectors.count = Some(count).filter(|count| *count <= VECTORS_MAX);
-            vectors.count?;
-            vectors.bytes = 0;
-            for index in 0..count {
-                let bytes = memory.word(address + 16 * index + 8);
-                vectors.bytes = vectors.bytes.checked_add(bytes)?;
-            }
+            return Self::list(memory, address, count, 0);
         }
-        (vectors.bytes > 0 && vectors.bytes <= CALL_BYTES_MAX).then_some(vectors)
+        Self::range(memory, address, count, 0)
+    }
+
+    /// The bytes of a range.
+    #[inline]
+    pub fn range(memory: ProgramMemory, address: u64, bytes: u64, flags: u64) -> Option<Self> {
+        (bytes <= CALL_BYTES_MAX).then_some(Self { memory, address, count: None, bytes, flags })
+    }
+
+    /// The bytes of a list of ranges.
+    #[inline]
+    pub fn list(memory: ProgramMemory, address: u64, count: u64, flags: u64) -> Option<Self> {
+        const VECTORS_MAX: u64 = 1024;
+        if count > VECTORS_MAX {
+            return None;
+        }
+        let mut bytes = 0_u64;
+        for index in 0..count {
+            bytes = bytes.checked_add(memory.word(address + 16 * index + 8))?;
+        }
+        (bytes <= CALL_BYTES_MAX).then_some(Self { memory, address, count: Some(count), bytes, flags })
     }
 
     /// Whether the bytes are one range; its address.

@@ -12,6 +12,7 @@ mod observed;
 mod pairing;
 mod patched_text;
 mod program;
+mod socket_peers;
 mod status;
 
 use std::ffi::OsString;
@@ -38,7 +39,7 @@ pub struct Accel {
     /// Compare the counts of every connection of TCP with the kernel's when it is closed
     #[arg(long)]
     verify: bool,
-    /// Move pipes between programs that are started so to shared memory (experimental)
+    /// Move pipes and connections between programs that are started so to shared memory (experimental)
     #[arg(long = "move")]
     moves: bool,
     /// Show which call sites of a libc are seen, and which are not

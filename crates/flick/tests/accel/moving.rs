@@ -23,7 +23,7 @@ fn setting(name: &str) -> Setting {
 
 impl Setting {
     /// A script of bash whose pipes move. The tables of its processes are kept.
-    fn moved(&self, script: &str) -> Command {
+    pub fn moved(&self, script: &str) -> Command {
         // A session of its own: no process of another user can hold its pipes.
         let mut command = self.accel(&["--verify", "--move", "--", "setsid", "--wait", "bash", "-c", script]);
         command.current_dir(self.scratch.path());
@@ -38,13 +38,13 @@ impl Setting {
     }
 
     /// Bytes that went through rings so far.
-    fn ring_bytes(&self) -> u64 {
+    pub fn ring_bytes(&self) -> u64 {
         self.status().iter().filter_map(|process| process["ring_bytes"].as_u64()).sum()
     }
 
     /// Runs scripts with and without the library until a pipe has moved, and compares what each prints. What bash says
     /// of signals has process numbers and is not compared.
-    fn check(&self, scripts: &[&str]) {
+    pub fn check(&self, scripts: &[&str]) {
         let plain: Vec<_> = scripts.iter().map(|script| run(self.plain(script))).collect();
         for _ in 0..ROUNDS_MAX {
             for (script, (status, stdout, _)) in scripts.iter().zip(&plain) {
@@ -61,7 +61,7 @@ impl Setting {
     }
 
     /// Removes the tables of processes that have ended.
-    fn forget(&self) {
+    pub fn forget(&self) {
         assert_eq!(run(self.accel(&["--", "true"])).0, 0);
     }
 }
@@ -133,7 +133,7 @@ fn signals_end_and_restart_reads_beside_a_ring() {
 }
 
 /// Processes of a setting with this name.
-fn pids(setting: &Setting, arguments: &str) -> BTreeSet<u32> {
+pub fn pids(setting: &Setting, arguments: &str) -> BTreeSet<u32> {
     let processes = setting.status();
     let pids = processes.iter().filter_map(|process| u32::try_from(process["pid"].as_u64()?).ok());
     let is_meant = |pid: &u32| {
@@ -143,19 +143,19 @@ fn pids(setting: &Setting, arguments: &str) -> BTreeSet<u32> {
     pids.filter(is_meant).collect()
 }
 
-fn signal(pid: u32, signal: Signal) {
+pub fn signal(pid: u32, signal: Signal) {
     let pid = i32::try_from(pid).ok().and_then(Pid::from_raw).expect("a process's number");
     // It may have ended by itself.
     let _ = kill_process(pid, signal);
 }
 
-fn start(setting: &Setting, script: &str) -> Child {
+pub fn start(setting: &Setting, script: &str) -> Child {
     let mut command = setting.moved(script);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
     command.spawn().expect("bash starts")
 }
 
-fn state_of(pid: u32) -> Option<char> {
+pub fn state_of(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
 }

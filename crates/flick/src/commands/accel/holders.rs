@@ -1,4 +1,4 @@
-//! Holders of pipes: a look at the descriptors of all processes of this host.
+//! Holders of pipes and sockets: a look at the descriptors of all processes of this host.
 //! Promises: the processes are looked at in the order of their numbers, and a new process has a larger number than the
 //! one that made it, so that a pipe cannot be handed from one that was not yet looked at to one that was; a look during
 //! which numbers began again counts for nothing.
@@ -11,25 +11,29 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
-/// A descriptor of a pipe.
+/// A descriptor of a pipe or a socket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Holder {
     /// The process.
     pub pid: u32,
+    /// Its number.
+    pub fd: u32,
     /// Whether it can be read.
     pub reads: bool,
     /// Whether it can be written.
     pub writes: bool,
 }
 
-/// The descriptors of some pipes.
+/// The descriptors of some pipes and sockets.
 #[derive(Debug, Default)]
 pub struct Holders {
     /// By the pipe's inode.
     pub of_pipe: HashMap<u64, Vec<Holder>>,
-    /// Sessions with a process whose descriptors cannot be read: it may hold any pipe of its session.
+    /// By the socket's inode.
+    pub of_socket: HashMap<u64, Vec<Holder>>,
+    /// Sessions with a process whose descriptors cannot be read: it may hold any file of its session.
     pub unreadable: HashSet<u32>,
-    /// Whether processes of other users are hidden (`hidepid` of `/proc`), so that any may hold any pipe.
+    /// Whether processes of other users are hidden (`hidepid` of `/proc`), so that any may hold any file.
     pub is_hidden: bool,
 }
 
@@ -44,19 +48,28 @@ fn last_pid() -> Option<u32> {
     fs::read_to_string("/proc/loadavg").ok()?.split_whitespace().nth(4)?.parse().ok()
 }
 
-/// The inode of a pipe, from the name of a descriptor.
-fn inode(name: &Path) -> Option<u64> {
-    name.to_str()?.strip_prefix("pipe:[")?.strip_suffix(']')?.parse().ok()
+/// The inode of a file that the kernel names so, from the name of a descriptor.
+fn inode(name: &Path, kind: &str) -> Option<u64> {
+    name.to_str()?.strip_prefix(kind)?.strip_suffix(']')?.parse().ok()
 }
 
-/// Looks for the holders of pipes. `None`: the look counts for nothing.
-pub fn look(pipes: &HashSet<u64>) -> Option<Holders> {
+/// Pipes and sockets, by their inodes.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    /// The pipes.
+    pub pipes: HashSet<u64>,
+    /// The sockets.
+    pub sockets: HashSet<u64>,
+}
+
+/// Looks for the holders of pipes and sockets. `None`: the look counts for nothing.
+pub fn look(wanted: &Wanted) -> Option<Holders> {
     let before = last_pid()?;
     let is_hidden = !Path::new("/proc/1").exists();
     let mut holders = Holders { is_hidden, ..Holders::default() };
     for entry in fs::read_dir("/proc").ok()? {
         let Some(pid) = entry.ok()?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        if let Err(error) = look_at(pid, pipes, &mut holders)
+        if let Err(error) = look_at(pid, wanted, &mut holders)
             && error.kind() == ErrorKind::PermissionDenied
         {
             match session(pid) {
@@ -73,19 +86,25 @@ pub fn look(pipes: &HashSet<u64>) -> Option<Holders> {
 /// Looks at the descriptors of one process.
 ///
 /// Errors: they cannot be read; a descriptor that is closed meanwhile is none.
-fn look_at(pid: u32, pipes: &HashSet<u64>, holders: &mut Holders) -> io::Result<()> {
+fn look_at(pid: u32, wanted: &Wanted, holders: &mut Holders) -> io::Result<()> {
     for descriptor in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let path = descriptor?.path();
         let name = match fs::read_link(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
-            name => inode(&name?),
+            name => name?,
         };
-        let Some(pipe) = name.filter(|inode| pipes.contains(inode)) else { continue };
+        let pipe = inode(&name, "pipe:[").filter(|inode| wanted.pipes.contains(inode));
+        let socket = inode(&name, "socket:[").filter(|inode| wanted.sockets.contains(inode));
+        let list = match (pipe, socket) {
+            (Some(inode), _) => holders.of_pipe.entry(inode).or_default(),
+            (_, Some(inode)) => holders.of_socket.entry(inode).or_default(),
+            _ => continue,
+        };
+        let fd = path.file_name().and_then(|name| name.to_str()?.parse().ok()).unwrap_or(u32::MAX);
         // The permissions of the name say how the file was opened.
         let Ok(facts) = fs::symlink_metadata(&path) else { continue };
         let mode = facts.permissions().mode();
-        let holder = Holder { pid, reads: mode & 0o400 != 0, writes: mode & 0o200 != 0 };
-        holders.of_pipe.entry(pipe).or_default().push(holder);
+        list.push(Holder { pid, fd, reads: mode & 0o400 != 0, writes: mode & 0o200 != 0 });
     }
     Ok(())
 }

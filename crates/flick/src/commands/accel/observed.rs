@@ -66,7 +66,7 @@ pub struct Followed {
     pub kind: &'static str,
     /// The socket's cookie, or the pipe's device.
     pub id: u64,
-    /// The pipe's inode.
+    /// The inode.
     pub inode: u64,
     /// Bytes sent by this process.
     pub sent: u64,
@@ -76,7 +76,7 @@ pub struct Followed {
     pub transport: &'static str,
     /// Bytes that went through a ring.
     pub ring_bytes: u64,
-    /// The reason for which a pipe is in the kernel.
+    /// The reason for which a pipe or a connection is in the kernel.
     pub why_kernel: Option<&'static str>,
     /// `listening`, `connected`, `shared`, `adopted`, `out-of-band`, `in-epoll`.
     pub flags: Vec<&'static str>,
@@ -102,20 +102,22 @@ const REASONS: &[(u32, &str)] = &[
 
 const KEPT: &[(u32, &str)] = &[
     (kept::HOLDERS, "its ends are not held by two processes with one descriptor each"),
-    (kept::PEER, "the process at the other end was not started with `flick accel --move`, or its pipes stay"),
+    (kept::PEER, "the process at the other end was not started with `flick accel --move`, or its files stay"),
     (kept::UNREADABLE, "a process that may hold it too belongs to another user and cannot be looked into"),
     (kept::OWN_CALLS, "the program of an end makes system calls outside of libc, or makes code as it runs"),
     (
         kept::SETTINGS,
-        "it does not block, has another size than 64 KiB, or cannot be opened by `/proc/self/fd`",
+        "it does not block, has timeouts or another size than usual, or cannot be opened by `/proc/self/fd`",
     ),
     (kept::THREADS, "the process has several threads"),
     (kept::CREDENTIALS, "the process has changed its user or its root"),
     (
         kept::LEFT,
-        "an end was polled, forked, passed on or closed, or used otherwise than by reads and writes",
+        "an end was polled, forked, passed on, shut down or closed, or used otherwise than by reads and writes",
     ),
     (kept::SEGMENT, "its segment could not be made or mapped"),
+    (kept::PEER_SOCKET, "the socket of the other end cannot be had (`pidfd_getfd`), or has ended"),
+    (kept::COUNTS, "the kernel has counted other bytes than the program's calls have moved"),
 ];
 
 fn names(table: &[(u32, &'static str)], bits: u32) -> Vec<&'static str> {

@@ -1,9 +1,10 @@
-//! Pairs pipes that may move: those with exactly one descriptor at each end, in two processes that were started to move
-//! and whose calls are all seen. Each pair gets a segment of its own, which is offered in the tables of both processes.
+//! Pairs pipes and connections that may move: those with exactly one descriptor at each end, in two processes that were
+//! started to move and whose calls are all seen. Each direction gets a segment of its own, which is offered in the
+//! tables of both processes.
 //! Promises: tables are read before descriptors, so that a process that forks meanwhile refuses the offer; a segment
 //! that one end does not take is withdrawn.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::mem::offset_of;
@@ -17,9 +18,9 @@ use flick_preload::ring::{Control, MAGIC, PipeEnd, PipeHeader, PipeWords};
 use flick_preload::state::{self, Chunk, Kind, Method, ProcessTable, SegmentOffer, flag, kept};
 use rustix::fs::{MemfdFlags, SealFlags};
 
-use super::holders::{self, Holder, Holders};
+use super::holders::{self, Holder, Holders, Wanted};
 use super::observed::{self, Words};
-use super::patched_text;
+use super::{patched_text, socket_peers};
 
 /// Time for which a segment is offered.
 const OFFER_MAX: Duration = Duration::from_secs(5);
@@ -30,18 +31,49 @@ const CODE_MAX: usize = 1024;
 /// Bytes of a library whose code is looked through.
 const CODE_BYTES_MAX: u64 = 256 << 20;
 
-/// An end of a pipe, in the table of its process.
+/// An end of a pipe or a connection, in the table of its process.
 struct End {
     pid: u32,
     table: File,
     /// Offset of the file in the table.
     at: u64,
+    kind: Kind,
+    /// The pipe's device, or the socket's cookie.
     device: u64,
     inode: u64,
+    /// Equal for both ends of a connection of TCP.
+    pair: u64,
     serial: u32,
     epoch: u32,
     calls: u32,
-    writes: bool,
+}
+
+impl End {
+    fn is_socket(&self) -> bool {
+        matches!(self.kind, Kind::Tcp | Kind::Unix)
+    }
+
+    fn writes(&self) -> bool {
+        self.kind == Kind::PipeWrite
+    }
+
+    /// Writes an offer into the process's table: the segment, and of a connection that for what it sends.
+    fn offer(&self, segment: u32, segment_out: u32) -> io::Result<()> {
+        let mut offer = Vec::new();
+        for half in [std::process::id(), segment, segment_out, self.serial, self.epoch] {
+            offer.extend(half.to_le_bytes());
+        }
+        let at = self.at + offset_of!(state::File, offer) as u64;
+        self.table.write_all_at(&offer, at)?;
+        self.table.write_all_at(&[1], at + offset_of!(SegmentOffer, is_ready) as u64)
+    }
+
+    /// Says why it is in the kernel.
+    fn note(&self, why: u32) {
+        let at = self.at + offset_of!(state::File, kept) as u64;
+        // A process that has ended needs no reason.
+        let _ = self.table.write_all_at(&why.to_le_bytes(), at);
+    }
 }
 
 /// A segment that was offered.
@@ -66,35 +98,63 @@ impl Pairing {
             .into_iter()
             .flat_map(|pid| ends(states, pid))
             .collect();
+        let (connections, pipe_ends): (Vec<&End>, Vec<&End>) = ends.iter().partition(|end| end.is_socket());
         let mut pipes: HashMap<u64, Vec<&End>> = HashMap::new();
-        for end in &ends {
+        for end in pipe_ends {
             pipes.entry(end.inode).or_default().push(end);
         }
         pipes.retain(|_, ends| ends.iter().any(|end| end.calls >= MOVE_CALLS_MIN));
-        let Some(holders) = holders::look(&pipes.keys().copied().collect::<HashSet<u64>>()) else { return };
+        let pairs = pairs_of(&connections);
+        let sockets = pairs.iter().flat_map(|pair| [pair.0.inode, pair.1.inode]).collect();
+        let wanted = Wanted { pipes: pipes.keys().copied().collect(), sockets };
+        let Some(holders) = holders::look(&wanted) else { return };
         let mut own_calls = HashMap::new();
         for (inode, ends) in pipes {
             let held = holders.of_pipe.get(&inode).map(Vec::as_slice).unwrap_or_default();
             let outcome = pair_of(&ends, held, &holders).and_then(|(sender, receiver)| {
+                self.check_calls(&mut own_calls, [sender, receiver])?;
+                let id = [sender.device, sender.inode];
+                let segment = self.segment(sender, receiver, id, 0).map_err(|_| kept::SEGMENT)?;
                 for end in [sender, receiver] {
-                    let makes_calls = own_calls.entry(end.pid).or_insert_with(|| self.makes_calls(end.pid));
-                    if *makes_calls {
-                        return Err(kept::OWN_CALLS);
-                    }
+                    end.offer(segment, 0).map_err(|_| kept::SEGMENT)?;
                 }
-                self.offer(sender, receiver).map_err(|_| kept::SEGMENT)
+                Ok(())
             });
             let why = outcome.err().unwrap_or(kept::NONE);
-            for end in ends {
-                let at = end.at + offset_of!(state::File, kept) as u64;
-                // A process that has ended needs no reason.
-                let _ = end.table.write_all_at(&why.to_le_bytes(), at);
-            }
+            ends.iter().for_each(|end| end.note(why));
+        }
+        for (one, other) in pairs {
+            let outcome = holds_alone(one, &holders).and_then(|fd| {
+                let other_fd = holds_alone(other, &holders)?;
+                if one.pid == other.pid {
+                    return Err(kept::HOLDERS);
+                }
+                self.check_calls(&mut own_calls, [one, other])?;
+                let mut segment = |sender: &End, receiver: &End, fd| {
+                    self.segment(sender, receiver, [sender.device, receiver.device], fd)
+                };
+                let segments =
+                    segment(one, other, fd).and_then(|there| Ok((there, segment(other, one, other_fd)?)));
+                let (there, back) = segments.map_err(|_| kept::SEGMENT)?;
+                other.offer(there, back).and_then(|()| one.offer(back, there)).map_err(|_| kept::SEGMENT)
+            });
+            let why = outcome.err().unwrap_or(kept::NONE);
+            [one, other].iter().for_each(|end| end.note(why));
         }
     }
 
-    /// Makes a segment and offers it to both ends.
-    fn offer(&mut self, sender: &End, receiver: &End) -> io::Result<()> {
+    /// Checks that the programs of both ends make no calls that are not seen.
+    fn check_calls(&mut self, known: &mut HashMap<u32, bool>, ends: [&End; 2]) -> Result<(), u32> {
+        for end in ends {
+            if *known.entry(end.pid).or_insert_with(|| self.makes_calls(end.pid)) {
+                return Err(kept::OWN_CALLS);
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a segment for a direction; returns its descriptor.
+    fn segment(&mut self, sender: &End, receiver: &End, id: [u64; 2], sender_fd: u32) -> io::Result<u32> {
         if self.offered.len() >= OFFERS_MAX {
             return Err(io::ErrorKind::StorageFull.into());
         }
@@ -104,23 +164,15 @@ impl Pairing {
         rustix::fs::fcntl_add_seals(&segment, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let segment = File::from(segment);
         let mut header = Vec::new();
-        for word in
-            [MAGIC, sender.device, sender.inode, u64::from(sender.pid) | u64::from(receiver.pid) << 32]
-        {
+        let processes = u64::from(sender.pid) | u64::from(receiver.pid) << 32;
+        for word in [MAGIC, id[0], id[1], processes, u64::from(sender_fd) << 32] {
             header.extend(word.to_le_bytes());
         }
+        const { assert!(offset_of!(PipeHeader, sender_fd) == 36) };
         segment.write_all_at(&header, offset_of!(Control, header) as u64)?;
-        for end in [sender, receiver] {
-            let mut offer = Vec::new();
-            for half in [std::process::id(), segment.as_raw_fd() as u32, end.serial, end.epoch] {
-                offer.extend(half.to_le_bytes());
-            }
-            let at = end.at + offset_of!(state::File, offer) as u64;
-            end.table.write_all_at(&offer, at)?;
-            end.table.write_all_at(&[1], at + offset_of!(SegmentOffer, is_ready) as u64)?;
-        }
+        let fd = segment.as_raw_fd() as u32;
         self.offered.push(Offered { segment, since: Instant::now() });
-        Ok(())
+        Ok(fd)
     }
 
     /// Forgets segments that both ends have, and withdraws those that were offered for long.
@@ -187,7 +239,7 @@ fn pair_of<'a>(ends: &[&'a End], held: &[Holder], holders: &Holders) -> Result<(
         return Err(kept::HOLDERS);
     }
     let end_of = |holder: &Holder| {
-        let mut found = ends.iter().filter(|end| end.pid == holder.pid && end.writes == holder.writes);
+        let mut found = ends.iter().filter(|end| end.pid == holder.pid && end.writes() == holder.writes);
         found.next().copied().filter(|_| found.next().is_none()).ok_or(kept::PEER)
     };
     let is_readable = |holder: &Holder| {
@@ -199,7 +251,42 @@ fn pair_of<'a>(ends: &[&'a End], held: &[Holder], holders: &Holders) -> Result<(
     Ok((end_of(sender)?, end_of(receiver)?))
 }
 
-/// The pipes of a process that may be offered a segment.
+/// The descriptor of a socket that one process holds by one descriptor.
+///
+/// Errors: a reason of [`kept`].
+fn holds_alone(end: &End, holders: &Holders) -> Result<u32, u32> {
+    let held = holders.of_socket.get(&end.inode).map(Vec::as_slice).unwrap_or_default();
+    let [holder] = held else { return Err(kept::HOLDERS) };
+    if holder.pid != end.pid {
+        return Err(kept::HOLDERS);
+    }
+    let is_readable = holders::session(end.pid).is_some_and(|one| !holders.unreadable.contains(&one));
+    if holders.is_hidden || !is_readable { Err(kept::UNREADABLE) } else { Ok(holder.fd) }
+}
+
+/// The connections whose ends both asked to be moved; an end without the other one learns why it stays.
+fn pairs_of<'a>(ends: &[&'a End]) -> Vec<(&'a End, &'a End)> {
+    let unix: Vec<u64> = ends.iter().filter(|end| end.kind == Kind::Unix).map(|end| end.inode).collect();
+    let peers = socket_peers::look(&unix).unwrap_or_default();
+    let mut pairs = Vec::new();
+    for (at, one) in ends.iter().enumerate() {
+        let is_other = |other: &&&End| match one.kind {
+            Kind::Unix => {
+                peers.get(&one.inode) == Some(&other.inode) && peers.get(&other.inode) == Some(&one.inode)
+            }
+            _ => one.pair != 0 && one.pair == other.pair,
+        };
+        let mut found = ends.iter().enumerate().filter(|(other, end)| *other != at && is_other(end));
+        match (found.next(), found.next()) {
+            (Some((other, end)), None) if at < other => pairs.push((*one, *end)),
+            (Some(_), None) => {}
+            _ => one.note(kept::PEER),
+        }
+    }
+    pairs
+}
+
+/// The pipes and connections of a process that may be offered a segment.
 fn ends(states: &Path, pid: u32) -> Vec<End> {
     let table = File::options().read(true).write(true).open(observed::path(states, pid));
     let Ok(table) = table else { return Vec::new() };
@@ -231,20 +318,25 @@ fn end(chunk: &Words, at: usize, offset: usize, process: (u32, u32), table: File
     let half = |field| chunk.half(at + field);
     let word = |field| chunk.word(at + field);
     let kind = Kind::of(half(offset_of!(state::File, kind)))?;
-    let is_pipe = matches!(kind, Kind::PipeRead | Kind::PipeWrite);
+    let flags = half(offset_of!(state::File, flags));
+    let inode = word(offset_of!(state::File, inode));
+    let is_kind = match kind {
+        Kind::PipeRead | Kind::PipeWrite => true,
+        Kind::Tcp | Kind::Unix => ProcessTable::is_connection(kind as u32, flags) && inode != 0,
+    };
     let is_free = half(offset_of!(state::File, moved)) == 0
         && half(offset_of!(state::File, offer) + offset_of!(SegmentOffer, is_ready)) == 0;
-    let is_usable = half(offset_of!(state::File, refs)) > 0
-        && half(offset_of!(state::File, flags)) & (flag::SHARED | flag::IN_EPOLL) == 0;
-    (is_pipe && is_free && is_usable).then(|| End {
+    let is_usable = half(offset_of!(state::File, refs)) > 0 && flags & (flag::SHARED | flag::IN_EPOLL) == 0;
+    (is_kind && is_free && is_usable).then(|| End {
         pid: process.0,
         table,
         at: (offset + at) as u64,
+        kind,
         device: word(offset_of!(state::File, id)),
-        inode: word(offset_of!(state::File, inode)),
+        inode,
+        pair: word(offset_of!(state::File, pair)),
         serial: half(offset_of!(state::File, serial)),
         epoch: process.1,
         calls: half(offset_of!(state::File, calls)),
-        writes: kind == Kind::PipeWrite,
     })
 }

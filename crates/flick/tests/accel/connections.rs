@@ -1,0 +1,146 @@
+//! Connections of TCP and Unix sockets that move to rings: no byte is lost, doubled or out of order, and ends, errors
+//! and resets stay those of the kernel, whatever happens to the programs. Each comparison requires that bytes went
+//! through rings.
+
+use std::path::Path;
+use std::process::Stdio;
+
+use rustix::process::Signal;
+
+use super::moving::{pids, signal, start, state_of};
+use super::{Setting, compile};
+use crate::common::wait;
+
+const FAMILIES: [&str; 3] = ["tcp", "unix", "pair"];
+
+/// A setting with `sockets.c` in the directory in which scripts are run.
+fn setting(name: &str) -> Setting {
+    let setting = Setting::new(&format!("connections-{name}"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/accel/sockets.c");
+    compile(&source, &setting.path("sockets"), &[]);
+    setting
+}
+
+#[test]
+fn answers_and_uploads_pass_each_byte() {
+    let setting = setting("bytes");
+    for family in FAMILIES {
+        setting.check(&[&format!("./sockets {family} echo 5000000")]);
+        setting.check(&[&format!("./sockets {family} upload 9000000")]);
+    }
+}
+
+#[test]
+fn stream_continues_after_calls_that_a_ring_does_not_serve() {
+    let setting = setting("events");
+    for (family, events) in [
+        ("tcp", "poll fork"),
+        ("tcp", "timeout dup"),
+        ("unix", "fork poll"),
+        ("unix", "dup timeout"),
+        ("pair", "fork fork"),
+    ] {
+        setting.check(&[&format!("./sockets {family} echo 5000000 {events}")]);
+    }
+    setting.check(&["./sockets tcp upload 5000000 flags", "./sockets pair upload 5000000 flags"]);
+    setting.check(&["./sockets tcp halves 5000000", "./sockets unix halves 5000000"]);
+}
+
+#[test]
+fn unread_bytes_of_an_end_that_closes_or_dies_reset_the_connection() {
+    let setting = setting("reset");
+    for family in FAMILIES {
+        setting.check(&[&format!("./sockets {family} reset 1000000")]);
+        setting.check(&[&format!("./sockets {family} reset 1000000 die 2>/dev/null")]);
+    }
+}
+
+#[test]
+fn bytes_that_a_dead_sender_has_sent_are_read() {
+    let setting = setting("dead");
+    for family in FAMILIES {
+        setting.check(&[&format!("./sockets {family} upload 9000000 x die")]);
+    }
+}
+
+#[test]
+fn stopped_end_holds_up_its_own_connection_only() {
+    let setting = setting("stops");
+    let program = "./sockets tcp echo 9000000 x stop";
+    let child = start(&setting, program);
+    let pid = wait::until("the stop", || {
+        pids(&setting, program).into_iter().find(|pid| state_of(*pid) == Some('T'))
+    });
+    signal(pid, Signal::CONT);
+    let output = child.wait_with_output().expect("our own child");
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "9000000\nchild 0\n");
+}
+
+#[test]
+fn killed_ends_at_any_moment_leave_a_prefix() {
+    let setting = setting("kills");
+    let kills = std::env::var("FLICK_ACCEL_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
+    for round in 0..kills {
+        let mode = ["echo", "upload"][round / 3 % 2];
+        let program = format!("./sockets {} {mode} 900000000000", FAMILIES[round % 3]);
+        let child = start(&setting, &program);
+        wait::until("the ring", || (setting.ring_bytes() > 1000 * round as u64).then_some(()));
+        // The parent has the smaller number.
+        let ends = pids(&setting, &program);
+        let victim = if round / 3 % 2 == 0 { ends.first() } else { ends.last() };
+        signal(*victim.expect("two processes"), Signal::KILL);
+        let output = child.wait_with_output().expect("our own child");
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!stderr.contains("wrong byte"), "{stderr}");
+        setting.forget();
+    }
+}
+
+#[test]
+fn python_server_that_forks_for_each_connection_serves_by_rings() {
+    let setting = setting("forking");
+    let script = r#"
+import os, socket, socketserver, sys
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self):
+        while data := self.request.recv(5000): self.request.sendall(data)
+server = socketserver.ForkingTCPServer(('127.0.0.1', 0), Echo)
+client = os.fork()
+if client == 0:
+    connection = socket.create_connection(server.server_address)
+    server.server_close()
+    for i in range(int(sys.argv[1])):
+        data = bytes([i % 251]) * (i * 7919 % 5000 + 1)
+        connection.sendall(data)
+        while data:
+            got = connection.recv(len(data))
+            assert got == data[:len(got)] and got
+            data = data[len(got):]
+    os._exit(0)
+server.handle_request()
+print(os.waitpid(client, 0)[1])
+"#;
+    setting.scratch.write("forking.py", script);
+    setting.check(&["/usr/bin/python3 forking.py 20000"]);
+}
+
+#[test]
+fn status_names_what_carries_a_connection() {
+    let setting = setting("status");
+    let program = "./sockets unix echo 900000000000";
+    let mut child = {
+        let mut command = setting.moved(program);
+        command.stdout(Stdio::null()).stderr(Stdio::null()).stdin(Stdio::null());
+        command.spawn().expect("it starts")
+    };
+    wait::until("the ring", || {
+        let processes = setting.status();
+        let files = processes.iter().filter_map(|process| process["files"].as_array()).flatten();
+        let by_ring = files.filter(|file| file["kind"] == "unix" && file["transport"] == "ring");
+        (by_ring.count() == 2).then_some(())
+    });
+    for pid in pids(&setting, program) {
+        signal(pid, Signal::KILL);
+    }
+    child.wait().expect("our own child");
+}
