@@ -3,12 +3,15 @@
 //! elsewhere as they run there; the others are listed. A libc in which one of [`REQUIRED`] cannot be seen is refused.
 //! Source: zpoline (ATC 2023), E9Patch (PLDI 2020) for moving instructions before a jump.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use flick_preload::image::{self, BUILD_ID_BYTES, PATCH_BYTES, PageRun, Site};
 use flick_preload::limits::{PAGE_BYTES, RUNS_MAX, SITES_MAX};
 use flick_preload::numbers::{self, HOOKED};
-use iced_x86::{Code, Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+use iced_x86::{
+    Code, Decoder, DecoderOptions, FlowControl, Instruction, InstructionInfoFactory, Mnemonic, OpAccess,
+    OpKind, Register,
+};
 
 use super::elf::Elf;
 
@@ -23,7 +26,21 @@ const GAP_PAGES: u32 = 3;
 
 /// Functions that have to be seen: a libc that hides one would yield counts that are wrong.
 const REQUIRED: &[&str] = &[
-    "read", "write", "readv", "writev", "send", "recv", "sendmsg", "recvmsg", "accept4", "connect", "close",
+    "read",
+    "write",
+    "readv",
+    "writev",
+    "send",
+    "recv",
+    "sendto",
+    "recvfrom",
+    "sendmsg",
+    "recvmsg",
+    "accept4",
+    "connect",
+    "close",
+    "shutdown",
+    "setsockopt",
 ];
 
 /// Functions whose call has no site that can be patched: they are patched where they begin.
@@ -124,19 +141,48 @@ pub fn make(libc: &[u8]) -> Result<PatchedText, String> {
 pub fn makes_calls(file: &[u8]) -> bool {
     let Some(elf) = Elf::parse(file).filter(|elf| !elf.code().is_empty()) else { return true };
     elf.code().iter().any(|section| {
-        let Some(code) = elf.range(section.offset, section.bytes) else { return true };
-        let mut instruction = Instruction::default();
-        code.windows(2).any(|bytes| bytes == [0x0f, 0x05]) && {
-            let mut decoder = Decoder::with_ip(64, code, section.address, DecoderOptions::NONE);
-            std::iter::from_fn(|| {
-                decoder.can_decode().then(|| {
-                    decoder.decode_out(&mut instruction);
-                    instruction.code() == Code::Syscall
-                })
-            })
-            .any(|is_call| is_call)
-        }
+        elf.range(section.offset, section.bytes).is_none_or(|code| code_makes_calls(code, section.address))
     })
+}
+
+/// Instructions before a `syscall` in which its number is loaded.
+const NUMBER_WINDOW: usize = 4;
+
+/// Whether code makes system calls. Bytes of a table among the code (libcrypto has such) may read as one: it is taken
+/// for data if bytes before and behind it are no instructions of programs, and none right before it loads a number.
+fn code_makes_calls(code: &[u8], address: u64) -> bool {
+    if !code.windows(2).any(|bytes| bytes == [0x0f, 0x05]) {
+        return false;
+    }
+    let is_no_code = |one: &Instruction| one.is_invalid() || one.is_privileged();
+    let mut decoder = Decoder::with_ip(64, code, address, DecoderOptions::NONE);
+    let mut info = InstructionInfoFactory::new();
+    let mut before: VecDeque<Instruction> = VecDeque::new();
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        if instruction.code() == Code::Syscall {
+            let loads_number = |one: &Instruction| {
+                let mut registers = info.info(one).used_registers().iter();
+                registers.any(|used| {
+                    used.register().full_register() == Register::RAX && used.access() != OpAccess::Read
+                })
+            };
+            let is_number_loaded = before.iter().rev().take(NUMBER_WINDOW).any(loads_number);
+            let at = (decoder.ip() - address) as usize;
+            let behind = Decoder::with_ip(64, &code[at..], decoder.ip(), DecoderOptions::NONE);
+            if is_number_loaded
+                || !before.iter().any(is_no_code)
+                || !behind.into_iter().take(WINDOW).any(|one| is_no_code(&one))
+            {
+                return true;
+            }
+        }
+        if before.len() == WINDOW {
+            before.pop_front();
+        }
+        before.push_back(instruction);
+    }
+    false
 }
 
 /// Decodes all code: the `syscall` instructions, and the targets of jumps and calls.
@@ -391,4 +437,35 @@ fn move_instruction(stub: &mut Vec<u8>, base: i64, instruction: &Instruction, by
 fn condition_bits(condition: u8) -> Option<u8> {
     // The decoder counts from 1 in the order of the opcodes.
     condition.checked_sub(1).filter(|bits| *bits < 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A part of a table of libcrypto 3.0 that lies among its code, in which two bytes read as `syscall`.
+    const TABLE: [u8; 61] = [
+        0xd9, 0xdd, 0x86, 0xc0, 0x5b, 0xf2, 0x6f, 0x0f, 0x9f, 0x77, 0xee, 0x5e, 0x65, 0xff, 0xcc, 0xd1, 0x09,
+        0xf1, 0x7d, 0xef, 0x5b, 0x79, 0x5f, 0x47, 0x45, 0xcc, 0x02, 0xf7, 0x86, 0xfa, 0x28, 0xaa, 0x3f, 0x07,
+        0x1f, 0x02, 0x0f, 0x05, 0x09, 0xe6, 0x92, 0xc6, 0xa8, 0x8f, 0x7f, 0x68, 0x29, 0xe6, 0xe9, 0x2c, 0xea,
+        0x36, 0xf0, 0x9a, 0x41, 0x71, 0xbd, 0x9a, 0xda, 0x28, 0x60,
+    ];
+
+    #[test]
+    fn bytes_of_a_table_are_no_system_call() {
+        assert!(TABLE.windows(2).any(|bytes| bytes == [0x0f, 0x05]));
+        assert!(!code_makes_calls(&TABLE, 0x1000));
+    }
+
+    #[test]
+    fn system_calls_are_found_between_code_and_between_tables() {
+        // mov ebp to eax, or 39 to eax; syscall; ret.
+        for call in [&[0x89, 0xe8, 0x0f, 0x05, 0xc3][..], &[0xb8, 39, 0, 0, 0, 0x0f, 0x05, 0xc3]] {
+            assert!(code_makes_calls(call, 0x1000));
+            assert!(code_makes_calls(&[&TABLE[..], &[0x90; 8], call, &TABLE].concat(), 0x1000));
+        }
+        // xor r10d, r10d; mov rbx to rdi; syscall; ret: the number was loaded before a jump.
+        assert!(code_makes_calls(&[0x45, 0x31, 0xd2, 0x48, 0x89, 0xdf, 0x0f, 0x05, 0xc3], 0x1000));
+        assert!(!code_makes_calls(&[0x45, 0x31, 0xd2, 0xc3], 0x1000));
+    }
 }
