@@ -48,13 +48,13 @@ pub enum Command {
     Upgrade(reload::AdminRequest),
     /// List the backends of a running process, drain them, put them into maintenance, change weight or address
     Backend(backend::Backend),
-    /// Start a program so that its connections are counted, and its pipes moved to shared memory (experimental)
+    /// Start a program so that its connections are counted, and moved to shared memory (experimental)
     ///
     /// Connections and pipes of the program are observed, and their bytes counted. Without `--move` nothing is moved,
-    /// and nothing becomes faster; with it, pipes between programs that are started so move to shared memory. Linux on
-    /// x86-64, programs with glibc.
+    /// and nothing becomes faster; with it, pipes and connections between programs that are started so move to shared
+    /// memory. Linux on x86-64, programs with glibc.
     Accel(accel::Accel),
-    /// Pair the pipes of programs that `flick accel --move` has started; it starts by itself
+    /// Pair the pipes and connections of programs that `flick accel --move` has started; it starts by itself
     #[command(hide = true)]
     Monitor(accel::monitor::Monitor),
     /// Show what passes through the connections of a running process, as messages or bytes

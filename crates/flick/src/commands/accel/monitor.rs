@@ -1,7 +1,7 @@
-//! `flick monitor`: the process that pairs the ends of pipes, one per user and directory of states.
-//! Promises: its death disturbs no pipe, and another one continues; without work it sleeps; it ends by itself when no
+//! `flick monitor`: the process that pairs the ends of pipes and connections, one per user and directory of states.
+//! Promises: its death disturbs none, and another one continues; without work it sleeps; it ends by itself when no
 //! process is left that was started to move.
-//! Not here: who holds a pipe (`holders.rs`), and which pipes may move (`pairing.rs`).
+//! Not here: who holds an end (`holders.rs`), and what may move (`pairing.rs`).
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -26,7 +26,7 @@ const PAUSE_FACTOR: u32 = 10;
 /// Such pauses at least: several processes knock at a time.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 
-/// Pair the pipes of programs that were started with `flick accel --move`.
+/// Pair the pipes and connections of programs that were started with `flick accel --move`.
 #[derive(Debug, Args)]
 pub struct Monitor {
     /// Start it in the background, unless one runs
