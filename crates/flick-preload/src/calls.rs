@@ -10,7 +10,7 @@ use crate::numbers as nr;
 use crate::raw::{set_vfork_parent, vfork_parent};
 use crate::state::{File, FileRef, Kind, NewFile, ProcessTable, Seen, flag, kept, reason};
 use crate::sys::{self, ProgramMemory};
-use crate::{exec, moving, verify};
+use crate::{exec, moving, verify, wait};
 
 /// A system call, as the entry has stored its registers.
 #[derive(Debug)]
@@ -170,15 +170,20 @@ fn decide_on_descriptors(
     memory: ProgramMemory,
 ) -> HookDecision {
     match call.number() {
-        nr::SOCKET | nr::SOCKETPAIR | nr::PIPE | nr::PIPE2 | nr::DUP => HookDecision::Count,
+        nr::SOCKET | nr::SOCKETPAIR | nr::PIPE | nr::PIPE2 => HookDecision::Count,
+        nr::DUP => {
+            wait::duplicating(state, call.rdi);
+            HookDecision::Count
+        }
         nr::DUP2 | nr::DUP3 => {
+            wait::duplicating(state, call.rdi);
             if moving::has_moved()
                 && call.rdi != call.rsi
                 && let Some(file) = followed(state, call.rsi).and_then(|file| state.file(file))
             {
                 moving::closing(state, file, u64::from(call.rsi as u32));
             }
-            moving::closing_numbers(u64::from(call.rsi as u32), u64::from(call.rsi as u32));
+            closing_numbers(u64::from(call.rsi as u32), u64::from(call.rsi as u32));
             HookDecision::Count
         }
         nr::ACCEPT | nr::ACCEPT4 | nr::CONNECT | nr::LISTEN => {
@@ -195,9 +200,12 @@ fn decide_on_descriptors(
             }
             HookDecision::Pass
         }
-        nr::FCNTL if nr::DUPLICATING.contains(&call.rsi) => HookDecision::Count,
+        nr::FCNTL if nr::DUPLICATING.contains(&call.rsi) => {
+            wait::duplicating(state, call.rdi);
+            HookDecision::Count
+        }
         nr::CLOSE => {
-            moving::closing_numbers(u64::from(call.rdi as u32), u64::from(call.rdi as u32));
+            closing_numbers(u64::from(call.rdi as u32), u64::from(call.rdi as u32));
             closing(state, call.rdi);
             HookDecision::Pass
         }
@@ -206,13 +214,21 @@ fn decide_on_descriptors(
             HookDecision::Pass
         }
         nr::EPOLL_CTL if state.moves.load(Relaxed) != 0 => {
-            mark(state, call.rdx, flag::IN_EPOLL);
-            leave(state, call.rdx);
-            HookDecision::Pass
+            followed(state, call.rdx);
+            HookDecision::Count
         }
-        nr::POLL | nr::PPOLL | nr::SELECT | nr::PSELECT6 | nr::IOCTL | nr::FCNTL => {
+        nr::EPOLL_WAIT | nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 if moving::has_moved() => {
+            wait::epoll_wait(state, call, memory).unwrap_or(HookDecision::Pass)
+        }
+        nr::POLL | nr::PPOLL if moving::has_moved() => {
+            wait::poll(state, call, memory).unwrap_or(HookDecision::Pass)
+        }
+        nr::SELECT | nr::PSELECT6 if moving::has_moved() => {
+            wait::select(state, call, memory).unwrap_or(HookDecision::Pass)
+        }
+        nr::IOCTL | nr::FCNTL => {
             if moving::has_moved() {
-                leave_for(state, call, memory);
+                set(state, call, memory);
             }
             HookDecision::Pass
         }
@@ -233,26 +249,20 @@ fn leave(state: &ProcessTable, fd: u64) {
     }
 }
 
-/// Returns files to the kernel that a call waits for, or whose settings it changes or reads.
+/// Follows whether calls on a file wait. Returns a file to the kernel of which another setting is changed or read.
 #[cold]
-fn leave_for(state: &ProcessTable, call: &Call, memory: ProgramMemory) {
-    match call.number() {
-        nr::IOCTL if !nr::HARMLESS_IOCTLS.contains(&call.rsi) => leave(state, call.rdi),
-        nr::FCNTL if !nr::HARMLESS_FCNTLS.contains(&call.rsi) => leave(state, call.rdi),
-        nr::POLL | nr::PPOLL => {
-            for index in 0..call.rsi.min(FDS_MAX as u64) {
-                leave(state, u64::from(memory.half(call.rdi + 8 * index)));
-            }
+fn set(state: &ProcessTable, call: &Call, memory: ProgramMemory) {
+    let is_nonblocking = match call.number() {
+        nr::IOCTL if nr::HARMLESS_IOCTLS.contains(&call.rsi) => return,
+        nr::FCNTL if nr::HARMLESS_FCNTLS.contains(&call.rsi) => return,
+        nr::IOCTL if call.rsi == nr::FIONBIO => memory.half(call.rdx) != 0,
+        nr::FCNTL if call.rsi == nr::SET_FLAGS && call.rdx & !nr::PLAIN_FLAGS == 0 => {
+            call.rdx & nr::NONBLOCK != 0
         }
-        nr::SELECT | nr::PSELECT6 => {
-            for fd in 0..u64::from(call.rdi as u32).min(FDS_MAX as u64) {
-                let is_in = |set: u64| set != 0 && memory.byte(set + fd / 8) >> (fd % 8) & 1 == 1;
-                if [call.rsi, call.rdx, call.r10].into_iter().any(is_in) {
-                    leave(state, fd);
-                }
-            }
-        }
-        _ => {}
+        _ => return leave(state, call.rdi),
+    };
+    if let Some(file) = followed(state, call.rdi) {
+        moving::set_nonblocking(state, file, is_nonblocking);
     }
 }
 
@@ -392,6 +402,12 @@ fn enter_other(state: &ProcessTable, fd: usize) {
     }
 }
 
+/// Descriptors of these numbers are closed or replaced.
+fn closing_numbers(first: u64, last: u64) {
+    moving::closing_numbers(first, last);
+    wait::closing(first, last);
+}
+
 /// A descriptor is closed.
 fn closing(state: &ProcessTable, fd: u64) {
     let Ok(number) = usize::try_from(fd as u32) else { return };
@@ -409,7 +425,7 @@ fn closing(state: &ProcessTable, fd: u64) {
 }
 
 fn close_range(state: &ProcessTable, first: u64, last: u64) {
-    moving::closing_numbers(u64::from(first as u32), u64::from(last as u32));
+    closing_numbers(u64::from(first as u32), u64::from(last as u32));
     let (first, last) = (u64::from(first as u32), u64::from(last as u32).min(FDS_MAX as u64 - 1));
     for (chunk, _) in state.populated_chunks() {
         let end = (chunk + crate::limits::CHUNK_FDS) as u64;
@@ -453,6 +469,7 @@ pub fn after(call: &mut Call, memory: ProgramMemory) {
         }
         nr::RECVMMSG | nr::SENDMMSG => messages(state, call, memory, count),
         nr::VMSPLICE | nr::TEE | nr::SPLICE | nr::SENDFILE => spliced(state, call, count),
+        nr::EPOLL_CTL => wait::control(state, call, memory),
         _ => opened(state, call, memory, count),
     }
 }

@@ -33,6 +33,7 @@ mod sys;
 mod transfer;
 #[cfg(target_arch = "x86_64")]
 mod verify;
+mod wait;
 
 /// Ends the process: a hook cannot unwind through frames of libc.
 #[cfg(flick_preload)]

@@ -123,5 +123,14 @@ pub const ENTER_SENDS_MIN: u64 = 64;
 const _: () = assert!(RING_BYTES_MAX < RING_BYTES && RING_BYTES_MAX + PIPE_BUF <= PIPE_BYTES);
 const _: () = assert!(2 * (RING_BYTES_MAX + PIPE_BUF) < SEND_BUFFER_MIN);
 
+/// Epoll instances of a process that are followed.
+pub const EPOLLS_MAX: usize = 8;
+
+/// Cycles in which `epoll_wait` asks the kernel once, while rings are ready: some 20 microseconds.
+pub const ASK_CYCLES: u64 = 50_000;
+
+/// Calls of `epoll_wait` that rings answer between two such questions, at most.
+pub const ASK_SKIPS_MAX: u32 = 32;
+
 /// Bytes that one call moves at most (`MAX_RW_COUNT` of the kernel).
 pub const CALL_BYTES_MAX: u64 = 0x7fff_f000;

@@ -59,6 +59,12 @@ pub struct Moved {
     pub rest: AtomicU64,
     /// The index of the first of them.
     pub rest_index: AtomicU64,
+    /// 1: calls do not wait.
+    pub nonblocking: AtomicU32,
+    /// Index of the last edge that `epoll_wait` has told of a receiver, and 1. 0: the next bytes are one.
+    told: AtomicU64,
+    /// 1: a send was refused beside the kernel, so that `epoll_wait` tells when more can be sent.
+    refused: AtomicU32,
     /// The error that bytes have met which were returned to the kernel; the next send reports it. 0: none.
     pub error: AtomicU32,
 }
@@ -86,6 +92,9 @@ impl Moved {
             rest: AtomicU64::new(0),
             rest_index: AtomicU64::new(0),
             error: AtomicU32::new(0),
+            nonblocking: AtomicU32::new(0),
+            told: AtomicU64::new(0),
+            refused: AtomicU32::new(0),
         }
     }
 
@@ -110,6 +119,59 @@ impl Moved {
     /// Whether the other end is gone, or sends no more.
     pub fn is_alone(&self, fd: u64) -> bool {
         if self.is_socket() { sys_socket::has_ended(fd) } else { sys::is_alone(fd) }
+    }
+
+    /// Whether a call on it has not come to its end.
+    pub fn is_busy(&self) -> bool {
+        self.busy.load(Relaxed) != 0
+    }
+
+    /// The file.
+    pub fn file<'a>(&self, state: &'a ProcessTable) -> Option<&'a File> {
+        state.file(FileRef::from_word(self.file.load(Relaxed)))
+    }
+
+    /// The next readiness is an edge: the program has asked for it.
+    pub fn arm(&self) {
+        self.told.store(0, Relaxed);
+        self.refused.store(1, Relaxed);
+    }
+
+    /// Notes that a send was refused, of which the kernel knows nothing.
+    pub fn refuse(&self) {
+        self.refused.store(1, Relaxed);
+    }
+
+    /// Whether a send was refused since the last edge.
+    pub fn is_refused(&self) -> bool {
+        self.refused.load(Relaxed) != 0
+    }
+
+    /// Whether the kernel takes more bytes.
+    pub fn is_writable(&self) -> bool {
+        sys_socket::is_writable(u64::from(self.fd.load(Relaxed)))
+    }
+
+    fn edge(&self) -> u64 {
+        self.segment().map_or(0, |segment| segment.control().head.0.load(Acquire).wrapping_add(1))
+    }
+
+    /// Whether there is an edge that was not told.
+    pub fn has_edge(&self) -> bool {
+        if self.role() == PipeEnd::Sender {
+            self.is_refused()
+        } else {
+            self.told.load(Relaxed) != self.edge()
+        }
+    }
+
+    /// Notes that the edge was told.
+    pub fn note_edge(&self) {
+        if self.role() == PipeEnd::Sender {
+            self.refused.store(0, Relaxed);
+        } else {
+            self.told.store(self.edge(), Relaxed);
+        }
     }
 
     /// Closes the descriptor that is kept.
@@ -140,9 +202,18 @@ fn slot(word: &AtomicU32) -> Option<&'static Moved> {
     (word.load(Relaxed) as usize).checked_sub(1).and_then(|index| MOVED.get(index))
 }
 
+/// The slots in use.
+pub fn all() -> impl Iterator<Item = &'static Moved> {
+    MOVED.iter().filter(|moved| moved.segment.load(Relaxed) != 0)
+}
+
 /// The slots of a file.
+pub fn slots_at(file: &File) -> [Option<&'static Moved>; 2] {
+    [slot(&file.moved), slot(&file.moved_out)]
+}
+
 fn slots_of(file: &File) -> impl Iterator<Item = &'static Moved> {
-    [slot(&file.moved), slot(&file.moved_out)].into_iter().flatten()
+    slots_at(file).into_iter().flatten()
 }
 
 /// The slot of one direction of a file.
@@ -207,9 +278,10 @@ pub fn transfer(
         return None;
     }
     moved.fd.store(arguments[0] as u32, Relaxed);
+    let blocks = moved.nonblocking.load(Relaxed) == 0 && flags_of(number, arguments) & nr::MSG_DONTWAIT == 0;
     let progress = match moved.role() {
-        PipeEnd::Sender => transfer::send(moved, segment, number, arguments, &vectors),
-        PipeEnd::Receiver => transfer::receive(moved, segment, arguments[0], &vectors),
+        PipeEnd::Sender => transfer::send(moved, segment, number, arguments, &vectors, blocks),
+        PipeEnd::Receiver => transfer::receive(moved, segment, arguments[0], &vectors, blocks),
     };
     moved.busy.store(0, Relaxed);
     let control = segment.control();
@@ -224,6 +296,21 @@ pub fn transfer(
         call.result = result;
         HookDecision::Done
     })
+}
+
+/// The flags of a message that is sent or received.
+fn flags_of(number: u32, arguments: [u64; 6]) -> u64 {
+    match number {
+        nr::SENDTO | nr::RECVFROM => arguments[3],
+        nr::SENDMSG | nr::RECVMSG => arguments[2],
+        _ => 0,
+    }
+}
+
+/// The program has set whether calls on a file wait.
+pub fn set_nonblocking(state: &ProcessTable, found: FileRef, is_set: bool) {
+    let Some(file) = state.file(found) else { return };
+    slots_of(file).for_each(|moved| moved.nonblocking.store(u32::from(is_set), Relaxed));
 }
 
 /// Counts what a call has moved, and moves the rest through the kernel. `None`: the kernel is to make the whole call.
@@ -391,6 +478,8 @@ fn attach(
         word.store(0, Relaxed);
     }
     moved.is_counted.store(0, Relaxed);
+    moved.nonblocking.store(u32::from(!sys::is_blocking(fd)), Relaxed);
+    moved.arm();
     for word in [&moved.index, &moved.sends, &moved.looked, &moved.rest] {
         word.store(0, Relaxed);
     }

@@ -16,10 +16,10 @@ numbers! {
     READ = 0, WRITE = 1, CLOSE = 3, POLL = 7, IOCTL = 16, READV = 19, WRITEV = 20, PIPE = 22, SELECT = 23, DUP = 32, DUP2 = 33, SENDFILE = 40,
     SOCKET = 41, CONNECT = 42, ACCEPT = 43, SENDTO = 44, RECVFROM = 45, SENDMSG = 46, RECVMSG = 47,
     SHUTDOWN = 48, LISTEN = 50, SOCKETPAIR = 53, SETSOCKOPT = 54, CLONE = 56, FORK = 57, VFORK = 58, EXECVE = 59, FCNTL = 72, SETUID = 105,
-    SETREUID = 113, SETRESUID = 117, SETFSUID = 122, PRCTL = 157, CHROOT = 161, EXIT_GROUP = 231, EPOLL_CTL = 233, PSELECT6 = 270, PPOLL = 271,
+    SETREUID = 113, SETRESUID = 117, SETFSUID = 122, PRCTL = 157, CHROOT = 161, EXIT_GROUP = 231, EPOLL_WAIT = 232, EPOLL_CTL = 233, PSELECT6 = 270, PPOLL = 271, EPOLL_PWAIT = 281,
     UNSHARE = 272, SPLICE = 275, TEE = 276, VMSPLICE = 278, ACCEPT4 = 288, DUP3 = 292, PIPE2 = 293, RECVMMSG = 299,
     SENDMMSG = 307, SETNS = 308, SECCOMP = 317, EXECVEAT = 322, PREADV2 = 327, PWRITEV2 = 328, IO_URING_SETUP = 425, CLONE3 = 435,
-    CLOSE_RANGE = 436,
+    CLOSE_RANGE = 436, EPOLL_PWAIT2 = 441,
 }
 
 /// `CLONE_VM`: the new process has the memory of this one.
@@ -51,8 +51,18 @@ pub const PR_SET_SECCOMP: u64 = 22;
 /// `CLOSE_RANGE_CLOEXEC` of `close_range`.
 pub const CLOSE_RANGE_CLOEXEC: u64 = 4;
 
-/// Flags of sends that a ring can obey: `MSG_NOSIGNAL`, `MSG_MORE`.
-pub const PLAIN_SENDS: u64 = 0xc000;
+/// Flags of sends that a ring can obey: `MSG_NOSIGNAL`, `MSG_MORE`, `MSG_DONTWAIT`.
+pub const PLAIN_SENDS: u64 = 0xc040;
+/// `MSG_DONTWAIT`.
+pub const MSG_DONTWAIT: u64 = 0x40;
+/// `F_SETFL` of `fcntl`.
+pub const SET_FLAGS: u64 = 4;
+/// `O_NONBLOCK`.
+pub const NONBLOCK: u64 = 0o4000;
+/// Flags that `F_SETFL` may have beside: the way of access, which it ignores, and `O_LARGEFILE`.
+pub const PLAIN_FLAGS: u64 = 0o104_003;
+/// `FIONBIO` of `ioctl`.
+pub const FIONBIO: u64 = 0x5421;
 /// `MSG_OOB`.
 pub const MSG_OOB: u64 = 1;
 /// `MSG_PEEK`.

@@ -84,7 +84,7 @@ pub mod kept {
     pub const THREADS: u32 = 6;
     /// A process that holds an end has changed its user or its root.
     pub const CREDENTIALS: u32 = 7;
-    /// An end was polled, forked, passed on, or used otherwise than by plain reads and writes.
+    /// An end was forked, passed on, or used otherwise than by plain reads and writes.
     pub const LEFT: u32 = 8;
     /// The segment could not be mapped.
     pub const SEGMENT: u32 = 9;
@@ -142,6 +142,12 @@ pub struct File {
     pub moved_out: AtomicU32,
     /// Number of the reason why it is in the kernel ([`kept`]).
     pub kept: AtomicU32,
+    /// The epoll instance that it is in, as `wait.rs` numbers them. 0: none that is followed.
+    pub epoll: AtomicU64,
+    /// The data that the program has given with it.
+    pub epoll_data: AtomicU64,
+    /// The events that are waited for there.
+    pub epoll_events: AtomicU32,
     /// The monitor's offer.
     pub offer: SegmentOffer,
 }

@@ -237,6 +237,12 @@ impl ProgramMemory {
         unsafe { ptr::write_unaligned(address as *mut u64, value) };
     }
 
+    /// Writes half a word, which the kernel would write.
+    pub fn set_half(self, address: u64, value: u32) {
+        // SAFETY: as above.
+        unsafe { ptr::write_unaligned(address as *mut u32, value) };
+    }
+
     /// Reads a byte.
     pub fn byte(self, address: u64) -> u8 {
         // SAFETY: as above.

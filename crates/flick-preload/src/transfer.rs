@@ -2,7 +2,7 @@
 //! Promises: bytes keep their order, and none is lost or doubled, whatever the other end does and wherever it is
 //! stopped or killed; a write of at most `PIPE_BUF` bytes is published whole; an end never sleeps beside the ring for
 //! longer than [`SLEEP_NS_MAX`]: then it returns to the kernel, whose calls know of signals and of the end of the pipe.
-//! Refuses: ends that do not block, and processes with several threads (`moving.rs`).
+//! Refuses: processes with several threads (`moving.rs`).
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -55,7 +55,13 @@ enum Waited {
 }
 
 /// Reads.
-pub fn receive(moved: &Moved, segment: PipeSegment, fd: u64, vectors: &Vectors) -> PipeProgress {
+pub fn receive(
+    moved: &Moved,
+    segment: PipeSegment,
+    fd: u64,
+    vectors: &Vectors,
+    blocks: bool,
+) -> PipeProgress {
     let control = segment.control();
     let none = PipeProgress::default();
     loop {
@@ -75,12 +81,15 @@ pub fn receive(moved: &Moved, segment: PipeSegment, fd: u64, vectors: &Vectors) 
                 }
             }
             PipeState::FrozenBySender | PipeState::FrozenByReceiver => {
-                wait_for_thaw(moved, segment, fd, seen)
+                wait_for_thaw(moved, segment, fd, seen, blocks);
+                if !blocks && control.look() == seen {
+                    return none.failed(sys::AGAIN);
+                }
             }
             PipeState::Ring => {
                 let epoch = u32::from(seen.epoch()) | 1 << 16;
                 if moved.epoch.load(Relaxed) != epoch {
-                    match is_drained(moved, segment, fd, seen) {
+                    match is_drained(moved, segment, fd, seen, blocks) {
                         Some(true) => moved.epoch.store(epoch, Relaxed),
                         Some(false) => return none,
                         None => continue,
@@ -88,6 +97,16 @@ pub fn receive(moved: &Moved, segment: PipeSegment, fd: u64, vectors: &Vectors) 
                 }
                 let index = moved.index.load(Relaxed);
                 let ready = control.head.0.load(Acquire).wrapping_sub(index);
+                if ready == 0 && !blocks {
+                    // The kernel knows of the end.
+                    if !moved.is_alone(fd) {
+                        return none.failed(sys::AGAIN);
+                    }
+                    if control.head.0.load(Acquire) == index {
+                        go_back(moved, segment, fd, seen);
+                    }
+                    continue;
+                }
                 if ready == 0 {
                     let is_ready = || control.head.0.load(Acquire) != index || !control.look().is_same(seen);
                     match wait(moved, &control.shared.0.receiver_sleeps, is_ready) {
@@ -125,7 +144,7 @@ pub fn receive(moved: &Moved, segment: PipeSegment, fd: u64, vectors: &Vectors) 
 
 /// Whether the receiver has read what the sender has sent before the ring: its last write through the kernel comes
 /// first, and no other one follows in this state. `None`: the state has changed.
-fn is_drained(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl) -> Option<bool> {
+fn is_drained(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl, blocks: bool) -> Option<bool> {
     let control = segment.control();
     let unread = socket::unread_before(moved, control.base(), fd);
     if !control.look().is_same(seen) {
@@ -133,7 +152,7 @@ fn is_drained(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl) -> Option
     }
     moved.index.store(control.base().wrapping_sub(unread), Relaxed);
     moved.is_counted.store(1, Relaxed);
-    if unread > 0 && !socket::is_on_its_way(moved, fd) {
+    if unread > 0 && blocks && !socket::is_on_its_way(moved, fd) {
         go_back(moved, segment, fd, seen);
         return None;
     }
@@ -147,6 +166,7 @@ pub fn send(
     number: u32,
     arguments: [u64; 6],
     vectors: &Vectors,
+    blocks: bool,
 ) -> PipeProgress {
     let (control, fd) = (segment.control(), arguments[0]);
     let mut progress = PipeProgress::default();
@@ -157,7 +177,9 @@ pub fn send(
                 return progress.failed(-i64::from(moved.error.swap(0, Relaxed)));
             }
             PipeState::Kernel
-                if progress.bytes() > 0 || seen.is_dead() || !is_time_to_enter(moved, control, fd) =>
+                if progress.bytes() > 0
+                    || seen.is_dead()
+                    || !is_time_to_enter(moved, control, fd, blocks) =>
             {
                 return progress;
             }
@@ -171,13 +193,16 @@ pub fn send(
                 control.change(seen, PipeState::Kernel);
             }
             PipeState::FrozenBySender | PipeState::FrozenByReceiver => {
-                wait_for_thaw(moved, segment, fd, seen);
+                wait_for_thaw(moved, segment, fd, seen, blocks);
+                if control.look() == seen && !blocks {
+                    return refused(moved, progress);
+                }
                 if control.look() == seen {
                     // The receiver is dead: the kernel says so.
                     return progress;
                 }
             }
-            PipeState::Ring => match put(moved, segment, seen, fd, vectors, progress.bytes()) {
+            PipeState::Ring => match put(moved, segment, seen, (fd, blocks), vectors, progress.bytes()) {
                 Ok(bytes) => progress.in_ring += bytes,
                 Err(Waited::Interrupted) => return progress.failed(sys::INTERRUPTED),
                 Err(_) => {}
@@ -185,6 +210,51 @@ pub fn send(
         }
     }
     progress.done()
+}
+
+/// Outcome of a send that does not wait for the other end to return bytes to the kernel.
+fn refused(moved: &Moved, progress: PipeProgress) -> PipeProgress {
+    moved.refuse();
+    if progress.bytes() > 0 { progress.done() } else { progress.failed(sys::AGAIN) }
+}
+
+/// Readiness of a direction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readiness {
+    /// The kernel knows it.
+    Kernel,
+    /// A call moves bytes through the ring.
+    Ready,
+    /// It does not.
+    NotReady,
+}
+
+/// Whether a call on a direction would move bytes through its ring.
+pub fn readiness(moved: &Moved, segment: PipeSegment) -> Readiness {
+    let control = segment.control();
+    let seen = control.look();
+    let is_ready = match (moved.role(), seen.state()) {
+        (PipeEnd::Receiver, _) if moved.rest.load(Relaxed) > 0 => true,
+        (PipeEnd::Receiver, PipeState::Ring) => {
+            let epoch = u32::from(seen.epoch()) | 1 << 16;
+            let is_counted = moved.epoch.load(Relaxed) == epoch;
+            let index = if is_counted { moved.index.load(Relaxed) } else { control.base() };
+            control.head.0.load(Acquire) != index
+        }
+        (PipeEnd::Sender, PipeState::Ring) => {
+            let used = moved.index.load(Relaxed).wrapping_sub(control.tail(seen.epoch()));
+            used + PIPE_BUF <= RING_BYTES_MAX
+        }
+        _ => return Readiness::Kernel,
+    };
+    if is_ready { Readiness::Ready } else { Readiness::NotReady }
+}
+
+/// Returns a direction to the kernel for now, unless it is ready in its ring.
+pub fn return_unless_ready(moved: &Moved, segment: PipeSegment) {
+    if readiness(moved, segment) == Readiness::NotReady {
+        go_back(moved, segment, u64::from(moved.fd.load(Relaxed)), segment.control().look());
+    }
 }
 
 /// Writes what fits into the ring.
@@ -195,7 +265,7 @@ fn put(
     moved: &Moved,
     segment: PipeSegment,
     seen: Ctl,
-    fd: u64,
+    (fd, blocks): (u64, bool),
     vectors: &Vectors,
     done: u64,
 ) -> Result<u64, Waited> {
@@ -209,6 +279,11 @@ fn put(
     let mut free = capacity();
     if free < needed {
         let is_ready = || capacity() >= needed || !control.look().is_same(seen);
+        if !blocks {
+            // The kernel holds more, and says how much it takes.
+            go_back(moved, segment, fd, seen);
+            return Err(Waited::TimedOut);
+        }
         match wait(moved, &control.shared.0.sender_sleeps, is_ready) {
             Waited::Ready => free = capacity(),
             Waited::TimedOut => {
@@ -251,7 +326,7 @@ fn put(
 
 /// Whether a sender that is in the kernel is to enter the ring: both ends are there, the pipe is empty, and the last
 /// time was worth it.
-fn is_time_to_enter(moved: &Moved, control: &Control, fd: u64) -> bool {
+fn is_time_to_enter(moved: &Moved, control: &Control, fd: u64, blocks: bool) -> bool {
     let both = PipeEnd::Sender as u32 | PipeEnd::Receiver as u32;
     if control.shared.0.attached.load(Acquire) != both || control.header.0.revoked.load(Relaxed) != 0 {
         return false;
@@ -273,7 +348,7 @@ fn is_time_to_enter(moved: &Moved, control: &Control, fd: u64) -> bool {
             return true;
         }
         // On a busy machine one pause may last for milliseconds.
-        if sys::cycles().wrapping_sub(began) > EMPTY_CYCLES {
+        if !blocks || sys::cycles().wrapping_sub(began) > EMPTY_CYCLES {
             break;
         }
         let never = AtomicU32::new(0);
@@ -385,7 +460,7 @@ fn polls(moved: &Moved, is_ready: &impl Fn() -> bool) -> bool {
 
 /// Waits until the other end has returned its bytes to the kernel; takes over if it is dead. A sender whose receiver is
 /// dead returns in the same state.
-fn wait_for_thaw(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl) {
+fn wait_for_thaw(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl, blocks: bool) {
     let control = segment.control();
     loop {
         let result = sys::sleep(control.word(), seen.0, FROZEN_NS_MAX);
@@ -402,6 +477,9 @@ fn wait_for_thaw(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl) {
                     inject(moved, segment, fd, seen.epoch());
                 }
             }
+            return;
+        }
+        if !blocks {
             return;
         }
     }
@@ -427,7 +505,7 @@ pub fn leave(moved: &Moved, segment: PipeSegment, fd: u64) {
             }
             PipeState::Ring => go_back(moved, segment, fd, seen),
             PipeState::FrozenBySender | PipeState::FrozenByReceiver => {
-                wait_for_thaw(moved, segment, fd, seen);
+                wait_for_thaw(moved, segment, fd, seen, true);
                 if moved.role() == PipeEnd::Sender && control.look() == seen {
                     return;
                 }

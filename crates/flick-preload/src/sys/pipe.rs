@@ -133,14 +133,20 @@ pub fn is_alone(fd: u64) -> bool {
     ready > 0 && entry >> 48 & ERROR_OR_HANGUP != 0
 }
 
-/// Whether a descriptor is an end of a pipe of the default size that blocks and has no other settings.
+/// Whether a descriptor is an end of a pipe of the default size that has no other settings than `O_NONBLOCK`.
 pub fn is_plain_pipe(fd: u64, bytes: u64) -> bool {
     const GET_FLAGS: u64 = 3;
     const GET_PIPE_SIZE: u64 = 1032;
     // Reads or writes, not both; `O_LARGEFILE` says nothing.
-    const ACCESS_AND_LARGE: i64 = 0o100_001;
+    const PLAIN: i64 = 0o104_001;
     let flags = plain(own::FCNTL, [fd, GET_FLAGS, 0]);
-    flags >= 0 && flags & !ACCESS_AND_LARGE == 0 && plain(own::FCNTL, [fd, GET_PIPE_SIZE, 0]) == bytes as i64
+    flags >= 0 && flags & !PLAIN == 0 && plain(own::FCNTL, [fd, GET_PIPE_SIZE, 0]) == bytes as i64
+}
+
+/// Whether calls on a descriptor wait.
+pub fn is_blocking(fd: u64) -> bool {
+    const GET_FLAGS: u64 = 3;
+    plain(own::FCNTL, [fd, GET_FLAGS, 0]) as u64 & nr::NONBLOCK == 0
 }
 
 /// Opens the writable end of the pipe whose readable end is `fd`.

@@ -61,6 +61,12 @@ pub fn send(segment: PipeSegment, fd: u64, index: u64, bytes: u64) -> i64 {
     unsafe { call(nr::SENDTO, [fd, at, first.min(bytes), NOSIGNAL_DONTWAIT, 0, 0]) }
 }
 
+/// Whether something can be sent.
+pub fn is_writable(fd: u64) -> bool {
+    const POLLOUT: u64 = 4;
+    poll(fd, POLLOUT, 0) & POLLOUT != 0
+}
+
 /// Waits until more can be sent.
 pub fn wait_writable(fd: u64) {
     const POLLOUT: u64 = 4;
@@ -77,11 +83,11 @@ fn option_words(fd: u64, level: u64, name: u64) -> Option<[u64; 2]> {
     (result == 0).then_some(value)
 }
 
-/// Whether a connection blocks without a limit of time, has a large send buffer and no settings that change its bytes.
+/// Whether a connection waits without a limit of time or not at all, has a large send buffer and no settings that change its bytes.
 pub fn is_plain(fd: u64, kind: Kind) -> bool {
     const GET_FLAGS: u64 = 3;
-    // `O_RDWR`, `O_LARGEFILE`.
-    const PLAIN: i64 = 0o100_002;
+    // `O_RDWR`, `O_LARGEFILE`, `O_NONBLOCK`.
+    const PLAIN: i64 = 0o104_002;
     let flags = plain(own::FCNTL, [fd, GET_FLAGS, 0]);
     let has_time = |name| option_words(fd, SOL_SOCKET, name) != Some([0, 0]);
     let is_own_kind = match kind {
@@ -179,15 +185,17 @@ impl Drop for PeerSocket {
 /// The bytes of a call on a socket. `None`: the kernel has to judge it, since it has an address, control data or flags
 /// that a ring does not obey.
 pub fn bytes_of(number: u32, arguments: [u64; 6], memory: ProgramMemory) -> Option<Vectors> {
-    const NOSIGNAL: u64 = 0x4000;
+    const PLAIN_RECEIVES: u64 = 0x4000 | nr::MSG_DONTWAIT;
     let [_, address, bytes, flags, name, _] = arguments;
     match number {
         nr::SENDTO if name == 0 && flags & !nr::PLAIN_SENDS == 0 => {
             Vectors::range(memory, address, bytes, flags)
         }
-        nr::RECVFROM if name == 0 && flags & !NOSIGNAL == 0 => Vectors::range(memory, address, bytes, 0),
+        nr::RECVFROM if name == 0 && flags & !PLAIN_RECEIVES == 0 => {
+            Vectors::range(memory, address, bytes, 0)
+        }
         nr::SENDMSG if bytes & !nr::PLAIN_SENDS == 0 => message(memory, address, bytes),
-        nr::RECVMSG if bytes & !NOSIGNAL == 0 => message(memory, address, 0),
+        nr::RECVMSG if bytes & !PLAIN_RECEIVES == 0 => message(memory, address, 0),
         nr::READ | nr::WRITE | nr::READV | nr::WRITEV => Vectors::of(number, arguments, memory),
         _ => None,
     }

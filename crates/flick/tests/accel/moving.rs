@@ -15,9 +15,14 @@ const ROUNDS_MAX: u32 = 40;
 
 /// A setting with `pipes.c` in the directory `run`, in which scripts are run.
 fn setting(name: &str) -> Setting {
+    setting_with(name, "pipes")
+}
+
+/// A setting with a program of ours.
+fn setting_with(name: &str, program: &str) -> Setting {
     let setting = Setting::new(&format!("moving-{name}"));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/accel/pipes.c");
-    compile(&source, &setting.path("pipes"), &[]);
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/accel/{program}.c"));
+    compile(&source, &setting.path(program), &[]);
     setting
 }
 
@@ -99,6 +104,23 @@ fn stream_continues_after_a_fork_a_poll_and_an_exec() {
     setting.check(&["./pipes source 9000000 | ./pipes sink 9000000 child"]);
     setting.check(&["./pipes source 9000000 | (ulimit -n 201; exec ./pipes sink 9000000 full)"]);
     setting.check(&["./pipes source 9000000 | ./pipes take 5000000 ./pipes tail"]);
+}
+
+#[test]
+fn ends_that_do_not_block_wait_in_each_way() {
+    let setting = setting_with("waits", "waits");
+    for way in ["poll", "select", "level", "edge"] {
+        setting.check(&[&format!("./waits source 5000000 {way} | ./waits sink {way}")]);
+    }
+}
+
+#[test]
+fn calls_that_wait_return_what_they_return_for_a_pipe_of_the_kernel() {
+    let setting = setting_with("model", "waits");
+    let seeds = std::env::var("FLICK_ACCEL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
+    for seed in 1..=seeds {
+        setting.check(&[&format!("./waits model {seed} 1500")]);
+    }
 }
 
 #[test]

@@ -1,0 +1,424 @@
+//! Waits for several files of which some are in rings: `poll`, `select` and `epoll_wait` in all their forms.
+//! Promises: a direction that is waited for and not ready in its ring is in the kernel before the kernel waits, so that
+//! signals, timeouts, hang-ups and edges are the kernel's; a file in a ring is reported as the kernel would report it,
+//! and edges once more than needed rather than once less.
+//! Refuses: `EPOLLONESHOT`, `EPOLLEXCLUSIVE`, a file in two epoll instances: such a file stays in the kernel. A process
+//! that waits for an epoll instance as for a file, or duplicates it, keeps everything there.
+
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+use crate::calls::{Call, HookDecision};
+use crate::limits::{
+    ASK_CYCLES, ASK_SKIPS_MAX, EPOLLS_MAX, FDS_MAX, MOVED_MAX, POLL_CYCLES, POLL_SKIPS_MAX, YIELD_CYCLES,
+};
+use crate::moving::{self, Moved};
+use crate::numbers as nr;
+use crate::ring::PipeEnd;
+use crate::state::{File, ProcessTable, Seen, flag, kept};
+use crate::sys::ProgramMemory;
+use crate::sys::pipe as sys;
+use crate::transfer::{self, Readiness};
+
+/// `POLLIN` and `POLLRDNORM`, which `EPOLLIN` and `EPOLLRDNORM` equal.
+const IN: u32 = 0x41;
+/// `POLLOUT` and `POLLWRNORM`.
+const OUT: u32 = 0x104;
+/// `EPOLLET`.
+const EDGE: u32 = 1 << 31;
+/// `EPOLLONESHOT`, `EPOLLWAKEUP`, `EPOLLEXCLUSIVE`.
+const NOT_FOLLOWED: u32 = 7 << 28;
+/// Bytes of a `struct epoll_event`, and the offset of its data.
+const EVENT_BYTES: u64 = 12;
+const EVENT_DATA: u64 = 4;
+
+/// The directions that a call waits for.
+struct Wanted {
+    slots: [Option<&'static Moved>; MOVED_MAX],
+    count: usize,
+}
+
+impl Wanted {
+    const fn new() -> Self {
+        Self { slots: [None; MOVED_MAX], count: 0 }
+    }
+
+    fn add(&mut self, moved: &'static Moved) {
+        if let Some(slot) = self.slots.get_mut(self.count) {
+            *slot = Some(moved);
+            self.count += 1;
+        }
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &'static Moved> {
+        self.slots.iter().flatten().copied()
+    }
+
+    fn is_any_ready(&self) -> bool {
+        self.iter().any(is_ready)
+    }
+
+    /// Returns senders to the kernel whose ring is full: the kernel says when more can be sent.
+    fn return_full(&self) {
+        self.return_those(|moved| moved.role() == PipeEnd::Sender);
+    }
+
+    /// Returns what is not ready in its ring to the kernel, which is to wait for it.
+    fn return_those(&self, is_meant: impl Fn(&Moved) -> bool) {
+        for moved in self.iter().filter(|moved| is_meant(moved)) {
+            if let Some(segment) = moved.segment() {
+                transfer::return_unless_ready(moved, segment);
+            }
+        }
+    }
+
+    /// Polls the rings for a short time, where that has helped before. Returns whether one is ready.
+    fn poll(&self) -> bool {
+        static SKIP: AtomicU32 = AtomicU32::new(0);
+        static SKIPS: AtomicU32 = AtomicU32::new(0);
+        let skip = SKIP.load(Relaxed);
+        if skip > 0 {
+            SKIP.store(skip - 1, Relaxed);
+            return false;
+        }
+        let began = sys::cycles();
+        let mut has_yielded = false;
+        loop {
+            let elapsed = sys::cycles().wrapping_sub(began);
+            if elapsed > POLL_CYCLES {
+                break;
+            }
+            if self.is_any_ready() {
+                SKIPS.store(0, Relaxed);
+                return true;
+            }
+            if elapsed > YIELD_CYCLES && !has_yielded {
+                has_yielded = true;
+                sys::yield_core();
+            } else {
+                core::hint::spin_loop();
+            }
+        }
+        let skips = (SKIPS.load(Relaxed) * 2 + 1).min(POLL_SKIPS_MAX);
+        SKIPS.store(skips, Relaxed);
+        SKIP.store(skips, Relaxed);
+        self.is_any_ready()
+    }
+
+    /// Decides whether rings have what a call waits for. If not, the kernel is to make the call, and finds all there.
+    fn decide(&self, waits: bool) -> bool {
+        self.return_full();
+        if self.is_any_ready() || waits && self.poll() {
+            return true;
+        }
+        if waits {
+            self.return_those(|_| true);
+        }
+        false
+    }
+}
+
+fn is_ready(moved: &'static Moved) -> bool {
+    readiness(moved) == Readiness::Ready
+}
+
+fn readiness(moved: &Moved) -> Readiness {
+    moved.segment().map_or(Readiness::Kernel, |segment| transfer::readiness(moved, segment))
+}
+
+/// The directions of a descriptor, if it is in a ring. A call within a call of the same file takes it out.
+fn slots_at(state: &ProcessTable, fd: u32) -> [Option<&'static Moved>; 2] {
+    let Seen::File(found) = state.look(fd as usize) else { return [None; 2] };
+    let Some(file) = state.file(found) else { return [None; 2] };
+    let slots = moving::slots_at(file);
+    if slots.iter().flatten().any(|moved| moved.is_busy()) {
+        moving::leave_file(state, found);
+        return [None; 2];
+    }
+    slots
+}
+
+/// Bits that a direction stands for.
+fn bits_of(moved: &Moved) -> u32 {
+    if moved.role() == PipeEnd::Receiver { IN } else { OUT }
+}
+
+/// Makes `poll` and `ppoll` if a ring is ready. `None`: the kernel is to make it.
+pub fn poll(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
+    let [list, count, time, mask, mask_bytes, _] = call.arguments();
+    let count = count.min(FDS_MAX as u64);
+    let mut wanted = Wanted::new();
+    for index in 0..count {
+        let entry = memory.word(list + 8 * index);
+        if is_epoll(entry as u32) {
+            moving::stay(state, kept::LEFT);
+            return None;
+        }
+        let slots = slots_at(state, entry as u32).into_iter().flatten();
+        slots.filter(|moved| bits_of(moved) & (entry >> 32) as u32 != 0).for_each(|moved| wanted.add(moved));
+    }
+    let waits = if call.number() == nr::POLL { time as u32 != 0 } else { !is_zero(memory, time) };
+    if wanted.count == 0 || !wanted.decide(waits) {
+        return None;
+    }
+    let zero = [0_u64; 2];
+    let arguments = match call.number() {
+        nr::POLL => [list, count, 0, 0, 0, 0],
+        _ => [list, count, zero.as_ptr() as u64, mask, mask_bytes, 0],
+    };
+    call.result = sys::repeat(call.number(), arguments);
+    if call.result < 0 {
+        return Some(HookDecision::Done);
+    }
+    call.result = 0;
+    for index in 0..count {
+        let at = list + 8 * index;
+        let mut entry = memory.word(at);
+        let events = (entry >> 32) as u32 & 0xffff;
+        for moved in slots_at(state, entry as u32).into_iter().flatten().filter(|moved| is_ready(moved)) {
+            entry |= u64::from(bits_of(moved) & events) << 48;
+        }
+        memory.set_word(at, entry);
+        call.result += i64::from(entry >> 48 != 0);
+    }
+    Some(HookDecision::Done)
+}
+
+fn is_zero(memory: ProgramMemory, time: u64) -> bool {
+    time != 0 && memory.word(time) == 0 && memory.word(time + 8) == 0
+}
+
+/// Makes `select` and `pselect6` if a ring is ready. `None`: the kernel is to make it.
+pub fn select(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
+    let [count, reads, writes, others, time, mask] = call.arguments();
+    let has = |set: u64, fd: u32| {
+        u64::from(fd) < count && set != 0 && memory.word(set + u64::from(fd / 64) * 8) >> (fd % 64) & 1 == 1
+    };
+    if epolls().any(|fd| has(reads, fd) || has(writes, fd) || has(others, fd)) {
+        moving::stay(state, kept::LEFT);
+        return None;
+    }
+    let set_of = |moved: &Moved| if moved.role() == PipeEnd::Receiver { reads } else { writes };
+    let mut wanted = Wanted::new();
+    for moved in moving::all() {
+        let fd = moved.fd.load(Relaxed);
+        if has(set_of(moved), fd) {
+            slots_at(state, fd).into_iter().flatten().filter(|slot| core::ptr::eq(*slot, moved)).for_each(
+                |moved| {
+                    wanted.add(moved);
+                },
+            );
+        }
+    }
+    if wanted.count == 0 || !wanted.decide(!is_zero(memory, time)) {
+        return None;
+    }
+    let zero = [0_u64; 2];
+    call.result = sys::repeat(call.number(), [count, reads, writes, others, zero.as_ptr() as u64, mask]);
+    if call.result < 0 {
+        return Some(HookDecision::Done);
+    }
+    for moved in wanted.iter().filter(|moved| is_ready(moved)) {
+        let (set, fd) = (set_of(moved), moved.fd.load(Relaxed));
+        if !has(set, fd) {
+            let at = set + u64::from(fd / 64) * 8;
+            memory.set_word(at, memory.word(at) | 1 << (fd % 64));
+            call.result += 1;
+        }
+    }
+    Some(HookDecision::Done)
+}
+
+/// An epoll instance that the program adds files to: its descriptor, and 1. The upper half counts the instances in
+/// this slot, so that files which were added to an earlier one are in none.
+static EPOLLS: [AtomicU64; EPOLLS_MAX] = [const { AtomicU64::new(0) }; EPOLLS_MAX];
+
+fn epolls() -> impl Iterator<Item = u32> {
+    EPOLLS.iter().filter_map(|word| (word.load(Relaxed) as u32).checked_sub(1))
+}
+
+/// Whether a descriptor is an epoll instance that files were added to.
+pub fn is_epoll(fd: u32) -> bool {
+    epolls().any(|known| known == fd)
+}
+
+/// The word that the files of an epoll instance have: its slot and the count of the slot. `None`: it is not known.
+fn word_of(fd: u32) -> Option<u64> {
+    let known = |(index, word): (usize, &AtomicU64)| {
+        let word = word.load(Relaxed);
+        (word as u32 == fd.wrapping_add(1) && word as u32 != 0)
+            .then_some((word >> 32) << 32 | (index as u64 + 1))
+    };
+    EPOLLS.iter().enumerate().find_map(known)
+}
+
+fn word_of_new(fd: u32) -> Option<u64> {
+    if let Some(word) = word_of(fd) {
+        return Some(word);
+    }
+    let free = EPOLLS.iter().find(|word| word.load(Relaxed) as u32 == 0)?;
+    free.store((free.load(Relaxed) >> 32) << 32 | u64::from(fd.wrapping_add(1)), Relaxed);
+    word_of(fd)
+}
+
+/// The program closes descriptors of these numbers.
+pub fn closing(first: u64, last: u64) {
+    for word in &EPOLLS {
+        let value = word.load(Relaxed);
+        if (value as u32).checked_sub(1).is_some_and(|fd| (first..=last).contains(&u64::from(fd))) {
+            word.store(((value >> 32) + 1) << 32, Relaxed);
+        }
+    }
+}
+
+/// The program duplicates a descriptor: of an epoll instance, calls by another number would not be known.
+pub fn duplicating(state: &ProcessTable, fd: u64) {
+    if is_epoll(fd as u32) {
+        moving::stay(state, kept::LEFT);
+    }
+}
+
+/// Notes what a successful `epoll_ctl` has changed.
+pub fn control(state: &ProcessTable, call: &Call, memory: ProgramMemory) {
+    const ADD: u64 = 1;
+    const DELETE: u64 = 2;
+    let [epoll, operation, fd, event, ..] = call.arguments();
+    if is_epoll(fd as u32) {
+        moving::stay(state, kept::LEFT);
+    }
+    let Seen::File(found) = state.look(fd as u32 as usize) else { return };
+    let Some(file) = state.file(found) else { return };
+    if operation & 3 == DELETE {
+        file.epoll.store(0, Relaxed);
+        return;
+    }
+    let events = memory.half(event);
+    let word = word_of_new(epoll as u32);
+    let is_second = operation == ADD && is_registered(file);
+    let Some(word) =
+        word.filter(|_| events & NOT_FOLLOWED == 0 && !is_second && file.refs.load(Relaxed) == 1)
+    else {
+        file.flags.fetch_or(flag::IN_EPOLL, Relaxed);
+        moving::leave_file(state, found);
+        return;
+    };
+    file.epoll_events.store(events, Relaxed);
+    file.epoll_data.store(memory.word(event + EVENT_DATA), Relaxed);
+    file.epoll.store(word, Relaxed);
+    moving::slots_at(file).into_iter().flatten().for_each(Moved::arm);
+}
+
+/// Whether a file is in an epoll instance that is there.
+fn is_registered(file: &File) -> bool {
+    let word = file.epoll.load(Relaxed);
+    let instance = (word as u32 as usize).checked_sub(1).and_then(|index| EPOLLS.get(index));
+    instance.is_some_and(|instance| {
+        let value = instance.load(Relaxed);
+        value as u32 != 0 && value >> 32 == word >> 32
+    })
+}
+
+/// Whether `epoll_wait` is to report a direction of a file with these events.
+fn is_reportable(moved: &Moved, events: u32) -> bool {
+    let is_ready = match readiness(moved) {
+        Readiness::Ready => true,
+        Readiness::NotReady => false,
+        // The kernel saw no refused send, and so tells no edge.
+        Readiness::Kernel => moved.role() == PipeEnd::Sender && moved.is_refused() && moved.is_writable(),
+    };
+    is_ready && (events & EDGE == 0 || moved.has_edge())
+}
+
+/// Makes `epoll_wait` in one of its forms if a ring is ready. `None`: the kernel is to make it.
+pub fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
+    let [epoll, list, max, time, mask, mask_bytes] = call.arguments();
+    let word = word_of(epoll as u32)?;
+    let mut wanted = Wanted::new();
+    for moved in moving::all() {
+        let Some(file) = moved.file(state).filter(|file| file.epoll.load(Relaxed) == word) else { continue };
+        if moved.is_busy() {
+            moving::leave_all(state);
+            return None;
+        }
+        if bits_of(moved) & file.epoll_events.load(Relaxed) != 0 {
+            wanted.add(moved);
+        }
+    }
+    let waits = if call.number() == nr::EPOLL_PWAIT2 { !is_zero(memory, time) } else { time as u32 != 0 };
+    let max = u64::from(max as u32);
+    if wanted.count == 0 || max == 0 || max > i32::MAX as u64 {
+        return None;
+    }
+    let is_due = |moved: &'static Moved| {
+        moved.file(state).is_some_and(|file| is_reportable(moved, file.epoll_events.load(Relaxed)))
+    };
+    // An edge that was told is not waited for.
+    wanted.return_those(|moved| moved.role() == PipeEnd::Sender && !is_idle_edge(state, moved));
+    if !wanted.iter().any(is_due) && !(waits && wanted.poll() && wanted.iter().any(is_due)) {
+        if waits {
+            wanted.return_those(|moved| !is_idle_edge(state, moved));
+        }
+        if !wanted.iter().any(is_due) {
+            return None;
+        }
+    }
+    let due = wanted.iter().filter(|moved| is_due(moved)).count() as u64;
+    let mut told = 0;
+    if asks_kernel() || max == 1 && turns() {
+        let zero = [0_u64; 2];
+        let time = if call.number() == nr::EPOLL_PWAIT2 { zero.as_ptr() as u64 } else { 0 };
+        let capacity = max.saturating_sub(due).max(1);
+        let arguments = [epoll, list, capacity, time, mask, mask_bytes];
+        told = u64::try_from(sys::repeat(call.number(), arguments)).unwrap_or_default();
+    }
+    for moved in wanted.iter().filter(|moved| is_due(moved)) {
+        let Some(file) = moved.file(state) else { continue };
+        told = report(moved, file, list, told, max, memory);
+    }
+    call.result = told as i64;
+    Some(HookDecision::Done)
+}
+
+/// Whether a direction is one of which only an edge is told that has not come: it need not be watched by the kernel.
+fn is_idle_edge(state: &ProcessTable, moved: &Moved) -> bool {
+    let is_edge = moved.file(state).is_some_and(|file| file.epoll_events.load(Relaxed) & EDGE != 0);
+    is_edge && moved.role() == PipeEnd::Sender && !moved.is_refused()
+}
+
+/// Adds what a ring has to the events that are told of its file. Returns how many events there are then.
+fn report(moved: &Moved, file: &File, list: u64, told: u64, max: u64, memory: ProgramMemory) -> u64 {
+    let (events, data) = (file.epoll_events.load(Relaxed), file.epoll_data.load(Relaxed));
+    let at = |index: u64| list + EVENT_BYTES * index;
+    let own = (0..told).find(|index| memory.word(at(*index) + EVENT_DATA) == data);
+    let index = own.unwrap_or(told);
+    if index == max {
+        return told;
+    }
+    let before = if own.is_some() { memory.half(at(index)) } else { 0 };
+    memory.set_half(at(index), before | bits_of(moved) & events);
+    memory.set_word(at(index) + EVENT_DATA, data);
+    moved.note_edge();
+    told.max(index + 1)
+}
+
+/// Whether the kernel is to be asked, too: it is from time to time while rings are ready.
+fn asks_kernel() -> bool {
+    static ASKED: AtomicU64 = AtomicU64::new(0);
+    static SKIPPED: AtomicU32 = AtomicU32::new(0);
+    let now = sys::cycles();
+    let skipped = SKIPPED.load(Relaxed);
+    if now.wrapping_sub(ASKED.load(Relaxed)) < ASK_CYCLES && skipped < ASK_SKIPS_MAX {
+        SKIPPED.store(skipped + 1, Relaxed);
+        return false;
+    }
+    ASKED.store(now, Relaxed);
+    SKIPPED.store(0, Relaxed);
+    true
+}
+
+/// Whether it is the kernel's turn, where there is space for one event.
+fn turns() -> bool {
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    TURN.fetch_xor(1, Relaxed) == 0
+}

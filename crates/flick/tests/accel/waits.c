@@ -1,0 +1,289 @@
+// Programs that wait for pipes that move: a source and a sink that do not block, and a model that makes the same calls
+// on a pipe that moves and on one of the kernel, and compares all results.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/select.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { BYTES_MAX = 1 << 17 };
+static unsigned char buffer[BYTES_MAX], other[BYTES_MAX];
+
+static void fail(const char *what) {
+    fprintf(stderr, "%s: %s\n", what, strerror(errno));
+    _exit(1);
+}
+
+static unsigned char at(uint64_t offset) { return (unsigned char)((offset * 0x9e3779b97f4a7c15u) >> 56); }
+
+static uint32_t state = 1;
+
+static uint32_t below(uint32_t max) {
+    state = state * 1664525u + 1013904223u;
+    return (uint32_t)((uint64_t)state * max >> 32);
+}
+
+static void unblock(int fd) {
+    int on = 1;
+    if (fd % 2 ? ioctl(fd, FIONBIO, &on) : fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK)) fail("unblock");
+}
+
+// Waits until a descriptor is ready, in one of several ways. Another pipe, in which nothing comes, is in each set.
+static void ready(int fd, int is_read, const char *way) {
+    static int idle[2], set = -1;
+    if (idle[1] == 0 && pipe(idle)) fail("pipe");
+    uint32_t epoll_events = is_read ? EPOLLIN : EPOLLOUT;
+    epoll_events |= !strcmp(way, "edge") ? EPOLLET : !strcmp(way, "once") ? EPOLLONESHOT : 0u;
+    if (!strcmp(way, "poll")) {
+        struct pollfd entries[3] = {{idle[0], POLLIN, 0}, {fd, is_read ? POLLIN : POLLOUT, 0}, {-1, POLLIN, 0}};
+        if (poll(entries, 3, -1) != 1 || entries[0].revents || !entries[1].revents) fail("poll");
+    } else if (!strcmp(way, "select")) {
+        fd_set reads, writes;
+        FD_ZERO(&reads);
+        FD_ZERO(&writes);
+        FD_SET(idle[0], &reads);
+        FD_SET(fd, is_read ? &reads : &writes);
+        if (select(idle[1] + 1, &reads, &writes, 0, 0) != 1) fail("select");
+        if (FD_ISSET(idle[0], &reads) || !FD_ISSET(fd, is_read ? &reads : &writes)) fail("wrong set");
+    } else {
+        struct epoll_event event = {.events = epoll_events, .data.u64 = 77};
+        if (set < 0) {
+            set = epoll_create1(EPOLL_CLOEXEC);
+            if (epoll_ctl(set, EPOLL_CTL_ADD, fd, &event)) fail("add");
+        } else if (!strcmp(way, "once") && epoll_ctl(set, EPOLL_CTL_MOD, fd, &event)) {
+            fail("arm");
+        }
+        if (epoll_wait(set, &event, 1, -1) != 1 || event.data.u64 != 77) fail("epoll_wait");
+    }
+}
+
+// Reads the stream to its end without blocking, and prints its length.
+static void sink(const char *way) {
+    uint64_t got = 0;
+    unblock(0);
+    for (;;) {
+        ssize_t n = read(0, buffer, 1 + below(3000));
+        if (n == 0) break;
+        if (n < 0 && errno == EAGAIN) {
+            ready(0, 1, way);
+            continue;
+        }
+        if (n < 0) fail("read");
+        for (ssize_t i = 0; i < n; i++) {
+            if (buffer[i] != at(got + (uint64_t)i)) fail("wrong byte");
+        }
+        got += (uint64_t)n;
+    }
+    printf("%llu\n", (unsigned long long)got);
+}
+
+// Writes the stream without blocking.
+static void source(uint64_t bytes, const char *way) {
+    unblock(1);
+    for (uint64_t sent = 0; sent < bytes;) {
+        size_t n = 1 + below(below(50) == 0 ? BYTES_MAX : 300);
+        if (n > bytes - sent) n = (size_t)(bytes - sent);
+        for (size_t i = 0; i < n; i++) buffer[i] = at(sent + i);
+        ssize_t written = write(1, buffer, n);
+        if (written > 0) sent += (uint64_t)written;
+        else if (errno == EAGAIN) ready(1, 0, way);
+        else fail("write");
+    }
+}
+
+// What the model asks of the process that writes, in shared memory.
+struct order {
+    _Atomic uint32_t asked, done;
+    uint32_t operation, bytes, count;
+    int64_t result, error;
+};
+
+enum { WRITE, POLL_WRITER, CLOSE };
+
+static void obey(int shared) {
+    struct order *order = mmap(0, sizeof *order, PROT_READ | PROT_WRITE, MAP_SHARED, shared, 0);
+    unblock(1);
+    for (uint32_t next = 1;; next++) {
+        while (atomic_load(&order->asked) != next) {
+            if (getppid() == 1) _exit(1);
+            sched_yield();
+        }
+        errno = 0;
+        if (order->operation == WRITE) {
+            order->result = 0;
+            for (uint32_t i = 0; i < order->count; i++) {
+                ssize_t n = write(1, buffer, order->bytes);
+                order->result = n < 0 ? n : order->result + n;
+            }
+        } else if (order->operation == POLL_WRITER) {
+            struct pollfd entry = {1, POLLOUT | POLLIN, 0};
+            order->result = poll(&entry, 1, 0) * 1000 + entry.revents;
+        } else {
+            close(1);
+        }
+        order->error = errno;
+        atomic_store(&order->done, next);
+        if (order->operation == CLOSE) _exit(0);
+    }
+}
+
+static struct order *order;
+static int moved[2], plain[2], sets[2];
+static uint32_t step;
+
+static void same(const char *what, int64_t first, int64_t second) {
+    if (first == second) return;
+    fprintf(stderr, "step %u, %s: %lld with a ring, %lld of the kernel\n", step, what, (long long)first,
+            (long long)second);
+    kill(0, SIGTERM);
+    _exit(1);
+}
+
+static void ask(uint32_t operation, uint32_t bytes, uint32_t count) {
+    order->operation = operation, order->bytes = bytes, order->count = count;
+    uint32_t next = atomic_load(&order->asked) + 1;
+    atomic_store(&order->asked, next);
+    while (atomic_load(&order->done) != next) sched_yield();
+}
+
+static int64_t put(uint32_t bytes, uint32_t count) {
+    ask(WRITE, bytes, count);
+    int64_t result = 0;
+    errno = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        ssize_t n = write(plain[1], buffer, bytes);
+        result = n < 0 ? n : result + n;
+    }
+    same("errno of write", order->error, errno);
+    same("write", order->result, result);
+    return result;
+}
+
+static int64_t get(uint32_t bytes) {
+    errno = 0;
+    int64_t first = read(moved[0], buffer, bytes), error = errno;
+    errno = 0;
+    int64_t second = read(plain[0], other, bytes);
+    same("errno of read", error, errno);
+    same("read", first, second);
+    return first;
+}
+
+// One operation at random.
+static void operation(uint32_t *pending) {
+    int fds[2] = {moved[0], plain[0]};
+    int64_t results[2];
+    uint32_t kind = below(10), timeout = below(4) == 0;
+    static const uint32_t modes[] = {EPOLLIN, EPOLLIN | EPOLLET, EPOLLIN | EPOLLONESHOT, EPOLLRDNORM, 0, EPOLLOUT};
+    uint32_t mode = modes[below(6)], control = 1 + below(3), is_control = below(2);
+    if (kind == 0 && *pending == 0) {
+        // Fills the pipe by whole pages, and reads all of it.
+        for (int64_t n; (n = put(4096 * (1 + below(20)), 1)) >= 0;) *pending += (uint32_t)n;
+    } else if (kind < 4 && *pending < 28000) {
+        uint32_t count = 1 + below(80), bytes = 1 + below((28000 - *pending) / count + 1);
+        if (*pending + count * bytes <= 28100) *pending += (uint32_t)put(bytes, count);
+    } else if (kind < 6) {
+        int64_t n = get(1 + below(below(2) ? 70000 : 500));
+        if (n > 0) *pending -= (uint32_t)n;
+    }
+    for (int i = 0; i < 2; i++) {
+        int unread = 0, n;
+        struct pollfd entries[2] = {{fds[i], POLLIN | POLLOUT, 0}, {fds[i], POLLRDNORM, 0}};
+        struct epoll_event events[2] = {{0}}, event = {.events = mode, .data.u64 = 5};
+        fd_set reads, errors;
+        FD_ZERO(&reads);
+        FD_ZERO(&errors);
+        FD_SET(fds[i], &reads);
+        FD_SET(fds[i], &errors);
+        struct timeval pause = {0, timeout * 1000};
+        results[i] = 0;
+        if (kind == 6) {
+            n = poll(entries, 2, (int)timeout);
+            results[i] = n * 1000000 + entries[0].revents * 1000 + entries[1].revents;
+        } else if (kind == 7) {
+            n = epoll_wait(sets[i], events, 2, (int)timeout);
+            results[i] = n * 1000000 + (int)(n > 0 ? events[0].events * 100 + events[0].data.u64 : 0);
+        } else if (kind == 8) {
+            n = select(fds[i] + 1, &reads, 0, &errors, &pause);
+            results[i] = n * 100 + FD_ISSET(fds[i], &reads) * 10 + FD_ISSET(fds[i], &errors);
+        } else if (kind == 9 && !is_control) {
+            results[i] = ioctl(fds[i], FIONREAD, &unread) * 1000000 + unread;
+        } else if (kind == 9) {
+            errno = 0;
+            results[i] = epoll_ctl(sets[i], (int)control, fds[i], &event) * 1000 - errno;
+        }
+    }
+    static const char *names[] = {"fill", "write", "write", "write", "read", "read", "poll", "epoll_wait", "select", "control"};
+    same(names[kind], results[0], results[1]);
+}
+
+static void model(char *self, uint32_t seed, uint32_t steps) {
+    int shared = memfd_create("order", 0);
+    if (shared < 0 || ftruncate(shared, sizeof *order) || pipe(moved) || pipe2(plain, O_NONBLOCK)) fail("begin");
+    order = mmap(0, sizeof *order, PROT_READ | PROT_WRITE, MAP_SHARED, shared, 0);
+    setpgid(0, 0);
+    if (fork() == 0) {
+        char text[16], *arguments[] = {self, "obey", text, 0};
+        snprintf(text, sizeof text, "%d", shared);
+        dup2(moved[1], 1);
+        for (int i = 0; i < 2; i++) close(moved[i]), close(plain[i]);
+        execv(self, arguments);
+        fail("exec");
+    }
+    close(moved[1]);
+    unblock(moved[0]);
+    // So that the pipe moves.
+    for (int i = 0; i < 3000; i++) put(8, 1), get(8);
+    for (int i = 0; i < 2; i++) {
+        sets[i] = epoll_create1(EPOLL_CLOEXEC);
+        struct epoll_event event = {.events = EPOLLIN, .data.u64 = 5};
+        if (epoll_ctl(sets[i], EPOLL_CTL_ADD, i ? plain[0] : moved[0], &event)) fail("add");
+    }
+    state = seed;
+    uint32_t pending = 0;
+    for (step = 0; step < steps; step++) {
+        operation(&pending);
+        if (step % 16 == 0) {
+            ask(POLL_WRITER, 0, 0);
+            struct pollfd entry = {plain[1], POLLOUT | POLLIN, 0};
+            same("poll of the writer", order->result, poll(&entry, 1, 0) * 1000 + entry.revents);
+        }
+        if (pending == 0) {
+            for (int i = 0; i < 70; i++) put(8, 1), get(8);
+        }
+    }
+    ask(CLOSE, 0, 0);
+    close(plain[1]);
+    for (int i = 0; i < 2; i++) {
+        struct pollfd entry = {i ? plain[0] : moved[0], POLLIN, 0};
+        poll(&entry, 1, -1);
+        same("end", entry.revents, POLLHUP | (pending ? POLLIN : 0));
+    }
+    while (get(BYTES_MAX) > 0) continue;
+    int status;
+    wait(&status);
+    printf("equal\n");
+}
+
+int main(int count, char **arguments) {
+    if (count < 3) return 2;
+    const char *mode = arguments[1];
+    if (!strcmp(mode, "source")) source(strtoull(arguments[2], 0, 10), arguments[3]);
+    else if (!strcmp(mode, "sink")) state = 7, sink(arguments[2]);
+    else if (!strcmp(mode, "obey")) obey(atoi(arguments[2]));
+    else if (!strcmp(mode, "model")) model(arguments[0], (uint32_t)atoi(arguments[2]), (uint32_t)atoi(arguments[3]));
+    else return 2;
+    return 0;
+}
