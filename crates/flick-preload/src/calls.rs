@@ -303,6 +303,9 @@ fn forking(state: &ProcessTable, flags: u64) -> HookDecision {
     } else {
         moving::leave_all(state);
     }
+    if flags & nr::CLONE_VM == 0 && state.moves.load(Relaxed) != 0 {
+        wait::forking(state);
+    }
     if flags & nr::CLONE_FILES == 0 {
         state.fork_epoch.fetch_add(1, Relaxed);
     }

@@ -61,8 +61,8 @@ pub struct Moved {
     pub rest_index: AtomicU64,
     /// 1: calls do not wait.
     pub nonblocking: AtomicU32,
-    /// Index of the last edge that `epoll_wait` has told of a receiver, and 1. 0: the next bytes are one.
-    told: AtomicU64,
+    /// Index of the last edge that `epoll_wait` has reported of a receiver, and 1. 0: the next bytes are one.
+    edge_reported: AtomicU64,
     /// 1: a send was refused beside the kernel, so that `epoll_wait` tells when more can be sent.
     refused: AtomicU32,
     /// The error that bytes have met which were returned to the kernel; the next send reports it. 0: none.
@@ -93,7 +93,7 @@ impl Moved {
             rest_index: AtomicU64::new(0),
             error: AtomicU32::new(0),
             nonblocking: AtomicU32::new(0),
-            told: AtomicU64::new(0),
+            edge_reported: AtomicU64::new(0),
             refused: AtomicU32::new(0),
         }
     }
@@ -133,7 +133,7 @@ impl Moved {
 
     /// The next readiness is an edge: the program has asked for it.
     pub fn arm(&self) {
-        self.told.store(0, Relaxed);
+        self.edge_reported.store(0, Relaxed);
         self.refused.store(1, Relaxed);
     }
 
@@ -156,21 +156,21 @@ impl Moved {
         self.segment().map_or(0, |segment| segment.control().head.0.load(Acquire).wrapping_add(1))
     }
 
-    /// Whether there is an edge that was not told.
+    /// Whether there is an edge that was not reported.
     pub fn has_edge(&self) -> bool {
         if self.role() == PipeEnd::Sender {
             self.is_refused()
         } else {
-            self.told.load(Relaxed) != self.edge()
+            self.edge_reported.load(Relaxed) != self.edge()
         }
     }
 
-    /// Notes that the edge was told.
+    /// Notes that the edge was reported.
     pub fn note_edge(&self) {
         if self.role() == PipeEnd::Sender {
             self.refused.store(0, Relaxed);
         } else {
-            self.told.store(self.edge(), Relaxed);
+            self.edge_reported.store(self.edge(), Relaxed);
         }
     }
 

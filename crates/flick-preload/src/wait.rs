@@ -279,6 +279,13 @@ pub fn duplicating(state: &ProcessTable, fd: u64) {
     }
 }
 
+/// The forked process has the epoll instances, too, and may wait there for files that it has closed.
+pub fn forking(state: &ProcessTable) {
+    for file in state.files().filter(|file| is_registered(file)) {
+        file.flags.fetch_or(flag::SHARED, Relaxed);
+    }
+}
+
 /// Notes what a successful `epoll_ctl` has changed.
 pub fn control(state: &ProcessTable, call: &Call, memory: ProgramMemory) {
     const ADD: u64 = 1;
@@ -353,7 +360,7 @@ pub fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) 
     let is_due = |moved: &'static Moved| {
         moved.file(state).is_some_and(|file| is_reportable(moved, file.epoll_events.load(Relaxed)))
     };
-    // An edge that was told is not waited for.
+    // An edge that was reported is not waited for.
     wanted.return_those(|moved| moved.role() == PipeEnd::Sender && !is_idle_edge(state, moved));
     if !wanted.iter().any(is_due) && !(waits && wanted.poll() && wanted.iter().any(is_due)) {
         if waits {
@@ -364,42 +371,42 @@ pub fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) 
         }
     }
     let due = wanted.iter().filter(|moved| is_due(moved)).count() as u64;
-    let mut told = 0;
+    let mut reported = 0;
     if asks_kernel() || max == 1 && turns() {
         let zero = [0_u64; 2];
         let time = if call.number() == nr::EPOLL_PWAIT2 { zero.as_ptr() as u64 } else { 0 };
         let capacity = max.saturating_sub(due).max(1);
         let arguments = [epoll, list, capacity, time, mask, mask_bytes];
-        told = u64::try_from(sys::repeat(call.number(), arguments)).unwrap_or_default();
+        reported = u64::try_from(sys::repeat(call.number(), arguments)).unwrap_or_default();
     }
     for moved in wanted.iter().filter(|moved| is_due(moved)) {
         let Some(file) = moved.file(state) else { continue };
-        told = report(moved, file, list, told, max, memory);
+        reported = report(moved, file, list, reported, max, memory);
     }
-    call.result = told as i64;
+    call.result = reported as i64;
     Some(HookDecision::Done)
 }
 
-/// Whether a direction is one of which only an edge is told that has not come: it need not be watched by the kernel.
+/// Whether a direction is one of which only an edge is reported that has not come: it need not be watched by the kernel.
 fn is_idle_edge(state: &ProcessTable, moved: &Moved) -> bool {
     let is_edge = moved.file(state).is_some_and(|file| file.epoll_events.load(Relaxed) & EDGE != 0);
     is_edge && moved.role() == PipeEnd::Sender && !moved.is_refused()
 }
 
-/// Adds what a ring has to the events that are told of its file. Returns how many events there are then.
-fn report(moved: &Moved, file: &File, list: u64, told: u64, max: u64, memory: ProgramMemory) -> u64 {
+/// Adds what a ring has to the events that are reported of its file. Returns how many events there are then.
+fn report(moved: &Moved, file: &File, list: u64, reported: u64, max: u64, memory: ProgramMemory) -> u64 {
     let (events, data) = (file.epoll_events.load(Relaxed), file.epoll_data.load(Relaxed));
     let at = |index: u64| list + EVENT_BYTES * index;
-    let own = (0..told).find(|index| memory.word(at(*index) + EVENT_DATA) == data);
-    let index = own.unwrap_or(told);
+    let own = (0..reported).find(|index| memory.word(at(*index) + EVENT_DATA) == data);
+    let index = own.unwrap_or(reported);
     if index == max {
-        return told;
+        return reported;
     }
     let before = if own.is_some() { memory.half(at(index)) } else { 0 };
     memory.set_half(at(index), before | bits_of(moved) & events);
     memory.set_word(at(index) + EVENT_DATA, data);
     moved.note_edge();
-    told.max(index + 1)
+    reported.max(index + 1)
 }
 
 /// Whether the kernel is to be asked, too: it is from time to time while rings are ready.

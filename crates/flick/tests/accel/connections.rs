@@ -125,6 +125,46 @@ print(os.waitpid(client, 0)[1])
 }
 
 #[test]
+fn event_loops_of_python_pass_each_byte_by_rings() {
+    let setting = setting("asyncio");
+    let script = r#"
+import asyncio, os, random, sys
+async def serve(reader, writer):
+    try:
+        while True:
+            size = int.from_bytes(await reader.readexactly(4), 'little')
+            writer.write(await reader.readexactly(size))
+            await writer.drain()
+    except asyncio.IncompleteReadError:
+        writer.close()
+async def ask(port, seed):
+    reader, writer = await asyncio.open_connection('127.0.0.1', port)
+    values = random.Random(seed)
+    for _ in range(int(sys.argv[1])):
+        size = 300000 if values.random() < 0.005 else values.randrange(1, 300)
+        data = values.randbytes(size)
+        writer.write(size.to_bytes(4, 'little') + data)
+        assert await reader.readexactly(size) == data
+    writer.close()
+async def ask_all(port): await asyncio.gather(*[ask(port, seed) for seed in range(3)])
+ports = os.pipe()
+child = os.fork()
+if child == 0:
+    port = int.from_bytes(os.read(ports[0], 2), 'little')
+    asyncio.run(ask_all(port))
+    os._exit(0)
+async def main():
+    server = await asyncio.start_server(serve, '127.0.0.1', 0)
+    os.write(ports[1], server.sockets[0].getsockname()[1].to_bytes(2, 'little'))
+    while (status := os.waitpid(child, os.WNOHANG))[0] == 0: await asyncio.sleep(0.02)
+    print(status[1])
+asyncio.run(main())
+"#;
+    setting.scratch.write("loops.py", script);
+    setting.check(&["/usr/bin/python3 loops.py 3000"]);
+}
+
+#[test]
 fn status_names_what_carries_a_connection() {
     let setting = setting("status");
     let program = "./sockets unix echo 900000000000";
