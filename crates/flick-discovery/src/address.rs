@@ -69,11 +69,12 @@ pub fn check_changeable(endpoint: &Endpoint) -> Result<(), String> {
     }
 }
 
-/// Splits off the number of streams. Not of a path, which may end in `x8` itself: repeat such an address instead.
+/// Splits off the number of streams. Not of a path or name, which may end in `x8` itself: repeat such an address
+/// instead.
 fn split(text: &str) -> (&str, Option<&str>) {
     match text.rsplit_once('x') {
         Some((address, count))
-            if !text.starts_with("unix:") && !text.starts_with("pipe:") && !count.is_empty() =>
+            if !["unix:", "pipe:", "shm:"].iter().any(|kind| text.starts_with(kind)) && !count.is_empty() =>
         {
             if count.bytes().all(|byte| byte.is_ascii_digit()) {
                 (address, Some(count))
@@ -103,6 +104,7 @@ mod tests {
         check("127.0.0.1:9000x3", "127.0.0.1:9000 127.0.0.1:9000 127.0.0.1:9000");
         check("[::1]:9000x2", "[::1]:9000 [::1]:9000");
         check("unix:/run/box8", "unix:/run/box8");
+        check("shm:cachex8", "shm:cachex8");
         check("127.0.0.1:9000x0", "the range is 1 to 1024");
         check("127.0.0.1:9000x99999999999999999999", "asks for 99999999999999999999 streams");
         check("127.0.0.1x3", "127.0.0.1");

@@ -3,7 +3,7 @@
 //! Refuses: host names (`localhost`); resolving them blocks, and is the platform's choice.
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -164,11 +164,61 @@ impl EndpointError {
         let is_name = name.bytes().all(is_of_name) && name.bytes().any(|byte| byte.is_ascii_alphabetic());
         parse_port(port).filter(|_| is_name)
     }
+
+    /// Says what to write instead of a text that is nearly an address.
+    fn hint(&self) -> Option<String> {
+        let text = self.text.as_str();
+        if let Some(path) = text.strip_prefix("unix:").filter(|path| !path.is_empty()) {
+            let len = path.len();
+            return Some(format!(
+                "`{text}` has a path of {len} bytes; the kernel takes {UNIX_PATH_BYTES_MAX}"
+            ))
+            .filter(|_| len > UNIX_PATH_BYTES_MAX);
+        }
+        if text.starts_with("shm:") {
+            let max = flick_shm::limits::NAME_BYTES_MAX;
+            return Some(format!(
+                "`{text}` needs a name behind `shm:`: 1 to {max} visible characters without `/`"
+            ));
+        }
+        if text.starts_with('/') {
+            return Some(format!("`{text}` is a path; write `unix:{text}` for a Unix socket"));
+        }
+        if text.contains("://") {
+            return Some(format!(
+                "`{text}` is a URL; write the address and the port alone, such as `127.0.0.1:8080`"
+            ));
+        }
+        if let Some(port) = parse_port(text).filter(|_| !text.is_empty()) {
+            return Some(format!(
+                "`{text}` is a port only; write `127.0.0.1:{port}`, or `:{port}` for all addresses"
+            ));
+        }
+        match text.parse() {
+            Ok(IpAddr::V4(ip)) => return Some(format!("`{text}` has no port; write `{ip}:8080`")),
+            Ok(IpAddr::V6(_)) => {
+                return Some(format!(
+                    "`{text}` is an IPv6 address without brackets or port; write `[::1]:8080`"
+                ));
+            }
+            Err(_) => {}
+        }
+        let (host, port) = text.rsplit_once(':')?;
+        if host == "*" && parse_port(port).is_some() {
+            return Some(format!("`{text}` is not an address; write `:{port}` for all addresses"));
+        }
+        let is_host = host.is_empty() || format!("{host}:0").parse::<SocketAddr>().is_ok();
+        let is_number = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+        Some(format!("`{text}` has the port {port}; ports are 0 to 65535")).filter(|_| is_host && is_number)
+    }
 }
 
 impl fmt::Display for EndpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { text } = self;
+        if let Some(hint) = self.hint() {
+            return f.write_str(&hint);
+        }
         match self.named_port() {
             Some(port) if text.starts_with("localhost:") => {
                 write!(f, "`{text}` is a host name; write its address, `127.0.0.1:{port}` or `[::1]:{port}`")
@@ -237,13 +287,24 @@ mod tests {
         ] {
             check(text, None);
         }
-        check(&format!("unix:/{}", "x".repeat(UNIX_PATH_BYTES_MAX)), None);
+        let long = format!("unix:/{}", "x".repeat(UNIX_PATH_BYTES_MAX));
+        check(&long, None);
         for (text, help) in [
             ("x", "unix:/path"),
             ("localhost:80", "write its address, `127.0.0.1:80`"),
             ("cache.example:11211", "`dns:cache.example:11211`"),
             ("300.0.0.1:80", "unix:/path"),
             ("unix:", "unix:/path"),
+            ("8080", "`8080` is a port only; write `127.0.0.1:8080`, or `:8080` for all addresses"),
+            ("127.0.0.1", "`127.0.0.1` has no port; write `127.0.0.1:8080`"),
+            ("::1:80", "is an IPv6 address without brackets or port; write `[::1]:8080`"),
+            ("*:80", "write `:80` for all addresses"),
+            (":99999", "`:99999` has the port 99999; ports are 0 to 65535"),
+            ("[::1]:65536", "ports are 0 to 65535"),
+            ("http://127.0.0.1:80", "is a URL; write the address and the port alone"),
+            ("/run/x.sock", "write `unix:/run/x.sock`"),
+            (&long, "has a path of 108 bytes; the kernel takes 107"),
+            ("shm:a/b", "1 to 90 visible characters without `/`"),
         ] {
             let error = text.parse::<Endpoint>().expect_err("no endpoint").to_string();
             assert!(error.contains(help), "{text}: {error}");

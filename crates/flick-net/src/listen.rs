@@ -270,7 +270,8 @@ mod tests {
     fn a_file_that_is_no_socket_is_kept() {
         let path = path("plain");
         std::fs::write(&path, "precious").expect("the temporary directory is writable");
-        ListenSocket::open(&Endpoint::Unix(path.clone())).expect_err("not a socket");
+        let error = ListenSocket::open(&Endpoint::Unix(path.clone())).expect_err("not a socket");
+        assert_eq!(error.to_string(), "there is a file with this name that is no socket");
         assert_eq!(std::fs::read(&path).expect("still there"), b"precious");
         std::fs::remove_file(&path).expect("ours");
     }

@@ -95,8 +95,16 @@ fn open_unix_listener(path: &Path) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
     let address = SocketAddrUnix::new(path)?;
     if let Err(error) = rustix::net::bind(&socket, &address) {
-        if error != Errno::ADDRINUSE || !is_stale_socket(path)? {
+        if error != Errno::ADDRINUSE {
             return Err(error.into());
+        }
+        match socket_file(path)? {
+            SocketFile::Stale => {}
+            SocketFile::Live => return Err(error.into()),
+            SocketFile::Other => {
+                let message = "there is a file with this name that is no socket";
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+            }
         }
         std::fs::remove_file(path)?;
         rustix::net::bind(&socket, &address)?;
@@ -105,14 +113,24 @@ fn open_unix_listener(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn is_stale_socket(path: &Path) -> io::Result<bool> {
+/// A file at the path of a Unix socket.
+enum SocketFile {
+    /// A socket on which no process accepts.
+    Stale,
+    /// A socket on which a process accepts.
+    Live,
+    /// No socket.
+    Other,
+}
+
+fn socket_file(path: &Path) -> io::Result<SocketFile> {
     use std::os::unix::fs::FileTypeExt;
     if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Ok(false);
+        return Ok(SocketFile::Other);
     }
     let probe = stream_socket(AddressFamily::UNIX)?;
     let answer = rustix::net::connect(&probe, &SocketAddrUnix::new(path)?);
-    Ok(answer == Err(Errno::CONNREFUSED))
+    Ok(if answer == Err(Errno::CONNREFUSED) { SocketFile::Stale } else { SocketFile::Live })
 }
 
 /// Returns the address a listening socket is bound to.
