@@ -41,5 +41,7 @@ mod tests {
             programs.filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned())).collect();
         let table: BTreeSet<String> = super::FILES.iter().map(|(name, _)| (*name).to_owned()).collect();
         assert_eq!(table, stems);
+        let named: BTreeSet<String> = flick_check::LIBRARIES.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(table, named, "the error for a library that does not exist lists them");
     }
 }

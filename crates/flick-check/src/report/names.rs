@@ -146,6 +146,9 @@ pub(crate) fn unknown_function<'a>(
 ) -> Diagnostic {
     let known_list = list(known.clone());
     let help = match name {
+        name if FOREIGN_CONCAT.contains(&name) => {
+            "write `a + b`; an integer is converted with `str(n)`".to_owned()
+        }
         name if is_foreign_log(name) => "write `log(text)`; an integer is converted with `str(n)`".to_owned(),
         _ => did_you_mean(name, known, format!("the functions in this scope are {known_list}")),
     };
@@ -153,6 +156,10 @@ pub(crate) fn unknown_function<'a>(
         .label("not found in this scope")
         .help(help)
 }
+
+/// Functions that join strings in other languages.
+const FOREIGN_CONCAT: &[&str] =
+    &["join", "concat", "strcat", "append", "format", "sprintf", "snprintf", "fmt.Sprintf", "String.format"];
 
 /// Whether `name` writes a line to the terminal or a log in another language: `print`, `console.log`, `fmt.Println`.
 fn is_foreign_log(name: &str) -> bool {
@@ -176,13 +183,31 @@ pub(crate) fn unknown_member<'a>(
         .help(did_you_mean(name, known, format!("its members are {known_list}")))
 }
 
+/// Libraries that a program may import; the compiler has their texts.
+pub const LIBRARIES: &[&str] = &[
+    "frames",
+    "hadoop",
+    "http",
+    "http_forwarding",
+    "http_path",
+    "lines",
+    "memcached_binary",
+    "memcached_text",
+    "pcap",
+    "pcap_big",
+    "raw",
+    "resp",
+];
+
 pub(crate) fn use_not_found(span: Span, name: &str) -> Diagnostic {
+    let libraries = list(LIBRARIES.iter().copied());
+    let otherwise = format!(
+        "the libraries are {libraries}; put a grammar of your own into `{name}.flick` beside the program"
+    );
     Diagnostic::error("E0207", span, format!("cannot find library or grammar `{name}`"))
         .label("not found")
         .note("`use` looks in the standard library, then for a file beside the program.")
-        .help(format!(
-            "write `use memcached_binary`, or put your own grammar into `{name}.flick` beside the program"
-        ))
+        .help(did_you_mean(name, LIBRARIES.iter().copied(), otherwise))
 }
 
 pub(crate) fn too_many_files(span: Span, files_max: usize) -> Diagnostic {

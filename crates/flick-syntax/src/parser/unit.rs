@@ -189,7 +189,7 @@ impl Parser<'_> {
         let is_foreign = match self.current() {
             Eq2 | Colon | ColonEq => true,
             Str | Number | SelfKw | LParen => !self.is_on_new_line(),
-            _ => false,
+            kind => kind.is_word() && !ATTRS.contains(&self.text()) && !self.is_on_new_line(),
         };
         if is_foreign {
             let has_sign = matches!(self.current(), Eq2 | Colon | ColonEq);
