@@ -81,7 +81,12 @@ fn expectations_compare_bytes() {
 
 #[test]
 fn errors_in_scenarios_name_the_line() {
-    check(&[("bad.scn", "client a dances")], &[], 1, &["bad.scn, line 1: `dances` is nothing a peer does"]);
+    check(
+        &[("bad.scn", "client a dances")],
+        &[],
+        1,
+        &["bad.scn, line 1: `dances` is not an action; the actions are `sends`"],
+    );
     check(&[("bad.scn", "backend third expects \"x\"")], &[], 1, &["line 1: `third` has no backends"]);
     check(&[("few.scn", "backends first 1\nclient a closes")], &[], 1, &["channel `copies`", "is not bound"]);
     let both = [

@@ -338,8 +338,29 @@ fn actions(words: &[Word]) -> Result<Vec<Action>, String> {
     words.split(|word| *word == Word::Comma).map(action).collect()
 }
 
+/// First words of actions.
+const VERBS: &[&str] = &[
+    "sends",
+    "expects",
+    "closes",
+    "resets",
+    "half-closes",
+    "stops",
+    "reads",
+    "refuses",
+    "vanishes",
+    "returns",
+];
+
+/// The actions, as the error for an unknown one lists them.
+const ACTIONS: &str = "the actions are `sends`, `expects`, `closes`, `resets`, `half-closes`, `stops reading`, \
+                       `reads again`, and of backends `refuses`, `vanishes`, `returns`";
+
 fn action(words: &[Word]) -> Result<Action, String> {
-    let plain: Vec<&str> = words.iter().map(|word| word.plain().unwrap_or("\"\"")).collect();
+    let plain: Vec<&str> = words.iter().map(|word| word.plain().unwrap_or("\"...\"")).collect();
+    if let Some(next) = plain.iter().skip(1).find(|word| VERBS.contains(word)) {
+        return Err(format!("a comma is missing in front of `{next}`"));
+    }
     Ok(match plain.as_slice() {
         ["sends", "first", _, "bytes", "of", ..] => {
             Action::SendsFirst(number(words.get(2))?, messages::parse(&words[5..])?)
@@ -378,7 +399,7 @@ fn action(words: &[Word]) -> Result<Action, String> {
         ["refuses"] => Action::Refuses,
         ["vanishes"] => Action::Vanishes,
         ["returns"] => Action::Returns,
-        other => return Err(format!("`{}` is nothing a peer does", other.join(" "))),
+        other => return Err(format!("`{}` is not an action; {ACTIONS}", other.join(" "))),
     })
 }
 
@@ -419,7 +440,7 @@ fn within(words: &mut &[Word]) -> Result<u64, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Action, Step, parse};
+    use super::{ACTIONS, Action, Step, parse};
 
     #[test]
     fn a_line_may_hold_several_actions() {
@@ -434,10 +455,14 @@ mod tests {
     fn mistakes_are_reported_with_their_line() {
         let said = |text: &str| parse(text).map(|_| ()).map_err(|error| error.to_string());
         assert_eq!(
-            said("backends 2\nclient a dances"),
-            Err("line 2: `dances` is nothing a peer does".into())
+            said("backends 2\nclient a send \"x\""),
+            Err(format!("line 2: `send \"...\"` is not an action; {ACTIONS}"))
         );
         assert_eq!(said("backends many"), Err("line 1: `many` is no number here".into()));
+        assert_eq!(
+            said("client a sends \"x\" expects \"y\""),
+            Err("line 1: a comma is missing in front of `expects`".into())
+        );
         assert_eq!(said("client a sends get \"k"), Err("line 1: the text has no end".into()));
     }
 }
