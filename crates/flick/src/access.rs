@@ -133,6 +133,31 @@ impl AccessLogConfig {
     }
 }
 
+/// Checks that a file of the access log can be opened, without creating it.
+///
+/// Errors: it cannot be written, or its directory cannot.
+pub fn check(config: &AccessLogConfig) -> Result<(), Failure> {
+    let Some(path) = config.file() else { return Ok(()) };
+    let checked = match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(_) => rustix::fs::access(path, rustix::fs::Access::WRITE_OK).map_err(io::Error::from),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => check_directory(path),
+        Err(error) => Err(error),
+    };
+    checked.map_err(|error| at_location(config.location.as_ref(), refused(path, &error)))
+}
+
+/// Checks that a file can be created at a path. Errors: its directory does not exist, or cannot be written.
+pub fn check_directory(path: &Path) -> io::Result<()> {
+    let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
+    let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
+    Ok(rustix::fs::access(directory.unwrap_or(Path::new(".")), access)?)
+}
+
+fn refused(path: &Path, error: &io::Error) -> Failure {
+    Failure::failed(format!("cannot write the access log {}: {error}", path.display()))
+}
+
 /// Whether a path means standard output.
 pub fn is_stdout(path: &Path) -> bool {
     path == Path::new(STDOUT)
@@ -150,6 +175,7 @@ pub struct AccessLog {
 
 /// An open file of the access log.
 struct LogFile {
+    path: PathBuf,
     file: File,
     /// Its rotation by size, if it is rotated.
     rotation: Option<Rotation>,
@@ -203,7 +229,8 @@ impl AccessLog {
             let limits = config.and_then(|config| Some((config.file()?, config.rotation?)));
             let rotation = limits.map(|(path, limits)| Rotation::new(path, &file, limits));
             let is_torn = config.and_then(AccessLogConfig::file).is_some_and(ends_inside_line);
-            let opened = LogFile { file, rotation, is_torn };
+            let path = config.map_or_else(PathBuf::new, |config| config.path.clone());
+            let opened = LogFile { path, file, rotation, is_torn };
             *self.orders.to.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
             self.port.wake();
         }
@@ -226,9 +253,7 @@ impl AccessLog {
 
     /// Opens the file, and starts the writer thread if there is none.
     fn open_file(&mut self, config: &AccessLogConfig, user: Option<&User>) -> Result<File, Failure> {
-        let refused = |error: io::Error| {
-            Failure::failed(format!("cannot write the access log {}: {error}", config.path.display()))
-        };
+        let refused = |error: io::Error| refused(&config.path, &error);
         let file = match config.file() {
             Some(path) => append(path, user),
             // Without the buffer of `Stdout`, which would keep lines back.
@@ -333,7 +358,9 @@ impl Writer {
             // Read first, so that all records before it are written below.
             let must_end = self.orders.must_end.load(Ordering::Acquire);
             self.feeds.extend(self.port.take_feeds());
-            if let Some(to) = self.orders.to.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let next = self.orders.to.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(to) = next {
+                self.warn_dropped(None);
                 self.is_torn = to.is_torn;
                 self.to = Some(to);
             }
@@ -409,7 +436,8 @@ impl Writer {
         let lines = std::mem::take(&mut self.unlogged);
         if lines > 0 {
             let error = error.map(tracing::field::display);
-            warn!(error, lines, "cannot write lines of the access log");
+            let path = self.to.as_ref().map(|to| tracing::field::display(to.path.display()));
+            warn!(path, error, lines, "cannot write lines of the access log");
         }
     }
 }
@@ -455,6 +483,12 @@ mod tests {
     use std::io::Read;
     use std::sync::Arc;
 
+    impl LogFile {
+        fn of_test(file: File, is_torn: bool) -> Self {
+            Self { path: "access.log".into(), file, rotation: None, is_torn }
+        }
+    }
+
     #[test]
     fn pipe_without_reader_is_an_error() {
         let path = std::env::temp_dir().join(format!("flick-access-pipe-{}", std::process::id()));
@@ -470,7 +504,7 @@ mod tests {
         let (reader, to) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::NONBLOCK).expect("a pipe");
         let (mut reader, orders) = (File::from(reader), Arc::new(Orders::default()));
         let mut writer = Writer::new(Arc::default(), Arc::clone(&orders));
-        writer.to = Some(LogFile { file: File::from(to), rotation: None, is_torn: false });
+        writer.to = Some(LogFile::of_test(File::from(to), false));
         let mut written = |line: &[u8]| {
             writer.lines.extend_from_slice(line);
             writer.write();
@@ -503,7 +537,7 @@ mod tests {
         let orders = Arc::new(Orders::default());
         let mut writer = Writer::new(Arc::default(), Arc::clone(&orders));
         let full = File::options().append(true).open("/dev/full").expect("Linux has it");
-        writer.to = Some(LogFile { file: full, rotation: None, is_torn: true });
+        writer.to = Some(LogFile::of_test(full, true));
         writer.is_torn = true;
         writer.lines.extend_from_slice(b"line\n");
         writer.write();
@@ -519,7 +553,7 @@ mod tests {
         writer.warn_interval = std::time::Duration::ZERO;
         let mut write = |to: &str| {
             let file = File::options().append(true).create(true).open(to).expect("it can be opened");
-            writer.to = Some(LogFile { file, rotation: None, is_torn: false });
+            writer.to = Some(LogFile::of_test(file, false));
             writer.lines.extend_from_slice(b"line\n");
             writer.write();
             (writer.warned.is_some(), writer.unlogged)

@@ -36,12 +36,19 @@ impl From<CompileFailure> for Failure {
     }
 }
 
-/// Says what to do about an address that cannot be listened on.
-pub fn listen_help(error: &io::Error) -> &'static str {
+/// Says what to do about an address that cannot be listened on, or about a thread that cannot be started.
+pub fn start_help(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::AddrInUse => "; another process listens there (`ss -lnp` shows which)",
         io::ErrorKind::AddrNotAvailable => {
             "; this machine does not have that address (`ip addr` lists those it has)"
+        }
+        // No address is refused so, only a thread.
+        io::ErrorKind::WouldBlock => {
+            "; the limit on threads may be reached (`ulimit -u`, `TasksMax=` of a systemd unit)"
+        }
+        _ if error.raw_os_error() == Some(libc::EMFILE) => {
+            "; raise the limit on open files (`ulimit -n`, `LimitNOFILE=` of a systemd unit)"
         }
         _ => "",
     }
@@ -110,5 +117,18 @@ impl Failure {
             anstream::eprintln!("{title}{message}");
         }
         ExitCode::from(self.status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::start_help;
+
+    #[test]
+    fn thread_that_the_limit_refuses_names_the_limit() {
+        let of = |errno| start_help(&std::io::Error::from_raw_os_error(errno));
+        assert!(of(libc::EAGAIN).contains("`TasksMax=`"), "{}", of(libc::EAGAIN));
+        assert!(of(libc::EMFILE).contains("`LimitNOFILE=`"), "{}", of(libc::EMFILE));
+        assert_eq!(of(libc::ENOENT), "");
     }
 }

@@ -25,7 +25,7 @@ use tracing::{error, info, warn};
 
 use crate::commands::run::generations::Generations;
 use crate::descriptors::{DescriptorEvent, NEVER, RunningDescriptors};
-use crate::failure::Failure;
+use crate::failure::{Failure, start_help};
 use crate::file_watcher::FileWatcher;
 use crate::notify;
 
@@ -168,7 +168,8 @@ fn deliver(signals: &[i32], to: impl Fn(i32) -> bool + Send + 'static) -> Result
 }
 
 fn no_handler(error: std::io::Error) -> Failure {
-    Failure::failed(format!("cannot handle signals: {error}"))
+    let help = start_help(&error);
+    Failure::failed(format!("cannot handle signals: {error}{help}"))
 }
 
 /// A shutdown in progress.

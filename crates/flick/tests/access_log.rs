@@ -248,7 +248,9 @@ fn lines_dropped_by_a_full_disk_are_counted() {
             .then_some(())
     });
     let log = service.drained();
-    assert!(log.contains("cannot write lines of the access log") && log.contains("os error 28"), "{log}");
+    let warning = log.lines().find(|line| line.contains("cannot write lines of the access log"));
+    let warning = warning.unwrap_or_else(|| panic!("no warning: {log}"));
+    assert!(warning.contains("path=/dev/full") && warning.contains("os error 28"), "{warning}");
 }
 
 #[test]

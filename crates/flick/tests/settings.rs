@@ -58,6 +58,28 @@ fn check_of_a_settings_file_starts_nothing() {
     assert!(!scratch.path().join("flick-state").exists(), "no state directory was made");
 }
 
+/// A start refused what the check had accepted.
+#[test]
+fn check_finds_files_that_a_start_cannot_use() {
+    let scratch = Scratch::new("settings-files");
+    scratch.write("keeper.flick", KEEPER);
+    for (setting, expected) in [
+        ("access_log = \"none/a.log\"", "cannot write the access log none/a.log"),
+        ("access_log = \".\"", "cannot write the access log ."),
+        ("backend_state_file = \"none/state\"", "cannot write the backend state to none/state"),
+        ("admin = { listen = 0, token_file = \"none\" }", "cannot read the token in none"),
+    ] {
+        let rest = "listen = { client = \"127.0.0.1:0\" }\nservice = { program = \"keeper.flick\" }\n";
+        scratch.write("flick.toml", &format!("{setting}\n{rest}"));
+        for args in [&["check", "flick.toml"][..], &["run"]] {
+            let output =
+                common::flick().args(args).current_dir(scratch.path()).output().expect("flick starts");
+            let (status, _, stderr) = common::captured(output);
+            assert!(status != 0 && stderr.contains(expected), "{args:?} with {setting}: {status} {stderr}");
+        }
+    }
+}
+
 /// Returns the output of `flick run` for a settings file, with its status in the first line.
 fn say(input: &str) -> String {
     let scratch = Scratch::new("settings");

@@ -24,9 +24,9 @@ use flick_admin::recent_events::RecentEvents;
 use flick_discovery::LastLists;
 use flick_runtime::StartError;
 
-use crate::access::AccessLog;
+use crate::access::{self, AccessLog};
 use crate::descriptors::{Descriptors, RunningDescriptors};
-use crate::failure::{Failure, Outcome, listen_help};
+use crate::failure::{Failure, Outcome, start_help};
 use crate::hot_restart::{InheritedResources, OldProcess};
 use crate::launcher::Launcher;
 use crate::notify;
@@ -75,12 +75,14 @@ impl Run {
         supervise::supervise(generations, descriptors, &mut queue)
     }
 
-    /// Checks what can be checked without opening a socket: settings, programs, bindings, needed memory, limits of this
-    /// process.
+    /// Checks what can be checked without opening a socket: settings, programs, bindings, needed memory, token files,
+    /// the access log, limits of this process.
     fn check(self) -> Outcome {
         let (port, overrides) = (AccessLog::default().port(), BackendOverrides::default());
         let mut prepared = Prepared::new(&self.flags, &port, &LastLists::default(), &[], &overrides)?;
         descriptors::check(&prepared.services, &prepared.settings)?;
+        admin::tokens(&prepared.settings, flick_admin::Tokens::default())?;
+        prepared.settings.access_log.as_ref().map_or(Ok(()), access::check)?;
         prepared.settings.warn_deprecated();
         if let Some(shortage) = open_files::raise_limit(&mut prepared.services)? {
             anstream::eprintln!("warning: {shortage}");
@@ -132,7 +134,10 @@ impl Run {
         let descriptors = Descriptors::open(&mut prepared.services, prepared.settings.shm != Shm::Off)?;
         let files = sandbox::restrict_files(&prepared)?;
         let in_background = logging::background::start();
-        in_background.map_err(|error| Failure::failed(format!("cannot start the log's thread: {error}")))?;
+        in_background.map_err(|error| {
+            let help = start_help(&error);
+            Failure::failed(format!("cannot start the log's thread: {error}{help}"))
+        })?;
         // Before the services start: a signal must not kill the process while they are half started.
         let queue = ControlQueue::new(early)?;
         disable_huge_pages();
@@ -162,7 +167,7 @@ pub fn start_failure(error: StartError) -> Failure {
     match error {
         StartError::Binding(text) => Failure::usage(text),
         StartError::Io { error: ref cause, .. } => {
-            let help = listen_help(cause);
+            let help = start_help(cause);
             Failure::failed(format!("{error}{help}"))
         }
         error => Failure::failed(error.to_string()),

@@ -28,7 +28,7 @@ use tracing::{info, warn};
 
 use super::observed_state::ObservedState;
 use crate::descriptors;
-use crate::failure::{Failure, listen_help};
+use crate::failure::{Failure, start_help};
 use crate::settings::{Period, Settings, TokenFile};
 
 /// Platform counters that are gauges.
@@ -158,7 +158,7 @@ pub fn open(
             Failure::usage(format!("{error}; set --admin-token-file FILE, or listen on the loopback"))
         }
         _ => {
-            let help = listen_help(&error);
+            let help = start_help(&error);
             Failure::failed(format!("cannot open the admin endpoint at {shown}: {error}{help}"))
         }
     })?;

@@ -14,6 +14,7 @@ use flick_runtime::limits::WEIGHT_MAX;
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
+use crate::access::check_directory;
 use crate::failure::Failure;
 
 /// Largest state file, in bytes.
@@ -100,7 +101,7 @@ impl BackendOverrides {
 
     /// Loads the changes of the state file, the first time. A file that does not exist has none.
     ///
-    /// Errors: the file cannot be read, or a line is not a change.
+    /// Errors: the file cannot be read, a line is not a change, or the file's directory cannot be written.
     pub fn load(&self, file: Option<&Path>) -> Result<(), Failure> {
         let mut changes = self.changes();
         if changes.file.is_none() {
@@ -123,6 +124,9 @@ impl BackendOverrides {
             parse(line).map_err(|error| failed(format!("line {}: {error}", number + 1)))
         });
         let records = parsed.collect::<Result<Vec<_>, _>>()?;
+        check_directory(file).map_err(|error| {
+            Failure::usage(format!("cannot write the backend state to {}: {error}", file.display()))
+        })?;
         (changes.records, changes.is_loaded) = (records, true);
         Ok(())
     }
