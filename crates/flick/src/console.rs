@@ -1,7 +1,7 @@
 //! Writes results to standard output, or exits with an error.
 
 use std::fmt;
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 
 use crate::failure::Failure;
 
@@ -16,6 +16,11 @@ macro_rules! sayln {
 }
 
 pub(crate) use {say, sayln};
+
+/// Whether standard output is a terminal that can show a screen.
+pub fn has_screen() -> bool {
+    std::io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+}
 
 /// Writes a result to standard output.
 pub fn write_out(text: fmt::Arguments<'_>) {

@@ -133,6 +133,21 @@ fn top_follows_the_terminal_size_and_restores_the_terminal() {
     service.drained();
 }
 
+/// Cursor movements were written to a terminal that has none.
+#[test]
+fn terminal_without_a_screen_gets_lines() {
+    let memcached = Memcached::start();
+    let service = Service::proxy(&[memcached.address], &["--workers", "1", "--admin", "0"]);
+    let mut top = Command::new("env");
+    top.arg("TERM=dumb").arg(flick().get_program()).args(["top", &service.admin().to_string()]);
+    let mut terminal = Terminal::start(top);
+    let status = wait::until("the end", || terminal.child.try_wait().expect("our own child"));
+    assert_eq!(status.code(), Some(0), "{}", terminal.text());
+    wait::until("the tables", || terminal.text().contains("Backends").then_some(()));
+    assert!(!terminal.is_in_its_own_screen());
+    service.drained();
+}
+
 #[test]
 fn top_exits_on_ctrl_c_and_survives_its_service() {
     let memcached = Memcached::start();

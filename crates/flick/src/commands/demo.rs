@@ -8,7 +8,6 @@ mod stores;
 #[cfg(feature = "tui")]
 mod view;
 
-use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Duration;
 
@@ -108,7 +107,7 @@ impl Demo {
             backends: kind.name(),
             connections: usize::from(self.connections),
         };
-        if self.plain || cfg!(not(feature = "tui")) || !std::io::stdout().is_terminal() {
+        if self.plain || cfg!(not(feature = "tui")) || !crate::console::has_screen() {
             plain::show(&scene);
         } else {
             #[cfg(feature = "tui")]

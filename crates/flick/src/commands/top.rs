@@ -9,7 +9,6 @@ mod layout;
 #[cfg(feature = "tui")]
 mod view;
 
-use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -66,7 +65,7 @@ impl Top {
             Ok(Observed { state, connections })
         };
         let first = read()?;
-        if !self.once && std::io::stdout().is_terminal() {
+        if !self.once && crate::console::has_screen() {
             #[cfg(feature = "tui")]
             return view::show(first, &read);
             #[cfg(not(feature = "tui"))]

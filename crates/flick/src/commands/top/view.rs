@@ -20,6 +20,10 @@ use crate::failure::{Failure, Outcome};
 
 /// Rates kept for the sparkline: more than the width of any terminal.
 const HISTORY_MAX: usize = 512;
+/// Columns of the screen between two columns of a table.
+const COLUMN_SPACING: usize = 2;
+/// Width that the names of a table have at least, unless all are shorter.
+const NAME_WIDTH_MIN: usize = 20;
 /// The keys.
 const KEYS: &str = "q quits; up, down, j, k, Page Up, Page Down, Home, End scroll";
 
@@ -177,6 +181,17 @@ fn draw_rates(frame: &mut Frame<'_>, rates: &[u64], area: Rect) {
     frame.render_widget(line, area);
 }
 
+/// The number of columns beside which the first one, which has names, keeps `NAME_WIDTH_MIN`.
+fn columns_that_fit(widths: &[usize], available: usize) -> usize {
+    let Some((name, others)) = widths.split_first() else { return 0 };
+    let mut used = (*name).min(NAME_WIDTH_MIN);
+    let fits = |width: &&usize| {
+        used += COLUMN_SPACING + **width;
+        used <= available
+    };
+    1 + others.iter().take_while(fits).count()
+}
+
 fn draw_table(
     frame: &mut Frame<'_>,
     table: &figures::FigureTable,
@@ -184,9 +199,12 @@ fn draw_table(
     is_framed: bool,
     area: Rect,
 ) {
-    let widths: Vec<Constraint> = table
-        .widths()
-        .into_iter()
+    let all = table.widths();
+    let inner = area.width.saturating_sub(if is_framed { 2 } else { 0 });
+    let count = columns_that_fit(&all, usize::from(inner));
+    let widths: Vec<Constraint> = all[..count]
+        .iter()
+        .copied()
         .enumerate()
         .map(|(index, width)| match index {
             0 => Constraint::Fill(1),
@@ -202,19 +220,24 @@ fn draw_table(
         .borders(if is_framed { Borders::ALL } else { Borders::TOP })
         .title(format!(" {} ", table.title));
     let left_out = visible.left_out();
+    if count < all.len() {
+        let columns = all.len() - count;
+        let noun = if columns == 1 { "column" } else { "columns" };
+        block = block.title(Line::from(format!(" {columns} {noun} cut ")).right_aligned().bold());
+    }
     if !left_out.is_empty() {
         block = block.title(Line::from(format!(" {left_out} ")).right_aligned().bold());
     }
     let shown = Table::new(rows, widths)
         .header(Row::new(table.heads.iter().copied()).style(Style::new().dim()))
-        .column_spacing(2)
+        .column_spacing(COLUMN_SPACING as u16)
         .block(block);
     frame.render_widget(shown, area);
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Action, Direction, Layout, action_of};
+    use super::{Action, Direction, Layout, action_of, columns_that_fit};
     use ratatui::crossterm::event::{Event, KeyCode, KeyModifiers};
 
     fn pressed(code: KeyCode, modifiers: KeyModifiers) -> Option<Action> {
@@ -245,6 +268,16 @@ mod tests {
             assert_eq!(steps, expected, "{code:?}");
         }
         assert_eq!(Direction::Down.apply(7, &layout), 5);
+    }
+
+    /// The last columns of a table took the width of its names on a terminal of 80 columns.
+    #[test]
+    fn names_keep_their_width_on_a_narrow_screen() {
+        let widths = [36, 5, 10, 3, 3, 8, 5];
+        for (available, expected) in [(100, 7), (66, 7), (65, 6), (40, 3), (27, 2), (26, 1), (0, 1)] {
+            assert_eq!(columns_that_fit(&widths, available), expected, "{available}");
+        }
+        assert_eq!(columns_that_fit(&[8, 10], 20), 2, "short names need no more than they have");
     }
 
     #[test]
