@@ -387,9 +387,9 @@ fn in_words(message: &str) -> (String, Option<String>) {
 /// The table that has a key, or an option of the command line as a key.
 fn table_of(name: &str) -> Option<(&'static str, String)> {
     let tables = [
-        ("limits", keys_of::<LimitSettings>()),
-        ("timeouts", keys_of::<TimeoutSettings>()),
-        ("health", keys_of::<HealthSettings>()),
+        ("limits", keys_of::<LimitSettings>("")),
+        ("timeouts", keys_of::<TimeoutSettings>("_timeout")),
+        ("health", keys_of::<HealthSettings>("")),
     ];
     tables.into_iter().find_map(|(table, keys)| {
         let is_it = |key: &String| *key == name || format!("{key}_timeout") == name;
@@ -397,10 +397,11 @@ fn table_of(name: &str) -> Option<(&'static str, String)> {
     })
 }
 
-/// The keys of a table, which the error for an unknown one lists.
-fn keys_of<T: for<'de> Deserialize<'de>>() -> Vec<String> {
-    let refused = toml::from_str::<T>("\"?\" = 0").err().map(|error| error.message().to_owned());
-    refused.unwrap_or_default().split('`').skip(3).step_by(2).map(str::to_owned).collect()
+/// The keys of a table: its options, whose names end in `suffix` besides.
+fn keys_of<T: clap::Args>(suffix: &str) -> Vec<String> {
+    let options = T::augment_args(clap::Command::new("keys"));
+    let ids = options.get_arguments().map(|option| option.get_id().as_str());
+    ids.map(|id| id.strip_suffix(suffix).unwrap_or(id).to_owned()).collect()
 }
 
 /// The channels of a `[connect]` table.
