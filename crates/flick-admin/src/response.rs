@@ -175,7 +175,7 @@ fn get(request: &Request<'_>, policy: &AccessPolicy, provider: &dyn StateProvide
         _ => Response::plain(
             "404 Not Found",
             "the paths are /, /metrics, /healthz, /readyz, /api/state, /api/history, /api/sessions, /api/tunables, \
-             /api/backends and (POST) /api/tap",
+             /api/backends and (POST) /api/tap, /api/reload, /api/upgrade",
         ),
     }
 }

@@ -358,10 +358,16 @@ fn check_names(program: &Program, config: &PlatformConfig) -> Result<(), StartEr
     let bound: Vec<&str> = config.listen.iter().chain(&config.connect).map(|b| b.channel.as_str()).collect();
     for (at, name) in bound.iter().enumerate() {
         channel_index(program, name)?;
-        if bound[..at].contains(name) {
-            return Err(StartError::Binding(format!(
-                "channel `{name}` is bound twice; separate several addresses with commas: `--connect {name}=A,B`"
-            )));
+        if let Some(first) = bound[..at].iter().position(|other| other == name) {
+            let listens = config.listen.len();
+            let help = match (first < listens, at < listens) {
+                (true, false) => "it either listens or connects".to_owned(),
+                (listens, _) => format!(
+                    "separate several addresses with commas: `--{} {name}=A,B`",
+                    if listens { "listen" } else { "connect" }
+                ),
+            };
+            return Err(StartError::Binding(format!("channel `{name}` is bound twice; {help}")));
         }
     }
     let is_missing = |channel: &&Channel| !bound.contains(&channel.name.as_str());

@@ -231,6 +231,9 @@ fn wrong_usage_exits_with_2() {
     check(&["run", PROXY, "--listen", "client=localhost:1"], 2, &["localhost:1"]);
     check(&["run", PROXY, "--response-timeout", "3"], 2, &["a number and a unit"]);
     check(&["run", PROXY, "--workers", "0"], 2, &["the range is 1 to"]);
+    check(&["tap", "9900"], 2, &["`9900` is not a connection", "`--admin 9900`"]);
+    let both = ["run", PROXY, "--listen", "backends=:1", "--connect", "backends=127.0.0.1:2"];
+    check(&both, 2, &["channel `backends` is bound twice; it either listens or connects"]);
 }
 
 #[test]

@@ -55,6 +55,11 @@ impl TapCommand {
     /// Shows what passes until the tap ends. Errors: the tap is refused; the grammar is unknown; the file cannot be
     /// written.
     pub fn run(self) -> Outcome {
+        if let Some(text) = self.connection.as_deref().filter(|text| text.parse::<Address>().is_ok()) {
+            return Err(Failure::usage(format!(
+                "`{text}` is not a connection, such as `0.5.2`; the admin endpoint is named with `--admin {text}`"
+            )));
+        }
         let token = self.token_file.as_deref().map(read_token).transpose()?;
         let grammar = self.grammar.as_deref().map(Grammar::named).transpose()?;
         let port = grammar.as_ref().map_or(packets::PORT_UNKNOWN, Grammar::port);

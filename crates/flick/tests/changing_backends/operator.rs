@@ -38,7 +38,8 @@ fn backend_is_drained_and_put_into_maintenance_at_run_time() {
         let said = backend(&service, action);
         assert!(said.contains("a restart undoes this: `backend_state_file` is not set"), "{said}");
         check(&service, &[2, 4], &[3]);
-        backend(&service, &["reset", &second]);
+        let said = backend(&service, &["reset", &second]);
+        assert!(said.ends_with("as configured\n"), "nothing is left that a restart undoes: {said}");
         check(&service, &[2, 3, 4], &[2, 4]);
     }
     backend(&service, &["maint", &second]);

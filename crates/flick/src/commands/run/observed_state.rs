@@ -350,6 +350,8 @@ impl StateProvider for ObservedState {
         drop(generations);
         lines.push(match self.overrides.save() {
             Ok(true) => return Ok(lines.join("\n")),
+            // Nothing is left that a restart could undo.
+            Ok(false) if self.overrides.lines().is_empty() => return Ok(lines.join("\n")),
             Ok(false) => "a restart undoes this: `backend_state_file` is not set".to_owned(),
             Err(error) => {
                 tracing::warn!(error, "a restart undoes the changes of backends");
