@@ -10,6 +10,7 @@ mod explain;
 mod fmt;
 mod reload;
 pub mod run;
+mod store;
 mod tap;
 mod test;
 mod top;
@@ -40,6 +41,8 @@ pub enum Command {
     Check(check::Check),
     /// Run programs as services
     Run(Box<run::Run>),
+    /// Run a memcached-compatible cache: binary, text and meta protocol at one address
+    Store(Box<store::Store>),
     /// Print the IR, machine code or task graph of a program
     Build(build::Build),
     /// Reload the programs and settings of a running process
@@ -122,6 +125,7 @@ impl Command {
         match self {
             Command::Check(check) => check.run(),
             Command::Run(run) => run.run(),
+            Command::Store(store) => store.run(),
             Command::Build(build) => build.run(),
             Command::Reload(request) => request.reload(),
             Command::Upgrade(request) => request.upgrade(),

@@ -25,8 +25,8 @@ use flick_runtime::{Binding, Limits, Timeouts};
 
 use addresses::Connect;
 use deprecated::Deprecated;
-pub use flags::RunFlags;
-pub use units::Period;
+pub use flags::{EmbeddedProgram, RunFlags, binding};
+pub use units::{Period, Size, Workers};
 
 use crate::access::{self, RotationLimits, Sample};
 use crate::failure::Failure;

@@ -234,6 +234,10 @@ fn wrong_usage_exits_with_2() {
     check(&["tap", "9900"], 2, &["`9900` is not a connection", "`--admin 9900`"]);
     let both = ["run", PROXY, "--listen", "backends=:1", "--connect", "backends=127.0.0.1:2"];
     check(&both, 2, &["channel `backends` is bound twice; it either listens or connects"]);
+    check(&["store", "--memory", "1MiB"], 2, &["`--memory` is at least 16MiB"]);
+    check(&["store", "--listen", "localhost:1"], 2, &["localhost:1"]);
+    check(&["store", "--", "--state-dir", "x"], 2, &["`--state-dir`, which is `--snapshot` here"]);
+    check(&["store", "--", "--workes", "1"], 2, &["--workers"]);
 }
 
 #[test]

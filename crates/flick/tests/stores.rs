@@ -2,6 +2,8 @@
 //! them the relay and the counter of packets, between sockets of the tests' own.
 
 mod common;
+#[path = "stores/store_command.rs"]
+mod store_command;
 #[path = "stores/peers.rs"]
 mod stores;
 
@@ -62,17 +64,6 @@ fn memccapable_with_the_key_value_server() {
         has_every_capability(&server, "-b");
         server.drained();
     }
-}
-
-#[test]
-fn memccapable_with_both_protocols_at_one_address() {
-    let free = TcpListener::bind("127.0.0.1:0").expect("a port is free").local_addr().expect("it has one");
-    let program = "examples/key_value_server/both_protocols.flick";
-    let [text, binary] = ["Text", "Binary"].map(|process| format!("{process}.client={free}"));
-    let server = Service::start(&["run", program, "--listen", &text, "--listen", &binary]);
-    has_every_capability(&server, "-a");
-    has_every_capability(&server, "-b");
-    server.drained();
 }
 
 /// Requests that take many time slices.

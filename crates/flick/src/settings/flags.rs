@@ -137,9 +137,21 @@ pub struct RunFlags {
     /// Timeouts.
     #[command(flatten)]
     pub timeouts: TimeoutSettings,
+    /// The program, if it is part of this binary; `programs` is then its name.
+    #[arg(skip)]
+    pub embedded: Option<EmbeddedProgram>,
     /// Deprecated options that were given.
     #[arg(skip)]
     pub deprecated: Vec<Deprecated>,
+}
+
+/// A program that is part of this binary.
+#[derive(Clone, Debug)]
+pub struct EmbeddedProgram {
+    /// Its text.
+    pub text: &'static str,
+    /// Names and texts of the files that it uses.
+    pub libraries: Vec<(&'static str, String)>,
 }
 
 /// Splits `CHANNEL=...`.
@@ -158,7 +170,7 @@ fn connect(text: &str) -> Result<Connect, String> {
 }
 
 /// Parses `CHANNEL=ADDRESS[,ADDRESS...]`.
-fn binding(text: &str) -> Result<Binding, String> {
+pub fn binding(text: &str) -> Result<Binding, String> {
     let (channel, addresses) = channel_of(text)?;
     let each = addresses.split(',').map(|address| parse_endpoints(address.trim()));
     let endpoints = each.collect::<Result<Vec<_>, _>>()?.concat();

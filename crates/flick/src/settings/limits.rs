@@ -133,6 +133,11 @@ pub struct LimitSettings {
 const SCHEDULING: &str = "Overload and scheduling";
 
 impl LimitSettings {
+    /// Sets the memory for state to `bytes`, unless it is set.
+    pub fn default_state_memory(&mut self, bytes: u64) {
+        self.max_state_memory.get_or_insert(Size(bytes));
+    }
+
     /// Work that one message may cause, in steps.
     pub fn max_message_work(&self) -> Option<u64> {
         self.max_message_work

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use flick_compiler::{Executable, Input, compile_with};
+use flick_compiler::{Compilation, CompileFailure, Executable, Input, compile_with};
 use flick_discovery::{LastLists, Resolver};
 use flick_ir::data::Module;
 use flick_net::Endpoint;
@@ -18,7 +18,7 @@ use super::backend_overrides::BackendOverrides;
 use super::backends::{self, DiscoveredChannel};
 use super::{memory, services, start_failure};
 use crate::failure::{Failure, Outcome};
-use crate::settings::{ChannelBindings, RunFlags, Settings, Shm};
+use crate::settings::{ChannelBindings, EmbeddedProgram, ProgramSettings, RunFlags, Settings, Shm};
 use crate::{descriptors, report};
 
 /// Smallest default of `--buffer-memory` for a service that shares its process, and the default for a filter.
@@ -62,8 +62,7 @@ impl Prepared {
         overrides.load(settings.backend_state_file.as_deref())?;
         let (mut made, mut files) = (Vec::new(), Vec::new());
         for (entry, own) in settings.programs.iter().enumerate() {
-            let compiled =
-                Input::file(&own.program).and_then(|input| compile_with(&input, own.engine, &own.requests));
+            let compiled = compiled(own, flags.embedded.as_ref());
             let compiled = compiled.and_then(|compiled| compiled.within(own.max_message_work));
             let compiled = compiled.map_err(|failure| settings.at_program(entry, failure.into()))?;
             report::warnings(&compiled.warnings, &compiled.sources);
@@ -99,6 +98,19 @@ impl Prepared {
         let services = services.collect();
         Ok(Self { settings, services, modules, opened, dicts, times, files, begun })
     }
+}
+
+/// Compiles a program: its file, or the one that is part of this binary.
+fn compiled(
+    own: &ProgramSettings,
+    embedded: Option<&EmbeddedProgram>,
+) -> Result<Compilation, CompileFailure> {
+    let Some(embedded) = embedded else {
+        return compile_with(&Input::file(&own.program)?, own.engine, &own.requests);
+    };
+    let libraries: Vec<_> = embedded.libraries.iter().map(|(name, text)| (*name, text.as_str())).collect();
+    let input = Input::text(&own.program.display().to_string(), embedded.text).with_files(&libraries);
+    compile_with(&input, own.engine, &own.requests)
 }
 
 /// Rejects two programs that would write to the same snapshot file. The processes of one program share their

@@ -1,0 +1,156 @@
+//! `flick store`: a memcached-compatible cache, which is the program of `examples/key_value_server`.
+//! Promises: runs as `flick run` does, with all its options; items and their index take the memory that is set.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser};
+
+use crate::commands::run::Run;
+use crate::failure::{Failure, Outcome};
+use crate::settings::{EmbeddedProgram, RunFlags, Size, Workers, binding};
+
+/// Name of the program in messages.
+const PROGRAM: &str = "store.flick";
+/// The program: one process for each grammar.
+const TEXT: &str = include_str!("../../../../examples/key_value_server/both_protocols.flick");
+/// The files that it uses.
+const LIBRARIES: [(&str, &str); 4] = [
+    (ITEMS, include_str!("../../../../examples/key_value_server/memcached_items.flick")),
+    (
+        "memcached_text_commands",
+        include_str!("../../../../examples/key_value_server/memcached_text_commands.flick"),
+    ),
+    (
+        "memcached_meta_commands",
+        include_str!("../../../../examples/key_value_server/memcached_meta_commands.flick"),
+    ),
+    (
+        "memcached_binary_commands",
+        include_str!("../../../../examples/key_value_server/memcached_binary_commands.flick"),
+    ),
+];
+/// The file that declares the dictionaries.
+const ITEMS: &str = "memcached_items";
+/// The size of the items in the text of the program.
+const ITEMS_SIZE: &str = "max 100000 entries, 64MiB bytes";
+/// The same of the memory alone.
+const ITEMS_MEMORY: &str = "64MiB";
+/// The sizes of the dictionaries beside them, and their names in snapshots.
+const SMALL_SIZES: [(&str, &str); 2] = [("max 1 entries", "serial"), ("max 2 entries", "flushes")];
+/// Least memory: it holds the longest items beside the index.
+const MEMORY_MIN: u64 = 16 << 20;
+/// Memory for each entry: a slot with its share of the index (146 bytes), and one chunk of 256 bytes.
+const BYTES_PER_ENTRY: u64 = 400;
+/// State beside the items.
+const OTHER_STATE: u64 = 64 << 20;
+
+/// Runs a memcached-compatible cache.
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  flick store --memory 1GiB
+  flick store --listen 0.0.0.0:11211 --memory 4GiB --workers 2 --snapshot /var/lib/flick
+  flick store --memory 1GiB -- --admin 9900 --max-connections 5000")]
+pub struct Store {
+    /// Addresses that clients connect to, with any of the protocols: `0.0.0.0:11211`, `unix:/run/store.sock`.
+    #[arg(long, value_name = "ADDRESS[,...]", default_value = "127.0.0.1:11211")]
+    listen: String,
+    /// Memory of all items, with their keys and the index, at least 16MiB. When it is full, items that were not used
+    /// lately are evicted.
+    #[arg(long, value_name = "SIZE", default_value = "64MiB")]
+    memory: Size,
+    /// Number of worker threads. [default: one per core]
+    #[arg(long, value_name = "N")]
+    workers: Option<Workers>,
+    /// Directory in which items survive a restart. They are written there every 30 seconds and at the end.
+    /// [default: none]
+    #[arg(long, value_name = "DIR")]
+    snapshot: Option<PathBuf>,
+    /// Options of `flick run`, behind `--`.
+    #[arg(last = true, value_name = "OPTION")]
+    options: Vec<OsString>,
+}
+
+/// The options of `flick run`.
+#[derive(Debug, Parser)]
+#[command(name = "flick store --", no_binary_name = true)]
+struct RunOptions {
+    #[command(flatten)]
+    flags: RunFlags,
+}
+
+impl Store {
+    /// Starts the program, and returns when it has ended.
+    pub fn run(self) -> Outcome {
+        Run { flags: self.flags()? }.run()
+    }
+
+    fn flags(self) -> Result<RunFlags, Failure> {
+        let mut flags = RunOptions::try_parse_from(&self.options).unwrap_or_else(|error| error.exit()).flags;
+        let memory = self.memory.0;
+        if memory < MEMORY_MIN {
+            return Err(Failure::usage("`--memory` is at least 16MiB"));
+        }
+        let own = [
+            ("a program", !flags.programs.is_empty()),
+            ("`--config`", flags.config.is_some()),
+            ("`--connect`", !flags.connect.is_empty()),
+            ("`--listen`, which is given before `--`,", !flags.listen.is_empty()),
+            ("`--workers`, which is given before `--`,", flags.workers.is_some()),
+            ("`--state-dir`, which is `--snapshot` here,", flags.state_dir.is_some()),
+        ];
+        if let Some((name, _)) = own.iter().find(|(_, is_given)| *is_given) {
+            return Err(Failure::usage(format!(
+                "the store takes no option of this kind: {name} behind `--`"
+            )));
+        }
+        for process in ["Text", "Binary"] {
+            let bound = binding(&format!("{process}.client={}", self.listen)).map_err(Failure::usage)?;
+            flags.listen.push(bound);
+        }
+        flags.programs = vec![PathBuf::from(PROGRAM)];
+        flags.embedded = Some(program(memory, self.snapshot.is_some()));
+        flags.workers = self.workers;
+        flags.state_dir = self.snapshot;
+        flags.limits.default_state_memory(memory.saturating_add(OTHER_STATE));
+        Ok(flags)
+    }
+}
+
+/// The program with items of this many bytes, and with snapshots if items are to survive a restart.
+fn program(memory: u64, survives: bool) -> EmbeddedProgram {
+    let sized = |(name, text): (&'static str, &str)| {
+        let snapshot = |of: &str| if survives { format!(", snapshot \"{of}\"") } else { String::new() };
+        let entries = memory / BYTES_PER_ENTRY;
+        let mut text = text
+            .replace(ITEMS_SIZE, &format!("max {entries} entries, {memory} bytes{}", snapshot("items")))
+            .replace(ITEMS_MEMORY, &memory.to_string());
+        for (size, of) in SMALL_SIZES {
+            text = text.replace(size, &format!("{size}{}", snapshot(of)));
+        }
+        (name, text)
+    };
+    EmbeddedProgram { text: TEXT, libraries: LIBRARIES.map(sized).to_vec() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ITEMS, ITEMS_SIZE, LIBRARIES, SMALL_SIZES, program};
+
+    #[test]
+    fn sizes_and_snapshots_are_set_where_the_program_declares_its_dictionaries() {
+        let (_, items) = LIBRARIES.iter().find(|(name, _)| *name == ITEMS).expect("a file of the program");
+        let declared = items.lines().filter(|line| line.starts_with("global ") && line.contains("dict<"));
+        let sizes = SMALL_SIZES.iter().map(|(size, _)| *size).chain([ITEMS_SIZE]);
+        let sizes: Vec<&str> = sizes.collect();
+        let each = |line: &str| sizes.iter().filter(|size| line.contains(**size)).count();
+        let found: Vec<usize> = declared.map(each).collect();
+        assert_eq!(found, vec![1; sizes.len()]);
+        let bounded = program(1 << 30, true);
+        let (_, items) = bounded.libraries.iter().find(|(name, _)| *name == ITEMS).expect("it is kept");
+        assert!(items.contains("max 2684354 entries, 1073741824 bytes, snapshot \"items\"\n"), "{items}");
+        assert_eq!(items.matches("snapshot").count(), sizes.len());
+        assert!(bounded.libraries.iter().all(|(_, text)| !text.contains("64MiB")));
+    }
+}

@@ -1,0 +1,146 @@
+//! `flick store`: all protocols at one address, answered as memcached answers; what survives a restart.
+
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+
+use flick_load::binary::Opcode;
+
+use super::{connect, has_every_capability, read_until};
+use crate::common::Scratch;
+use crate::common::client::{ask, reply, request};
+use crate::common::peers::{Memcached, free_address};
+use crate::common::service::Service;
+use crate::stores::exchange;
+
+/// Meta commands and those of managers, `KEY` of which is replaced by the CAS value of that key. Left out is where
+/// `docs/limitations.md` says that the answers differ.
+const COMMANDS: &str = include_str!("meta_commands.txt");
+
+/// The store at a free port.
+fn store(extra: &[&str]) -> Service {
+    let address = free_address().to_string();
+    Service::start(&[&["store", "--listen", &address, "--workers", "2"], extra].concat())
+}
+
+/// Replies up to that of `version`, with the CAS values left out. (memcached answers `mn` before some errors that it
+/// has not sent yet.)
+fn answer(client: &mut TcpStream, command: &str) -> String {
+    client.write_all(format!("{command}version\r\n").as_bytes()).expect("the server reads");
+    let line = || String::from_utf8(read_until(client, b"\n")).expect("values here are text");
+    let text: String =
+        std::iter::repeat_with(line).take_while(|line| !line.starts_with("VERSION ")).collect();
+    let masked = |word: &str| {
+        let number = word.trim_end().trim_start_matches("cas=").trim_start_matches('c');
+        let is_cas = number.len() < word.trim_end().len() && number.bytes().all(|byte| byte.is_ascii_digit());
+        let is_size = word.starts_with("size=");
+        if is_size || is_cas { word.replace(|char: char| char.is_ascii_digit(), "") } else { word.to_owned() }
+    };
+    text.split_inclusive([' ', '\n']).map(masked).collect()
+}
+
+/// The CAS value of a key.
+fn cas_value(client: &mut TcpStream, key: &str) -> u64 {
+    client.write_all(format!("mg {key} c\r\n").as_bytes()).expect("the server reads");
+    let line = String::from_utf8(read_until(client, b"\n")).expect("a line");
+    let word = line.split_whitespace().nth(1).and_then(|word| word.strip_prefix('c'));
+    let number = word.and_then(|number| number.parse().ok());
+    number.unwrap_or_else(|| panic!("`{key}` has no CAS value: {line}"))
+}
+
+/// A line of the list as it is sent: `@(KEY)` is the CAS value of a key, `@-(KEY)` one less.
+fn spelled(client: &mut TcpStream, line: &str) -> String {
+    let text = line.replace("\\r\\n", "\r\n") + "\r\n";
+    let Some((before, rest)) = text.split_once('@') else { return text };
+    let (sign, rest) = rest.split_once('(').expect("a key follows");
+    let (key, after) = rest.split_once(')').expect("a key ends");
+    let less = u64::from(sign == "-");
+    format!("{before}{}{after}", cas_value(client, key) - less)
+}
+
+#[test]
+fn store_answers_meta_commands_as_memcached_does() {
+    let (memcached, store) = (Memcached::start(), store(&[]));
+    let (mut theirs, mut ours) = (connect(memcached.address), connect(store.address));
+    let mut compared = 0;
+    for line in COMMANDS.lines().filter(|line| !line.starts_with('#')) {
+        let [expected, got] = [&mut theirs, &mut ours].map(|client| {
+            let command = spelled(client, line);
+            answer(client, &command)
+        });
+        assert_eq!(got, expected, "`{line}`");
+        compared += 1;
+    }
+    assert!(compared > 100, "{compared} lines");
+    store.drained();
+}
+
+#[test]
+fn memccapable_with_the_store() {
+    let store = store(&["--memory", "32MiB"]);
+    has_every_capability(&store, "-a");
+    has_every_capability(&store, "-b");
+    store.drained();
+}
+
+/// The value of one statistic in the text protocol.
+fn statistic(address: SocketAddr, name: &str) -> String {
+    let mut client = connect(address);
+    client.write_all(b"stats\r\n").expect("the server reads");
+    let all = String::from_utf8(read_until(&mut client, b"END\r\n")).expect("text");
+    let found = all.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} ")));
+    found.unwrap_or_else(|| panic!("no {name} in {all}")).to_owned()
+}
+
+#[test]
+fn store_counts_what_every_protocol_did() {
+    let store = store(&["--memory", "32MiB"]);
+    let mut client = connect(store.address);
+    exchange(&mut client, b"set a 0 0 1\r\n1\r\nget a b\r\n", b"STORED\r\nVALUE a 0 1\r\n1\r\nEND\r\n");
+    exchange(&mut client, b"mg a v\r\nincr b 1\r\ndelete b\r\n", b"VA 1\r\n1\r\nNOT_FOUND\r\nNOT_FOUND\r\n");
+    let mut binary = connect(store.address);
+    assert_eq!(ask(&mut binary, Opcode::Get, 1, b"a", b"").value, b"1");
+    let expected = [
+        ("get_hits", "3"),
+        ("get_misses", "1"),
+        ("cmd_get", "4"),
+        ("cmd_set", "1"),
+        ("incr_misses", "1"),
+        ("delete_misses", "1"),
+        ("curr_items", "1"),
+        ("limit_maxbytes", "33554432"),
+    ];
+    for (name, value) in expected {
+        assert_eq!(statistic(store.address, name), value, "{name}");
+    }
+    binary.write_all(&request(Opcode::Stat, 2, b"", b"")).expect("the server reads");
+    let replies = std::iter::from_fn(|| Some(reply(&mut binary).value));
+    let all: Vec<_> = replies.take_while(|value| !value.is_empty()).collect();
+    assert!(all.len() > expected.len() && all.contains(&b"33554432".to_vec()), "{all:?}");
+    store.drained();
+}
+
+/// A flush covers what a snapshot returns, and CAS values are not given twice.
+#[test]
+fn store_returns_after_a_restart_with_its_items() {
+    let scratch = Scratch::new("store_restart");
+    let directory = scratch.path().join("items").display().to_string();
+    let extra = ["--memory", "32MiB", "--snapshot", &directory];
+    let first = store(&extra);
+    let mut client = connect(first.address);
+    exchange(
+        &mut client,
+        b"set old 0 0 1\r\n1\r\nflush_all\r\nset new 5 0 1\r\n2\r\n",
+        b"STORED\r\nOK\r\nSTORED\r\n",
+    );
+    let before = cas_value(&mut client, "new");
+    drop(client);
+    first.drained();
+    let second = store(&extra);
+    let mut client = connect(second.address);
+    exchange(&mut client, b"get old new\r\n", b"VALUE new 5 1\r\n2\r\nEND\r\n");
+    assert_eq!(cas_value(&mut client, "new"), before);
+    exchange(&mut client, b"set newer 0 0 1\r\n3\r\n", b"STORED\r\n");
+    assert!(cas_value(&mut client, "newer") > before);
+    drop(client);
+    second.drained();
+}
