@@ -7,7 +7,7 @@ use std::process::Command as Process;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use flick_load::load::{LoadConfig, LoadProtocol, ValueSize};
+use flick_load::load::{KeySize, LoadConfig, LoadProtocol, ValueSize};
 use flick_shm::client::ClientAddress;
 
 use crate::process::{Boost, pin_this_thread, workspace};
@@ -545,7 +545,7 @@ impl MemcachedLoadArgs {
             connections,
             depth: self.depth,
             keys: self.keys,
-            key_bytes: self.key_bytes,
+            key_size: KeySize::Fixed(self.key_bytes),
             value: ValueSize::Fixed(self.value_bytes),
             get_ratio: self.get_ratio,
             rate_per_s: self.rate,

@@ -114,7 +114,8 @@ fn open(set: &mut ClientSet, tokens: std::ops::Range<u32>, addr: &ClientAddress)
 }
 
 fn is_page(reply: &[u8]) -> bool {
-    http::parse_reply(reply) == http::HttpParse::Whole { status: 200, len: reply.len() }
+    let (len, step) = http::HttpReader::new(http::HttpVersion::Http11).advance(reply);
+    len == reply.len() && matches!(step, http::HttpStep::Whole { status: 200, .. })
 }
 
 /// Reads the memory of the server's process.

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::io;
 use std::time::Duration;
 
-use flick_load::load::{self, LoadConfig, ValueSize};
+use flick_load::load::{self, KeySize, LoadConfig, ValueSize};
 
 use crate::cli::SharesArgs;
 use crate::machine::Machine;
@@ -83,7 +83,7 @@ fn round(args: &SharesArgs, heavy: usize, side: &str) -> io::Result<Round> {
         connections: 1,
         depth: 1,
         keys: 100,
-        key_bytes: 30,
+        key_size: KeySize::Fixed(30),
         get_ratio: 1.0,
         value: ValueSize::Fixed(100),
         warmup: Duration::from_secs(1),
@@ -94,7 +94,7 @@ fn round(args: &SharesArgs, heavy: usize, side: &str) -> io::Result<Round> {
         connections: heavy,
         depth: DEPTH,
         keys: 10,
-        key_bytes: 20,
+        key_size: KeySize::Fixed(20),
         get_ratio: 1.0,
         value: ValueSize::Fixed(VALUE_BYTES),
         rate_per_s: args.long_rate,

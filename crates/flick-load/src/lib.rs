@@ -1,8 +1,8 @@
-//! Both ends of a memcached conversation and a client of HTTP, for demonstrations, tests and benchmarks of a proxy
-//! between them.
+//! Both ends of a memcached conversation, and clients of HTTP and Redis: for `flick load`, demonstrations, tests and
+//! benchmarks.
 //!
-//! - [`binary`] and [`text`]: the two wire protocols of memcached, as plain encode and decode functions; [`http`]: the
-//!   replies of a web server.
+//! - [`binary`], [`text`] and [`meta`]: the wire protocols of memcached, as plain encode and decode functions;
+//!   [`resp`]: that of Redis; [`http`]: the replies of a web server.
 //! - [`store`]: an embedded store with the binary protocol, so that a demonstration needs no installed server.
 //! - [`load`]: a load generator that checks every reply it receives and measures latency without coordinated omission.
 //!
@@ -39,6 +39,8 @@
 
 pub mod binary;
 pub mod http;
+pub mod meta;
+pub mod resp;
 pub mod text;
 
 pub mod store;

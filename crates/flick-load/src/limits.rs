@@ -57,6 +57,21 @@ pub const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(10);
 /// Longest pause before a lost connection is tried again.
 pub const RECONNECT_PAUSE_MAX: Duration = Duration::from_millis(500);
 
+/// Longest time the load waits for a server to close a connection, as its reply has announced.
+pub const CLOSE_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Longest request target and longest host of a request of HTTP.
+pub const HTTP_NAME_BYTES_MAX: usize = 4 << 10;
+
+/// Loads of one search for a rate.
+pub const SEARCH_TRIALS_MAX: usize = 12;
+
+/// A search ends when the range of rates is this narrow, in percent of its upper end.
+pub const SEARCH_CLOSER_PER_CENT: f64 = 2.0;
+
+/// Largest exponent of the popularity of keys.
+pub const ZIPF_EXPONENT_MAX: f64 = 10.0;
+
 /// Longest latency the histogram tells apart, in microseconds; longer ones are recorded as this.
 pub const LATENCY_US_MAX: u64 = 60_000_000;
 
@@ -65,4 +80,5 @@ const _: () = {
     assert!(DEPTH_MAX <= u16::MAX as usize, "slots are named by u16");
     assert!(STORE_IDLE_BYTES_MAX < STORE_READ_BYTES);
     assert!(SPLIT_BYTES_MAX > 0);
+    assert!(crate::http::HEAD_BYTES_MAX <= LOAD_RECV_BYTES, "a head fits the receive buffer");
 };

@@ -1,23 +1,28 @@
-//! A load generator for memcached and HTTP servers and proxies that checks every reply.
+//! A load generator for memcached, Redis and HTTP servers and proxies that checks every reply.
 //!
 //! Closed loop: each connection keeps `depth` requests unanswered and sends the next when a reply comes. Open loop
-//! ([`LoadConfig::rate_per_s`]): requests are due at fixed times, independent of the server, and latency counts from
-//! the time a request was due, so a stall counts for every request it delays.
+//! ([`LoadConfig::rate_per_s`]): requests are due at times that do not depend on the server, and latency counts from
+//! the time a request was due, so a stall counts for every request it delays. A due request goes to the connection
+//! that has waited longest for one, and waits itself while all connections have `depth` requests unanswered.
 //!
 //! TCP, Unix sockets and shared memory (`shm:NAME`) are driven by the same code.
 //!
 //! Promises: every reply is matched to its request (by opaque in the binary protocol, by order in the others) and every
 //! value is checked against its key; nothing is allocated per request once warm; the same seed asks for the
 //! same keys in the same order on each connection's thread.
-//! Refuses: other operations than get and set; with HTTP, other requests than `GET /` and replies without a length.
+//! Refuses: other operations than get and set; with HTTP, other methods than GET.
 
 mod client;
+mod distribution;
 mod driver;
 mod progress;
+mod schedule;
+mod search;
 mod stamp;
 mod value;
 mod wire;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,9 +32,15 @@ use std::time::Duration;
 use flick_shm::client::ClientAddress;
 
 use crate::binary::Status;
-use crate::limits::{CONNECTIONS_MAX, DEPTH_MAX, KEY_BYTES_MAX, THREADS_MAX, VALUE_BYTES_MAX};
+use crate::http::HttpRequest;
+use crate::limits::{
+    CONNECTIONS_MAX, DEPTH_MAX, HTTP_NAME_BYTES_MAX, KEY_BYTES_MAX, THREADS_MAX, VALUE_BYTES_MAX,
+    ZIPF_EXPONENT_MAX,
+};
 
 pub use progress::{LoadCounts, LoadLatency, LoadProgress, LoadSnapshot};
+pub use schedule::Gaps;
+pub use search::{Trial, search};
 
 /// Requests that `populate` keeps unanswered.
 const POPULATE_DEPTH: usize = 64;
@@ -41,7 +52,11 @@ pub enum LoadProtocol {
     Binary,
     /// The text protocol: replies come in order.
     Text,
-    /// HTTP/1.1, one fixed `GET`: a reply has the status 200 and at most as many bytes as [`LoadConfig::value`] says.
+    /// memcached's meta protocol: replies come in order.
+    Meta,
+    /// The protocol of Redis: replies come in order.
+    Resp,
+    /// HTTP, one fixed `GET` ([`LoadConfig::http`]): a reply with a status of 200 to 399 is good, any other an error.
     Http,
 }
 
@@ -52,6 +67,8 @@ pub enum ValueSize {
     Fixed(usize),
     /// Evenly spread between two lengths, both included.
     Between(usize, usize),
+    /// Those of Facebook's pool ETC, up to [`VALUE_BYTES_MAX`].
+    Etc,
 }
 
 impl ValueSize {
@@ -59,15 +76,44 @@ impl ValueSize {
         match self {
             ValueSize::Fixed(len) => len,
             ValueSize::Between(_, max) => max,
+            ValueSize::Etc => VALUE_BYTES_MAX,
+        }
+    }
+}
+
+/// The length of the keys, in bytes. A key has always the same length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeySize {
+    /// All the same.
+    Fixed(usize),
+    /// Those of Facebook's pool ETC, but at least as long as the number of a key needs.
+    Etc,
+}
+
+impl KeySize {
+    fn max(self) -> usize {
+        match self {
+            KeySize::Fixed(len) => len,
+            KeySize::Etc => KEY_BYTES_MAX,
+        }
+    }
+
+    /// Returns the length of one of `keys` keys.
+    fn bytes_of(self, key: u64, keys: u64) -> usize {
+        match self {
+            KeySize::Fixed(len) => len,
+            KeySize::Etc => distribution::etc_key_bytes(key, value::key_bytes_min(keys)),
         }
     }
 }
 
 /// The order of the requested keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub enum KeyOrder {
     /// Uniformly random.
     Random,
+    /// Random with Zipf's distribution of this exponent.
+    Zipf(f64),
     /// In ascending order on each thread.
     Sequential,
 }
@@ -85,16 +131,23 @@ pub struct LoadConfig {
     pub depth: usize,
     /// Threads, each with its own readiness loop.
     pub threads: usize,
-    /// Number of different keys, which are requested evenly.
+    /// Number of different keys.
     pub keys: u64,
-    /// Length of each key in bytes.
-    pub key_bytes: usize,
+    /// Length of the keys.
+    pub key_size: KeySize,
     /// Length of the values written.
     pub value: ValueSize,
     /// Share of requests that read, from 0 to 1; the others write.
     pub get_ratio: f64,
     /// Requests due per second over all connections: the open loop. `None` is the closed loop.
     pub rate_per_s: Option<f64>,
+    /// Gaps between the due times of the open loop.
+    pub gaps: Gaps,
+    /// Whether each request has a connection of its own. Its latency counts from the start of connecting, in the open
+    /// loop from the time it was due.
+    pub connection_per_request: bool,
+    /// The request of HTTP.
+    pub http: HttpRequest,
     /// Time at the start that is not measured. Faults in it are counted.
     pub warmup: Duration,
     /// Time to measure after the warm-up; `None` goes on until `requests` are sent or the load is stopped.
@@ -128,10 +181,13 @@ impl LoadConfig {
             depth: 1,
             threads: 1,
             keys: 10_000,
-            key_bytes: 16,
+            key_size: KeySize::Fixed(16),
             value: ValueSize::Fixed(100),
             get_ratio: 0.9,
             rate_per_s: None,
+            gaps: Gaps::Fixed,
+            connection_per_request: false,
+            http: HttpRequest::default(),
             warmup: Duration::ZERO,
             duration: None,
             requests: None,
@@ -152,13 +208,19 @@ impl LoadConfig {
             ((1..=THREADS_MAX.min(self.connections)).contains(&self.threads), "threads"),
             (self.keys > 0, "keys"),
             (
-                (needed..=KEY_BYTES_MAX).contains(&self.key_bytes),
-                "key_bytes (too short for the number of keys?)",
+                (needed..=KEY_BYTES_MAX).contains(&self.key_size.max()),
+                "key_size (too short for the number of keys?)",
             ),
             (self.value.max() <= VALUE_BYTES_MAX, "value"),
             (!matches!(self.value, ValueSize::Between(min, max) if min > max), "value"),
             ((0.0..=1.0).contains(&self.get_ratio), "get_ratio"),
             (self.protocol != LoadProtocol::Http || self.get_ratio == 1.0, "get_ratio (HTTP only reads)"),
+            (!matches!(self.order, KeyOrder::Zipf(by) if !(0.01..=ZIPF_EXPONENT_MAX).contains(&by)), "order"),
+            (self.depth == 1 || !self.connection_per_request, "depth (a connection has one request)"),
+            (
+                self.http.path.len() <= HTTP_NAME_BYTES_MAX && self.http.host.len() <= HTTP_NAME_BYTES_MAX,
+                "http",
+            ),
             (!self.stamped || !matches!(self.addr, ClientAddress::Shm(_)), "stamped (needs the kernel)"),
             (self.rate_per_s.is_none_or(|rate| (0.001..=1e9).contains(&rate)), "rate_per_s"),
         ];
@@ -192,6 +254,10 @@ pub struct LoadReport {
     pub error_latency_us_max: u64,
     /// Description of the first wrong reply; `None` if no reply was wrong.
     pub first_wrong: Option<String>,
+    /// The text of the first error reply; `None` if there was none.
+    pub first_error: Option<String>,
+    /// Statuses of HTTP with their numbers, warm-up excluded.
+    pub http_statuses: BTreeMap<u16, u64>,
 }
 
 impl LoadReport {
@@ -250,6 +316,8 @@ impl LoadRun {
             served: self.progress.served(),
             error_latency_us_max: self.progress.error_latency_us_max(),
             first_wrong: self.progress.first_wrong().map(str::to_owned),
+            first_error: self.progress.first_error().map(str::to_owned),
+            http_statuses: self.progress.http_statuses(),
         }
     }
 }
@@ -301,13 +369,17 @@ pub fn run(config: LoadConfig) -> io::Result<LoadReport> {
 ///
 /// Errors: the server cannot be reached, or a write was not answered as it should be.
 pub fn populate(config: &LoadConfig) -> io::Result<LoadReport> {
-    let depth = (VALUE_BYTES_MAX / config.value.max().max(1)).clamp(1, POPULATE_DEPTH);
+    let depth = match config.value {
+        ValueSize::Etc => POPULATE_DEPTH,
+        value => (VALUE_BYTES_MAX / value.max().max(1)).clamp(1, POPULATE_DEPTH),
+    };
     let report = run(LoadConfig {
         connections: 1,
         threads: 1,
         depth,
         get_ratio: 0.0,
         rate_per_s: None,
+        connection_per_request: false,
         warmup: Duration::ZERO,
         duration: None,
         requests: Some(config.keys),
@@ -317,13 +389,17 @@ pub fn populate(config: &LoadConfig) -> io::Result<LoadReport> {
         ..config.clone()
     })?;
     if report.faults() > 0 || report.replies != config.keys {
-        let status = report.errors_by_status().next().map(|(status, _)| format!("; first status: {status}"));
+        let counts = &report.counts;
+        let why = match (&report.first_wrong, &report.first_error) {
+            (Some(wrong), _) => format!("the first wrong reply: {wrong}"),
+            (None, Some(error)) => format!("the first error reply: {error}"),
+            (None, None) if counts.connect_failures > 0 => "it refuses connections".to_owned(),
+            (None, None) if counts.disconnects > 0 => "it closes the connection".to_owned(),
+            (None, None) => format!("{} of {} requests have no reply", counts.lost, counts.requests),
+        };
         return Err(io::Error::other(format!(
-            "could not write all {} keys to {}: {:?}{}",
-            config.keys,
-            config.addr,
-            report.counts,
-            status.unwrap_or_default()
+            "could not write {} keys to {}: {why}",
+            config.keys, config.addr
         )));
     }
     Ok(report)

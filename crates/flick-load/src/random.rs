@@ -5,6 +5,7 @@
 //! Source: SplitMix64 (Steele, Lea, Flood, 2014).
 
 /// The state of one generator.
+#[derive(Debug)]
 pub(crate) struct Random(u64);
 
 impl Random {
@@ -17,11 +18,21 @@ impl Random {
         mix(self.0)
     }
 
+    /// Returns a number above 0 and up to 1, with 53 random bits.
+    pub(crate) fn unit(&mut self) -> f64 {
+        unit(self.next_u64())
+    }
+
     /// Returns a number below `end`, which must not be zero. The bias is under `end / 2^64`.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         assert!(end > 0, "an empty range has no members");
         ((u128::from(self.next_u64()) * u128::from(end)) >> 64) as u64
     }
+}
+
+/// Returns a random word as a number above 0 and up to 1.
+pub(crate) fn unit(word: u64) -> f64 {
+    ((word >> 11) + 1) as f64 / (1u64 << 53) as f64
 }
 
 /// Spreads every bit of `x` over the whole word.

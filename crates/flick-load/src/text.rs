@@ -26,8 +26,8 @@ pub enum TextReply<'a> {
     Miss,
     /// `STORED`.
     Stored,
-    /// Any error line, as a status of the binary protocol.
-    Error(Status),
+    /// Any error line, as a status of the binary protocol and as it is.
+    Error(Status, &'a [u8]),
 }
 
 /// Result of parsing the front of a receive buffer.
@@ -57,28 +57,40 @@ pub fn encode_set_line(key: &[u8], value_len: usize, out: &mut Vec<u8>) {
 
 /// Parses the reply at the front of `input`.
 pub fn parse_reply(input: &[u8]) -> TextParse<'_> {
-    let Some((line, line_len)) = line(input) else {
-        return if input.len() > LINE_BYTES_MAX { TextParse::Broken } else { TextParse::NeedMore };
-    };
+    let Some((line, line_len)) = line(input) else { return unfinished_line(input) };
     if let Some(rest) = line.strip_prefix(b"VALUE ") {
         return parse_value(rest, &input[line_len..], line_len);
     }
     let reply = match line {
         b"END" => TextReply::Miss,
         b"STORED" => TextReply::Stored,
-        b"NOT_STORED" => TextReply::Error(Status::NotStored),
-        b"EXISTS" => TextReply::Error(Status::KeyExists),
-        b"NOT_FOUND" => TextReply::Error(Status::KeyNotFound),
-        b"ERROR" => TextReply::Error(Status::UnknownCommand),
-        other if other.starts_with(b"CLIENT_ERROR") => TextReply::Error(Status::InvalidArguments),
-        other if other.starts_with(b"SERVER_ERROR out of memory") => TextReply::Error(Status::OutOfMemory),
-        other if other.starts_with(b"SERVER_ERROR object too large") => {
-            TextReply::Error(Status::ValueTooLarge)
-        }
-        other if other.starts_with(b"SERVER_ERROR") => TextReply::Error(Status::InternalError),
-        _ => return TextParse::Broken,
+        other => match error_reply(other) {
+            Some(reply) => reply,
+            None => return TextParse::Broken,
+        },
     };
     TextParse::Whole(reply, line_len)
+}
+
+/// Returns the reply of a line that says why nothing was read or written.
+pub(crate) fn error_reply(line: &[u8]) -> Option<TextReply<'_>> {
+    let status = match line {
+        b"NOT_STORED" | b"NS" => Status::NotStored,
+        b"EXISTS" | b"EX" => Status::KeyExists,
+        b"NOT_FOUND" | b"NF" => Status::KeyNotFound,
+        b"ERROR" => Status::UnknownCommand,
+        other if other.starts_with(b"CLIENT_ERROR") => Status::InvalidArguments,
+        other if other.starts_with(b"SERVER_ERROR out of memory") => Status::OutOfMemory,
+        other if other.starts_with(b"SERVER_ERROR object too large") => Status::ValueTooLarge,
+        other if other.starts_with(b"SERVER_ERROR") => Status::InternalError,
+        _ => return None,
+    };
+    Some(TextReply::Error(status, line))
+}
+
+/// Returns the result for input without a whole line.
+pub(crate) fn unfinished_line(input: &[u8]) -> TextParse<'_> {
+    if input.len() > LINE_BYTES_MAX { TextParse::Broken } else { TextParse::NeedMore }
 }
 
 /// Parses `KEY FLAGS BYTES`, the value after it, and the `END` that closes the reply.
@@ -88,9 +100,7 @@ fn parse_value<'a>(words: &'a [u8], after_line: &'a [u8], line_len: usize) -> Te
     let (Some(key), Some(_flags), Some(len)) = (words.next(), words.next(), words.next()) else {
         return TextParse::Broken;
     };
-    let Some(len) = decimal(len).filter(|&len| len <= VALUE_BYTES_MAX) else {
-        return TextParse::Broken;
-    };
+    let Some(len) = value_len(len) else { return TextParse::Broken };
     let Some((data, end)) = after_line.split_at_checked(len) else {
         return TextParse::NeedMore;
     };
@@ -103,20 +113,22 @@ fn parse_value<'a>(words: &'a [u8], after_line: &'a [u8], line_len: usize) -> Te
 }
 
 /// Returns the first line of `input` without its end, and its length with it.
-fn line(input: &[u8]) -> Option<(&[u8], usize)> {
+pub(crate) fn line(input: &[u8]) -> Option<(&[u8], usize)> {
     let window = &input[..input.len().min(LINE_BYTES_MAX)];
     let newline = window.iter().position(|&byte| byte == b'\n')?;
     let line = &input[..newline];
     Some((line.strip_suffix(b"\r").unwrap_or(line), newline + 1))
 }
 
-fn decimal(digits: &[u8]) -> Option<usize> {
+/// Reads the length of a value that a server may send.
+pub(crate) fn value_len(digits: &[u8]) -> Option<usize> {
     if digits.is_empty() || digits.len() > 10 {
         return None;
     }
-    digits
+    let len = digits
         .iter()
-        .try_fold(0usize, |sum, &digit| digit.is_ascii_digit().then(|| sum * 10 + usize::from(digit - b'0')))
+        .try_fold(0usize, |sum, &digit| digit.is_ascii_digit().then(|| sum * 10 + usize::from(digit - b'0')));
+    len.filter(|&len| len <= VALUE_BYTES_MAX)
 }
 
 #[cfg(test)]
@@ -138,8 +150,9 @@ mod tests {
         check("VALUE k1 0 5\r\nab\r\nc\r\nEND\r\n", TextReply::Value { key: b"k1", data: b"ab\r\nc" });
         check("END\r\n", TextReply::Miss);
         check("STORED\r\n", TextReply::Stored);
-        check("SERVER_ERROR Connection refused\r\n", TextReply::Error(Status::InternalError));
-        check("CLIENT_ERROR bad\r\n", TextReply::Error(Status::InvalidArguments));
+        let refused = b"SERVER_ERROR Connection refused";
+        check("SERVER_ERROR Connection refused\r\n", TextReply::Error(Status::InternalError, refused));
+        check("CLIENT_ERROR bad\r\n", TextReply::Error(Status::InvalidArguments, b"CLIENT_ERROR bad"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use flick_load::binary::{HEADER_BYTES, Header, MAGIC_RESPONSE, Opcode, Status};
-use flick_load::load::{self, LoadConfig, LoadCounts, LoadProtocol, LoadReport, ValueSize};
+use flick_load::load::{self, KeySize, LoadConfig, LoadCounts, LoadProtocol, LoadReport, ValueSize};
 use flick_load::store::{EmbeddedStore, StoreConfig};
 
 fn any_port() -> SocketAddr {
@@ -22,8 +22,18 @@ fn check(change: impl FnOnce(LoadConfig) -> LoadConfig) -> LoadReport {
     let report = load::run(config.clone()).expect("the load runs");
     let asked = config.requests.expect("the load has an end");
     assert_eq!(report.first_wrong, None);
-    let expected =
-        LoadCounts { requests: asked, replies: asked, replies_total: asked, ..LoadCounts::default() };
+    let LoadCounts { connects, sent_bytes, received_bytes, .. } = report.counts;
+    assert_eq!(connects, config.connections as u64);
+    assert!(sent_bytes > asked * 24 && received_bytes > asked * 24, "each has a header: {report:?}");
+    let expected = LoadCounts {
+        requests: asked,
+        replies: asked,
+        replies_total: asked,
+        connects,
+        sent_bytes,
+        received_bytes,
+        ..LoadCounts::default()
+    };
     assert_eq!(report.counts, expected);
     assert_eq!(report.faults(), 0);
     assert!(report.latency.p50_us <= report.latency.p99_us && report.latency.p99_us <= report.latency.max_us);
@@ -169,7 +179,7 @@ fn against(answer: impl Fn(Header) -> Vec<u8> + Send + 'static) -> LoadReport {
         connections: 1,
         requests: Some(10),
         get_ratio: 1.0,
-        drain: Duration::from_millis(50),
+        drain: Duration::from_millis(200),
         ..LoadConfig::new(serve_binary(answer))
     };
     load::run(config).expect("the load runs")
@@ -278,7 +288,7 @@ fn settings_out_of_range_are_refused() {
     for bad in [
         LoadConfig { connections: 0, ..good.clone() },
         LoadConfig { depth: 1 << 20, ..good.clone() },
-        LoadConfig { keys: 1_000_000, key_bytes: 6, ..good.clone() },
+        LoadConfig { keys: 1_000_000, key_size: KeySize::Fixed(6), ..good.clone() },
         LoadConfig { get_ratio: 1.5, ..good.clone() },
         LoadConfig { value: ValueSize::Between(2, 1), ..good.clone() },
         LoadConfig { requests: None, ..good },

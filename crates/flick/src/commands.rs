@@ -8,6 +8,7 @@ mod demo;
 mod doc;
 mod explain;
 mod fmt;
+mod load;
 mod reload;
 pub mod run;
 mod store;
@@ -72,6 +73,8 @@ pub enum Command {
     Doc(doc::Doc),
     /// Explain an error code
     Explain(explain::Explain),
+    /// Put load on a server of HTTP, memcached or Redis, check every reply, and measure
+    Load(Box<load::Load>),
     /// Show a memcached proxy under load: backends, proxy and clients in one process
     Demo(demo::Demo),
     /// Start the new process of an upgrade on behalf of a service
@@ -138,6 +141,7 @@ impl Command {
             Command::Fmt(fmt) => fmt.run(),
             Command::Doc(doc) => doc.run(),
             Command::Explain(explain) => explain.run(),
+            Command::Load(load) => load.run(),
             Command::Demo(demo) => demo.run(),
             Command::Launcher(launcher) => launcher.run(),
         }

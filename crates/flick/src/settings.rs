@@ -9,7 +9,7 @@ pub mod file;
 mod flags;
 mod health;
 mod limits;
-mod units;
+pub mod units;
 
 #[cfg(test)]
 mod reference;

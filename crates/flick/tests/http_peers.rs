@@ -14,7 +14,7 @@ use std::process::Command;
 use common::peers::output;
 use common::service::Service;
 use common::wait::WAIT_MAX;
-use common::{captured, wait};
+use common::{captured, run, wait};
 use flick_testkit::http::strict::{self, Trouble};
 use flick_testkit::http::table::{Case, requests};
 use servers::{HELLO, KINDS, Kind, LARGE_BYTES, Server};
@@ -160,6 +160,26 @@ fn wrk_finds_no_errors() {
             assert!(is_clean && !stdout.contains(" 0 requests in"), "{kind:?} {more:?}: {stdout}");
         }
         service.drained();
+    }
+}
+
+#[test]
+fn flick_load_counts_the_requests_that_each_server_counts() {
+    let modes = [&[][..], &["--http", "1.0", "--rate", "2k"], &["--connection-per-request"]];
+    for kind in KINDS {
+        let server = Server::start(kind, "load");
+        let url = format!("http://{}/hello", server.address);
+        let replies = modes.map(|mode| {
+            let args = [&["load", &url, "--duration", "150ms", "--warm-up", "0", "--json"], mode].concat();
+            let (status, stdout, stderr) = run(&args);
+            assert_eq!(status, 0, "{kind:?} {mode:?}: {stderr}{stdout}");
+            let found: serde_json::Value = serde_json::from_str(&stdout).expect("the results are JSON");
+            assert_eq!(found["http_statuses"]["200"], found["replies"], "{kind:?} {mode:?}: {found}");
+            found["replies"].as_u64().expect("a number")
+        });
+        assert!(replies.iter().all(|replies| *replies > 0), "{kind:?}: {replies:?}");
+        let seen = server.ended().iter().filter(|line| line.contains("GET /hello")).count();
+        assert_eq!(seen as u64, replies.iter().sum::<u64>(), "{kind:?}: {replies:?}");
     }
 }
 

@@ -14,7 +14,8 @@ use std::process::Command;
 use common::client::{connect, read_until};
 use common::peers::{Memcached, Redis, Server, addresses, output};
 use common::service::{Service, read_all};
-use common::{captured, wait};
+use common::{captured, run, wait};
+use serde_json::Value;
 use stores::{Sink, capture, exchange, service};
 
 const TOOLS: &str = "libmemcached-tools";
@@ -315,6 +316,104 @@ fn redis_benchmark_finds_no_errors() {
         assert!(!stdout.contains("Error") && !stderr.contains("Error"), "{stdout}\n{stderr}");
     }
     sharding.drained();
+}
+
+/// Runs `flick load` for a moment without a warm-up, and returns its results.
+fn loaded(url: &str, extra: &[&str]) -> Value {
+    let args = [&["load", url, "--duration", "150ms", "--warm-up", "0", "--json"], extra].concat();
+    let (status, stdout, stderr) = run(&args);
+    assert_eq!(status, 0, "{url} {extra:?}: {stderr}{stdout}");
+    let found: Value = serde_json::from_str(&stdout).expect("the results are JSON");
+    assert!(found["replies"].as_u64() > Some(0), "{found}");
+    assert_eq!(found["misses"], 0, "every key was written: {found}");
+    found
+}
+
+/// Sum of figures that a server reports as `NAME<separator>NUMBER` lines.
+fn reported(text: &[u8], names: &[&str]) -> u64 {
+    let text = String::from_utf8_lossy(text);
+    let figure = |name: &&str| {
+        let rest = text.split(*name).nth(1).unwrap_or_else(|| panic!("no `{name}` in\n{text}"));
+        rest.lines().next().and_then(|number| number.trim().parse::<u64>().ok()).expect("a number")
+    };
+    names.iter().map(figure).sum()
+}
+
+#[test]
+fn flick_load_counts_the_requests_that_memcached_counts() {
+    const KEYS: u64 = 500;
+    let uniform: &[&str] = &["--protocol", "text", "--pipeline", "4"];
+    let etc: &[&str] = &[
+        "--protocol",
+        "binary",
+        "--key-size",
+        "etc",
+        "--value-size",
+        "etc",
+        "--key-order",
+        "zipf",
+        "--rate",
+        "5k",
+        "--gaps",
+        "etc",
+    ];
+    let alone: &[&str] = &["--protocol", "meta", "--connection-per-request", "--get-ratio", "0.5"];
+    for extra in [uniform, etc, alone] {
+        let server = Memcached::start();
+        let url = format!("memcached://{}", server.address);
+        let found = loaded(&url, &[extra, &["--keys", "500", "--threads", "2"]].concat());
+        let mut client = connect(server.address);
+        client.write_all(b"stats\r\n").expect("it reads");
+        let stats = read_until(&mut client, b"END\r\n");
+        let asked = reported(&stats, &["STAT cmd_get ", "STAT cmd_set "]);
+        assert_eq!(Some(asked - KEYS), found["replies"].as_u64(), "{extra:?}: {found}");
+        let missed = reported(&stats, &["STAT get_misses "]);
+        assert_eq!(missed, 0, "{extra:?}");
+    }
+}
+
+#[test]
+fn flick_load_counts_the_commands_that_redis_counts() {
+    let server = Redis::start();
+    let url = format!("redis://{}", server.address);
+    let found = loaded(&url, &["--keys", "500", "--value-size", "0-2000", "--pipeline", "8", "--seed", "7"]);
+    let text = redis_cli(server.address, &["info", "commandstats"]);
+    let calls =
+        |name: &str| reported(text.replace(',', "\n").as_bytes(), &[&format!("cmdstat_{name}:calls=")]);
+    assert_eq!(Some(calls("get") + calls("set") - 500), found["replies"].as_u64(), "{found}");
+    assert!(calls("set") > 500, "a tenth of the load writes: {text}");
+}
+
+#[test]
+fn flick_load_finds_a_rate_within_its_bound() {
+    let server = Memcached::start();
+    let url = format!("memcached://{}", server.address);
+    let found = &["--search", "p50:5s", "--duration", "60ms", "--warm-up", "0", "--json"];
+    let (status, stdout, stderr) = run(&[&["load", &url], &found[..]].concat());
+    assert_eq!(status, 0, "{stderr}");
+    let found: Value = serde_json::from_str(&stdout).expect("the results are JSON");
+    let peak = found["trials"][0]["replies_per_second"].as_f64().expect("the closed loop");
+    let best = found["best"]["rate_per_second"].as_f64().expect("a rate is found");
+    assert!(best > 0.0 && best <= peak, "{found}");
+}
+
+#[test]
+fn flick_load_says_what_is_wrong() {
+    let server = Memcached::start();
+    let (here, nowhere) = (server.address, common::peers::free_address());
+    for (url, extra, status, why) in [
+        (format!("http://{nowhere}/"), &[][..], 1, "Connection refused"),
+        ("http://a.invalid/".to_owned(), &[], 1, "cannot resolve `a.invalid`"),
+        (format!("redis://{here}"), &[], 1, "could not write 10000 keys"),
+        (format!("http://{here}"), &["--duration", "50ms", "--warm-up", "0"], 1, "went wrong"),
+        (format!("http://{here}"), &["--keys", "5"], 2, "a page has no key"),
+        (format!("memcached://{here}"), &["--gaps", "etc"], 2, "add --rate"),
+        ("https://a".to_owned(), &[], 2, "TLS is not supported"),
+    ] {
+        let (exit, stdout, stderr) = run(&[&["load", &url], extra].concat());
+        assert_eq!(exit, status, "{url}: {stderr}{stdout}");
+        assert!(stderr.contains(why), "{url}: {stderr}");
+    }
 }
 
 #[test]

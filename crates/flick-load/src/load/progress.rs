@@ -3,6 +3,7 @@
 //! Promises: counters are exact at the end of each iteration of a driver; the histogram is at most `MERGE_NS` behind.
 //! Refuses: per-request events.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
@@ -70,6 +71,12 @@ counters! {
     disconnects,
     /// Connections that could not be opened.
     connect_failures,
+    /// Connections that were opened, the first ones and those after a loss included.
+    connects,
+    /// Bytes sent, warm-up excluded.
+    sent_bytes,
+    /// Bytes received, warm-up excluded.
+    received_bytes,
 }
 
 impl LoadCounts {
@@ -144,6 +151,8 @@ pub struct LoadProgress {
     error_latency_us_max: AtomicU64,
     measured_from: OnceLock<Instant>,
     first_wrong: OnceLock<String>,
+    first_error: OnceLock<String>,
+    http_statuses: Mutex<BTreeMap<u16, u64>>,
     open: AtomicUsize,
 }
 
@@ -156,6 +165,8 @@ impl LoadProgress {
             error_latency_us_max: AtomicU64::new(0),
             measured_from: OnceLock::new(),
             first_wrong: OnceLock::new(),
+            first_error: OnceLock::new(),
+            http_statuses: Mutex::new(BTreeMap::new()),
             open: AtomicUsize::new(0),
         }
     }
@@ -186,6 +197,16 @@ impl LoadProgress {
     /// Returns what was wrong with the first wrong reply.
     pub fn first_wrong(&self) -> Option<&str> {
         self.first_wrong.get().map(String::as_str)
+    }
+
+    /// Returns the text of the first error reply.
+    pub fn first_error(&self) -> Option<&str> {
+        self.first_error.get().map(String::as_str)
+    }
+
+    /// Returns the statuses of HTTP with their numbers, warm-up excluded; at most `MERGE_NS` behind.
+    pub fn http_statuses(&self) -> BTreeMap<u16, u64> {
+        self.http_statuses.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(super) fn latency(&self) -> LoadLatency {
@@ -222,6 +243,20 @@ impl LoadProgress {
 
     pub(super) fn note_wrong(&self, describe: impl FnOnce() -> String) {
         self.first_wrong.get_or_init(describe);
+    }
+
+    pub(super) fn note_error(&self, describe: impl FnOnce() -> String) {
+        self.first_error.get_or_init(describe);
+    }
+
+    /// Adds the statuses that were counted, and forgets them.
+    pub(super) fn merge_statuses(&self, statuses: &mut Vec<(u16, u64)>) {
+        if !statuses.is_empty() {
+            let mut shared = self.http_statuses.lock().unwrap_or_else(PoisonError::into_inner);
+            for (status, count) in statuses.drain(..) {
+                *shared.entry(status).or_default() += count;
+            }
+        }
     }
 
     /// Moves everything that was recorded into the shared histograms.

@@ -1,14 +1,19 @@
-//! Requests and replies of a load, the same for both protocols.
+//! Requests and replies of a load to a store, the same for all its protocols.
 //!
 //! Promises: encoding writes into existing memory; only whole replies are returned; what the protocol forbids is
 //! `Broken`, never a guess.
 
 use crate::binary::{HEADER_BYTES, Header, MAGIC_REQUEST, MAGIC_RESPONSE, Opcode, Status};
-use crate::http;
-use crate::text;
+use crate::text::{TextParse, TextReply};
+use crate::{meta, resp, text};
+
+use crate::limits::{KEY_BYTES_MAX, LOAD_RECV_BYTES};
 
 use super::LoadProtocol;
 use super::value::{append_key, append_value};
+
+/// Bytes that a request of HTTP takes, usually.
+const HTTP_BYTES: usize = 128;
 
 /// Longest error text that a binary reply may carry.
 const ERROR_BYTES_MAX: usize = 512;
@@ -38,9 +43,8 @@ pub(super) enum Body<'a> {
     Value(Option<&'a [u8]>, &'a [u8]),
     Miss,
     Stored,
-    /// A page of HTTP.
-    Page,
-    Error(Status),
+    /// An error, and the text that names it, where there is one.
+    Error(Status, &'a [u8]),
     /// Well-framed, but no reply to any request of the load.
     Nonsense,
 }
@@ -58,8 +62,13 @@ impl LoadProtocol {
     pub(super) fn request_bytes_max(self, key_bytes: usize, value_bytes: usize) -> usize {
         match self {
             LoadProtocol::Binary => HEADER_BYTES + 8 + key_bytes + value_bytes,
-            LoadProtocol::Text => "set  0 0 1048576\r\n\r\n".len() + key_bytes + value_bytes,
-            LoadProtocol::Http => http::GET.len(),
+            LoadProtocol::Text | LoadProtocol::Meta => {
+                "set  0 0 1048576\r\n\r\n".len() + key_bytes + value_bytes
+            }
+            LoadProtocol::Resp => {
+                "*3\r\n$3\r\nSET\r\n$250\r\n\r\n$1048576\r\n\r\n".len() + key_bytes + value_bytes
+            }
+            LoadProtocol::Http => HTTP_BYTES,
         }
     }
 
@@ -67,26 +76,33 @@ impl LoadProtocol {
     pub(super) fn reply_bytes_max(self, value_bytes: usize) -> usize {
         match self {
             LoadProtocol::Binary => HEADER_BYTES + ERROR_BYTES_MAX.max(4 + value_bytes),
-            LoadProtocol::Text => text::LINE_BYTES_MAX + value_bytes + "\r\nEND\r\n".len(),
-            LoadProtocol::Http => http::HEAD_BYTES_MAX + value_bytes,
+            LoadProtocol::Text | LoadProtocol::Meta | LoadProtocol::Resp => {
+                text::LINE_BYTES_MAX + value_bytes + "\r\nEND\r\n".len()
+            }
+            // A body is not buffered.
+            LoadProtocol::Http => LOAD_RECV_BYTES,
         }
     }
 
-    /// Appends one request.
+    /// Appends one request; not for HTTP, whose request is always the same.
     pub(super) fn encode(self, ask: &Ask, out: &mut Vec<u8>) {
         match self {
             LoadProtocol::Binary => encode_binary(ask, out),
-            LoadProtocol::Text => encode_text(ask, out),
-            LoadProtocol::Http => out.extend_from_slice(http::GET),
+            LoadProtocol::Text => encode_lines(ask, text::encode_get, text::encode_set_line, out),
+            LoadProtocol::Meta => encode_lines(ask, meta::encode_get, meta::encode_set_line, out),
+            LoadProtocol::Resp => encode_lines(ask, resp::encode_get, resp::encode_set_line, out),
+            LoadProtocol::Http => panic!("a page has no key"),
         }
     }
 
-    /// Parses the reply at the front of `input`.
+    /// Parses the reply at the front of `input`; not for HTTP, whose reader keeps a state.
     pub(super) fn parse(self, input: &[u8]) -> WireParse<'_> {
         match self {
             LoadProtocol::Binary => parse_binary(input),
-            LoadProtocol::Text => parse_text(input),
-            LoadProtocol::Http => parse_http(input),
+            LoadProtocol::Text => of_lines(text::parse_reply(input)),
+            LoadProtocol::Meta => of_lines(meta::parse_reply(input)),
+            LoadProtocol::Resp => of_lines(resp::parse_reply(input)),
+            LoadProtocol::Http => panic!("a page has no key"),
         }
     }
 }
@@ -114,14 +130,19 @@ fn encode_binary(ask: &Ask, out: &mut Vec<u8>) {
     }
 }
 
-fn encode_text(ask: &Ask, out: &mut Vec<u8>) {
-    let mut key = [0; crate::limits::KEY_BYTES_MAX];
+fn encode_lines(
+    ask: &Ask,
+    get: fn(&[u8], &mut Vec<u8>),
+    set_line: fn(&[u8], usize, &mut Vec<u8>),
+    out: &mut Vec<u8>,
+) {
+    let mut key = [0; KEY_BYTES_MAX];
     let key = &mut key[..ask.key_bytes];
     super::value::write_key(ask.key, key);
     match ask.set {
-        None => text::encode_get(key, out),
+        None => get(key, out),
         Some((writer, value_len)) => {
-            text::encode_set_line(key, value_len, out);
+            set_line(key, value_len, out);
             append_value(ask.key, writer, value_len, out);
             out.extend_from_slice(b"\r\n");
         }
@@ -143,38 +164,22 @@ fn parse_binary(input: &[u8]) -> WireParse<'_> {
         Some(Status::NoError) if is_get && extras_len == 4 && key_len == 0 => Body::Value(None, &body[4..]),
         Some(Status::NoError) if is_set && body.is_empty() => Body::Stored,
         Some(Status::KeyNotFound) if is_get => Body::Miss,
-        Some(status) if status != Status::NoError && (is_get || is_set) => Body::Error(status),
+        Some(status) if status != Status::NoError && (is_get || is_set) => Body::Error(status, body),
         _ => Body::Nonsense,
     };
     WireParse::Whole(WireReply { opaque: Some(header.opaque), body }, HEADER_BYTES + header.body_len as usize)
 }
 
-fn parse_text(input: &[u8]) -> WireParse<'_> {
-    match text::parse_reply(input) {
-        text::TextParse::NeedMore => WireParse::NeedMore,
-        text::TextParse::Broken => WireParse::Broken,
-        text::TextParse::Whole(reply, len) => {
+fn of_lines(parsed: TextParse<'_>) -> WireParse<'_> {
+    match parsed {
+        TextParse::NeedMore => WireParse::NeedMore,
+        TextParse::Broken => WireParse::Broken,
+        TextParse::Whole(reply, len) => {
             let body = match reply {
-                text::TextReply::Value { key, data } => Body::Value(Some(key), data),
-                text::TextReply::Miss => Body::Miss,
-                text::TextReply::Stored => Body::Stored,
-                text::TextReply::Error(status) => Body::Error(status),
-            };
-            WireParse::Whole(WireReply { opaque: None, body }, len)
-        }
-    }
-}
-
-fn parse_http(input: &[u8]) -> WireParse<'_> {
-    match http::parse_reply(input) {
-        http::HttpParse::NeedMore => WireParse::NeedMore,
-        http::HttpParse::Broken => WireParse::Broken,
-        http::HttpParse::Whole { status, len } => {
-            let body = match status {
-                200 => Body::Page,
-                503 => Body::Error(Status::Busy),
-                500..=599 => Body::Error(Status::InternalError),
-                _ => Body::Error(Status::InvalidArguments),
+                TextReply::Value { key, data } => Body::Value((!key.is_empty()).then_some(key), data),
+                TextReply::Miss => Body::Miss,
+                TextReply::Stored => Body::Stored,
+                TextReply::Error(status, text) => Body::Error(status, text),
             };
             WireParse::Whole(WireReply { opaque: None, body }, len)
         }
@@ -187,7 +192,8 @@ mod tests {
 
     #[test]
     fn requests_fit_their_bound() {
-        for protocol in [LoadProtocol::Binary, LoadProtocol::Text] {
+        let protocols = [LoadProtocol::Binary, LoadProtocol::Text, LoadProtocol::Meta, LoadProtocol::Resp];
+        for protocol in protocols {
             for value_len in [0, 1, 100, 1 << 20] {
                 let mut out = Vec::new();
                 let ask = Ask { opaque: 1, key: 9, key_bytes: 20, set: Some((1, value_len)) };
@@ -214,7 +220,7 @@ mod tests {
         assert_eq!(parsed(Header { body_len: 1, ..header }, b""), "NeedMore");
         assert_eq!(parsed(Header { body_len: 1, ..header }, b"x"), "Nonsense");
         assert_eq!(parsed(Header { status: 0x0999, ..header }, b""), "Nonsense");
-        assert_eq!(parsed(Header { status: 0x0085, ..header }, b""), "Error(Busy)");
+        assert_eq!(parsed(Header { status: 0x0085, ..header }, b""), "Error(Busy, [])");
         assert_eq!(parsed(Header { magic: 0, ..header }, b""), "Broken");
         assert_eq!(parsed(Header { key_len: 2, body_len: 1, ..header }, b"x"), "Broken");
     }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use flick_load::load::{self, LoadConfig, ValueSize};
+use flick_load::load::{self, KeySize, LoadConfig, ValueSize};
 use flick_load::store::StoreHandle;
 
 use crate::common::peers::Memcached;
@@ -30,7 +30,7 @@ fn thousand_pipelining_clients_get_their_replies() {
             depth: 100,
             threads: 2,
             keys: 2_000,
-            key_bytes: 12,
+            key_size: KeySize::Fixed(12),
             value: ValueSize::Between(0, 120),
             get_ratio: 0.75,
             requests: Some(REQUESTS),

@@ -1,0 +1,340 @@
+//! `flick load`: sends requests to a server of HTTP, memcached or Redis, checks every reply, and measures.
+//! Promises: results on standard output, progress on standard error; a wrong, missing or error reply ends it with 1; a
+//! latency in an open loop counts from the time a request was due.
+//! Not here: the load itself (`flick-load`), the URL (`load/target.rs`), the output (`load/report.rs`).
+
+mod report;
+mod target;
+mod values;
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use clap::{Args, ValueEnum};
+use flick_load::http::{HttpRequest, HttpVersion};
+use flick_load::limits::{CONNECTIONS_MAX, DEPTH_MAX, THREADS_MAX};
+use flick_load::load::{
+    self, Gaps, KeyOrder, KeySize, LoadConfig, LoadProtocol, LoadReport, LoadSnapshot, Trial, ValueSize,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::failure::{Failure, Outcome};
+use crate::settings::units::{Count, NonZeroPeriod, Period};
+use crate::supervise;
+use report::Measured;
+use target::{Scheme, Target};
+use values::{Bound, KeyOrderValue, KeySizeValue, Rate, Ratio, ValueSizeValue};
+
+/// Time between two lines of progress.
+const LINE_EVERY: Duration = Duration::from_secs(1);
+/// Longest time after a signal, or the end of the load, between two looks at it.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Longest time to wait for the last replies.
+const DRAIN: Duration = Duration::from_secs(2);
+/// Share of the rate that a load must reach, so that a search takes its latency for that of the rate.
+const REACHED_MIN: f64 = 0.95;
+
+/// Protocol of a memcached server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Memcached {
+    /// The text protocol
+    Text,
+    /// The binary protocol
+    Binary,
+    /// The meta protocol
+    Meta,
+}
+
+/// Version of HTTP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Http {
+    /// HTTP/1.0
+    #[value(name = "1.0")]
+    V10,
+    /// HTTP/1.1
+    #[value(name = "1.1")]
+    V11,
+}
+
+/// Gaps of an open loop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum GapsValue {
+    /// Those of independent clients: a Poisson process
+    Poisson,
+    /// All the same
+    Fixed,
+    /// Those of Facebook's pool ETC
+    Etc,
+}
+
+/// Puts load on a server.
+#[derive(Debug, Args)]
+pub struct Load {
+    /// `http://HOST[:PORT]/PATH`, `memcached://HOST[:PORT]`, `redis://HOST[:PORT]`; in place of HOST, `unix:PATH` or
+    /// `shm:NAME`
+    #[arg(value_name = "URL")]
+    target: Target,
+    /// Connections
+    #[arg(long, value_name = "N", default_value = "10")]
+    connections: Count<1, { CONNECTIONS_MAX as u32 }>,
+    /// Threads, among which the connections are divided
+    #[arg(long, value_name = "N", default_value = "1")]
+    threads: Count<1, { THREADS_MAX as u32 }>,
+    /// Time to measure, after the warm-up
+    #[arg(long, value_name = "TIME", default_value = "10s")]
+    duration: NonZeroPeriod,
+    /// Time before, of which nothing is measured
+    #[arg(long, value_name = "TIME", default_value = "1s")]
+    warm_up: Period,
+    /// Requests per second of an open loop, such as 50k. Without it, each connection sends its next request when a
+    /// reply comes (closed loop)
+    #[arg(long, value_name = "RATE")]
+    rate: Option<Rate>,
+    /// Gaps between the requests of an open loop [default: poisson]
+    #[arg(long, value_name = "KIND")]
+    gaps: Option<GapsValue>,
+    /// Requests that each connection leaves unanswered at most
+    #[arg(long, value_name = "N", default_value = "1")]
+    pipeline: Count<1, { DEPTH_MAX as u32 }>,
+    /// Open a connection for each request
+    #[arg(long)]
+    connection_per_request: bool,
+    /// Protocol of memcached [default: text]
+    #[arg(long, value_name = "NAME")]
+    protocol: Option<Memcached>,
+    /// Version of HTTP [default: 1.1]
+    #[arg(long, value_name = "VERSION")]
+    http: Option<Http>,
+    /// Share of requests that read, from 0 to 1; the others write [default: 0.9]
+    #[arg(long, value_name = "RATIO")]
+    get_ratio: Option<Ratio>,
+    /// Number of keys, each of which is written before the load [default: 10000]
+    #[arg(long, value_name = "N")]
+    keys: Option<Count<1, { u32::MAX }>>,
+    /// Popularity of keys: `uniform`, `zipf:EXPONENT` (`zipf`: 0.99), or `sequential` [default: uniform]
+    #[arg(long, value_name = "ORDER")]
+    key_order: Option<KeyOrderValue>,
+    /// Length of keys in bytes, or `etc`: those of Facebook's pool ETC [default: 16]
+    #[arg(long, value_name = "BYTES")]
+    key_size: Option<KeySizeValue>,
+    /// Length of values in bytes: N, MIN-MAX, or `etc` [default: 100]
+    #[arg(long, value_name = "BYTES")]
+    value_size: Option<ValueSizeValue>,
+    /// Do not write the keys before the load
+    #[arg(long)]
+    no_populate: bool,
+    /// Seed of all random choices
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Find the highest rate at which a latency stays within a bound, such as p99:500us (p50, p90, p99, p99.9). Each
+    /// trial takes as long as a load
+    #[arg(long, value_name = "BOUND", conflicts_with = "rate")]
+    search: Option<Bound>,
+    /// Print the results as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl Load {
+    /// Runs the load, or the loads of a search, and prints the results.
+    pub fn run(self) -> Outcome {
+        let signals = supervise::signals()?;
+        let config = self.config()?;
+        raise_file_limit(config.connections);
+        if config.protocol != LoadProtocol::Http && !self.no_populate {
+            load::populate(&config).map_err(|error| Failure::failed(error.to_string()))?;
+        }
+        let Some(bound) = self.search else {
+            let measured = self.measure(config, &signals)?;
+            measured.warn();
+            crate::console::say!("{}", if self.json { measured.json() } else { measured.text() });
+            return verdict(&measured.report);
+        };
+        let run = |rate: Option<f64>| -> Result<Trial, Failure> {
+            let measured = self.measure(LoadConfig { rate_per_s: rate, ..config.clone() }, &signals)?;
+            if measured.is_stopped {
+                return Err(Failure::signal(signal_hook::consts::SIGINT));
+            }
+            let report = &measured.report;
+            let latency_us = bound.of(&report.latency);
+            let is_reached = rate.is_none_or(|rate| report.replies_per_s >= REACHED_MIN * rate);
+            let trial = Trial {
+                rate_per_s: rate.unwrap_or(report.replies_per_s),
+                replies_per_s: report.replies_per_s,
+                latency_us,
+                is_good: is_reached && report.faults() == 0 && latency_us <= bound.latency_us(),
+            };
+            anstream::eprintln!("{}", report::trial_line(&trial, rate.is_none(), &bound));
+            match rate {
+                // All trials would be in vain.
+                None => verdict(report).map(|()| trial),
+                Some(_) => Ok(trial),
+            }
+        };
+        let (best, trials) = load::search(run)?;
+        let text = if self.json {
+            report::search_json(&bound, best.as_ref(), &trials)
+        } else {
+            report::search_text(&bound, best.as_ref())
+        };
+        crate::console::say!("{text}");
+        best.map(|_| ()).ok_or_else(|| Failure::failed(format!("no rate that was tried keeps {bound}")))
+    }
+
+    /// Runs one load to its end, or to a signal.
+    fn measure(
+        &self,
+        config: LoadConfig,
+        signals: &std::sync::mpsc::Receiver<i32>,
+    ) -> Result<Measured, Failure> {
+        let failed = |error: std::io::Error| Failure::failed(format!("the load cannot start: {error}"));
+        let begun = (Instant::now(), process_cpu());
+        let run = load::start(config.clone()).map_err(failed)?;
+        let progress = run.progress();
+        let (mut shown, mut is_stopped) = (progress.snapshot(), false);
+        let is_live = std::io::stderr().is_terminal();
+        while !run.is_finished() {
+            if signals.recv_timeout(LOOK_EVERY).is_ok() {
+                if is_stopped {
+                    return Err(Failure::signal(signal_hook::consts::SIGINT));
+                }
+                is_stopped = true;
+                run.stop();
+            }
+            if is_live && shown.at.elapsed() >= LINE_EVERY {
+                let now = progress.snapshot();
+                anstream::eprintln!("{}", progress_line(&now, &shown));
+                shown = now;
+            }
+        }
+        let report = run.wait();
+        let cpu = process_cpu().saturating_sub(begun.1).as_secs_f64() / begun.0.elapsed().as_secs_f64();
+        Ok(Measured { url: self.target.url.clone(), config, report, cpu, is_stopped })
+    }
+
+    /// Checks the options against each other, and connects once, so that an address without a server is an error.
+    fn config(&self) -> Result<LoadConfig, Failure> {
+        self.check()?;
+        let protocol = match (self.target.scheme, self.protocol.unwrap_or(Memcached::Text)) {
+            (Scheme::Http, _) => LoadProtocol::Http,
+            (Scheme::Redis, _) => LoadProtocol::Resp,
+            (Scheme::Memcached, Memcached::Text) => LoadProtocol::Text,
+            (Scheme::Memcached, Memcached::Binary) => LoadProtocol::Binary,
+            (Scheme::Memcached, Memcached::Meta) => LoadProtocol::Meta,
+        };
+        let version = match self.http {
+            Some(Http::V10) => HttpVersion::Http10,
+            Some(Http::V11) | None => HttpVersion::Http11,
+        };
+        let connections = self.connections.0 as usize;
+        let addr = self.target.connect().map_err(Failure::failed)?;
+        Ok(LoadConfig {
+            protocol,
+            connections,
+            depth: self.pipeline.0 as usize,
+            threads: (self.threads.0 as usize).min(connections),
+            keys: self.keys.map_or(10_000, |keys| u64::from(keys.0)),
+            key_size: self.key_size.map_or(KeySize::Fixed(16), |size| size.0),
+            value: self.value_size.map_or(ValueSize::Fixed(100), |size| size.0),
+            get_ratio: if protocol == LoadProtocol::Http {
+                1.0
+            } else {
+                self.get_ratio.map_or(0.9, |it| it.0)
+            },
+            rate_per_s: self.rate.map(|rate| rate.0),
+            gaps: match self.gaps {
+                Some(GapsValue::Poisson) | None => Gaps::Poisson,
+                Some(GapsValue::Fixed) => Gaps::Fixed,
+                Some(GapsValue::Etc) => Gaps::Etc,
+            },
+            connection_per_request: self.connection_per_request,
+            http: HttpRequest { version, host: self.target.host.clone(), path: self.target.path.clone() },
+            warmup: self.warm_up.0,
+            duration: Some(self.duration.0),
+            drain: DRAIN,
+            reconnect: true,
+            seed: self.seed,
+            order: self.key_order.map_or(KeyOrder::Random, |order| order.0),
+            ..LoadConfig::new(addr)
+        })
+    }
+
+    /// Refuses options that contradict each other or the URL.
+    fn check(&self) -> Outcome {
+        let is_http = self.target.scheme == Scheme::Http;
+        let has_key_option = self.get_ratio.is_some()
+            || self.keys.is_some()
+            || self.key_order.is_some()
+            || self.key_size.is_some()
+            || self.value_size.is_some()
+            || self.no_populate;
+        let rules = [
+            (
+                is_http && has_key_option,
+                "a page has no key: --get-ratio, --keys, --key-order, --key-size, --value-size and --no-populate \
+                 are for `memcached://` and `redis://`",
+            ),
+            (!is_http && self.http.is_some(), "--http is for `http://`"),
+            (
+                self.target.scheme != Scheme::Memcached && self.protocol.is_some(),
+                "--protocol is for `memcached://`",
+            ),
+            (
+                self.connection_per_request && self.pipeline.0 > 1,
+                "a connection per request has no pipeline: leave out --pipeline or --connection-per-request",
+            ),
+            (
+                self.gaps.is_some() && self.rate.is_none() && self.search.is_none(),
+                "a closed loop has no gaps: add --rate, or leave out --gaps",
+            ),
+        ];
+        match rules.into_iter().find(|(is_wrong, _)| *is_wrong) {
+            Some((_, why)) => Err(Failure::usage(why)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Fails if a request went wrong, or none was answered.
+fn verdict(report: &LoadReport) -> Outcome {
+    if report.faults() > 0 {
+        return Err(Failure::failed(format!("{} requests or connections went wrong", report.faults())));
+    }
+    if report.replies == 0 {
+        return Err(Failure::failed("no request was answered"));
+    }
+    Ok(())
+}
+
+fn progress_line(now: &LoadSnapshot, before: &LoadSnapshot) -> String {
+    format!(
+        "{:>4} s  {:>9.0} requests/s  p50 {} us  p99 {} us  max {} us  {} open  {} faults",
+        now.elapsed.as_secs(),
+        now.rate_since(before),
+        now.latency.p50_us,
+        now.latency.p99_us,
+        now.latency.max_us,
+        now.open,
+        now.counts.faults()
+    )
+}
+
+/// Returns the processor time of this process.
+fn process_cpu() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Raises the soft limit on open files, if connections need that.
+fn raise_file_limit(connections: usize) {
+    /// Descriptors beside the connections: standard ones, and those of each thread.
+    const OTHERS: u64 = 16 + 4 * THREADS_MAX as u64;
+    let limit = getrlimit(Resource::Nofile);
+    let needed = connections as u64 + OTHERS;
+    if limit.current.is_some_and(|current| current < needed) {
+        let raised = Rlimit { current: limit.maximum.or(Some(needed)), maximum: limit.maximum };
+        // If that fails, connections that have no descriptor are counted as not opened.
+        let _ = setrlimit(Resource::Nofile, raised);
+    }
+}

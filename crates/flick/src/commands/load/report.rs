@@ -1,0 +1,264 @@
+//! The results of `flick load`, as text and as JSON.
+//! Promises: both have the same figures; what did not occur is left out of the text.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use flick_load::http::HttpVersion;
+use flick_load::load::{Gaps, LoadConfig, LoadProtocol, LoadReport, Trial};
+use serde_json::{Map, Value, json};
+
+use super::values::Bound;
+
+/// Processor time of the generator, as a share of that of its threads, above which its figures may be its own limit.
+const BUSY_MIN: f64 = 0.95;
+
+/// A finished load.
+pub struct Measured {
+    /// Its URL.
+    pub url: String,
+    /// Its settings.
+    pub config: LoadConfig,
+    /// Its figures.
+    pub report: LoadReport,
+    /// Cores that the generator used.
+    pub cpu: f64,
+    /// Whether a signal has ended it.
+    pub is_stopped: bool,
+}
+
+impl Measured {
+    /// Says on standard error what makes the figures doubtful.
+    pub fn warn(&self) {
+        let threads = self.config.threads as f64;
+        if self.config.rate_per_s.is_none() && self.cpu >= BUSY_MIN * threads {
+            anstream::eprintln!(
+                "note: the generator is busy all the time, and may be slower than the server; use more --threads"
+            );
+        }
+        if self.config.rate_per_s.is_some_and(|rate| self.report.replies_per_s < BUSY_MIN * rate) {
+            anstream::eprintln!("note: the rate was not reached; latencies grow with the time of the load");
+        }
+    }
+
+    /// The results as text.
+    pub fn text(&self) -> String {
+        let report = &self.report;
+        let (counts, latency) = (&report.counts, &report.latency);
+        let seconds = report.elapsed.as_secs_f64();
+        let rate = |bytes: u64| if seconds > 0.0 { bytes as f64 / seconds / 1e6 } else { 0.0 };
+        let mut text = format!("{}: {}\n", self.url, self.in_words());
+        let mut line = |name: &str, rest: String| writeln!(text, "{name:<10} {rest}").expect("text grows");
+        line(
+            "requests",
+            format!("{:.0}/s ({} replies in {seconds:.2} s)", report.replies_per_s, report.replies),
+        );
+        // A load without a good reply has no latency.
+        if latency.max_us > 0 {
+            let figures = [
+                ("mean", latency.mean_us.round() as u64),
+                ("p50", latency.p50_us),
+                ("p90", latency.p90_us),
+                ("p99", latency.p99_us),
+                ("p99.9", latency.p999_us),
+                ("max", latency.max_us),
+            ];
+            line("latency", figures.map(|(name, us)| format!("{name} {}", time(us))).join("  "));
+        }
+        line(
+            "bytes",
+            format!(
+                "{:.2} MB/s received, {:.2} MB/s sent",
+                rate(counts.received_bytes),
+                rate(counts.sent_bytes)
+            ),
+        );
+        let statuses: Vec<String> =
+            report.http_statuses.iter().map(|(status, count)| format!("{status}: {count}")).collect();
+        if !statuses.is_empty() {
+            line("status", statuses.join("  "));
+        }
+        if counts.misses > 0 {
+            line("misses", counts.misses.to_string());
+        }
+        let faults: Vec<String> =
+            self.faults().into_iter().map(|(name, count)| format!("{name}: {count}")).collect();
+        if !faults.is_empty() {
+            line("faults", format!("{} (the warm-up included)", faults.join("  ")));
+        }
+        if let Some(error) = &report.first_error {
+            line("", format!("the first error reply: {error}"));
+        }
+        if let Some(wrong) = &report.first_wrong {
+            line("", format!("the first wrong reply: {wrong}"));
+        }
+        line("generator", format!("{:.2} cores, {} connections opened", self.cpu, counts.connects));
+        text
+    }
+
+    /// The results as JSON.
+    pub fn json(&self) -> String {
+        let (report, config) = (&self.report, &self.config);
+        let (counts, latency) = (&report.counts, &report.latency);
+        let by_name = |pairs: Vec<(String, u64)>| -> Map<String, Value> {
+            pairs.into_iter().map(|(name, count)| (name, count.into())).collect()
+        };
+        let statuses = report.http_statuses.iter().map(|(status, count)| (status.to_string(), *count));
+        let value = json!({
+            "url": self.url,
+            "protocol": protocol(config),
+            "connections": config.connections,
+            "threads": config.threads,
+            "pipeline": config.depth,
+            "connection_per_request": config.connection_per_request,
+            "rate_per_second": config.rate_per_s,
+            "stopped": self.is_stopped,
+            "seconds": report.elapsed.as_secs_f64(),
+            "replies": report.replies,
+            "replies_per_second": report.replies_per_s,
+            "received_bytes": counts.received_bytes,
+            "sent_bytes": counts.sent_bytes,
+            "connections_opened": counts.connects,
+            "latency_us": {
+                "mean": latency.mean_us,
+                "p50": latency.p50_us,
+                "p90": latency.p90_us,
+                "p99": latency.p99_us,
+                "p99.9": latency.p999_us,
+                "max": latency.max_us,
+            },
+            "http_statuses": by_name(statuses.collect()),
+            "misses": counts.misses,
+            "faults": by_name(self.faults()),
+            "first_error": report.first_error,
+            "first_wrong": report.first_wrong,
+            "generator_cores": self.cpu,
+        });
+        format!("{value:#}\n")
+    }
+
+    /// The faults that occurred; the statuses of error replies are among the names, but those of HTTP, which have a
+    /// line of their own.
+    fn faults(&self) -> Vec<(String, u64)> {
+        let counts = &self.report.counts;
+        let statuses = self.report.errors_by_status();
+        let mut faults: Vec<_> =
+            statuses.map(|(status, count)| (format!("error ({status})"), count)).collect();
+        if faults.is_empty() {
+            faults.push(("error replies".to_owned(), counts.errors));
+        }
+        for (name, count) in [
+            ("wrong replies", counts.wrong),
+            ("unanswered", counts.lost),
+            ("due and not sent", counts.unsent),
+            ("lost connections", counts.disconnects),
+            ("connections not opened", counts.connect_failures),
+        ] {
+            faults.push((name.to_owned(), count));
+        }
+        faults.retain(|(_, count)| *count > 0);
+        faults
+    }
+
+    fn in_words(&self) -> String {
+        let config = &self.config;
+        let pace = match (config.rate_per_s, config.gaps) {
+            (None, _) => "closed loop".to_owned(),
+            (Some(rate), Gaps::Fixed) => format!("open loop of {rate:.0}/s, fixed gaps"),
+            (Some(rate), Gaps::Poisson) => format!("open loop of {rate:.0}/s, Poisson"),
+            (Some(rate), Gaps::Etc) => format!("open loop of {rate:.0}/s, gaps of ETC"),
+        };
+        let each = match (config.connection_per_request, config.depth) {
+            (true, _) => ", one request each".to_owned(),
+            (false, 1) => String::new(),
+            (false, depth) => format!(", pipelines of {depth}"),
+        };
+        let (connections, threads) = (config.connections, config.threads);
+        let plural = |count: usize| if count == 1 { "" } else { "s" };
+        format!(
+            "{}, {connections} connection{}{each}, {threads} thread{}, {pace}{}",
+            protocol(config),
+            plural(connections),
+            plural(threads),
+            if self.is_stopped { ", stopped" } else { "" }
+        )
+    }
+}
+
+fn protocol(config: &LoadConfig) -> &'static str {
+    match (config.protocol, config.http.version) {
+        (LoadProtocol::Http, HttpVersion::Http10) => "HTTP/1.0",
+        (LoadProtocol::Http, HttpVersion::Http11) => "HTTP/1.1",
+        (LoadProtocol::Text, _) => "memcached text",
+        (LoadProtocol::Binary, _) => "memcached binary",
+        (LoadProtocol::Meta, _) => "memcached meta",
+        (LoadProtocol::Resp, _) => "Redis",
+    }
+}
+
+/// The line of a trial of a search.
+pub fn trial_line(trial: &Trial, is_peak: bool, bound: &Bound) -> String {
+    let kind = if is_peak { "closed loop" } else { "open loop" };
+    let verdict = match (is_peak, trial.is_good) {
+        (true, _) => "",
+        (false, true) => "  good",
+        (false, false) => "  too much",
+    };
+    format!("{kind:<11}  {:>9.0}/s  {} {}{verdict}", trial.rate_per_s, bound.name(), time(trial.latency_us))
+}
+
+/// The result of a search as text.
+pub fn search_text(bound: &Bound, best: Option<&Trial>) -> String {
+    match best {
+        Some(best) => {
+            format!(
+                "{bound}: {:.0} requests/s ({} {})\n",
+                best.rate_per_s,
+                bound.name(),
+                time(best.latency_us)
+            )
+        }
+        None => String::new(),
+    }
+}
+
+/// The result of a search as JSON.
+pub fn search_json(bound: &Bound, best: Option<&Trial>, trials: &[Trial]) -> String {
+    let of = |trial: &Trial| {
+        json!({
+            "rate_per_second": trial.rate_per_s,
+            "replies_per_second": trial.replies_per_s,
+            "latency_us": trial.latency_us,
+            "good": trial.is_good,
+        })
+    };
+    let value = json!({
+        "percentile": bound.name(),
+        "latency_us_max": bound.latency_us(),
+        "best": best.map(of),
+        "trials": trials.iter().map(of).collect::<Vec<_>>(),
+    });
+    format!("{value:#}\n")
+}
+
+/// A time in the unit that suits it.
+fn time(us: u64) -> String {
+    match Duration::from_micros(us) {
+        short if us < 1_000 => format!("{} us", short.as_micros()),
+        middle if us < 1_000_000 => format!("{:.2} ms", middle.as_secs_f64() * 1e3),
+        long => format!("{:.2} s", long.as_secs_f64()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::time;
+
+    #[test]
+    fn times_have_units() {
+        assert_eq!(
+            [0, 999, 1_000, 12_345, 2_500_000].map(time),
+            ["0 us", "999 us", "1.00 ms", "12.35 ms", "2.50 s"]
+        );
+    }
+}
