@@ -397,6 +397,71 @@ fn flick_load_finds_a_rate_within_its_bound() {
     assert!(best > 0.0 && best <= peak, "{found}");
 }
 
+/// An agent of `flick load` on a free port.
+struct Agent {
+    child: std::process::Child,
+    address: String,
+}
+
+impl Agent {
+    fn start() -> Self {
+        let mut command = common::flick();
+        command.args(["load", "agent", "--listen", "127.0.0.1:0"]).stdout(std::process::Stdio::piped());
+        let mut child = command.spawn().expect("the tool starts");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("it is piped");
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("it can be read");
+        let address = line.trim().strip_prefix("agent at ").expect("it says where it listens").to_owned();
+        Self { child, address }
+    }
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // One that has ended cannot be killed; after `wait` it is gone in any case.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn agents_of_flick_load_ask_beside_their_master() {
+    let (server, agents) = (Memcached::start(), [Agent::start(), Agent::start()]);
+    let url = format!("memcached://{}", server.address);
+    let both = format!("{},{}", agents[0].address, agents[1].address);
+    let found = loaded(&url, &["--agents", &both, "--keys", "500", "--rate", "5k", "--measure-rate=400"]);
+    let replies = |found: &Value| found["replies"].as_u64().expect("a number");
+    let asked: Vec<u64> =
+        found["agents"].as_array().expect("agents").iter().map(|it| replies(&it["results"])).collect();
+    assert_eq!(asked.len(), 2, "{found}");
+    // 2,300 a second for 150 ms each, from a Poisson process.
+    assert!(asked.iter().all(|asked| (200..600).contains(asked)), "{asked:?}");
+    let mut client = connect(server.address);
+    client.write_all(b"stats\r\n").expect("it reads");
+    let counted = reported(&read_until(&mut client, b"END\r\n"), &["STAT cmd_get ", "STAT cmd_set "]);
+    assert_eq!(counted, 500 + replies(&found) + asked.iter().sum::<u64>(), "{found}");
+    // A signal to the master ends the loads of its agents, whose results it prints.
+    let args = ["load", &url, "--agents", &both, "--duration", "60s", "--json", "--keys", "500"];
+    let mut command = common::flick();
+    command.args(args).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
+    let master = command.spawn().expect("the tool starts");
+    wait::until("the load to begin", || {
+        client.write_all(b"stats\r\n").expect("it reads");
+        let stats = read_until(&mut client, b"END\r\n");
+        (reported(&stats, &["STAT cmd_get ", "STAT cmd_set "]) > counted + 1_000).then_some(())
+    });
+    common::peers::signal(master.id(), "INT");
+    let (status, stdout, stderr) = captured(master.wait_with_output().expect("our own child"));
+    assert_eq!(status, 0, "{stderr}");
+    let found: Value = serde_json::from_str(&stdout).expect("the results are JSON");
+    assert!(found["stopped"] == true && found["agents"][1]["results"]["stopped"] == true, "{found}");
+    // An agent serves the next master, and says why it cannot.
+    let gone = common::peers::free_address();
+    let (status, _, stderr) = run(&["load", &url, "--agents", &gone.to_string(), "--keys", "5"]);
+    assert!(status == 1 && stderr.contains("Connection refused"), "{stderr}");
+    drop(loaded(&url, &["--agents", &agents[0].address, "--keys", "500"]));
+}
+
 #[test]
 fn flick_load_says_what_is_wrong() {
     let server = Memcached::start();

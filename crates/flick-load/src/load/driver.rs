@@ -255,6 +255,10 @@ impl Driver {
         let is_done = self.budget == 0 || is_stalled || (self.phase == Phase::Measuring && is_late);
         let is_draining = matches!(self.phase, Phase::Draining { .. });
         if !is_draining && ((self.is_asking() && is_done) || self.stop.load(Ordering::Acquire)) {
+            if self.phase == Phase::Connecting {
+                // Nothing was due before the load began.
+                self.budget = 0;
+            }
             self.phase = Phase::Draining { until_ns: now_ns + self.config.drain.as_nanos() as u64 };
             self.due_end_ns = now_ns;
         }

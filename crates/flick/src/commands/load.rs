@@ -1,20 +1,23 @@
 //! `flick load`: sends requests to a server of HTTP, memcached or Redis, checks every reply, and measures.
 //! Promises: results on standard output, progress on standard error; a wrong, missing or error reply ends it with 1; a
 //! latency in an open loop counts from the time a request was due.
+//! With agents, they put the load on the server, and this process measures at a low rate on connections of its own.
 //! Not here: the load itself (`flick-load`), the URL (`load/target.rs`), the output (`load/report.rs`).
 
+mod agent;
 mod report;
 mod target;
 mod values;
 
 use std::io::IsTerminal;
+use std::sync::mpsc::Receiver;
 use std::time::{Duration, Instant};
 
-use clap::{Args, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum};
 use flick_load::http::{HttpRequest, HttpVersion};
 use flick_load::limits::{CONNECTIONS_MAX, DEPTH_MAX, THREADS_MAX};
 use flick_load::load::{
-    self, Gaps, KeyOrder, KeySize, LoadConfig, LoadProtocol, LoadReport, LoadSnapshot, Trial, ValueSize,
+    self, Gaps, KeyOrder, KeySize, LoadConfig, LoadProtocol, LoadSnapshot, Trial, ValueSize,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
@@ -32,6 +35,8 @@ const LINE_EVERY: Duration = Duration::from_secs(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Longest time to wait for the last replies.
 const DRAIN: Duration = Duration::from_secs(2);
+/// Connections on which the master of agents measures, at most.
+const MEASURE_CONNECTIONS: usize = 8;
 /// Share of the rate that a load must reach, so that a search takes its latency for that of the rate.
 const REACHED_MIN: f64 = 0.95;
 
@@ -70,11 +75,29 @@ enum GapsValue {
 
 /// Puts load on a server.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub struct Load {
+    #[command(flatten)]
+    options: LoadOptions,
+    /// The subcommand, if it is not a load.
+    #[command(subcommand)]
+    agent: Option<LoadCommand>,
+}
+
+/// The subcommands of `flick load`.
+#[derive(Debug, Subcommand)]
+enum LoadCommand {
+    /// Wait for loads of `flick load --agents`, and put them on their servers; there is no authentication
+    Agent(agent::Agent),
+}
+
+/// The options of a load, which a master passes on to its agents.
+#[derive(Debug, Args)]
+struct LoadOptions {
     /// `http://HOST[:PORT]/PATH`, `memcached://HOST[:PORT]`, `redis://HOST[:PORT]`; in place of HOST, `unix:PATH` or
     /// `shm:NAME`
-    #[arg(value_name = "URL")]
-    target: Target,
+    #[arg(value_name = "URL", required = true)]
+    target: Option<Target>,
     /// Connections
     #[arg(long, value_name = "N", default_value = "10")]
     connections: Count<1, { CONNECTIONS_MAX as u32 }>,
@@ -131,14 +154,30 @@ pub struct Load {
     /// trial takes as long as a load
     #[arg(long, value_name = "BOUND", conflicts_with = "rate")]
     search: Option<Bound>,
+    /// Agents that put the load on the server, each with these options and its share of the rate; this process then
+    /// measures on connections of its own
+    #[arg(long, value_name = "ADDRESS,...", value_delimiter = ',')]
+    agents: Vec<String>,
+    /// With agents: requests per second of this process
+    #[arg(long, value_name = "RATE", default_value = "1k")]
+    measure_rate: Rate,
     /// Print the results as JSON
     #[arg(long)]
     json: bool,
 }
 
 impl Load {
-    /// Runs the load, or the loads of a search, and prints the results.
+    /// Runs the load, or the loads of a search, and prints the results; or waits for loads as an agent.
     pub fn run(self) -> Outcome {
+        match self.agent {
+            Some(LoadCommand::Agent(agent)) => agent.run(),
+            None => self.options.run(),
+        }
+    }
+}
+
+impl LoadOptions {
+    fn run(self) -> Outcome {
         let signals = supervise::signals()?;
         let config = self.config()?;
         raise_file_limit(config.connections);
@@ -148,27 +187,30 @@ impl Load {
         let Some(bound) = self.search else {
             let measured = self.measure(config, &signals)?;
             measured.warn();
-            crate::console::say!("{}", if self.json { measured.json() } else { measured.text() });
-            return verdict(&measured.report);
+            crate::console::say!(
+                "{}",
+                if self.json { format!("{:#}\n", measured.json()) } else { measured.text() }
+            );
+            return measured.verdict();
         };
         let run = |rate: Option<f64>| -> Result<Trial, Failure> {
             let measured = self.measure(LoadConfig { rate_per_s: rate, ..config.clone() }, &signals)?;
             if measured.is_stopped {
                 return Err(Failure::signal(signal_hook::consts::SIGINT));
             }
-            let report = &measured.report;
-            let latency_us = bound.of(&report.latency);
-            let is_reached = rate.is_none_or(|rate| report.replies_per_s >= REACHED_MIN * rate);
+            let replies_per_s = measured.replies_per_s();
+            let latency_us = bound.of(&measured.report.latency);
+            let is_reached = rate.is_none_or(|rate| replies_per_s >= REACHED_MIN * rate);
             let trial = Trial {
-                rate_per_s: rate.unwrap_or(report.replies_per_s),
-                replies_per_s: report.replies_per_s,
+                rate_per_s: rate.unwrap_or(replies_per_s),
+                replies_per_s,
                 latency_us,
-                is_good: is_reached && report.faults() == 0 && latency_us <= bound.latency_us(),
+                is_good: is_reached && measured.faults() == 0 && latency_us <= bound.latency_us(),
             };
             anstream::eprintln!("{}", report::trial_line(&trial, rate.is_none(), &bound));
             match rate {
                 // All trials would be in vain.
-                None => verdict(report).map(|()| trial),
+                None => measured.verdict().map(|()| trial),
                 Some(_) => Ok(trial),
             }
         };
@@ -182,41 +224,38 @@ impl Load {
         best.map(|_| ()).ok_or_else(|| Failure::failed(format!("no rate that was tried keeps {bound}")))
     }
 
-    /// Runs one load to its end, or to a signal.
-    fn measure(
-        &self,
-        config: LoadConfig,
-        signals: &std::sync::mpsc::Receiver<i32>,
-    ) -> Result<Measured, Failure> {
-        let failed = |error: std::io::Error| Failure::failed(format!("the load cannot start: {error}"));
-        let begun = (Instant::now(), process_cpu());
-        let run = load::start(config.clone()).map_err(failed)?;
-        let progress = run.progress();
-        let (mut shown, mut is_stopped) = (progress.snapshot(), false);
+    /// Runs one load to its end, or to a signal; with agents theirs, and one that measures.
+    fn measure(&self, config: LoadConfig, signals: &Receiver<i32>) -> Result<Measured, Failure> {
         let is_live = std::io::stderr().is_terminal();
-        while !run.is_finished() {
-            if signals.recv_timeout(LOOK_EVERY).is_ok() {
-                if is_stopped {
-                    return Err(Failure::signal(signal_hook::consts::SIGINT));
-                }
-                is_stopped = true;
-                run.stop();
-            }
-            if is_live && shown.at.elapsed() >= LINE_EVERY {
-                let now = progress.snapshot();
-                anstream::eprintln!("{}", progress_line(&now, &shown));
-                shown = now;
-            }
+        let must_stop = || signals.recv_timeout(LOOK_EVERY).is_ok();
+        if self.agents.is_empty() {
+            return drive(&self.url(), config, must_stop, is_live);
         }
-        let report = run.wait();
-        let cpu = process_cpu().saturating_sub(begun.1).as_secs_f64() / begun.0.elapsed().as_secs_f64();
-        Ok(Measured { url: self.target.url.clone(), config, report, cpu, is_stopped })
+        let begun = agent::begin(&self.agents, config.rate_per_s, self.measure_rate.0)?;
+        let own = LoadConfig {
+            connections: MEASURE_CONNECTIONS.min(config.connections),
+            threads: 1,
+            depth: 1,
+            rate_per_s: Some(self.measure_rate.0),
+            gaps: Gaps::Poisson,
+            ..config
+        };
+        let measured = drive(&self.url(), own, must_stop, is_live)?;
+        Ok(Measured { agents: agent::results(begun, measured.is_stopped)?, ..measured })
+    }
+
+    fn url(&self) -> String {
+        self.target().url.clone()
+    }
+
+    fn target(&self) -> &Target {
+        self.target.as_ref().expect("clap requires a URL without a subcommand")
     }
 
     /// Checks the options against each other, and connects once, so that an address without a server is an error.
     fn config(&self) -> Result<LoadConfig, Failure> {
         self.check()?;
-        let protocol = match (self.target.scheme, self.protocol.unwrap_or(Memcached::Text)) {
+        let protocol = match (self.target().scheme, self.protocol.unwrap_or(Memcached::Text)) {
             (Scheme::Http, _) => LoadProtocol::Http,
             (Scheme::Redis, _) => LoadProtocol::Resp,
             (Scheme::Memcached, Memcached::Text) => LoadProtocol::Text,
@@ -228,7 +267,7 @@ impl Load {
             Some(Http::V11) | None => HttpVersion::Http11,
         };
         let connections = self.connections.0 as usize;
-        let addr = self.target.connect().map_err(Failure::failed)?;
+        let addr = self.target().connect().map_err(Failure::failed)?;
         Ok(LoadConfig {
             protocol,
             connections,
@@ -249,7 +288,7 @@ impl Load {
                 Some(GapsValue::Etc) => Gaps::Etc,
             },
             connection_per_request: self.connection_per_request,
-            http: HttpRequest { version, host: self.target.host.clone(), path: self.target.path.clone() },
+            http: HttpRequest { version, host: self.target().host.clone(), path: self.target().path.clone() },
             warmup: self.warm_up.0,
             duration: Some(self.duration.0),
             drain: DRAIN,
@@ -262,7 +301,7 @@ impl Load {
 
     /// Refuses options that contradict each other or the URL.
     fn check(&self) -> Outcome {
-        let is_http = self.target.scheme == Scheme::Http;
+        let is_http = self.target().scheme == Scheme::Http;
         let has_key_option = self.get_ratio.is_some()
             || self.keys.is_some()
             || self.key_order.is_some()
@@ -277,12 +316,17 @@ impl Load {
             ),
             (!is_http && self.http.is_some(), "--http is for `http://`"),
             (
-                self.target.scheme != Scheme::Memcached && self.protocol.is_some(),
+                self.target().scheme != Scheme::Memcached && self.protocol.is_some(),
                 "--protocol is for `memcached://`",
             ),
             (
                 self.connection_per_request && self.pipeline.0 > 1,
                 "a connection per request has no pipeline: leave out --pipeline or --connection-per-request",
+            ),
+            (self.agents.len() > agent::AGENTS_MAX, "a load has 64 agents at most"),
+            (
+                !self.agents.is_empty() && self.rate.is_some_and(|rate| rate.0 <= self.measure_rate.0),
+                "--rate must be above --measure-rate, the part of this process",
             ),
             (
                 self.gaps.is_some() && self.rate.is_none() && self.search.is_none(),
@@ -296,15 +340,37 @@ impl Load {
     }
 }
 
-/// Fails if a request went wrong, or none was answered.
-fn verdict(report: &LoadReport) -> Outcome {
-    if report.faults() > 0 {
-        return Err(Failure::failed(format!("{} requests or connections went wrong", report.faults())));
+/// Runs a load until it ends, or `must_stop`, which waits a moment, returns true.
+///
+/// Errors: the load cannot start, or it is stopped twice.
+fn drive(
+    url: &str,
+    config: LoadConfig,
+    mut must_stop: impl FnMut() -> bool,
+    is_live: bool,
+) -> Result<Measured, Failure> {
+    let begun = (Instant::now(), process_cpu());
+    let failed = |error: std::io::Error| Failure::failed(format!("the load cannot start: {error}"));
+    let run = load::start(config.clone()).map_err(failed)?;
+    let progress = run.progress();
+    let (mut shown, mut is_stopped) = (progress.snapshot(), false);
+    while !run.is_finished() {
+        if must_stop() {
+            if is_stopped {
+                return Err(Failure::signal(signal_hook::consts::SIGINT));
+            }
+            is_stopped = true;
+            run.stop();
+        }
+        if is_live && shown.at.elapsed() >= LINE_EVERY {
+            let now = progress.snapshot();
+            anstream::eprintln!("{}", progress_line(&now, &shown));
+            shown = now;
+        }
     }
-    if report.replies == 0 {
-        return Err(Failure::failed("no request was answered"));
-    }
-    Ok(())
+    let report = run.wait();
+    let cpu = process_cpu().saturating_sub(begun.1).as_secs_f64() / begun.0.elapsed().as_secs_f64();
+    Ok(Measured { url: url.to_owned(), config, report, cpu, is_stopped, agents: Vec::new() })
 }
 
 fn progress_line(now: &LoadSnapshot, before: &LoadSnapshot) -> String {

@@ -9,6 +9,7 @@ use flick_load::load::{Gaps, LoadConfig, LoadProtocol, LoadReport, Trial};
 use serde_json::{Map, Value, json};
 
 use super::values::Bound;
+use crate::failure::{Failure, Outcome};
 
 /// Processor time of the generator, as a share of that of its threads, above which its figures may be its own limit.
 const BUSY_MIN: f64 = 0.95;
@@ -25,9 +26,51 @@ pub struct Measured {
     pub cpu: f64,
     /// Whether a signal has ended it.
     pub is_stopped: bool,
+    /// The results of its agents.
+    pub agents: Vec<AgentResult>,
+}
+
+/// The results of an agent.
+pub struct AgentResult {
+    /// Its address.
+    pub address: String,
+    /// The figures of its load, as JSON.
+    pub found: Value,
+}
+
+impl AgentResult {
+    fn replies_per_s(&self) -> f64 {
+        self.found["replies_per_second"].as_f64().unwrap_or(0.0)
+    }
+
+    fn faults(&self) -> u64 {
+        let faults = self.found["faults"].as_object();
+        faults.into_iter().flat_map(Map::values).filter_map(Value::as_u64).sum()
+    }
 }
 
 impl Measured {
+    /// Replies per second, of agents too.
+    pub fn replies_per_s(&self) -> f64 {
+        self.report.replies_per_s + self.agents.iter().map(AgentResult::replies_per_s).sum::<f64>()
+    }
+
+    /// Faults, of agents too.
+    pub fn faults(&self) -> u64 {
+        self.report.faults() + self.agents.iter().map(AgentResult::faults).sum::<u64>()
+    }
+
+    /// Fails if a request went wrong, or none was answered.
+    pub fn verdict(&self) -> Outcome {
+        if self.faults() > 0 {
+            return Err(Failure::failed(format!("{} requests or connections went wrong", self.faults())));
+        }
+        if self.report.replies == 0 {
+            return Err(Failure::failed("no request was answered"));
+        }
+        Ok(())
+    }
+
     /// Says on standard error what makes the figures doubtful.
     pub fn warn(&self) {
         let threads = self.config.threads as f64;
@@ -82,7 +125,7 @@ impl Measured {
             line("misses", counts.misses.to_string());
         }
         let faults: Vec<String> =
-            self.faults().into_iter().map(|(name, count)| format!("{name}: {count}")).collect();
+            self.named_faults().into_iter().map(|(name, count)| format!("{name}: {count}")).collect();
         if !faults.is_empty() {
             line("faults", format!("{} (the warm-up included)", faults.join("  ")));
         }
@@ -92,19 +135,28 @@ impl Measured {
         if let Some(wrong) = &report.first_wrong {
             line("", format!("the first wrong reply: {wrong}"));
         }
+        if !self.agents.is_empty() {
+            let one = |agent: &AgentResult| {
+                format!("{} {:.0}/s, {} faults", agent.address, agent.replies_per_s(), agent.faults())
+            };
+            line("agents", self.agents.iter().map(one).collect::<Vec<_>>().join("; "));
+            line("in all", format!("{:.0}/s", self.replies_per_s()));
+        }
         line("generator", format!("{:.2} cores, {} connections opened", self.cpu, counts.connects));
         text
     }
 
     /// The results as JSON.
-    pub fn json(&self) -> String {
+    pub fn json(&self) -> Value {
         let (report, config) = (&self.report, &self.config);
         let (counts, latency) = (&report.counts, &report.latency);
         let by_name = |pairs: Vec<(String, u64)>| -> Map<String, Value> {
             pairs.into_iter().map(|(name, count)| (name, count.into())).collect()
         };
         let statuses = report.http_statuses.iter().map(|(status, count)| (status.to_string(), *count));
-        let value = json!({
+        let agents =
+            self.agents.iter().map(|agent| json!({"address": agent.address, "results": agent.found}));
+        json!({
             "url": self.url,
             "protocol": protocol(config),
             "connections": config.connections,
@@ -129,17 +181,18 @@ impl Measured {
             },
             "http_statuses": by_name(statuses.collect()),
             "misses": counts.misses,
-            "faults": by_name(self.faults()),
+            "faults": by_name(self.named_faults()),
             "first_error": report.first_error,
             "first_wrong": report.first_wrong,
             "generator_cores": self.cpu,
-        });
-        format!("{value:#}\n")
+            "replies_per_second_in_all": self.replies_per_s(),
+            "agents": agents.collect::<Vec<_>>(),
+        })
     }
 
     /// The faults that occurred; the statuses of error replies are among the names, but those of HTTP, which have a
     /// line of their own.
-    fn faults(&self) -> Vec<(String, u64)> {
+    fn named_faults(&self) -> Vec<(String, u64)> {
         let counts = &self.report.counts;
         let statuses = self.report.errors_by_status();
         let mut faults: Vec<_> =
