@@ -15,6 +15,7 @@ mod store;
 mod tap;
 mod test;
 mod top;
+mod tune;
 
 use std::ffi::OsString;
 
@@ -65,6 +66,8 @@ pub enum Command {
     Tap(tap::TapCommand),
     /// Show a running process in the terminal
     Top(top::Top),
+    /// Search settings that serve a load within an SLA for the least energy, on a model; list this machine's knobs
+    Tune(tune::Tune),
     /// Run the scenarios of a program in the simulator
     Test(test::Test),
     /// Format programs
@@ -137,6 +140,7 @@ impl Command {
             Command::Monitor(monitor) => monitor.run(),
             Command::Tap(tap) => tap.run(),
             Command::Top(top) => top.run(),
+            Command::Tune(tune) => tune.run(),
             Command::Test(test) => test.run(),
             Command::Fmt(fmt) => fmt.run(),
             Command::Doc(doc) => doc.run(),

@@ -371,3 +371,28 @@ fn unwritable_stdout_is_an_error() {
     assert_eq!(status, 1, "{stderr}");
     assert!(stderr.contains("cannot write to standard output"), "{stderr}");
 }
+
+#[test]
+fn tune_finds_a_cheaper_setting_within_the_sla() {
+    let scratch = Scratch::new("tune");
+    let plot = scratch.path().join("plot.svg");
+    let plot = plot.to_str().expect("the path is UTF-8");
+    let arguments = ["tune", "--model", "--load", "400k", "--sla", "p99=500us", "--json", "--plot", plot];
+    let (status, stdout, stderr) = run(&arguments);
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    assert_eq!(run(&arguments).1, stdout, "the seed is the same");
+    let report: serde_json::Value = serde_json::from_str(&stdout).expect("it is JSON");
+    let number =
+        |path: &str| report.pointer(path).and_then(serde_json::Value::as_f64).expect("it is a number");
+    assert_eq!(report["energy"], "modelled");
+    assert!(number("/best/p99_us") <= 500.0, "{stdout}");
+    assert!(number("/best/watts") < 0.7 * number("/default/watts"), "{stdout}");
+    let drawn = std::fs::read_to_string(plot).expect("the plot is there");
+    assert!(
+        drawn.matches("<circle").count() > 5 && drawn.contains(">x</text>") && drawn.contains(">+</text>"),
+        "{drawn}"
+    );
+    check(&["tune", "--model", "--load", "5M"], 0, &["no setting that was tried keeps the SLA"]);
+    check(&["tune", "--knobs", "--root", "/nonexistent"], 0, &["no cpufreq driver", "energy modelled"]);
+    assert_eq!(run(&["tune", "--load", "400k"]).0, 2, "a search is on the model");
+}

@@ -37,6 +37,8 @@ const EDGES: &[(&str, &[&str])] = &[
         &["flick-abi", "flick-buffers", "flick-dict", "flick-net", "flick-ring", "flick-stats"],
     ),
     ("flick-stats", &[]),
+    // It models a server; which knobs this machine has is the command line's.
+    ("flick-tune", &[]),
     ("flick-discovery", &["flick-abi", "flick-net", "flick-runtime"]),
     // It speaks with services as their clients do, through shared memory too.
     ("flick-load", &["flick-shm"]),
@@ -53,8 +55,16 @@ const IO_CRATES: &[&str] =
     &["libc", "rustix", "io-uring", "tracing", "signal-hook", "mio", "tokio", "socket2", "nix"];
 
 /// Crates without I/O. `flick-codegen` maps memory through Cranelift and is not among them.
-const PURE: &[&str] =
-    &["flick-syntax", "flick-check", "flick-doc", "flick-ir", "flick-lower", "flick-abi", "flick-dict"];
+const PURE: &[&str] = &[
+    "flick-syntax",
+    "flick-check",
+    "flick-doc",
+    "flick-ir",
+    "flick-lower",
+    "flick-abi",
+    "flick-dict",
+    "flick-tune",
+];
 
 fn metadata() -> Metadata {
     let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../Cargo.toml");
