@@ -6,6 +6,7 @@ pub(crate) mod client;
 pub(crate) mod deadlines;
 pub(crate) mod holders;
 pub(crate) mod inbox;
+pub(crate) mod quantum;
 pub(crate) mod stream;
 pub(crate) mod window;
 

@@ -55,6 +55,8 @@ pub struct InflightRequest {
     dedicated_conn: Option<u32>,
     /// Value that its grammar keeps of it for the parser of its reply (`%keep`).
     kept: u64,
+    /// Cost of the request on its connection, in bytes.
+    cost_bytes: u32,
     /// Its bytes, while it may be sent again: no byte of a reply has come.
     resend: PieceQueue,
     /// Times that it was sent to another backend.
@@ -111,6 +113,8 @@ pub struct SentRequest {
     pub number: u64,
     /// Value that its grammar keeps of it for the parser of its reply.
     pub kept: u64,
+    /// Cost of the request on its connection, in bytes.
+    pub cost_bytes: u32,
     /// The connection that it has alone.
     pub dedicated_conn: Option<u32>,
     /// A pick without a key chose its backend.
@@ -175,6 +179,7 @@ impl InflightRequest {
     pub fn note_sent(&mut self, sent: SentRequest) {
         self.number = sent.number;
         self.kept = sent.kept;
+        self.cost_bytes = sent.cost_bytes;
         self.dedicated_conn = sent.dedicated_conn;
         (self.is_picked, self.picked) = (sent.is_picked, sent.picked);
         self.sent_ns = sent.now_ns;
@@ -323,17 +328,25 @@ pub struct RequestQueue {
     head: u32,
     tail: u32,
     len: u32,
+    /// Sum of the costs of its requests, if it is that of a backend connection.
+    cost_bytes: u64,
 }
 
 impl RequestQueue {
     /// An empty queue.
     pub const fn new() -> Self {
-        Self { head: NONE, tail: NONE, len: 0 }
+        Self { head: NONE, tail: NONE, len: 0, cost_bytes: 0 }
     }
 
     /// Requests in it.
     pub fn len(&self) -> u32 {
         self.len
+    }
+
+    /// Sum of the costs of its requests, in bytes, if it is the queue of a backend connection.
+    #[inline]
+    pub fn cost_bytes(&self) -> u64 {
+        self.cost_bytes
     }
 
     /// Whether it is empty.
@@ -415,6 +428,7 @@ impl Inflight {
             echo,
             dedicated_conn: None,
             kept: 0,
+            cost_bytes: 0,
             resend: PieceQueue::new(),
             retries: 0,
             is_picked: false,
@@ -460,15 +474,22 @@ impl Inflight {
         }
         fifo.tail = id.0;
         fifo.len += 1;
-        self.requests[id.0 as usize].positions[of as usize].is_queued = true;
+        let request = &mut self.requests[id.0 as usize];
+        request.positions[of as usize].is_queued = true;
+        if let QueueOf::BackendConn = of {
+            fifo.cost_bytes += u64::from(request.cost_bytes);
+        }
     }
 
     #[inline]
     fn pop(&mut self, fifo: &mut RequestQueue, of: QueueOf) -> Option<RequestId> {
         let id = fifo.front()?;
-        let position = &mut self.requests[id.0 as usize].positions[of as usize];
-        fifo.head = std::mem::replace(position, OUT).next;
+        let request = &mut self.requests[id.0 as usize];
+        fifo.head = std::mem::replace(&mut request.positions[of as usize], OUT).next;
         fifo.len -= 1;
+        if let QueueOf::BackendConn = of {
+            fifo.cost_bytes -= u64::from(request.cost_bytes);
+        }
         if fifo.head == NONE {
             fifo.tail = NONE;
         }

@@ -65,13 +65,26 @@ pub const UNSEEN_BYTES_MAX: u64 = 64 * 1024;
 pub const SESSION_HELD_BYTES_MAX: u64 = 64 * 1024;
 /// Bytes of replies that the requests of one client in flight may come to, as far as its earlier replies tell.
 pub const WINDOW_BYTES: u64 = 256 * 1024;
-/// Estimate of the first replies of a client: it begins with 32 requests in flight.
-pub const WINDOW_REPLY_BYTES_FIRST: u64 = 8 * 1024;
+/// Estimate of the first replies of a client: it begins with 8 requests in flight, whose replies it may leave unread
+/// though each has a megabyte.
+pub const WINDOW_REPLY_BYTES_FIRST: u64 = 32 * 1024;
 /// A short reply lowers what the next one is taken to be by one in this many of the difference.
 pub const WINDOW_SHARE: u64 = 8;
 /// Replies so long are kept from shared connections: their client has one request at a time in flight, on a dedicated
 /// connection.
 pub const BULK_REPLY_BYTES: u64 = 64 * 1024;
+/// Cost of a request on a shared connection beside the bytes of its reply: what takes as long as a short request does.
+pub const REQUEST_COST_BYTES: u32 = 1024;
+/// Cost of the requests that a client may have in flight without a turn, beside one: 8 that have replies of 100 bytes.
+pub const FREE_BYTES: u64 = 10 * 1024;
+/// Cost of the requests that a client sends on a shared connection in one turn: 57 that have replies of 100 bytes.
+pub const CONN_QUANTUM_BYTES: u64 = 64 * 1024;
+/// Cost of the requests in flight on a shared connection beyond which its clients take turns.
+pub const CONN_INFLIGHT_BYTES: u64 = 512 * 1024;
+/// The same for each microsecond that the fastest reply of the connection took: what the network carries meanwhile.
+pub const CONN_BYTES_PER_US: u64 = 512;
+/// Most that both come to.
+pub const CONN_INFLIGHT_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Clients with long replies have at most one in this many of the dedicated connections: requests too long for the
 /// shared one need some, too.
 pub const BULK_CONNS_SHARE: usize = 2;
@@ -349,6 +362,12 @@ const _: () = assert!(BACKLOG_LOW_BYTES < SESSION_BACKLOG_BYTES_MAX);
 const _: () = assert!(SESSION_BACKLOG_BYTES_MAX < SESSION_ROOMY_BYTES_MAX);
 const _: () = assert!(SESSION_BACKLOG_BYTES_MAX <= SESSION_SHARED_BYTES_MAX);
 const _: () = assert!(WINDOW_REPLY_BYTES_FIRST < BULK_REPLY_BYTES && BULK_REPLY_BYTES <= WINDOW_BYTES);
+const _: () = assert!(WINDOW_BYTES <= (u32::MAX - REQUEST_COST_BYTES) as u64);
+const _: () = assert!(
+    FREE_BYTES <= CONN_QUANTUM_BYTES
+        && CONN_QUANTUM_BYTES <= CONN_INFLIGHT_BYTES
+        && CONN_INFLIGHT_BYTES <= CONN_INFLIGHT_BYTES_MAX
+);
 const _: () = assert!(WHOLE_SHARE < RELIEF_SHARE && RELIEF_SHARE < SCARCE_SHARE);
 const _: () = assert!(SESSION_BACKLOG_BYTES_MAX <= BACKEND_CONN_BACKLOG_BYTES_MAX);
 const _: () = assert!(flick_abi::limits::HEAD_BYTES_MAX as u64 <= WHOLE_BYTES_MAX);

@@ -3,6 +3,7 @@
 pub(crate) mod backend;
 pub(crate) mod conn;
 pub(crate) mod health;
+pub(crate) mod load;
 pub(crate) mod stall;
 
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};

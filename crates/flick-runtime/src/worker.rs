@@ -17,6 +17,7 @@ mod deliver;
 mod drain;
 mod events;
 mod eviction;
+mod fair_queue;
 mod health;
 mod measuring;
 mod merging;
@@ -380,6 +381,7 @@ impl<D: Driver> Worker<D> {
             }
             if let Some(backend) = self.downstream.unblock(key) {
                 self.upstream.backend_mut(backend as usize).remove_pending();
+                self.begin_quantum(key, backend);
             }
             self.enqueue_session(key);
         }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flick_net::sim::{Actor, PeerIo};
-use flick_testkit::service::client::Habit;
+use flick_testkit::service::client::{Habit, Verdict};
 use flick_testkit::service::fault_injection::{self, FaultPlan};
 use flick_testkit::service::memcached::{Cmd, opcode};
 use flick_testkit::service::server::MemcachedServer;
@@ -115,22 +115,23 @@ fn an_empty_list_is_answered_at_once() {
     assert_eq!(ask(&mut service), (20, 0));
 }
 
-/// Removes all backends while a client's requests are in flight, with a drain timeout of `leave_ms`.
+/// Removes all backends while requests of some clients are in flight, with a drain timeout of `leave_ms`.
 fn remove_all(leave_ms: u64) -> ((u32, u32), u64) {
     let mut config = config();
     config.timeouts.backend_drain = Duration::from_millis(leave_ms);
     let (mut service, _) = service(&config, 300 * MS);
-    let verdict = service.client(10 * MS, &gets(20), Habit::Plain);
+    let verdicts: Vec<_> = gets(20).chunks(1).map(|get| service.client(10 * MS, get, Habit::Plain)).collect();
     service.run(50 * MS, |_| false).expect("no spinning");
     publish(&service, &[]);
-    service.run(5_000 * MS, |_| verdict.borrow().is_over()).expect("no spinning");
+    let are_over = |_: &SimService| verdicts.iter().all(|verdict| verdict.borrow().is_over());
+    service.run(5_000 * MS, are_over).expect("no spinning");
     let over_ns = service.net.now_ns();
-    assert_eq!(verdict.borrow().wrong, None);
+    assert!(verdicts.iter().all(|verdict| verdict.borrow().wrong.is_none()));
     service.run(over_ns + 1_500 * MS, |_| false).expect("no spinning");
     service.expect_quiet().expect("nothing is left behind");
     assert_eq!(service.worker.audit().backend_conns, 0, "the set is empty");
-    let verdict = verdict.borrow();
-    ((verdict.answered, verdict.failed), over_ns / MS)
+    let sum = |count: fn(&Verdict) -> u32| verdicts.iter().map(|verdict| count(&verdict.borrow())).sum();
+    ((sum(|verdict| verdict.answered), sum(|verdict| verdict.failed)), over_ns / MS)
 }
 
 #[test]

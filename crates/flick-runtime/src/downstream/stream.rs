@@ -4,6 +4,7 @@
 
 use crate::downstream::body::RemainingBody;
 use crate::downstream::inbox::Completeness;
+use crate::downstream::quantum::ConnQuantum;
 use crate::downstream::window::Window;
 use crate::inflight::RequestQueue;
 use crate::limits::SESSION_HELD_BYTES_MAX;
@@ -153,6 +154,7 @@ pub struct Stream {
     /// Bytes of replies that wait for earlier ones.
     held_bytes: u64,
     window: Window,
+    quantum: ConnQuantum,
     upload: Upload,
     next_request: NextRequest,
     wait: Wait,
@@ -174,6 +176,7 @@ impl Stream {
             requests: RequestQueue::new(),
             held_bytes: 0,
             window: Window::new(),
+            quantum: ConnQuantum::new(),
             upload: Upload::None,
             next_request: NextRequest::Now,
             wait: Wait::Nothing,
@@ -227,6 +230,16 @@ impl Stream {
     /// Window of its requests.
     pub fn window_mut(&mut self) -> &mut Window {
         &mut self.window
+    }
+
+    /// Its turn at shared connections.
+    pub fn quantum(&self) -> &ConnQuantum {
+        &self.quantum
+    }
+
+    /// Its turn at shared connections.
+    pub fn quantum_mut(&mut self) -> &mut ConnQuantum {
+        &mut self.quantum
     }
 
     /// The body that is in flight.

@@ -23,6 +23,12 @@ impl Window {
         Self { reply_bytes: WINDOW_REPLY_BYTES_FIRST, is_pinned: false }
     }
 
+    /// Estimate of the length of the next reply, in bytes.
+    #[inline]
+    pub fn reply_bytes(&self) -> u32 {
+        self.reply_bytes as u32
+    }
+
     /// Notes the length of a reply that arrives, in bytes.
     #[inline]
     pub fn note_reply(&mut self, bytes: u64) {

@@ -59,9 +59,9 @@ pub struct Backend {
     idle: Vec<u32>,
     /// Not pipelined: slots of dedicated connections that are down.
     spare: Vec<u32>,
-    /// Waiting clients that are being woken because there is a connection for each of them.
+    /// Waiting clients that are being woken because there is a connection, or a turn, for each of them.
     promised: usize,
-    /// Clients that wait for a connection.
+    /// Clients that wait for a connection, or for a turn at the shared one.
     pending: u32,
     /// A request has changed the state of its shared connection, which no other one has.
     is_stateful: bool,
@@ -327,10 +327,10 @@ impl Backend {
         open as i64 - self.idle.len() as i64
     }
 
-    /// Promises a waiting client a connection, if there is one that was not promised yet.
-    pub fn promise(&mut self) -> bool {
+    /// Promises a waiting client a connection or a turn, if one of `free_count` was not promised yet.
+    pub fn promise(&mut self, free_count: usize) -> bool {
         self.promised += 1;
-        self.promised <= self.free_count()
+        self.promised <= free_count
     }
 
     /// No promise holds any longer.
@@ -349,12 +349,12 @@ impl Backend {
         self.is_stateful
     }
 
-    /// Clients that wait for a connection.
+    /// Clients that wait for a connection, or for a turn at the shared one.
     pub fn pending(&self) -> u32 {
         self.pending
     }
 
-    /// A client waits for a connection.
+    /// A client waits for a connection or a turn.
     pub fn add_pending(&mut self) {
         self.pending += 1;
     }

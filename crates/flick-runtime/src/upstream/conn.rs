@@ -8,6 +8,7 @@ mod relay;
 use flick_buffers::Buf;
 use flick_net::Handle;
 
+use super::load::ConnLoad;
 use super::stall::{Hold, Stall};
 use crate::downstream::body::RemainingBody;
 use crate::downstream::inbox::Inbox;
@@ -174,6 +175,7 @@ pub struct BackendConn {
     inbox: Inbox,
     /// Requests in flight, oldest first.
     requests: RequestQueue,
+    load: ConnLoad,
     /// Number of the next request.
     next_number: u64,
     /// Exchanges that this connection has carried: a backend may close one that has carried some at any time.
@@ -254,6 +256,7 @@ impl BackendConn {
             receive: Receive::Paused,
             inbox: Inbox::new(),
             requests: RequestQueue::new(),
+            load: ConnLoad::new(),
             next_number: 0,
             exchanges: 0,
             batch: None,
@@ -374,6 +377,7 @@ impl BackendConn {
         self.handle = Some(handle);
         self.receive = Receive::Paused;
         self.exchanges = 0;
+        self.load = ConnLoad::new();
         self.bytes = ConnBytes::default();
         self.epoch
     }
@@ -581,6 +585,18 @@ impl BackendConn {
     #[inline]
     pub fn requests_mut(&mut self) -> &mut RequestQueue {
         &mut self.requests
+    }
+
+    /// A reply was complete after so long.
+    #[inline]
+    pub fn note_reply_time(&mut self, took_ns: u64) {
+        self.load.note_reply_time(took_ns);
+    }
+
+    /// Turns of clients that can begin now.
+    #[inline]
+    pub fn quanta(&self) -> u64 {
+        self.load.quanta(self.requests.cost_bytes())
     }
 
     /// The number that the next request carries.

@@ -158,9 +158,17 @@ impl<D: Driver> Worker<D> {
         backend.dedicated().map(|slot| self.upstream.conn(slot)).any(|conn| conn.is_idle() || conn.is_down())
     }
 
-    /// Whether a session that wants a connection to `backend` is worth waking: each free one is promised once.
+    /// Whether a session that wants a connection to `backend`, or a turn at the shared one, is worth waking: each free
+    /// one is promised once.
     pub(super) fn promise(&mut self, backend: u32) -> bool {
-        !self.shared_conn_is_usable(backend) || self.upstream.backend_mut(backend as usize).promise()
+        let (at, is_usable) = (backend as usize, self.shared_conn_is_usable(backend));
+        let backend = self.upstream.backend(at);
+        let free_count = if backend.is_exclusive() {
+            backend.free_count()
+        } else {
+            self.upstream.conn(backend.shared()).quanta() as usize
+        };
+        !is_usable || self.upstream.backend_mut(at).promise(free_count)
     }
 
     /// A session waits for a connection to `backend`.

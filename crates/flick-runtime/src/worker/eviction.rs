@@ -32,7 +32,8 @@ impl<D: Driver> Worker<D> {
     /// The same for one backend.
     fn evict_holders_of(&mut self, backend: usize, now_ns: u64) -> Option<u64> {
         let mut left = self.upstream.backend(backend).pending().min(EVICTIONS_MAX);
-        if left == 0 {
+        // At a pipelined one they wait for turns, which no client holds.
+        if left == 0 || !self.upstream.backend(backend).is_exclusive() {
             return None;
         }
         let mut holders = self.downstream.take_holders();

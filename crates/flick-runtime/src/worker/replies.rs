@@ -600,7 +600,9 @@ impl<D: Driver> Worker<D> {
         let at = conn.backend() as usize;
         let entry = self.inflight.get(request);
         let (session, sent_ns) = (entry.session(), entry.sent_ns());
-        self.observe.backend(at).times.note(now_ns.saturating_sub(sent_ns));
+        let took_ns = now_ns.saturating_sub(sent_ns);
+        self.upstream.conn_mut(backend_conn).note_reply_time(took_ns);
+        self.observe.backend(at).times.note(took_ns);
         if entry.is_failed() {
             self.note_failure(at, entry.is_picked());
         } else {

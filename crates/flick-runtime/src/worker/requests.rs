@@ -126,6 +126,7 @@ impl<D: Driver> Worker<D> {
             session.drain_ended(mid_message);
             self.io.clear_inbox(session.inbox_mut());
         }
+        self.end_quantum(key);
         if !is_queued {
             self.leave_queue(key);
         }
@@ -188,6 +189,10 @@ impl<D: Driver> Worker<D> {
         if self.io.driver().backlog_bytes(session.handle()) > SESSION_BACKLOG_BYTES_MAX {
             return self.wait_for(key, Wait::Client);
         }
+        if self.awaits_quantum(key) {
+            return Flow::Stop;
+        }
+        let Some(session) = self.downstream.client_mut(key) else { return Flow::Stop };
         let is_late = session.stream().is_overdue() && self.inflight.can_answer();
         let shed_before = self.observe.counters().requests_shed.get();
         let sheds = !session.inbox().is_empty() && !self.has_capacity_before(key);

@@ -172,10 +172,18 @@ impl<D: Driver> Worker<D> {
         let picked = is_picked.and_then(|policy| self.picked_freely(send, policy, waiter));
         let may_retry = self.upstream.conn(backend_conn).exchanges() > 0 || picked.is_some();
         let may_resend = may_retry && exclusive && frame.flags().has(MessageFlags::RETRY);
+        let client = self.inflight.get(request).session();
+        let cost_bytes = self.request_cost_bytes(client);
+        if let Waiter::Session(key) = waiter
+            && !self.upstream.conn(backend_conn).is_dedicated()
+        {
+            self.spend_quantum(key, backend, cost_bytes);
+        }
         self.inflight.get_mut(request).note_sent(SentRequest {
             number: number & number_mask(self.ctx.setup().protocol_of(channel).correlated()),
             kept,
             dedicated_conn: exclusive.then_some(backend_conn),
+            cost_bytes,
             is_picked: is_picked.is_some(),
             picked,
             now_ns: self.io.now_ns(),

@@ -145,6 +145,7 @@ impl<D: Driver> Worker<D> {
         self.inflight.get_mut(request).note_sent(SentRequest {
             number: number & number_mask(self.ctx.setup().protocol_of(channel).correlated()),
             kept,
+            cost_bytes: 0,
             dedicated_conn: exclusive.then_some(backend_conn),
             is_picked,
             picked: None,
