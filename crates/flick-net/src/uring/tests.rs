@@ -118,3 +118,41 @@ fn output_of_a_send_that_the_kernel_does_not_end_is_leaked_and_not_reused() {
     assert!(check_end(false) > 0, "the kernel may still read the rest");
     assert_eq!(leaked_outputs(), before + 1);
 }
+
+/// Buffers for one connection in eight; all but one send as fast as they can.
+#[test]
+fn a_short_message_waits_for_a_buffer_behind_a_hundred_fast_senders() {
+    const SENDERS: usize = 128;
+    let mut driver = match UringDriver::new(LIMITS) {
+        Ok(driver) => driver,
+        Err(why) => return eprintln!("not tested: {why}"),
+    };
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
+    let mut adopt = |driver: &mut UringDriver| {
+        let (own, peer) = UnixStream::pair().expect("a pair of sockets");
+        peer.set_nonblocking(true).expect("it is open");
+        let conn = driver.adopt(own.into()).expect("a slot is free");
+        driver.receive(conn, true);
+        (conn, peer)
+    };
+    let mut senders: Vec<UnixStream> = (0..SENDERS).map(|_| adopt(&mut driver).1).collect();
+    let (light, mut light_peer) = adopt(&mut driver);
+    let mut events = Vec::with_capacity(64);
+    for round in 0..20 {
+        light_peer.write_all(b"hi").expect("it takes two bytes");
+        let (mut before, mut is_served) = (0, false);
+        while !is_served {
+            for sender in &mut senders {
+                while sender.write(&[b'x'; 16 * 1024]).is_ok() {}
+            }
+            driver.poll(&pool, Some(Duration::ZERO), &mut events).expect("a poll does not fail");
+            for event in events.drain(..) {
+                let DriverEvent::Data { conn, .. } = event else { continue };
+                is_served |= conn == light;
+                before += usize::from(!is_served);
+            }
+            // The first polls begin with all of them.
+            assert!(round < 2 || before < SENDERS / 2, "{before} others were received from before it");
+        }
+    }
+}
