@@ -128,7 +128,7 @@ fn a_short_message_waits_for_a_buffer_behind_a_hundred_fast_senders() {
         Err(why) => return eprintln!("not tested: {why}"),
     };
     let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
-    let mut adopt = |driver: &mut UringDriver| {
+    let adopt = |driver: &mut UringDriver| {
         let (own, peer) = UnixStream::pair().expect("a pair of sockets");
         peer.set_nonblocking(true).expect("it is open");
         let conn = driver.adopt(own.into()).expect("a slot is free");
