@@ -40,7 +40,7 @@ use crate::limits::{
 
 pub use progress::{LoadCounts, LoadLatency, LoadProgress, LoadSnapshot};
 pub use schedule::Gaps;
-pub use search::{Trial, search};
+pub use search::{RateTrial, search};
 
 /// Requests that `populate` keeps unanswered.
 const POPULATE_DEPTH: usize = 64;

@@ -217,14 +217,8 @@ fn decide_on_descriptors(
             followed(state, call.rdx);
             HookDecision::Count
         }
-        nr::EPOLL_WAIT | nr::EPOLL_PWAIT | nr::EPOLL_PWAIT2 if moving::has_moved() => {
-            wait::epoll_wait(state, call, memory).unwrap_or(HookDecision::Pass)
-        }
-        nr::POLL | nr::PPOLL if moving::has_moved() => {
-            wait::poll(state, call, memory).unwrap_or(HookDecision::Pass)
-        }
-        nr::SELECT | nr::PSELECT6 if moving::has_moved() => {
-            wait::select(state, call, memory).unwrap_or(HookDecision::Pass)
+        number if moving::has_moved() && nr::WAITS.contains(&number) => {
+            wait::before(state, call, memory).unwrap_or(HookDecision::Pass)
         }
         nr::IOCTL | nr::FCNTL => {
             if moving::has_moved() {

@@ -22,6 +22,9 @@ numbers! {
     CLOSE_RANGE = 436, EPOLL_PWAIT2 = 441,
 }
 
+/// The calls that wait for several files.
+pub const WAITS: [u32; 7] = [POLL, PPOLL, SELECT, PSELECT6, EPOLL_WAIT, EPOLL_PWAIT, EPOLL_PWAIT2];
+
 /// `CLONE_VM`: the new process has the memory of this one.
 pub const CLONE_VM: u64 = 0x100;
 /// `CLONE_FILES`: the new process has the descriptors of this one.

@@ -164,12 +164,7 @@ pub fn read_rest(moved: &Moved, segment: PipeSegment, fd: u64, vectors: &Vectors
     }
     let (index, rest) = (moved.rest_index.load(Relaxed), moved.rest.load(Relaxed));
     let bytes = rest.min(vectors.bytes);
-    let mut at = index;
-    vectors.ranges(0, bytes, |address, bytes| {
-        segment.get(at, address, bytes);
-        at += bytes;
-        true
-    });
+    transfer::get(segment, index, vectors, bytes);
     moved.rest_index.store(index + bytes, Relaxed);
     moved.rest.store(rest - bytes, Relaxed);
     if rest == bytes {

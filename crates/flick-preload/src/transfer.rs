@@ -97,24 +97,9 @@ pub fn receive(
                 }
                 let index = moved.index.load(Relaxed);
                 let ready = control.head.0.load(Acquire).wrapping_sub(index);
-                if ready == 0 && !blocks {
-                    // The kernel knows of the end.
-                    if !moved.is_alone(fd) {
-                        return none.failed(sys::AGAIN);
-                    }
-                    if control.head.0.load(Acquire) == index {
-                        go_back(moved, segment, fd, seen);
-                    }
-                    continue;
-                }
                 if ready == 0 {
-                    let is_ready = || control.head.0.load(Acquire) != index || !control.look().is_same(seen);
-                    match wait(moved, &control.shared.0.receiver_sleeps, is_ready) {
-                        Waited::Ready => {}
-                        Waited::TimedOut => go_back(moved, segment, fd, seen),
-                        Waited::Interrupted => return none.failed(sys::INTERRUPTED),
-                    }
-                    continue;
+                    let Some(error) = wait_for_bytes(moved, segment, (fd, blocks), seen) else { continue };
+                    return none.failed(error);
                 }
                 if ready > RING_BYTES || !control.look().is_same(seen) {
                     // The words of another epoch, or overwritten ones: those are cut to what the ring can hold.
@@ -122,12 +107,7 @@ pub fn receive(
                     continue;
                 }
                 let bytes = ready.min(vectors.bytes);
-                let mut at = index;
-                vectors.ranges(0, bytes, |address, bytes| {
-                    segment.get(at, address, bytes);
-                    at += bytes;
-                    true
-                });
+                get(segment, index, vectors, bytes);
                 if control.consume(seen, index + bytes, sys::barrier) {
                     moved.index.store(index + bytes, Relaxed);
                     moved.sends.store(moved.sends.load(Relaxed) + 1, Relaxed);
@@ -140,6 +120,38 @@ pub fn receive(
             }
         }
     }
+}
+
+/// Copies bytes of the ring to the program.
+pub fn get(segment: PipeSegment, index: u64, vectors: &Vectors, bytes: u64) {
+    let mut at = index;
+    vectors.ranges(0, bytes, |address, bytes| {
+        segment.get(at, address, bytes);
+        at += bytes;
+        true
+    });
+}
+
+/// Waits for bytes in an empty ring, or returns to the kernel. Returns the error with which the call ends.
+fn wait_for_bytes(moved: &Moved, segment: PipeSegment, (fd, blocks): (u64, bool), seen: Ctl) -> Option<i64> {
+    let (control, index) = (segment.control(), moved.index.load(Relaxed));
+    let is_ready = || control.head.0.load(Acquire) != index || !control.look().is_same(seen);
+    if !blocks {
+        // The kernel knows of the end. What a dead sender has published is read before.
+        if !moved.is_alone(fd) {
+            return (!is_ready()).then_some(sys::AGAIN);
+        }
+        if !is_ready() {
+            go_back(moved, segment, fd, seen);
+        }
+        return None;
+    }
+    match wait(moved, &control.shared.0.receiver_sleeps, is_ready) {
+        Waited::Ready => {}
+        Waited::TimedOut => go_back(moved, segment, fd, seen),
+        Waited::Interrupted => return Some(sys::INTERRUPTED),
+    }
+    None
 }
 
 /// Whether the receiver has read what the sender has sent before the ring: its last write through the kernel comes

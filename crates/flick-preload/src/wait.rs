@@ -1,7 +1,7 @@
 //! Waits for several files of which some are in rings: `poll`, `select` and `epoll_wait` in all their forms.
 //! Promises: a direction that is waited for and not ready in its ring is in the kernel before the kernel waits, so that
-//! signals, timeouts, hang-ups and edges are the kernel's; a file in a ring is reported as the kernel would report it,
-//! and edges once more than needed rather than once less.
+//! signals, timeouts, ends and edges are the kernel's; a file in a ring is reported as the kernel would report it, and
+//! edges once more than needed rather than once less.
 //! Refuses: `EPOLLONESHOT`, `EPOLLEXCLUSIVE`, a file in two epoll instances: such a file stays in the kernel. A process
 //! that waits for an epoll instance as for a file, or duplicates it, keeps everything there.
 
@@ -139,13 +139,22 @@ fn slots_at(state: &ProcessTable, fd: u32) -> [Option<&'static Moved>; 2] {
     slots
 }
 
+/// Makes a call that waits if a ring is ready. `None`: the kernel is to make it.
+pub fn before(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
+    match call.number() {
+        nr::POLL | nr::PPOLL => poll(state, call, memory),
+        nr::SELECT | nr::PSELECT6 => select(state, call, memory),
+        _ => epoll_wait(state, call, memory),
+    }
+}
+
 /// Bits that a direction stands for.
 fn bits_of(moved: &Moved) -> u32 {
     if moved.role() == PipeEnd::Receiver { IN } else { OUT }
 }
 
-/// Makes `poll` and `ppoll` if a ring is ready. `None`: the kernel is to make it.
-pub fn poll(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
+/// Makes `poll` and `ppoll`.
+fn poll(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
     let [list, count, time, mask, mask_bytes, _] = call.arguments();
     let count = count.min(FDS_MAX as u64);
     let mut wanted = Wanted::new();
@@ -189,8 +198,8 @@ fn is_zero(memory: ProgramMemory, time: u64) -> bool {
     time != 0 && memory.word(time) == 0 && memory.word(time + 8) == 0
 }
 
-/// Makes `select` and `pselect6` if a ring is ready. `None`: the kernel is to make it.
-pub fn select(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
+/// Makes `select` and `pselect6`.
+fn select(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
     let [count, reads, writes, others, time, mask] = call.arguments();
     let has = |set: u64, fd: u32| {
         u64::from(fd) < count && set != 0 && memory.word(set + u64::from(fd / 64) * 8) >> (fd % 64) & 1 == 1
@@ -337,8 +346,8 @@ fn is_reportable(moved: &Moved, events: u32) -> bool {
     is_ready && (events & EDGE == 0 || moved.has_edge())
 }
 
-/// Makes `epoll_wait` in one of its forms if a ring is ready. `None`: the kernel is to make it.
-pub fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
+/// Makes `epoll_wait` in one of its forms.
+fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
     let [epoll, list, max, time, mask, mask_bytes] = call.arguments();
     let word = word_of(epoll as u32)?;
     let mut wanted = Wanted::new();
@@ -362,17 +371,18 @@ pub fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) 
     };
     // An edge that was reported is not waited for.
     wanted.return_those(|moved| moved.role() == PipeEnd::Sender && !is_idle_edge(state, moved));
-    if !wanted.iter().any(is_due) && !(waits && wanted.poll() && wanted.iter().any(is_due)) {
+    let is_any_due = || wanted.iter().any(is_due);
+    if !(is_any_due() || waits && wanted.poll() && is_any_due()) {
         if waits {
             wanted.return_those(|moved| !is_idle_edge(state, moved));
         }
-        if !wanted.iter().any(is_due) {
+        if !is_any_due() {
             return None;
         }
     }
     let due = wanted.iter().filter(|moved| is_due(moved)).count() as u64;
     let mut reported = 0;
-    if asks_kernel() || max == 1 && turns() {
+    if asks_kernel() || max == 1 && alternates() {
         let zero = [0_u64; 2];
         let time = if call.number() == nr::EPOLL_PWAIT2 { zero.as_ptr() as u64 } else { 0 };
         let capacity = max.saturating_sub(due).max(1);
@@ -387,7 +397,7 @@ pub fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) 
     Some(HookDecision::Done)
 }
 
-/// Whether a direction is one of which only an edge is reported that has not come: it need not be watched by the kernel.
+/// Whether only an edge of a direction is reported, and none has come: the kernel need not watch it.
 fn is_idle_edge(state: &ProcessTable, moved: &Moved) -> bool {
     let is_edge = moved.file(state).is_some_and(|file| file.epoll_events.load(Relaxed) & EDGE != 0);
     is_edge && moved.role() == PipeEnd::Sender && !moved.is_refused()
@@ -424,8 +434,8 @@ fn asks_kernel() -> bool {
     true
 }
 
-/// Whether it is the kernel's turn, where there is space for one event.
-fn turns() -> bool {
-    static TURN: AtomicU32 = AtomicU32::new(0);
-    TURN.fetch_xor(1, Relaxed) == 0
+/// Whether the kernel comes first this time, where there is space for one event.
+fn alternates() -> bool {
+    static IS_SECOND: AtomicU32 = AtomicU32::new(0);
+    IS_SECOND.fetch_xor(1, Relaxed) == 0
 }

@@ -8,7 +8,7 @@ use crate::limits::{SEARCH_CLOSER_PER_CENT, SEARCH_TRIALS_MAX};
 
 /// Result of a load at one rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Trial {
+pub struct RateTrial {
     /// Rate at which requests were due; of the first trial, whose loop is closed, the rate that was reached.
     pub rate_per_s: f64,
     /// Replies per second.
@@ -24,12 +24,12 @@ pub struct Trial {
 ///
 /// Errors: those of `run`.
 pub fn search<E>(
-    mut run: impl FnMut(Option<f64>) -> Result<Trial, E>,
-) -> Result<(Option<Trial>, Vec<Trial>), E> {
+    mut run: impl FnMut(Option<f64>) -> Result<RateTrial, E>,
+) -> Result<(Option<RateTrial>, Vec<RateTrial>), E> {
     let peak = run(None)?;
     let mut trials = vec![peak];
     let (mut low, mut high) = (0.0, peak.replies_per_s);
-    let mut best: Option<Trial> = None;
+    let mut best: Option<RateTrial> = None;
     let mut rate = high;
     while trials.len() < SEARCH_TRIALS_MAX && (high - low) * 100.0 > high * SEARCH_CLOSER_PER_CENT {
         let trial = run(Some(rate))?;
@@ -50,11 +50,11 @@ mod tests {
     use super::*;
 
     /// A queue with one server that serves `peak` requests per second: its 99th percentile grows towards the peak.
-    fn trial(peak: f64, bound_us: f64, rate: Option<f64>) -> Trial {
+    fn trial(peak: f64, bound_us: f64, rate: Option<f64>) -> RateTrial {
         let rate_per_s = rate.unwrap_or(peak);
         let latency_us = 4.6e6 / (peak - rate_per_s).max(1e-3);
         let is_good = latency_us <= bound_us && rate_per_s < peak;
-        Trial { rate_per_s, replies_per_s: rate_per_s, latency_us: latency_us as u64, is_good }
+        RateTrial { rate_per_s, replies_per_s: rate_per_s, latency_us: latency_us as u64, is_good }
     }
 
     #[test]
@@ -71,6 +71,6 @@ mod tests {
         let (best, trials) = search(|rate| Ok::<_, ()>(trial(100_000.0, 1.0, rate))).unwrap();
         assert_eq!(best, None);
         assert_eq!(trials.len(), SEARCH_TRIALS_MAX);
-        assert_eq!(search(|_| Err::<Trial, _>("no server")).err(), Some("no server"));
+        assert_eq!(search(|_| Err::<RateTrial, _>("no server")).err(), Some("no server"));
     }
 }

@@ -83,7 +83,8 @@ fn option_words(fd: u64, level: u64, name: u64) -> Option<[u64; 2]> {
     (result == 0).then_some(value)
 }
 
-/// Whether a connection waits without a limit of time or not at all, has a large send buffer and no settings that change its bytes.
+/// Whether a connection waits without a limit of time or not at all, has a large send buffer, and no settings that
+/// change its bytes.
 pub fn is_plain(fd: u64, kind: Kind) -> bool {
     const GET_FLAGS: u64 = 3;
     // `O_RDWR`, `O_LARGEFILE`, `O_NONBLOCK`.

@@ -17,7 +17,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use flick_load::http::{HttpRequest, HttpVersion};
 use flick_load::limits::{CONNECTIONS_MAX, DEPTH_MAX, THREADS_MAX};
 use flick_load::load::{
-    self, Gaps, KeyOrder, KeySize, LoadConfig, LoadProtocol, LoadSnapshot, Trial, ValueSize,
+    self, Gaps, KeyOrder, KeySize, LoadConfig, LoadProtocol, LoadSnapshot, RateTrial, ValueSize,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::time::{ClockId, clock_gettime};
@@ -193,7 +193,7 @@ impl LoadOptions {
             );
             return measured.verdict();
         };
-        let run = |rate: Option<f64>| -> Result<Trial, Failure> {
+        let run = |rate: Option<f64>| -> Result<RateTrial, Failure> {
             let measured = self.measure(LoadConfig { rate_per_s: rate, ..config.clone() }, &signals)?;
             if measured.is_stopped {
                 return Err(Failure::signal(signal_hook::consts::SIGINT));
@@ -201,7 +201,7 @@ impl LoadOptions {
             let replies_per_s = measured.replies_per_s();
             let latency_us = bound.of(&measured.report.latency);
             let is_reached = rate.is_none_or(|rate| replies_per_s >= REACHED_MIN * rate);
-            let trial = Trial {
+            let trial = RateTrial {
                 rate_per_s: rate.unwrap_or(replies_per_s),
                 replies_per_s,
                 latency_us,

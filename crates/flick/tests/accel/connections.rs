@@ -146,7 +146,8 @@ async def ask(port, seed):
         writer.write(size.to_bytes(4, 'little') + data)
         assert await reader.readexactly(size) == data
     writer.close()
-async def ask_all(port): await asyncio.gather(*[ask(port, seed) for seed in range(3)])
+async def ask_all(port):
+    for task in [asyncio.create_task(ask(port, seed)) for seed in range(3)]: await task
 ports = os.pipe()
 child = os.fork()
 if child == 0:

@@ -110,16 +110,16 @@ fn stream_continues_after_a_fork_a_poll_and_an_exec() {
 fn ends_that_do_not_block_wait_in_each_way() {
     let setting = setting_with("waits", "waits");
     for way in ["poll", "select", "level", "edge"] {
-        setting.check(&[&format!("./waits source 5000000 {way} | ./waits sink {way}")]);
+        setting.check(&[&format!("./waits source 2000000 {way} | ./waits sink {way}")]);
     }
 }
 
 #[test]
 fn calls_that_wait_return_what_they_return_for_a_pipe_of_the_kernel() {
     let setting = setting_with("model", "waits");
-    let seeds = std::env::var("FLICK_ACCEL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
+    let seeds = std::env::var("FLICK_ACCEL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
     for seed in 1..=seeds {
-        setting.check(&[&format!("./waits model {seed} 1500")]);
+        setting.check(&[&format!("./waits model {seed} 1000")]);
     }
 }
 

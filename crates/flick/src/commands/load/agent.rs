@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::report::AgentResult;
 use super::{DRAIN, LOOK_EVERY, LoadOptions, drive, raise_file_limit};
-use crate::failure::{Failure, Outcome, listen_help};
+use crate::failure::{Failure, Outcome, start_help};
 
 /// Agents of one master.
 pub const AGENTS_MAX: usize = 64;
@@ -49,7 +49,7 @@ impl Agent {
     /// Serves masters one after the other, until a signal ends the process.
     pub fn run(self) -> Outcome {
         let failed = |error: io::Error| {
-            let help = listen_help(&error);
+            let help = start_help(&error);
             Failure::failed(format!("cannot listen on {}: {error}{help}", self.listen))
         };
         let listener = TcpListener::bind(self.listen).map_err(failed)?;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use flick_load::http::HttpVersion;
-use flick_load::load::{Gaps, LoadConfig, LoadProtocol, LoadReport, Trial};
+use flick_load::load::{Gaps, LoadConfig, LoadProtocol, LoadReport, RateTrial};
 use serde_json::{Map, Value, json};
 
 use super::values::Bound;
@@ -250,7 +250,7 @@ fn protocol(config: &LoadConfig) -> &'static str {
 }
 
 /// The line of a trial of a search.
-pub fn trial_line(trial: &Trial, is_peak: bool, bound: &Bound) -> String {
+pub fn trial_line(trial: &RateTrial, is_peak: bool, bound: &Bound) -> String {
     let kind = if is_peak { "closed loop" } else { "open loop" };
     let verdict = match (is_peak, trial.is_good) {
         (true, _) => "",
@@ -261,7 +261,7 @@ pub fn trial_line(trial: &Trial, is_peak: bool, bound: &Bound) -> String {
 }
 
 /// The result of a search as text.
-pub fn search_text(bound: &Bound, best: Option<&Trial>) -> String {
+pub fn search_text(bound: &Bound, best: Option<&RateTrial>) -> String {
     match best {
         Some(best) => {
             format!(
@@ -276,8 +276,8 @@ pub fn search_text(bound: &Bound, best: Option<&Trial>) -> String {
 }
 
 /// The result of a search as JSON.
-pub fn search_json(bound: &Bound, best: Option<&Trial>, trials: &[Trial]) -> String {
-    let of = |trial: &Trial| {
+pub fn search_json(bound: &Bound, best: Option<&RateTrial>, trials: &[RateTrial]) -> String {
+    let of = |trial: &RateTrial| {
         json!({
             "rate_per_second": trial.rate_per_s,
             "replies_per_second": trial.replies_per_s,
