@@ -75,12 +75,12 @@ pub const WINDOW_SHARE: u64 = 8;
 pub const BULK_REPLY_BYTES: u64 = 64 * 1024;
 /// Cost of a request on a shared connection beside the bytes of its reply: what takes as long as a short request does.
 pub const REQUEST_COST_BYTES: u32 = 1024;
-/// Cost of the requests that a client may have in flight without a turn, beside one: 8 that have replies of 100 bytes.
-pub const FREE_BYTES: u64 = 10 * 1024;
-/// Cost of the requests that a client sends on a shared connection in one turn: 57 that have replies of 100 bytes.
+/// Cost of the requests that a client may have in flight without a turn, beside one: 26 that have replies of 100 bytes.
+pub const FREE_BYTES: u64 = 32 * 1024;
+/// Cost of the requests that a client sends on a shared connection in one turn: 53 that have replies of 100 bytes.
 pub const CONN_QUANTUM_BYTES: u64 = 64 * 1024;
 /// Cost of the requests in flight on a shared connection beyond which its clients take turns.
-pub const CONN_INFLIGHT_BYTES: u64 = 512 * 1024;
+pub const CONN_INFLIGHT_BYTES: u64 = 1024 * 1024;
 /// The same for each microsecond that the fastest reply of the connection took: what the network carries meanwhile.
 pub const CONN_BYTES_PER_US: u64 = 512;
 /// Most that both come to.
@@ -362,7 +362,7 @@ const _: () = assert!(BACKLOG_LOW_BYTES < SESSION_BACKLOG_BYTES_MAX);
 const _: () = assert!(SESSION_BACKLOG_BYTES_MAX < SESSION_ROOMY_BYTES_MAX);
 const _: () = assert!(SESSION_BACKLOG_BYTES_MAX <= SESSION_SHARED_BYTES_MAX);
 const _: () = assert!(WINDOW_REPLY_BYTES_FIRST < BULK_REPLY_BYTES && BULK_REPLY_BYTES <= WINDOW_BYTES);
-const _: () = assert!(WINDOW_BYTES <= (u32::MAX - REQUEST_COST_BYTES) as u64);
+const _: () = assert!(WINDOW_BYTES <= (u32::MAX - REQUEST_COST_BYTES) as u64 / 2);
 const _: () = assert!(
     FREE_BYTES <= CONN_QUANTUM_BYTES
         && CONN_QUANTUM_BYTES <= CONN_INFLIGHT_BYTES

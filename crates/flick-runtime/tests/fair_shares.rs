@@ -271,7 +271,7 @@ fn paced(inflight_max: u32) -> (SimService, Rc<Cell<usize>>) {
 /// Twenty clients have 256 short requests in flight each; all of theirs were sent before one of an innocent client.
 #[test]
 fn a_request_waits_behind_all_requests_of_pipelining_clients() {
-    const MOST_AHEAD: u64 = 900;
+    const MOST_AHEAD: u64 = 1_500;
     let (mut service, _) = paced(256);
     let greedy: Vec<_> = (0..20).map(|_| Greedy::start(&service, 256)).collect();
     let innocent = OneByOne::start(&service, 20 * MS, "innocent", 10_000);

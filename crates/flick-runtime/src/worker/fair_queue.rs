@@ -10,11 +10,12 @@ use crate::limits::REQUEST_COST_BYTES;
 use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
-    /// Cost of a request of a client on a shared connection: its own, and the reply that is expected.
+    /// Cost of a request of a client on a shared connection: its own, and the reply that is expected, whose bytes are
+    /// received and sent.
     #[inline]
     pub(super) fn request_cost_bytes(&self, client: Option<Key>) -> u32 {
         let stream = client.and_then(|key| self.downstream.stream(key));
-        REQUEST_COST_BYTES + stream.map_or(0, |stream| stream.window().reply_bytes())
+        REQUEST_COST_BYTES + stream.map_or(0, |stream| 2 * stream.window().reply_bytes())
     }
 
     /// A client has sent a request on the shared connection of a backend.
