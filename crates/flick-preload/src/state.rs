@@ -78,7 +78,7 @@ pub mod kept {
     pub const UNREADABLE: u32 = 3;
     /// An end's program makes system calls of its own, or code as it runs.
     pub const OWN_CALLS: u32 = 4;
-    /// It does not block, has timeouts or another size, or is otherwise not of the default kind.
+    /// It has timeouts, flags or another size, or is otherwise not of the default kind.
     pub const SETTINGS: u32 = 5;
     /// A process that holds an end has several threads, or had.
     pub const THREADS: u32 = 6;

@@ -107,13 +107,13 @@ const KEPT: &[(u32, &str)] = &[
     (kept::OWN_CALLS, "the program of an end makes system calls outside of libc, or makes code as it runs"),
     (
         kept::SETTINGS,
-        "it does not block, has timeouts or another size than usual, or cannot be opened by `/proc/self/fd`",
+        "it has timeouts, flags or another size than usual, or cannot be opened by `/proc/self/fd`",
     ),
     (kept::THREADS, "the process has several threads"),
     (kept::CREDENTIALS, "the process has changed its user or its root"),
     (
         kept::LEFT,
-        "an end was polled, forked, passed on, shut down or closed, or used otherwise than by reads and writes",
+        "an end was forked, passed on, shut down or closed, or used otherwise than by reads and writes",
     ),
     (kept::SEGMENT, "its segment could not be made or mapped"),
     (kept::PEER_SOCKET, "the socket of the other end cannot be had (`pidfd_getfd`), or has ended"),
