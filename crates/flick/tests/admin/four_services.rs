@@ -238,7 +238,7 @@ fn metrics_of_each_service_by_unix_socket_and_token() {
     let served = LIMITS.map(|(name, _)| of(&seen, "flick_request_duration_seconds_count", name));
     assert_eq!(served, [10.0, 10.0, 0.0, 1.0]);
     assert_eq!(of(&seen, "flick_backend_request_duration_seconds_count", "proxy"), 10.0);
-    assert_eq!(of(&seen, "misses_total", "store"), 1.0, "a counter of its program");
+    assert_eq!(of(&seen, "get_misses_total", "store"), 1.0, "a counter of its program");
     let backend = four.memcached.address.to_string();
     for (name, wanted) in [
         ("flick_request_duration_seconds_count", &["service"][..]),
