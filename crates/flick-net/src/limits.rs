@@ -72,10 +72,6 @@ pub const PROVIDED_BUFS_MAX: u16 = 16;
 /// buffer.
 pub const ARMED_WHEN_SHORT_MAX: usize = 4 * PROVIDED_BUFS_MAX as usize;
 
-/// A receive that brings no more than this is of a connection whose messages go first when there are too few buffers
-/// for all.
-pub const LIGHT_BYTES_MAX: u32 = 4096;
-
 /// Requests handed to the ring by one system call.
 pub const RING_REQUESTS_MAX: u32 = 512;
 

@@ -12,7 +12,6 @@ use super::token::RequestToken;
 use crate::driver::DriverEvent;
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
-use crate::limits::LIGHT_BYTES_MAX;
 use crate::socket;
 
 impl UringDriver {
@@ -101,19 +100,14 @@ impl UringDriver {
         }
         let handle = self.conns.handle(index);
         let Some(conn) = self.conns.at_mut(index) else { return };
-        if let Some(data) = &data {
-            conn.part.is_light = data.len() <= LIGHT_BYTES_MAX;
+        if data.is_some() {
             conn.part.receive.feed();
             self.probes.set(&mut conn.part.probe, ProbeState::Recent);
         }
         if !completion.is_more() {
             let was_left_out = !conn.part.receive.is_fed() && completion.result == -libc::ENOBUFS;
             conn.part.receive = Receive::Idle;
-            match (was_left_out, conn.part.is_light) {
-                (true, true) => self.starved_light.push(index),
-                (true, false) => self.starved.push(index),
-                (false, _) => self.unarmed.push(index),
-            }
+            if was_left_out { self.starved.push(index) } else { self.unarmed.push(index) }
         }
         if !conn.is_live() {
             return self.discard(index, completion);

@@ -43,8 +43,6 @@ pub struct UringDriver {
     pub(super) unarmed: SlotQueue,
     /// The same, but no buffer was left for them last time: they come first.
     pub(super) starved: SlotQueue,
-    /// Those of them that receive little at a time.
-    pub(super) starved_light: SlotQueue,
     pub(super) probes: ProbeSchedule,
     pub(super) waker: Waker,
     pub(super) wake_path: WakePath,
@@ -113,7 +111,6 @@ impl UringDriver {
             queue_delay: QueueDelay::None,
             unarmed: SlotQueue::new(limits.conns_max),
             starved: SlotQueue::new(limits.conns_max),
-            starved_light: SlotQueue::new(limits.conns_max),
             probes: ProbeSchedule::new(monotonic_ns()),
             waker: Waker::with_eventfd()?,
             wake_path: WakePath::Ring { is_armed: false },
@@ -387,7 +384,7 @@ impl Driver for UringDriver {
             WakePath::Ring { is_armed } => !is_armed,
             WakePath::Poller(_) => self.waker.is_requested(),
         };
-        let must_arm = (!self.unarmed.is_empty() || self.is_short()) && self.ring.can_provide(pool);
+        let must_arm = (!self.unarmed.is_empty() || !self.starved.is_empty()) && self.ring.can_provide(pool);
         let has_work = !self.conns.ready.is_empty() || !self.conns.dirty.is_empty() || self.has_parked();
         if must_wake || must_arm || has_work || self.ring.has_work() || self.ring.completions() > 0 {
             return Some(Duration::ZERO);

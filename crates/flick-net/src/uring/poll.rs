@@ -83,23 +83,15 @@ impl UringDriver {
         }
         // The kernel fills buffers in this order: connections that were left without one come first. While there are
         // too few for all, no connection gets a second one before every connection has had one, and only some are
-        // armed: the kernel would look at all the others in vain, at each poll. A connection that receives little waits
-        // for no buffer that hundreds of others would fill, but cannot keep them out either.
-        let is_short = self.is_short();
+        // armed: the kernel would look at all the others in vain, at each poll.
+        let is_short = !self.starved.is_empty();
         let mut left = if is_short { ARMED_WHEN_SHORT_MAX } else { usize::MAX };
         while left > 0 {
-            let light = if left > ARMED_WHEN_SHORT_MAX / 4 { self.starved_light.pop() } else { None };
-            let next = light.or_else(|| self.starved.pop()).or_else(|| self.unarmed.pop());
-            let Some(index) = next else { break };
+            let Some(index) = self.starved.pop().or_else(|| self.unarmed.pop()) else { return false };
             self.arm(index, is_short);
             left -= 1;
         }
-        self.is_short() || !self.unarmed.is_empty()
-    }
-
-    /// Whether connections were left without a buffer.
-    pub(super) fn is_short(&self) -> bool {
-        !self.starved.is_empty() || !self.starved_light.is_empty()
+        !self.starved.is_empty() || !self.unarmed.is_empty()
     }
 
     pub(super) fn start_sends(&mut self) {
