@@ -353,14 +353,14 @@ fn signal(process: i32, signal: Signal) {
 
 /// All bytes arrive while the processes are stopped in turn.
 fn send_all(is_tcp: bool) {
-    let bytes = number("FLICK_SHM_SENDERS_BYTES", 200_000);
+    let bytes = number("FLICK_SHM_SENDERS_BYTES", 800_000);
     let Run { mut first, child, printed, reading, mut receiving, _file } = start(is_tcp, bytes, bytes, 1);
     let (mut processes, mut stops) = (vec![first.id() as i32], 0);
     while receiving.totals != [bytes; SENDERS] {
         receiving.step();
         processes.extend(child.try_recv().ok());
         let all = receiving.totals.iter().sum::<u64>();
-        if processes.len() == 2 && receiving.random.below(60) == 0 && all < SENDERS as u64 * bytes / 2 {
+        if processes.len() == 2 && receiving.random.below(20) == 0 && all < SENDERS as u64 * bytes / 2 {
             let stopped = processes[receiving.random.below(2) as usize];
             signal(stopped, Signal::STOP);
             for _ in 0..receiving.random.below(200) {
