@@ -366,7 +366,7 @@ impl ProcessTable {
         for word in [&file.calls, &file.moved, &file.moved_out, &file.kept, &file.offer.is_ready] {
             word.store(0, Relaxed);
         }
-        for word in [&file.ring_bytes, &file.pair] {
+        for word in [&file.ring_bytes, &file.pair, &file.epoll] {
             word.store(0, Relaxed);
         }
         file.sent.store(new.counts.0, Relaxed);
