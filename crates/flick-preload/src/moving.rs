@@ -15,7 +15,7 @@ use crate::socket;
 use crate::state::{File, FileRef, Kind, ProcessTable, flag, kept};
 use crate::sys::pipe::{self as sys, PipeSegment, Vectors};
 use crate::sys::{ProgramMemory, close, socket as sys_socket};
-use crate::transfer::{self, PipeProgress};
+use crate::transfer::{self, PipeProgress, Polling};
 
 /// A pipe of this process, or a direction of a connection, with a segment. All fields but the words of the segment are
 /// this process's own.
@@ -51,10 +51,8 @@ pub struct Moved {
     pub fails: AtomicU32,
     /// When the sender has last looked whether the receiver is alive.
     pub looked: AtomicU64,
-    /// Waits that sleep at once.
-    pub poll_skip: AtomicU32,
-    /// The next number of such waits.
-    pub poll_skips: AtomicU32,
+    /// Whether its waits poll.
+    pub polling: Polling,
     /// Bytes of a ring that cannot be returned to the kernel, since the sender is dead: they are read from the ring.
     pub rest: AtomicU64,
     /// The index of the first of them.
@@ -87,8 +85,7 @@ impl Moved {
             skip: AtomicU32::new(0),
             fails: AtomicU32::new(0),
             looked: AtomicU64::new(0),
-            poll_skip: AtomicU32::new(0),
-            poll_skips: AtomicU32::new(0),
+            polling: Polling::new(),
             rest: AtomicU64::new(0),
             rest_index: AtomicU64::new(0),
             error: AtomicU32::new(0),
@@ -96,6 +93,20 @@ impl Moved {
             edge_reported: AtomicU64::new(0),
             refused: AtomicU32::new(0),
         }
+    }
+
+    /// Begins a direction in the kernel. Its first readiness is an edge.
+    fn reset(&self) {
+        for word in
+            [&self.busy, &self.poor, &self.epoch, &self.skip, &self.fails, &self.error, &self.is_counted]
+        {
+            word.store(0, Relaxed);
+        }
+        for word in [&self.index, &self.sends, &self.looked, &self.rest] {
+            word.store(0, Relaxed);
+        }
+        self.polling.reset();
+        self.arm();
     }
 
     /// The segment, unless the slot is free.
@@ -208,12 +219,8 @@ pub fn all() -> impl Iterator<Item = &'static Moved> {
 }
 
 /// The slots of a file.
-pub fn slots_at(file: &File) -> [Option<&'static Moved>; 2] {
-    [slot(&file.moved), slot(&file.moved_out)]
-}
-
-fn slots_of(file: &File) -> impl Iterator<Item = &'static Moved> {
-    slots_at(file).into_iter().flatten()
+pub fn slots_of(file: &File) -> impl Iterator<Item = &'static Moved> + use<> {
+    [slot(&file.moved), slot(&file.moved_out)].into_iter().flatten()
 }
 
 /// The slot of one direction of a file.
@@ -465,24 +472,8 @@ fn attach(
         return None;
     }
     moved.reserve.store(reserve as u32, Relaxed);
-    for word in [
-        &moved.busy,
-        &moved.poor,
-        &moved.epoch,
-        &moved.skip,
-        &moved.fails,
-        &moved.poll_skip,
-        &moved.poll_skips,
-        &moved.error,
-    ] {
-        word.store(0, Relaxed);
-    }
-    moved.is_counted.store(0, Relaxed);
+    moved.reset();
     moved.nonblocking.store(u32::from(!sys::is_blocking(fd)), Relaxed);
-    moved.arm();
-    for word in [&moved.index, &moved.sends, &moved.looked, &moved.rest] {
-        word.store(0, Relaxed);
-    }
     moved.file.store(found.into_word(), Relaxed);
     moved.fd.store(fd as u32, Relaxed);
     moved.role.store(role as u32, Relaxed);
@@ -535,7 +526,8 @@ pub fn leave_file(state: &ProcessTable, found: FileRef) {
     }
 }
 
-fn leave_moved(state: &ProcessTable, file: &File, why: u32) {
+/// Returns a file to the kernel, if it is in a ring.
+pub fn leave_moved(state: &ProcessTable, file: &File, why: u32) {
     if slots_of(file).next().is_some() {
         leave(state, file, why);
     }

@@ -411,7 +411,7 @@ fn refuse_entry(control: &Control, seen: Ctl) -> bool {
 
 /// Waits beside the ring: polls for a short time, where that has helped before, then sleeps.
 fn wait(moved: &Moved, sleeps: &AtomicU32, is_ready: impl Fn() -> bool) -> Waited {
-    if polls(moved, &is_ready) {
+    if moved.polling.poll(&is_ready) {
         return Waited::Ready;
     }
     if moved.role() == PipeEnd::Receiver && is_slower(moved) {
@@ -437,37 +437,60 @@ fn is_slower(moved: &Moved) -> bool {
     poor == POOR_SLEEPS_MAX
 }
 
-fn polls(moved: &Moved, is_ready: &impl Fn() -> bool) -> bool {
-    let skip = moved.poll_skip.load(Relaxed);
-    if skip > 0 {
-        moved.poll_skip.store(skip - 1, Relaxed);
-        return false;
+/// Whether to poll before a wait sleeps: polling that was in vain is left out for a while.
+#[derive(Debug)]
+pub struct Polling {
+    /// Waits that sleep at once.
+    skip: AtomicU32,
+    /// The next number of such waits.
+    skips: AtomicU32,
+}
+
+impl Polling {
+    /// One that polls the next time.
+    pub const fn new() -> Self {
+        Self { skip: AtomicU32::new(0), skips: AtomicU32::new(0) }
     }
-    let began = sys::cycles();
-    let (mut has_yielded, mut is_found) = (false, false);
-    loop {
-        let elapsed = sys::cycles().wrapping_sub(began);
-        is_found |= is_ready();
-        // Also what is found late cost more than a sleep: other programs had the core.
-        if elapsed > POLL_CYCLES {
-            break;
-        }
-        if is_found {
-            moved.poll_skips.store(0, Relaxed);
-            return true;
-        }
-        // The other end may wait for this core. More than once would favour other programs.
-        if elapsed > YIELD_CYCLES && !has_yielded {
-            has_yielded = true;
-            sys::yield_core();
-        } else {
-            core::hint::spin_loop();
-        }
+
+    /// Polls the next time.
+    pub fn reset(&self) {
+        self.skip.store(0, Relaxed);
+        self.skips.store(0, Relaxed);
     }
-    let skips = (moved.poll_skips.load(Relaxed) * 2 + 1).min(POLL_SKIPS_MAX);
-    moved.poll_skips.store(skips, Relaxed);
-    moved.poll_skip.store(skips, Relaxed);
-    is_found
+
+    /// Polls for a short time, where that has helped before. Returns whether `is_ready`.
+    pub fn poll(&self, is_ready: impl Fn() -> bool) -> bool {
+        let skip = self.skip.load(Relaxed);
+        if skip > 0 {
+            self.skip.store(skip - 1, Relaxed);
+            return false;
+        }
+        let began = sys::cycles();
+        let (mut has_yielded, mut is_found) = (false, false);
+        loop {
+            let elapsed = sys::cycles().wrapping_sub(began);
+            is_found |= is_ready();
+            // Also what is found late cost more than a sleep: other programs had the core.
+            if elapsed > POLL_CYCLES {
+                break;
+            }
+            if is_found {
+                self.skips.store(0, Relaxed);
+                return true;
+            }
+            // The other end may wait for this core. More than once would favour other programs.
+            if elapsed > YIELD_CYCLES && !has_yielded {
+                has_yielded = true;
+                sys::yield_core();
+            } else {
+                core::hint::spin_loop();
+            }
+        }
+        let skips = (self.skips.load(Relaxed) * 2 + 1).min(POLL_SKIPS_MAX);
+        self.skips.store(skips, Relaxed);
+        self.skip.store(skips, Relaxed);
+        is_found
+    }
 }
 
 /// Waits until the other end has returned its bytes to the kernel; takes over if it is dead. A sender whose receiver is

@@ -5,21 +5,18 @@
 //! Refuses: `EPOLLONESHOT`, `EPOLLEXCLUSIVE`, a file in two epoll instances: such a file stays in the kernel. A process
 //! that waits for an epoll instance as for a file, or duplicates it, keeps everything there.
 
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::calls::{Call, HookDecision};
-use crate::limits::{
-    ASK_CYCLES, ASK_SKIPS_MAX, EPOLLS_MAX, FDS_MAX, MOVED_MAX, POLL_CYCLES, POLL_SKIPS_MAX, YIELD_CYCLES,
-};
+use crate::limits::{ASK_CYCLES, ASK_SKIPS_MAX, EPOLLS_MAX, FDS_MAX, MOVED_MAX};
 use crate::moving::{self, Moved};
 use crate::numbers as nr;
 use crate::ring::PipeEnd;
 use crate::state::{File, ProcessTable, Seen, flag, kept};
 use crate::sys::ProgramMemory;
 use crate::sys::pipe as sys;
-use crate::transfer::{self, Readiness};
+use crate::transfer::{self, Polling, Readiness};
 
 /// `POLLIN` and `POLLRDNORM`, which `EPOLLIN` and `EPOLLRDNORM` equal.
 const IN: u32 = 0x41;
@@ -75,35 +72,8 @@ impl Wanted {
 
     /// Polls the rings for a short time, where that has helped before. Returns whether one is ready.
     fn poll(&self) -> bool {
-        static SKIP: AtomicU32 = AtomicU32::new(0);
-        static SKIPS: AtomicU32 = AtomicU32::new(0);
-        let skip = SKIP.load(Relaxed);
-        if skip > 0 {
-            SKIP.store(skip - 1, Relaxed);
-            return false;
-        }
-        let began = sys::cycles();
-        let mut has_yielded = false;
-        loop {
-            let elapsed = sys::cycles().wrapping_sub(began);
-            if elapsed > POLL_CYCLES {
-                break;
-            }
-            if self.is_any_ready() {
-                SKIPS.store(0, Relaxed);
-                return true;
-            }
-            if elapsed > YIELD_CYCLES && !has_yielded {
-                has_yielded = true;
-                sys::yield_core();
-            } else {
-                core::hint::spin_loop();
-            }
-        }
-        let skips = (SKIPS.load(Relaxed) * 2 + 1).min(POLL_SKIPS_MAX);
-        SKIPS.store(skips, Relaxed);
-        SKIP.store(skips, Relaxed);
-        self.is_any_ready()
+        static POLLING: Polling = Polling::new();
+        POLLING.poll(|| self.is_any_ready())
     }
 
     /// Decides whether rings have what a call waits for. If not, the kernel is to make the call, and finds all there.
@@ -128,15 +98,16 @@ fn readiness(moved: &Moved) -> Readiness {
 }
 
 /// The directions of a descriptor, if it is in a ring. A call within a call of the same file takes it out.
-fn slots_at(state: &ProcessTable, fd: u32) -> [Option<&'static Moved>; 2] {
-    let Seen::File(found) = state.look(fd as usize) else { return [None; 2] };
-    let Some(file) = state.file(found) else { return [None; 2] };
-    let slots = moving::slots_at(file);
-    if slots.iter().flatten().any(|moved| moved.is_busy()) {
-        moving::leave_file(state, found);
-        return [None; 2];
-    }
-    slots
+fn slots_at(state: &ProcessTable, fd: u32) -> impl Iterator<Item = &'static Moved> {
+    let found = if let Seen::File(found) = state.look(fd as usize) { Some(found) } else { None };
+    let is_free = |file: &&File| {
+        let is_busy = moving::slots_of(file).any(Moved::is_busy);
+        if is_busy {
+            moving::leave_moved(state, file, kept::LEFT);
+        }
+        !is_busy
+    };
+    found.and_then(|found| state.file(found)).filter(is_free).into_iter().flat_map(moving::slots_of)
 }
 
 /// Makes a call that waits if a ring is ready. `None`: the kernel is to make it.
@@ -164,7 +135,7 @@ fn poll(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<
             moving::stay(state, kept::LEFT);
             return None;
         }
-        let slots = slots_at(state, entry as u32).into_iter().flatten();
+        let slots = slots_at(state, entry as u32);
         slots.filter(|moved| bits_of(moved) & (entry >> 32) as u32 != 0).for_each(|moved| wanted.add(moved));
     }
     let waits = if call.number() == nr::POLL { time as u32 != 0 } else { !is_zero(memory, time) };
@@ -185,7 +156,7 @@ fn poll(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<
         let at = list + 8 * index;
         let mut entry = memory.word(at);
         let events = (entry >> 32) as u32 & 0xffff;
-        for moved in slots_at(state, entry as u32).into_iter().flatten().filter(|moved| is_ready(moved)) {
+        for moved in slots_at(state, entry as u32).filter(|moved| is_ready(moved)) {
             entry |= u64::from(bits_of(moved) & events) << 48;
         }
         memory.set_word(at, entry);
@@ -213,11 +184,8 @@ fn select(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Optio
     for moved in moving::all() {
         let fd = moved.fd.load(Relaxed);
         if has(set_of(moved), fd) {
-            slots_at(state, fd).into_iter().flatten().filter(|slot| core::ptr::eq(*slot, moved)).for_each(
-                |moved| {
-                    wanted.add(moved);
-                },
-            );
+            let own = slots_at(state, fd).filter(|slot| core::ptr::eq(*slot, moved));
+            own.for_each(|moved| wanted.add(moved));
         }
     }
     if wanted.count == 0 || !wanted.decide(!is_zero(memory, time)) {
@@ -248,7 +216,7 @@ fn epolls() -> impl Iterator<Item = u32> {
 }
 
 /// Whether a descriptor is an epoll instance that files were added to.
-pub fn is_epoll(fd: u32) -> bool {
+fn is_epoll(fd: u32) -> bool {
     epolls().any(|known| known == fd)
 }
 
@@ -322,7 +290,7 @@ pub fn control(state: &ProcessTable, call: &Call, memory: ProgramMemory) {
     file.epoll_events.store(events, Relaxed);
     file.epoll_data.store(memory.word(event + EVENT_DATA), Relaxed);
     file.epoll.store(word, Relaxed);
-    moving::slots_at(file).into_iter().flatten().for_each(Moved::arm);
+    moving::slots_of(file).for_each(Moved::arm);
 }
 
 /// Whether a file is in an epoll instance that is there.

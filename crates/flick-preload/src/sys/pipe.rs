@@ -127,10 +127,16 @@ impl Drop for SignalsHeld {
 /// Whether no process holds the other end of a pipe.
 pub fn is_alone(fd: u64) -> bool {
     const ERROR_OR_HANGUP: u64 = 0x18;
-    let mut entry = fd & 0xffff_ffff;
+    poll(fd, 0, 0) & ERROR_OR_HANGUP != 0
+}
+
+/// Waits for events of one descriptor, for this time at most, and returns them.
+pub(super) fn poll(fd: u64, events: u64, ms: u64) -> u64 {
+    let mut entry = fd & 0xffff_ffff | events << 32;
     // SAFETY: the kernel reads and writes one `struct pollfd`, which has eight bytes.
-    let ready = unsafe { call(nr::POLL, [&raw mut entry as u64, 1, 0, 0, 0, 0]) };
-    ready > 0 && entry >> 48 & ERROR_OR_HANGUP != 0
+    let ready = unsafe { call(nr::POLL, [&raw mut entry as u64, 1, ms, 0, 0, 0]) };
+    // A signal ends the wait as bytes do.
+    if ready == 0 { 0 } else { (entry >> 48) | u64::from(ready < 0) }
 }
 
 /// Whether a descriptor is an end of a pipe of the default size that has no other settings than `O_NONBLOCK`.

@@ -1,7 +1,7 @@
 //! System calls of connections that move: what is in flight, the socket at the other end, the bytes of messages.
 //! Promises: a socket of another process is used only while its cookie proves that it is the one which was meant.
 
-use super::pipe::{PipeSegment, Vectors};
+use super::pipe::{PipeSegment, Vectors, poll};
 use super::{ProgramMemory, SOL_SOCKET, call, close, own, plain, socket_option};
 use crate::limits::SEND_BUFFER_MIN;
 use crate::numbers as nr;
@@ -33,14 +33,6 @@ pub fn outstanding_bytes(fd: u64) -> u64 {
     // SAFETY: the kernel writes four bytes to `bytes`.
     let result = unsafe { call(own::IOCTL, [fd, OUTQ, &raw mut bytes as u64, 0, 0, 0]) };
     if result == 0 { bytes } else { u64::MAX }
-}
-
-fn poll(fd: u64, events: u64, ms: u64) -> u64 {
-    let mut entry = fd & 0xffff_ffff | events << 32;
-    // SAFETY: the kernel reads and writes one `struct pollfd`, which has eight bytes.
-    let ready = unsafe { call(nr::POLL, [&raw mut entry as u64, 1, ms, 0, 0, 0]) };
-    // A signal ends the wait as bytes do.
-    if ready == 0 { 0 } else { (entry >> 48) | u64::from(ready < 0) }
 }
 
 /// Whether the other end has ended or is closed, or has said that it sends no more.
