@@ -18,17 +18,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BYTES_MAX = 1 << 17 };
-static unsigned char buffer[BYTES_MAX], other[BYTES_MAX];
+#include "stream.h"
 
-static void fail(const char *what) {
-    fprintf(stderr, "%s: %s\n", what, strerror(errno));
-    _exit(1);
-}
-
-static unsigned char at(uint64_t offset) { return (unsigned char)((offset * 0x9e3779b97f4a7c15u) >> 56); }
-
-static uint32_t state = 1;
+static unsigned char other[BYTES_MAX];
 
 static uint32_t below(uint32_t max) {
     state = state * 1664525u + 1013904223u;
