@@ -42,15 +42,10 @@ pub fn parse_reply(input: &[u8]) -> TextParse<'_> {
 /// Parses `BYTES kKEY`, and the value after it.
 fn parse_value<'a>(words: &'a [u8], after_line: &'a [u8], line_len: usize) -> TextParse<'a> {
     let mut words = words.split(|&byte| byte == b' ');
-    let (Some(len), Some([b'k', key @ ..])) = (words.next().and_then(text::value_len), words.next()) else {
+    let (Some(len), Some([b'k', key @ ..])) = (words.next(), words.next()) else {
         return TextParse::Broken;
     };
-    let Some((data, end)) = after_line.split_at_checked(len) else { return TextParse::NeedMore };
-    match end {
-        [b'\r', b'\n', ..] => TextParse::Whole(TextReply::Value { key, data }, line_len + len + 2),
-        [] | [b'\r'] => TextParse::NeedMore,
-        _ => TextParse::Broken,
-    }
+    text::value_reply(key, len, after_line, line_len, b"\r\n")
 }
 
 #[cfg(test)]
@@ -60,11 +55,7 @@ mod tests {
 
     #[track_caller]
     fn check(input: &str, expected: TextReply<'_>) {
-        let bytes = input.as_bytes();
-        for len in 0..bytes.len() {
-            assert_eq!(parse_reply(&bytes[..len]), TextParse::NeedMore, "cut at {len} of {input:?}");
-        }
-        assert_eq!(parse_reply(bytes), TextParse::Whole(expected, bytes.len()));
+        text::tests::check_cuts(parse_reply, input, expected);
     }
 
     #[test]

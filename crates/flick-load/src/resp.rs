@@ -36,17 +36,7 @@ pub fn parse_reply(input: &[u8]) -> TextParse<'_> {
         b"+OK" => TextReply::Stored,
         [b'-', error @ ..] => TextReply::Error(status_of(error), error),
         [b'$', len @ ..] => {
-            let Some(len) = text::value_len(len) else { return TextParse::Broken };
-            let Some((data, end)) = input[line_len..].split_at_checked(len) else {
-                return TextParse::NeedMore;
-            };
-            return match end {
-                [b'\r', b'\n', ..] => {
-                    TextParse::Whole(TextReply::Value { key: b"", data }, line_len + len + 2)
-                }
-                [] | [b'\r'] => TextParse::NeedMore,
-                _ => TextParse::Broken,
-            };
+            return text::value_reply(b"", len, &input[line_len..], line_len, b"\r\n");
         }
         _ => return TextParse::Broken,
     };
@@ -72,11 +62,7 @@ mod tests {
 
     #[track_caller]
     fn check(input: &str, expected: TextReply<'_>) {
-        let bytes = input.as_bytes();
-        for len in 0..bytes.len() {
-            assert_eq!(parse_reply(&bytes[..len]), TextParse::NeedMore, "cut at {len} of {input:?}");
-        }
-        assert_eq!(parse_reply(bytes), TextParse::Whole(expected, bytes.len()));
+        text::tests::check_cuts(parse_reply, input, expected);
     }
 
     #[test]

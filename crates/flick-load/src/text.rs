@@ -95,20 +95,29 @@ pub(crate) fn unfinished_line(input: &[u8]) -> TextParse<'_> {
 
 /// Parses `KEY FLAGS BYTES`, the value after it, and the `END` that closes the reply.
 fn parse_value<'a>(words: &'a [u8], after_line: &'a [u8], line_len: usize) -> TextParse<'a> {
-    const END: &[u8] = b"\r\nEND\r\n";
     let mut words = words.split(|&byte| byte == b' ');
     let (Some(key), Some(_flags), Some(len)) = (words.next(), words.next(), words.next()) else {
         return TextParse::Broken;
     };
-    let Some(len) = value_len(len) else { return TextParse::Broken };
-    let Some((data, end)) = after_line.split_at_checked(len) else {
-        return TextParse::NeedMore;
-    };
-    match end.get(..END.len()) {
-        Some(END) => TextParse::Whole(TextReply::Value { key, data }, line_len + len + END.len()),
-        Some(_) => TextParse::Broken,
-        None if END.starts_with(end) => TextParse::NeedMore,
-        None => TextParse::Broken,
+    value_reply(key, len, after_line, line_len, b"\r\nEND\r\n")
+}
+
+/// Returns the reply with a value: `digits` is its length, `end` follows it.
+pub(crate) fn value_reply<'a>(
+    key: &'a [u8],
+    digits: &[u8],
+    after_line: &'a [u8],
+    line_len: usize,
+    end: &[u8],
+) -> TextParse<'a> {
+    let Some(len) = value_len(digits) else { return TextParse::Broken };
+    let Some((data, rest)) = after_line.split_at_checked(len) else { return TextParse::NeedMore };
+    if rest.starts_with(end) {
+        TextParse::Whole(TextReply::Value { key, data }, line_len + len + end.len())
+    } else if end.starts_with(rest) {
+        TextParse::NeedMore
+    } else {
+        TextParse::Broken
     }
 }
 
@@ -121,7 +130,7 @@ pub(crate) fn line(input: &[u8]) -> Option<(&[u8], usize)> {
 }
 
 /// Reads the length of a value that a server may send.
-pub(crate) fn value_len(digits: &[u8]) -> Option<usize> {
+fn value_len(digits: &[u8]) -> Option<usize> {
     if digits.is_empty() || digits.len() > 10 {
         return None;
     }
@@ -132,17 +141,22 @@ pub(crate) fn value_len(digits: &[u8]) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
     /// Parses `input` at every length: each shorter one must ask for more, the whole one must give `expected`.
     #[track_caller]
-    fn check(input: &str, expected: TextReply<'_>) {
+    pub(crate) fn check_cuts(parse: fn(&[u8]) -> TextParse<'_>, input: &str, expected: TextReply<'_>) {
         let bytes = input.as_bytes();
         for len in 0..bytes.len() {
-            assert_eq!(parse_reply(&bytes[..len]), TextParse::NeedMore, "cut at {len} of {input:?}");
+            assert_eq!(parse(&bytes[..len]), TextParse::NeedMore, "cut at {len} of {input:?}");
         }
-        assert_eq!(parse_reply(bytes), TextParse::Whole(expected, bytes.len()));
+        assert_eq!(parse(bytes), TextParse::Whole(expected, bytes.len()));
+    }
+
+    #[track_caller]
+    fn check(input: &str, expected: TextReply<'_>) {
+        check_cuts(parse_reply, input, expected);
     }
 
     #[test]
