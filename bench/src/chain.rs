@@ -20,6 +20,7 @@ use crate::process::ScratchDir;
 use crate::stats::Spread;
 
 pub(crate) use filter::run as filter;
+pub(crate) use side::joint;
 use side::{Chain, ChainKind};
 
 /// Bytes of the header of a capture, and of a record with its packet.

@@ -19,6 +19,12 @@ const START_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Pause between two tries to connect.
 const START_PAUSE: Duration = Duration::from_millis(5);
 
+/// Longest wait for what children do.
+const CHILDREN_WAIT_MAX: Duration = Duration::from_secs(120);
+
+/// Pause between two looks at children.
+const LOOK_PAUSE: Duration = Duration::from_millis(2);
+
 /// Ticks per second in `/proc/PID/stat`: fixed by the kernel's interface to programs, whatever its own clock rate is.
 const TICKS_PER_S: u64 = 100;
 
@@ -153,6 +159,69 @@ impl CpuTimes {
         let system = self.system_ticks.saturating_sub(before.system_ticks) as f64;
         let user = total.mul_f64(user / (user + system).max(1.0));
         CpuInterval { user, system: total.saturating_sub(user) }
+    }
+}
+
+/// Children that end by themselves, and are killed and reaped when this is dropped before.
+#[derive(Debug, Default)]
+pub(crate) struct Children(Vec<Child>);
+
+impl Children {
+    pub(crate) fn start(&mut self, command: &mut Command) -> io::Result<()> {
+        self.0.push(command.spawn()?);
+        Ok(())
+    }
+
+    /// Returns what `look` finds, unless a child fails or the time is up before.
+    pub(crate) fn until<T>(&mut self, mut look: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
+        let deadline = Instant::now() + CHILDREN_WAIT_MAX;
+        loop {
+            if let Some(found) = look()? {
+                return Ok(found);
+            }
+            for child in &mut self.0 {
+                if child.try_wait()?.is_some_and(|status| !status.success()) {
+                    return Err(io::Error::other("a program failed"));
+                }
+            }
+            if Instant::now() > deadline {
+                return Err(io::Error::other("a program does not answer"));
+            }
+            std::thread::sleep(LOOK_PAUSE);
+        }
+    }
+
+    /// Calls `look` again and again until all have ended.
+    pub(crate) fn look_until_ended(&mut self, mut look: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+        for child in &mut self.0 {
+            while child.try_wait()?.is_none() {
+                look()?;
+                std::thread::sleep(LOOK_PAUSE);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all have ended with success.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        for child in &mut self.0 {
+            let status = child.wait()?;
+            if !status.success() {
+                return Err(io::Error::other(format!("a program ended with {status}")));
+            }
+        }
+        self.0.clear();
+        Ok(())
+    }
+}
+
+impl Drop for Children {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            // Both fail only if the child has ended by itself, and then it only has to be reaped.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
     }
 }
 

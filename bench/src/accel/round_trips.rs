@@ -4,8 +4,8 @@ use std::io::{self, BufRead, BufReader, pipe};
 use std::os::unix::net::UnixListener;
 use std::process::Stdio;
 
-use super::setting::{Mode, Programs, Setting};
-use crate::process::free_addr;
+use super::setting::{Mode, Setting};
+use crate::process::{Children, free_addr};
 
 /// The way between the two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,7 +57,7 @@ pub(super) fn measure(setting: &Setting<'_>, side: Mode, medium: Medium) -> io::
             command.stdin(Stdio::null());
         });
     }
-    let mut programs = Programs::default();
+    let mut programs = Children::default();
     programs.start(&mut echo)?;
     programs.start(&mut ask)?;
     // Pipes have no other holders, or their end is not seen.
@@ -73,6 +73,6 @@ pub(super) fn measure(setting: &Setting<'_>, side: Mode, medium: Medium) -> io::
     let elapsed_ns: f64 = line.trim().parse().map_err(io::Error::other)?;
     setting.note_rings()?;
     drop(stream);
-    programs.finish(setting)?;
+    programs.finish()?;
     Ok(setting.args.round_trips as f64 / elapsed_ns * 1e9)
 }

@@ -4,18 +4,12 @@ use std::cell::Cell;
 use std::ffi::OsStr;
 use std::io;
 use std::path::PathBuf;
-use std::process::{Child, Command};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 use serde::Deserialize;
 
 use crate::cli::AccelArgs;
-use crate::process::{ScratchDir, workspace};
-
-/// Longest time that a step of a figure takes.
-pub(super) const STEP_TIME_MAX: Duration = Duration::from_secs(120);
-/// Pause between two looks whether it is over.
-const LOOK_PAUSE: Duration = Duration::from_millis(2);
+use crate::process::{Children, ScratchDir, workspace};
 
 /// Name of the compiled programs.
 const PROGRAMS: &str = "programs";
@@ -118,65 +112,14 @@ impl<'a> Setting<'a> {
         Ok(())
     }
 
+    /// Notes it again and again until all programs have ended.
+    pub(super) fn look_until_ended(&self, programs: &mut Children) -> io::Result<()> {
+        if self.looks.get() { programs.look_until_ended(|| self.note_rings()) } else { Ok(()) }
+    }
+
     /// Returns the part of the bytes that went through rings, and ends looking.
     pub(super) fn ring_share(&self) -> f64 {
         self.looks.set(false);
         self.share.get()
-    }
-}
-
-/// Programs that are killed and reaped when this is dropped.
-#[derive(Default)]
-pub(super) struct Programs(Vec<Child>);
-
-impl Programs {
-    pub(super) fn start(&mut self, command: &mut Command) -> io::Result<()> {
-        self.0.push(command.spawn()?);
-        Ok(())
-    }
-
-    /// Returns what `look` finds, unless a program fails or the time is up before.
-    pub(super) fn until<T>(&mut self, mut look: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
-        let deadline = Instant::now() + STEP_TIME_MAX;
-        loop {
-            if let Some(found) = look()? {
-                return Ok(found);
-            }
-            for child in &mut self.0 {
-                if child.try_wait()?.is_some_and(|status| !status.success()) {
-                    return Err(io::Error::other("a program failed"));
-                }
-            }
-            if Instant::now() > deadline {
-                return Err(io::Error::other("a program does not answer"));
-            }
-            std::thread::sleep(LOOK_PAUSE);
-        }
-    }
-
-    /// Waits until all have ended with success, and looks at rings meanwhile.
-    pub(super) fn finish(mut self, setting: &Setting<'_>) -> io::Result<()> {
-        for child in &mut self.0 {
-            while setting.looks.get() && child.try_wait()?.is_none() {
-                setting.note_rings()?;
-                std::thread::sleep(LOOK_PAUSE);
-            }
-            let status = child.wait()?;
-            if !status.success() {
-                return Err(io::Error::other(format!("a program ended with {status}")));
-            }
-        }
-        self.0.clear();
-        Ok(())
-    }
-}
-
-impl Drop for Programs {
-    fn drop(&mut self) {
-        for child in &mut self.0 {
-            // Both fail only if the child has ended by itself, and then it only has to be reaped.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
     }
 }

@@ -5,11 +5,11 @@ use std::io::{self, PipeReader, PipeWriter, pipe};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use crate::cli::ChainArgs;
-use crate::process::{ScratchDir, free_addr, workspace};
+use crate::process::{Children, ScratchDir, free_addr, workspace};
 
 /// Longest wait until a process listens.
 const LISTEN_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -62,7 +62,7 @@ impl ChainKind {
 
 /// The processes of a chain.
 pub(super) struct Chain {
-    processes: Vec<Child>,
+    processes: Children,
     ends: Option<(PipeWriter, PipeReader)>,
     /// Servers do not end with their input.
     ends_with_input: bool,
@@ -83,8 +83,13 @@ impl Chain {
         let ends_with_input = side != ChainKind::FlickTcp;
         let log = scratch.0.join("log");
         std::fs::write(&log, "")?;
-        let mut chain =
-            Chain { processes: Vec::new(), ends: Some((to, from)), ends_with_input, log, joints_expected: 0 };
+        let mut chain = Chain {
+            processes: Children::default(),
+            ends: Some((to, from)),
+            ends_with_input,
+            log,
+            joints_expected: 0,
+        };
         match side {
             ChainKind::FlickTcp => chain.start_servers(args, length, stdin.into(), stdout.into())?,
             ChainKind::FlickOneProcess => {
@@ -107,7 +112,7 @@ impl Chain {
     ) -> io::Result<()> {
         let (mut inputs, mut outputs) = (vec![stdin], Vec::new());
         for _ in 1..length {
-            let (input, output) = joint(side)?;
+            let (input, output) = joint(matches!(side, ChainKind::HandTcp | ChainKind::BufferedTcp))?;
             inputs.push(input);
             outputs.push(output);
         }
@@ -151,8 +156,7 @@ impl Chain {
 
     fn add(&mut self, command: &mut Command) -> io::Result<()> {
         command.stderr(File::options().append(true).open(&self.log)?);
-        self.processes.push(command.spawn()?);
-        Ok(())
+        self.processes.start(command)
     }
 
     /// Returns the two ends.
@@ -161,17 +165,11 @@ impl Chain {
     }
 
     /// Waits until all processes have ended with success, behind the end of the input.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub(super) fn finish(self) -> io::Result<()> {
         if !self.ends_with_input {
             return Ok(());
         }
-        for child in &mut self.processes {
-            let status = child.wait()?;
-            if !status.success() {
-                return Err(io::Error::other(format!("a filter ended with {status}")));
-            }
-        }
-        self.processes.clear();
+        self.processes.finish()?;
         let joints = std::fs::read_to_string(&self.log)?.matches("using shared memory").count();
         if joints < self.joints_expected {
             return Err(io::Error::other("some filters have not found each other, and used the pipe"));
@@ -180,19 +178,9 @@ impl Chain {
     }
 }
 
-impl Drop for Chain {
-    fn drop(&mut self) {
-        for child in &mut self.processes {
-            // Both fail only if the child has ended by itself, and then it only has to be reaped.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// Two ends that join two processes: the one that is read, and the one that is written to.
-fn joint(side: ChainKind) -> io::Result<(OwnedFd, OwnedFd)> {
-    if !matches!(side, ChainKind::HandTcp | ChainKind::BufferedTcp) {
+/// Two ends that join two processes, by a pipe or a connection: the one that is read, and the one that is written to.
+pub(crate) fn joint(uses_tcp: bool) -> io::Result<(OwnedFd, OwnedFd)> {
+    if !uses_tcp {
         let (reader, writer) = pipe()?;
         return Ok((reader.into(), writer.into()));
     }
