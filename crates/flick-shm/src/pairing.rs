@@ -366,14 +366,18 @@ impl Offer {
         if !config.is_valid() {
             return Err(SegmentError::Config.into());
         }
+        // The first time it may take long, and the listening process waits only so long for the request.
+        let status = if sys::register_barrier() { STATUS_YES } else { 0 };
         let socket = socket(SocketFlags::NONBLOCK)?;
         connect(&socket, &address(name)?)?;
         let peer = PeerProcess::new(socket, policy)?;
         allow_descriptors(peer.socket(), true);
-        let status = if sys::register_barrier() { STATUS_YES } else { 0 };
         let wanted = Hello { status, slots: config.slots, arena_bytes: config.arena_bytes };
-        send(&*peer.socket, &wanted.bytes(), SendFlags::NOSIGNAL)?;
-        Ok(Self { peer, config: *config })
+        match send(&*peer.socket, &wanted.bytes(), SendFlags::NOSIGNAL) {
+            // The process has closed the socket meanwhile, which `advance` finds as well.
+            Ok(_) | Err(Errno::PIPE | Errno::CONNRESET) => Ok(Self { peer, config: *config }),
+            Err(errno) => Err(errno.into()),
+        }
     }
 
     /// Returns the process number of the listening process; see [`PeerProcess::pid`].
@@ -504,6 +508,29 @@ mod tests {
             assert!(!PairPolicy::default().allows(33, own), "root is no exception");
         }
         assert!(!PairPolicy::SameUser.allows(0, 33));
+    }
+
+    #[test]
+    fn process_that_closed_at_once_was_a_broken_pipe_of_the_connect() {
+        const OFFERS: usize = 2_000;
+        let name = alloc::format!("pairing-closed-{}", std::process::id());
+        let listener = PairListener::bind(&name, PairPolicy::default()).expect("the name is free");
+        let closes = std::thread::spawn(move || {
+            for _ in 0..OFFERS {
+                drop(accept_with(&listener.socket, SocketFlags::CLOEXEC).expect("there is one"));
+            }
+        });
+        for _ in 0..OFFERS {
+            let offer = loop {
+                match Offer::begin(&name, &SegmentConfig::default(), PairPolicy::default()) {
+                    Err(PairError::System(Errno::AGAIN)) => std::thread::yield_now(),
+                    begun => break begun.expect("the process has accepted"),
+                }
+            };
+            offer.peer.wait().expect("the socket is closed");
+            assert!(offer.advance().is_err(), "there is no answer");
+        }
+        closes.join().expect("it accepts them all");
     }
 
     #[test]
