@@ -112,7 +112,9 @@ fn reload_signal_during_an_upgrade_reaches_the_new_process() {
         processes.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_second)
     });
     let _second = OwnedPid(second);
-    scratch.write("balancer.flick", &balancer(1));
+    // The new process may read the program at any time, and must not find half of it.
+    let next = scratch.write("next.flick", &balancer(1));
+    std::fs::rename(next, &program).expect("the directory is the test's");
     first.signal("HUP");
     assert_eq!(first.gone().code(), Some(0));
     wait::until("the reload", || (figure(admin, RELOADS_TOTAL) == 1).then_some(()));
