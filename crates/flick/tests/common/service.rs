@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use super::{PROXY, flick, wait};
@@ -15,7 +16,9 @@ pub struct Service {
     pub address: SocketAddr,
     admin: Receiver<SocketAddr>,
     admin_address: std::sync::OnceLock<SocketAddr>,
-    log: Option<JoinHandle<String>>,
+    /// What it has logged so far, and the thread that reads it.
+    log: Arc<Mutex<String>>,
+    reader: Option<JoinHandle<()>>,
 }
 
 impl Service {
@@ -47,23 +50,21 @@ impl Service {
         let stderr = child.stderr.take().expect("stderr was asked for");
         let (found, address) = mpsc::channel();
         let (found_admin, admin) = mpsc::channel();
-        let log = std::thread::spawn(move || {
-            let mut log = String::new();
-            let mut lines = BufReader::new(stderr);
-            loop {
-                let from = log.len();
-                match lines.read_line(&mut log) {
-                    Ok(0) | Err(_) => return log,
-                    Ok(_) => {
-                        if let Some(address) = address_in(&log[from..], "admin endpoint") {
-                            // Only a test of the admin endpoint waits for it.
-                            let _ = found_admin.send(address);
-                        }
-                        if let Some(address) = address_in(&log[from..], "listening") {
-                            // Only the first one is waited for.
-                            let _ = found.send(address);
-                        }
-                    }
+        let log = Arc::new(Mutex::new(String::new()));
+        let kept = Arc::clone(&log);
+        let reader = std::thread::spawn(move || {
+            for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+                let mut log = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                log.push_str(&line);
+                log.push('\n');
+                drop(log);
+                if let Some(address) = address_in(&line, "admin endpoint") {
+                    // Only a test of the admin endpoint waits for it.
+                    let _ = found_admin.send(address);
+                }
+                if let Some(address) = address_in(&line, "listening") {
+                    // Only the first one is waited for.
+                    let _ = found.send(address);
                 }
             }
         });
@@ -72,7 +73,8 @@ impl Service {
             address: SocketAddr::from(([127, 0, 0, 1], 0)),
             admin,
             admin_address: std::sync::OnceLock::new(),
-            log: Some(log),
+            log,
+            reader: Some(reader),
         };
         meanwhile(service.pid());
         service.address = service.listening(&address);
@@ -85,8 +87,7 @@ impl Service {
             Err(_) => {
                 let _ = self.child.kill();
                 let status = self.child.wait();
-                let log = self.log.take().map(|log| log.join().unwrap_or_default());
-                panic!("the service does not listen ({status:?}); its log:\n{}", log.unwrap_or_default());
+                panic!("the service does not listen ({status:?}); its log:\n{}", self.read());
             }
         }
     }
@@ -119,8 +120,15 @@ impl Service {
     /// Waits for its end; its status and log.
     pub fn ended(mut self) -> (ExitStatus, String) {
         let status = self.gone();
-        let log = self.log.take().map(|log| log.join().expect("the reader of a log does not panic"));
-        (status, log.unwrap_or_default())
+        (status, self.read())
+    }
+
+    /// Reads its log to the end.
+    fn read(&mut self) -> String {
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("the reader of a log does not panic");
+        }
+        std::mem::take(&mut *self.log.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Ends it and expects a clean drain; its log.
@@ -137,6 +145,10 @@ impl Drop for Service {
         // One that has ended already cannot be killed; after `wait` it is gone in any case.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            let log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+            eprintln!("log of the service at {}:\n{log}", self.address);
+        }
     }
 }
 
