@@ -75,8 +75,15 @@ impl Launcher {
         let gone = |error: String| {
             format!("the process that starts upgrades does not answer: {error}; restart flick instead")
         };
-        self.channel.send("start", Some(stdin.as_fd())).map_err(|error| gone(error.to_string()))?;
-        let answer = self.channel.receive().map_err(|error| gone(error.to_string()))?;
+        let failed = |error: std::io::Error| match error.kind() {
+            std::io::ErrorKind::WouldBlock => {
+                let (pid, waited_s) = (self.process.id(), START_TIME_MAX.as_secs());
+                gone(format!("process {pid} has said nothing for {waited_s} seconds; it may be stopped"))
+            }
+            _ => gone(error.to_string()),
+        };
+        self.channel.send("start", Some(stdin.as_fd())).map_err(failed)?;
+        let answer = self.channel.receive().map_err(failed)?;
         let text = answer.map(|answer| answer.text).ok_or_else(|| gone("it has exited".to_owned()))?;
         match text.split_once(' ') {
             Some(("started", pid)) => pid.parse().map_err(|_| gone(format!("it says `{text}`"))),
