@@ -188,6 +188,9 @@ pub const UPGRADE_RETRY_NS: u64 = 1_000_000_000;
 /// Attempts of a connection to find rings, one after the other.
 pub const UPGRADE_ATTEMPTS_MAX: u8 = 3;
 
+/// Looks at the kernel's counts of an adopted connection, at which bytes arrive, before it stays in the kernel.
+pub const STREAM_OFFSET_LOOKS_MAX: usize = 8;
+
 /// Accepted connections of Unix sockets that are compared with one question.
 pub const UPGRADE_UNIX_LOOKS_MAX: usize = 256;
 

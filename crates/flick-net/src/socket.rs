@@ -23,7 +23,7 @@ use rustix::net::{
 
 use crate::address::{Endpoint, PeerAddr};
 use crate::fault::ConnFault;
-use crate::limits::{ACCEPT_WAIT_MAX, LISTEN_BACKLOG_MAX};
+use crate::limits::{ACCEPT_WAIT_MAX, LISTEN_BACKLOG_MAX, STREAM_OFFSET_LOOKS_MAX};
 pub(crate) use owner::SocketOwners;
 
 /// Abstract name of a Unix socket that the kernel has chosen; zeros follow it.
@@ -298,11 +298,19 @@ pub(crate) fn is_hung_up(socket: impl AsFd) -> bool {
 }
 
 /// Returns the bytes of the stream that were ever written to a socket of TCP, and that were ever read from it. `None`:
-/// the kernel does not count them, or the peer has ended its side, which it counts as a byte.
+/// the kernel does not count them, the peer has ended its side, which it counts as a byte, or bytes arrive all the time.
 pub(crate) fn stream_offsets(socket: BorrowedFd<'_>) -> Option<(u64, u64)> {
-    let (written, arrived) = raw::byte_counts(socket)?;
-    let read = arrived.checked_sub(rustix::io::ioctl_fionread(socket).ok()?)?;
-    (!is_hung_up(socket)).then_some((written, read))
+    let mut counts = raw::byte_counts(socket)?;
+    for _ in 0..STREAM_OFFSET_LOOKS_MAX {
+        let unread = rustix::io::ioctl_fionread(socket).ok()?;
+        let (written, arrived) = std::mem::replace(&mut counts, raw::byte_counts(socket)?);
+        // Else what has arrived between the two looks would count as read before.
+        if counts == (written, arrived) {
+            let read = arrived.checked_sub(unread)?;
+            return (!is_hung_up(socket)).then_some((written, read));
+        }
+    }
+    None
 }
 
 /// Returns whether a descriptor is readable now.

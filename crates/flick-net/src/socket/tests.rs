@@ -1,7 +1,8 @@
-//! A connect to a port without a server that reaches its own socket, which the kernel lets happen by chance. Here the
-//! socket is bound to that port first.
+//! A connect to a port without a server that reaches its own socket, which the kernel lets happen by chance (here the
+//! socket is bound to that port first), and the kernel's counts of bytes while bytes arrive.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use flick_buffers::{Pool, PoolConfig};
@@ -69,4 +70,33 @@ fn check_each(any: SocketAddr) {
 fn a_connect_that_reaches_its_own_socket_is_refused_and_frees_the_port() {
     check_each(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)));
     check_each(SocketAddr::from((Ipv6Addr::LOCALHOST, 0)));
+}
+
+#[test]
+fn byte_that_arrived_between_two_looks_was_not_counted_as_read() {
+    const READ_BYTES: usize = 100_000;
+    const WRITES_AFTER: usize = 50_000;
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("port 0 is free");
+    let mut sender = TcpStream::connect(listener.local_addr().expect("it is bound")).expect("it listens");
+    let (mut receiver, _) = listener.accept().expect("there is a connection");
+    sender.set_nodelay(true).expect("a socket can be");
+    let sends = std::thread::spawn(move || {
+        sender.write_all(&[b'a'; READ_BYTES]).expect("the receiver reads");
+        sender.set_nonblocking(true).expect("a socket can be");
+        for _ in 0..WRITES_AFTER {
+            // It may be full: what follows is never read.
+            let _ = sender.write(b"a");
+        }
+        sender
+    });
+    receiver.read_exact(&mut [0; READ_BYTES]).expect("they were sent");
+    let mut found = 0;
+    while !sends.is_finished() {
+        if let Some(offsets) = stream_offsets(receiver.as_fd()) {
+            assert_eq!(offsets, (0, READ_BYTES as u64));
+            found += 1;
+        }
+    }
+    assert!(found > 0, "bytes do not arrive all the time");
+    drop(sends.join().expect("it does not panic"));
 }
