@@ -178,8 +178,8 @@ pub struct BackendConn {
     load: ConnLoad,
     /// Number of the next request.
     next_number: u64,
-    /// Exchanges that this connection has carried: a backend may close one that has carried some at any time.
-    exchanges: u32,
+    /// It has been idle since it was connected: a backend may close an idle one at any time.
+    has_been_idle: bool,
     /// The buffer that short requests are written to.
     batch: Option<Buf>,
     stall: Stall,
@@ -258,7 +258,7 @@ impl BackendConn {
             requests: RequestQueue::new(),
             load: ConnLoad::new(),
             next_number: 0,
-            exchanges: 0,
+            has_been_idle: false,
             batch: None,
             stall: Stall::new(),
             is_queued: false,
@@ -376,7 +376,7 @@ impl BackendConn {
         self.state = BackendConnState::Connecting { deadline_ns, purpose };
         self.handle = Some(handle);
         self.receive = Receive::Paused;
-        self.exchanges = 0;
+        self.has_been_idle = false;
         self.load = ConnLoad::new();
         self.bytes = ConnBytes::default();
         self.epoch
@@ -400,6 +400,7 @@ impl BackendConn {
             Purpose::RelayLeg(leg) => BackendConnState::RelayLeg(leg),
             Purpose::Nothing => BackendConnState::Draining { in_order: false },
         };
+        self.has_been_idle = self.is_idle();
         self.receive = Receive::Active;
         Some(handle)
     }
@@ -505,6 +506,7 @@ impl BackendConn {
         match &mut self.state {
             BackendConnState::Exchange(_) | BackendConnState::Idle { .. } => {
                 self.state = BackendConnState::Idle { since_ns: now_ns };
+                self.has_been_idle = true;
                 true
             }
             BackendConnState::Connecting { purpose, .. } => {
@@ -611,15 +613,9 @@ impl BackendConn {
         self.next_number = self.next_number.wrapping_add(1);
     }
 
-    /// Exchanges that this connection has carried.
-    pub fn exchanges(&self) -> u32 {
-        self.exchanges
-    }
-
-    /// A request has its last reply.
-    #[inline]
-    pub fn count_exchange(&mut self) {
-        self.exchanges = self.exchanges.saturating_add(1);
+    /// Whether it has been idle since it was connected.
+    pub fn has_been_idle(&self) -> bool {
+        self.has_been_idle
     }
 
     /// Bytes from the backend.

@@ -593,7 +593,6 @@ impl<D: Driver> Worker<D> {
         let conn = self.upstream.conn_mut(backend_conn);
         let popped = self.inflight.pop_backend_conn(conn.requests_mut(), self.io.pieces_mut());
         assert!(popped == Some(request), "replies are booked in the order of their requests");
-        conn.count_exchange();
         let unsent = conn.handle().is_some_and(|handle| self.io.driver().backlog_bytes(handle) > 0);
         let (dedicated, early, epoch) = (conn.is_dedicated(), conn.is_uploading() || unsent, conn.epoch());
         let tunnels = conn.after_exchange() == AfterExchange::Tunnel;

@@ -61,7 +61,7 @@ impl<D: Driver> Worker<D> {
     //# Connections can be closed at any time, with or without intention.
     pub(super) fn send_again(&mut self, backend_conn: u32, event: Option<Event>) -> bool {
         let state = self.upstream.conn(backend_conn);
-        if !matches!(event, Some(Event::Closed | Event::Broken)) || state.exchanges() == 0 {
+        if !matches!(event, Some(Event::Closed | Event::Broken)) || !state.has_been_idle() {
             return false;
         }
         if !self.upstream.backend_of(backend_conn).is_listed() {

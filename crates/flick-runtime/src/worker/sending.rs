@@ -170,7 +170,7 @@ impl<D: Driver> Worker<D> {
         let frame = if examined { &scratch.other } else { &scratch.frame };
         let (is_picked, kept) = (self.takes_pick(send), self.kept_of_sent(scratch, channel, examined));
         let picked = is_picked.and_then(|policy| self.picked_freely(send, policy, waiter));
-        let may_retry = self.upstream.conn(backend_conn).exchanges() > 0 || picked.is_some();
+        let may_retry = self.upstream.conn(backend_conn).has_been_idle() || picked.is_some();
         let may_resend = may_retry && exclusive && frame.flags().has(MessageFlags::RETRY);
         let client = self.inflight.get(request).session();
         let cost_bytes = self.request_cost_bytes(client);
