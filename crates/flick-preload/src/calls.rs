@@ -10,6 +10,7 @@ use crate::numbers as nr;
 use crate::raw::{set_vfork_parent, vfork_parent};
 use crate::state::{File, FileRef, Kind, NewFile, ProcessTable, Seen, flag, kept, reason};
 use crate::sys::{self, ProgramMemory};
+use crate::threads::{self, ThreadWait};
 use crate::{exec, moving, verify, wait};
 
 /// A system call, as the entry has stored its registers.
@@ -36,11 +37,24 @@ impl Call {
         self.number as u32
     }
 
+    /// This thread counts as one in the kernel, until the hook after the call.
+    pub fn set_counted(&mut self) {
+        self.context |= COUNTED;
+    }
+
+    /// The file that is counted.
+    fn file(&self) -> FileRef {
+        FileRef::from_word(self.context & !COUNTED)
+    }
+
     /// The arguments.
     pub fn arguments(&self) -> [u64; 6] {
         [self.rdi, self.rsi, self.rdx, self.r10, self.r8, self.r9]
     }
 }
+
+/// Bit of a call's context, in the half with the slot: the thread is counted in the file.
+const COUNTED: u64 = 1 << 31;
 
 /// Decision on a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -72,6 +86,7 @@ pub fn before(call: &mut Call, memory: ProgramMemory) -> HookDecision {
         Process::Plain => HookDecision::Pass,
         Process::Vforked => exec::complete(call, memory, None),
         Process::Followed(state) if matches!(number, nr::EXECVE | nr::EXECVEAT) => {
+            threads::forking(state);
             moving::leave_all(state);
             exec::complete(call, memory, Some(state))
         }
@@ -95,9 +110,13 @@ fn process() -> Process {
     }
     let Some(word) = sys::fork_word() else { return Process::Plain };
     match word.load(Acquire) {
-        1 => Process::Followed(state),
+        1 => {
+            threads::has_forked(state);
+            Process::Followed(state)
+        }
         // A signal handler that interrupts what follows finds 2, and is not followed.
         0 if !has_filter(state) && word.compare_exchange(0, 2, AcqRel, Relaxed).is_ok() => {
+            moving::forked();
             let Some(own) = sys::create_state() else { return Process::Plain };
             for (first, _) in state.populated_chunks() {
                 sys::populate_chunk(own, first);
@@ -122,7 +141,7 @@ fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) 
         }
         nr::PREADV2 | nr::RECVMMSG | nr::PWRITEV2 | nr::SENDMMSG | nr::VMSPLICE => {
             let Some(file) = followed(state, call.rdi) else { return HookDecision::Pass };
-            moving::leave_file(state, file);
+            uses_otherwise(state, file);
             if call.number() == nr::SENDMMSG {
                 moving::leave_all(state);
             }
@@ -141,12 +160,19 @@ fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) 
         }
         nr::SPLICE | nr::TEE | nr::SENDFILE => {
             let other = if call.number() == nr::SPLICE { call.rdx } else { call.rsi };
-            leave(state, call.rdi);
-            leave(state, other);
             let (first, second) = (followed(state, call.rdi), followed(state, other));
+            [first, second].into_iter().flatten().for_each(|file| uses_otherwise(state, file));
             if first.is_some() || second.is_some() { HookDecision::Count } else { HookDecision::Pass }
         }
         _ => decide_on_descriptors(state, call, memory),
+    }
+}
+
+/// A file is read or written by a call that is not followed. Its threads in such calls are not counted.
+fn uses_otherwise(state: &ProcessTable, found: FileRef) {
+    match state.file(found) {
+        Some(file) if threads::are_several(state) => moving::keep_in_kernel(state, file),
+        _ => moving::leave_file(state, found),
     }
 }
 
@@ -158,7 +184,7 @@ fn transfer(
     memory: ProgramMemory,
 ) -> HookDecision {
     moving::transfer(state, file, call, memory).unwrap_or_else(|| {
-        call.context = file.into_word();
+        call.context |= file.into_word();
         HookDecision::Count
     })
 }
@@ -217,9 +243,7 @@ fn decide_on_descriptors(
             followed(state, call.rdx);
             HookDecision::Count
         }
-        number if moving::has_moved() && nr::WAITS.contains(&number) => {
-            wait::before(state, call, memory).unwrap_or(HookDecision::Pass)
-        }
+        number if nr::WAITS.contains(&number) => waiting(state, call, memory),
         nr::IOCTL | nr::FCNTL => {
             if moving::has_moved() {
                 set(state, call, memory);
@@ -232,6 +256,34 @@ fn decide_on_descriptors(
         nr::VFORK => forking(state, nr::CLONE_VM | nr::CLONE_VFORK),
         _ => ending_or_hiding(state, call),
     }
+}
+
+/// Decides on a call that waits. Other threads know of it before it looks at rings.
+fn waiting(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) -> HookDecision {
+    if !threads::are_several(state) {
+        let decision = if moving::has_moved() { wait::before(state, call, memory) } else { None };
+        return decision.unwrap_or(HookDecision::Pass);
+    }
+    let wait = wait::of_call(call, memory, |fd| {
+        let file = followed(state, fd).and_then(|file| state.file(file));
+        file.is_some_and(|file| {
+            if file.flags.load(Relaxed) & flag::POLLED == 0 {
+                file.flags.fetch_or(flag::POLLED, AcqRel);
+            }
+            file.flags.load(Relaxed) & flag::LISTENING == 0
+        })
+    });
+    if wait.begin() {
+        moving::keep_all_in_kernel(state);
+    }
+    if moving::has_moved()
+        && let Some(decision) = wait::before(state, call, memory)
+    {
+        wait.end();
+        return decision;
+    }
+    call.context = wait.into_word();
+    HookDecision::Count
 }
 
 /// Returns the file of a descriptor to the kernel.
@@ -281,7 +333,7 @@ fn ending_or_hiding(state: &ProcessTable, call: &Call) -> HookDecision {
     let changes_credentials = matches!(
         call.number(),
         nr::SETUID | nr::SETREUID | nr::SETRESUID | nr::SETFSUID | nr::CHROOT | nr::SETNS | nr::UNSHARE
-    );
+    ) && !(call.number() == nr::SETUID && call.rdi as u32 == sys::effective_user());
     // The descriptors of such a process cannot be had.
     let is_hidden = call.number() == nr::PRCTL && call.rdi == nr::PR_SET_DUMPABLE && call.rsi != 1;
     if changes_credentials || is_hidden {
@@ -293,10 +345,11 @@ fn ending_or_hiding(state: &ProcessTable, call: &Call) -> HookDecision {
 /// A process or thread is made.
 fn forking(state: &ProcessTable, flags: u64) -> HookDecision {
     if flags & nr::CLONE_THREAD != 0 {
-        moving::stay(state, kept::THREADS);
-    } else {
-        moving::leave_all(state);
+        state.threads.store(1, Relaxed);
+        return HookDecision::Pass;
     }
+    threads::forking(state);
+    moving::leave_all(state);
     if flags & nr::CLONE_VM == 0 && state.moves.load(Relaxed) != 0 {
         wait::forking(state);
     }
@@ -435,9 +488,22 @@ fn close_range(state: &ProcessTable, first: u64, last: u64) {
 /// `ECONNRESET` as a result.
 const CONNECTION_RESET: i64 = -104;
 
-/// Counts a call that was made.
+/// Ends a call that was made.
 pub fn after(call: &mut Call, memory: ProgramMemory) {
     let Some(state) = sys::state() else { return };
+    if nr::WAITS.contains(&call.number()) {
+        return ThreadWait::from_word(call.context).end();
+    }
+    count(state, call, memory);
+    if call.context & COUNTED != 0
+        && let Some(file) = state.file(call.file())
+    {
+        moving::uncount(file, call.number());
+    }
+}
+
+/// Counts a call that was made.
+fn count(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) {
     let (number, result) = (call.number(), call.result);
     if number == nr::CONNECT && nr::IN_PROGRESS.contains(&result) {
         mark(state, call.rdi, flag::CONNECTED);
@@ -472,7 +538,7 @@ pub fn after(call: &mut Call, memory: ProgramMemory) {
 }
 
 fn file_of<'a>(state: &'a ProcessTable, call: &Call) -> Option<&'a File> {
-    if call.context == 0 { None } else { state.file(FileRef::from_word(call.context)) }
+    if call.context == 0 { None } else { state.file(call.file()) }
 }
 
 fn received(state: &ProcessTable, call: &Call, count: u64) {

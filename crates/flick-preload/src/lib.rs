@@ -1,7 +1,7 @@
 //! The library that `flick accel` preloads into unmodified programs: it sees their system calls on sockets and pipes
 //! where libc makes them, counts the bytes of each connection, and with `--move` moves pipes and connections to rings.
 //! Promises: a call that is not moved is passed to the kernel unchanged, with its result, its registers and its stack;
-//! a hook allocates nothing, takes no lock, calls no function of libc and does not panic; a libc without a patched
+//! a hook allocates nothing, calls no function of libc and does not panic; a libc without a patched
 //! text, or with other bytes, is left alone.
 //! Refuses: programs without glibc (static, musl, Go); architectures other than x86-64.
 //! Source: SocksDirect (SIGCOMM 2019) for the idea; zpoline (ATC 2023) and syscall_intercept for rewriting call sites.
@@ -29,6 +29,8 @@ mod raw;
 mod socket;
 #[cfg(target_arch = "x86_64")]
 mod sys;
+#[cfg(target_arch = "x86_64")]
+mod threads;
 #[cfg(target_arch = "x86_64")]
 mod transfer;
 #[cfg(target_arch = "x86_64")]

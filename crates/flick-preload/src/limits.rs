@@ -124,7 +124,7 @@ const _: () = assert!(RING_BYTES_MAX < RING_BYTES && RING_BYTES_MAX + PIPE_BUF <
 const _: () = assert!(2 * (RING_BYTES_MAX + PIPE_BUF) < SEND_BUFFER_MIN);
 
 /// Epoll instances of a process that are followed.
-pub const EPOLLS_MAX: usize = 8;
+pub const EPOLLS_MAX: usize = 16;
 
 /// Cycles in which `epoll_wait` asks the kernel once, while rings are ready: some 20 microseconds.
 pub const ASK_CYCLES: u64 = 50_000;
@@ -134,3 +134,18 @@ pub const ASK_SKIPS_MAX: u32 = 32;
 
 /// Bytes that one call moves at most (`MAX_RW_COUNT` of the kernel).
 pub const CALL_BYTES_MAX: u64 = 0x7fff_f000;
+
+/// Cycles for which a thread polls for a direction that another thread uses: some 20 microseconds.
+pub const TOKEN_CYCLES: u64 = 50_000;
+
+/// Time that it sleeps then, before it looks whether the other thread is alive.
+pub const TOKEN_NAP_NS: u64 = 1_000_000;
+
+/// Such sleeps of a call that waits, before the file returns to the kernel for good.
+pub const TOKEN_NAPS_MAX: u32 = 100;
+
+/// Time that a thread sleeps for the lock of all files, before it looks again.
+pub const LOCK_NAP_NS: u64 = 20_000_000;
+
+/// Calls in which an offer is looked at again, since other threads send or receive meanwhile and the counts differ.
+pub const OFFER_TRIES_MAX: u32 = 64;

@@ -2,19 +2,23 @@
 //! good. A connection is two directions, which move and leave together.
 //! Promises: a call that is not followed finds all bytes in the kernel; a process that forks, runs another program or
 //! ends has left its rings before.
-//! Refuses: processes with several threads; an end that has another descriptor in this process or elsewhere.
+//! Refuses: an end that has another descriptor in this process or elsewhere; two threads that receive at a time
+//! (`threads.rs`).
 
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+mod offers;
+
+use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::calls::{Call, HookDecision};
-use crate::limits::{MOVE_CALLS_MIN, MOVED_MAX, PIPE_BYTES};
+use crate::limits::{MOVE_CALLS_MIN, MOVED_MAX};
 use crate::numbers as nr;
-use crate::ring::{MAGIC, PipeEnd, PipeHeader};
+use crate::ring::{PipeEnd, PipeState};
 use crate::socket;
 use crate::state::{File, FileRef, Kind, ProcessTable, flag, kept};
 use crate::sys::pipe::{self as sys, PipeSegment, Vectors};
 use crate::sys::{ProgramMemory, close, socket as sys_socket};
+use crate::threads::{self, Locked, Taking, Token};
 use crate::transfer::{self, PipeProgress, Polling};
 
 /// A pipe of this process, or a direction of a connection, with a segment. All fields but the words of the segment are
@@ -23,6 +27,16 @@ use crate::transfer::{self, PipeProgress, Polling};
 pub struct Moved {
     /// The segment; 0: the slot is free.
     segment: AtomicU64,
+    /// The memory of its last segment, which the next one replaces: another thread may still look there.
+    memory: AtomicU64,
+    /// 1: the slot is given up once no thread has its token.
+    is_retired: AtomicU32,
+    /// A duplicate of the descriptor, for a call in the ring while which another thread closes it. 0: none.
+    parted: AtomicU32,
+    /// 1: the sender at the other end holds small sends back until earlier ones are acknowledged.
+    holds_back: AtomicU32,
+    /// Threads of this process that return bytes to the kernel, or try to.
+    pub injecting: AtomicU32,
     /// A [`FileRef`].
     file: AtomicU64,
     /// A descriptor of it.
@@ -33,8 +47,8 @@ pub struct Moved {
     role: AtomicU32,
     /// A [`Kind`].
     kind: AtomicU32,
-    /// 1: a call is in the ring, or has left it by `siglongjmp`.
-    busy: AtomicU32,
+    /// Of the thread whose call is in the ring, or has left it by `siglongjmp`.
+    token: Token,
     /// The epoch in which the receiver has found the kernel's pipe empty.
     pub epoch: AtomicU32,
     /// This end's index: bytes through the kernel count too.
@@ -71,12 +85,17 @@ impl Moved {
     const fn new() -> Self {
         Self {
             segment: AtomicU64::new(0),
+            memory: AtomicU64::new(0),
+            is_retired: AtomicU32::new(0),
+            parted: AtomicU32::new(0),
+            holds_back: AtomicU32::new(0),
+            injecting: AtomicU32::new(0),
             file: AtomicU64::new(0),
             fd: AtomicU32::new(0),
             reserve: AtomicU32::new(0),
             role: AtomicU32::new(0),
             kind: AtomicU32::new(0),
-            busy: AtomicU32::new(0),
+            token: Token::new(),
             epoch: AtomicU32::new(0),
             index: AtomicU64::new(0),
             is_counted: AtomicU32::new(0),
@@ -97,9 +116,7 @@ impl Moved {
 
     /// Begins a direction in the kernel. Its first readiness is an edge.
     fn reset(&self) {
-        for word in
-            [&self.busy, &self.poor, &self.epoch, &self.skip, &self.fails, &self.error, &self.is_counted]
-        {
+        for word in [&self.poor, &self.epoch, &self.skip, &self.fails, &self.error, &self.is_counted] {
             word.store(0, Relaxed);
         }
         for word in [&self.index, &self.sends, &self.looked, &self.rest] {
@@ -132,9 +149,54 @@ impl Moved {
         if self.is_socket() { sys_socket::has_ended(fd) } else { sys::is_alone(fd) }
     }
 
-    /// Whether a call on it has not come to its end.
+    /// Whether bytes go through the ring, or the sender enters it.
+    fn is_in_ring(&self) -> bool {
+        self.segment().is_some_and(|segment| segment.control().look().state() != PipeState::Kernel)
+    }
+
+    /// Whether a call of this thread on it has not come to its end.
     pub fn is_busy(&self) -> bool {
-        self.busy.load(Relaxed) != 0
+        self.token.is_own()
+    }
+
+    /// Gives the token back. Gives the slot up if another thread has left it meanwhile.
+    fn release(&self) {
+        self.token.release();
+        self.give_up_if_retired();
+    }
+
+    /// Gives the slot of a direction up that was left, unless a call is in it: then that one does.
+    fn give_up_if_retired(&self) {
+        while self.is_retired.load(SeqCst) != 0 && self.token.try_take() {
+            if self.is_retired.swap(0, SeqCst) != 0 {
+                let segment = self.segment();
+                self.segment.store(0, SeqCst);
+                self.close_parted();
+                COUNT.fetch_sub(1, Relaxed);
+                if let Some(segment) = segment {
+                    segment.retire();
+                }
+            }
+            self.token.release();
+        }
+    }
+
+    /// Keeps the file for a call of another thread, while this one closes its descriptor: in the kernel that call would
+    /// go on.
+    fn part(&self, fd: u64) {
+        if self.token.is_of_other()
+            && let Some(duplicate) = sys::duplicate(fd)
+        {
+            self.close_parted();
+            self.parted.store(duplicate as u32, SeqCst);
+        }
+    }
+
+    fn close_parted(&self) {
+        let parted = self.parted.swap(0, SeqCst);
+        if parted != 0 {
+            close(u64::from(parted));
+        }
     }
 
     /// The file.
@@ -199,7 +261,7 @@ impl Moved {
     }
 }
 
-/// The slots. A thread and its signal handlers are the only ones that use them.
+/// The slots. Those with odd numbers are of senders: a thread that comes late to one finds the same end there.
 static MOVED: [Moved; MOVED_MAX] = [const { Moved::new() }; MOVED_MAX];
 /// Slots in use.
 static COUNT: AtomicU32 = AtomicU32::new(0);
@@ -215,7 +277,22 @@ fn slot(word: &AtomicU32) -> Option<&'static Moved> {
 
 /// The slots in use.
 pub fn all() -> impl Iterator<Item = &'static Moved> {
-    MOVED.iter().filter(|moved| moved.segment.load(Relaxed) != 0)
+    MOVED.iter().filter(|moved| moved.segment.load(Relaxed) != 0 && moved.is_retired.load(Relaxed) == 0)
+}
+
+/// This is a forked process: nothing of it moves, and it does not have the memory of the segments.
+pub fn forked() {
+    threads::forked();
+    COUNT.store(0, Relaxed);
+    for moved in &MOVED {
+        moved.token.reset();
+        for word in [&moved.segment, &moved.memory, &moved.file] {
+            word.store(0, Relaxed);
+        }
+        for word in [&moved.is_retired, &moved.parted, &moved.injecting, &moved.reserve] {
+            word.store(0, Relaxed);
+        }
+    }
 }
 
 /// The slots of a file.
@@ -258,51 +335,138 @@ pub fn transfer(
     memory: ProgramMemory,
 ) -> Option<HookDecision> {
     let file = state.file(found)?;
+    let role = role_of(call.number());
+    if !threads::are_several(state) {
+        return transfer_alone(state, (found, file), role, call, memory);
+    }
+    let calls = threads::calls_at(file, role);
+    let others = calls.fetch_add(1, SeqCst);
+    if role == PipeEnd::Receiver && others > 0 && has_slot_or_offer(file) {
+        // One would sleep in the kernel while bytes come by the ring.
+        keep_in_kernel(state, file);
+    }
+    let decision = transfer_alone(state, (found, file), role, call, memory);
+    if decision.is_some() {
+        calls.fetch_sub(1, SeqCst);
+    } else {
+        call.set_counted();
+    }
+    decision
+}
+
+fn has_slot_or_offer(file: &File) -> bool {
+    file.moved.load(SeqCst) != 0 || file.offer.is_ready.load(Acquire) != 0
+}
+
+/// Makes a call of the one thread that receives, or of one of those that send.
+#[inline]
+fn transfer_alone(
+    state: &ProcessTable,
+    (found, file): (FileRef, &File),
+    role: PipeEnd,
+    call: &mut Call,
+    memory: ProgramMemory,
+) -> Option<HookDecision> {
     if file.moved.load(Relaxed) == 0 {
         if file.offer.is_ready.load(Acquire) == 0 {
             return None;
         }
-        take_offer(state, found, file, call.arguments()[0]);
+        offers::take_offer(state, found, file, call.arguments()[0]);
     }
     let (number, arguments) = (call.number(), call.arguments());
-    let moved = slot_of(file, role_of(number))?;
-    let vectors = if moved.is_socket() {
-        sys_socket::bytes_of(number, arguments, memory)
-    } else {
-        Vectors::of(number, arguments, memory)
-    };
-    let Some(vectors) = vectors else {
-        leave(state, file, kept::LEFT);
-        return None;
-    };
-    if vectors.bytes == 0 {
-        return None;
+    loop {
+        let moved = slot_of(file, role)?;
+        let vectors = if moved.is_socket() {
+            sys_socket::bytes_of(number, arguments, memory)
+        } else {
+            Vectors::of(number, arguments, memory)
+        };
+        let Some(vectors) = vectors else {
+            leave(state, file, kept::LEFT);
+            return None;
+        };
+        if vectors.bytes == 0 {
+            return None;
+        }
+        let blocks =
+            moved.nonblocking.load(Relaxed) == 0 && flags_of(number, arguments) & nr::MSG_DONTWAIT == 0;
+        let is_several = threads::are_several(state) && role == PipeEnd::Sender;
+        if is_several {
+            // Those who wait for the token are not in the kernel.
+            file.sending.fetch_sub(1, SeqCst);
+        }
+        let taking = moved.token.take(blocks);
+        let (mut decision, mut leaves) = (None, false);
+        match taking {
+            Taking::Taken => {
+                (decision, leaves) = use_ring(state, (found, file), moved, (call, &vectors, blocks), memory);
+            }
+            Taking::Busy => {
+                moved.refuse();
+                call.result = sys::AGAIN;
+                decision = Some(HookDecision::Done);
+            }
+            // A signal handler within a call of this pipe, or a call after one that was left in the middle.
+            Taking::Nested | Taking::Kept => leaves = true,
+        }
+        if is_several {
+            file.sending.fetch_add(1, SeqCst);
+        }
+        if taking == Taking::Taken {
+            moved.release();
+        }
+        if leaves {
+            leave(state, file, kept::LEFT);
+        }
+        // A sender may have waited while others have left this slot and entered another one.
+        let is_same = |slot: &Moved| core::ptr::eq(slot, moved);
+        if decision.is_some() || !is_several || slot_of(file, role).is_none_or(is_same) {
+            return decision;
+        }
     }
-    let segment = moved.segment().filter(|_| moved.file.load(Relaxed) == found.into_word())?;
-    if moved.busy.swap(1, Relaxed) != 0 {
-        // A signal handler within a call of this pipe, or a call after one that a handler has left.
-        leave(state, file, kept::LEFT);
-        return None;
-    }
+}
+
+/// Makes a call through the ring of a direction whose token this thread has. Also returns whether the file is to leave
+/// its rings for good.
+#[inline]
+fn use_ring(
+    state: &ProcessTable,
+    (found, file): (FileRef, &File),
+    moved: &Moved,
+    (call, vectors, blocks): (&mut Call, &Vectors, bool),
+    memory: ProgramMemory,
+) -> (Option<HookDecision>, bool) {
+    let is_own = moved.file.load(Relaxed) == found.into_word() && moved.is_retired.load(Relaxed) == 0;
+    let Some(segment) = moved.segment().filter(|_| is_own) else { return (None, false) };
+    let (number, arguments) = (call.number(), call.arguments());
     moved.fd.store(arguments[0] as u32, Relaxed);
-    let blocks = moved.nonblocking.load(Relaxed) == 0 && flags_of(number, arguments) & nr::MSG_DONTWAIT == 0;
     let progress = match moved.role() {
-        PipeEnd::Sender => transfer::send(moved, segment, number, arguments, &vectors, blocks),
-        PipeEnd::Receiver => transfer::receive(moved, segment, arguments[0], &vectors, blocks),
+        PipeEnd::Sender => {
+            let is_alone = file.sending.load(SeqCst) == 0;
+            transfer::send(moved, segment, number, arguments, vectors, (blocks, is_alone))
+        }
+        PipeEnd::Receiver => transfer::receive(moved, segment, arguments[0], vectors, blocks),
     };
-    moved.busy.store(0, Relaxed);
     let control = segment.control();
-    if control.look().is_dead() || control.header.0.revoked.load(Relaxed) != 0 {
-        leave(state, file, kept::LEFT);
-    }
+    let leaves = control.look().is_dead() || control.header.0.revoked.load(Relaxed) != 0;
     if number == nr::RECVMSG && progress.is_done && progress.error == 0 {
         sys_socket::complete_message(memory, arguments[1]);
     }
     state.ring_bytes.fetch_add(progress.in_ring, Relaxed);
-    account(file, moved, arguments[0], &vectors, progress).map(|result| {
+    let parted = moved.parted.swap(0, SeqCst);
+    let fd = if parted == 0 { arguments[0] } else { u64::from(parted) };
+    let mut result = account(file, moved, fd, vectors, progress);
+    if parted != 0 {
+        // The program has closed the descriptor while the call was in the ring.
+        let [_, b, c, d, e, f] = arguments;
+        result = result.or_else(|| Some(sys::repeat(number, [fd, b, c, d, e, f])));
+        close(fd);
+    }
+    let decision = result.map(|result| {
         call.result = result;
         HookDecision::Done
-    })
+    });
+    (decision, leaves)
 }
 
 /// The flags of a message that is sent or received.
@@ -329,12 +493,13 @@ fn account(file: &File, slot: &Moved, fd: u64, vectors: &Vectors, progress: Pipe
     }
     file.ring_bytes.fetch_add(in_ring, Relaxed);
     if !is_done {
+        file.sending.fetch_add(1, SeqCst);
         vectors.ranges(moved, vectors.bytes - moved, |address, bytes| {
             let written = sys::write(fd, address, bytes, vectors.flags);
-            slot.index.fetch_add(u64::try_from(written).unwrap_or_default(), Relaxed);
             moved += u64::try_from(written).unwrap_or_default();
             written == bytes as i64
         });
+        file.sending.fetch_sub(1, SeqCst);
     }
     let counter = if slot.role() == PipeEnd::Sender { &file.sent } else { &file.received };
     counter.fetch_add(moved, Relaxed);
@@ -359,13 +524,19 @@ pub fn count_call(state: &ProcessTable, file: &File, call: &Call, bytes: u64) {
     if state.moves.load(Relaxed) == 0 || !is_pipe && !is_socket(file) {
         return;
     }
-    if let Some(moved) = slot_of(file, role_of(call.number())) {
-        moved.index.fetch_add(bytes, Relaxed);
+    if role_of(call.number()) == PipeEnd::Receiver
+        && let Some(moved) = slot_of(file, PipeEnd::Receiver)
+    {
+        count_received(state, (file, call.arguments()[0]), moved, bytes);
     }
-    let calls = file.calls.load(Relaxed).wrapping_add(1);
-    file.calls.store(calls, Relaxed);
+    let calls = file.calls.fetch_add(1, Relaxed).wrapping_add(1);
     let is_in_kernel = file.moved.load(Relaxed) == 0 && file.offer.is_ready.load(Relaxed) == 0;
-    if calls >= MOVE_CALLS_MIN && calls.is_power_of_two() && is_in_kernel && may_move(state) {
+    if calls >= MOVE_CALLS_MIN
+        && calls.is_power_of_two()
+        && is_in_kernel
+        && may_move(state)
+        && !threads::keep_in_kernel(file)
+    {
         if !is_pipe {
             socket::identify(file, call.arguments()[0]);
         }
@@ -373,123 +544,72 @@ pub fn count_call(state: &ProcessTable, file: &File, call: &Call, bytes: u64) {
     }
 }
 
+/// Counts bytes that were received through the kernel. If another thread waits in the kernel for more, and the sender
+/// has entered the ring by these, it would not wake.
+fn count_received(state: &ProcessTable, (file, fd): (&File, u64), moved: &Moved, bytes: u64) {
+    let is_in_ring = moved.is_in_ring();
+    if bytes > 0 && moved.holds_back.load(Relaxed) != 0 && slots_of(file).any(Moved::is_in_ring) {
+        // No answer through the kernel brings the acknowledgement for which the other end waits to send again.
+        sys_socket::acknowledge(fd);
+    }
+    // Another thread has the token only if it leaves the ring; else the slot is this file's as long as this one has it.
+    if moved.token.try_take() {
+        if moved.file(state).is_some_and(|own| core::ptr::eq(own, file)) {
+            moved.index.fetch_add(bytes, Relaxed);
+        }
+        moved.release();
+    }
+    if is_in_ring && bytes > 0 && threads::are_several(state) && threads::is_awaited(file) {
+        keep_in_kernel(state, file);
+    }
+}
+
+/// Returns a file to the kernel for good: its threads use it in a way that a ring does not serve.
+#[cold]
+pub fn keep_in_kernel(state: &ProcessTable, file: &File) {
+    file.flags.fetch_or(flag::BY_THREADS, SeqCst);
+    leave(state, file, kept::THREADS);
+}
+
+/// Returns all files to the kernel that have to stay there.
+#[cold]
+pub fn keep_all_in_kernel(state: &ProcessTable) {
+    for moved in all() {
+        if let Some(file) = moved.file(state).filter(|file| threads::keep_in_kernel(file)) {
+            keep_in_kernel(state, file);
+        }
+    }
+}
+
+/// A thread has made its call in the kernel.
+pub fn uncount(file: &File, number: u32) {
+    threads::calls_at(file, role_of(number)).fetch_sub(1, SeqCst);
+}
+
+/// Returns what a file receives to the kernel for now: another thread waits there from now on.
+pub fn return_awaited(file: &File) {
+    for moved in slots_of(file) {
+        if let Some(segment) = moved.segment() {
+            transfer::return_now(moved, segment);
+        }
+    }
+}
+
 fn may_move(state: &ProcessTable) -> bool {
     state.moves.load(Relaxed) != 0 && state.stays.load(Relaxed) == 0 && state.not_followed.load(Relaxed) == 0
-}
-
-/// Takes the segment that the monitor offers, unless something has changed since it looked.
-#[cold]
-fn take_offer(state: &ProcessTable, found: FileRef, file: &File, fd: u64) {
-    let offer = &file.offer;
-    let is_of_now = offer.serial.load(Relaxed) == found.serial()
-        && offer.epoch.load(Relaxed) == state.fork_epoch.load(Relaxed)
-        && file.flags.load(Relaxed) & (flag::SHARED | flag::IN_EPOLL) == 0;
-    let from = |fd: &AtomicU32| (offer.monitor.load(Relaxed), fd.load(Relaxed));
-    let (offered, offered_out) = (from(&offer.fd), from(&offer.fd_out));
-    offer.is_ready.store(0, Relaxed);
-    let is_writer = file.kind.load(Relaxed) == Kind::PipeWrite as u32;
-    let role = if is_writer { PipeEnd::Sender } else { PipeEnd::Receiver };
-    let why = if !may_move(state) || !is_of_now || file.refs.load(Relaxed) != 1 {
-        kept::LEFT
-    } else if is_socket(file) {
-        attach_socket(state, found, file, fd, (offered, offered_out)).err().unwrap_or(kept::NONE)
-    } else if !sys::is_plain_pipe(fd, PIPE_BYTES) || !can_return(role, fd) {
-        kept::SETTINGS
-    } else {
-        let is_own = |header: &PipeHeader| is_own_pipe(header, file, role);
-        match attach(found, file, role, fd, offered, is_own) {
-            Some(moved) => {
-                if role == PipeEnd::Sender {
-                    moved.release_reserve();
-                }
-                kept::NONE
-            }
-            None => kept::SEGMENT,
-        }
-    };
-    file.kept.store(why, Relaxed);
-}
-
-/// Whether the segment of a pipe is meant for this process's end.
-fn is_own_pipe(header: &PipeHeader, file: &File, role: PipeEnd) -> bool {
-    let holder = if role == PipeEnd::Sender { &header.sender } else { &header.receiver };
-    header.device.load(Relaxed) == file.id.load(Relaxed)
-        && header.inode.load(Relaxed) == file.inode.load(Relaxed)
-        && holder.load(Relaxed) == crate::sys::process_id()
-}
-
-/// Takes over the segments of both directions of a connection, or none.
-///
-/// Errors: a reason of [`kept`].
-fn attach_socket(
-    state: &ProcessTable,
-    found: FileRef,
-    file: &File,
-    fd: u64,
-    offers: ((u32, u32), (u32, u32)),
-) -> Result<(), u32> {
-    let kind = Kind::of(file.kind.load(Relaxed)).ok_or(kept::SETTINGS)?;
-    if !sys_socket::is_plain(fd, kind) || !sys::can_sleep() || !sys::register_barrier() {
-        return Err(kept::SETTINGS);
-    }
-    if !socket::is_counted(state, file, fd) {
-        return Err(kept::COUNTS);
-    }
-    let is_own = |header: &PipeHeader| socket::is_own(header, file, PipeEnd::Receiver, fd);
-    attach(found, file, PipeEnd::Receiver, fd, offers.0, is_own).ok_or(kept::PEER_SOCKET)?;
-    let is_own = |header: &PipeHeader| socket::is_own(header, file, PipeEnd::Sender, fd);
-    if attach(found, file, PipeEnd::Sender, fd, offers.1, is_own).is_none() {
-        leave(state, file, kept::SEGMENT);
-        return Err(kept::SEGMENT);
-    }
-    Ok(())
-}
-
-/// Whether this process can do all that leaving the ring needs.
-fn can_return(role: PipeEnd, fd: u64) -> bool {
-    if role == PipeEnd::Receiver {
-        let Some(sender) = sys::open_sender(fd) else { return false };
-        close(sender);
-    }
-    sys::can_sleep() && sys::register_barrier()
-}
-
-fn attach(
-    found: FileRef,
-    file: &File,
-    role: PipeEnd,
-    fd: u64,
-    offer: (u32, u32),
-    is_own: impl Fn(&PipeHeader) -> bool,
-) -> Option<&'static Moved> {
-    let index = MOVED.iter().position(|moved| moved.segment.load(Relaxed) == 0)?;
-    let moved = MOVED.get(index)?;
-    let (segment, reserve) = PipeSegment::map(offer.0, offer.1)?;
-    let header = &segment.control().header.0;
-    if header.magic.load(Relaxed) != MAGIC || !is_own(header) {
-        close(reserve);
-        segment.unmap();
-        return None;
-    }
-    moved.reserve.store(reserve as u32, Relaxed);
-    moved.reset();
-    moved.nonblocking.store(u32::from(!sys::is_blocking(fd)), Relaxed);
-    moved.file.store(found.into_word(), Relaxed);
-    moved.fd.store(fd as u32, Relaxed);
-    moved.role.store(role as u32, Relaxed);
-    moved.kind.store(file.kind.load(Relaxed), Relaxed);
-    moved.segment.store(segment.into_word(), Relaxed);
-    COUNT.fetch_add(1, Relaxed);
-    let has_two = moved.is_socket() && role == PipeEnd::Sender;
-    let word = if has_two { &file.moved_out } else { &file.moved };
-    word.store(index as u32 + 1, Relaxed);
-    segment.control().shared.0.attached.fetch_or(role as u32, AcqRel);
-    Some(moved)
 }
 
 /// Returns a file to the kernel for good, or until the monitor offers another segment.
 #[cold]
 fn leave(state: &ProcessTable, file: &File, why: u32) {
+    if slots_of(file).next().is_some() {
+        let _locked = Locked::new();
+        leave_locked(state, file, why);
+    }
+}
+
+/// Does so under the lock.
+fn leave_locked(state: &ProcessTable, file: &File, why: u32) {
     for word in [&file.moved_out, &file.moved] {
         let Some(moved) = slot(word) else { continue };
         let Some(segment) = moved.segment() else { continue };
@@ -497,23 +617,14 @@ fn leave(state: &ProcessTable, file: &File, why: u32) {
         transfer::leave(moved, segment, u64::from(moved.fd.load(Relaxed)));
         // What a dead sender has left stays in the ring, and is read there.
         if moved.rest.load(Relaxed) == 0 || why == kept::CLOSED {
-            release(moved, segment);
-            word.store(0, Relaxed);
+            moved.release_reserve();
+            word.store(0, SeqCst);
+            moved.is_retired.store(1, SeqCst);
+            moved.give_up_if_retired();
         }
     }
     let stays = state.stays.load(Relaxed);
     file.kept.store(if stays == 0 { why } else { stays }, Relaxed);
-}
-
-/// Gives the slot and the segment up.
-fn release(moved: &Moved, segment: PipeSegment) {
-    moved.release_reserve();
-    // The call that a signal has interrupted is still in the segment; its slot is lost.
-    if moved.busy.load(Relaxed) == 0 {
-        moved.segment.store(0, Relaxed);
-        COUNT.fetch_sub(1, Relaxed);
-        segment.unmap();
-    }
 }
 
 /// Returns the file of a descriptor to the kernel.
@@ -538,6 +649,7 @@ pub fn closing(state: &ProcessTable, file: &File, fd: u64) {
     let is_last = file.refs.load(Relaxed) == 1;
     let is_used = |moved: &Moved| moved.is_socket() || u64::from(moved.fd.load(Relaxed)) == fd;
     if slots_of(file).any(|moved| is_last || is_used(moved)) {
+        slots_of(file).for_each(|moved| moved.part(fd));
         leave(state, file, if is_last { kept::CLOSED } else { kept::LEFT });
     }
 }

@@ -19,6 +19,16 @@ global_asm!(
     ".type flick_vfork_parent, @object",
     ".size flick_vfork_parent, 4",
     "flick_vfork_parent: .zero 4",
+    ".hidden flick_thread",
+    ".globl flick_thread",
+    ".type flick_thread, @object",
+    ".size flick_thread, 4",
+    "flick_thread: .zero 4",
+    ".hidden flick_forking",
+    ".globl flick_forking",
+    ".type flick_forking, @object",
+    ".size flick_forking, 4",
+    "flick_forking: .zero 4",
     ".popsection",
     ".pushsection .text.flick_entry, \"ax\", @progbits",
     ".hidden flick_entry",
@@ -161,26 +171,55 @@ const _: () = assert!(
 );
 const _: () = assert!(size_of::<Call>() == 80);
 
-/// The thread that has a child by `vfork`, as this thread's memory says; 0: none. The child sees the same memory.
-#[inline]
-pub fn vfork_parent() -> u32 {
-    let thread: u32;
-    // SAFETY: the variable is in the static block of thread-local storage: its offset is filled in by the loader.
-    unsafe {
-        asm!("mov {offset}, qword ptr [rip + flick_vfork_parent@GOTTPOFF]", "mov {thread:e}, dword ptr fs:[{offset}]",
-            offset = out(reg) _, thread = out(reg) thread, options(nostack, readonly, preserves_flags));
-    }
-    thread
+/// Declares a word of the thread's own memory.
+macro_rules! thread_word {
+    ($(#[$get_doc:meta])* $get:ident, $(#[$set_doc:meta])* $set:ident, $name:literal) => {
+        $(#[$get_doc])*
+        #[inline]
+        pub fn $get() -> u32 {
+            let value: u32;
+            // SAFETY: the variable is in the static block of thread-local storage: the loader fills its offset in.
+            unsafe {
+                asm!(concat!("mov {offset}, qword ptr [rip + ", $name, "@GOTTPOFF]"),
+                    "mov {value:e}, dword ptr fs:[{offset}]",
+                    offset = out(reg) _, value = out(reg) value, options(nostack, readonly, preserves_flags));
+            }
+            value
+        }
+
+        $(#[$set_doc])*
+        pub fn $set(value: u32) {
+            // SAFETY: as above.
+            unsafe {
+                asm!(concat!("mov {offset}, qword ptr [rip + ", $name, "@GOTTPOFF]"),
+                    "mov dword ptr fs:[{offset}], {value:e}",
+                    offset = out(reg) _, value = in(reg) value, options(nostack, preserves_flags));
+            }
+        }
+    };
 }
 
-/// Sets the thread that has a child by `vfork`.
-pub fn set_vfork_parent(thread: u32) {
-    // SAFETY: as above.
-    unsafe {
-        asm!("mov {offset}, qword ptr [rip + flick_vfork_parent@GOTTPOFF]", "mov dword ptr fs:[{offset}], {thread:e}",
-            offset = out(reg) _, thread = in(reg) thread, options(nostack, preserves_flags));
-    }
-}
+thread_word!(
+    /// The thread that has a child by `vfork`, as this thread's memory says; 0: none. The child sees the same memory.
+    vfork_parent,
+    /// Sets the thread that has a child by `vfork`.
+    set_vfork_parent,
+    "flick_vfork_parent"
+);
+thread_word!(
+    /// The number of this thread, once it was asked for. 0: it was not. A forked process has that of its parent.
+    known_thread,
+    /// Sets the number of this thread.
+    set_known_thread,
+    "flick_thread"
+);
+thread_word!(
+    /// 1: this thread makes a process, or has made one in its last call.
+    is_forking,
+    /// Sets whether it does.
+    set_forking,
+    "flick_forking"
+);
 
 // Compilers call these for copies and comparisons. The library has its own, hidden, so that no hook enters libc.
 #[cfg(flick_preload)]

@@ -65,6 +65,11 @@ fn sender(header: &PipeHeader) -> Option<PeerSocket> {
     PeerSocket::of(process, fd, header.device.load(Relaxed))
 }
 
+/// Whether the sender of a connection of TCP holds small sends back until earlier ones are acknowledged.
+pub fn holds_back(header: &PipeHeader) -> bool {
+    sender(header).is_some_and(|sender| sender.holds_back())
+}
+
 /// Whether a sender may enter the ring: what was sent has arrived.
 pub fn is_empty(moved: &Moved, fd: u64) -> bool {
     if moved.is_socket() { sys::outstanding_bytes(fd) == 0 } else { unread_bytes(fd) == 0 }

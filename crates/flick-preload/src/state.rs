@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::limits::{CHUNK_FDS, CHUNKS_MAX};
 
 /// First word of a state. The last byte is the version of the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL3");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL4");
 
 /// Kinds of files that are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,6 +48,10 @@ pub mod flag {
     pub const OUT_OF_BAND: u32 = 16;
     /// It was entered into an epoll set, which sees the kernel's bytes only.
     pub const IN_EPOLL: u32 = 32;
+    /// A thread has waited for it by `poll` or `select`, in a process with several threads.
+    pub const POLLED: u32 = 64;
+    /// Threads have used it in ways that a ring does not serve: it stays in the kernel.
+    pub const BY_THREADS: u32 = 128;
 }
 
 /// Reasons for which a process is not followed, as bits.
@@ -80,7 +84,7 @@ pub mod kept {
     pub const OWN_CALLS: u32 = 4;
     /// It has timeouts, flags or another size, or is otherwise not of the default kind.
     pub const SETTINGS: u32 = 5;
-    /// A process that holds an end has several threads, or had.
+    /// Several threads of a process receive at the same time, or wait for it while another one receives.
     pub const THREADS: u32 = 6;
     /// A process that holds an end has changed its user or its root.
     pub const CREDENTIALS: u32 = 7;
@@ -142,6 +146,10 @@ pub struct File {
     pub moved_out: AtomicU32,
     /// Number of the reason why it is in the kernel ([`kept`]).
     pub kept: AtomicU32,
+    /// Threads in calls that receive, if the process has several threads.
+    pub receiving: AtomicU32,
+    /// Threads in calls of the kernel that send, if the process has several threads.
+    pub sending: AtomicU32,
     /// The epoll instance that it is in, as `wait.rs` numbers them. 0: none that is followed.
     pub epoll: AtomicU64,
     /// The data that the program has given with it.
@@ -166,7 +174,7 @@ pub struct SegmentOffer {
     pub serial: AtomicU32,
     /// `fork_epoch` of the process when the monitor looked.
     pub epoch: AtomicU32,
-    /// 1: there is an offer.
+    /// 1: there is an offer. More: as many calls less one have looked at it in vain.
     pub is_ready: AtomicU32,
 }
 
@@ -214,6 +222,8 @@ pub struct ProcessTable {
     pub moves: AtomicU32,
     /// The reason of [`kept`] for which nothing of the process may move any more. 0: it may.
     pub stays: AtomicU32,
+    /// 1: the process has made threads.
+    pub threads: AtomicU32,
     /// Descriptors that could not be entered.
     pub not_entered: AtomicU32,
     /// Bytes that the process has sent and received through rings.
@@ -366,6 +376,8 @@ impl ProcessTable {
         for word in [&file.calls, &file.moved, &file.moved_out, &file.kept, &file.offer.is_ready] {
             word.store(0, Relaxed);
         }
+        file.receiving.store(0, Relaxed);
+        file.sending.store(0, Relaxed);
         for word in [&file.ring_bytes, &file.pair, &file.epoll] {
             word.store(0, Relaxed);
         }
@@ -446,8 +458,7 @@ impl ProcessTable {
         self.sites.store(parent.sites.load(Relaxed), Relaxed);
         self.verify.store(parent.verify.load(Relaxed), Relaxed);
         self.moves.store(parent.moves.load(Relaxed), Relaxed);
-        let stays = parent.stays.load(Relaxed);
-        self.stays.store(if stays == kept::THREADS { 0 } else { stays }, Relaxed);
+        self.stays.store(parent.stays.load(Relaxed), Relaxed);
         self.not_followed.fetch_or(parent.not_followed.load(Relaxed) & !reason::PRIVATE, Relaxed);
         self.fork_epoch.store(parent.fork_epoch.load(Relaxed).wrapping_add(1), Relaxed);
         for ((_, old), (_, new)) in parent.populated_chunks().zip(self.populated_chunks()) {

@@ -86,6 +86,13 @@ pub fn process_id() -> u32 {
     plain(own::GETPID, [0; 3]) as u32
 }
 
+/// Whether a thread of this process has ended.
+pub fn is_thread_gone(process: u32, thread: u32) -> bool {
+    const TGKILL: u32 = 234;
+    const NO_SUCH_THREAD: i64 = -3;
+    plain(TGKILL, [u64::from(process), u64::from(thread), 0]) == NO_SUCH_THREAD
+}
+
 /// Ends the process with `SIGABRT`.
 #[cfg(flick_preload)]
 pub fn abort() -> ! {

@@ -2,7 +2,7 @@
 //! Promises: bytes keep their order, and none is lost or doubled, whatever the other end does and wherever it is
 //! stopped or killed; a write of at most `PIPE_BUF` bytes is published whole; an end never sleeps beside the ring for
 //! longer than [`SLEEP_NS_MAX`]: then it returns to the kernel, whose calls know of signals and of the end of the pipe.
-//! Refuses: processes with several threads (`moving.rs`).
+//! Refuses: two threads in one direction (`threads.rs`).
 
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -171,14 +171,14 @@ fn is_drained(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl, blocks: b
     Some(unread == 0)
 }
 
-/// Writes.
+/// Writes. A sender that is not alone, since another thread of it is in the kernel, does not enter the ring.
 pub fn send(
     moved: &Moved,
     segment: PipeSegment,
     number: u32,
     arguments: [u64; 6],
     vectors: &Vectors,
-    blocks: bool,
+    (blocks, is_alone): (bool, bool),
 ) -> PipeProgress {
     let (control, fd) = (segment.control(), arguments[0]);
     let mut progress = PipeProgress::default();
@@ -191,6 +191,7 @@ pub fn send(
             PipeState::Kernel
                 if progress.bytes() > 0
                     || seen.is_dead()
+                    || !is_alone
                     || !is_time_to_enter(moved, control, fd, blocks) =>
             {
                 return progress;
@@ -264,9 +265,29 @@ pub fn readiness(moved: &Moved, segment: PipeSegment) -> Readiness {
 
 /// Returns a direction to the kernel for now, unless it is ready in its ring.
 pub fn return_unless_ready(moved: &Moved, segment: PipeSegment) {
+    let seen = segment.control().look();
+    if moved.role() == PipeEnd::Receiver && seen.state() == PipeState::Entering {
+        // If the last write through the kernel was read already, the kernel has nothing that wakes.
+        if unread_bytes(u64::from(moved.fd.load(Relaxed))) > 0 {
+            return;
+        }
+        refuse_entry(segment.control(), seen);
+    }
     if readiness(moved, segment) == Readiness::NotReady {
         go_back(moved, segment, u64::from(moved.fd.load(Relaxed)), segment.control().look());
     }
+}
+
+/// Returns what is received to the kernel for now.
+pub fn return_now(moved: &Moved, segment: PipeSegment) {
+    let seen = segment.control().look();
+    if moved.role() != PipeEnd::Receiver {
+        return;
+    }
+    if seen.state() == PipeState::Entering {
+        refuse_entry(segment.control(), seen);
+    }
+    go_back(moved, segment, u64::from(moved.fd.load(Relaxed)), segment.control().look());
 }
 
 /// Writes what fits into the ring.
@@ -505,12 +526,17 @@ fn wait_for_thaw(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl, blocks
         if result == sys::TIMED_OUT && moved.is_alone(fd) {
             if moved.role() == PipeEnd::Receiver {
                 let _held = SignalsHeld::new();
-                // If the receiver itself has frozen it, this is a call after one that was left.
-                if seen.state() == PipeState::FrozenByReceiver
-                    || control.change(seen, PipeState::FrozenByReceiver)
-                {
+                let others = moved.injecting.fetch_add(1, SeqCst);
+                // If the receiver itself has frozen it, another thread of it is at work, or this is a call after one
+                // that was left.
+                let is_taken_over = match seen.state() {
+                    PipeState::FrozenByReceiver => others == 0,
+                    _ => control.change(seen, PipeState::FrozenByReceiver),
+                };
+                if is_taken_over {
                     inject(moved, segment, fd, seen.epoch());
                 }
+                moved.injecting.fetch_sub(1, SeqCst);
             }
             return;
         }
@@ -523,8 +549,12 @@ fn wait_for_thaw(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl, blocks
 /// Returns to the kernel for now.
 fn go_back(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl) {
     let _held = SignalsHeld::new();
-    if seen.state() == PipeState::Ring && segment.control().change(seen, moved.role().frozen()) {
-        inject(moved, segment, fd, seen.epoch());
+    if seen.state() == PipeState::Ring {
+        moved.injecting.fetch_add(1, SeqCst);
+        if segment.control().change(seen, moved.role().frozen()) {
+            inject(moved, segment, fd, seen.epoch());
+        }
+        moved.injecting.fetch_sub(1, SeqCst);
     }
 }
 

@@ -16,6 +16,7 @@ use crate::ring::PipeEnd;
 use crate::state::{File, ProcessTable, Seen, flag, kept};
 use crate::sys::ProgramMemory;
 use crate::sys::pipe as sys;
+use crate::threads::{self, ThreadWait};
 use crate::transfer::{self, Polling, Readiness};
 
 /// `POLLIN` and `POLLRDNORM`, which `EPOLLIN` and `EPOLLRDNORM` equal.
@@ -117,6 +118,32 @@ pub fn before(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> O
         nr::SELECT | nr::PSELECT6 => select(state, call, memory),
         _ => epoll_wait(state, call, memory),
     }
+}
+
+/// The wait that a call is, for the other threads. `is_followed` notes a file that is waited for, and says whether it
+/// may move.
+pub fn of_call(call: &Call, memory: ProgramMemory, is_followed: impl Fn(u64) -> bool) -> ThreadWait {
+    let [first, second, ..] = call.arguments();
+    let mut is_any = false;
+    match call.number() {
+        nr::POLL | nr::PPOLL => {
+            for index in 0..second.min(FDS_MAX as u64) {
+                is_any |= is_followed(memory.word(first + 8 * index) & 0xffff_ffff);
+            }
+        }
+        nr::SELECT | nr::PSELECT6 => {
+            let [count, reads, ..] = call.arguments();
+            for fd in 0..count.min(FDS_MAX as u64) {
+                let is_set = reads != 0 && memory.word(reads + fd / 64 * 8) >> (fd % 64) & 1 == 1;
+                is_any |= is_set && is_followed(fd);
+            }
+        }
+        _ => {
+            return word_of_new(first as u32)
+                .map_or(ThreadWait::Other, |word| ThreadWait::Epoll(word as u32 as usize - 1));
+        }
+    }
+    if is_any { ThreadWait::Poll } else { ThreadWait::Other }
 }
 
 /// Bits that a direction stands for.
@@ -234,17 +261,23 @@ fn word_of_new(fd: u32) -> Option<u64> {
     if let Some(word) = word_of(fd) {
         return Some(word);
     }
-    let free = EPOLLS.iter().find(|word| word.load(Relaxed) as u32 == 0)?;
-    free.store((free.load(Relaxed) >> 32) << 32 | u64::from(fd.wrapping_add(1)), Relaxed);
+    for word in &EPOLLS {
+        let value = word.load(Relaxed);
+        let taken = (value >> 32) << 32 | u64::from(fd.wrapping_add(1));
+        if value as u32 == 0 && word.compare_exchange(value, taken, Relaxed, Relaxed).is_ok() {
+            break;
+        }
+    }
     word_of(fd)
 }
 
 /// The program closes descriptors of these numbers.
 pub fn closing(first: u64, last: u64) {
-    for word in &EPOLLS {
+    for (index, word) in EPOLLS.iter().enumerate() {
         let value = word.load(Relaxed);
         if (value as u32).checked_sub(1).is_some_and(|fd| (first..=last).contains(&u64::from(fd))) {
             word.store(((value >> 32) + 1) << 32, Relaxed);
+            threads::epoll_closed(index);
         }
     }
 }
@@ -291,6 +324,9 @@ pub fn control(state: &ProcessTable, call: &Call, memory: ProgramMemory) {
     file.epoll_data.store(memory.word(event + EVENT_DATA), Relaxed);
     file.epoll.store(word, Relaxed);
     moving::slots_of(file).for_each(Moved::arm);
+    if threads::is_awaited(file) {
+        moving::return_awaited(file);
+    }
 }
 
 /// Whether a file is in an epoll instance that is there.
@@ -343,6 +379,11 @@ fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> O
     if !(is_any_due() || waits && wanted.poll() && is_any_due()) {
         if waits {
             wanted.return_those(|moved| !is_idle_edge(state, moved));
+            // The kernel tells the next edge of what is waited for by edges, also if the ring has bytes of an
+            // earlier one.
+            let is_edge = |file: &File| file.epoll_events.load(Relaxed) & EDGE != 0;
+            let by_edges = wanted.iter().filter_map(|moved| moved.file(state)).filter(|file| is_edge(file));
+            by_edges.for_each(moving::return_awaited);
         }
         if !is_any_due() {
             return None;
@@ -358,7 +399,8 @@ fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> O
         reported = u64::try_from(sys::repeat(call.number(), arguments)).unwrap_or_default();
     }
     for moved in wanted.iter().filter(|moved| is_due(moved)) {
-        let Some(file) = moved.file(state) else { continue };
+        // Another thread may have closed it meanwhile.
+        let Some(file) = moved.file(state).filter(|file| file.epoll.load(Relaxed) == word) else { continue };
         reported = report(moved, file, list, reported, max, memory);
     }
     call.result = reported as i64;

@@ -8,8 +8,8 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 
 use super::{
-    AT_FDCWD, BoundedText, MAP_SHARED, O_CLOEXEC, PROT_READ, PROT_WRITE, ProgramMemory, call, close,
-    file_facts, own, plain, settings,
+    AT_FDCWD, BoundedText, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, O_CLOEXEC,
+    PROT_READ, PROT_WRITE, ProgramMemory, call, close, file_facts, own, plain, settings,
 };
 use crate::limits::{CALL_BYTES_MAX, RESERVE_FD_MIN, RING_BYTES, SEGMENT_BYTES};
 use crate::numbers as nr;
@@ -173,6 +173,12 @@ pub fn write(fd: u64, address: u64, bytes: u64, flags: u64) -> i64 {
     unsafe { call(number, [fd, address, bytes, flags, 0, 0]) }
 }
 
+/// Duplicates a descriptor, to a number that no program expects.
+pub fn duplicate(fd: u64) -> Option<u64> {
+    const DUPLICATE_CLOEXEC: u64 = 1030;
+    u64::try_from(plain(own::FCNTL, [fd, DUPLICATE_CLOEXEC, RESERVE_FD_MIN])).ok()
+}
+
 /// Makes a call of the program as it is.
 pub fn repeat(number: u32, arguments: [u64; 6]) -> i64 {
     // SAFETY: the arguments are the program's.
@@ -208,8 +214,8 @@ pub struct PipeSegment(u64);
 
 impl PipeSegment {
     /// Maps the segment that a monitor offers; also returns a descriptor of it with a number that no program expects.
-    pub fn map(monitor: u32, fd: u32) -> Option<(Self, u64)> {
-        const DUPLICATE_CLOEXEC: u64 = 1030;
+    /// Replaces `retired`, a segment that [`PipeSegment::retire`] has emptied.
+    pub fn map(monitor: u32, fd: u32, retired: Option<Self>) -> Option<(Self, u64)> {
         let mut path = BoundedText::empty();
         let is_complete =
             path.push(b"/proc/") && path.push_number(monitor) && path.push(b"/fd/") && path.push_number(fd);
@@ -218,44 +224,67 @@ impl PipeSegment {
         // SAFETY: the path ends with zero.
         let result = if is_complete { unsafe { call(own::OPENAT, arguments) } } else { -1 };
         let fd = u64::try_from(result).ok()?;
-        let segment = Self::map_file(fd);
-        let reserve = plain(own::FCNTL, [fd, DUPLICATE_CLOEXEC, RESERVE_FD_MIN]);
+        let segment = Self::map_file(fd, retired);
+        let reserve = duplicate(fd);
         close(fd);
-        match (segment, u64::try_from(reserve)) {
-            (Some(segment), Ok(reserve)) => Some((segment, reserve)),
-            (Some(segment), Err(_)) => {
-                segment.unmap();
+        match (segment, reserve) {
+            (Some(segment), Some(reserve)) => Some((segment, reserve)),
+            (Some(segment), None) => {
+                segment.discard(retired);
                 None
             }
-            (None, Ok(reserve)) => {
+            (None, Some(reserve)) => {
                 close(reserve);
                 None
             }
-            (None, Err(_)) => None,
+            (None, None) => None,
         }
     }
 
-    fn map_file(fd: u64) -> Option<Self> {
+    fn map_file(fd: u64, retired: Option<Self>) -> Option<Self> {
         const GET_SEALS: u64 = 1034;
         // `F_SEAL_SEAL`, `F_SEAL_SHRINK`, `F_SEAL_GROW`.
         const SEALS: i64 = 7;
         const POPULATE: u64 = 0x8000;
-        const DONT_FORK: u64 = 10;
         let is_sealed = plain(own::FCNTL, [fd, GET_SEALS, 0]) & SEALS == SEALS;
         if !is_sealed || file_facts(fd)?.bytes != SEGMENT_BYTES {
             return None;
         }
-        let arguments = [0, SEGMENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | POPULATE, fd, 0];
-        // SAFETY: a new mapping touches no memory that is in use.
+        let (at, fixed) = retired.map_or((0, 0), |retired| (retired.0, MAP_FIXED));
+        let arguments = [at, SEGMENT_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED | POPULATE | fixed, fd, 0];
+        // SAFETY: a new mapping touches no memory that is in use, or replaces one in which no thread writes.
         let address = unsafe { call(own::MMAP, arguments) };
         let segment = Self(u64::try_from(address).ok()?);
-        // SAFETY: the range is the mapping above.
-        let result = unsafe { call(MADVISE, [segment.0, SEGMENT_BYTES, DONT_FORK, 0, 0, 0]) };
-        if result < 0 {
-            segment.unmap();
+        if !segment.is_not_forked() {
+            segment.discard(retired);
             return None;
         }
         Some(segment)
+    }
+
+    /// Keeps the memory from forked processes.
+    fn is_not_forked(self) -> bool {
+        const DONT_FORK: u64 = 10;
+        // SAFETY: the range is a mapping of `map_file` or of `retire`.
+        unsafe { call(MADVISE, [self.0, SEGMENT_BYTES, DONT_FORK, 0, 0, 0]) == 0 }
+    }
+
+    /// Gives up what was mapped just now in the place of `retired`.
+    pub fn discard(self, retired: Option<Self>) {
+        if retired.is_some() {
+            self.retire();
+        } else {
+            self.unmap();
+        }
+    }
+
+    /// Replaces the segment by empty memory, which reads as a direction in the kernel: a thread that has found the
+    /// segment before looks there, and finds nothing.
+    pub fn retire(self) {
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+        // SAFETY: the range is a mapping of `map_file`, and no thread of this process is in a call there that counts.
+        unsafe { call(own::MMAP, [self.0, SEGMENT_BYTES, PROT_READ | PROT_WRITE, flags, u64::MAX, 0]) };
+        self.is_not_forked();
     }
 
     /// The address, for a word that holds it.
@@ -268,9 +297,9 @@ impl PipeSegment {
         (word != 0).then_some(Self(word))
     }
 
-    /// Unmaps the segment. No operation of this process is in it.
-    pub fn unmap(self) {
-        // SAFETY: the range is a mapping of `map_file`; slots that hold it are cleared before.
+    /// Unmaps the segment, which no slot has had.
+    fn unmap(self) {
+        // SAFETY: the range is a mapping of `map_file`.
         unsafe { call(own::MUNMAP, [self.0, SEGMENT_BYTES, 0, 0, 0, 0]) };
     }
 

@@ -59,6 +59,14 @@ pub fn is_writable(fd: u64) -> bool {
     poll(fd, POLLOUT, 0) & POLLOUT != 0
 }
 
+/// Acknowledges what was received at once (`TCP_QUICKACK`).
+pub fn acknowledge(fd: u64) {
+    const TCP_QUICKACK: u64 = 12;
+    let on = 1_u32;
+    // SAFETY: the kernel reads four bytes.
+    unsafe { call(nr::SETSOCKOPT, [fd, SOL_TCP, TCP_QUICKACK, &raw const on as u64, 4, 0]) };
+}
+
 /// Waits until more can be sent.
 pub fn wait_writable(fd: u64) {
     const POLLOUT: u64 = 4;
@@ -157,6 +165,12 @@ impl PeerSocket {
     /// Its descriptor in this process.
     pub fn fd(&self) -> u64 {
         self.0
+    }
+
+    /// Whether it holds small sends back until earlier ones are acknowledged (Nagle's algorithm).
+    pub fn holds_back(&self) -> bool {
+        const TCP_NODELAY: u64 = 1;
+        option_words(self.0, SOL_TCP, TCP_NODELAY) == Some([0, 0])
     }
 
     /// Whether it is the other end of a connection of TCP.

@@ -109,7 +109,10 @@ const KEPT: &[(u32, &str)] = &[
         kept::SETTINGS,
         "it has timeouts, flags or another size than usual, or cannot be opened by `/proc/self/fd`",
     ),
-    (kept::THREADS, "the process has several threads"),
+    (
+        kept::THREADS,
+        "several threads of a process receive at a time, or one waits while another one receives",
+    ),
     (kept::CREDENTIALS, "the process has changed its user or its root"),
     (
         kept::LEFT,
@@ -266,7 +269,7 @@ fn name_at_start(head: &Words) -> String {
 const START_TIME_UNIT_NS: u64 = 10_000_000;
 
 /// Whether the process of a state exists and is no zombie. One that has started later only has the same number.
-fn is_alive(pid: u32, head: &Words) -> bool {
+pub fn is_alive(pid: u32, head: &Words) -> bool {
     const STATE: usize = 0;
     const START_TIME: usize = 19;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();

@@ -296,7 +296,8 @@ fn ends(states: &Path, pid: u32) -> Vec<End> {
         && half(offset_of!(ProcessTable, method)) == Method::PatchedText as u32
         && half(offset_of!(ProcessTable, moves)) != 0
         && half(offset_of!(ProcessTable, stays)) == 0
-        && half(offset_of!(ProcessTable, not_followed)) == 0;
+        && half(offset_of!(ProcessTable, not_followed)) == 0
+        && observed::is_alive(pid, &head);
     if !may_move {
         return Vec::new();
     }
@@ -326,7 +327,8 @@ fn end(chunk: &Words, at: usize, offset: usize, process: (u32, u32), table: File
     };
     let is_free = half(offset_of!(state::File, moved)) == 0
         && half(offset_of!(state::File, offer) + offset_of!(SegmentOffer, is_ready)) == 0;
-    let is_usable = half(offset_of!(state::File, refs)) > 0 && flags & (flag::SHARED | flag::IN_EPOLL) == 0;
+    let is_usable = half(offset_of!(state::File, refs)) > 0
+        && flags & (flag::SHARED | flag::IN_EPOLL | flag::BY_THREADS) == 0;
     (is_kind && is_free && is_usable).then(|| End {
         pid: process.0,
         table,
