@@ -12,6 +12,8 @@ mod coverage;
 mod moving;
 #[path = "accel/programs.rs"]
 mod programs;
+#[path = "accel/threads.rs"]
+mod threads;
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

@@ -1,22 +1,17 @@
 // Two processes with a connection, which exchange a checked stream by calls of odd sizes, and hazards.
-#include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 #include <sys/uio.h>
-#include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "connection.h"
 #include "stream.h"
 
 // One send, by the calls in turns.
@@ -47,15 +42,6 @@ static ssize_t receive_some(int fd, unsigned char *to, size_t n) {
         if (moved >= 0 && (message.msg_flags & ~MSG_CMSG_CLOEXEC)) fail("flags of a message");
         return moved;
     }
-}
-
-// Pauses in the first hundred calls, in which the monitor pairs the connection.
-static int slowly(void) {
-    static int calls;
-    struct timespec pause = {0, 1000000};
-    if (calls++ >= 100) return 0;
-    nanosleep(&pause, 0);
-    return 1;
 }
 
 static void send_all(int fd, unsigned char *from, size_t n) {
@@ -175,39 +161,6 @@ static uint64_t echo(int fd, uint64_t bytes, const char *event) {
         send_all(fd, buffer, (size_t)n);
         got += (uint64_t)n;
     }
-}
-
-// Two processes with a connection: the descriptor, and whether this is the child.
-static int connection(const char *family, int *is_child) {
-    int pair[2], one;
-    if (!strcmp(family, "pair")) {
-        if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) fail("socketpair");
-        *is_child = fork() == 0;
-        close(pair[!*is_child]);
-        return pair[*is_child];
-    }
-    struct sockaddr_in tcp = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    // The name is chosen by the kernel.
-    struct sockaddr_un local = {.sun_family = AF_UNIX};
-    int is_unix = !strcmp(family, "unix");
-    struct sockaddr *name = is_unix ? (struct sockaddr *)&local : (struct sockaddr *)&tcp;
-    socklen_t length = is_unix ? sizeof(sa_family_t) : sizeof tcp;
-    int listener = socket(name->sa_family, SOCK_STREAM, 0);
-    if (bind(listener, name, length) || listen(listener, 1)) fail("listen");
-    length = is_unix ? sizeof local : sizeof tcp;
-    if (getsockname(listener, name, &length)) fail("getsockname");
-    *is_child = fork() == 0;
-    if (*is_child) {
-        close(listener);
-        one = socket(name->sa_family, SOCK_STREAM, 0);
-        if (connect(one, name, length)) fail("connect");
-    } else {
-        one = accept(listener, 0, 0);
-        close(listener);
-    }
-    // Otherwise most of the time is spent with delayed acknowledgements.
-    if (!is_unix && setsockopt(one, IPPROTO_TCP, TCP_NODELAY, &(int){1}, sizeof(int))) fail("setsockopt");
-    return one;
 }
 
 // Answers 8 bytes, and prints nanoseconds per round trip.

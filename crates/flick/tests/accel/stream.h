@@ -1,4 +1,5 @@
 // The checked stream of the programs here: each byte follows from its offset.
+#pragma once
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>
