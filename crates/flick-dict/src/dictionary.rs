@@ -140,12 +140,12 @@ impl Dictionary {
         let position = self.position(key);
         let line = &self.buckets[position.head];
         // The common case in few instructions, so that the processor overlaps several reads: no writer is active, the
-        // entry is the first candidate of its own bucket and is in one piece, or there is none.
+        // entry is the first candidate of its own bucket, or there is none.
         if let Some(seen) = line.begin_read() {
             let candidates = line.candidates(position.tag);
             if candidates != 0 {
                 if let Some(slot) = line.slot(Bucket::cell_of(candidates))
-                    && let Some(header) = self.store.read_inline(slot, key, out)
+                    && let Some(header) = self.store.read(slot, key, out)
                     && !self.is_expired(slot, now_ns)
                     && line.unchanged(seen)
                 {

@@ -199,13 +199,14 @@ impl Store {
         same.then_some(header)
     }
 
-    /// If the slot holds `key` and the whole entry, copies the value to the front of `out`. `None` is no result: the
-    /// entry may be in several pieces, or another one.
+    /// If the slot holds `key`, copies the value to the front of `out`. `None` is no result: the entry may be another
+    /// one, its key may continue in a chunk, or it is being changed.
     #[inline]
-    pub(crate) fn read_inline(&self, slot: usize, key: &[u8], out: &mut [u8]) -> Option<Header> {
-        let (head, payload) = self.slots.get(slot * self.stride..)?.split_first_chunk::<SLOT_HEAD_WORDS>()?;
+    pub(crate) fn read(&self, slot: usize, key: &[u8], out: &mut [u8]) -> Option<Header> {
+        let words = self.slots.get(slot * self.stride..)?.get(..self.stride)?;
+        let (head, payload) = words.split_first_chunk::<SLOT_HEAD_WORDS>()?;
         let header = Header(head[0].load(Ordering::Relaxed));
-        if header.key_len() != key.len() || header.chunk() != 0 {
+        if header.key_len() != key.len() {
             return None;
         }
         let out = out.get_mut(..header.value_len())?;
@@ -221,19 +222,8 @@ impl Store {
         {
             return None;
         }
-        let (fours, rest) = out.as_chunks_mut::<32>();
-        let (stored_fours, _) = stored.as_slice().as_chunks::<4>();
-        let mut stored = stored.as_slice().get(4 * fours.len()..)?.iter();
-        for (four, stored) in fours.iter_mut().zip(stored_fours) {
-            let (words, _) = four.as_chunks_mut::<8>();
-            for (word, stored) in words.iter_mut().zip(stored) {
-                *word = stored.load(Ordering::Relaxed).to_le_bytes();
-            }
-        }
-        if !rest.is_empty() && !fill(rest, || stored.next().map(|word| word.load(Ordering::Relaxed))) {
-            return None;
-        }
-        Some(header)
+        let mut rest = Payload { run: stored.as_slice(), chunk: header.chunk(), store: self };
+        rest.copy(out).then_some(header)
     }
 
     /// Copies the value to the front of `out`. `None`: `out` is too short, or the entry is being changed.
@@ -397,10 +387,17 @@ impl<'a> Payload<'a> {
             let Some(piece) = self.piece() else { return false };
             let count = piece.len().min(whole.len());
             let (now, later) = whole.split_at_mut(count);
-            for (target, word) in now.iter_mut().zip(piece) {
+            let (stored, left) = piece.split_at(count);
+            let ((fours, few), (stored_fours, stored_few)) = (now.as_chunks_mut::<4>(), stored.as_chunks::<4>());
+            for (four, stored) in fours.iter_mut().zip(stored_fours) {
+                for (target, word) in four.iter_mut().zip(stored) {
+                    *target = word.load(Ordering::Relaxed).to_le_bytes();
+                }
+            }
+            for (target, word) in few.iter_mut().zip(stored_few) {
                 *target = word.load(Ordering::Relaxed).to_le_bytes();
             }
-            (self.run, whole) = (&piece[count..], later);
+            (self.run, whole) = (left, later);
         }
         rest.is_empty() || fill(rest, || self.next())
     }
