@@ -1,4 +1,5 @@
-//! A bucket: one cache line with a version, eight cells for entries, and the number of an overflow bucket.
+//! A bucket: one cache line with a version, eight cells for entries, their marks, the number of an overflow bucket, and
+//! what was evicted lately.
 //! Promises: a reader that sees the same even version before and after has read one consistent state.
 //! Refuses: knowing entries; a cell holds a tag, eight bits of the key's hash, and the number of a slot.
 //! Source: Boehm, "Can seqlocks get along with programming language memory models?", §5: data in relaxed atomics, an
@@ -23,9 +24,19 @@ pub(crate) struct Bucket {
     tags: AtomicU64,
     /// Per cell the number of the slot plus one; 0 is free.
     slots: [AtomicU32; BUCKET_CELLS],
-    /// Number of the next overflow bucket plus one; 0 is none.
+    /// One byte per cell for the eviction policy.
+    marks: AtomicU64,
+    /// Lower half: number of the next overflow bucket plus one; 0 is none. Upper half: the tags of the last four
+    /// entries that were evicted from the small queue, the latest in the lowest byte.
     pub(crate) next: AtomicU64,
 }
+
+/// Bits of a mark that count uses, up to [`USES_MAX`].
+const USES: u64 = 3;
+/// Most uses that are counted.
+const USES_MAX: u64 = 3;
+/// Bit of a mark: the entry is in the small queue.
+const SMALL: u64 = 4;
 
 /// A version that a reader saw, or at which a lock was taken; even.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,8 +48,84 @@ impl Bucket {
             version: AtomicU64::new(0),
             tags: AtomicU64::new(0),
             slots: std::array::from_fn(|_| AtomicU32::new(0)),
+            marks: AtomicU64::new(0),
             next: AtomicU64::new(0),
         }
+    }
+
+    fn mark(&self, cell: usize) -> u64 {
+        self.marks.load(Ordering::Relaxed) >> (8 * cell) & 0xff
+    }
+
+    fn set_mark(&self, cell: usize, mark: u64) {
+        self.marks.fetch_and(!(0xff << (8 * cell)), Ordering::Relaxed);
+        self.marks.fetch_or(mark << (8 * cell), Ordering::Relaxed);
+    }
+
+    /// Counts a use of the entry in a cell. It writes only while few uses are counted, and a lost count is harmless, as
+    /// is one of an entry that is there by now.
+    #[inline]
+    pub(crate) fn count_use(&self, cell: usize) {
+        let marks = self.marks.load(Ordering::Relaxed);
+        if marks >> (8 * cell) & USES < USES_MAX {
+            let more = marks + (1 << (8 * cell));
+            let _lost = self.marks.compare_exchange(marks, more, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns how often the entry in a cell was used, at most [`USES_MAX`] times.
+    pub(crate) fn uses(&self, cell: usize) -> u64 {
+        self.mark(cell) & USES
+    }
+
+    /// Takes one of the counted uses; returns whether there was one.
+    pub(crate) fn take_use(&self, cell: usize) -> bool {
+        let marks = self.marks.load(Ordering::Relaxed);
+        let was_used = marks >> (8 * cell) & USES > 0;
+        if was_used {
+            let fewer = marks - (1 << (8 * cell));
+            let _lost = self.marks.compare_exchange(marks, fewer, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        was_used
+    }
+
+    /// Returns whether the entry in a cell is in the small queue.
+    pub(crate) fn is_small(&self, cell: usize) -> bool {
+        self.mark(cell) & SMALL != 0
+    }
+
+    /// Notes that the entry in a cell is in the small queue.
+    pub(crate) fn set_small(&self, cell: usize) {
+        self.marks.fetch_or(SMALL << (8 * cell), Ordering::Relaxed);
+    }
+
+    /// Notes that the entry in a cell has left the small queue. Its uses count no longer.
+    pub(crate) fn leave_small(&self, cell: usize) {
+        self.marks.fetch_and(!((SMALL | USES) << (8 * cell)), Ordering::Relaxed);
+    }
+
+    /// Remembers the tag of an entry that was evicted from the small queue; the caller holds the lock.
+    pub(crate) fn remember(&self, tag: u8) {
+        let next = self.next.load(Ordering::Relaxed);
+        let tags = (next >> 32 << 8 | u64::from(tag)) << 32;
+        self.next.store(tags | next & u64::from(u32::MAX), Ordering::Relaxed);
+    }
+
+    /// Returns whether an entry with that tag was evicted from the small queue lately.
+    pub(crate) fn remembers(&self, tag: u8) -> bool {
+        (self.next.load(Ordering::Relaxed) >> 32).to_le_bytes()[..4].contains(&tag)
+    }
+
+    /// Returns the number of the next overflow bucket.
+    #[inline]
+    pub(crate) fn next(&self) -> Option<usize> {
+        (self.next.load(Ordering::Relaxed) as u32).checked_sub(1).map(|index| index as usize)
+    }
+
+    /// Sets the number of the next overflow bucket; the caller holds the lock.
+    pub(crate) fn set_next(&self, next: Option<usize>) {
+        let tags = self.next.load(Ordering::Relaxed) >> 32 << 32;
+        self.next.store(tags | next.map_or(0, |index| index as u64 + 1), Ordering::Relaxed);
     }
 
     /// Begins to read; `None` while a writer holds the lock.
@@ -110,10 +197,21 @@ impl Bucket {
         slot.checked_sub(1).map(|slot| slot as usize)
     }
 
-    /// Puts an entry into a cell; the caller holds the lock.
+    /// Puts an entry without marks into a cell; the caller holds the lock.
     pub(crate) fn set(&self, cell: usize, tag: u8, slot: usize) {
+        self.set_mark(cell, 0);
         self.set_tag(cell, tag);
         self.slots[cell].store(slot as u32 + 1, Ordering::Release);
+    }
+
+    /// Moves the entry of the last used cell of `from` into a cell; the caller holds the lock.
+    pub(crate) fn move_last(&self, cell: usize, from: &Bucket) {
+        let last = from.last_cell().expect("the last bucket of a chain is not empty");
+        let slot = from.slot(last).expect("the cell is in use");
+        let mark = from.mark(last);
+        self.set(cell, from.tag(last), slot);
+        self.set_mark(cell, mark);
+        from.clear(last);
     }
 
     /// Frees a cell; the caller holds the lock.

@@ -1,20 +1,20 @@
 //! The configuration of a dictionary, and what it costs.
 //!
-//! Cost: 16 bytes of index for each of `entries_max`, and an eighth of that as reserve; per entry a slot of 16 bytes
-//! and the payload, key and value rounded up to 8 bytes each. A type whose longest payload exceeds 256 bytes has slots
-//! of 128 bytes; longer payloads continue in chunks that all entries share, of 64 bytes (56 of payload), or of 256 (248
-//! of payload) where values may be longer than 16 KiB. The number of chunks:
+//! Cost: 16 bytes of index for each of `entries_max`, an eighth of that as reserve, and a byte for the small queue of a
+//! dictionary that evicts. Entries are stored in blocks. If the longest payload (key and value, each rounded up to 8
+//! bytes) has at most 256 bytes, every entry has one block of that length and 16 bytes. If not, blocks have 96 bytes:
+//! the first one of an entry holds 80 bytes of payload, the others 88. The number of blocks:
 //!
 //! - a dictionary bounded in bytes (`max N entries, 64MiB bytes`) takes no more than those bytes for all of this;
-//! - a dictionary that refuses when full (`evict nothing`) has chunks for `entries_max` of the longest entries;
-//! - one that evicts has chunks for `entries_max` entries of a quarter of that length, and for at least 16 of the
-//!   longest; it keeps fewer long entries. 100,000 entries of up to 1,000 bytes take 45 MB instead of 119 MB.
+//! - a dictionary that refuses when full (`evict nothing`) has blocks for `entries_max` of the longest entries;
+//! - one that evicts has blocks for `entries_max` entries of a quarter of that length, and for at least 16 of the
+//!   longest; it keeps fewer long entries. 100,000 entries of up to 1,000 bytes take 40 MB instead of 117 MB.
 
 pub use flick_abi::Evict;
 
 use crate::limits::{
-    CHUNK_WORDS_LONG, CHUNK_WORDS_SHORT, CHUNKS_MAX, ENTRIES_MAX, INLINE_WORDS_CHUNKED, INLINE_WORDS_WHOLE,
-    KEY_BYTES_MAX, LONGEST_MIN, SHORT_VALUE_BYTES_MAX, VALUE_BYTES_MAX,
+    BLOCK_WORDS, BLOCKS_MAX, ENTRIES_MAX, INLINE_WORDS_WHOLE, KEY_BYTES_MAX, LONGEST_MIN, SMALL_QUEUE_SHARE,
+    VALUE_BYTES_MAX,
 };
 use crate::words::words;
 
@@ -22,7 +22,7 @@ use crate::words::words;
 pub(crate) const BUCKET_CELLS: usize = 8;
 /// Entries per bucket of a full dictionary, on average: few enough that one in fifty buckets overflows.
 const ENTRIES_PER_BUCKET: u64 = 4;
-/// Words before a payload: lengths and mark; time.
+/// Words before the payload in the first block of an entry: lengths and next block; time.
 pub(crate) const SLOT_HEAD_WORDS: usize = 2;
 /// Bytes of one bucket.
 const BUCKET_BYTES: u64 = 64;
@@ -77,15 +77,13 @@ pub(crate) struct Sizes {
     pub(crate) buckets: u64,
     /// Overflow buckets.
     pub(crate) overflow: u64,
-    /// Entries.
-    pub(crate) slots: u64,
-    /// Payload words in a slot.
-    pub(crate) inline_words: usize,
-    /// Payload words in a chunk.
-    pub(crate) chunk_words: usize,
-    /// Chunks.
-    pub(crate) chunks: u64,
-    /// Chunks of one longest entry.
+    /// Entries that the small queue holds.
+    pub(crate) small_queue: u64,
+    /// Words of a block.
+    pub(crate) block_words: usize,
+    /// Blocks.
+    pub(crate) blocks: u64,
+    /// Blocks of one longest entry.
     longest: u64,
 }
 
@@ -93,56 +91,55 @@ impl Sizes {
     pub(crate) fn of(config: &DictConfig) -> Self {
         let words_max = words(config.key_bytes_max as usize) + words(config.value_bytes_max as usize);
         let whole = words_max <= INLINE_WORDS_WHOLE;
-        let inline_words = if whole { words_max } else { INLINE_WORDS_CHUNKED };
-        let short = config.value_bytes_max <= SHORT_VALUE_BYTES_MAX;
-        let chunk_words = if short { CHUNK_WORDS_SHORT } else { CHUNK_WORDS_LONG };
-        let longest = words_max.saturating_sub(inline_words).div_ceil(chunk_words) as u64;
-        let slots = config.entries_max;
-        let buckets = slots.div_ceil(ENTRIES_PER_BUCKET).max(1);
+        let block_words = if whole { SLOT_HEAD_WORDS + words_max } else { BLOCK_WORDS };
+        let rest = words_max.saturating_sub(block_words - SLOT_HEAD_WORDS);
+        let longest = 1 + rest.div_ceil(block_words - 1) as u64;
+        let entries = config.entries_max;
+        let buckets = entries.div_ceil(ENTRIES_PER_BUCKET).max(1);
         let overflow = buckets / 8 + 8;
-        let all = slots.saturating_mul(longest);
-        let mut sizes = Self { buckets, overflow, slots, inline_words, chunk_words, chunks: all, longest };
-        sizes.chunks = match (config.bytes_max, config.evict) {
-            (Some(bytes), _) => (bytes.saturating_sub(sizes.fixed_bytes()) / sizes.chunk_bytes()).min(all),
+        let small_queue = if config.evict == Evict::Lru { entries / SMALL_QUEUE_SHARE } else { 0 };
+        let all = entries.saturating_mul(longest);
+        let mut sizes = Self { buckets, overflow, small_queue, block_words, blocks: all, longest };
+        sizes.blocks = match (config.bytes_max, config.evict) {
+            (Some(bytes), _) => (bytes.saturating_sub(sizes.index_bytes()) / sizes.block_bytes()).min(all),
             (None, Evict::Nothing) => all,
             (None, Evict::Lru | Evict::Oldest) => {
-                slots.saturating_mul(longest.div_ceil(4)).max(slots.min(16).saturating_mul(longest))
+                let quarter = 1 + (longest - 1).div_ceil(4);
+                entries.saturating_mul(quarter).max(entries.min(16).saturating_mul(longest))
             }
         };
         sizes
     }
 
-    /// Returns the bytes of index and slots.
-    fn fixed_bytes(&self) -> u64 {
-        let index = self.buckets.saturating_add(self.overflow).saturating_mul(BUCKET_BYTES);
-        index.saturating_add(self.slots.saturating_mul(8 * self.stride() as u64))
+    /// Returns the bytes of buckets and small queue.
+    fn index_bytes(&self) -> u64 {
+        let buckets = self.buckets.saturating_add(self.overflow).saturating_mul(BUCKET_BYTES);
+        buckets.saturating_add(self.small_queue.saturating_mul(8))
     }
 
-    fn chunk_bytes(&self) -> u64 {
-        8 * (self.chunk_words as u64 + 1)
+    fn block_bytes(&self) -> u64 {
+        8 * self.block_words as u64
+    }
+
+    fn bytes_of(&self, blocks: u64) -> u64 {
+        self.index_bytes().saturating_add(blocks.saturating_mul(self.block_bytes()))
     }
 
     /// Returns the least bytes in which the longest entries fit.
-    fn min_bytes(&self) -> u64 {
-        let chunks = self.slots.min(LONGEST_MIN).saturating_mul(self.longest);
-        self.fixed_bytes().saturating_add(chunks.saturating_mul(self.chunk_bytes()))
-    }
-
-    /// Returns the words of a slot.
-    pub(crate) fn stride(&self) -> usize {
-        SLOT_HEAD_WORDS + self.inline_words
+    fn min_bytes(&self, entries_max: u64) -> u64 {
+        self.bytes_of(entries_max.min(LONGEST_MIN).saturating_mul(self.longest))
     }
 }
 
 /// Returns the bytes that [`Dictionary::new`](crate::Dictionary::new) allocates for a configuration; it saturates.
 pub fn memory_bytes(config: &DictConfig) -> u64 {
     let sizes = Sizes::of(config);
-    sizes.fixed_bytes().saturating_add(sizes.chunks.saturating_mul(sizes.chunk_bytes()))
+    sizes.bytes_of(sizes.blocks)
 }
 
-/// Returns the least `bytes_max`: the index and the slots of all entries, and the chunks of four longest ones.
+/// Returns the least `bytes_max`: the index of all entries, and the blocks of four longest ones.
 pub fn min_bytes(config: &DictConfig) -> u64 {
-    Sizes::of(config).min_bytes()
+    Sizes::of(config).min_bytes(config.entries_max)
 }
 
 /// Checks a configuration. Errors: what it exceeds.
@@ -157,15 +154,14 @@ pub(crate) fn check(config: &DictConfig) -> Result<Sizes, String> {
         return Err(format!("values of {} bytes are longer than {VALUE_BYTES_MAX}", config.value_bytes_max));
     }
     let sizes = Sizes::of(config);
-    if let Some(bytes) = config.bytes_max.filter(|bytes| *bytes < sizes.min_bytes()) {
+    let least = sizes.min_bytes(config.entries_max);
+    if let Some(bytes) = config.bytes_max.filter(|bytes| *bytes < least) {
         return Err(format!(
-            "{} entries of up to {} bytes take at least {} bytes, not {bytes}",
-            config.entries_max,
-            config.value_bytes_max,
-            sizes.min_bytes()
+            "{} entries of up to {} bytes take at least {least} bytes, not {bytes}",
+            config.entries_max, config.value_bytes_max
         ));
     }
-    if sizes.chunks > CHUNKS_MAX {
+    if sizes.longest > 1 && sizes.blocks > BLOCKS_MAX {
         return Err(format!(
             "{} entries of up to {} bytes are more than one dictionary holds",
             config.entries_max, config.value_bytes_max
@@ -203,18 +199,22 @@ mod tests {
 
     #[test]
     fn memory_bytes_matches_the_documentation() {
-        // 25,000 buckets and 3,133 overflow buckets; slots of 16 + 24 + 32 bytes.
-        check(100_000, 32, Evict::Lru, (25_000 + 3_133) * 64 + 100_000 * 72);
-        // The longest payload has 128 words: 14 in the slot, the others in 17 chunks; a quarter of those is 5.
-        check(100_000, 1000, Evict::Lru, (25_000 + 3_133) * 64 + 100_000 * (128 + 5 * 64));
-        check(100_000, 1000, Evict::Nothing, (25_000 + 3_133) * 64 + 100_000 * (128 + 17 * 64));
-        check(1, 1000, Evict::Lru, (1 + 8) * 64 + 128 + 17 * 64);
-        // Chunks take the bytes that index and slots leave.
-        let fixed = (25_000 + 3_133) * 64 + 100_000 * 128;
-        check_bounded(100_000, Some(64 << 20), 1 << 20, Evict::Lru, (64 << 20) - ((64 << 20) - fixed) % 256);
-        check_bounded(100_000, Some(64 << 20), 1000, Evict::Nothing, (64 << 20) - ((64 << 20) - fixed) % 64);
+        // 25,000 buckets and 3,133 overflow buckets; a small queue of 10,000 entries.
+        let index = (25_000 + 3_133) * 64;
+        let queue = 10_000 * 8;
+        // Blocks of 16 + 24 + 32 bytes.
+        check(100_000, 32, Evict::Lru, index + queue + 100_000 * 72);
+        check(100_000, 32, Evict::Nothing, index + 100_000 * 72);
+        // The longest payload has 128 words: 10 in the first block, the others in 11 blocks; a quarter of those is 3.
+        check(100_000, 1000, Evict::Lru, index + queue + 100_000 * 4 * 96);
+        check(100_000, 1000, Evict::Nothing, index + 100_000 * 12 * 96);
+        check(1, 1000, Evict::Lru, (1 + 8) * 64 + 12 * 96);
+        // Blocks take the bytes that the index leaves.
+        let (all, fixed) = (64 << 20, index + queue);
+        check_bounded(100_000, Some(all), 1 << 20, Evict::Lru, all - (all - fixed) % 96);
+        check_bounded(100_000, Some(all), 1000, Evict::Nothing, all - (all - index) % 96);
         // No more than all entries can need is taken.
-        check_bounded(1, Some(64 << 20), 1000, Evict::Lru, (1 + 8) * 64 + 128 + 17 * 64);
+        check_bounded(1, Some(64 << 20), 1000, Evict::Lru, (1 + 8) * 64 + 12 * 96);
     }
 
     #[test]

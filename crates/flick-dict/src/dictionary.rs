@@ -1,11 +1,12 @@
 //! The operations of a dictionary. Times are nanoseconds of one clock, which the caller chooses.
 //! Cost: a read is a hash, one cache line of the index and the entry itself; a write adds the bucket's lock; a write
-//! that must evict looks at `EVICT_STEPS_MAX` cells per entry it evicts.
+//! that must evict looks at `EVICT_STEPS_MAX` cells per entry it evicts, most often.
 
 use std::sync::atomic::AtomicU64 as PlainU64;
 
 use crate::bucket::{Bucket, Version};
 use crate::config::{DictConfig, Evict, Sizes, check};
+use crate::eviction::{Eviction, SmallQueue};
 use crate::hashing::KeyHash;
 use crate::limits::{CHAIN_MAX, READ_TRIES_MAX};
 use crate::store::{Entry, FreeList, Header, Store};
@@ -67,6 +68,7 @@ pub struct Dictionary {
     pub(crate) buckets: Box<[Bucket]>,
     free_buckets: FreeList,
     pub(crate) store: Store,
+    pub(crate) small_queue: SmallQueue,
     pub(crate) counters: SharedCounters,
 }
 
@@ -123,8 +125,9 @@ impl Dictionary {
         let heads = sizes.buckets as usize;
         let free_buckets = FreeList::full(sizes.overflow, |index| &buckets[heads + index].next);
         let store = Store::new(&sizes).map_err(DictError::Memory)?;
-        let hash = KeyHash::new(config.seed);
-        Ok(Self { config, hash, heads, buckets, free_buckets, store, counters: SharedCounters::default() })
+        let small_queue = SmallQueue::new(sizes.small_queue).map_err(DictError::Memory)?;
+        let (hash, counters) = (KeyHash::new(config.seed), SharedCounters::default());
+        Ok(Self { config, hash, heads, buckets, free_buckets, store, small_queue, counters })
     }
 
     /// Returns the configuration.
@@ -144,15 +147,16 @@ impl Dictionary {
         if let Some(seen) = line.begin_read() {
             let candidates = line.candidates(position.tag);
             if candidates != 0 {
-                if let Some(slot) = line.slot(Bucket::cell_of(candidates))
+                let cell = Bucket::cell_of(candidates);
+                if let Some(slot) = line.slot(cell)
                     && let Some(header) = self.store.read(slot, key, out)
                     && !self.is_expired(slot, now_ns)
                     && line.unchanged(seen)
                 {
-                    self.touch(slot, header);
+                    self.touch(position.head, cell);
                     return Some(header.value_len());
                 }
-            } else if line.next.load(Ordering::Relaxed) == 0 && line.unchanged(seen) {
+            } else if line.next().is_none() && line.unchanged(seen) {
                 return None;
             }
         }
@@ -170,7 +174,7 @@ impl Dictionary {
             Some(
                 self.find(position, key)
                     .filter(|at| !self.is_expired(at.slot, now_ns))
-                    .inspect(|at| self.touch(at.slot, at.header)),
+                    .inspect(|at| self.touch(at.bucket, at.cell)),
             )
         })
         .0
@@ -307,15 +311,15 @@ impl Dictionary {
             return Some(None);
         }
         let len = self.store.copy_value(at.slot, at.header, out)?;
-        self.touch(at.slot, at.header);
+        self.touch(at.bucket, at.cell);
         Some(Some(len))
     }
 
-    /// Marks an entry as used, if eviction needs that and it is not marked yet.
+    /// Counts a use of an entry, if eviction needs that.
     #[inline]
-    fn touch(&self, slot: usize, header: Header) {
-        if self.config.evict == Evict::Lru && !header.used() {
-            self.store.mark_used(slot);
+    fn touch(&self, bucket: usize, cell: usize) {
+        if self.config.evict == Evict::Lru {
+            self.buckets[bucket].count_use(cell);
         }
     }
 
@@ -379,9 +383,10 @@ impl Dictionary {
         held.changed = true;
         let mut eviction = self.eviction(now_ns, Some(at.slot));
         let chain =
-            self.store.alloc_chain(entry.key, entry.value, Some(at.slot), || eviction.evict_one(held, true));
+            self.store.alloc_chain(entry.key, entry.value, Some(at.slot), || eviction.evict_one(held));
         let Some(chain) = chain else { return false };
-        self.store.write(at.slot, chain, entry, true);
+        self.store.write(at.slot, chain, entry);
+        self.touch(at.bucket, at.cell);
         true
     }
 
@@ -393,33 +398,60 @@ impl Dictionary {
         entry: &Entry<'_>,
     ) -> bool {
         let mut eviction = self.eviction(now_ns, None);
+        while !self.reserve_entry() {
+            if !eviction.evict_one(held) {
+                return false;
+            }
+        }
+        let inserted = self.insert_reserved(held, position, &mut eviction, entry);
+        if !inserted {
+            self.counters.entries.fetch_sub(1, Ordering::Relaxed);
+        }
+        inserted
+    }
+
+    /// Counts one more entry, unless there are as many as there may be.
+    fn reserve_entry(&self) -> bool {
+        let more = |entries| (entries < self.config.entries_max).then_some(entries + 1);
+        self.counters.entries.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Inserts an entry that has been counted.
+    fn insert_reserved(
+        &self,
+        held: &mut BucketGuard<'_>,
+        position: KeyPosition,
+        eviction: &mut Eviction<'_>,
+        entry: &Entry<'_>,
+    ) -> bool {
         let slot = loop {
-            match self.store.alloc_slot() {
+            match self.store.alloc_block() {
                 Some(slot) => break slot,
-                None if eviction.evict_one(held, false) => {}
+                None if eviction.evict_one(held) => {}
                 None => return false,
             }
         };
-        let chain = self.store.alloc_chain(entry.key, entry.value, None, || eviction.evict_one(held, true));
+        let chain = self.store.alloc_chain(entry.key, entry.value, None, || eviction.evict_one(held));
         let Some(chain) = chain else {
-            self.store.free_slot(slot);
+            self.store.free_block(slot);
             return false;
         };
-        self.store.write(slot, chain, entry, false);
+        self.store.write(slot, chain, entry);
         let (line, cell) = loop {
             match self.free_cell(held) {
                 Some(free) => break free,
                 None if eviction.evict_here(held) => {}
                 None => {
-                    self.store.free_chunks_of(slot);
-                    self.store.free_slot(slot);
+                    self.store.free_entry(slot);
                     return false;
                 }
             }
         };
         held.changed = true;
         line.set(cell, position.tag, slot);
-        self.counters.entries.fetch_add(1, Ordering::Relaxed);
+        if !self.buckets[position.head].remembers(position.tag) {
+            self.enter_small_queue(position.head, line, cell, slot);
+        }
         true
     }
 
@@ -437,9 +469,9 @@ impl Dictionary {
                     let index = self.free_buckets.pop(|index| &self.buckets[self.heads + index].next)?;
                     let new = &self.buckets[self.heads + index];
                     new.set_owner(held.head);
-                    new.next.store(0, Ordering::Relaxed);
+                    new.set_next(None);
                     held.changed = true;
-                    line.next.store(index as u64 + 1, Ordering::Relaxed);
+                    line.set_next(Some(index));
                     self.heads + index
                 }
             };
@@ -473,24 +505,19 @@ impl Dictionary {
             (before, last) = (Some(last), next);
         }
         let line = &self.buckets[last];
-        let moved = line.last_cell().expect("the last bucket of a chain is not empty");
-        let moved_slot = line.slot(moved).expect("the cell is in use");
-        self.buckets[bucket].set(cell, line.tag(moved), moved_slot);
-        line.clear(moved);
+        self.buckets[bucket].move_last(cell, line);
         if let Some(before) = before
             && line.last_cell().is_none()
         {
-            self.buckets[before].next.store(0, Ordering::Relaxed);
+            self.buckets[before].set_next(None);
             self.free_buckets.push(last - self.heads, |index| &self.buckets[self.heads + index].next);
         }
         self.counters.entries.fetch_sub(1, Ordering::Relaxed);
-        self.store.free_chunks_of(slot);
-        self.store.free_slot(slot);
+        self.store.free_entry(slot);
     }
 
     /// Returns the next overflow bucket of a bucket.
     pub(crate) fn overflow_of(&self, bucket: usize) -> Option<usize> {
-        let next = self.buckets[bucket].next.load(Ordering::Relaxed) as usize;
-        next.checked_sub(1).map(|index| self.heads + index)
+        self.buckets[bucket].next().map(|index| self.heads + index)
     }
 }

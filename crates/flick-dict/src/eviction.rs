@@ -1,11 +1,65 @@
 //! Eviction, and the sweep of expired entries.
 //! Promises: no function waits for a lock, so the caller may hold one; each call is bounded.
-//! Source: the clock of CLOCK page replacement; sampling as an approximation of "oldest".
+//! Source: S3-FIFO (Yang et al., "FIFO queues are all you need for cache eviction", SOSP 2023): new entries go through
+//! a small queue, so that those that are used once leave soon; entries that were evicted from it lately, and come
+//! again, do not. The main queue is a clock here: its hand goes around the cells, and takes a use from each entry that
+//! it passes. Sampling as an approximation of "oldest".
 
+use std::sync::atomic::AtomicU64 as PlainU64;
+
+use crate::bucket::Bucket;
 use crate::config::{BUCKET_CELLS, Evict};
 use crate::dictionary::{BucketGuard, Dictionary};
-use crate::limits::{CHAIN_MAX, EVICT_ENTRIES_MAX, EVICT_SAMPLE, EVICT_STEPS_MAX, EVICT_TRIES_MAX};
+use crate::limits::{
+    CHAIN_MAX, EVICT_ENTRIES_MAX, EVICT_SAMPLE, EVICT_STEPS_MAX, EVICT_TRIES_MAX, SMALL_QUEUE_SHARE,
+};
 use crate::sync::Ordering;
+
+/// The small queue: the latest new entries, oldest first. An entry that is removed, or leaves its bucket otherwise,
+/// stays noted until its turn comes.
+/// Promises: no call waits; what one thread notes is taken once, or overwritten and returned.
+#[derive(Debug)]
+pub(crate) struct SmallQueue {
+    /// The bucket that an entry hashes to in the upper half, its slot plus one in the lower; 0 is none.
+    notes: Box<[PlainU64]>,
+    taken: PlainU64,
+    noted: PlainU64,
+}
+
+impl SmallQueue {
+    /// Errors: the number of bytes that could not be allocated.
+    pub(crate) fn new(capacity: u64) -> Result<Self, u64> {
+        let mut notes = Vec::new();
+        notes.try_reserve_exact(capacity as usize).map_err(|_| capacity.saturating_mul(8))?;
+        notes.resize_with(capacity as usize, PlainU64::default);
+        Ok(Self { notes: notes.into_boxed_slice(), taken: PlainU64::new(0), noted: PlainU64::new(0) })
+    }
+
+    fn len(&self) -> u64 {
+        self.noted.load(Ordering::Relaxed).saturating_sub(self.taken.load(Ordering::Relaxed))
+    }
+
+    /// Notes a new entry; returns the oldest one if the queue was full.
+    fn push(&self, head: usize, slot: usize) -> Option<(usize, usize)> {
+        let capacity = self.notes.len() as u64;
+        let at = self.noted.fetch_add(1, Ordering::Relaxed);
+        self.taken.fetch_max((at + 1).saturating_sub(capacity), Ordering::Relaxed);
+        let note = (head as u64) << 32 | (slot as u64 + 1);
+        Self::entry(self.notes[(at % capacity) as usize].swap(note, Ordering::Relaxed))
+    }
+
+    /// Takes the oldest entry.
+    fn pop(&self) -> Option<(usize, usize)> {
+        let noted = self.noted.load(Ordering::Relaxed);
+        let next = |taken| (taken < noted).then_some(taken + 1);
+        let at = self.taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).ok()?;
+        Self::entry(self.notes[(at % self.notes.len() as u64) as usize].swap(0, Ordering::Relaxed))
+    }
+
+    fn entry(note: u64) -> Option<(usize, usize)> {
+        Some(((note >> 32) as usize, (note as u32).checked_sub(1)? as usize))
+    }
+}
 
 /// A used cell, at the time of reading.
 #[derive(Clone, Copy)]
@@ -13,6 +67,8 @@ struct CellEntry {
     bucket: usize,
     cell: usize,
     slot: usize,
+    /// It was taken from the small queue.
+    is_small: bool,
 }
 
 /// The evictions for one write.
@@ -35,6 +91,27 @@ impl Dictionary {
             entries_left: EVICT_ENTRIES_MAX,
             tries_left: tries.min(EVICT_TRIES_MAX),
         }
+    }
+
+    /// Puts a new entry, in a cell of `line`, into the small queue, if there is one; the caller holds the lock of
+    /// `head`.
+    pub(crate) fn enter_small_queue(&self, head: usize, line: &Bucket, cell: usize, slot: usize) {
+        if self.small_queue.notes.is_empty() {
+            return;
+        }
+        line.set_small(cell);
+        // The dictionary is not full, or holds entries that are longer than most: the oldest one stays.
+        if let Some((head, slot)) = self.small_queue.push(head, slot)
+            && let Some(entry) = self.noted_entry(head, slot)
+        {
+            self.buckets[entry.bucket].leave_small(entry.cell);
+        }
+    }
+
+    /// Returns an entry of the small queue; a guess unless the lock of `head` is held.
+    fn noted_entry(&self, head: usize, slot: usize) -> Option<CellEntry> {
+        let mut entries = self.entries_of(head);
+        entries.find(|entry| entry.slot == slot && self.buckets[entry.bucket].is_small(entry.cell))
     }
 
     /// Removes the expired entries of the next `buckets` buckets, of about three entries each; returns how many. The
@@ -79,7 +156,7 @@ impl Dictionary {
     }
 
     fn entry_at(&self, bucket: usize, cell: usize) -> Option<CellEntry> {
-        self.buckets[bucket].slot(cell).map(|slot| CellEntry { bucket, cell, slot })
+        self.buckets[bucket].slot(cell).map(|slot| CellEntry { bucket, cell, slot, is_small: false })
     }
 
     /// Returns the slots of a bucket's entries, for snapshots.
@@ -89,27 +166,22 @@ impl Dictionary {
 }
 
 impl Eviction<'_> {
-    /// Evicts one entry anywhere, one with chunks if `chunks` are wanted; `false` when no entry may be evicted, or
-    /// enough were evicted for one write.
-    pub(crate) fn evict_one(&mut self, held: &mut BucketGuard<'_>, chunks: bool) -> bool {
+    /// Evicts one entry anywhere; `false` when no entry may be evicted, or enough were evicted for one write.
+    pub(crate) fn evict_one(&mut self, held: &mut BucketGuard<'_>) -> bool {
         let config = &self.dictionary.config;
         let Some(entries_left) = self.entries_left.checked_sub(1) else { return false };
         self.entries_left = entries_left;
         let tries = match config.evict {
             Evict::Nothing if config.expire_ns.is_none() => 0,
             Evict::Nothing => 1,
-            // Entries with chunks may be few among many: twice around, because the first round clears marks.
-            Evict::Lru | Evict::Oldest if chunks => self.tries_left,
-            // The entry that the hand found may be gone, or its bucket locked.
-            Evict::Lru | Evict::Oldest => EVICT_SAMPLE,
+            // Entries may be few among many cells, and one that was found may be gone, or its bucket locked.
+            Evict::Lru | Evict::Oldest => self.tries_left,
         };
         let evicted = (0..tries).position(|_| {
-            let victim = self.victim(chunks);
+            let victim = self.small_victim().or_else(|| self.victim());
             victim.is_some_and(|victim| self.evict(held, victim))
         });
-        if chunks {
-            self.tries_left -= evicted.unwrap_or(tries).min(self.tries_left);
-        }
+        self.tries_left -= evicted.unwrap_or(tries).min(self.tries_left);
         evicted.is_some()
     }
 
@@ -118,8 +190,7 @@ impl Eviction<'_> {
         let dictionary = self.dictionary;
         let expired = dictionary.first_expired(held.head, self.now_ns);
         let least = |entry: &CellEntry| {
-            let slot = entry.slot;
-            (dictionary.store.header(slot).used(), dictionary.store.stamp(slot))
+            (dictionary.buckets[entry.bucket].uses(entry.cell), dictionary.store.stamp(entry.slot))
         };
         let may_go = dictionary.config.evict != Evict::Nothing;
         let victim =
@@ -127,8 +198,28 @@ impl Eviction<'_> {
         victim.is_some_and(|victim| self.evict(held, victim))
     }
 
-    /// Advances the hand and chooses a victim, one with chunks if `chunks` are wanted.
-    fn victim(&self, chunks: bool) -> Option<CellEntry> {
+    /// Takes entries from the small queue, while it has its share of all entries, up to one that was not used. Those
+    /// that were used stay, as do those that are found and cannot be evicted.
+    fn small_victim(&self) -> Option<CellEntry> {
+        let dictionary = self.dictionary;
+        for _ in 0..EVICT_STEPS_MAX {
+            if dictionary.small_queue.len().saturating_mul(SMALL_QUEUE_SHARE) < dictionary.len() {
+                return None;
+            }
+            let (head, slot) = dictionary.small_queue.pop()?;
+            let Some(entry) = dictionary.noted_entry(head, slot) else { continue };
+            let line = &dictionary.buckets[entry.bucket];
+            let was_used = line.uses(entry.cell) > 0;
+            line.leave_small(entry.cell);
+            if !was_used && self.keep != Some(slot) {
+                return Some(CellEntry { is_small: true, ..entry });
+            }
+        }
+        None
+    }
+
+    /// Advances the hand and chooses a victim.
+    fn victim(&self) -> Option<CellEntry> {
         let dictionary = self.dictionary;
         let cells = dictionary.buckets.len() * BUCKET_CELLS;
         let mut best: Option<(u64, CellEntry)> = None;
@@ -136,8 +227,8 @@ impl Eviction<'_> {
         for _ in 0..EVICT_STEPS_MAX {
             let cell = dictionary.counters.hand.fetch_add(1, Ordering::Relaxed) as usize % cells;
             let Some(entry) = dictionary.entry_at(cell / BUCKET_CELLS, cell % BUCKET_CELLS) else { continue };
-            let slot = entry.slot;
-            if self.keep == Some(slot) || (chunks && !dictionary.store.header(slot).has_chunks()) {
+            let (slot, line) = (entry.slot, &dictionary.buckets[entry.bucket]);
+            if self.keep == Some(slot) {
                 continue;
             }
             if dictionary.is_expired(slot, self.now_ns) {
@@ -145,7 +236,8 @@ impl Eviction<'_> {
             }
             match dictionary.config.evict {
                 Evict::Nothing => continue,
-                Evict::Lru if !dictionary.store.clear_used(slot) => return Some(entry),
+                Evict::Lru if line.is_small(entry.cell) => {}
+                Evict::Lru if !line.take_use(entry.cell) => return Some(entry),
                 Evict::Lru | Evict::Oldest => {}
             }
             let stamp = dictionary.store.stamp(slot);
@@ -191,6 +283,9 @@ impl Eviction<'_> {
             &counters.evictions
         };
         counter.fetch_add(1, Ordering::Relaxed);
+        if victim.is_small {
+            dictionary.buckets[held.head].remember(dictionary.buckets[victim.bucket].tag(victim.cell));
+        }
         dictionary.free(held, victim.bucket, victim.cell, slot);
         true
     }

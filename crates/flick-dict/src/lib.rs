@@ -3,8 +3,8 @@
 //! writers lock one bucket; a value is never torn and never another key's.
 //! Refuses: clocks (the caller passes the time), I/O other than snapshots, types (keys and values are bytes).
 //! Start reading at [`config`] (the cost), then `bucket` and `store` (the layout), then [`dictionary`].
-//! Source: sequence locks as in H.-J. Boehm, "Can seqlocks get along with programming language memory models?"; the
-//! clock of CLOCK page replacement.
+//! Source: sequence locks as in H.-J. Boehm, "Can seqlocks get along with programming language memory models?";
+//! S3-FIFO, with the clock of CLOCK page replacement as its main queue.
 
 #![forbid(unsafe_code)]
 

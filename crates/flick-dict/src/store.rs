@@ -1,4 +1,4 @@
-//! The memory of entries: slots with the whole payload, or with its first part and a chain of shared chunks.
+//! The memory of entries: blocks of one length. An entry has one, or a chain of them; its first block is its slot.
 //! Promises: a reader stays inside the bounds, however stale what it reads is; the caller's check of the bucket's
 //! version decides whether the result is valid.
 //! Refuses: deciding who may write; a slot belongs to the bucket that names it, and is written under that bucket's
@@ -9,22 +9,20 @@ use crate::limits::FREE_LIST_TRIES_MAX;
 use crate::sync::{AtomicU64, Ordering, back_off};
 use crate::words::{fill, tail_word, words, words_of};
 
-/// The entry was used since the clock's hand last passed it.
-const USED: u64 = 1 << 63;
-
 /// Bits of a header that hold the length of the key.
 const KEY_BITS: u32 = 13;
 /// Bits that hold the length of the value.
 const VALUE_BITS: u32 = 21;
 
-/// Word 0 of a slot: bits 0..13 length of the key, 13..34 of the value, 34..63 first chunk plus one, 63 used.
+/// Word 0 of a slot: bits 0..13 length of the key, 13..34 of the value, 34..64 next block plus one. In a later block of
+/// a chain, word 0 is the number of the next block plus one, so that a late reader takes it for a slot without a chain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header(u64);
 
 impl Header {
-    fn new(key_len: usize, value_len: usize, chunk: u32, used: bool) -> Self {
+    fn new(key_len: usize, value_len: usize, next: u32) -> Self {
         let lengths = key_len as u64 | ((value_len as u64) << KEY_BITS);
-        Self(lengths | (u64::from(chunk) << (KEY_BITS + VALUE_BITS)) | if used { USED } else { 0 })
+        Self(lengths | (u64::from(next) << (KEY_BITS + VALUE_BITS)))
     }
 
     #[inline]
@@ -38,18 +36,8 @@ impl Header {
     }
 
     #[inline]
-    pub(crate) fn used(self) -> bool {
-        self.0 & USED != 0
-    }
-
-    #[inline]
-    fn chunk(self) -> u32 {
-        ((self.0 & !USED) >> (KEY_BITS + VALUE_BITS)) as u32
-    }
-
-    /// Returns whether the entry continues in chunks.
-    pub(crate) fn has_chunks(self) -> bool {
-        self.chunk() != 0
+    fn next(self) -> u32 {
+        (self.0 >> (KEY_BITS + VALUE_BITS)) as u32
     }
 }
 
@@ -114,17 +102,12 @@ impl FreeList {
     }
 }
 
-/// All slots and chunks of a dictionary.
+/// All blocks of a dictionary.
 #[derive(Debug)]
 pub(crate) struct Store {
-    slots: Box<[AtomicU64]>,
-    stride: usize,
-    inline_words: usize,
-    /// Words of a chunk; the first one names the next chunk.
-    chunk_stride: usize,
-    chunks: Box<[AtomicU64]>,
-    free_slots: FreeList,
-    free_chunks: FreeList,
+    words: Box<[AtomicU64]>,
+    block_words: usize,
+    free: FreeList,
 }
 
 /// Allocates zeroed words. Errors: the number of bytes that could not be allocated.
@@ -140,54 +123,46 @@ fn zeroed(count: u64) -> Result<Box<[AtomicU64]>, u64> {
 impl Store {
     /// Errors: the number of bytes that could not be allocated.
     pub(crate) fn new(sizes: &Sizes) -> Result<Self, u64> {
-        let stride = sizes.stride();
-        let slots = zeroed(sizes.slots.saturating_mul(stride as u64))?;
-        let chunk_stride = sizes.chunk_words + 1;
-        let chunks = zeroed(sizes.chunks.saturating_mul(chunk_stride as u64))?;
-        let free_slots = FreeList::full(sizes.slots, |slot| &slots[slot * stride + 1]);
-        let free_chunks = FreeList::full(sizes.chunks, |chunk| &chunks[chunk * chunk_stride]);
-        let inline_words = sizes.inline_words;
-        Ok(Self { stride, inline_words, chunk_stride, slots, chunks, free_slots, free_chunks })
+        let block_words = sizes.block_words;
+        let words = zeroed(sizes.blocks.saturating_mul(block_words as u64))?;
+        let free = FreeList::full(sizes.blocks, |block| &words[block * block_words + 1]);
+        Ok(Self { words, block_words, free })
     }
 
     #[inline]
-    fn slot(&self, slot: usize) -> &[AtomicU64] {
-        &self.slots[slot * self.stride..(slot + 1) * self.stride]
+    fn block(&self, block: usize) -> &[AtomicU64] {
+        &self.words[block * self.block_words..(block + 1) * self.block_words]
     }
 
-    /// Word 1 of a free slot names the next: a late reader may still mark word 0.
-    pub(crate) fn alloc_slot(&self) -> Option<usize> {
-        self.free_slots.pop(|slot| &self.slot(slot)[1])
+    /// Word 1 of a free block names the next free one: a late reader may still follow word 0.
+    fn next_free(&self, block: usize) -> &AtomicU64 {
+        &self.block(block)[1]
     }
 
-    pub(crate) fn free_slot(&self, slot: usize) {
-        self.free_slots.push(slot, |slot| &self.slot(slot)[1]);
+    /// Takes a free block.
+    pub(crate) fn alloc_block(&self) -> Option<usize> {
+        self.free.pop(|block| self.next_free(block))
     }
 
-    fn next_chunk(&self, chunk: usize) -> &AtomicU64 {
-        &self.chunks[chunk * self.chunk_stride]
+    /// Frees a block that no chain continues.
+    pub(crate) fn free_block(&self, block: usize) {
+        self.free.push(block, |block| self.next_free(block));
+    }
+
+    /// Returns the word of a later block of a chain that names the next one.
+    fn next_word_of(&self, block: usize) -> &AtomicU64 {
+        &self.block(block)[0]
     }
 
     #[inline]
     pub(crate) fn header(&self, slot: usize) -> Header {
-        Header(self.slot(slot)[0].load(Ordering::Relaxed))
+        Header(self.block(slot)[0].load(Ordering::Relaxed))
     }
 
     /// Returns when the entry expires; without expiry, when it was written.
     #[inline]
     pub(crate) fn stamp(&self, slot: usize) -> u64 {
-        self.slot(slot)[1].load(Ordering::Relaxed)
-    }
-
-    /// Marks an entry as used. Harmless on a slot that belongs to another entry by now.
-    #[inline]
-    pub(crate) fn mark_used(&self, slot: usize) {
-        self.slot(slot)[0].fetch_or(USED, Ordering::Relaxed);
-    }
-
-    /// Clears the mark; returns whether it was set.
-    pub(crate) fn clear_used(&self, slot: usize) -> bool {
-        self.header(slot).used() && self.slot(slot)[0].fetch_and(!USED, Ordering::Relaxed) & USED != 0
+        self.block(slot)[1].load(Ordering::Relaxed)
     }
 
     /// Returns the header if the slot holds `key`.
@@ -200,11 +175,10 @@ impl Store {
     }
 
     /// If the slot holds `key`, copies the value to the front of `out`. `None` is no result: the entry may be another
-    /// one, its key may continue in a chunk, or it is being changed.
+    /// one, its key may continue in another block, or it is being changed.
     #[inline]
     pub(crate) fn read(&self, slot: usize, key: &[u8], out: &mut [u8]) -> Option<Header> {
-        let words = self.slots.get(slot * self.stride..)?.get(..self.stride)?;
-        let (head, payload) = words.split_first_chunk::<SLOT_HEAD_WORDS>()?;
+        let (head, payload) = self.block(slot).split_first_chunk::<SLOT_HEAD_WORDS>()?;
         let header = Header(head[0].load(Ordering::Relaxed));
         if header.key_len() != key.len() {
             return None;
@@ -222,7 +196,7 @@ impl Store {
         {
             return None;
         }
-        let mut rest = Payload { run: stored.as_slice(), chunk: header.chunk(), store: self };
+        let mut rest = Payload { run: stored.as_slice(), next: header.next(), store: self };
         rest.copy(out).then_some(header)
     }
 
@@ -251,17 +225,18 @@ impl Store {
 
     #[inline]
     fn payload(&self, slot: usize, header: Header) -> Payload<'_> {
-        Payload { run: &self.slot(slot)[SLOT_HEAD_WORDS..], chunk: header.chunk(), store: self }
+        Payload { run: &self.block(slot)[SLOT_HEAD_WORDS..], next: header.next(), store: self }
     }
 
-    fn chunks_for(&self, key: &[u8], value: &[u8]) -> usize {
+    /// Returns how many blocks an entry has behind its first one.
+    fn chain_len(&self, key: &[u8], value: &[u8]) -> usize {
         let total = words(key.len()) + words(value.len());
-        total.saturating_sub(self.inline_words).div_ceil(self.chunk_stride - 1)
+        total.saturating_sub(self.block_words - SLOT_HEAD_WORDS).div_ceil(self.block_words - 1)
     }
 
-    /// Allocates the chunks of an entry, those of `from` (an entry about to be overwritten) first; calls `evict` when
-    /// none is free, which returns whether to try again. Returns the first chunk plus one. `None`: no chunk is free;
-    /// `from` keeps its chain.
+    /// Allocates the blocks of an entry behind its first one, those of `from` (an entry about to be overwritten) first;
+    /// calls `evict` when none is free, which returns whether to try again. Returns the first of them plus one. `None`:
+    /// no block is free; `from` keeps its chain.
     pub(crate) fn alloc_chain(
         &self,
         key: &[u8],
@@ -269,69 +244,75 @@ impl Store {
         from: Option<usize>,
         mut evict: impl FnMut() -> bool,
     ) -> Option<u32> {
-        let needed = self.chunks_for(key, value);
-        let old = from.map_or(0, |slot| self.header(slot).chunk());
+        let needed = self.chain_len(key, value);
+        let old = from.map_or(0, |slot| self.header(slot).next());
         let (mut kept, mut last) = (0, 0);
         let mut at = old;
         while kept < needed && at != 0 {
             (kept, last) = (kept + 1, at);
-            at = self.next_chunk(at as usize - 1).load(Ordering::Relaxed) as u32;
+            at = self.next_word_of(at as usize - 1).load(Ordering::Relaxed) as u32;
         }
         if kept == needed {
             self.free_chain(at);
             if last == 0 {
                 return Some(0);
             }
-            self.next_chunk(last as usize - 1).store(0, Ordering::Relaxed);
+            self.next_word_of(last as usize - 1).store(0, Ordering::Relaxed);
             return Some(old);
         }
-        // Missing chunks are collected in front of the old chain, so that nothing is lost when there are too few.
+        // Missing blocks are collected in front of the old chain, so that nothing is lost when there are too few.
         let mut first = 0_u32;
         for _ in kept..needed {
             let allocated = loop {
-                if let Some(chunk) = self.free_chunks.pop(|chunk| self.next_chunk(chunk)) {
-                    break Some(chunk);
+                if let Some(block) = self.alloc_block() {
+                    break Some(block);
                 }
                 if !evict() {
                     break None;
                 }
             };
-            let Some(chunk) = allocated else {
+            let Some(block) = allocated else {
                 self.free_chain(first);
                 return None;
             };
-            self.next_chunk(chunk).store(u64::from(first), Ordering::Relaxed);
-            first = chunk as u32 + 1;
+            self.next_word_of(block).store(u64::from(first), Ordering::Relaxed);
+            first = block as u32 + 1;
         }
         let mut end = first;
         for _ in kept + 1..needed {
-            end = self.next_chunk(end as usize - 1).load(Ordering::Relaxed) as u32;
+            end = self.next_word_of(end as usize - 1).load(Ordering::Relaxed) as u32;
         }
-        self.next_chunk(end as usize - 1).store(u64::from(old), Ordering::Relaxed);
+        self.next_word_of(end as usize - 1).store(u64::from(old), Ordering::Relaxed);
         Some(first)
     }
 
-    /// Frees the chunks of a chain.
+    /// Frees the blocks of a chain.
     fn free_chain(&self, first: u32) {
-        let (mut at, mut last) = (first, 0);
-        while at != 0 {
-            last = at as usize - 1;
-            at = self.next_chunk(last).load(Ordering::Relaxed) as u32;
-        }
         if let Some(first) = first.checked_sub(1) {
-            self.free_chunks.push_chain(first as usize, last, |chunk| self.next_chunk(chunk));
+            self.free_from(first as usize, self.next_word_of(first as usize).load(Ordering::Relaxed) as u32);
         }
     }
 
-    /// Frees all chunks of an entry.
-    pub(crate) fn free_chunks_of(&self, slot: usize) {
-        self.free_chain(self.header(slot).chunk());
+    /// Frees all blocks of an entry.
+    pub(crate) fn free_entry(&self, slot: usize) {
+        self.free_from(slot, self.header(slot).next());
+    }
+
+    /// Frees a block and the chain that begins with the block `next` minus one.
+    fn free_from(&self, first: usize, next: u32) {
+        let (mut last, mut next) = (first, next);
+        while next != 0 {
+            self.next_free(last).store(u64::from(next), Ordering::Relaxed);
+            last = next as usize - 1;
+            next = self.next_word_of(last).load(Ordering::Relaxed) as u32;
+        }
+        self.free.push_chain(first, last, |block| self.next_free(block));
     }
 
     /// Writes an entry whose chain is allocated.
-    pub(crate) fn write(&self, slot: usize, chain: u32, entry: &Entry<'_>, used: bool) {
-        let words = self.slot(slot);
-        let header = Header::new(entry.key.len(), entry.value.len(), chain, used);
+    pub(crate) fn write(&self, slot: usize, chain: u32, entry: &Entry<'_>) {
+        let words = self.block(slot);
+        let header = Header::new(entry.key.len(), entry.value.len(), chain);
         words[0].store(header.0, Ordering::Relaxed);
         words[1].store(entry.stamp, Ordering::Relaxed);
         let mut payload = self.payload(slot, header);
@@ -350,7 +331,7 @@ pub(crate) struct Entry<'a> {
 /// The words of an entry, in order. It ends early when the chain changes under a reader.
 struct Payload<'a> {
     run: &'a [AtomicU64],
-    chunk: u32,
+    next: u32,
     store: &'a Store,
 }
 
@@ -359,10 +340,10 @@ impl<'a> Payload<'a> {
     #[inline]
     fn piece(&mut self) -> Option<&'a [AtomicU64]> {
         if self.run.is_empty() {
-            let (chunk, stride) = (self.chunk.checked_sub(1)? as usize, self.store.chunk_stride);
-            let words = &self.store.chunks[chunk * stride..(chunk + 1) * stride];
-            self.chunk = words[0].load(Ordering::Relaxed) as u32;
-            self.run = &words[1..];
+            let (block, len) = (self.next.checked_sub(1)? as usize, self.store.block_words);
+            // A block that is a slot by now leads anywhere.
+            let (next, run) = self.store.words.get(block * len..(block + 1) * len)?.split_first()?;
+            (self.next, self.run) = (next.load(Ordering::Relaxed) as u32, run);
         }
         Some(self.run)
     }
@@ -388,7 +369,8 @@ impl<'a> Payload<'a> {
             let count = piece.len().min(whole.len());
             let (now, later) = whole.split_at_mut(count);
             let (stored, left) = piece.split_at(count);
-            let ((fours, few), (stored_fours, stored_few)) = (now.as_chunks_mut::<4>(), stored.as_chunks::<4>());
+            let ((fours, few), (stored_fours, stored_few)) =
+                (now.as_chunks_mut::<4>(), stored.as_chunks::<4>());
             for (four, stored) in fours.iter_mut().zip(stored_fours) {
                 for (target, word) in four.iter_mut().zip(stored) {
                     *target = word.load(Ordering::Relaxed).to_le_bytes();

@@ -2,6 +2,9 @@
 
 #![cfg(not(loom))]
 
+#[path = "model/hit_rate.rs"]
+mod hit_rate;
+
 use std::collections::HashMap;
 
 use flick_dict::{DictConfig, Dictionary, Evict, Seed, memory_bytes, min_bytes};
@@ -186,25 +189,25 @@ fn a_dictionary_bounded_in_bytes_behaves_as_a_map() {
 }
 
 #[test]
-fn a_write_that_needs_chunks_evicts_only_entries_with_chunks() {
-    // Four of the longest entries have all chunks; a thousand entries without chunks stay.
-    let config = config(1_004, 1 << 20, None, Evict::Oldest);
+fn memory_goes_to_entries_of_any_length() {
+    // Memory of four of the longest entries.
+    let config = config(100_000, 1 << 20, None, Evict::Lru);
     let config = DictConfig { bytes_max: Some(min_bytes(&config)), ..config };
     let dictionary = Dictionary::new(config).expect("it fits");
+    for number in 0_u64..200_000 {
+        assert!(dictionary.put(&number.to_le_bytes(), b"short", number));
+    }
+    assert!(dictionary.len() > 40_000, "short entries take a block each: {}", dictionary.len());
     let long = vec![1; 1 << 20];
-    for number in 0_u64..1_004 {
-        let value = if number % 251 == 0 { &long[..] } else { b"short" };
-        assert!(dictionary.put(&number.to_le_bytes(), value, number));
+    for number in 0_u64..4 {
+        assert!(dictionary.put(&number.to_be_bytes(), &long, 300_000), "short entries are evicted for it");
     }
-    dictionary.remove(&1_u64.to_le_bytes(), 2_000);
-    for number in 2_000_u64..2_010 {
-        assert!(dictionary.put(&number.to_le_bytes(), &long, number), "four entries may be evicted");
-        assert!(dictionary.has(&number.to_le_bytes(), number));
-        dictionary.remove(&(number - 1_990).to_le_bytes(), number);
+    assert_eq!((dictionary.counts().refusals, dictionary.has(&3_u64.to_be_bytes(), 300_000)), (0, true));
+    for number in 0_u64..200_000 {
+        assert!(dictionary.put(&number.to_le_bytes(), b"short", 400_000 + number));
     }
-    assert_eq!(dictionary.counts().refusals, 0);
-    let short = (0_u64..1_004).filter(|number| dictionary.has(&number.to_le_bytes(), 3_000)).count();
-    assert_eq!(short, 1_000 - 11, "no entry without chunks is evicted");
+    let left = (0_u64..4).filter(|number| dictionary.has(&number.to_be_bytes(), 700_000)).count();
+    assert!(left <= 1, "long entries are evicted for short ones: {left} are left");
 }
 
 #[test]
