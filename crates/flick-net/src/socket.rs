@@ -298,7 +298,8 @@ pub(crate) fn is_hung_up(socket: impl AsFd) -> bool {
 }
 
 /// Returns the bytes of the stream that were ever written to a socket of TCP, and that were ever read from it. `None`:
-/// the kernel does not count them, the peer has ended its side, which it counts as a byte, or bytes arrive all the time.
+/// the kernel does not count them, the peer has ended its side, which it counts as a byte, or bytes arrive all the
+/// time.
 pub(crate) fn stream_offsets(socket: BorrowedFd<'_>) -> Option<(u64, u64)> {
     let mut counts = raw::byte_counts(socket)?;
     for _ in 0..STREAM_OFFSET_LOOKS_MAX {

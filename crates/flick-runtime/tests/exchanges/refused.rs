@@ -1,4 +1,5 @@
-//! Backends that refuse connections: when that takes them down for other requests.
+//! Backends that refuse connections: when that takes them down for other requests. Backends that close connections
+//! which are ready for a request.
 
 use super::check;
 
@@ -57,4 +58,34 @@ fn a_busy_backend_that_refuses_five_connections_is_down() {
         client c  sends "get m5\n"
         client c  expects "fail 0\n""#,
     ));
+}
+
+#[test]
+fn request_on_a_spare_connection_that_its_backend_had_closed_failed() {
+    // Where a connection was lost, one is made that waits for a request.
+    check(
+        r#"simulator only
+        client a  sends "get k0\n"
+        backend 0 expects "get k0\n", closes
+        client a  expects "fail 0\n", sends "get j0 retry\n"
+        backend 0 expects "get j0 retry\n", closes
+        backend 0 expects "get j0 retry\n", sends "ok\n"
+        client a  expects "ok\n", closes
+        expect counter requests_retried == 1
+        wait 20 ms
+        expect quiet"#,
+    );
+}
+
+#[test]
+fn h16_request_on_a_fresh_connection_is_not_sent_again() {
+    check(
+        r#"simulator only
+        client a  sends "get k0 retry\n"
+        backend 0 expects "get k0 retry\n", closes
+        client a  expects "fail 0\n", closes
+        expect counter requests_retried == 0
+        wait 20 ms
+        expect quiet"#,
+    );
 }

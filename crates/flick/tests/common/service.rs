@@ -16,7 +16,7 @@ pub struct Service {
     pub address: SocketAddr,
     admin: Receiver<SocketAddr>,
     admin_address: std::sync::OnceLock<SocketAddr>,
-    /// What it has logged so far, and the thread that reads it.
+    /// Its log so far, and the thread that reads it.
     log: Arc<Mutex<String>>,
     reader: Option<JoinHandle<()>>,
 }
