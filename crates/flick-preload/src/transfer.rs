@@ -263,14 +263,11 @@ pub fn readiness(moved: &Moved, segment: PipeSegment) -> Readiness {
     if is_ready { Readiness::Ready } else { Readiness::NotReady }
 }
 
-/// Returns a direction to the kernel for now, unless it is ready in its ring.
+/// Returns a direction to the kernel for now, unless it is ready in its ring. A sender that is about to enter the ring
+/// would send there what a receiver waits for in the kernel.
 pub fn return_unless_ready(moved: &Moved, segment: PipeSegment) {
     let seen = segment.control().look();
     if moved.role() == PipeEnd::Receiver && seen.state() == PipeState::Entering {
-        // If the last write through the kernel was read already, the kernel has nothing that wakes.
-        if unread_bytes(u64::from(moved.fd.load(Relaxed))) > 0 {
-            return;
-        }
         refuse_entry(segment.control(), seen);
     }
     if readiness(moved, segment) == Readiness::NotReady {

@@ -86,7 +86,8 @@ impl Wanted {
         if waits {
             self.return_those(|_| true);
         }
-        false
+        // What has come since the first look was not returned.
+        waits && self.is_any_ready()
     }
 }
 

@@ -115,6 +115,14 @@ fn ends_that_do_not_block_wait_in_each_way() {
 }
 
 #[test]
+fn event_loop_slept_in_the_kernel_while_the_other_end_entered_the_ring() {
+    let setting = setting_with("loops", "waits");
+    for way in ["poll", "select", "level", "edge"] {
+        setting.check(&[&format!("./waits loops {way} 1 3000"), &format!("./waits loops {way} 10 300")]);
+    }
+}
+
+#[test]
 fn calls_that_wait_return_what_they_return_for_a_pipe_of_the_kernel() {
     let setting = setting_with("model", "waits");
     let seeds = std::env::var("FLICK_ACCEL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);

@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -15,6 +16,8 @@
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/select.h>
+#include <sys/socket.h>
+#include <time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -269,11 +272,86 @@ static void model(char *self, uint32_t seed, uint32_t steps) {
     printf("equal\n");
 }
 
+enum { LOOPS_MAX = 16 };
+static int loops[LOOPS_MAX], loop_count;
+
+// Waits until connections can be read, and marks those. Without an event for seconds, a wake-up was lost.
+static void readable(int is_ready[LOOPS_MAX], const char *way) {
+    static int set = -1;
+    enum { STALL_MS = 5000 };
+    struct pollfd entries[LOOPS_MAX];
+    struct epoll_event events[LOOPS_MAX];
+    struct timeval pause = {STALL_MS / 1000, 0};
+    fd_set reads;
+    int n;
+    memset(is_ready, 0, LOOPS_MAX * sizeof *is_ready);
+    if (!strcmp(way, "poll")) {
+        for (int i = 0; i < loop_count; i++) entries[i] = (struct pollfd){loops[i], POLLIN, 0};
+        n = poll(entries, (nfds_t)loop_count, STALL_MS);
+        for (int i = 0; i < loop_count; i++) is_ready[i] = entries[i].revents != 0;
+    } else if (!strcmp(way, "select")) {
+        FD_ZERO(&reads);
+        for (int i = 0; i < loop_count; i++) {
+            if (loops[i] >= 0) FD_SET(loops[i], &reads);
+        }
+        n = select(FD_SETSIZE, &reads, 0, 0, &pause);
+        for (int i = 0; i < loop_count; i++) is_ready[i] = loops[i] >= 0 && FD_ISSET(loops[i], &reads);
+    } else {
+        if (set < 0) {
+            set = epoll_create1(EPOLL_CLOEXEC);
+            for (int i = 0; i < loop_count; i++) {
+                events[0].events = EPOLLIN | EPOLLRDHUP | (!strcmp(way, "edge") ? EPOLLET : 0u);
+                events[0].data.u32 = (uint32_t)i;
+                if (epoll_ctl(set, EPOLL_CTL_ADD, loops[i], &events[0])) fail("add");
+            }
+        }
+        n = epoll_wait(set, events, LOOPS_MAX, STALL_MS);
+        for (int i = 0; i < n; i++) is_ready[events[i].data.u32] = 1;
+    }
+    if (n == 0) fail("stalled");
+    if (n < 0 && errno != EINTR) fail("wait");
+}
+
+// Two event loops: one asks on each connection again and again, the other one answers. Each reads once for an event.
+static void ask_and_answer(const char *way, uint32_t count) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t bytes = sizeof name;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), is_ready[LOOPS_MAX], asked[LOOPS_MAX], open = loop_count;
+    if (bind(listener, (struct sockaddr *)&name, bytes) || listen(listener, LOOPS_MAX)) fail("listen");
+    getsockname(listener, (struct sockaddr *)&name, &bytes);
+    pid_t child = fork();
+    for (int i = 0; i < loop_count; i++) {
+        loops[i] = child ? accept(listener, 0, 0) : socket(AF_INET, SOCK_STREAM, 0);
+        if (!child && connect(loops[i], (struct sockaddr *)&name, bytes)) fail("connect");
+        unblock(loops[i]);
+        asked[i] = 0;
+        if (!child && write(loops[i], &asked[i], sizeof asked[i]) < 0) fail("write");
+    }
+    while (open > 0) {
+        readable(is_ready, way);
+        for (int i = 0; i < loop_count; i++) {
+            if (!is_ready[i]) continue;
+            int got = -1;
+            ssize_t n = read(loops[i], &got, sizeof got);
+            if (n < 0 && errno == EAGAIN) continue;
+            if (n == 0 || (!child && got + 1 == (int)count)) {
+                close(loops[i]);
+                loops[i] = -1, open--;
+                continue;
+            }
+            if (n != sizeof got || got != asked[i]++) fail("wrong answer");
+            if (write(loops[i], child ? &got : &asked[i], sizeof got) < 0) fail("write");
+        }
+    }
+    if (child) printf("%d\n", wait(&(int){0}) == child);
+}
+
 int main(int count, char **arguments) {
     if (count < 3) return 2;
     const char *mode = arguments[1];
     if (!strcmp(mode, "source")) source(strtoull(arguments[2], 0, 10), arguments[3]);
     else if (!strcmp(mode, "sink")) state = 7, sink(arguments[2]);
+    else if (!strcmp(mode, "loops")) loop_count = atoi(arguments[3]), ask_and_answer(arguments[2], (uint32_t)atoi(arguments[4]));
     else if (!strcmp(mode, "obey")) obey(atoi(arguments[2]));
     else if (!strcmp(mode, "model")) model(arguments[0], (uint32_t)atoi(arguments[2]), (uint32_t)atoi(arguments[3]));
     else return 2;
