@@ -166,10 +166,12 @@ fn metrics_count_retries_and_denied_retries() {
         let closed = asked.load(Ordering::SeqCst);
         let (seen, is_allowed) = (metrics(service.admin()), budget[1] == "100%");
         assert!(closed > 10, "the backend got requests: {closed}");
-        assert_eq!(failed, if is_allowed { 0 } else { closed }, "{budget:?}: {statuses:?}");
-        let expected = if is_allowed { (closed, 0) } else { (0, closed) };
         let counted = ["flick_retries_total", "flick_retries_denied_total"].map(|name| seen.sum(name) as u64);
-        assert_eq!((counted[0], counted[1]), expected, "{budget:?}");
+        let (retried, denied) = (counted[0], counted[1]);
+        assert_eq!((retried + denied, denied), (closed, failed), "{budget:?}: {statuses:?}");
+        // What goes again to the same backend, on another connection than the idle one that was there at the start, is
+        // not of the budget.
+        assert!(if is_allowed { denied == 0 } else { retried <= 1 }, "{budget:?}: {statuses:?}");
         service.drained();
     }
 }

@@ -102,11 +102,12 @@ fn round_robin_after_a_retry_skips_the_failed_backend() {
         let seen = statuses(&mut client::connect(service.address), REQUESTS);
         let failed = seen.iter().filter(|status| **status == 502).count();
         let tried = bad.requests.load(Ordering::SeqCst) as usize;
-        assert_eq!(tried, REQUESTS / 2, "{budget:?}: every other request is its: {seen:?}");
+        // The first one goes to it once more: the connection that was there at the start was idle.
+        assert_eq!(tried, REQUESTS / 2 + 1, "{budget:?}: every other request is its: {seen:?}");
         let may_fail = if budget[1] == "0%" { REQUESTS / 2 } else { 0 };
         assert_eq!(failed, may_fail, "{budget:?}: {seen:?}");
         let failures = figure(&service, "flick_backend_errors_total{", bad.address);
-        assert_eq!(failures as usize, tried, "failures count, sent again or not");
+        assert_eq!(failures as usize, REQUESTS / 2, "failures count, sent to another one or not");
         let log = service.drained();
         assert!(log.contains("backend ended a connection before its reply was whole"), "{log}");
     }
