@@ -263,28 +263,28 @@ pub fn readiness(moved: &Moved, segment: PipeSegment) -> Readiness {
     if is_ready { Readiness::Ready } else { Readiness::NotReady }
 }
 
-/// Returns a direction to the kernel for now, unless it is ready in its ring. A sender that is about to enter the ring
-/// would send there what a receiver waits for in the kernel.
+/// Returns a direction to the kernel for now, unless it is ready in its ring.
 pub fn return_unless_ready(moved: &Moved, segment: PipeSegment) {
-    let seen = segment.control().look();
-    if moved.role() == PipeEnd::Receiver && seen.state() == PipeState::Entering {
-        refuse_entry(segment.control(), seen);
-    }
-    if readiness(moved, segment) == Readiness::NotReady {
-        go_back(moved, segment, u64::from(moved.fd.load(Relaxed)), segment.control().look());
-    }
+    return_if(moved, segment, || readiness(moved, segment) == Readiness::NotReady);
 }
 
 /// Returns what is received to the kernel for now.
 pub fn return_now(moved: &Moved, segment: PipeSegment) {
-    let seen = segment.control().look();
-    if moved.role() != PipeEnd::Receiver {
-        return;
+    if moved.role() == PipeEnd::Receiver {
+        return_if(moved, segment, || true);
     }
-    if seen.state() == PipeState::Entering {
+}
+
+/// A sender that is about to enter the ring would send there what a receiver waits for in the kernel: it is refused
+/// first.
+fn return_if(moved: &Moved, segment: PipeSegment, is_due: impl FnOnce() -> bool) {
+    let seen = segment.control().look();
+    if moved.role() == PipeEnd::Receiver && seen.state() == PipeState::Entering {
         refuse_entry(segment.control(), seen);
     }
-    go_back(moved, segment, u64::from(moved.fd.load(Relaxed)), segment.control().look());
+    if is_due() {
+        go_back(moved, segment, u64::from(moved.fd.load(Relaxed)), segment.control().look());
+    }
 }
 
 /// Writes what fits into the ring.
