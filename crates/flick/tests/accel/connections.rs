@@ -2,23 +2,18 @@
 //! and resets stay those of the kernel, whatever happens to the programs. Each comparison requires that bytes went
 //! through rings.
 
-use std::path::Path;
 use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use super::moving::{pids, signal, start, state_of};
-use super::{Setting, compile};
+use super::Setting;
+use super::moving::{kill_one_end, pids, setting_with, signal, start, state_of};
 use crate::common::wait;
 
 const FAMILIES: [&str; 3] = ["tcp", "unix", "pair"];
 
-/// A setting with `sockets.c` in the directory in which scripts are run.
 fn setting(name: &str) -> Setting {
-    let setting = Setting::new(&format!("connections-{name}"));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/accel/sockets.c");
-    compile(&source, &setting.path("sockets"), &[]);
-    setting
+    setting_with(&format!("connections-{name}"), "sockets")
 }
 
 #[test]
@@ -83,16 +78,8 @@ fn killed_ends_at_any_moment_leave_a_prefix() {
     for round in 0..kills {
         let mode = ["echo", "upload"][round / 3 % 2];
         let program = format!("./sockets {} {mode} 900000000000", FAMILIES[round % 3]);
-        let child = start(&setting, &program);
-        wait::until("the ring", || (setting.ring_bytes() > 1000 * round as u64).then_some(()));
-        // The parent has the smaller number.
-        let ends = pids(&setting, &program);
-        let victim = if round / 3 % 2 == 0 { ends.first() } else { ends.last() };
-        signal(*victim.expect("two processes"), Signal::KILL);
-        let output = child.wait_with_output().expect("our own child");
-        let stderr = String::from_utf8_lossy(&output.stderr);
+        let stderr = kill_one_end(&setting, &program, round, round / 3 % 2 == 0);
         assert!(!stderr.contains("wrong byte"), "{stderr}");
-        setting.forget();
     }
 }
 

@@ -15,12 +15,12 @@ const ROUNDS_MAX: u32 = 40;
 
 /// A setting with `pipes.c` in the directory `run`, in which scripts are run.
 fn setting(name: &str) -> Setting {
-    setting_with(name, "pipes")
+    setting_with(&format!("moving-{name}"), "pipes")
 }
 
-/// A setting with a program of ours.
-fn setting_with(name: &str, program: &str) -> Setting {
-    let setting = Setting::new(&format!("moving-{name}"));
+/// A setting with a program of ours in the directory in which scripts are run.
+pub fn setting_with(name: &str, program: &str) -> Setting {
+    let setting = Setting::new(name);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("tests/accel/{program}.c"));
     compile(&source, &setting.path(program), &[]);
     setting
@@ -108,7 +108,7 @@ fn stream_continues_after_a_fork_a_poll_and_an_exec() {
 
 #[test]
 fn ends_that_do_not_block_wait_in_each_way() {
-    let setting = setting_with("waits", "waits");
+    let setting = setting_with("moving-waits", "waits");
     for way in ["poll", "select", "level", "edge"] {
         setting.check(&[&format!("./waits source 2000000 {way} | ./waits sink {way}")]);
     }
@@ -116,7 +116,7 @@ fn ends_that_do_not_block_wait_in_each_way() {
 
 #[test]
 fn event_loop_slept_in_the_kernel_while_the_other_end_entered_the_ring() {
-    let setting = setting_with("loops", "waits");
+    let setting = setting_with("moving-loops", "waits");
     for way in ["poll", "select", "level", "edge"] {
         setting.check(&[&format!("./waits loops {way} 1 3000"), &format!("./waits loops {way} 10 300")]);
     }
@@ -124,7 +124,7 @@ fn event_loop_slept_in_the_kernel_while_the_other_end_entered_the_ring() {
 
 #[test]
 fn calls_that_wait_return_what_they_return_for_a_pipe_of_the_kernel() {
-    let setting = setting_with("model", "waits");
+    let setting = setting_with("moving-model", "waits");
     let seeds = std::env::var("FLICK_ACCEL_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
     for seed in 1..=seeds {
         setting.check(&[&format!("./waits model {seed} 1000")]);
@@ -183,6 +183,20 @@ pub fn start(setting: &Setting, script: &str) -> Child {
     let mut command = setting.moved(script);
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).stdin(Stdio::null());
     command.spawn().expect("bash starts")
+}
+
+/// Runs a program of two processes until bytes went through its rings, later from round to round, and kills one of the
+/// two. Returns what it wrote to standard error.
+pub fn kill_one_end(setting: &Setting, program: &str, round: usize, is_parent: bool) -> String {
+    let child = start(setting, program);
+    wait::until("the ring", || (setting.ring_bytes() > 1000 * round as u64).then_some(()));
+    // The parent has the smaller number.
+    let ends = pids(setting, program);
+    let victim = if is_parent { ends.first() } else { ends.last() };
+    signal(*victim.expect("two processes"), Signal::KILL);
+    let output = child.wait_with_output().expect("our own child");
+    setting.forget();
+    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 pub fn state_of(pid: u32) -> Option<char> {

@@ -2,22 +2,17 @@
 //! time holds in rings, and what a ring does not serve returns to the kernel. Each comparison requires that bytes went
 //! through rings.
 
-use std::path::Path;
 use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use super::moving::{pids, signal, start};
+use super::moving::{kill_one_end, setting_with};
 use super::programs::end;
-use super::{Setting, compile, free_address, run};
+use super::{Setting, free_address, run};
 use crate::common::wait;
 
-/// A setting with `threads.c` in the directory in which scripts are run.
 fn setting(name: &str) -> Setting {
-    let setting = Setting::new(&format!("threads-{name}"));
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/accel/threads.c");
-    compile(&source, &setting.path("threads"), &[]);
-    setting
+    setting_with(&format!("threads-{name}"), "threads")
 }
 
 #[test]
@@ -83,17 +78,10 @@ fn killed_processes_with_threads_leave_whole_records() {
     let kills = std::env::var("FLICK_ACCEL_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
     for round in 0..kills {
         let program = format!("./threads {} writers 900000000000", ["tcp", "unix"][round % 2]);
-        let child = start(&setting, &program);
-        wait::until("the ring", || (setting.ring_bytes() > 1000 * round as u64).then_some(()));
-        // The parent has the smaller number: it reads.
-        let ends = pids(&setting, &program);
-        let victim = if round / 2 % 2 == 0 { ends.last() } else { ends.first() };
-        signal(*victim.expect("two processes"), Signal::KILL);
-        let output = child.wait_with_output().expect("our own child");
-        let stderr = String::from_utf8_lossy(&output.stderr);
+        // The parent reads.
+        let stderr = kill_one_end(&setting, &program, round, round / 2 % 2 == 1);
         let is_wrong = ["torn", "lost", "wrong"].iter().any(|word| stderr.contains(word));
         assert!(!is_wrong, "{stderr}");
-        setting.forget();
     }
 }
 
