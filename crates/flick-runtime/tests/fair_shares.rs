@@ -44,9 +44,9 @@ struct Innocent {
     longest_ns: Cell<u64>,
 }
 
-/// A client that asks for one short value after the other.
+/// A client that asks for one short value after the other, and measures how long the last of its keys takes.
 struct OneByOne {
-    key: String,
+    keys: Vec<String>,
     left: u32,
     asked_ns: u64,
     input: Vec<u8>,
@@ -55,16 +55,24 @@ struct OneByOne {
 
 impl OneByOne {
     fn start(service: &SimService, at_ns: u64, key: &str, times: u32) -> Rc<Innocent> {
+        Self::start_with(service, at_ns, vec![key.to_owned()], times)
+    }
+
+    fn start_with(service: &SimService, at_ns: u64, keys: Vec<String>, left: u32) -> Rc<Innocent> {
         let found = Rc::new(Innocent::default());
-        let (key, left) = (key.to_owned(), times);
-        let client = Self { key, left, asked_ns: 0, input: Vec::new(), found: Rc::clone(&found) };
+        let client = Self { keys, left, asked_ns: 0, input: Vec::new(), found: Rc::clone(&found) };
         service.net.connect(&service.listen, at_ns, Box::new(client));
         found
     }
 
+    /// The key that it asks for now: the last one at the end of each round.
+    fn key_at(&self) -> usize {
+        self.keys.len() - 1 - (self.left as usize - 1) % self.keys.len()
+    }
+
     fn ask(&mut self, io: &mut PeerIo<'_>) {
         self.asked_ns = io.now_ns();
-        io.write(&get(self.left, &self.key).bytes());
+        io.write(&get(self.left, &self.keys[self.key_at()]).bytes());
     }
 }
 
@@ -76,10 +84,13 @@ impl Actor for OneByOne {
     fn on_data(&mut self, io: &mut PeerIo<'_>, data: &[u8]) {
         self.input.extend(data);
         let Some(reply) = Cmd::take(&mut self.input) else { return };
-        let is_right = reply.status == status::OK && reply.value == value_of(self.key.as_bytes());
+        let at = self.key_at();
+        let is_right = reply.status == status::OK && reply.value == value_of(self.keys[at].as_bytes());
         let count = if is_right { &self.found.answered } else { &self.found.failed };
         count.set(count.get() + 1);
-        self.found.longest_ns.set(self.found.longest_ns.get().max(io.now_ns() - self.asked_ns));
+        if at + 1 == self.keys.len() {
+            self.found.longest_ns.set(self.found.longest_ns.get().max(io.now_ns() - self.asked_ns));
+        }
         self.left -= 1;
         if self.left == 0 {
             io.close();
@@ -162,6 +173,31 @@ fn long_replies_of_some_clients_do_not_slow_an_innocent_one_down() {
         let verdict = verdict.borrow();
         assert!(verdict.finished && verdict.failed == 0, "{verdict:?}; {:?}", service.totals());
     }
+}
+
+/// Many clients ask one backend for a long value at one time. A new client asks that backend for a short value, and
+/// then the other one, which is idle.
+#[test]
+fn second_request_of_a_new_client_waited_for_a_backend_that_it_did_not_ask() {
+    let mut config = SimServiceConfig::new(5, 2);
+    config.limits.max_connections = 300;
+    config.limits.buffer_memory = 256 << 20;
+    config.sim.window_bytes = 16 * 1024;
+    let mut service = SimService::new(&config, &hand(), |_, _| Some(Box::new(MemcachedServer::honest())));
+    let long = (0..).map(|at| format!("long{at}#300000"));
+    let long: Vec<String> =
+        long.filter(|key| flick_abi::hash::hash(key.as_bytes()) % 2 == 0).take(200).collect();
+    for key in &long {
+        let requests: Vec<Cmd> = (0..3).map(|at| get(at, key)).collect();
+        service.client(0, &requests, Habit::Plain);
+    }
+    let keys = vec![key_on(0, "innocent"), key_on(1, "innocent")];
+    let innocent = OneByOne::start_with(&service, MS, keys, 6);
+    let is_over = |_: &SimService| innocent.answered.get() == 6;
+    service.run(60_000 * MS, is_over).expect("no spinning");
+    let totals = service.totals();
+    assert_eq!((innocent.answered.get(), innocent.failed.get()), (6, 0), "{totals:?}");
+    assert!(innocent.longest_ns.get() < 5 * MS, "longest {} ns; {totals:?}", innocent.longest_ns.get());
 }
 
 /// A server that answers `REPLIES_PER_TICK` requests each `TICK_NS`, in order.

@@ -13,6 +13,8 @@ use crate::limits::{BULK_REPLY_BYTES, WINDOW_BYTES, WINDOW_REPLY_BYTES_FIRST, WI
 pub struct Window {
     /// Estimate of the length of its next reply: rises at once, falls slowly.
     reply_bytes: u64,
+    /// Length of its last reply.
+    last_bytes: u64,
     /// Something of this client travels on shared connections without an entry of its own in its queue.
     is_pinned: bool,
 }
@@ -20,7 +22,7 @@ pub struct Window {
 impl Window {
     /// The window of a client that got no reply yet.
     pub const fn new() -> Self {
-        Self { reply_bytes: WINDOW_REPLY_BYTES_FIRST, is_pinned: false }
+        Self { reply_bytes: WINDOW_REPLY_BYTES_FIRST, last_bytes: 0, is_pinned: false }
     }
 
     /// Estimate of the length of the next reply, in bytes.
@@ -29,9 +31,16 @@ impl Window {
         self.reply_bytes as u32
     }
 
+    /// Length of the last reply, in bytes; 0 before the first.
+    #[inline]
+    pub fn last_bytes(&self) -> u64 {
+        self.last_bytes
+    }
+
     /// Notes the length of a reply that arrives, in bytes.
     #[inline]
     pub fn note_reply(&mut self, bytes: u64) {
+        self.last_bytes = bytes;
         if bytes >= self.reply_bytes {
             self.reply_bytes = bytes.min(WINDOW_BYTES);
         } else {

@@ -6,7 +6,7 @@
 use flick_net::Driver;
 
 use super::Worker;
-use crate::limits::REQUEST_COST_BYTES;
+use crate::limits::{FREE_BYTES, REQUEST_COST_BYTES};
 use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
@@ -43,6 +43,12 @@ impl<D: Driver> Worker<D> {
     fn backend_to_await(&self, key: Key) -> Option<u32> {
         let stream = self.downstream.stream(key)?;
         let at = stream.quantum().needed_at()?;
+        // One that waits for each reply, and whose last one was short, loads no connection. Its estimate may still be
+        // that of a new client, and which backend its next request is for is not known.
+        let last_cost_bytes = u64::from(REQUEST_COST_BYTES) + 2 * stream.window().last_bytes();
+        if stream.requests().is_empty() && last_cost_bytes <= FREE_BYTES {
+            return None;
+        }
         let backend = self.upstream.backend(at as usize);
         let shared = self.upstream.conn(backend.shared());
         let is_alone = shared.requests().len() <= stream.requests().len();
