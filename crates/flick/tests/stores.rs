@@ -441,7 +441,8 @@ fn agents_of_flick_load_ask_beside_their_master() {
     let counted = reported(&read_until(&mut client, b"END\r\n"), &["STAT cmd_get ", "STAT cmd_set "]);
     assert_eq!(counted, 500 + replies(&found) + asked.iter().sum::<u64>(), "{found}");
     // A signal to the master ends the loads of its agents, whose results it prints.
-    let args = ["load", &url, "--agents", &both, "--duration", "60s", "--json", "--keys", "500"];
+    let whole = ["--duration", "60s", "--warm-up", "0"];
+    let args = [&["load", &url, "--agents", &both, "--json", "--keys", "500"][..], &whole].concat();
     let mut command = common::flick();
     command.args(args).stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
     let master = command.spawn().expect("the tool starts");

@@ -65,10 +65,15 @@ impl Measured {
         if self.faults() > 0 {
             return Err(Failure::failed(format!("{} requests or connections went wrong", self.faults())));
         }
-        if self.report.replies == 0 {
-            return Err(Failure::failed("no request was answered"));
+        if self.replies_per_s() > 0.0 {
+            return Ok(());
         }
-        Ok(())
+        let why = if self.is_stopped && !self.config.warmup.is_zero() {
+            "the load was stopped in its warm-up: no request was measured"
+        } else {
+            "no request was answered"
+        };
+        Err(Failure::failed(why))
     }
 
     /// Says on standard error what makes the figures doubtful.
@@ -79,7 +84,8 @@ impl Measured {
                 "note: the generator is busy all the time, and may be slower than the server; use more --threads"
             );
         }
-        if self.config.rate_per_s.is_some_and(|rate| self.report.replies_per_s < BUSY_MIN * rate) {
+        let slow = |rate| self.report.replies_per_s < BUSY_MIN * rate;
+        if self.report.replies > 0 && self.config.rate_per_s.is_some_and(slow) {
             anstream::eprintln!("note: the rate was not reached; latencies grow with the time of the load");
         }
     }
