@@ -6,7 +6,7 @@
 
 use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, Ordering};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::{AsRawFd, BorrowedFd, OwnedFd};
@@ -164,11 +164,21 @@ pub(crate) fn sealed_bytes(file: BorrowedFd<'_>) -> Result<Option<u64>, Errno> {
 }
 
 /// Registers this process as one whose cores other processes may interrupt for a barrier; returns whether it may also
-/// ask for one.
+/// ask for one. Only the first call of a process takes long.
 pub(crate) fn register_barrier() -> bool {
-    membarrier_query().contains_command(MembarrierCommand::GlobalExpedited)
+    /// Number of the process that has registered; a child of a fork registers itself.
+    static REGISTERED: AtomicU32 = AtomicU32::new(0);
+    let process = getpid().as_raw_nonzero().get().unsigned_abs();
+    if REGISTERED.load(Ordering::Relaxed) == process {
+        return true;
+    }
+    let is_registered = membarrier_query().contains_command(MembarrierCommand::GlobalExpedited)
         && membarrier(MembarrierCommand::RegisterGlobalExpedited).is_ok()
-        && membarrier(MembarrierCommand::GlobalExpedited).is_ok()
+        && membarrier(MembarrierCommand::GlobalExpedited).is_ok();
+    if is_registered {
+        REGISTERED.store(process, Ordering::Relaxed);
+    }
+    is_registered
 }
 
 /// Executes a full memory barrier on every core that runs a registered process; returns whether the kernel allowed it.
