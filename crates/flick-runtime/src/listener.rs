@@ -26,6 +26,8 @@ pub(crate) struct Listeners {
     /// Accepted clients that wait for a session slot, first come first served.
     waiting: VecDeque<Handle>,
     draining_since_ns: Option<u64>,
+    /// The drain migrates clients to a successor.
+    is_migrating: bool,
     /// Moves accepted clients to less busy workers of the service.
     balancer: Option<ConnectionBalancer>,
 }
@@ -43,6 +45,7 @@ impl Listeners {
             handoff,
             waiting: VecDeque::with_capacity(conns_max),
             draining_since_ns: None,
+            is_migrating: false,
             balancer,
         }
     }
@@ -141,9 +144,15 @@ impl Listeners {
         self.waiting.len()
     }
 
-    /// Begins to drain.
-    pub(crate) fn begin_drain(&mut self, now_ns: u64) {
+    /// Begins to drain; `is_migrating`: clients migrate to a successor.
+    pub(crate) fn begin_drain(&mut self, now_ns: u64, is_migrating: bool) {
         self.draining_since_ns = Some(now_ns);
+        self.is_migrating = is_migrating;
+    }
+
+    /// Whether the drain migrates clients to a successor.
+    pub(crate) fn is_migrating(&self) -> bool {
+        self.is_migrating
     }
 
     /// Whether the worker drains.

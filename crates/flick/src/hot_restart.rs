@@ -1,7 +1,8 @@
 //! Hot restart: a new process takes over the listening sockets and clients of the old one.
 //! Promises: the old process serves until the new one is ready, and goes on serving if it never is; it stops waiting
 //! when it receives a signal to exit; no listening socket is closed, nor that of the admin endpoint; clients notice
-//! nothing, also where a new process is replaced before the old one has exited: it passes clients on until then.
+//! nothing, also where a new process is replaced before the old one has exited: it passes clients on until then. A new
+//! process that ends first leaves the remaining clients to the old one.
 //! Not here: dictionaries, which the new process reads from their snapshots. It inherits the lock of their directory.
 //!
 //! The protocol, with a file descriptor behind each `+`:
@@ -16,6 +17,8 @@
 //! | old | `go` | that was all |
 //! | new | `ready` or `failed REASON` | whether it serves from now on |
 //! | old | `client WORKER SERVICE` + | a client, until the old process exits |
+//! | new | `drain` | it ends: the old process keeps the remaining clients, and drains them |
+//! | old | `end` | that was the last client |
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -74,7 +77,7 @@ pub struct HandedResources<'a> {
     pub overrides: Vec<String>,
 }
 
-/// The old process, seen from the new one.
+/// The old process, seen from the new one that starts.
 pub struct OldProcess {
     channel: FdChannel,
     /// Its listening sockets. It removes the files of Unix sockets unless this process becomes ready.
@@ -154,25 +157,57 @@ impl OldProcess {
     /// Reports to the old process that this one serves, and receives its clients from now on.
     ///
     /// Errors: the channel to the old process fails.
-    pub fn report_ready(self, control: Sender<ControlMessage>) -> std::io::Result<()> {
+    pub fn report_ready(self, control: Sender<ControlMessage>) -> std::io::Result<RunningOldProcess> {
         let Self { channel, sockets } = self;
+        let channel = Arc::new(channel);
+        let receiver = Arc::clone(&channel);
         channel.set_timeout(None)?;
         channel.send("ready", None)?;
         sockets.iter().for_each(ListenSocket::reclaim_file);
         drop(sockets);
         let receive_all = move || {
-            receive_clients(&channel, &control);
+            receive_clients(&receiver, &control);
             // Without a control thread the process ends.
-            let _ = control.send(ControlMessage::NoMoreClients);
+            let _ = control.send(ControlMessage::OldProcessExited);
         };
         std::thread::Builder::new().name("hot-restart".to_owned()).spawn(receive_all)?;
-        Ok(())
+        Ok(RunningOldProcess { channel, hands_over: true })
+    }
+}
+
+/// The old process until it exits, seen from the new one that serves.
+pub struct RunningOldProcess {
+    channel: Arc<FdChannel>,
+    /// It hands over clients.
+    hands_over: bool,
+}
+
+impl RunningOldProcess {
+    /// Whether it may still hand over clients.
+    pub fn hands_over(&self) -> bool {
+        self.hands_over
+    }
+
+    /// Notes that it hands over no more clients.
+    pub fn end_handover(&mut self) {
+        self.hands_over = false;
+    }
+
+    /// Requests it to keep the remaining clients, as this process ends.
+    pub fn request_drain(&self) {
+        // A process that has exited has no clients.
+        let _ = self.channel.send("drain", None);
     }
 }
 
 /// Receives clients of the old process until it exits.
 fn receive_clients(channel: &FdChannel, control: &Sender<ControlMessage>) {
     while let Ok(Some(FdMessage { text, fd })) = channel.receive() {
+        if text == "end" {
+            // As above.
+            let _ = control.send(ControlMessage::NoMoreClients);
+            continue;
+        }
         let mut words = text.splitn(3, ' ');
         let (kind, worker, service) = (words.next(), words.next(), words.next());
         let worker = worker.and_then(|worker| worker.parse().ok());
@@ -210,17 +245,22 @@ fn handoff(
 /// The new process, seen from the old one.
 pub struct NewProcess {
     pid: u32,
-    clients: Sender<Option<(String, OwnedFd)>>,
+    clients: ClientSender,
     sends: JoinHandle<()>,
 }
 
+/// The queue of the thread that sends clients. `None`: the new process gets no more.
+type ClientSender = Arc<Mutex<Option<Sender<(String, OwnedFd)>>>>;
+
 impl NewProcess {
-    /// Lets the launcher start the new process, hands that the resources, and waits until it is ready.
+    /// Lets the launcher start the new process, hands that the resources, and waits until it is ready. The control
+    /// thread gets a message when the new process ends.
     ///
     /// Errors: why it is not ready, or that this process must exit meanwhile; nothing has changed then.
     pub fn start(
         launcher: &Launcher,
         resources: &HandedResources<'_>,
+        control: Sender<ControlMessage>,
         must_exit: &mut dyn FnMut() -> bool,
     ) -> Result<Self, String> {
         let failed = |doing: &str, error: std::io::Error| format!("cannot {doing}: {error}");
@@ -232,16 +272,32 @@ impl NewProcess {
             launcher.kill();
             return Err(error);
         }
-        let (clients, waiting) = mpsc::channel::<Option<(String, OwnedFd)>>();
+        let (clients, waiting) = mpsc::channel::<(String, OwnedFd)>();
+        let near = Arc::new(near);
+        let receiver = Arc::clone(&near);
         let send = move || {
-            while let Ok(Some((text, socket))) = waiting.recv() {
+            while let Ok((text, socket)) = waiting.recv() {
                 if near.send(&text, Some(socket.as_fd())).is_err() {
                     return;
                 }
             }
+            // A process that has exited waits for no client.
+            let _ = near.send("end", None);
         };
-        match std::thread::Builder::new().name("hot-restart".to_owned()).spawn(send) {
-            Ok(sends) => Ok(Self { pid, clients, sends }),
+        let receive = move || {
+            while let Ok(Some(FdMessage { text, .. })) = receiver.receive() {
+                if text == "drain" {
+                    break;
+                }
+            }
+            // Without a control thread the process ends.
+            let _ = control.send(ControlMessage::NewProcessEnds);
+        };
+        let spawn = |run: Box<dyn FnOnce() + Send>| {
+            std::thread::Builder::new().name("hot-restart".to_owned()).spawn(run)
+        };
+        match spawn(Box::new(receive)).and_then(|_| spawn(Box::new(send))) {
+            Ok(sends) => Ok(Self { pid, clients: Arc::new(Mutex::new(Some(clients))), sends }),
             Err(error) => {
                 launcher.kill();
                 Err(failed("start a thread", error))
@@ -265,20 +321,33 @@ impl NewProcess {
 
     /// The destination of a service's clients.
     pub fn successor_of(&self, service: &str) -> Arc<dyn Successor> {
-        Arc::new(RemoteService { service: service.to_owned(), clients: Mutex::new(self.clients.clone()) })
+        Arc::new(RemoteService { service: service.to_owned(), clients: Arc::clone(&self.clients) })
     }
 
     /// Sends it a client that the predecessor of this process has handed over too late for the workers here.
     pub fn adopt_client(&self, service: &str, worker: usize, socket: OwnedFd) {
         // A process that has exited serves no client.
-        let _ = self.clients.send(Some((client_message(worker, service), socket)));
+        let _ = send_client(&self.clients, client_message(worker, service), socket);
+    }
+
+    /// Hands it no more clients, and reports that to it behind those that are queued.
+    pub fn end_handover(&self) {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     /// Waits until all clients were sent to it.
     pub fn finish(self) {
-        // A process that has exited needs nothing more.
-        let _ = self.clients.send(None);
+        self.end_handover();
+        // A thread that panicked sends nothing more.
         let _ = self.sends.join();
+    }
+}
+
+/// Queues a client for the new process. Errors: the client, because that gets no more.
+fn send_client(clients: &ClientSender, text: String, socket: OwnedFd) -> Result<(), OwnedFd> {
+    match &*clients.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(sender) => sender.send((text, socket)).map_err(|unsent| unsent.0.1),
+        None => Err(socket),
     }
 }
 
@@ -356,17 +425,13 @@ fn client_message(worker: usize, service: &str) -> String {
 #[derive(Debug)]
 struct RemoteService {
     service: String,
-    clients: Mutex<Sender<Option<(String, OwnedFd)>>>,
+    clients: ClientSender,
 }
 
 impl Successor for RemoteService {
     fn take(&self, worker: usize, client: HandedConn) -> Result<(), HandedConn> {
         let HandedConn { socket, peer, is_counted } = client;
-        let text = client_message(worker, &self.service);
-        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
-        clients.send(Some((text, socket))).map_err(|unsent| match unsent.0 {
-            Some((_, socket)) => HandedConn { socket, peer, is_counted },
-            None => panic!("the channel returns the message that it could not send"),
-        })
+        send_client(&self.clients, client_message(worker, &self.service), socket)
+            .map_err(|socket| HandedConn { socket, peer, is_counted })
     }
 }

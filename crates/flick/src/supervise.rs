@@ -6,7 +6,7 @@
 //! | a second one | exit at once with 128 plus its number |
 //! | SIGHUP | reload |
 //! | SIGUSR1 | reopen the access log |
-//! | SIGUSR2 | hot restart; later signals are forwarded to the new process |
+//! | SIGUSR2 | hot restart; later signals are forwarded to the new process, whose end drains this one |
 //!
 //! Promises: reload requests that arrive during a reload are answered together by one more; a signal to exit goes
 //! before all queued messages, and interrupts an upgrade whose new process is not ready.
@@ -34,6 +34,9 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// The same while a generation drains.
 const DRAIN_POLL_INTERVAL: Duration = Duration::from_millis(20);
 
+/// Time in which an old process answers that it hands over no more clients. One of an earlier version does not.
+const HANDOVER_END_TIME_MAX: Duration = Duration::from_secs(1);
+
 /// Time in which workers end after the shutdown timeout. One that does not is in a call that does not return, and the
 /// process ends without it.
 const WORKER_END_TIME_MAX: Duration = Duration::from_secs(5);
@@ -56,8 +59,12 @@ pub enum ControlMessage {
         /// Its connection.
         socket: OwnedFd,
     },
-    /// The old process has exited.
+    /// The old process hands over no more clients.
     NoMoreClients,
+    /// The old process has exited.
+    OldProcessExited,
+    /// The new process ends, and takes no more clients.
+    NewProcessEnds,
     /// A descriptor among the endpoints has ended.
     Descriptor(DescriptorEvent),
 }
@@ -188,6 +195,8 @@ enum ShutdownCause {
     Signal(i32),
     /// A new process serves instead of this one.
     Upgrade,
+    /// That new process ends, so that this one drains its remaining clients.
+    NewProcessEnds,
     /// All inputs that are descriptors have ended.
     EndOfInput,
 }
@@ -198,19 +207,22 @@ impl Shutdown {
     }
 
     /// Drains the services when the inputs that are descriptors have ended, whose bytes would be lost otherwise, or the
-    /// timeout has passed.
+    /// timeout has passed; and when no client comes from an old process any more.
     fn drain_behind_inputs(&mut self, generations: &Generations, descriptors: &RunningDescriptors) {
-        let is_due = !descriptors.has_inputs() || self.is_over();
+        let takes_over = generations.takes_clients_over()
+            && self.start.elapsed() < HANDOVER_END_TIME_MAX.min(self.timeout);
+        let is_due = !takes_over && (!descriptors.has_inputs() || self.is_over());
         if is_due && !self.is_draining && self.cause != ShutdownCause::Upgrade {
             self.is_draining = true;
             generations.drain(self.timeout.saturating_sub(self.start.elapsed()));
+            generations.end_handover();
         }
     }
 
     fn signal(&self) -> Option<i32> {
         match self.cause {
             ShutdownCause::Signal(signal) => Some(signal),
-            ShutdownCause::Upgrade | ShutdownCause::EndOfInput => None,
+            ShutdownCause::Upgrade | ShutdownCause::NewProcessEnds | ShutdownCause::EndOfInput => None,
         }
     }
 
@@ -248,7 +260,7 @@ pub fn supervise(
         }
         shutdown.iter_mut().for_each(|shutdown| shutdown.drain_behind_inputs(&generations, &descriptors));
         if generations.is_finished() {
-            if !generations.has_older() && !awaits_clients(&generations, shutdown.as_ref()) {
+            if !generations.has_older() && !awaits_old_process(&generations, shutdown.as_ref()) {
                 break;
             }
             // There is no generation left to hand the remaining clients to.
@@ -262,7 +274,7 @@ pub fn supervise(
             generations.watchdog_due_in().into_iter().chain(watcher.as_ref().map(FileWatcher::due_in));
         let interval = if is_draining { DRAIN_POLL_INTERVAL } else { POLL_INTERVAL };
         let Some(message) = queue.next(others.fold(interval, Duration::min)) else { continue };
-        use ControlMessage::{Client, Descriptor, NoMoreClients, Reload, Signal, Upgrade};
+        use ControlMessage::{Client, Descriptor, Reload, Signal, Upgrade};
         match message {
             Descriptor(event) => {
                 let has_input = descriptors.note(event).inspect_err(|_| generations.stop())?;
@@ -271,7 +283,9 @@ pub fn supervise(
                 }
             }
             Client { service, worker, socket } => generations.adopt_client(&service, worker, socket),
-            NoMoreClients => generations.note_no_more_clients(),
+            ControlMessage::NoMoreClients => generations.note_no_more_clients(),
+            ControlMessage::OldProcessExited => generations.note_old_process_exited(),
+            ControlMessage::NewProcessEnds => drain_for_new_process(&generations, &mut shutdown),
             Signal(SIGUSR1) => generations.reopen_logs(),
             Signal(SIGHUP | SIGUSR2) | Reload(_) | Upgrade(_) if shutdown.is_some() => {
                 forward(message, &generations);
@@ -280,9 +294,7 @@ pub fn supervise(
                 reload(&mut generations, queue, message);
                 watcher = new_watcher(&generations);
             }
-            Signal(SIGUSR2) | Upgrade(_) => {
-                shutdown = upgrade(&mut generations, queue, message);
-            }
+            Signal(SIGUSR2) | Upgrade(_) => shutdown = upgrade(&mut generations, queue, message),
             Signal(signal) if shutdown.as_ref().is_some_and(|shutdown| shutdown.signal().is_some()) => {
                 warn!(signal = name(signal), "exiting at once");
                 generations.stop();
@@ -290,16 +302,25 @@ pub fn supervise(
             }
             Signal(signal) => {
                 descriptors.stop_inputs();
-                shutdown = Some(begin_shutdown(&generations, signal, shutdown.is_none()));
+                let cause = ShutdownCause::Signal(signal);
+                shutdown = Some(begin_shutdown(&generations, cause, shutdown.as_ref()));
             }
         }
     }
     finish(generations, shutdown, descriptors, queue)
 }
 
-/// Whether clients of the old process may still come, which this one passes on to the new process.
-fn awaits_clients(generations: &Generations, shutdown: Option<&Shutdown>) -> bool {
-    generations.passes_clients_on() && shutdown.is_some_and(|shutdown| !shutdown.is_over())
+/// Whether this process waits for the end of the old one: its clients may still come for the new process, or it drains
+/// with this one, and a supervisor of this process would kill it.
+fn awaits_old_process(generations: &Generations, shutdown: Option<&Shutdown>) -> bool {
+    generations.has_old_process() && shutdown.is_some_and(|shutdown| !shutdown.is_over())
+}
+
+/// Drains the remaining clients of a process that was replaced, as the new process ends.
+fn drain_for_new_process(generations: &Generations, shutdown: &mut Option<Shutdown>) {
+    if shutdown.as_ref().is_some_and(|shutdown| shutdown.cause == ShutdownCause::Upgrade) {
+        *shutdown = Some(begin_shutdown(generations, ShutdownCause::NewProcessEnds, shutdown.as_ref()));
+    }
 }
 
 /// Stops at once, as a worker does not end.
@@ -316,7 +337,7 @@ fn upgrade(
     queue: &mut ControlQueue,
     request: ControlMessage,
 ) -> Option<Shutdown> {
-    let result = generations.upgrade(&mut || queue.must_exit());
+    let result = generations.upgrade(queue.sender(), &mut || queue.must_exit());
     let timeout = generations.settings().old_generation_timeout;
     let shutdown = result.is_ok().then(|| Shutdown::new(timeout, ShutdownCause::Upgrade));
     respond(request, &result);
@@ -337,15 +358,22 @@ fn new_watcher(generations: &Generations) -> Option<FileWatcher> {
     generations.settings().watch.then(|| FileWatcher::new(generations.files(), generations.read_at()))
 }
 
-/// Begins the shutdown of a signal: the services are to drain.
-fn begin_shutdown(generations: &Generations, signal: i32, is_first: bool) -> Shutdown {
-    if is_first {
+/// Begins a shutdown in which the services drain, and those of an old process; `before`: the one that it goes on from.
+fn begin_shutdown(generations: &Generations, cause: ShutdownCause, before: Option<&Shutdown>) -> Shutdown {
+    if before.is_none() {
         notify::stopping();
     }
     let (timeout, client_connections) =
         (generations.settings().shutdown_timeout, generations.client_connections());
-    info!(signal = name(signal), client_connections, timeout_ms = millis(timeout), "draining");
-    Shutdown::new(timeout, ShutdownCause::Signal(signal))
+    let timeout_ms = millis(timeout);
+    match cause {
+        ShutdownCause::Signal(signal) => {
+            info!(signal = name(signal), client_connections, timeout_ms, "draining");
+        }
+        _ => info!(client_connections, timeout_ms, "draining, as the new process ends"),
+    }
+    generations.drain_old_process();
+    Shutdown::new(timeout, cause)
 }
 
 /// Forwards a message to the new process if there is one, or answers that the service shuts down.

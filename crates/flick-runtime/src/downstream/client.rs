@@ -292,11 +292,13 @@ impl ClientConn {
         std::mem::replace(&mut self.input, Input::Migrating) == Input::Receiving
     }
 
-    /// Does not migrate after all.
-    pub fn stay(&mut self) {
-        if self.input == Input::Migrating {
+    /// Does not migrate after all; `false` if it was not to migrate.
+    pub fn stay(&mut self) -> bool {
+        let was_migrating = self.input == Input::Migrating;
+        if was_migrating {
             self.input = Input::Paused;
         }
+        was_migrating
     }
 
     /// Its task enters the run queue; `false` if it is there already.
@@ -417,7 +419,7 @@ mod tests {
         assert!(!client.set_receiving(true), "the driver receives already");
         assert!(client.migrate());
         assert!(!client.set_receiving(true));
-        client.stay();
+        assert!(client.stay() && !client.stay());
         assert!(client.set_receiving(true));
     }
 

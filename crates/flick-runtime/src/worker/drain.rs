@@ -25,20 +25,21 @@ impl<D: Driver> Worker<D> {
     /// and at the deadline after the replies to its requests.
     pub(super) fn run_drain(&mut self, now_ns: u64) {
         let Some(deadline) = self.ctx.shared().drain_asked() else { return };
+        let is_replaced = self.ctx.shared().is_replaced();
         let since_ns = match self.listeners.draining_since_ns() {
-            Some(since_ns) => since_ns,
-            None => {
-                if self.ctx.shared().is_replaced() {
-                    self.begin_migration();
-                } else {
-                    self.stop_accepting();
+            Some(since_ns) if is_replaced || !self.listeners.is_migrating() => since_ns,
+            before => {
+                match (before, is_replaced) {
+                    (Some(_), _) => self.end_migration(),
+                    (None, true) => self.begin_migration(),
+                    (None, false) => self.stop_accepting(),
                 }
-                self.listeners.begin_drain(now_ns);
+                // The deadline counts from here: that of a migration was another one.
+                self.listeners.begin_drain(now_ns, is_replaced);
                 now_ns
             }
         };
         let late = now_ns.saturating_sub(since_ns) >= deadline.as_nanos() as u64;
-        let is_replaced = self.ctx.shared().is_replaced();
         if is_replaced {
             self.migrate_clients();
         }

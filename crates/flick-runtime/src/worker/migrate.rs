@@ -1,7 +1,8 @@
 //! Migrates the clients of a worker that is replaced to its successor, each when none of its requests is in flight.
 //! Promises: a client that migrates loses nothing and notices nothing; migration closes no client before the deadline;
 //! a client with state on this worker (a `local`, a body, a tunnel, a backend connection) stays until it ends; one
-//! through shared memory stays with its process, and ends behind a reply (`drain.rs`).
+//! through shared memory stays with its process, and ends behind a reply (`drain.rs`); a client that no successor takes
+//! stays here.
 //! Refuses: merges, whose streams belong together.
 //! Source: the kernel's socket keeps what has not been read, so a descriptor is all that is handed over.
 
@@ -21,6 +22,17 @@ impl<D: Driver> Worker<D> {
             self.io.driver_mut().drain_listener(listener);
         }
         self.rules.stop_timers();
+    }
+
+    /// Keeps all clients: there is no successor any more, and the worker drains. Those that it did not read, so that
+    /// they could migrate, are read again.
+    pub(super) fn end_migration(&mut self) {
+        for index in 0..self.downstream.slots_used() {
+            let Some(key) = self.downstream.key_at(index) else { continue };
+            if self.downstream.client_mut(key).is_some_and(ClientConn::stay) {
+                self.set_receiving(key, true);
+            }
+        }
     }
 
     /// Hands over the clients that can migrate now. One that has requests in flight is not read from any more, so that
@@ -85,7 +97,9 @@ impl<D: Driver> Worker<D> {
         match self.io.driver_mut().detach(conn) {
             Detached::Socket(socket) => {
                 let peer = self.io.peer(conn);
-                self.pass_on(HandedConn { socket, peer, is_counted });
+                if let Err(client) = self.pass_on(HandedConn { socket, peer, is_counted }) {
+                    self.keep(client);
+                }
                 true
             }
             Detached::HasInput => {
@@ -102,17 +116,29 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Hands a client to the successor, or to the successor's successor.
-    fn pass_on(&mut self, client: HandedConn) {
+    /// Hands a client to the successor, or to the successor's successor. Errors: the client, because all have ended.
+    fn pass_on(&mut self, client: HandedConn) -> Result<(), HandedConn> {
         let mut client = client;
         for _ in 0..SUCCESSOR_TRIES_MAX {
             let Some(successor) = self.ctx.shared().successor() else { break };
             match successor.take(self.ctx.index(), client) {
-                Ok(()) => return,
+                Ok(()) => return Ok(()),
                 Err(back) => client = back,
             }
         }
-        // All successors have ended, so the process ends.
+        Err(client)
+    }
+
+    /// Takes back a client that no successor takes, behind all events of this iteration.
+    fn keep(&mut self, client: HandedConn) {
+        let Some(own) = self.listeners.handoff().cloned() else { return self.lose(&client) };
+        if let Err(client) = own.leave(client) {
+            self.lose(&client);
+        }
+    }
+
+    /// Counts a client that is closed, as no worker can serve it.
+    fn lose(&mut self, client: &HandedConn) {
         if client.is_counted {
             self.ctx.shared().give_session();
         }
@@ -124,11 +150,8 @@ impl<D: Driver> Worker<D> {
         let Some(intake) = self.listeners.handoff().cloned() else { return };
         self.observe.counters().tasks.of(TaskKind::Client).stolen.add(u64::from(intake.take_scavenged()));
         while let Some(client) = intake.take() {
-            if self.ctx.shared().is_replaced() {
-                self.pass_on(client);
-                continue;
-            }
-            let HandedConn { socket, peer, is_counted } = client;
+            let passed = if self.ctx.shared().is_replaced() { self.pass_on(client) } else { Err(client) };
+            let Err(HandedConn { socket, peer, is_counted }) = passed else { continue };
             match self.io.driver_mut().adopt(socket) {
                 Ok(conn) => {
                     self.io.set_peer(conn, peer);

@@ -11,14 +11,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use flick_buffers::{BufClass, Pool, Slice};
-use flick_net::{ConnFault, Driver, DriverEvent, Endpoint, Handle, ListenerId, PeerAddr};
+use flick_net::{ConnFault, Detached, Driver, DriverEvent, Endpoint, Handle, ListenerId, PeerAddr};
 
 use crate::config::{Binding, Limits, PlatformConfig, Timeouts};
 use crate::observe::counters::{BackendCounters, Counters};
 use crate::observe::edge_counters::EdgeCounters;
 use crate::setup::Setup;
 use crate::shared::Shared;
-use crate::shared::handoff::HandedConn;
+use crate::shared::handoff::{HandedConn, Successor};
 use crate::state::{Origin, State};
 use crate::tunables::TunableChanges;
 use crate::worker::{Worker, WorkerConfig};
@@ -62,6 +62,9 @@ impl Driver for Script {
     }
     fn adopt(&mut self, _socket: OwnedFd) -> io::Result<Handle> {
         Ok(CLIENT)
+    }
+    fn detach(&mut self, _conn: Handle) -> Detached {
+        Detached::Socket(client().socket)
     }
     fn receive(&mut self, _conn: Handle, _on: bool) {}
     fn send(&mut self, conn: Handle, data: Slice) {
@@ -180,14 +183,55 @@ fn a_client_adopted_while_a_backend_fails_is_served() {
     let shared = Arc::new(Shared::new(1, None));
     let mut worker = worker(script, &shared);
     iteration(&mut worker);
-    let (socket, _) = UnixStream::pair().expect("a pair of sockets");
-    let client = HandedConn { socket: socket.into(), peer: PeerAddr::Unix, is_counted: true };
-    shared.add_session();
-    let intake = shared.intake(0).expect("the worker's");
-    assert!(intake.leave(client).is_ok(), "the worker lives");
+    hand_client_over(&shared);
     (0..20).for_each(|_| iteration(&mut worker));
     let expected: Vec<_> = (1..=8).map(|opaque| (opaque, UNAVAILABLE)).collect();
     assert_eq!(replies_to(&mut worker, CLIENT), expected, "each is answered that the backend is unavailable");
+}
+
+fn client() -> HandedConn {
+    let (socket, _) = UnixStream::pair().expect("a pair of sockets");
+    HandedConn { socket: socket.into(), peer: PeerAddr::Unix, is_counted: true }
+}
+
+/// A client with a session comes to the worker.
+fn hand_client_over(shared: &Shared) {
+    shared.add_session();
+    let intake = shared.intake(0).expect("the worker's");
+    assert!(intake.leave(client()).is_ok(), "the worker lives");
+}
+
+/// A successor that has ended.
+#[derive(Debug)]
+struct Ended;
+
+impl Successor for Ended {
+    fn take(&self, _worker: usize, client: HandedConn) -> Result<(), HandedConn> {
+        Err(client)
+    }
+}
+
+#[test]
+fn client_that_no_successor_took_was_closed() {
+    let failed = DriverEvent::Failed { conn: BACKEND, fault: ConnFault::Reset };
+    let mut script = Script::default();
+    script.polls.push_back(vec![Happens::DriverEvent(DriverEvent::Connected { conn: BACKEND })]);
+    script.polls.push_back(vec![Happens::DriverEvent(DriverEvent::Woken), Happens::DriverEvent(failed)]);
+    // The worker tries to hand the client over, and takes it back.
+    script.polls.push_back(vec![]);
+    script.polls.push_back(vec![Happens::DriverEvent(DriverEvent::Woken)]);
+    script.polls.push_back(vec![Happens::Bytes(CLIENT, get(1))]);
+    let shared = Arc::new(Shared::new(1, None));
+    let mut worker = worker(script, &shared);
+    iteration(&mut worker);
+    hand_client_over(&shared);
+    iteration(&mut worker);
+    shared.replace(Duration::from_secs(1), Arc::new(Ended));
+    iteration(&mut worker);
+    shared.drain(Duration::from_secs(1));
+    (0..10).for_each(|_| iteration(&mut worker));
+    assert_eq!(replies_to(&mut worker, CLIENT), [(1, UNAVAILABLE)], "the worker answers as it drains");
+    assert_eq!(shared.sessions(), 1, "its session counts once");
 }
 
 #[test]

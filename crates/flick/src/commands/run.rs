@@ -68,7 +68,9 @@ impl Run {
         };
         if let Some(old_process) = old_process {
             let reported = old_process.report_ready(queue.sender());
-            reported.map_err(|error| Failure::failed(format!("cannot replace the old process: {error}")))?;
+            let old_process = reported
+                .map_err(|error| Failure::failed(format!("cannot replace the old process: {error}")))?;
+            generations.set_old_process(old_process);
         }
         generations.serve_admin();
         notify::ready();

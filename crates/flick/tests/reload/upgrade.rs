@@ -1,5 +1,6 @@
 //! Upgrades of a process that has given up what it had at its start, and by a binary that is not what it should be.
 
+use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -201,4 +202,39 @@ fn client_of_a_process_before_the_last_was_reset_by_upgrades() {
     assert_eq!(get(&mut client, "/version"), Ok("version 3".to_owned()));
     common::peers::signal(last.0, "TERM");
     wait::until("the last process to end", || (!last.is_there()).then_some(()));
+}
+
+#[test]
+fn exit_signal_to_a_new_process_reset_the_clients_of_the_old_one() {
+    for io in ["epoll", "auto"] {
+        let (scratch, origin) = (Scratch::new("upgrade-exit"), Origin::start());
+        let program = scratch.write("balancer.flick", &balancer(0)).display().to_string();
+        let admin = format!("unix:{}", scratch.path().join("admin").display());
+        let backends = format!("backends={}", origin.address);
+        let args = ["run", &program, "--listen", "client=127.0.0.1:0", "--connect", &backends];
+        let extra = ["--admin", &admin, "--workers", "1", "--io", io];
+        let mut first = Service::start(&[&args[..], &extra].concat());
+        let (mut busy, mut idle) = (connect(first.address), connect(first.address));
+        origin.ask_late(&mut busy, "");
+        assert_eq!(get(&mut idle, "/version"), Ok("version 0".to_owned()));
+        scratch.write("balancer.flick", &balancer(1));
+        let (status, output, error) = common::run(&["upgrade", &admin]);
+        assert_eq!(status, 0, "{error}");
+        let second = OwnedPid(process_in(&output));
+        wait::until("the idle client to migrate", || {
+            (get(&mut idle, "/version").expect("it is answered") == "version 1").then_some(())
+        });
+        // The old process does not read it: the client is to migrate.
+        busy.write_all(b"GET /version HTTP/1.1\r\nHost: here\r\n\r\n").expect("its socket is open");
+        common::peers::signal(second.0, "TERM");
+        assert_eq!(idle.read(&mut [0]).expect("it is closed in good order"), 0, "{io}");
+        origin.go.send(()).expect("the server runs");
+        let mut replies = String::new();
+        let read = busy.read_to_string(&mut replies);
+        assert!(read.is_ok() && replies.contains("0 bytes"), "{io}: {read:?} behind {replies:?}");
+        assert!(replies.ends_with("version 0"), "{io}: the old process answers both: {replies:?}");
+        assert_eq!(replies.to_lowercase().matches("connection: close").count(), 1, "{io}: {replies:?}");
+        assert_eq!(first.gone().code(), Some(0));
+        wait::until("the new process to end", || (!second.is_there()).then_some(()));
+    }
 }

@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, SystemTime};
 
@@ -31,12 +32,13 @@ use super::{admin, backends, start_failure};
 use crate::access::AccessLog;
 use crate::descriptors;
 use crate::failure::Failure;
-use crate::hot_restart::{self, HandedResources, InheritedResources, NewProcess};
+use crate::hot_restart::{self, HandedResources, InheritedResources, NewProcess, RunningOldProcess};
 use crate::launcher::Launcher;
 use crate::notify::KeepAlive;
 use crate::sandbox::{ActiveSandbox, SandboxMode, User};
 use crate::settings::{RunFlags, Settings, Shm, TokenFile};
 use crate::state_dir_lock::StateDirLocks;
+use crate::supervise::ControlMessage;
 use crate::sys;
 
 /// Maximum number of older generations.
@@ -88,8 +90,8 @@ pub struct Generations {
     launcher: Option<Launcher>,
     /// The process that replaces this one.
     new_process: Option<NewProcess>,
-    /// The process that this one replaces has not exited.
-    has_old_process: bool,
+    /// The process that this one replaces, until that has exited.
+    old_process: Option<RunningOldProcess>,
     /// The first panic of an older generation, which is resumed at the end.
     panic: Option<Box<dyn std::any::Any + Send>>,
     watchdog: Watchdog,
@@ -157,7 +159,7 @@ impl Generations {
             responses,
             launcher,
             new_process,
-            has_old_process: hot_restart::is_new_process(),
+            old_process: None,
             panic,
             watchdog,
             keep_alive: KeepAlive::from_environment(hot_restart::is_new_process()),
@@ -340,11 +342,16 @@ impl Generations {
     }
 
     /// Starts the binary at the path of this one, with the same arguments, and hands it the listening sockets and the
-    /// clients. Returns its process id. Stops waiting for it when this process must exit.
+    /// clients. Returns its process id. Stops waiting for it when this process must exit. The control thread gets a
+    /// message when the new process ends.
     ///
     /// Errors: why nothing has changed.
-    pub fn upgrade(&mut self, must_exit: &mut dyn FnMut() -> bool) -> Result<String, String> {
-        let result = self.try_upgrade(must_exit);
+    pub fn upgrade(
+        &mut self,
+        control: Sender<ControlMessage>,
+        must_exit: &mut dyn FnMut() -> bool,
+    ) -> Result<String, String> {
+        let result = self.try_upgrade(control, must_exit);
         match &result {
             Ok(process) => info!("upgraded: {process}"),
             Err(error) => warn!("the upgrade failed and changed nothing: {error}"),
@@ -352,7 +359,11 @@ impl Generations {
         result
     }
 
-    fn try_upgrade(&mut self, must_exit: &mut dyn FnMut() -> bool) -> Result<String, String> {
+    fn try_upgrade(
+        &mut self,
+        control: Sender<ControlMessage>,
+        must_exit: &mut dyn FnMut() -> bool,
+    ) -> Result<String, String> {
         if self.settings.sandbox == SandboxMode::Strict {
             return Err(
                 "`--sandbox strict` does not allow starting a process; restart flick instead".to_owned()
@@ -375,7 +386,7 @@ impl Generations {
             admin,
             overrides: self.overrides.lines(),
         };
-        let new_process = NewProcess::start(launcher, &resources, must_exit)?;
+        let new_process = NewProcess::start(launcher, &resources, control, must_exit)?;
         // The new process answers further admin requests; it listens on the same socket.
         self.responses = self.admin.take().map(flick_admin::Server::hand_over);
         let timeout = self.settings.old_generation_timeout;
@@ -417,14 +428,34 @@ impl Generations {
         }
     }
 
-    /// Notes that the old process has handed over its last client.
-    pub fn note_no_more_clients(&mut self) {
-        self.has_old_process = false;
+    /// Sets the process that this one replaces.
+    pub fn set_old_process(&mut self, old_process: RunningOldProcess) {
+        self.old_process = Some(old_process);
     }
 
-    /// Whether clients of the old process may come that the new one is to get.
-    pub fn passes_clients_on(&self) -> bool {
-        self.has_old_process && self.new_process.is_some()
+    /// Notes that the old process has handed over its last client.
+    pub fn note_no_more_clients(&mut self) {
+        self.old_process.iter_mut().for_each(RunningOldProcess::end_handover);
+    }
+
+    /// Notes that the old process has exited.
+    pub fn note_old_process_exited(&mut self) {
+        self.old_process = None;
+    }
+
+    /// Whether the old process has not exited.
+    pub fn has_old_process(&self) -> bool {
+        self.old_process.is_some()
+    }
+
+    /// Whether the old process may still hand over clients.
+    pub fn takes_clients_over(&self) -> bool {
+        self.old_process.as_ref().is_some_and(RunningOldProcess::hands_over)
+    }
+
+    /// Requests the old process to drain the clients that it still has, as this process ends.
+    pub fn drain_old_process(&self) {
+        self.old_process.iter().for_each(RunningOldProcess::request_drain);
     }
 
     /// Describes how `next`, with these services and settings, differs from the current generation.
@@ -511,6 +542,11 @@ impl Generations {
     /// Drains all generations: no new clients, and the end when all clients are served.
     pub fn drain(&self, timeout: Duration) {
         self.all().for_each(|platform| platform.drain(timeout));
+    }
+
+    /// Hands no more clients to the new process. A worker that drains keeps a client that comes back.
+    pub fn end_handover(&self) {
+        self.new_process.iter().for_each(NewProcess::end_handover);
     }
 
     /// Stops all generations at once.
