@@ -156,7 +156,7 @@ fn service_with_only_ejected_backends_is_not_ready() {
     let (status, why) = seen(service.admin_address(), "/readyz");
     assert_eq!((status, why.as_str()), (503, "Balancer: every backend of `backends` is ejected or down\n"));
     reload(&service);
-    // The new worker shows it in its first iteration; nobody asks that backend meanwhile.
+    // The new worker shows it in its first iteration; no client asks that backend meanwhile.
     wait::until("the ejection behind a reload", || {
         (figure(&service, "flick_backend_ejected{", bad.address) == 1).then_some(())
     });
