@@ -19,6 +19,7 @@ fn main() {
         pin: false,
         io: option("--io").map_or_else(Default::default, |io| io.parse().expect("auto, epoll or uring")),
         upgrades_to_shm: false,
+        shares_free_ports: false,
         listen: vec![Binding::new("client", endpoints("--listen"))],
         connect: vec![Binding::new("backends", endpoints("--connect"))],
         limits: Limits::default(),

@@ -249,6 +249,8 @@ pub struct PlatformConfig {
     pub io: IoKind,
     /// Move connections of TCP within this host to shared memory, where the other side does so too.
     pub upgrades_to_shm: bool,
+    /// All services that listen on port 0 of one IP address get the same port, not one each.
+    pub shares_free_ports: bool,
     /// Channels that are listened on.
     pub listen: Vec<Binding>,
     /// Channels whose backends the service connects to.

@@ -37,6 +37,7 @@ use crate::state::{Origin, State};
 use crate::thread::scheduler::WorkerExit;
 use crate::thread::{ServicePart, SharedListenerPart, ThreadPlan};
 use crate::worker::WorkerConfig;
+use shared_addresses::SharedAddress;
 use stats::WorkerStats;
 
 /// Result of a platform that has ended: its last counters and its errors.
@@ -66,7 +67,7 @@ pub struct Platform {
 struct Opened {
     /// By service: the sockets of its own addresses.
     own: Vec<Vec<ListenSockets>>,
-    shared: Vec<(shared_addresses::SharedAddress, ListenSockets)>,
+    shared: Vec<(SharedAddress, ListenSockets)>,
 }
 
 impl Platform {
@@ -106,7 +107,7 @@ impl Platform {
         }
         let (running, keepers) = bind(services, workers, &handoff)?;
         let mut platform = Self { services: running, keepers, threads: Vec::new(), io: "none" };
-        let mut opened = platform.open(workers, handoff)?;
+        let mut opened = platform.open(workers, config.shares_free_ports, handoff)?;
         for index in 0..workers {
             let plan = platform.plan(index, workers, &config, &mut opened);
             if let Err(error) = platform.start_thread(index, plan) {
@@ -119,7 +120,12 @@ impl Platform {
     }
 
     /// Opens every address, those of several services once.
-    fn open(&mut self, workers: usize, mut handoff: Handoff) -> Result<Opened, StartError> {
+    fn open(
+        &mut self,
+        workers: usize,
+        shares_free_ports: bool,
+        mut handoff: Handoff,
+    ) -> Result<Opened, StartError> {
         let mut open = |at: &Endpoint, whose: &Shared| {
             let opened = handoff.listen(at, workers).and_then(|opened| {
                 whose.kept().push((at.clone(), opened.duplicate(0)?));
@@ -131,7 +137,7 @@ impl Platform {
         let names: Vec<String> = self.services.iter().map(|service| service.name.clone()).collect();
         let shareds: Vec<Arc<Shared>> =
             self.services.iter().map(|service| Arc::clone(&service.shared)).collect();
-        let shared = shared_addresses::shared(&setups, &names)?;
+        let shared = shared_addresses::shared(&setups, &names, shares_free_ports)?;
         let shared = shared.into_iter().map(|shared| {
             let first = shared.services.first().map_or(0, |first| usize::from(*first));
             let sockets = open(&shared.at, &shareds[first])?;
@@ -143,8 +149,8 @@ impl Platform {
             let mut sockets = Vec::new();
             for (channel, at) in &service.setup.listen {
                 let name = service.setup.program.channels[*channel].name.clone();
-                if shared.iter().any(|(known, _)| known.at == *at) {
-                    service.addresses.push((name, at.clone()));
+                if let Some((_, sockets)) = shared.iter().find(|(known, _)| known.at == *at) {
+                    service.addresses.push((name, sockets.local_addr().clone()));
                     continue;
                 }
                 let opened = open(at, &service.shared)?;
@@ -194,7 +200,7 @@ impl Platform {
             parts.push(ServicePart { name, config, sockets, group, sweeps: service.is_first_of_group });
         }
         let services = &self.services;
-        let shared_listener = |(shared, sockets): &mut (shared_addresses::SharedAddress, ListenSockets)| {
+        let shared_listener = |(shared, sockets): &mut (SharedAddress, ListenSockets)| {
             let taken = share(sockets, workers - index);
             let idle = |service: &u16| services[usize::from(*service)].setup.timeouts.idle;
             let idle = shared.services.iter().map(idle).max().filter(|idle| !idle.is_zero());

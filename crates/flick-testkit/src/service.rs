@@ -291,6 +291,7 @@ pub(crate) fn try_setup(
         pin: false,
         io: Default::default(),
         upgrades_to_shm: false,
+        shares_free_ports: false,
         listen: vec![bind(&channels[listened].name, &vec![listen.clone(); streams])],
         connect,
         limits: config.limits.clone(),

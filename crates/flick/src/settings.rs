@@ -26,7 +26,7 @@ use flick_runtime::{Binding, Limits, Timeouts};
 use addresses::Connect;
 use deprecated::Deprecated;
 pub use flags::{EmbeddedProgram, RunFlags, binding};
-pub use units::{Period, Size, Workers};
+pub use units::{Bounded, Period, Size, Workers};
 
 use crate::access::{self, RotationLimits, Sample};
 use crate::failure::Failure;

@@ -81,6 +81,7 @@ fn start(kind: EngineKind, io: IoKind, workers: usize, reducer: &TcpListener) ->
         pin: false,
         io,
         upgrades_to_shm: false,
+        shares_free_ports: false,
         listen: vec![Binding::new("mappers", vec![any; MAPPERS])],
         connect: vec![Binding::new("reducer", vec![to])],
         limits: Limits { buffer_memory: 64 << 20, ..Limits::default() },

@@ -83,6 +83,7 @@ fn services_on(
             pin: false,
             io,
             upgrades_to_shm: false,
+            shares_free_ports: false,
             listen: vec![Binding::new("client", vec![at.clone()])],
             connect: Vec::new(),
             limits: Limits { buffer_memory: 16 << 20, max_connections: 200, ..Limits::default() },

@@ -159,6 +159,7 @@ pub fn worker(
         pin: false,
         io: Default::default(),
         upgrades_to_shm: false,
+        shares_free_ports: false,
         listen: bind("client"),
         connect: bind("backends"),
         limits,

@@ -1,6 +1,6 @@
 //! Shared listening addresses: finds the addresses that belong to several services.
 //! Promises: services at one address speak grammars whose first bytes tell them apart, or nothing starts.
-//! Refuses: to guess. Port 0 is a port of one's own, so it is never shared.
+//! Refuses: to guess. Port 0 is a port of one's own, and shared only where the platform is told so.
 
 use flick_net::Endpoint;
 
@@ -19,10 +19,14 @@ pub struct SharedAddress {
 /// The addresses that several of the services listen on. `names` are for people.
 ///
 /// Errors: their first bytes do not tell them apart, or one of them cannot share an address at all.
-pub fn shared(setups: &[&Setup], names: &[String]) -> Result<Vec<SharedAddress>, StartError> {
+pub fn shared(
+    setups: &[&Setup],
+    names: &[String],
+    shares_free_ports: bool,
+) -> Result<Vec<SharedAddress>, StartError> {
     let mut found: Vec<SharedAddress> = Vec::new();
     for (index, setup) in setups.iter().enumerate() {
-        for (_, at) in setup.listen.iter().filter(|(_, at)| at.port() != Some(0)) {
+        for (_, at) in setup.listen.iter().filter(|(_, at)| shares_free_ports || at.port() != Some(0)) {
             let same = |setup: &&Setup| setup.listen.iter().any(|(_, other)| other == at);
             let is_first = !setups[..index].iter().any(same);
             let services: Vec<u16> =

@@ -119,6 +119,7 @@ fn worker(script: Script, shared: &Arc<Shared>) -> Worker<Script> {
         pin: false,
         io: Default::default(),
         upgrades_to_shm: false,
+        shares_free_ports: false,
         listen: bind("client"),
         connect: bind("backends"),
         limits: Limits {

@@ -24,6 +24,7 @@ fn start(io: IoKind, workers: usize, listen: Vec<(&str, usize)>, reducer: Option
         pin: false,
         io,
         upgrades_to_shm: false,
+        shares_free_ports: false,
         listen: listen.into_iter().map(binding).collect(),
         connect: reducer.map(connect).into_iter().collect(),
         limits: Limits { buffer_memory: 64 << 20, merge_ring_bytes: 16 * 1024, ..Limits::default() },

@@ -326,6 +326,7 @@ fn platform_of(config: &MergeConfig, listen: &Endpoint, reducer: &Endpoint) -> P
         pin: false,
         io: Default::default(),
         upgrades_to_shm: false,
+        shares_free_ports: false,
         listen: vec![Binding::new("mappers", vec![listen.clone(); config.streams])],
         connect: vec![Binding::new("reducer", vec![reducer.clone()])],
         limits: Limits {

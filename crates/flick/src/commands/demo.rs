@@ -133,6 +133,7 @@ impl Demo {
             pin: false,
             io: IoKind::Auto,
             upgrades_to_shm: false,
+            shares_free_ports: false,
             listen: vec![Binding::new("client", vec![any_port])],
             connect: vec![Binding::new("backends", backends)],
             limits: Limits::default(),

@@ -3,12 +3,13 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Parser};
 
 use crate::commands::run::Run;
 use crate::failure::{Failure, Outcome};
-use crate::settings::{EmbeddedProgram, RunFlags, Size, Workers, binding};
+use crate::settings::{Bounded, EmbeddedProgram, RunFlags, Size, Workers, binding};
 
 /// Name of the program in messages.
 const PROGRAM: &str = "store.flick";
@@ -64,10 +65,13 @@ pub struct Store {
     /// Number of worker threads. [default: one per core]
     #[arg(long, value_name = "N")]
     workers: Option<Workers>,
-    /// Directory in which items survive a restart. They are written there every 30 seconds and at the end.
+    /// Directory in which items survive a restart. They are written there at an interval and at the end.
     /// [default: none]
     #[arg(long, value_name = "DIR")]
     snapshot: Option<PathBuf>,
+    /// Time between two snapshots: what a crash may lose. From 1s to 24h.
+    #[arg(long, value_name = "DURATION", default_value = "30s", requires = "snapshot")]
+    snapshot_interval: Bounded<1_000_000, 86_400_000_000>,
     /// Options of `flick run`, behind `--`.
     #[arg(last = true, value_name = "OPTION")]
     options: Vec<OsString>,
@@ -111,7 +115,8 @@ impl Store {
             flags.listen.push(bound);
         }
         flags.programs = vec![PathBuf::from(PROGRAM)];
-        flags.embedded = Some(program(memory, self.snapshot.is_some()));
+        let interval = self.snapshot.as_ref().map(|_| self.snapshot_interval.0);
+        flags.embedded = Some(program(memory, interval));
         flags.workers = self.workers;
         flags.state_dir = self.snapshot;
         flags.limits.default_state_memory(memory.saturating_add(OTHER_STATE));
@@ -119,10 +124,13 @@ impl Store {
     }
 }
 
-/// The program with items of this many bytes, and with snapshots if items are to survive a restart.
-fn program(memory: u64, survives: bool) -> EmbeddedProgram {
+/// The program with items of this many bytes, and with snapshots at an interval if items are to survive a restart.
+fn program(memory: u64, interval: Option<Duration>) -> EmbeddedProgram {
     let sized = |(name, text): (&'static str, &str)| {
-        let snapshot = |of: &str| if survives { format!(", snapshot \"{of}\"") } else { String::new() };
+        let snapshot = |of: &str| match interval {
+            Some(interval) => format!(", snapshot \"{of}\" every {}ms", interval.as_millis()),
+            None => String::new(),
+        };
         let entries = memory / BYTES_PER_ENTRY;
         let mut text = text
             .replace(ITEMS_SIZE, &format!("max {entries} entries, {memory} bytes{}", snapshot("items")))
@@ -137,6 +145,8 @@ fn program(memory: u64, survives: bool) -> EmbeddedProgram {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::{ITEMS, ITEMS_SIZE, LIBRARIES, SMALL_SIZES, program};
 
     #[test]
@@ -148,9 +158,10 @@ mod tests {
         let each = |line: &str| sizes.iter().filter(|size| line.contains(**size)).count();
         let found: Vec<usize> = declared.map(each).collect();
         assert_eq!(found, vec![1; sizes.len()]);
-        let bounded = program(1 << 30, true);
+        let bounded = program(1 << 30, Some(Duration::from_secs(5)));
         let (_, items) = bounded.libraries.iter().find(|(name, _)| *name == ITEMS).expect("it is kept");
-        assert!(items.contains("max 5368709 entries, 1073741824 bytes, snapshot \"items\"\n"), "{items}");
+        let declared = "max 5368709 entries, 1073741824 bytes, snapshot \"items\" every 5000ms\n";
+        assert!(items.contains(declared), "{items}");
         assert_eq!(items.matches(", snapshot \"").count(), sizes.len());
         assert!(bounded.libraries.iter().all(|(_, text)| !text.contains("64MiB")));
     }

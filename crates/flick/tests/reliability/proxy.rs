@@ -58,6 +58,7 @@ impl Proxy {
             pin: false,
             io,
             upgrades_to_shm: false,
+            shares_free_ports: false,
             listen: vec![Binding::new("client", vec![any])],
             connect: vec![Binding::new("backends", backends)],
             limits: Limits { buffer_memory: 256 << 20, ..Limits::default() },

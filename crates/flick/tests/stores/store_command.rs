@@ -8,7 +8,7 @@ use flick_load::binary::Opcode;
 use super::{connect, has_every_capability, read_until};
 use crate::common::Scratch;
 use crate::common::client::{ask, reply, request};
-use crate::common::peers::{Memcached, free_address};
+use crate::common::peers::Memcached;
 use crate::common::service::Service;
 use crate::stores::exchange;
 
@@ -18,8 +18,7 @@ const COMMANDS: &str = include_str!("meta_commands.txt");
 
 /// The store at a free port.
 fn store(extra: &[&str]) -> Service {
-    let address = free_address().to_string();
-    Service::start(&[&["store", "--listen", &address, "--workers", "2"], extra].concat())
+    Service::start(&[&["store", "--listen", "127.0.0.1:0", "--workers", "2"], extra].concat())
 }
 
 /// Replies up to that of `version`, with the CAS values left out. (memcached answers `mn` before some errors that it
@@ -116,6 +115,54 @@ fn store_counts_what_every_protocol_did() {
     let replies = std::iter::from_fn(|| Some(reply(&mut binary).value));
     let all: Vec<_> = replies.take_while(|value| !value.is_empty()).collect();
     assert!(all.len() > expected.len() && all.contains(&b"33554432".to_vec()), "{all:?}");
+    store.drained();
+}
+
+/// Addresses in the log of a store, one for each process that listens.
+fn addresses(log: &str) -> Vec<&str> {
+    let lines = log.lines().filter(|line| line.contains("listening"));
+    lines.filter_map(|line| line.split_once("address=")?.1.split_whitespace().next()).collect()
+}
+
+#[test]
+fn store_at_port_0_has_one_port_for_all_protocols() {
+    let store = store(&[]);
+    let mut client = connect(store.address);
+    exchange(&mut client, b"set a 0 0 1\r\n1\r\nmg a v\r\n", b"STORED\r\nVA 1\r\n1\r\n");
+    let mut binary = connect(store.address);
+    assert_eq!(ask(&mut binary, Opcode::Get, 1, b"a", b"").value, b"1");
+    let address = store.address.to_string();
+    let log = store.drained();
+    assert_eq!(addresses(&log), [&address, &address], "{log}");
+}
+
+/// Commands of each client that deletes or adds the same item.
+const DELETES: usize = 3000;
+
+/// Sends a command many times and counts the replies that begin so.
+fn counted(address: SocketAddr, command: &str, reply: &str) -> usize {
+    let mut client = connect(address);
+    let mut writer = client.try_clone().expect("a socket can be shared");
+    let all = command.repeat(DELETES);
+    let sent = std::thread::spawn(move || writer.write_all(all.as_bytes()).expect("the server reads"));
+    let replies = (0..DELETES).filter(|_| read_until(&mut client, b"\n").starts_with(reply.as_bytes()));
+    let count = replies.count();
+    sent.join().expect("the writer does not panic");
+    count
+}
+
+/// Of two deletes of one item at the same time, by `md` and by `delete`, one finds it.
+#[test]
+fn item_is_deleted_once() {
+    let store = store(&[]);
+    let address = store.address;
+    let commands =
+        [("add k 0 0 1\r\n1\r\n", "STORED"), ("md k\r\n", "HD"), ("md k\r\n", "HD"), ("delete k\r\n", "DELETED")];
+    let clients = commands.map(|(command, reply)| std::thread::spawn(move || counted(address, command, reply)));
+    let [added, deleted @ ..] = clients.map(|client| client.join().expect("no assertion failed"));
+    let left = counted(address, "md k\r\n", "HD");
+    assert_eq!(deleted.iter().sum::<usize>() + left, added, "{deleted:?}");
+    assert_eq!(statistic(address, "curr_items"), "0", "nothing is left behind");
     store.drained();
 }
 

@@ -75,6 +75,7 @@ impl Prepared {
         let named = services::named(&settings, &programs)?;
         let (mut configs, opened) = configs(&settings, &named, port, known)?;
         for (named, config) in named.iter().zip(&mut configs) {
+            config.shares_free_ports = flags.embedded.is_some();
             for binding in &mut config.connect {
                 binding.overrides = overrides.of_channel(&named.name, &binding.channel);
             }
@@ -188,6 +189,7 @@ pub(super) fn configs(
             pin: settings.cpu_affinity,
             io: settings.io,
             upgrades_to_shm: settings.shm == Shm::Auto,
+            shares_free_ports: false,
             listen: bound.listen,
             connect,
             limits,
