@@ -2,6 +2,8 @@
 //! them the relay and the counter of packets, between sockets of the tests' own.
 
 mod common;
+#[path = "stores/snapshots.rs"]
+mod snapshots;
 #[path = "stores/store_command.rs"]
 mod store_command;
 #[path = "stores/peers.rs"]

@@ -1,6 +1,6 @@
 //! Shared listening addresses: finds the addresses that belong to several services.
 //! Promises: services at one address speak grammars whose first bytes tell them apart, or nothing starts.
-//! Refuses: to guess. Port 0 is a port of one's own, and shared only where the platform is told so.
+//! Refuses: to guess. Port 0 is a port of one's own, and shared only where the configuration says so.
 
 use flick_net::Endpoint;
 

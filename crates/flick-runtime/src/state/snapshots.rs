@@ -1,5 +1,5 @@
 //! Keeping dictionaries across restarts: read back at the start, written at intervals and at the end, by a thread of
-//! their own, as they wait for the disk.
+//! their own, as they wait for the disk. Workers wait for it only where it copies a bucket that changes all the time.
 //! Promises: a snapshot that cannot be read is reported and kept under another name, and the dictionary starts empty;
 //! one that cannot be written is reported, and the old file stays.
 
@@ -13,7 +13,7 @@ use flick_dict::snapshot::{load, save};
 use flick_dict::{LoadError, LoadSummary};
 
 use super::{Dict, State, wall_ns};
-use crate::limits::SNAPSHOT_EVERY_MIN;
+use crate::limits::{SNAPSHOT_EVERY_MIN, SNAPSHOT_NICE};
 
 /// The thread that writes.
 #[derive(Debug)]
@@ -159,6 +159,8 @@ impl Keeper {
         let (stop, stopped) = channel();
         let (state, directory) = (Arc::clone(state), directory.to_owned());
         let thread = std::thread::Builder::new().name("flick-keeper".into()).spawn(move || {
+            // Of this thread only. It may be refused, if the whole process is nicer already.
+            let _ = rustix::process::setpriority_process(None, SNAPSHOT_NICE);
             let every = |dict: &Dict| {
                 let every =
                     dict.shape.snapshot.as_ref().map(|snapshot| Duration::from_nanos(snapshot.every_ns));
@@ -174,14 +176,18 @@ impl Keeper {
                     Ok(Stop::Leave) => return 0,
                     Ok(Stop::Finish) | Err(RecvTimeoutError::Disconnected) => break,
                 }
-                for (dict, due) in state.dicts().iter().zip(&mut due) {
-                    let (Some(at), Some(snapshot)) = (*due, &dict.shape.snapshot) else { continue };
-                    if at <= Instant::now() {
-                        if let Ok(path) = path_of(&directory, &snapshot.file) {
-                            save_one(dict, &path);
-                        }
-                        *due = every(dict).map(|every| Instant::now() + every);
+                let is_due = |due: &Option<Instant>| due.is_some_and(|due| due <= next);
+                for (dict, _) in state.dicts().iter().zip(&due).filter(|(_, due)| is_due(due)) {
+                    if let Some(snapshot) = &dict.shape.snapshot
+                        && let Ok(path) = path_of(&directory, &snapshot.file)
+                    {
+                        save_one(dict, &path);
                     }
+                }
+                // Dictionaries with the same interval stay together, in the order of the program.
+                let end = Instant::now();
+                for (dict, due) in state.dicts().iter().zip(&mut due).filter(|(_, due)| is_due(due)) {
+                    *due = every(dict).map(|every| end + every);
                 }
             }
             state.save_snapshots(&directory)

@@ -1,4 +1,4 @@
-//! `flick store`: all protocols at one address, answered as memcached answers; what survives a restart.
+//! `flick store`: all protocols at one address, answered as memcached answers.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -6,7 +6,6 @@ use std::net::{SocketAddr, TcpStream};
 use flick_load::binary::Opcode;
 
 use super::{connect, has_every_capability, read_until};
-use crate::common::Scratch;
 use crate::common::client::{ask, reply, request};
 use crate::common::peers::Memcached;
 use crate::common::service::Service;
@@ -17,7 +16,7 @@ use crate::stores::exchange;
 const COMMANDS: &str = include_str!("meta_commands.txt");
 
 /// The store at a free port.
-fn store(extra: &[&str]) -> Service {
+pub fn store(extra: &[&str]) -> Service {
     Service::start(&[&["store", "--listen", "127.0.0.1:0", "--workers", "2"], extra].concat())
 }
 
@@ -38,7 +37,7 @@ fn answer(client: &mut TcpStream, command: &str) -> String {
 }
 
 /// The CAS value of a key.
-fn cas_value(client: &mut TcpStream, key: &str) -> u64 {
+pub fn cas_value(client: &mut TcpStream, key: &str) -> u64 {
     client.write_all(format!("mg {key} c\r\n").as_bytes()).expect("the server reads");
     let line = String::from_utf8(read_until(client, b"\n")).expect("a line");
     let word = line.split_whitespace().nth(1).and_then(|word| word.strip_prefix('c'));
@@ -156,38 +155,17 @@ fn counted(address: SocketAddr, command: &str, reply: &str) -> usize {
 fn item_is_deleted_once() {
     let store = store(&[]);
     let address = store.address;
-    let commands =
-        [("add k 0 0 1\r\n1\r\n", "STORED"), ("md k\r\n", "HD"), ("md k\r\n", "HD"), ("delete k\r\n", "DELETED")];
-    let clients = commands.map(|(command, reply)| std::thread::spawn(move || counted(address, command, reply)));
+    let commands = [
+        ("add k 0 0 1\r\n1\r\n", "STORED"),
+        ("md k\r\n", "HD"),
+        ("md k\r\n", "HD"),
+        ("delete k\r\n", "DELETED"),
+    ];
+    let clients =
+        commands.map(|(command, reply)| std::thread::spawn(move || counted(address, command, reply)));
     let [added, deleted @ ..] = clients.map(|client| client.join().expect("no assertion failed"));
     let left = counted(address, "md k\r\n", "HD");
     assert_eq!(deleted.iter().sum::<usize>() + left, added, "{deleted:?}");
     assert_eq!(statistic(address, "curr_items"), "0", "nothing is left behind");
     store.drained();
-}
-
-/// A flush covers what a snapshot returns, and CAS values are not given twice.
-#[test]
-fn store_returns_after_a_restart_with_its_items() {
-    let scratch = Scratch::new("store_restart");
-    let directory = scratch.path().join("items").display().to_string();
-    let extra = ["--memory", "32MiB", "--snapshot", &directory];
-    let first = store(&extra);
-    let mut client = connect(first.address);
-    exchange(
-        &mut client,
-        b"set old 0 0 1\r\n1\r\nflush_all\r\nset new 5 0 1\r\n2\r\n",
-        b"STORED\r\nOK\r\nSTORED\r\n",
-    );
-    let before = cas_value(&mut client, "new");
-    drop(client);
-    first.drained();
-    let second = store(&extra);
-    let mut client = connect(second.address);
-    exchange(&mut client, b"get old new\r\n", b"VALUE new 5 1\r\n2\r\nEND\r\n");
-    assert_eq!(cas_value(&mut client, "new"), before);
-    exchange(&mut client, b"set newer 0 0 1\r\n3\r\n", b"STORED\r\n");
-    assert!(cas_value(&mut client, "newer") > before);
-    drop(client);
-    second.drained();
 }
