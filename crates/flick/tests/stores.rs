@@ -2,6 +2,10 @@
 //! them the relay and the counter of packets, between sockets of the tests' own.
 
 mod common;
+#[path = "stores/linearizable.rs"]
+mod linearizable;
+#[path = "stores/mixed_clients.rs"]
+mod mixed_clients;
 #[path = "stores/snapshots.rs"]
 mod snapshots;
 #[path = "stores/store_command.rs"]
