@@ -39,6 +39,16 @@ const PACKAGES: &[Package] = &[
         probe: Probe::Starts(&["memccapable", "-V"]),
     },
     Package {
+        name: "python3-pymemcache",
+        why: "a client library of the text protocol",
+        probe: Probe::Succeeds(&["/usr/bin/python3", "-c", "import pymemcache"]),
+    },
+    Package {
+        name: "python3-pylibmc",
+        why: "the client library libmemcached, with both protocols",
+        probe: Probe::Succeeds(&["/usr/bin/python3", "-c", "import pylibmc"]),
+    },
+    Package {
         name: "mosquitto",
         why: "an MQTT broker, behind a grammar that the library does not have",
         probe: Probe::Starts(&["/usr/sbin/mosquitto", "-h"]),

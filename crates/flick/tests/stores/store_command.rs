@@ -2,12 +2,14 @@
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
 
 use flick_load::binary::Opcode;
 
 use super::{connect, has_every_capability, read_until};
+use crate::common::captured;
 use crate::common::client::{ask, reply, request};
-use crate::common::peers::Memcached;
+use crate::common::peers::{Memcached, output};
 use crate::common::service::Service;
 use crate::stores::exchange;
 
@@ -115,6 +117,26 @@ fn store_counts_what_every_protocol_did() {
     let all: Vec<_> = replies.take_while(|value| !value.is_empty()).collect();
     assert!(all.len() > expected.len() && all.contains(&b"33554432".to_vec()), "{all:?}");
     store.drained();
+}
+
+/// Items, CAS, counters, many keys, long values, lifetimes and pipelines, as client libraries ask for them.
+#[test]
+fn client_libraries_with_the_store() {
+    let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stores/clients.py");
+    let libraries = ["pymemcache", "pylibmc-text", "pylibmc-binary"];
+    let stores = libraries.map(|_| store(&["--memory", "32MiB"]));
+    std::thread::scope(|scope| {
+        for (library, store) in libraries.into_iter().zip(&stores) {
+            let port = store.address.port().to_string();
+            scope.spawn(move || {
+                let mut python = Command::new("/usr/bin/python3");
+                python.args(["-B", program, library, "127.0.0.1", &port]);
+                let (status, stdout, stderr) = captured(output(&mut python, "python3"));
+                assert_eq!((status, stdout), (0, format!("{library} ok\n")), "{stderr}");
+            });
+        }
+    });
+    stores.into_iter().for_each(|store| drop(store.drained()));
 }
 
 /// Addresses in the log of a store, one for each process that listens.
