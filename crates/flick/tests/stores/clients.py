@@ -81,7 +81,7 @@ class Pylibmc:
         expect(self.client.get_multi(keys), {key: pairs[key] for key in keys}, "multi-get")
 
     def rest(self):
-        # Numbers, text and objects are told apart by flags.
+        # Flags say which are numbers, text and objects.
         for value in [7, "text", {"a": [1, None]}]:
             self.client.set("typed", value)
             expect(self.client.get("typed"), value, "flags")

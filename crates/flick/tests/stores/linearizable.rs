@@ -83,15 +83,15 @@ fn after(item: Item, op: Op, answer: Answer) -> Option<Item> {
     }
 }
 
-/// How many calls of each client have their position in the order, and the item after them.
+/// The number of calls of each client that have their position in the order, and the item after them.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Ordered {
     counts: Vec<usize>,
     item: Item,
 }
 
-/// Checks that the calls of these clients, which begin without an item, are linearizable. Each client's keep their order,
-/// also where it has sent several at a time.
+/// Checks that the calls of these clients, which begin without an item, are linearizable. Each client's keep their
+/// order, also where it has sent several at a time.
 ///
 /// Errors: the most calls that have an order, and those that cannot follow them. Panics if the search takes too long.
 pub fn check(clients: &[Vec<Call>]) -> Result<(), (usize, Vec<Call>)> {
@@ -117,7 +117,7 @@ pub fn check(clients: &[Vec<Call>]) -> Result<(), (usize, Vec<Call>)> {
         next.sort_by_key(|(_, call)| Reverse(call.end));
         let items = next.iter().map(|(client, call)| (*client, after(ordered.item, call.op, call.answer)));
         let mut items: Vec<(usize, Option<Item>)> = items.collect();
-        // A call that changes nothing may as well be the next one: whatever is possible with it later, is so without it.
+        // A call that changes nothing may as well be the next one: what can follow without it can follow with it.
         if let Some(same) = items.iter().find(|(_, item)| *item == Some(ordered.item)) {
             items = vec![*same];
         }
