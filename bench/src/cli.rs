@@ -81,6 +81,8 @@ pub(crate) enum Command {
     Compile(CompileArgs),
     /// Load any running memcached server, check every reply, print a line each second
     Load(DriveArgs),
+    /// `flick load` beside wrk, ab, redis-benchmark and memcslap at the same servers
+    Generators(GeneratorsArgs),
 }
 
 /// The dictionary comparison.
@@ -420,6 +422,23 @@ pub(crate) struct AccelArgs {
     #[arg(long, default_value_t = 2)]
     pub(crate) seconds: u64,
     /// Only figures whose name contains this
+    #[arg(long)]
+    pub(crate) only: Option<String>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+/// Load generators.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct GeneratorsArgs {
+    /// Numbers of connections
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=1_000),
+          default_values_t = [1, 50])]
+    pub(crate) connections: Vec<u32>,
+    /// Seconds of a round of each
+    #[arg(long, default_value_t = 3)]
+    pub(crate) seconds: u64,
+    /// Only pairs whose name contains this
     #[arg(long)]
     pub(crate) only: Option<String>,
     #[command(flatten)]

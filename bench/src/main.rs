@@ -15,6 +15,7 @@ mod counting;
 
 mod dictionary;
 mod drive;
+mod generators;
 mod hadoop;
 mod handover;
 mod http_balancer;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
         cli::Command::Store(args) => store::run(&args),
         cli::Command::Dictionary(args) => dictionary::run(&args),
         cli::Command::Load(args) => drive::run(&args),
+        cli::Command::Generators(args) => generators::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
