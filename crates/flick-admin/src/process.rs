@@ -1,11 +1,11 @@
-//! Statistics of this process from `/proc/self`.
+//! Statistics of this process from `/proc/self` and its clock of CPU time.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use rustix::time::{ClockId, clock_gettime};
+
 use crate::state::Process;
 
-/// Clock ticks per second in `/proc/self/stat`: always 100 on Linux.
-const TICKS_PER_S: u64 = 100;
 /// Page size of `statm`.
 const PAGE_BYTES: u64 = 4096;
 
@@ -17,7 +17,7 @@ pub fn read(uptime_ms: u64) -> Process {
         uptime_ms,
         now_ms,
         resident_bytes: resident_bytes(&read_text("/proc/self/statm")),
-        cpu_ms: cpu_ms(&read_text("/proc/self/stat")),
+        cpu_ms: cpu_ms(),
         // Without the descriptor of the directory itself.
         open_files: std::fs::read_dir("/proc/self/fd")
             .map_or(0, |entries| (entries.count() as u64).saturating_sub(1)),
@@ -32,11 +32,11 @@ fn resident_bytes(statm: &str) -> u64 {
     number(statm.split_whitespace().nth(1)) * PAGE_BYTES
 }
 
-/// Parses user and system time: the 12th and 13th field after the name, which is in parentheses and may contain any.
-fn cpu_ms(stat: &str) -> u64 {
-    let words = stat.rsplit_once(") ").map_or("", |(_, words)| words);
-    let mut times = words.split_whitespace().skip(11).take(2).map(|word| number(Some(word)));
-    (times.next().unwrap_or(0) + times.next().unwrap_or(0)) * 1000 / TICKS_PER_S
+/// User and system time of all threads, those that have ended included. `/proc/self/stat` has it in steps of 10 ms.
+fn cpu_ms() -> u64 {
+    let used = clock_gettime(ClockId::ProcessCPUTime);
+    let (seconds, nanos) = (used.tv_sec.unsigned_abs(), used.tv_nsec.unsigned_abs());
+    seconds * 1000 + nanos / 1_000_000
 }
 
 fn number(word: Option<&str>) -> u64 {
@@ -48,12 +48,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parses_stat_with_parentheses_in_the_name() {
-        let stat = "42 (a) S 1 (x) ) S 1 42 42 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 3 0";
-        assert_eq!(cpu_ms(stat), 3000);
-        assert_eq!(cpu_ms("nothing"), 0);
+    fn resident_memory_is_the_second_number() {
         assert_eq!(resident_bytes("900 25 3 1 0 9 0"), 25 * 4096);
         assert_eq!(resident_bytes(""), 0);
+    }
+
+    #[test]
+    fn cpu_time_has_a_resolution_of_a_millisecond() {
+        let first = cpu_ms();
+        let next = std::iter::repeat_with(cpu_ms).find(|now| *now > first).expect("this loop uses CPU time");
+        assert!(next - first < 10, "{first} {next}");
     }
 
     #[test]

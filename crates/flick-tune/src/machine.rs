@@ -84,6 +84,11 @@ impl Machine {
     pub fn v2f(&self, clock_ghz: f64) -> f64 {
         self.volts(clock_ghz).powi(2) * clock_ghz
     }
+
+    /// Power of a core that runs at a clock, without its share of the package.
+    pub fn running_core_watts(&self, clock_ghz: f64) -> f64 {
+        self.core_watts * self.v2f(clock_ghz) + self.leakage_watts * self.volts(clock_ghz).powi(2)
+    }
 }
 
 impl Machine {

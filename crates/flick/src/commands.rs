@@ -66,8 +66,8 @@ pub enum Command {
     Tap(tap::TapCommand),
     /// Show a running process in the terminal
     Top(top::Top),
-    /// Search settings that serve a load within an SLA for the least energy, on a model; list this machine's knobs
-    Tune(tune::Tune),
+    /// Search settings that serve a load within an SLA for the least energy, of a running service or on a model
+    Tune(Box<tune::Tune>),
     /// Run the scenarios of a program in the simulator
     Test(test::Test),
     /// Format programs

@@ -7,7 +7,7 @@
 mod agent;
 mod report;
 mod target;
-mod values;
+pub mod values;
 
 use std::io::IsTerminal;
 use std::sync::mpsc::Receiver;

@@ -1,26 +1,53 @@
-//! `flick tune`: settings that serve a load within an SLA for the least energy, on the model of a server; and the
-//! knobs and meters of this machine.
-//! Promises: every energy says whether it is modelled or measured; nothing of this machine is changed.
-//! Not here: the model and the search (`flick-tune`), what exists on this machine (`tune/knobs.rs`).
+//! `flick tune`: settings that serve a load within an SLA for the least energy, of a running service or on the model of
+//! a server; and the knobs and meters of this machine.
+//! Promises: every energy says whether it is modelled or measured; what a search has turned is put back, unless it is
+//! to be applied.
+//! Not here: the model and the search (`flick-tune`), a search on a service (`tune/service.rs`), what exists on this
+//! machine (`tune/knobs.rs`).
 
 mod knobs;
+mod live;
 mod model;
+mod rapl;
+mod restore;
+mod service;
+mod target;
+mod trials;
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::{Args, ValueEnum};
+use flick_admin::Address;
 
+use crate::commands::load::values::Bound;
 use crate::failure::{Failure, Outcome};
-use crate::settings::Period;
+use crate::settings::units::Bounded;
+
+/// Shortest and longest time of a trial on a running service.
+const DWELL_MIN_US: u64 = 100_000;
+const DWELL_MAX_US: u64 = 60_000_000;
+const DWELL_MAX: Duration = Duration::from_micros(DWELL_MAX_US);
+
+/// The SLA of a search on the model.
+const MODEL_SLA: &str = "p99:500us";
 
 /// Largest number of trials of a search.
 const BUDGET_MAX: i64 = flick_tune::limits::TRIALS_MAX as i64;
 
 /// Searches settings, or shows the knobs of this machine.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("what").required(true))]
+#[command(group = clap::ArgGroup::new("what").required(true), after_help = "\
+Examples:
+  flick tune 9900 --sla p99:500us
+  flick tune 9900 --sla p99:2ms --apply
+  flick tune --model --load 400k --sla p99:500us")]
 pub struct Tune {
+    /// Search on a running service under its present load: turns its tunables, and puts them back. The address is that
+    /// of its admin endpoint, as given to `flick run --admin`: `9900`, `ADDRESS:PORT`, `unix:PATH`
+    #[arg(value_name = "ADDRESS", group = "what")]
+    admin: Option<Address>,
     /// Search on the model of a 16-core server, beside the published figures that it was fitted to
     #[arg(long, group = "what")]
     model: bool,
@@ -30,21 +57,33 @@ pub struct Tune {
     /// Requests per second, such as `400k`. Without it, the model is compared with the published figures
     #[arg(long, value_name = "RATE", requires = "model")]
     load: Option<Rate>,
-    /// The tail latency to keep
-    #[arg(long, value_name = "p99=DURATION", default_value = "p99=500us")]
-    sla: Sla,
+    /// The latency to keep, such as `p99:500us`; of a service also p50, p90 and p99.9 [default on the model: p99:500us]
+    #[arg(long, value_name = "BOUND")]
+    sla: Option<Bound>,
+    /// The service, if the process runs several
+    #[arg(long, value_name = "NAME", requires = "admin")]
+    service: Option<String>,
+    /// Time of each trial on a service
+    #[arg(long, value_name = "DURATION", default_value = "2s", requires = "admin")]
+    dwell: Bounded<DWELL_MIN_US, DWELL_MAX_US>,
+    /// Leave the best setting in force if it was better than the present one each time that both were compared
+    #[arg(long, requires = "admin")]
+    apply: bool,
+    /// File with the token of the admin endpoint
+    #[arg(long, value_name = "FILE", requires = "admin")]
+    token_file: Option<PathBuf>,
     /// The quantity to minimise within the SLA
     #[arg(long = "for", value_name = "GOAL", default_value = "energy")]
     goal: Goal,
     /// The software path of the model
-    #[arg(long, value_name = "PATH", default_value = "linux")]
+    #[arg(long, value_name = "PATH", default_value = "linux", requires = "model")]
     path: PathName,
     /// Trials of the search
     #[arg(long, value_name = "N", default_value_t = 25, conflicts_with = "grid",
           value_parser = clap::value_parser!(u32).range(1..=BUDGET_MAX))]
     budget: u32,
     /// Try every setting instead of searching
-    #[arg(long)]
+    #[arg(long, requires = "model")]
     grid: bool,
     /// Seed of arrivals and of the search
     #[arg(long, value_name = "N", default_value_t = 1)]
@@ -53,8 +92,11 @@ pub struct Tune {
     #[arg(long, value_name = "FILE", requires = "model")]
     plot: Option<PathBuf>,
     /// The directory that holds `sys` and `proc`
-    #[arg(long, value_name = "DIR", default_value = "/", requires = "knobs")]
+    #[arg(long, value_name = "DIR", default_value = "/", conflicts_with = "model")]
     root: PathBuf,
+    /// Read what a search turns, and put it back when the search has ended
+    #[arg(long, hide = true, group = "what")]
+    watcher: bool,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -96,39 +138,28 @@ impl FromStr for Rate {
     }
 }
 
-/// A limit of the tail latency, in microseconds.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Sla(f64);
-
-impl FromStr for Sla {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let duration = text.strip_prefix("p99=").ok_or_else(|| format!("`{text}` is not `p99=DURATION`"))?;
-        let Period(duration) = duration.parse()?;
-        if duration.is_zero() {
-            Err("no latency is below 0".to_owned())
-        } else {
-            Ok(Self(duration.as_secs_f64() * 1e6))
-        }
-    }
-}
-
 impl Tune {
     /// Runs the subcommand.
     pub fn run(self) -> Outcome {
         if self.knobs {
             return knobs::run(&self.root, self.json);
         }
+        if self.watcher {
+            return restore::watch();
+        }
+        if let Some(admin) = &self.admin {
+            return service::run(&self, admin);
+        }
+        let sla_us = self.model_sla_us()?;
         let text = match self.load {
             Some(Rate(requests_per_s)) => {
-                let answer = model::search(&self, requests_per_s);
-                self.draw(std::slice::from_ref(&answer.plot), 1)?;
+                let answer = model::search(&self, requests_per_s, sla_us);
+                self.draw(std::slice::from_ref(&answer.plot), 1, sla_us)?;
                 if self.json { json(&answer.report)? } else { answer.report.text() }
             }
             None => {
                 let (panels, plots) = model::compare(self.seed);
-                self.draw(&plots, model::COLUMNS)?;
+                self.draw(&plots, model::COLUMNS, sla_us)?;
                 if self.json { json(&panels)? } else { model::comparison(&panels) }
             }
         };
@@ -136,9 +167,20 @@ impl Tune {
         Ok(())
     }
 
-    fn draw(&self, plots: &[flick_tune::plot::Plot], columns: usize) -> Outcome {
+    /// The p99 to keep on the model, which has no other percentile of a tail.
+    fn model_sla_us(&self) -> Result<f64, Failure> {
+        let sla = self.sla.unwrap_or_else(|| MODEL_SLA.parse().expect("the default is a bound"));
+        match sla.name() {
+            "p99" => Ok(sla.latency_us() as f64),
+            other => {
+                Err(Failure::usage(format!("the model keeps a p99, and no {other}: `--sla {MODEL_SLA}`")))
+            }
+        }
+    }
+
+    fn draw(&self, plots: &[flick_tune::plot::Plot], columns: usize, sla_us: f64) -> Outcome {
         let Some(target) = &self.plot else { return Ok(()) };
-        std::fs::write(target, flick_tune::plot::svg(plots, columns, self.sla.0))
+        std::fs::write(target, flick_tune::plot::svg(plots, columns, sla_us))
             .map_err(|error| Failure::failed(format!("cannot write {}: {error}", target.display())))
     }
 }
@@ -151,20 +193,15 @@ fn json(value: &impl serde::Serialize) -> Result<String, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Rate, Sla};
+    use super::Rate;
 
     #[test]
-    fn rates_and_slas_have_units() {
+    fn rates_have_units() {
         assert_eq!("400k".parse(), Ok(Rate(400e3)));
         assert_eq!("1.5M".parse(), Ok(Rate(1.5e6)));
         assert_eq!("250000".parse(), Ok(Rate(250e3)));
-        assert_eq!("p99=500us".parse(), Ok(Sla(500.0)));
-        assert_eq!("p99=2ms".parse(), Ok(Sla(2000.0)));
         for wrong in ["", "k", "-1k", "nan", "1e99", "10"] {
             assert!(wrong.parse::<Rate>().is_err(), "{wrong}");
-        }
-        for wrong in ["500us", "p99=", "p99=5", "p99=0", "p50=1ms"] {
-            assert!(wrong.parse::<Sla>().is_err(), "{wrong}");
         }
     }
 }

@@ -118,7 +118,7 @@ impl FromStr for ValueSizeValue {
     }
 }
 
-/// A bound of a latency: `p99:500us`.
+/// A bound of a latency: `p99:500us`, or `p99=500us`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     percentile: Percentile,
@@ -142,7 +142,7 @@ impl FromStr for Bound {
                 "`{text}` is not a bound; write `p50:`, `p90:`, `p99:` or `p99.9:` and a time: `p99:500us`"
             )
         };
-        let (percentile, time) = text.split_once(':').ok_or_else(wrong)?;
+        let (percentile, time) = text.split_once([':', '=']).ok_or_else(wrong)?;
         let percentile = match percentile {
             "p50" => Percentile::P50,
             "p90" => Percentile::P90,
@@ -159,6 +159,16 @@ impl Bound {
     /// The longest latency that keeps it.
     pub fn latency_us(&self) -> u64 {
         self.latency_us
+    }
+
+    /// The share of requests that keep it.
+    pub fn share(&self) -> f64 {
+        match self.percentile {
+            Percentile::P50 => 0.5,
+            Percentile::P90 => 0.9,
+            Percentile::P99 => 0.99,
+            Percentile::P999 => 0.999,
+        }
     }
 
     /// The name of its percentile.
@@ -202,6 +212,7 @@ mod tests {
         assert_eq!("24-2000".parse(), Ok(ValueSizeValue(ValueSize::Between(24, 2_000))));
         let bound: Bound = "p99.9:2ms".parse().expect("a bound");
         assert_eq!((bound.name(), bound.latency_us()), ("p99.9", 2_000));
+        assert_eq!("p99.9=2ms".parse(), Ok(bound));
         assert_eq!(bound.of(&LoadLatency { p999_us: 7, ..LoadLatency::default() }), 7);
     }
 

@@ -13,6 +13,9 @@ use crate::failure::Outcome;
 /// Entries of a directory that are read: interfaces, idle states, energy zones.
 const ENTRIES_MAX: usize = 256;
 
+/// The directory of energy zones.
+pub(super) const POWERCAP: &str = "sys/class/powercap";
+
 /// First kernel with `irq-suspend-timeout`.
 const IRQ_SUSPEND_KERNEL: (u32, u32) = (6, 13);
 
@@ -225,14 +228,12 @@ fn kernel_version(release: &str) -> Option<(u32, u32)> {
 
 /// RAPL zones, and the fallback that every machine has.
 fn meters(tree: &Tree<'_>) -> Vec<Meter> {
-    let folder = "sys/class/powercap";
-    let zones = tree.entries(folder).into_iter().filter(|entry| is_package(entry));
     let zone = |entry: String| {
-        let name = tree.text(&format!("{folder}/{entry}/name")).unwrap_or_else(|_| entry.clone());
-        let missing = tree.text(&format!("{folder}/{entry}/energy_uj")).err();
+        let name = tree.text(&format!("{POWERCAP}/{entry}/name")).unwrap_or_else(|_| entry.clone());
+        let missing = tree.text(&format!("{POWERCAP}/{entry}/energy_uj")).err();
         Meter { name: format!("RAPL {name}"), energy: "measured", missing }
     };
-    let mut meters: Vec<Meter> = zones.map(zone).collect();
+    let mut meters: Vec<Meter> = packages(tree).into_iter().map(zone).collect();
     if meters.is_empty() {
         let reason = "the kernel has no powercap zone of RAPL, as in most virtual machines".to_owned();
         meters.push(Meter { name: "RAPL".to_owned(), energy: "measured", missing: Some(reason) });
@@ -241,13 +242,18 @@ fn meters(tree: &Tree<'_>) -> Vec<Meter> {
     meters
 }
 
-/// Whether a powercap zone is a whole package: `intel-rapl:0`, not `intel-rapl:0:1`.
-fn is_package(entry: &str) -> bool {
-    entry.strip_prefix("intel-rapl:").is_some_and(|number| number.parse::<u32>().is_ok())
+/// The powercap zones that are a whole package: `intel-rapl:0`, not `intel-rapl:0:1`, nor `psys`, which holds them.
+pub(super) fn packages(tree: &Tree<'_>) -> Vec<String> {
+    let is_package = |entry: &String| {
+        let number = entry.strip_prefix("intel-rapl:").and_then(|number| number.parse::<u32>().ok());
+        number.is_some() && tree.text(&format!("{POWERCAP}/{entry}/name")).as_deref() != Ok("psys")
+    };
+    tree.entries(POWERCAP).into_iter().filter(is_package).collect()
 }
 
 /// The directory with `sys` and `proc`.
-struct Tree<'a>(&'a Path);
+#[derive(Debug)]
+pub(super) struct Tree<'a>(pub(super) &'a Path);
 
 impl Tree<'_> {
     fn at(&self, path: &str) -> PathBuf {
@@ -259,7 +265,7 @@ impl Tree<'_> {
     }
 
     /// The text of a file, or why there is none.
-    fn text(&self, path: &str) -> Result<String, String> {
+    pub(super) fn text(&self, path: &str) -> Result<String, String> {
         match fs::read_to_string(self.at(path)) {
             Ok(text) => Ok(text.trim().to_owned()),
             Err(error) => Err(format!("cannot read /{path}: {error}")),
@@ -290,23 +296,26 @@ impl Tree<'_> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use std::path::PathBuf;
 
     use super::Inventory;
 
     /// A machine as its files describe it, removed when dropped.
-    struct FakeTree(PathBuf);
+    pub(in crate::commands::tune) struct FakeTree(pub(in crate::commands::tune) PathBuf);
 
     impl FakeTree {
-        fn new(name: &str, files: &[(&str, &str)]) -> Self {
+        pub(in crate::commands::tune) fn new(name: &str, files: &[(&str, &str)]) -> Self {
             let root = std::env::temp_dir().join(format!("flick-knobs-{name}-{}", std::process::id()));
-            for (path, text) in files {
-                let path = root.join(path);
-                std::fs::create_dir_all(path.parent().expect("it is below the root")).expect("a directory");
-                std::fs::write(path, text).expect("a file");
-            }
-            Self(root)
+            let tree = Self(root);
+            files.iter().for_each(|(path, text)| tree.write(path, text));
+            tree
+        }
+
+        pub(in crate::commands::tune) fn write(&self, path: &str, text: &str) {
+            let path = self.0.join(path);
+            std::fs::create_dir_all(path.parent().expect("it is below the root")).expect("a directory");
+            std::fs::write(path, text).expect("a file");
         }
 
         /// The line of a knob or meter.

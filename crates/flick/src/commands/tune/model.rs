@@ -103,10 +103,9 @@ fn path(name: PathName) -> Path {
 }
 
 /// Searches the best setting for a load.
-pub(super) fn search(tune: &Tune, requests_per_s: f64) -> Answer {
+pub(super) fn search(tune: &Tune, requests_per_s: f64, sla_p99_us: f64) -> Answer {
     let (machine, path) = (Machine::published(), path(tune.path));
     let settings = settings();
-    let sla_p99_us = tune.sla.0;
     let run = |setting: Setting, seed: u64| {
         simulate(&machine, &path, setting, OfferedLoad { requests_per_s, requests: REQUESTS, seed })
     };

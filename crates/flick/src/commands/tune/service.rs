@@ -1,0 +1,233 @@
+//! `flick tune ADDRESS`: a search on a running service under its own load.
+//! Promises: a line for each trial; the knobs are as before in the end, or with `--apply` the best ones, and the report
+//! says which; energy is called measured or modelled.
+
+use flick_tune::Machine;
+use flick_tune::machine::NOMINAL_GHZ;
+use serde::Serialize;
+
+use super::live::{LiveService, Meters};
+use super::rapl::Rapl;
+use super::restore::{KnobWatcher, Restored};
+use super::target::{KnobSetting, ObservedMoment, TunedService};
+use super::trials::{PAIRS, SearchPlan, SearchResult, TriedSetting, search};
+use super::{Goal, Tune};
+use crate::commands::load::values::Bound;
+use crate::commands::run::admin::read_token;
+use crate::console::sayln;
+use crate::failure::{Failure, Outcome};
+
+/// The result for programs.
+#[derive(Serialize)]
+struct ServiceReport<'a> {
+    service: &'a str,
+    energy: &'static str,
+    percentile: &'static str,
+    sla_us: u64,
+    #[serde(flatten)]
+    result: &'a SearchResult,
+    /// The knobs are those of `best` now; without it, they are those of `present`.
+    is_applied: bool,
+}
+
+/// Searches, and restores or applies.
+pub(super) fn run(tune: &Tune, admin: &flick_admin::Address) -> Outcome {
+    let sla = tune.sla.ok_or_else(|| Failure::usage("the latency to keep is missing: `--sla p99:500us`"))?;
+    let token = tune.token_file.as_deref().map(read_token).transpose()?;
+    let (service, first) = chosen(admin.to_string(), token, tune.service.as_deref())?;
+    let rapl = if service.is_local() {
+        Rapl::open(&tune.root)
+    } else {
+        Err("the service runs on another machine".to_owned())
+    };
+    let plan = SearchPlan {
+        sla,
+        goal: tune.goal,
+        budget: tune.budget,
+        seed: tune.seed,
+        is_measured: rapl.is_ok(),
+        shares_threads: first.shares_threads(),
+    };
+    let energy = if plan.is_measured { "measured" } else { "modelled" };
+    let present = first.knobs();
+    if !tune.json {
+        heading(tune, &service, &plan, rapl.as_ref().err());
+    }
+    let core_watts = Machine::published().running_core_watts(NOMINAL_GHZ);
+    let meters =
+        Meters { sla, dwell: tune.dwell.0, requests_min: plan.requests_min(), rapl: rapl.ok(), core_watts };
+    let mut watcher = KnobWatcher::start(&service, present)?;
+    let mut show = |number: &str, tried: &TriedSetting| {
+        if !tune.json {
+            sayln!("{}", row(number, tried, plan.requests_min()));
+        }
+    };
+    let mut live = LiveService::new(&service, &mut watcher, first, meters);
+    let found = search(&mut live, &plan, present, &mut show);
+    let best = found.as_ref().ok().and_then(|found| found.best).filter(|_| tune.apply);
+    if let Some(best) = best {
+        watcher.keep(best.knobs);
+    }
+    let restored = watcher.finish();
+    let then = best.map_or(present, |best| best.knobs);
+    let state = after(&service, then, best.is_some(), restored);
+    let found = match (found, state) {
+        (Ok(found), Ok(state)) => {
+            if tune.json {
+                let (service, percentile, sla_us) = (service.name.as_str(), sla.name(), sla.latency_us());
+                let is_applied = best.is_some();
+                let report =
+                    ServiceReport { service, energy, percentile, sla_us, result: &found, is_applied };
+                sayln!("{}", super::json(&report)?);
+            } else {
+                sayln!("\n{}{state}", conclusion(&found, sla, tune.goal, energy));
+            }
+            return Ok(());
+        }
+        (Ok(_), Err(state)) => state,
+        (Err(error), Ok(state) | Err(state)) => format!("{error}; {state}"),
+    };
+    Err(Failure::failed(found))
+}
+
+/// The service of this name, or the only one.
+fn chosen(
+    admin: String,
+    token: Option<String>,
+    name: Option<&str>,
+) -> Result<(TunedService, ObservedMoment), Failure> {
+    let address: flick_admin::Address = admin.parse().map_err(Failure::usage)?;
+    let state = flick_admin::client::state(&address, token.as_deref())
+        .map_err(|error| Failure::failed(format!("cannot read the state at {admin}: {error}")))?;
+    let names: Vec<&str> = state.services.iter().map(|service| service.name.as_str()).collect();
+    let name = match (name, names.as_slice()) {
+        (Some(name), _) => name,
+        (None, [only]) => only,
+        (None, _) => {
+            let text =
+                format!("the process runs several services; choose one: --service {}", names.join(" | "));
+            return Err(Failure::usage(text));
+        }
+    };
+    let service = TunedService { admin, token, name: name.to_owned() };
+    let first = service.observe().map_err(Failure::failed)?;
+    Ok((service, first))
+}
+
+/// Describes the knobs after a search. Errors: they are not as they should be.
+fn after(
+    service: &TunedService,
+    then: KnobSetting,
+    is_best: bool,
+    restored: Result<Restored, String>,
+) -> Result<String, String> {
+    let name = &service.name;
+    match restored {
+        Ok(Restored::Done) if is_best => {
+            let lines =
+                then.entries().map(|(name, value)| format!("\n  {name} = \"{}us\"", value.as_micros()));
+            let lines = lines.concat();
+            Ok(format!(
+                "applied to {name}, until its next reload or start; write to [limits] of flick.toml:{lines}"
+            ))
+        }
+        Ok(restored) => restored.sentence(name, &then),
+        Err(error) => Err(format!("the knobs of {name} may not be as before ({then}): {error}")),
+    }
+}
+
+fn heading(tune: &Tune, service: &TunedService, plan: &SearchPlan, no_rapl: Option<&String>) {
+    let goal = match (plan.goal, plan.is_measured) {
+        (Goal::Latency, _) => "latency",
+        (Goal::Energy, true) => "energy (measured by RAPL: all that runs on this machine)",
+        (Goal::Energy, false) => "CPU time, from which energy is modelled",
+    };
+    let trials = tune.budget as usize + 2 * PAIRS;
+    let seconds = trials as f64 * tune.dwell.0.as_secs_f64() * 1.1;
+    sayln!("{} at {}, {}, for {goal}", service.name, service.admin, plan.sla);
+    sayln!("{} trials and {PAIRS} pairs of {:?} each: about {seconds:.0} s", tune.budget, tune.dwell.0);
+    if let Some(reason) = no_rapl {
+        sayln!("energy is modelled: {reason}");
+    }
+    if plan.shares_threads {
+        sayln!(
+            "busy_poll and batch_delay_max have no effect where services share threads, and are not turned"
+        );
+    }
+    let energy = if plan.is_measured { "measured" } else { "modelled" };
+    sayln!(
+        "\n{:>7} {:>9} {:>11} {:>10} {:>10} {:>8} {:>8} {:>7} {:>6} {:>22}",
+        "trial",
+        "busy-poll",
+        "batch-delay",
+        "time-slice",
+        "requests/s",
+        "p50",
+        plan.sla.name(),
+        "CPU/req",
+        "cores",
+        format!("J/M requests ({energy})")
+    );
+}
+
+fn row(number: &str, tried: &TriedSetting, requests_min: u64) -> String {
+    let TriedSetting { knobs, result, keeps_sla } = tried;
+    let [poll, delay, slice] = knobs.entries().map(|(_, value)| format!("{}us", value.as_micros()));
+    let verdict = match keeps_sla {
+        true => "",
+        false if result.requests < requests_min => "  too few requests",
+        false => "  exceeds the SLA",
+    };
+    let errors =
+        if result.errors > 0.0 { format!("  {:.2} % errors", 100.0 * result.errors) } else { String::new() };
+    format!(
+        "{number:>7} {poll:>9} {delay:>11} {slice:>10} {:>10.0} {:>6.0}us {:>6.0}us {:>5.1}us {:>6.2} {:>22.2}{verdict}{errors}",
+        result.requests_per_s,
+        result.p50_us,
+        result.bounded_us,
+        result.cpu_us_per_request,
+        result.cores,
+        result.joules_per_million_requests
+    )
+}
+
+fn conclusion(found: &SearchResult, sla: Bound, goal: Goal, energy: &str) -> String {
+    let mut out = String::new();
+    if !found.present.keeps_sla {
+        out.push_str(&format!("the present setting does not keep {sla}\n"));
+    }
+    let percent = |ratio: f64| format!("{:+.0} %", 100.0 * (ratio - 1.0));
+    let range = match found.ratios.as_slice() {
+        [low, .., high] => {
+            let middle = found.ratios[found.ratios.len() / 2];
+            format!("{} ({} to {} in {PAIRS} pairs)", percent(middle), percent(*low), percent(*high))
+        }
+        _ => String::new(),
+    };
+    let what = match (goal, energy) {
+        (Goal::Latency, _) => sla.name().to_owned(),
+        (Goal::Energy, "measured") => "energy (measured)".to_owned(),
+        (Goal::Energy, _) => "CPU time, and energy (modelled)".to_owned(),
+    };
+    match (&found.best, &found.lost) {
+        (Some(best), _) => {
+            let rate = percent(best.result.requests_per_s / found.present.result.requests_per_s);
+            out.push_str(&format!(
+                "- {}\n+ {}   # {what} per request {range}, requests/s {rate}\n",
+                found.present.knobs, best.knobs
+            ));
+        }
+        (None, Some(lost)) => {
+            let excess = if lost.keeps_sla { "" } else { ", which exceeds the SLA when compared" };
+            out.push_str(&format!(
+                "no setting is better beyond the noise; the best was {}{excess}, {what} per request {range}\n",
+                lost.knobs
+            ));
+        }
+        (None, None) if found.trials.iter().any(|tried| tried.keeps_sla) => {
+            out.push_str("the present setting is the best\n");
+        }
+        (None, None) => out.push_str(&format!("no setting that was tried keeps {sla}\n")),
+    }
+    out
+}

@@ -1,0 +1,368 @@
+//! The search for the cheapest setting of a running service, by trials of which each costs time and disturbs clients.
+//! Promises: at most `budget` trials and `PAIRS` pairs behind them, which compare the best setting with the present one
+//! in turn; a setting counts as better only if it was in every pair, so that noise alone is no saving.
+//! Not here: how a trial is measured (`live.rs`), the search itself (`flick-tune`).
+
+use flick_tune::{Search, Trial};
+use serde::Serialize;
+
+use super::Goal;
+use super::target::KnobSetting;
+use crate::commands::load::values::Bound;
+
+/// Values that are tried, in microseconds, within the ranges of the tunables. Longer busy polls than a few hundred
+/// microseconds hardly differ, and longer batch delays and time slices are latencies of their own.
+const BUSY_POLLS_US: [u64; 9] = [0, 5, 10, 20, 50, 100, 200, 500, 1000];
+const BATCH_DELAYS_US: [u64; 7] = [0, 20, 50, 100, 200, 500, 1000];
+const TIME_SLICES_US: [u64; 7] = [10, 20, 50, 100, 200, 500, 1000];
+
+/// Value below which a knob's coordinate is linear, above which it is logarithmic, in microseconds.
+const LINEAR_US: f64 = 5.0;
+
+/// Comparisons of the best setting with the present one.
+pub(super) const PAIRS: usize = 3;
+
+/// Requests above the percentile that a trial must have: fewer do not say where it is.
+const TAIL_MIN: f64 = 10.0;
+
+/// Share of errors by which a trial may exceed the present setting.
+const ERRORS_MARGIN: f64 = 0.001;
+
+/// The measurements of one trial.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct TrialResult {
+    pub(super) requests_per_s: f64,
+    pub(super) p50_us: f64,
+    /// The percentile that has a bound, with the batch delay, for which a request may wait before it is seen.
+    pub(super) bounded_us: f64,
+    pub(super) requests: u64,
+    /// Share of requests that were answered with an error.
+    pub(super) errors: f64,
+    /// CPU time of the process.
+    pub(super) cpu_us_per_request: f64,
+    pub(super) cores: f64,
+    pub(super) joules_per_million_requests: f64,
+}
+
+/// A trial of a setting.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub(super) struct TriedSetting {
+    pub(super) knobs: KnobSetting,
+    pub(super) result: TrialResult,
+    pub(super) keeps_sla: bool,
+}
+
+/// Goal and bounds of a search.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SearchPlan {
+    pub(super) sla: Bound,
+    pub(super) goal: Goal,
+    pub(super) budget: u32,
+    pub(super) seed: u64,
+    /// Energy is measured, and not modelled from CPU time.
+    pub(super) is_measured: bool,
+    /// Busy polls and batch delays have no effect.
+    pub(super) shares_threads: bool,
+}
+
+/// The result of a search.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct SearchResult {
+    /// The setting that the service has, in the comparison, or in its trial if there was none.
+    pub(super) present: TriedSetting,
+    /// The best setting, if another one than the present one has won.
+    pub(super) best: Option<TriedSetting>,
+    /// The best setting that was compared, and lost.
+    pub(super) lost: Option<TriedSetting>,
+    /// Cost of the compared setting over that of the present one, by pair, in ascending order.
+    pub(super) ratios: Vec<f64>,
+    pub(super) trials: Vec<TriedSetting>,
+}
+
+/// A service that can be measured with a setting.
+pub(super) trait MeasureKnobs {
+    /// Turns the knobs and measures. Errors: why the search cannot go on.
+    fn measure(&mut self, knobs: KnobSetting) -> Result<TrialResult, String>;
+}
+
+impl SearchPlan {
+    /// Requests that a trial must have.
+    pub(super) fn requests_min(&self) -> u64 {
+        (TAIL_MIN / (1.0 - self.sla.share())).round() as u64
+    }
+
+    /// The settings that are tried, the present one among them.
+    pub(super) fn candidates(&self, present: KnobSetting) -> Vec<KnobSetting> {
+        let values = |listed: &[u64], present: u64, is_used: bool| {
+            let listed = if is_used { listed } else { &[] };
+            let mut values = [listed, &[present]].concat();
+            values.sort_unstable();
+            values.dedup();
+            values
+        };
+        let is_used = !self.shares_threads;
+        let mut candidates = Vec::new();
+        for busy_poll_us in values(&BUSY_POLLS_US, present.busy_poll_us, is_used) {
+            for batch_delay_max_us in values(&BATCH_DELAYS_US, present.batch_delay_max_us, is_used) {
+                // A delay as long as the bound cannot keep it.
+                if batch_delay_max_us > present.batch_delay_max_us.max(self.sla.latency_us() / 2) {
+                    continue;
+                }
+                for time_slice_us in values(&TIME_SLICES_US, present.time_slice_us, true) {
+                    candidates.push(KnobSetting { busy_poll_us, batch_delay_max_us, time_slice_us });
+                }
+            }
+        }
+        candidates
+    }
+
+    fn cost(&self, result: &TrialResult) -> f64 {
+        match self.goal {
+            Goal::Latency => result.bounded_us,
+            Goal::Energy if self.is_measured => result.joules_per_million_requests,
+            Goal::Energy => result.cpu_us_per_request,
+        }
+    }
+
+    /// The quantity that has a bound: the latency, or too much for any bound if a trial says nothing good of it.
+    fn limited(&self, result: &TrialResult, present: &TrialResult) -> f64 {
+        let is_bad = result.requests < self.requests_min() || result.errors > present.errors + ERRORS_MARGIN;
+        if is_bad { f64::INFINITY } else { result.bounded_us }
+    }
+
+    fn tried(&self, knobs: KnobSetting, result: TrialResult, present: &TrialResult) -> TriedSetting {
+        let keeps_sla = self.limited(&result, present) <= self.sla.latency_us() as f64;
+        TriedSetting { knobs, result, keeps_sla }
+    }
+}
+
+/// The knobs of a setting from 0 to 1, on scales that are logarithmic above a few microseconds.
+fn coordinates(knobs: &KnobSetting, candidates: &[KnobSetting]) -> Vec<f64> {
+    let value = |knobs: &KnobSetting, index: usize| {
+        (knobs.entries()[index].1.as_secs_f64() * 1e6 / LINEAR_US).ln_1p()
+    };
+    let coordinate = |index: usize| {
+        let all = candidates.iter().map(|one| value(one, index));
+        let (low, high) = all.fold((f64::MAX, 0.0_f64), |(low, high), one| (low.min(one), high.max(one)));
+        if high > low { (value(knobs, index) - low) / (high - low) } else { 0.0 }
+    };
+    (0..knobs.entries().len()).map(coordinate).collect()
+}
+
+/// Searches the best setting of a service that has the `present` one, and shows each trial.
+///
+/// Errors: a trial could not be measured; the service has too few requests.
+pub(super) fn search(
+    service: &mut dyn MeasureKnobs,
+    plan: &SearchPlan,
+    present: KnobSetting,
+    show: &mut dyn FnMut(&str, &TriedSetting),
+) -> Result<SearchResult, String> {
+    let candidates = plan.candidates(present);
+    let coordinates = candidates.iter().map(|knobs| coordinates(knobs, &candidates)).collect();
+    let mut search = Search::new(coordinates, plan.sla.latency_us() as f64, plan.seed);
+    let own = candidates.iter().position(|knobs| *knobs == present).expect("it is a candidate");
+    let base = service.measure(present)?;
+    if base.requests < plan.requests_min() {
+        return Err(format!(
+            "{} requests are too few for {}, which needs {} in each trial: use a longer --dwell, or another percentile",
+            base.requests,
+            plan.sla.name(),
+            plan.requests_min()
+        ));
+    }
+    let mut trials: Vec<TriedSetting> = Vec::new();
+    for number in 1..=plan.budget {
+        let candidate = if trials.is_empty() { own } else { search.next_candidate() };
+        let knobs = candidates[candidate];
+        let result = if trials.is_empty() { base } else { service.measure(knobs)? };
+        let tried = plan.tried(knobs, result, &base);
+        search.observe(Trial { candidate, cost: plan.cost(&result), limited: plan.limited(&result, &base) });
+        trials.push(tried);
+        show(&number.to_string(), &tried);
+    }
+    let best = search.best().map(|candidate| candidates[candidate]).filter(|best| *best != present);
+    let first = trials[0];
+    let Some(best) = best else {
+        return Ok(SearchResult { present: first, best: None, lost: None, ratios: Vec::new(), trials });
+    };
+    compare(service, plan, [present, best], trials, show)
+}
+
+/// Measures the present and the best setting in turn.
+fn compare(
+    service: &mut dyn MeasureKnobs,
+    plan: &SearchPlan,
+    [present, best]: [KnobSetting; 2],
+    trials: Vec<TriedSetting>,
+    show: &mut dyn FnMut(&str, &TriedSetting),
+) -> Result<SearchResult, String> {
+    let (mut presents, mut bests, mut ratios) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..PAIRS {
+        let base = service.measure(present)?;
+        presents.push(plan.tried(present, base, &base));
+        show("present", &presents[presents.len() - 1]);
+        let result = service.measure(best)?;
+        bests.push(plan.tried(best, result, &base));
+        show("best", &bests[bests.len() - 1]);
+        ratios.push(plan.cost(&result) / plan.cost(&base));
+    }
+    ratios.sort_by(f64::total_cmp);
+    let kept = |all: &[TriedSetting]| 2 * all.iter().filter(|tried| tried.keeps_sla).count() > all.len();
+    let is_cheaper = ratios.iter().all(|ratio| *ratio < 1.0);
+    // If the present setting does not keep the SLA, one that does is better at any cost.
+    let wins = kept(&bests) && (is_cheaper || !kept(&presents));
+    let best = median(plan, &bests);
+    Ok(SearchResult {
+        present: median(plan, &presents),
+        best: wins.then_some(best),
+        lost: (!wins).then_some(best),
+        ratios,
+        trials,
+    })
+}
+
+/// The trial of the middle cost; it keeps the SLA if most do.
+fn median(plan: &SearchPlan, all: &[TriedSetting]) -> TriedSetting {
+    let mut sorted = all.to_vec();
+    sorted.sort_by(|left, right| plan.cost(&left.result).total_cmp(&plan.cost(&right.result)));
+    let keeps_sla = 2 * all.iter().filter(|tried| tried.keeps_sla).count() > all.len();
+    TriedSetting { keeps_sla, ..sorted[sorted.len() / 2] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MeasureKnobs, SearchPlan, SearchResult, TrialResult, search};
+    use crate::commands::tune::Goal;
+    use crate::commands::tune::target::KnobSetting;
+
+    const PRESENT: KnobSetting = KnobSetting { busy_poll_us: 200, batch_delay_max_us: 0, time_slice_us: 50 };
+
+    /// A service as a formula: polling costs CPU and saves latency, a batch delay the other way round.
+    struct Formula {
+        /// Largest share by which a measurement is off.
+        noise: f64,
+        random: flick_tune::SeededRandom,
+        /// Of the cost that depends on the setting.
+        effect: f64,
+        measured: Vec<KnobSetting>,
+        errors: fn(&KnobSetting) -> f64,
+        requests: u64,
+    }
+
+    impl Formula {
+        fn new(noise: f64, effect: f64, seed: u64) -> Self {
+            let random = flick_tune::SeededRandom::new(seed);
+            Self { noise, random, effect, measured: Vec::new(), errors: |_| 0.0, requests: 20_000 }
+        }
+
+        fn exact(&self, knobs: &KnobSetting) -> (f64, f64) {
+            let (poll, delay) = (knobs.busy_poll_us as f64, knobs.batch_delay_max_us as f64);
+            let cpu = 10.0 + self.effect * (poll / (poll + 50.0) - 0.5 * delay / (delay + 100.0));
+            (cpu, 120.0 + 100.0 * (-poll / 40.0).exp() + 1.5 * delay + knobs.time_slice_us as f64 / 20.0)
+        }
+    }
+
+    impl MeasureKnobs for Formula {
+        fn measure(&mut self, knobs: KnobSetting) -> Result<TrialResult, String> {
+            self.measured.push(knobs);
+            let (cpu, latency) = self.exact(&knobs);
+            let mut noisy = |value: f64| value * (1.0 + self.noise * (2.0 * self.random.uniform() - 1.0));
+            let (cpu_us_per_request, bounded_us) = (noisy(cpu), noisy(latency));
+            Ok(TrialResult {
+                requests_per_s: 10_000.0,
+                p50_us: bounded_us / 2.0,
+                bounded_us,
+                requests: self.requests,
+                errors: (self.errors)(&knobs),
+                cpu_us_per_request,
+                cores: 0.1,
+                joules_per_million_requests: 1.0,
+            })
+        }
+    }
+
+    fn plan(seed: u64) -> SearchPlan {
+        SearchPlan {
+            sla: "p99:300us".parse().expect("a bound"),
+            goal: Goal::Energy,
+            budget: 25,
+            seed,
+            is_measured: false,
+            shares_threads: false,
+        }
+    }
+
+    fn found(formula: &mut Formula, plan: &SearchPlan) -> SearchResult {
+        search(formula, plan, PRESENT, &mut |_, _| {}).expect("it can be measured")
+    }
+
+    /// The cheapest of all settings that keep the bound.
+    fn cheapest(formula: &Formula, plan: &SearchPlan) -> f64 {
+        let exact = plan.candidates(PRESENT).into_iter().map(|knobs| formula.exact(&knobs));
+        exact.filter(|(_, latency)| *latency <= 300.0).map(|(cpu, _)| cpu).fold(f64::MAX, f64::min)
+    }
+
+    #[test]
+    fn twenty_five_noisy_trials_come_near_the_best_of_all_settings() {
+        let mut near = 0;
+        for seed in 1..=20 {
+            let (mut formula, plan) = (Formula::new(0.03, 10.0, seed), plan(seed));
+            let best = found(&mut formula, &plan).best.expect("there is a cheaper setting");
+            assert!(formula.measured.len() == 25 + 2 * super::PAIRS, "{}", formula.measured.len());
+            let (cpu, latency) = formula.exact(&best.knobs);
+            // The bound is kept but for the noise of the trials.
+            near += usize::from(cpu <= 1.05 * cheapest(&formula, &plan) && latency <= 1.03 * 300.0);
+        }
+        assert!(near >= 19, "{near} of 20");
+    }
+
+    #[test]
+    fn noise_alone_is_no_saving() {
+        let saved = (1..=20).filter(|seed| {
+            let found = found(&mut Formula::new(0.03, 0.0, *seed), &plan(*seed));
+            assert!(found.best.is_some() || found.lost.is_some() || found.ratios.is_empty());
+            found.best.is_some()
+        });
+        // Three pairs are all on one side of 1 in an eighth of all cases.
+        let saved = saved.count();
+        assert!(saved <= 6, "{saved} of 20");
+    }
+
+    #[test]
+    fn a_cheap_setting_with_errors_does_not_win() {
+        let mut formula = Formula::new(0.0, 10.0, 1);
+        formula.errors = |knobs| if knobs.busy_poll_us < 100 { 0.01 } else { 0.0 };
+        let found = found(&mut formula, &plan(1));
+        let best = found.best.expect("there is a cheaper setting without errors");
+        assert!(best.knobs.busy_poll_us >= 100 && best.keeps_sla, "{best:?}");
+        let failed = found.trials.iter().filter(|tried| tried.knobs.busy_poll_us < 100);
+        assert!(failed.clone().count() > 0 && failed.clone().all(|tried| !tried.keeps_sla));
+    }
+
+    #[test]
+    fn too_few_requests_for_the_percentile_change_no_knob() {
+        let plan = SearchPlan { sla: "p99.9:300us".parse().expect("a bound"), ..plan(1) };
+        assert_eq!(plan.requests_min(), 10_000);
+        let mut formula = Formula { requests: 9_999, ..Formula::new(0.0, 10.0, 1) };
+        let error = search(&mut formula, &plan, PRESENT, &mut |_, _| {}).expect_err("they are too few");
+        assert!(error.contains("9999 requests are too few for p99.9, which needs 10000"), "{error}");
+        assert_eq!(formula.measured, [PRESENT]);
+    }
+
+    #[test]
+    fn candidates_contain_the_present_setting_and_only_knobs_with_an_effect() {
+        let present = KnobSetting { busy_poll_us: 7, batch_delay_max_us: 9000, time_slice_us: 33 };
+        let all = plan(1).candidates(present);
+        assert!(all.contains(&present) && all.len() <= flick_tune::limits::GRID_MAX, "{}", all.len());
+        assert!(all.iter().all(|knobs| knobs.time_slice_us > 0), "a slice of 0 ends at once");
+        let shared = SearchPlan { shares_threads: true, ..plan(1) }.candidates(present);
+        let others = |knobs: &KnobSetting| (knobs.busy_poll_us, knobs.batch_delay_max_us);
+        assert!(shared.len() == 8 && shared.iter().all(|knobs| others(knobs) == (7, 9000)), "{shared:?}");
+        let slow = plan(1).candidates(PRESENT);
+        assert!(
+            slow.iter().all(|knobs| knobs.batch_delay_max_us <= 150),
+            "longer delays cannot keep the bound"
+        );
+    }
+}

@@ -1,0 +1,220 @@
+//! `flick tune ADDRESS`: searches on a service under load, and the knobs that must be as before, however it ends.
+
+mod common;
+
+use std::io::{BufRead, BufReader, Read};
+use std::net::SocketAddr;
+use std::process::{Child, ChildStdout, Stdio};
+
+use common::peers::{Memcached, Server, signal};
+use common::service::{Service, seen};
+use common::{Scratch, flick, wait};
+
+/// The knobs of the service before a search.
+const BEFORE: [u64; 3] = [70_000, 0, 30_000];
+
+/// The time in which knobs must be as before when the search was killed.
+const RESTORE_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// A load, which ends when dropped.
+struct Load(Child);
+
+impl Drop for Load {
+    fn drop(&mut self) {
+        // One that has ended already cannot be killed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A proxy under load.
+struct Loaded {
+    _load: Load,
+    service: Service,
+    _backend: Server,
+}
+
+impl Loaded {
+    fn start() -> Self {
+        let backend = Memcached::start();
+        let knobs = ["--workers", "1", "--busy-poll", "70us", "--time-slice", "30us", "--admin", "0"];
+        let service = Service::proxy(&[backend.address], &knobs);
+        let url = format!("memcached://{}", service.address);
+        let mut load = flick();
+        load.args(["load", &url, "--protocol", "binary", "--connections", "4", "--rate", "2k"]);
+        load.args(["--duration", "60s"]).stdout(Stdio::null()).stderr(Stdio::null());
+        let load = Load(load.spawn().expect("the tool starts"));
+        let loaded = Self { _load: load, service, _backend: backend };
+        wait::until("the load", || {
+            let state: serde_json::Value =
+                serde_json::from_str(&seen(loaded.admin(), "/api/state").1).ok()?;
+            let buckets = state.pointer("/services/0/times/buckets")?.as_array()?.len();
+            (buckets > 0).then_some(())
+        });
+        loaded
+    }
+
+    fn admin(&self) -> SocketAddr {
+        self.service.admin_address()
+    }
+
+    fn knobs(&self) -> [u64; 3] {
+        let text = seen(self.admin(), "/api/tunables").1;
+        let read: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let value = |name: &str| read["Memcached"][name].as_u64().expect("a number");
+        ["busy_poll_ns", "batch_delay_max_ns", "time_slice_ns"].map(value)
+    }
+
+    fn set(&self, values: &str) {
+        let admin = flick_admin::Address::Tcp(self.admin());
+        let reply = flick_admin::client::post(&admin, &format!("/api/tunables?{values}"), None);
+        assert_eq!(reply.expect("the endpoint answers").status, 200);
+    }
+
+    /// A search, of which the first line of a trial was read.
+    fn search(&self, extra: &[&str]) -> Search {
+        let mut command = flick();
+        command.args(["tune", &self.admin().to_string(), "--dwell", "150ms"]).args(extra);
+        if !extra.contains(&"--sla") {
+            command.args(["--sla", "p50:1s"]);
+        }
+        let mut child =
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the tool starts");
+        let lines = BufReader::new(child.stdout.take().expect("it is piped"));
+        Search { child, lines }
+    }
+}
+
+/// A search in a process of its own.
+struct Search {
+    child: Child,
+    lines: BufReader<ChildStdout>,
+}
+
+impl Search {
+    /// Waits for a line.
+    fn until(&mut self, part: &str) {
+        let mut text = String::new();
+        while !text.lines().last().is_some_and(|line| line.contains(part)) {
+            let length = self.lines.read_line(&mut text).expect("it writes text");
+            assert!(length > 0, "`{part}` is in no line of\n{text}");
+        }
+    }
+
+    /// Its status, and what it and its watcher have written since.
+    fn ended(mut self) -> (std::process::ExitStatus, String, String) {
+        let (mut stdout, mut stderr) = (String::new(), String::new());
+        self.lines.read_to_string(&mut stdout).expect("it writes text");
+        let errors = self.child.stderr.as_mut().expect("it is piped");
+        errors.read_to_string(&mut stderr).expect("it writes text");
+        (self.child.wait().expect("our own child"), stdout, stderr)
+    }
+}
+
+#[test]
+fn killed_search_leaves_the_knobs_as_before() {
+    let loaded = Loaded::start();
+    for name in ["KILL", "INT"] {
+        let search = loaded.search(&[]);
+        wait::until("a knob to be turned", || (loaded.knobs() != BEFORE).then_some(()));
+        signal(search.child.id(), name);
+        let killed = std::time::Instant::now();
+        wait::within(RESTORE_TIME_MAX, || (loaded.knobs() == BEFORE).then_some(()))
+            .unwrap_or_else(|| panic!("{name}: {:?} after {:?}", loaded.knobs(), killed.elapsed()));
+        let (status, _, stderr) = search.ended();
+        assert!(!status.success(), "{name}: {status}");
+        assert!(stderr.contains("the knobs of Memcached are as before"), "{name}: {stderr}");
+        assert_eq!(loaded.knobs(), BEFORE, "{name}: the watcher has ended");
+    }
+    loaded.set("busy_poll=70us");
+}
+
+#[test]
+fn search_reports_trials_and_changes_nothing() {
+    let loaded = Loaded::start();
+    // RAPL of this process's own tree: the counter stands still but for its energy since the search began.
+    let scratch = Scratch::new("tuning-rapl");
+    let zone = scratch.path().join("sys/class/powercap/intel-rapl:0");
+    std::fs::create_dir_all(&zone).expect("the directory can be written");
+    for (file, text) in [("name", "package-0"), ("energy_uj", "5"), ("max_energy_range_uj", "1000")] {
+        std::fs::write(zone.join(file), text).expect("the directory can be written");
+    }
+    let root = scratch.path().to_str().expect("the path is UTF-8");
+    let (status, stdout, stderr) = loaded.search(&["--budget", "3", "--root", root, "--json"]).ended();
+    assert!(status.success() && stderr.is_empty(), "{stderr}");
+    let report: serde_json::Value = serde_json::from_str(&stdout).expect("it is JSON");
+    assert_eq!((&report["energy"], &report["is_applied"]), (&"measured".into(), &false.into()), "{stdout}");
+    let trials = report["trials"].as_array().expect("trials");
+    assert_eq!(trials.len(), 3, "{stdout}");
+    assert_eq!(trials[0]["knobs"]["busy_poll_us"], 70, "the first trial is of the present setting");
+    for trial in trials {
+        let number = |name: &str| trial["result"][name].as_f64().expect("a number");
+        assert!(number("requests_per_s") > 100.0 && number("cpu_us_per_request") > 0.0, "{stdout}");
+        assert!(number("p50_us") > 0.0 && trial["keeps_sla"] == true, "{stdout}");
+    }
+    assert_eq!(loaded.knobs(), BEFORE);
+    // Without the counter, energy is modelled, and the reason is said.
+    std::fs::remove_file(zone.join("energy_uj")).expect("it is there");
+    let (status, stdout, stderr) = loaded.search(&["--budget", "1", "--root", root]).ended();
+    assert!(status.success() && stderr.is_empty(), "{stderr}");
+    for piece in
+        ["energy is modelled: cannot read /sys/class/powercap/intel-rapl:0/energy_uj: ", "(modelled)"]
+    {
+        assert!(stdout.contains(piece), "{piece}: {stdout}");
+    }
+    assert!(stdout.contains("the knobs of Memcached are as before: busy_poll 70us"), "{stdout}");
+}
+
+#[test]
+fn values_of_an_operator_are_not_overwritten() {
+    let loaded = Loaded::start();
+    let mut search = loaded.search(&[]);
+    search.until("70us ");
+    wait::until("a knob to be turned", || (loaded.knobs() != BEFORE).then_some(()));
+    loaded.set("busy_poll=77us");
+    let (status, _, stderr) = search.ended();
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("something else has set the knobs of Memcached to busy_poll 77us"), "{stderr}");
+    assert_eq!(loaded.knobs()[0], 77_000);
+    // A reload sets the values of the settings.
+    let search = loaded.search(&[]);
+    wait::until("a knob to be turned", || (loaded.knobs()[0] != 77_000).then_some(()));
+    let admin = flick_admin::Address::Tcp(loaded.admin());
+    let reply = flick_admin::client::post(&admin, "/api/reload", None).expect("the endpoint answers");
+    assert_eq!(reply.status, 200, "{}", reply.body);
+    let (status, _, stderr) = search.ended();
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    for part in ["was restarted, upgraded or reloaded", "has set the knobs of Memcached to busy_poll 70us"] {
+        assert!(stderr.contains(part), "{part}: {stderr}");
+    }
+    assert_eq!(loaded.knobs(), BEFORE);
+}
+
+#[test]
+fn search_ends_with_its_service() {
+    let loaded = Loaded::start();
+    let search = loaded.search(&[]);
+    wait::until("a knob to be turned", || (loaded.knobs() != BEFORE).then_some(()));
+    loaded.service.signal("KILL");
+    let (status, _, stderr) = search.ended();
+    assert_eq!(status.code(), Some(1), "{stderr}");
+    assert!(stderr.contains("no process has its admin endpoint there"), "{stderr}");
+    assert!(stderr.contains("Memcached has ended: its next start has the knobs of its settings"), "{stderr}");
+}
+
+#[test]
+fn best_setting_is_applied_where_it_is_asked_for() {
+    let loaded = Loaded::start();
+    // A batch delay above the bound never keeps it, so another setting is better at any cost.
+    loaded.set("batch_delay_max=10ms");
+    let args = ["--sla", "p50:9ms", "--budget", "6", "--apply", "--json"];
+    let (status, stdout, stderr) = loaded.search(&args).ended();
+    assert!(status.success() && stderr.is_empty(), "{stderr}");
+    let report: serde_json::Value = serde_json::from_str(&stdout).expect("it is JSON");
+    assert_eq!((&report["is_applied"], &report["present"]["keeps_sla"]), (&true.into(), &false.into()));
+    let chosen = &report["best"]["knobs"];
+    let value = |name: &str| 1000 * chosen[name].as_u64().expect("a number");
+    let expected = ["busy_poll_us", "batch_delay_max_us", "time_slice_us"].map(value);
+    assert_eq!(loaded.knobs(), expected, "{stdout}");
+    assert!(expected[1] <= 1_000_000, "{stdout}");
+}
