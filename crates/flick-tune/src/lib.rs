@@ -3,6 +3,7 @@
 //! Not here: the settings of a real machine (`flick tune --knobs`).
 #![forbid(unsafe_code)]
 
+pub mod follow;
 mod gaussian;
 pub mod limits;
 pub mod machine;
