@@ -38,11 +38,15 @@ const BUDGET_MAX: i64 = flick_tune::limits::TRIALS_MAX as i64;
 
 /// Searches settings, or shows the knobs of this machine.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("what").required(true), after_help = "\
+#[command(group = clap::ArgGroup::new("what").required(true))]
+#[command(
+    override_usage = "flick tune [OPTIONS] <ADDRESS|--model|--knobs>",
+    after_help = "\
 Examples:
   flick tune 9900 --sla p99:500us
-  flick tune 9900 --sla p99:2ms --apply
-  flick tune --model --load 400k --sla p99:500us")]
+  flick tune 9900 --sla p99:2ms --apply --settings flick.toml
+  flick tune --model --load 400k --sla p99:500us"
+)]
 pub struct Tune {
     /// Search on a running service under its present load: turns its tunables, and puts them back. The address is that
     /// of its admin endpoint, as given to `flick run --admin`: `9900`, `ADDRESS:PORT`, `unix:PATH`
@@ -69,6 +73,9 @@ pub struct Tune {
     /// Leave the best setting in force if it was better than the present one each time that both were compared
     #[arg(long, requires = "admin")]
     apply: bool,
+    /// Write what is applied to `[limits]` of this settings file, too
+    #[arg(long, value_name = "FILE", requires = "apply")]
+    settings: Option<PathBuf>,
     /// File with the token of the admin endpoint
     #[arg(long, value_name = "FILE", requires = "admin")]
     token_file: Option<PathBuf>,

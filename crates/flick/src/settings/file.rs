@@ -1,6 +1,7 @@
 //! `flick.toml`: the settings of `flick run` as a file.
 //! Promises: an unknown key, a wrong value or a wrong channel is reported at its line, with what is allowed there.
 
+pub mod edit;
 mod environment;
 mod include;
 mod location;

@@ -118,6 +118,9 @@ impl FromStr for ValueSizeValue {
     }
 }
 
+/// Requests above a percentile that a measurement of it must have.
+const TAIL_MIN: f64 = 10.0;
+
 /// A bound of a latency: `p99:500us`, or `p99=500us`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
@@ -169,6 +172,11 @@ impl Bound {
             Percentile::P99 => 0.99,
             Percentile::P999 => 0.999,
         }
+    }
+
+    /// Requests of which enough are above the percentile: fewer do not say where it is.
+    pub fn requests_min(&self) -> u64 {
+        (TAIL_MIN / (1.0 - self.share())).round() as u64
     }
 
     /// The name of its percentile.

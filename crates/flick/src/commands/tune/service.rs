@@ -2,6 +2,8 @@
 //! Promises: a line for each trial; the knobs are as before in the end, or with `--apply` the best ones, and the report
 //! says which; energy is called measured or modelled.
 
+use std::path::Path;
+
 use flick_tune::Machine;
 use flick_tune::machine::NOMINAL_GHZ;
 use serde::Serialize;
@@ -16,6 +18,7 @@ use crate::commands::load::values::Bound;
 use crate::commands::run::admin::read_token;
 use crate::console::sayln;
 use crate::failure::{Failure, Outcome};
+use crate::settings::file::edit;
 
 /// The result for programs.
 #[derive(Serialize)]
@@ -50,6 +53,10 @@ pub(super) fn run(tune: &Tune, admin: &flick_admin::Address) -> Outcome {
     };
     let energy = if plan.is_measured { "measured" } else { "modelled" };
     let present = first.knobs();
+    if let Some(path) = &tune.settings {
+        // Before the search, which takes minutes.
+        edit::limits_text(path, &present.limits()).map_err(Failure::failed)?;
+    }
     if !tune.json {
         heading(tune, &service, &plan, rapl.as_ref().err());
     }
@@ -70,7 +77,7 @@ pub(super) fn run(tune: &Tune, admin: &flick_admin::Address) -> Outcome {
     }
     let restored = watcher.finish();
     let then = best.map_or(present, |best| best.knobs);
-    let state = after(&service, then, best.is_some(), restored);
+    let state = after(&service, then, best.map(|_| tune.settings.as_deref()), restored);
     let found = match (found, state) {
         (Ok(found), Ok(state)) => {
             if tune.json {
@@ -114,25 +121,32 @@ fn chosen(
     Ok((service, first))
 }
 
-/// Describes the knobs after a search. Errors: they are not as they should be.
+/// Describes the knobs after a search, and writes what is `applied` to the settings file, if one is given.
+///
+/// Errors: they are not as they should be, or not written.
 fn after(
     service: &TunedService,
     then: KnobSetting,
-    is_best: bool,
+    applied: Option<Option<&Path>>,
     restored: Result<Restored, String>,
 ) -> Result<String, String> {
     let name = &service.name;
-    match restored {
-        Ok(Restored::Done) if is_best => {
-            let lines =
-                then.entries().map(|(name, value)| format!("\n  {name} = \"{}us\"", value.as_micros()));
+    let restored =
+        restored.map_err(|error| format!("the knobs of {name} may not be as before ({then}): {error}"))?;
+    match (restored, applied) {
+        (Restored::Done, Some(Some(path))) => {
+            let written = edit::set_limits(path, &then.limits());
+            written.map_err(|error| format!("applied to {name}, until its next reload or start; {error}"))?;
+            Ok(format!("applied to {name}, and written to {}", path.display()))
+        }
+        (Restored::Done, Some(None)) => {
+            let lines = then.limits().map(|(key, value)| format!("\n  {key} = \"{value}\""));
             let lines = lines.concat();
             Ok(format!(
                 "applied to {name}, until its next reload or start; write to [limits] of flick.toml:{lines}"
             ))
         }
-        Ok(restored) => restored.sentence(name, &then),
-        Err(error) => Err(format!("the knobs of {name} may not be as before ({then}): {error}")),
+        (restored, _) => restored.sentence(name, &then),
     }
 }
 
@@ -176,7 +190,7 @@ fn row(number: &str, tried: &TriedSetting, requests_min: u64) -> String {
     let verdict = match keeps_sla {
         true => "",
         false if result.requests < requests_min => "  too few requests",
-        false => "  exceeds the SLA",
+        false => "  over SLA",
     };
     let errors =
         if result.errors > 0.0 { format!("  {:.2} % errors", 100.0 * result.errors) } else { String::new() };
@@ -196,38 +210,32 @@ fn conclusion(found: &SearchResult, sla: Bound, goal: Goal, energy: &str) -> Str
     if !found.present.keeps_sla {
         out.push_str(&format!("the present setting does not keep {sla}\n"));
     }
-    let percent = |ratio: f64| format!("{:+.0} %", 100.0 * (ratio - 1.0));
-    let range = match found.ratios.as_slice() {
-        [low, .., high] => {
-            let middle = found.ratios[found.ratios.len() / 2];
-            format!("{} ({} to {} in {PAIRS} pairs)", percent(middle), percent(*low), percent(*high))
-        }
-        _ => String::new(),
-    };
-    let what = match (goal, energy) {
-        (Goal::Latency, _) => sla.name().to_owned(),
-        (Goal::Energy, "measured") => "energy (measured)".to_owned(),
-        (Goal::Energy, _) => "CPU time, and energy (modelled)".to_owned(),
-    };
-    match (&found.best, &found.lost) {
+    let compared = match (&found.best, &found.lost) {
         (Some(best), _) => {
-            let rate = percent(best.result.requests_per_s / found.present.result.requests_per_s);
-            out.push_str(&format!(
-                "- {}\n+ {}   # {what} per request {range}, requests/s {rate}\n",
-                found.present.knobs, best.knobs
-            ));
+            out.push_str(&format!("- {}\n+ {}\n", found.present.knobs, best.knobs));
+            best
         }
         (None, Some(lost)) => {
-            let excess = if lost.keeps_sla { "" } else { ", which exceeds the SLA when compared" };
-            out.push_str(&format!(
-                "no setting is better beyond the noise; the best was {}{excess}, {what} per request {range}\n",
-                lost.knobs
-            ));
+            out.push_str(&format!("no setting is better beyond the noise; the best was {}\n", lost.knobs));
+            lost
         }
         (None, None) if found.trials.iter().any(|tried| tried.keeps_sla) => {
-            out.push_str("the present setting is the best\n");
+            return out + "the present setting is the best\n";
         }
-        (None, None) => out.push_str(&format!("no setting that was tried keeps {sla}\n")),
-    }
+        (None, None) => return format!("{out}no setting that was tried keeps {sla}\n"),
+    };
+    let what = match (goal, energy) {
+        (Goal::Latency, _) => sla.name(),
+        (Goal::Energy, "measured") => "energy (measured) per request",
+        (Goal::Energy, _) => "CPU time, and energy (modelled), per request",
+    };
+    let percent = |ratio: f64| format!("{:+.0} %", 100.0 * (ratio - 1.0));
+    let [low, middle, high] = [0, PAIRS / 2, PAIRS - 1].map(|index| percent(found.ratios[index]));
+    let rate = percent(compared.result.requests_per_s / found.present.result.requests_per_s);
+    let [kept, kept_best] = found.pairs_kept;
+    out.push_str(&format!(
+        "{what}: {middle} ({low} to {high} in {PAIRS} pairs), requests/s {rate}\n\
+         pairs that kept the SLA: {kept_best}, with the present setting {kept}\n"
+    ));
     out
 }

@@ -41,6 +41,13 @@ impl KnobSetting {
     }
 }
 
+impl KnobSetting {
+    /// Keys and values of `[limits]`.
+    pub(super) fn limits(&self) -> [(&'static str, String); 3] {
+        self.entries().map(|(name, value)| (name, format!("{}us", value.as_micros())))
+    }
+}
+
 impl fmt::Display for KnobSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let entries = self.entries().map(|(name, value)| format!("{name} {}us", value.as_micros()));

@@ -1,6 +1,7 @@
 //! The search for the cheapest setting of a running service, by trials of which each costs time and disturbs clients.
 //! Promises: at most `budget` trials and `PAIRS` pairs behind them, which compare the best setting with the present one
-//! in turn; a setting counts as better only if it was in every pair, so that noise alone is no saving.
+//! in turn; a setting counts as better only if it was in every pair and kept the SLA as often, so that noise alone is
+//! no saving.
 //! Not here: how a trial is measured (`live.rs`), the search itself (`flick-tune`).
 
 use flick_tune::{Search, Trial};
@@ -19,11 +20,11 @@ const TIME_SLICES_US: [u64; 7] = [10, 20, 50, 100, 200, 500, 1000];
 /// Value below which a knob's coordinate is linear, above which it is logarithmic, in microseconds.
 const LINEAR_US: f64 = 5.0;
 
-/// Comparisons of the best setting with the present one.
-pub(super) const PAIRS: usize = 3;
+/// Share of the bound below which the search wants the latency: a setting at the bound exceeds it half of the time.
+const MARGIN: f64 = 0.95;
 
-/// Requests above the percentile that a trial must have: fewer do not say where it is.
-const TAIL_MIN: f64 = 10.0;
+/// Comparisons of the best setting with the present one.
+pub(super) const PAIRS: usize = 5;
 
 /// Share of errors by which a trial may exceed the present setting.
 const ERRORS_MARGIN: f64 = 0.001;
@@ -76,6 +77,8 @@ pub(super) struct SearchResult {
     pub(super) lost: Option<TriedSetting>,
     /// Cost of the compared setting over that of the present one, by pair, in ascending order.
     pub(super) ratios: Vec<f64>,
+    /// Pairs in which the present and the compared setting kept the SLA.
+    pub(super) pairs_kept: [usize; 2],
     pub(super) trials: Vec<TriedSetting>,
 }
 
@@ -88,7 +91,7 @@ pub(super) trait MeasureKnobs {
 impl SearchPlan {
     /// Requests that a trial must have.
     pub(super) fn requests_min(&self) -> u64 {
-        (TAIL_MIN / (1.0 - self.sla.share())).round() as u64
+        self.sla.requests_min()
     }
 
     /// The settings that are tried, the present one among them.
@@ -160,7 +163,7 @@ pub(super) fn search(
 ) -> Result<SearchResult, String> {
     let candidates = plan.candidates(present);
     let coordinates = candidates.iter().map(|knobs| coordinates(knobs, &candidates)).collect();
-    let mut search = Search::new(coordinates, plan.sla.latency_us() as f64, plan.seed);
+    let mut search = Search::new(coordinates, MARGIN * plan.sla.latency_us() as f64, plan.seed);
     let own = candidates.iter().position(|knobs| *knobs == present).expect("it is a candidate");
     let base = service.measure(present)?;
     if base.requests < plan.requests_min() {
@@ -184,7 +187,14 @@ pub(super) fn search(
     let best = search.best().map(|candidate| candidates[candidate]).filter(|best| *best != present);
     let first = trials[0];
     let Some(best) = best else {
-        return Ok(SearchResult { present: first, best: None, lost: None, ratios: Vec::new(), trials });
+        return Ok(SearchResult {
+            present: first,
+            best: None,
+            lost: None,
+            ratios: Vec::new(),
+            pairs_kept: [0; 2],
+            trials,
+        });
     };
     compare(service, plan, [present, best], trials, show)
 }
@@ -208,16 +218,18 @@ fn compare(
         ratios.push(plan.cost(&result) / plan.cost(&base));
     }
     ratios.sort_by(f64::total_cmp);
-    let kept = |all: &[TriedSetting]| 2 * all.iter().filter(|tried| tried.keeps_sla).count() > all.len();
+    let pairs_kept = [&presents, &bests].map(|all| all.iter().filter(|tried| tried.keeps_sla).count());
     let is_cheaper = ratios.iter().all(|ratio| *ratio < 1.0);
-    // If the present setting does not keep the SLA, one that does is better at any cost.
-    let wins = kept(&bests) && (is_cheaper || !kept(&presents));
+    // If the present setting does not keep the SLA, one that keeps it more often is better at any cost.
+    let [kept, kept_best] = pairs_kept;
+    let wins = 2 * kept_best > PAIRS && (kept_best > kept || is_cheaper && kept_best == kept);
     let best = median(plan, &bests);
     Ok(SearchResult {
         present: median(plan, &presents),
         best: wins.then_some(best),
         lost: (!wins).then_some(best),
         ratios,
+        pairs_kept,
         trials,
     })
 }
@@ -297,10 +309,13 @@ mod tests {
         search(formula, plan, PRESENT, &mut |_, _| {}).expect("it can be measured")
     }
 
-    /// The cheapest of all settings that keep the bound.
+    /// The cheapest of all settings that keep the bound with its margin.
     fn cheapest(formula: &Formula, plan: &SearchPlan) -> f64 {
         let exact = plan.candidates(PRESENT).into_iter().map(|knobs| formula.exact(&knobs));
-        exact.filter(|(_, latency)| *latency <= 300.0).map(|(cpu, _)| cpu).fold(f64::MAX, f64::min)
+        exact
+            .filter(|(_, latency)| *latency <= super::MARGIN * 300.0)
+            .map(|(cpu, _)| cpu)
+            .fold(f64::MAX, f64::min)
     }
 
     #[test]
@@ -308,25 +323,27 @@ mod tests {
         let mut near = 0;
         for seed in 1..=20 {
             let (mut formula, plan) = (Formula::new(0.03, 10.0, seed), plan(seed));
-            let best = found(&mut formula, &plan).best.expect("there is a cheaper setting");
+            let found = found(&mut formula, &plan);
             assert!(formula.measured.len() == 25 + 2 * super::PAIRS, "{}", formula.measured.len());
+            // One that exceeds the bound once more often than the present setting is not taken.
+            let Some(best) = found.best else { continue };
             let (cpu, latency) = formula.exact(&best.knobs);
-            // The bound is kept but for the noise of the trials.
-            near += usize::from(cpu <= 1.05 * cheapest(&formula, &plan) && latency <= 1.03 * 300.0);
+            near += usize::from(cpu <= 1.05 * cheapest(&formula, &plan) && latency <= 300.0);
         }
         assert!(near >= 19, "{near} of 20");
     }
 
     #[test]
     fn noise_alone_is_no_saving() {
-        let saved = (1..=20).filter(|seed| {
-            let found = found(&mut Formula::new(0.03, 0.0, *seed), &plan(*seed));
+        let saved = (1..=100).filter(|seed| {
+            let plan = SearchPlan { budget: 6, ..plan(*seed) };
+            let found = found(&mut Formula::new(0.03, 0.0, *seed), &plan);
             assert!(found.best.is_some() || found.lost.is_some() || found.ratios.is_empty());
             found.best.is_some()
         });
-        // Three pairs are all on one side of 1 in an eighth of all cases.
+        // Five pairs are all below 1 in one of 32 cases.
         let saved = saved.count();
-        assert!(saved <= 6, "{saved} of 20");
+        assert!(saved <= 8, "{saved} of 100");
     }
 
     #[test]
