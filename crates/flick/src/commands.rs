@@ -8,7 +8,7 @@ mod demo;
 mod doc;
 mod explain;
 mod fmt;
-mod load;
+pub mod load;
 mod reload;
 pub mod run;
 mod store;

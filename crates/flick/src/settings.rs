@@ -7,6 +7,7 @@ mod consistency;
 pub mod deprecated;
 pub mod file;
 mod flags;
+pub mod following;
 mod health;
 mod limits;
 pub mod units;
@@ -26,6 +27,7 @@ use flick_runtime::{Binding, Limits, Timeouts};
 use addresses::Connect;
 use deprecated::Deprecated;
 pub use flags::{EmbeddedProgram, RunFlags, binding};
+use following::FollowPlan;
 pub use units::{Bounded, Period, Size, Workers};
 
 use crate::access::{self, RotationLimits, Sample};
@@ -158,6 +160,8 @@ pub struct Settings {
     pub old_generation_timeout: Duration,
     /// Time without an event-loop iteration after which a worker counts as stalled; zero: never.
     pub watchdog_timeout: Duration,
+    /// Whether and how tunables follow the load.
+    pub follow: Option<FollowPlan>,
     /// Whether to reload when a file changes.
     pub watch: bool,
     /// Address of the admin endpoint.
@@ -257,6 +261,7 @@ impl Settings {
                 OLD_GENERATION_TIMEOUT,
             ),
             watchdog_timeout: period(flags.watchdog_timeout, file.watchdog_timeout, WATCHDOG_TIMEOUT),
+            follow: FollowPlan::resolve(&flags.tune, &file.tune),
             watch: flags.watch,
             admin: flags.admin.or(file.admin.listen),
             admin_token_file,

@@ -250,6 +250,7 @@ pub fn supervise(
     loop {
         generations.reap();
         generations.check_workers();
+        generations.follow_load();
         if shutdown.is_none() && watcher.as_mut().is_some_and(FileWatcher::has_changed) {
             info!("a file has changed");
             let is_ok = generations.reload().is_ok();

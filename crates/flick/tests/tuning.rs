@@ -10,6 +10,9 @@ use common::peers::{Memcached, Server, signal};
 use common::service::{Service, seen};
 use common::{Scratch, flick, wait};
 
+/// Keys of the load, which are written before it begins.
+const KEYS: u64 = 100;
+
 /// The knobs of the service before a search.
 const BEFORE: [u64; 3] = [70_000, 0, 30_000];
 
@@ -36,20 +39,28 @@ struct Loaded {
 
 impl Loaded {
     fn start() -> Self {
+        Self::start_with(&[])
+    }
+
+    fn start_with(extra: &[&str]) -> Self {
         let backend = Memcached::start();
         let knobs = ["--workers", "1", "--busy-poll", "70us", "--time-slice", "30us", "--admin", "0"];
-        let service = Service::proxy(&[backend.address], &knobs);
+        let service = Service::proxy(&[backend.address], &[&knobs, extra].concat());
         let url = format!("memcached://{}", service.address);
         let mut load = flick();
         load.args(["load", &url, "--protocol", "binary", "--connections", "4", "--rate", "2k"]);
-        load.args(["--duration", "60s"]).stdout(Stdio::null()).stderr(Stdio::null());
+        load.args(["--keys", &KEYS.to_string(), "--duration", "60s"])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         let load = Load(load.spawn().expect("the tool starts"));
         let loaded = Self { _load: load, service, _backend: backend };
         wait::until("the load", || {
             let state: serde_json::Value =
                 serde_json::from_str(&seen(loaded.admin(), "/api/state").1).ok()?;
-            let buckets = state.pointer("/services/0/times/buckets")?.as_array()?.len();
-            (buckets > 0).then_some(())
+            let buckets = state.pointer("/services/0/times/buckets")?.as_array()?;
+            let requests: u64 = buckets.iter().filter_map(|bucket| bucket[1].as_u64()).sum();
+            // There is a pause behind the requests that write the keys.
+            (requests > KEYS + 100).then_some(())
         });
         loaded
     }
@@ -207,7 +218,11 @@ fn best_setting_is_applied_where_it_is_asked_for() {
     let loaded = Loaded::start();
     // A batch delay above the bound never keeps it, so another setting is better at any cost.
     loaded.set("batch_delay_max=10ms");
-    let args = ["--sla", "p50:9ms", "--budget", "6", "--apply", "--json"];
+    let scratch = Scratch::new("tuning-apply");
+    let file = scratch.path().join("flick.toml");
+    std::fs::write(&file, "[limits] # of all\nbusy_poll = \"70us\"\n").expect("it can be written");
+    let path = file.to_str().expect("the path is UTF-8");
+    let args = ["--sla", "p50:9ms", "--budget", "6", "--apply", "--settings", path, "--json"];
     let (status, stdout, stderr) = loaded.search(&args).ended();
     assert!(status.success() && stderr.is_empty(), "{stderr}");
     let report: serde_json::Value = serde_json::from_str(&stdout).expect("it is JSON");
@@ -217,4 +232,34 @@ fn best_setting_is_applied_where_it_is_asked_for() {
     let expected = ["busy_poll_us", "batch_delay_max_us", "time_slice_us"].map(value);
     assert_eq!(loaded.knobs(), expected, "{stdout}");
     assert!(expected[1] <= 1_000_000, "{stdout}");
+    let [poll, delay, slice] = expected.map(|ns| ns / 1000);
+    let written = format!(
+        "[limits] # of all\nbatch_delay_max = \"{delay}us\"\ntime_slice = \"{slice}us\"\nbusy_poll = \"{poll}us\"\n"
+    );
+    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), written);
+}
+
+#[test]
+fn tunables_follow_the_load_until_something_else_sets_them() {
+    let loaded = Loaded::start_with(&["--tune-sla", "p50:1s", "--tune-interval", "1s"]);
+    // The bound is kept with a margin, so that the busy poll becomes shorter, one step at a time.
+    let values = wait::until("a step", || Some(loaded.knobs()).filter(|knobs| *knobs != BEFORE));
+    assert_eq!(values, [20_000, 0, 30_000], "from 70 us, or 50 us of the ladder");
+    loaded.set("busy_poll=70us");
+    let log = || loaded.service.log();
+    wait::until("the follower to stop", || log().contains("something else has set tunables").then_some(()));
+    assert!(log().contains("tunables change: the SLA is kept with a margin (p50 "), "{}", log());
+    assert_eq!(loaded.knobs(), BEFORE);
+}
+
+#[test]
+fn dry_run_changes_no_tunable() {
+    let mode = ["--tune-mode", "dry-run"];
+    let loaded =
+        Loaded::start_with(&[&["--tune-sla", "p50:1us", "--tune-interval", "1s"], &mode[..]].concat());
+    wait::until("a decision", || {
+        let log = loaded.service.log();
+        log.contains("tunables would change: the SLA is exceeded (p50 ").then_some(())
+    });
+    assert_eq!(loaded.knobs(), BEFORE);
 }

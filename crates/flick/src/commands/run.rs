@@ -5,6 +5,7 @@ pub mod prepare;
 
 pub mod backend_overrides;
 mod changes;
+mod follow_load;
 mod memory;
 mod open_files;
 mod services;

@@ -56,6 +56,7 @@ pub fn check(
 ) -> Outcome {
     let layers = Layers { flags, file, programs, source };
     layers.check_admin()?;
+    layers.check_tune()?;
     DEPENDENT.iter().try_for_each(|settings| layers.check_dependent(settings))?;
     (0..programs.len())
         .try_for_each(|index| layers.check_health_check(index).and_then(|()| layers.check_backoff(index)))
@@ -93,6 +94,22 @@ impl Layers<'_> {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Nothing follows the load without an SLA.
+    fn check_tune(&self) -> Outcome {
+        let layers = [(Origin::Flags, &self.flags.tune), (Origin::File(None), &self.file.tune)];
+        if layers.iter().any(|(_, tune)| tune.sets_sla()) {
+            return Ok(());
+        }
+        let detail = layers.iter().find_map(|(origin, tune)| Some((*origin, tune.detail()?)));
+        let Some((origin, key)) = detail else { return Ok(()) };
+        let (shown, needed) = match origin {
+            Origin::Flags => (format!("`--tune-{}`", key.replace('_', "-")), "`--tune-sla p99:500us`"),
+            Origin::File(_) => (format!("`{key}`"), "`sla = \"p99:500us\"`"),
+        };
+        let title = format!("{shown} has no effect: there is no SLA to keep");
+        Err(self.failure(origin, ["tune", key], &title, &format!("set {needed}")))
     }
 
     /// A dependent setting needs the required one in at least one service that it applies to.

@@ -24,6 +24,7 @@ use toml::de::DeTable;
 
 use super::addresses::{Connect, ConnectTarget};
 use super::deprecated;
+use super::following::TuneSettings;
 use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{CountOrZero, Period, Size, Workers};
@@ -96,6 +97,8 @@ pub struct File {
     pub limits: LimitSettings,
     /// Timeouts.
     pub timeouts: TimeoutSettings,
+    /// Tunables that follow the load.
+    pub tune: TuneSettings,
 }
 
 /// The admin endpoint.

@@ -9,6 +9,7 @@ use flick_runtime::Binding;
 
 use super::addresses::{Connect, ConnectTarget};
 use super::deprecated::Deprecated;
+use super::following::TuneSettings;
 use super::health::HealthSettings;
 use super::limits::{LimitSettings, TimeoutSettings};
 use super::units::{CountOrZero, Period, Size, Workers};
@@ -137,6 +138,9 @@ pub struct RunFlags {
     /// Timeouts.
     #[command(flatten)]
     pub timeouts: TimeoutSettings,
+    /// Tunables that follow the load.
+    #[command(flatten)]
+    pub tune: TuneSettings,
     /// The program, if it is part of this binary; `programs` is then its name.
     #[arg(skip)]
     pub embedded: Option<EmbeddedProgram>,

@@ -30,6 +30,9 @@ const EXAMPLES: &[&str] = &[
     "round-robin",
     "a",
     "[::1]:53",
+    "p99:1ms",
+    "dry-run",
+    "1s",
 ];
 
 pub(super) fn options() -> Vec<Arg> {
@@ -57,6 +60,7 @@ pub(super) fn key_of(option: &Arg) -> Option<(&'static str, String, bool)> {
         _ if matches!(heading, "Limits" | "Overload and scheduling") => {
             Some(("limits", id.to_owned(), false))
         }
+        _ if heading == "Tuning" => Some(("tune", id.strip_prefix("tune_").unwrap_or(id).to_owned(), false)),
         _ if heading == "Backend health" => Some(("health", id.to_owned(), false)),
         _ => Some(("", id.to_owned(), false)),
     }

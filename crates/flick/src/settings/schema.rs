@@ -107,6 +107,7 @@ fn schema_has_every_key() {
         ("[limits]", &schema["properties"]["limits"]),
         ("[timeouts]", &schema["properties"]["timeouts"]),
         ("[health]", &schema["properties"]["health"]),
+        ("[tune]", &schema["properties"]["tune"]),
         ("[service]", service),
     ] {
         let error =

@@ -112,6 +112,11 @@ impl Service {
         super::peers::signal(self.pid(), name);
     }
 
+    /// Its log so far.
+    pub fn log(&self) -> String {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Waits for its end, while another process that it has started may still write to its log.
     pub fn gone(&mut self) -> ExitStatus {
         wait::until("the service to end", || self.child.try_wait().expect("our own child"))

@@ -89,6 +89,7 @@ pub fn of_process(before: &Settings, after: &Settings) -> Option<String> {
         ("old_generation_timeout", before.old_generation_timeout != after.old_generation_timeout),
         ("watchdog_timeout", before.watchdog_timeout != after.watchdog_timeout),
         ("resolver", before.resolver != after.resolver),
+        ("tune", before.follow != after.follow),
     ];
     let names: Vec<String> =
         changed.iter().filter(|(_, is_other)| *is_other).map(|(name, _)| format!("`{name}`")).collect();

@@ -24,6 +24,7 @@ use tracing::{info, warn};
 use super::backend_overrides::BackendOverrides;
 use super::backends::DiscoveredChannel;
 use super::changes::{self, ServiceSummary};
+use super::follow_load::LoadFollower;
 use super::observed_state::ObservedState;
 use super::open_files::OpenFilesLimit;
 use super::prepare::Prepared;
@@ -95,6 +96,8 @@ pub struct Generations {
     /// The first panic of an older generation, which is resumed at the end.
     panic: Option<Box<dyn std::any::Any + Send>>,
     watchdog: Watchdog,
+    /// Changes tunables of the current generation.
+    follower: Option<LoadFollower>,
     keep_alive: KeepAlive,
     /// Dropped last: its thread writes the records of all generations.
     access: AccessLog,
@@ -132,6 +135,7 @@ impl Generations {
         let watchers = backends::watch(&current, opened)?;
         observed.set_current(current.stats(), &modules);
         let watchdog = Watchdog::new(settings.watchdog_timeout);
+        let follower = LoadFollower::new(&settings, current.stats());
         let (older, responses, new_process, panic) = (Vec::new(), None, None, None);
         // An inherited socket that is not needed is closed here; its file is removed in `serve_admin`.
         let old_address = inherited.socket.as_ref().map(|(at, _)| at.clone());
@@ -162,6 +166,7 @@ impl Generations {
             old_process: None,
             panic,
             watchdog,
+            follower,
             keep_alive: KeepAlive::from_environment(hot_restart::is_new_process()),
             access,
         })
@@ -282,6 +287,7 @@ impl Generations {
         // The old generation writes no more snapshots, so its other directories are unlocked.
         self.locks = locks;
         self.watchdog = Watchdog::new(settings.watchdog_timeout);
+        self.follower = LoadFollower::new(&settings, self.current.stats());
         if self.older.len() > GENERATIONS_MAX {
             warn!("closing the clients of the oldest of {} old generations", self.older.len());
             self.older[0].platform.drain(Duration::ZERO);
@@ -494,6 +500,13 @@ impl Generations {
         }
         let stalled = checked.stalled.iter().map(|at| (all[*at].0.name().to_owned(), all[*at].1));
         self.observed.set_stalled(stalled.collect());
+    }
+
+    /// Changes tunables with the load, if that is set and due.
+    pub fn follow_load(&mut self) {
+        if self.follower.as_mut().is_some_and(|follower| !follower.run_if_due()) {
+            self.follower = None;
+        }
     }
 
     /// Removes older generations that have ended, and warns of a launcher that has.
