@@ -11,7 +11,7 @@ use crate::raw::{set_vfork_parent, vfork_parent};
 use crate::state::{File, FileRef, Kind, NewFile, ProcessTable, Seen, flag, kept, reason};
 use crate::sys::{self, ProgramMemory};
 use crate::threads::{self, ThreadWait};
-use crate::{exec, moving, verify, wait};
+use crate::{exec, moving, verify, wait, wake};
 
 /// A system call, as the entry has stored its registers.
 #[derive(Debug)]
@@ -352,6 +352,10 @@ fn forking(state: &ProcessTable, flags: u64) -> HookDecision {
     moving::leave_all(state);
     if flags & nr::CLONE_VM == 0 && state.moves.load(Relaxed) != 0 {
         wait::forking(state);
+    }
+    if flags & (nr::CLONE_FILES | nr::CLONE_VM) == nr::CLONE_FILES {
+        // The new process would close them as its own.
+        wake::close_all();
     }
     if flags & nr::CLONE_FILES == 0 {
         state.fork_epoch.fetch_add(1, Relaxed);

@@ -36,6 +36,8 @@ mod transfer;
 #[cfg(target_arch = "x86_64")]
 mod verify;
 mod wait;
+#[cfg(target_arch = "x86_64")]
+mod wake;
 
 /// Ends the process: a hook cannot unwind through frames of libc.
 #[cfg(flick_preload)]

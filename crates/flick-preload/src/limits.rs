@@ -63,7 +63,9 @@ pub const RING_BYTES_MAX: u64 = PIPE_BYTES - PIPE_BUF;
 pub const SEGMENT_BYTES: u64 = PAGE_BYTES as u64 + RING_BYTES;
 
 /// Directions of a process that are moved at a time: pipes have one, connections two.
-pub const MOVED_MAX: usize = 64;
+pub const MOVED_MAX: usize = 256;
+
+const _: () = assert!(MOVED_MAX.is_multiple_of(64));
 
 /// Bytes of the send buffer of a socket that may move: it takes what a ring holds beside what is in flight.
 pub const SEND_BUFFER_MIN: u64 = 160 << 10;
@@ -131,6 +133,21 @@ pub const ASK_CYCLES: u64 = 50_000;
 
 /// Calls of `epoll_wait` that rings answer between two such questions, at most.
 pub const ASK_SKIPS_MAX: u32 = 32;
+
+/// Threads of a process that wait beside rings; more wait in the kernel.
+pub const WAITERS_MAX: usize = 16;
+
+/// Waits of more threads between two looks for one that has ended.
+pub const WAITER_MISSES: u32 = 256;
+
+/// Files of a `poll` that waits beside rings; one of more waits in the kernel.
+pub const POLL_ENTRIES_MAX: usize = 128;
+
+/// Descriptors of a `select` (`FD_SETSIZE` of libc).
+pub const SELECT_FDS_MAX: usize = 1024;
+
+/// Sleeps of one wait that end without a cause, before it returns to the kernel.
+pub const SPURIOUS_MAX: u32 = 8;
 
 /// Bytes that one call moves at most (`MAX_RW_COUNT` of the kernel).
 pub const CALL_BYTES_MAX: u64 = 0x7fff_f000;

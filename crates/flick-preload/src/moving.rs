@@ -20,6 +20,7 @@ use crate::sys::pipe::{self as sys, PipeSegment, Vectors};
 use crate::sys::{ProgramMemory, close, socket as sys_socket};
 use crate::threads::{self, Locked, Taking, Token};
 use crate::transfer::{self, PipeProgress, Polling};
+use crate::wake;
 
 /// A pipe of this process, or a direction of a connection, with a segment. All fields but the words of the segment are
 /// this process's own.
@@ -77,6 +78,10 @@ pub struct Moved {
     edge_reported: AtomicU64,
     /// 1: a send was refused beside the kernel, so that `epoll_wait` tells when more can be sent.
     refused: AtomicU32,
+    /// The receiver's event, as the sender knows it (`wake.rs`). 0: not yet.
+    pub event: AtomicU64,
+    /// The sender's descriptor of it. 0: none.
+    pub event_fd: AtomicU32,
     /// The error that bytes have met which were returned to the kernel; the next send reports it. 0: none.
     pub error: AtomicU32,
 }
@@ -111,6 +116,8 @@ impl Moved {
             nonblocking: AtomicU32::new(0),
             edge_reported: AtomicU64::new(0),
             refused: AtomicU32::new(0),
+            event: AtomicU64::new(0),
+            event_fd: AtomicU32::new(0),
         }
     }
 
@@ -172,6 +179,7 @@ impl Moved {
                 let segment = self.segment();
                 self.segment.store(0, SeqCst);
                 self.close_parted();
+                wake::release(self);
                 COUNT.fetch_sub(1, Relaxed);
                 if let Some(segment) = segment {
                     segment.retire();
@@ -263,6 +271,8 @@ impl Moved {
 
 /// The slots. Those with odd numbers are of senders: a thread that comes late to one finds the same end there.
 static MOVED: [Moved; MOVED_MAX] = [const { Moved::new() }; MOVED_MAX];
+/// Slots that were ever in use are below this number: the free one with the lowest number is taken.
+static END: AtomicU32 = AtomicU32::new(0);
 /// Slots in use.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -275,23 +285,68 @@ fn slot(word: &AtomicU32) -> Option<&'static Moved> {
     (word.load(Relaxed) as usize).checked_sub(1).and_then(|index| MOVED.get(index))
 }
 
+/// The slots that were ever in use.
+fn used() -> &'static [Moved] {
+    MOVED.get(..END.load(Relaxed) as usize).unwrap_or(&MOVED)
+}
+
 /// The slots in use.
 pub fn all() -> impl Iterator<Item = &'static Moved> {
-    MOVED.iter().filter(|moved| moved.segment.load(Relaxed) != 0 && moved.is_retired.load(Relaxed) == 0)
+    used().iter().filter(|moved| moved.segment.load(Relaxed) != 0 && moved.is_retired.load(Relaxed) == 0)
 }
 
 /// This is a forked process: nothing of it moves, and it does not have the memory of the segments.
 pub fn forked() {
     threads::forked();
+    wake::forked();
     COUNT.store(0, Relaxed);
     for moved in &MOVED {
         moved.token.reset();
-        for word in [&moved.segment, &moved.memory, &moved.file] {
+        for word in [&moved.segment, &moved.memory, &moved.file, &moved.event] {
             word.store(0, Relaxed);
         }
-        for word in [&moved.is_retired, &moved.parted, &moved.injecting, &moved.reserve] {
+        for word in [&moved.is_retired, &moved.parted, &moved.injecting, &moved.reserve, &moved.event_fd] {
             word.store(0, Relaxed);
         }
+    }
+}
+
+/// A set of slots.
+#[derive(Debug)]
+pub struct MovedSet([u64; MOVED_MAX / 64]);
+
+impl MovedSet {
+    /// None.
+    pub const fn new() -> Self {
+        Self([0; MOVED_MAX / 64])
+    }
+
+    /// Adds one.
+    pub fn add(&mut self, moved: &'static Moved) {
+        let offset = core::ptr::from_ref(moved).addr() - MOVED.as_ptr().addr();
+        let index = offset / size_of::<Moved>();
+        if let Some(word) = self.0.get_mut(index / 64) {
+            *word |= 1 << (index % 64);
+        }
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
+
+    /// The slots.
+    pub fn iter(&self) -> impl Iterator<Item = &'static Moved> {
+        let (mut words, mut first, mut rest) = (self.0.iter(), 0, 0_u64);
+        core::iter::from_fn(move || {
+            while rest == 0 {
+                rest = *words.next()?;
+                first += 64;
+            }
+            let index = first - 64 + rest.trailing_zeros() as usize;
+            rest &= rest.wrapping_sub(1);
+            MOVED.get(index)
+        })
     }
 }
 
@@ -310,7 +365,7 @@ fn slot_of(file: &File, role: PipeEnd) -> Option<&'static Moved> {
 /// Closes the descriptors that are kept for the directions of a file.
 pub fn release_reserves(moved: &Moved) {
     let file = moved.file.load(Relaxed);
-    MOVED.iter().filter(|other| other.file.load(Relaxed) == file).for_each(Moved::release_reserve);
+    used().iter().filter(|other| other.file.load(Relaxed) == file).for_each(Moved::release_reserve);
 }
 
 /// The end that a call uses.
@@ -656,8 +711,9 @@ pub fn closing(state: &ProcessTable, file: &File, fd: u64) {
 
 /// The program closes descriptors of these numbers, or replaces one: those of the library are its own no more.
 pub fn closing_numbers(first: u64, last: u64) {
+    wake::closing_numbers(first, last);
     if has_moved() {
-        for moved in &MOVED {
+        for moved in used() {
             if (first..=last).contains(&u64::from(moved.reserve.load(Relaxed))) {
                 moved.reserve.store(0, Relaxed);
             }
@@ -670,7 +726,7 @@ pub fn leave_all(state: &ProcessTable) {
     if !has_moved() {
         return;
     }
-    for moved in &MOVED {
+    for moved in used() {
         let file = FileRef::from_word(moved.file.load(Relaxed));
         if moved.segment().is_some()
             && let Some(file) = state.file(file)
@@ -691,7 +747,7 @@ pub fn leave_same(state: &ProcessTable, id: (u64, u64)) {
     if !has_moved() {
         return;
     }
-    for moved in &MOVED {
+    for moved in used() {
         let file = FileRef::from_word(moved.file.load(Relaxed));
         if let Some(file) = state.file(file).filter(|_| moved.segment().is_some())
             && file.id.load(Relaxed) == id.0

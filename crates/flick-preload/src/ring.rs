@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, compiler_fence};
 use crate::limits::RING_BYTES;
 
 /// First word of a segment. The last byte is the version of the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKPIPE2");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKPIPE3");
 
 /// States of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -121,7 +121,7 @@ pub struct PipeWords {
     pub attached: AtomicU32,
     /// 1: the sender sleeps until there is capacity.
     pub sender_sleeps: AtomicU32,
-    /// 1: the receiver sleeps until there are bytes.
+    /// Not 0: the receiver sleeps until there are bytes (`wake.rs`).
     pub receiver_sleeps: AtomicU32,
     /// Index at which the epoch began.
     base: AtomicU64,
@@ -129,6 +129,10 @@ pub struct PipeWords {
     cut: AtomicU64,
     /// Bytes that the kernel's pipe held when the direction was frozen, with the epoch.
     before: AtomicU64,
+    /// The event of the thread that receives, as `wake.rs` numbers it.
+    pub receiver_event: AtomicU64,
+    /// 1: the sender cannot get it.
+    pub event_refused: AtomicU32,
 }
 
 /// The first page of a segment.

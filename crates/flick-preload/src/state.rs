@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::limits::{CHUNK_FDS, CHUNKS_MAX};
 
 /// First word of a state. The last byte is the version of the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL4");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL5");
 
 /// Kinds of files that are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -228,6 +228,14 @@ pub struct ProcessTable {
     pub not_entered: AtomicU32,
     /// Bytes that the process has sent and received through rings.
     pub ring_bytes: AtomicU64,
+    /// Waits for several files that slept beside rings.
+    pub sleeps: AtomicU64,
+    /// Sleeping receivers that this process has signalled.
+    pub wakes: AtomicU64,
+    /// Sleeping receivers whose event this process could not get, so that the kernel had to wake them.
+    pub wakes_refused: AtomicU64,
+    /// Sleeps that have lasted too long and had bytes in a ring then.
+    pub late: AtomicU64,
     /// Connections of TCP whose counts equalled the kernel's when they were closed.
     pub closed_equal: AtomicU64,
     /// Connections of TCP whose counts differed.

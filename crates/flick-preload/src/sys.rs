@@ -6,6 +6,7 @@
     reason = "system calls and pointers of the program; only modules named `sys` and `raw` have such code"
 )]
 
+pub mod event;
 pub mod pipe;
 pub mod socket;
 

@@ -24,7 +24,7 @@ pub fn are_several(state: &ProcessTable) -> bool {
 
 /// The number of this thread.
 #[inline]
-fn own() -> u32 {
+pub fn own() -> u32 {
     match known_thread() {
         0 => {
             let thread = thread_id();

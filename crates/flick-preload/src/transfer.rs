@@ -17,6 +17,7 @@ use crate::ring::{Control, Ctl, PipeEnd, PipeState};
 use crate::socket;
 use crate::sys::pipe::{self as sys, PipeSegment, SignalsHeld, Vectors};
 use crate::sys::{close, unread_bytes};
+use crate::wake::{self, ON_EVENT, ON_WORD};
 
 /// Outcome of a call.
 #[derive(Debug, Clone, Copy, Default)]
@@ -350,7 +351,9 @@ fn put(
     }
     moved.index.store(index + bytes, Relaxed);
     moved.sends.store(moved.sends.load(Relaxed) + 1, Relaxed);
-    sys::wake_sleeper(&control.shared.0.receiver_sleeps);
+    if !wake::receiver(moved, control) {
+        go_back(moved, segment, fd, control.look());
+    }
     Ok(bytes)
 }
 
@@ -435,9 +438,13 @@ fn wait(moved: &Moved, sleeps: &AtomicU32, is_ready: impl Fn() -> bool) -> Waite
     if moved.role() == PipeEnd::Receiver && is_slower(moved) {
         return Waited::TimedOut;
     }
-    sleeps.store(1, SeqCst);
+    if sleeps.load(Relaxed) == ON_EVENT {
+        // Another thread waits for it beside its event: both wake in the kernel.
+        return Waited::TimedOut;
+    }
+    sleeps.store(ON_WORD, SeqCst);
     sys::barrier();
-    let result = if is_ready() { 0 } else { sys::sleep(sleeps, 1, SLEEP_NS_MAX) };
+    let result = if is_ready() { 0 } else { sys::sleep(sleeps, ON_WORD, SLEEP_NS_MAX) };
     sleeps.store(0, Relaxed);
     match result {
         _ if is_ready() => Waited::Ready,

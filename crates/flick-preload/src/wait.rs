@@ -1,23 +1,32 @@
 //! Waits for several files of which some are in rings: `poll`, `select` and `epoll_wait` in all their forms.
-//! Promises: a direction that is waited for and not ready in its ring is in the kernel before the kernel waits, so that
-//! signals, timeouts, ends and edges are the kernel's; a file in a ring is reported as the kernel would report it, and
-//! edges once more than needed rather than once less.
+//! Promises: a wait that lasts is made by the kernel, so that signals, timeouts, ends and edges are the kernel's: first
+//! beside an event that the senders of the rings signal (`wake.rs`), for [`SLEEP_NS_MAX`] at most; then everything that
+//! is waited for is in the kernel. A file in a ring is reported as the kernel would report it, and edges once more than
+//! needed rather than once less.
 //! Refuses: `EPOLLONESHOT`, `EPOLLEXCLUSIVE`, a file in two epoll instances: such a file stays in the kernel. A process
 //! that waits for an epoll instance as for a file, or duplicates it, keeps everything there.
 
-use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU32, AtomicU64};
+mod time;
+
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use crate::calls::{Call, HookDecision};
-use crate::limits::{ASK_CYCLES, ASK_SKIPS_MAX, EPOLLS_MAX, FDS_MAX, MOVED_MAX};
-use crate::moving::{self, Moved};
+use crate::limits::{
+    ASK_CYCLES, ASK_SKIPS_MAX, EPOLLS_MAX, FDS_MAX, POLL_ENTRIES_MAX, SELECT_FDS_MAX, SLEEP_NS_MAX,
+    SPURIOUS_MAX,
+};
+use crate::moving::{self, Moved, MovedSet};
 use crate::numbers as nr;
-use crate::ring::PipeEnd;
+use crate::ring::{Control, PipeEnd, PipeState};
 use crate::state::{File, ProcessTable, Seen, flag, kept};
-use crate::sys::ProgramMemory;
-use crate::sys::pipe as sys;
+use crate::sys::event::{self, Beside, SET_WORDS};
+use crate::sys::pipe::{self as sys, PipeSegment};
+use crate::sys::{ProgramMemory, state};
 use crate::threads::{self, ThreadWait};
 use crate::transfer::{self, Polling, Readiness};
+use crate::wake::{self, FallingAsleep, Waiter};
+use time::WaitTime;
 
 /// `POLLIN` and `POLLRDNORM`, which `EPOLLIN` and `EPOLLRDNORM` equal.
 const IN: u32 = 0x41;
@@ -32,25 +41,23 @@ const EVENT_BYTES: u64 = 12;
 const EVENT_DATA: u64 = 4;
 
 /// The directions that a call waits for.
-struct Wanted {
-    slots: [Option<&'static Moved>; MOVED_MAX],
-    count: usize,
-}
+struct Wanted(MovedSet);
 
 impl Wanted {
     const fn new() -> Self {
-        Self { slots: [None; MOVED_MAX], count: 0 }
+        Self(MovedSet::new())
     }
 
     fn add(&mut self, moved: &'static Moved) {
-        if let Some(slot) = self.slots.get_mut(self.count) {
-            *slot = Some(moved);
-            self.count += 1;
-        }
+        self.0.add(moved);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     fn iter(&self) -> impl Iterator<Item = &'static Moved> {
-        self.slots.iter().flatten().copied()
+        self.0.iter()
     }
 
     fn is_any_ready(&self) -> bool {
@@ -77,18 +84,130 @@ impl Wanted {
         POLLING.poll(|| self.is_any_ready())
     }
 
-    /// Decides whether rings have what a call waits for. If not, the kernel is to make the call, and finds all there.
-    fn decide(&self, waits: bool) -> bool {
+    /// Waits until rings or the kernel have what a `poll` or a `select` waits for.
+    fn wait(
+        &self,
+        call: &mut Call,
+        time: &mut WaitTime,
+        memory: ProgramMemory,
+        beside: impl FnMut(u32, u64) -> Option<Beside>,
+    ) -> Waited {
         self.return_full();
-        if self.is_any_ready() || waits && self.poll() {
-            return true;
+        if self.is_any_ready() {
+            return Waited::Ready;
         }
-        if waits {
+        if !time.waits() {
+            return Waited::ByKernel;
+        }
+        if self.poll() {
+            return Waited::Ready;
+        }
+        let slept = self.sleep(time, || self.is_any_ready(), beside);
+        if slept == Slept::Long {
             self.return_those(|_| true);
+            // What has come since the last look was not returned.
+            return if self.is_any_ready() { Waited::Ready } else { time.wait_in_kernel(call, memory) };
         }
-        // What has come since the first look was not returned.
-        waits && self.is_any_ready()
+        time.note_rest(memory);
+        match slept {
+            Slept::Ready | Slept::Long => Waited::Ready,
+            Slept::Kernel(error) if error < 0 => {
+                call.result = error;
+                Waited::Done
+            }
+            Slept::Kernel(count) => Waited::Beside(count),
+            Slept::Over => Waited::Beside(0),
+        }
     }
+
+    /// Whether a ring is in use whose sender can wake this process: a wait in the kernel would return it there.
+    fn is_any_in_ring(&self) -> bool {
+        let is_in_ring = |control: &Control| control.look().state() == PipeState::Ring;
+        self.segments().any(|segment| is_in_ring(segment.control()) && !wake::is_refused(segment.control()))
+    }
+
+    /// The segments of what is received.
+    fn segments(&self) -> impl Iterator<Item = PipeSegment> {
+        self.iter().filter(|moved| moved.role() == PipeEnd::Receiver).filter_map(Moved::segment)
+    }
+
+    /// Sleeps in the kernel beside the event of this thread, which the senders of the rings signal.
+    fn sleep(
+        &self,
+        time: &mut WaitTime,
+        is_due: impl Fn() -> bool,
+        mut beside: impl FnMut(u32, u64) -> Option<Beside>,
+    ) -> Slept {
+        if !self.is_any_in_ring() {
+            return Slept::Long;
+        }
+        let (Some(waiter), Some(state)) = (Waiter::own(), state()) else { return Slept::Long };
+        for _ in 0..SPURIOUS_MAX {
+            let rest = time.rest_ns().unwrap_or(u64::MAX);
+            let mut is_first = false;
+            for moved in self.iter().filter(|moved| moved.role() == PipeEnd::Receiver) {
+                let Some(segment) = moved.segment() else { continue };
+                match waiter.fall_asleep(segment.control()) {
+                    FallingAsleep::Known => {}
+                    FallingAsleep::First => is_first = true,
+                    FallingAsleep::Refused => transfer::return_now(moved, segment),
+                }
+            }
+            if is_first {
+                sys::barrier();
+            } else {
+                fence(SeqCst);
+            }
+            if is_due() {
+                self.segments().for_each(|segment| waiter.awake(segment.control()));
+                return Slept::Ready;
+            }
+            state.sleeps.fetch_add(1, Relaxed);
+            let outcome = beside(waiter.fd(), rest.min(SLEEP_NS_MAX));
+            self.segments().for_each(|segment| waiter.awake(segment.control()));
+            let Some(Beside { result, is_signalled, is_over }) = outcome else { return Slept::Long };
+            if (is_signalled || result == event::BAD_DESCRIPTOR) && !waiter.drain() && result <= 0 {
+                return Slept::Long;
+            }
+            if result != 0 {
+                return Slept::Kernel(result);
+            }
+            if is_due() {
+                state.late.fetch_add(u64::from(is_over), Relaxed);
+                return Slept::Kernel(0);
+            }
+            if is_over {
+                return if rest <= SLEEP_NS_MAX { Slept::Over } else { Slept::Long };
+            }
+        }
+        Slept::Long
+    }
+}
+
+/// Outcome of a sleep beside rings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Slept {
+    /// A ring has what is waited for. The kernel was not asked.
+    Ready,
+    /// The kernel has as many files that are ready, or an error. If it has none, a ring has what is waited for.
+    Kernel(i64),
+    /// The time of the call is over.
+    Over,
+    /// Nothing has come for long, or the thread cannot sleep beside the rings.
+    Long,
+}
+
+/// Outcome of a wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Waited {
+    /// The kernel is to make the call of the program.
+    ByKernel,
+    /// The call has its result.
+    Done,
+    /// Rings have something. The kernel was not asked.
+    Ready,
+    /// The kernel has said which files are ready, and how many; rings may have something.
+    Beside(i64),
 }
 
 fn is_ready(moved: &'static Moved) -> bool {
@@ -152,10 +271,11 @@ fn bits_of(moved: &Moved) -> u32 {
     if moved.role() == PipeEnd::Receiver { IN } else { OUT }
 }
 
-/// Makes `poll` and `ppoll`.
+/// Makes `poll` and `ppoll`. Not inlined, as the other two: no other call needs their memory on the stack.
+#[inline(never)]
 fn poll(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
-    let [list, count, time, mask, mask_bytes, _] = call.arguments();
-    let count = count.min(FDS_MAX as u64);
+    let [list, count, _, mask, mask_bytes, _] = call.arguments();
+    let (count, is_ppoll) = (count.min(FDS_MAX as u64), call.number() == nr::PPOLL);
     let mut wanted = Wanted::new();
     for index in 0..count {
         let entry = memory.word(list + 8 * index);
@@ -166,18 +286,38 @@ fn poll(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<
         let slots = slots_at(state, entry as u32);
         slots.filter(|moved| bits_of(moved) & (entry >> 32) as u32 != 0).for_each(|moved| wanted.add(moved));
     }
-    let waits = if call.number() == nr::POLL { time as u32 != 0 } else { !is_zero(memory, time) };
-    if wanted.count == 0 || !wanted.decide(waits) {
+    let mut time = WaitTime::of(call, memory)?;
+    if wanted.is_empty() {
         return None;
     }
-    let zero = [0_u64; 2];
-    let arguments = match call.number() {
-        nr::POLL => [list, count, 0, 0, 0, 0],
-        _ => [list, count, zero.as_ptr() as u64, mask, mask_bytes, 0],
+    let mut entries = [0; POLL_ENTRIES_MAX + 1];
+    let beside = |event: u32, ns: u64| {
+        let entries = entries.get_mut(..=count as usize)?;
+        for (entry, index) in entries.iter_mut().zip(0..count) {
+            *entry = memory.word(list + 8 * index) & 0xffff_ffff_ffff;
+        }
+        let mask = if is_ppoll { [mask, mask_bytes] } else { [0; 2] };
+        Some(event::poll(entries, event, ns, mask))
     };
-    call.result = sys::repeat(call.number(), arguments);
-    if call.result < 0 {
-        return Some(HookDecision::Done);
+    match wanted.wait(call, &mut time, memory, beside) {
+        Waited::ByKernel => return None,
+        Waited::Done => return Some(HookDecision::Done),
+        Waited::Beside(_) => {
+            for (entry, index) in entries.iter().zip(0..count) {
+                memory.set_word(list + 8 * index, *entry);
+            }
+        }
+        Waited::Ready => {
+            let zero = [0_u64; 2];
+            let arguments = match is_ppoll {
+                false => [list, count, 0, 0, 0, 0],
+                true => [list, count, zero.as_ptr() as u64, mask, mask_bytes, 0],
+            };
+            call.result = sys::repeat(call.number(), arguments);
+            if call.result < 0 {
+                return Some(HookDecision::Done);
+            }
+        }
     }
     call.result = 0;
     for index in 0..count {
@@ -193,13 +333,20 @@ fn poll(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<
     Some(HookDecision::Done)
 }
 
-fn is_zero(memory: ProgramMemory, time: u64) -> bool {
-    time != 0 && memory.word(time) == 0 && memory.word(time + 8) == 0
+/// The words of a set of `select`, without files that are not meant. `None`: there are too many.
+fn words_of(set: u64, count: u64, memory: ProgramMemory) -> Option<[u64; SET_WORDS]> {
+    let mut words = [0; SET_WORDS];
+    for (word, at) in words.iter_mut().zip(0..count.div_ceil(64)).filter(|_| set != 0) {
+        let others = (64 * (at + 1)).saturating_sub(count);
+        *word = memory.word(set + at * 8) << others >> others;
+    }
+    (count <= SELECT_FDS_MAX as u64).then_some(words)
 }
 
 /// Makes `select` and `pselect6`.
+#[inline(never)]
 fn select(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
-    let [count, reads, writes, others, time, mask] = call.arguments();
+    let [count, reads, writes, others, _, mask] = call.arguments();
     let has = |set: u64, fd: u32| {
         u64::from(fd) < count && set != 0 && memory.word(set + u64::from(fd / 64) * 8) >> (fd % 64) & 1 == 1
     };
@@ -216,13 +363,38 @@ fn select(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Optio
             own.for_each(|moved| wanted.add(moved));
         }
     }
-    if wanted.count == 0 || !wanted.decide(!is_zero(memory, time)) {
+    let mut time = WaitTime::of(call, memory)?;
+    if wanted.is_empty() {
         return None;
     }
-    let zero = [0_u64; 2];
-    call.result = sys::repeat(call.number(), [count, reads, writes, others, zero.as_ptr() as u64, mask]);
-    if call.result < 0 {
-        return Some(HookDecision::Done);
+    let is_pselect = call.number() == nr::PSELECT6;
+    let own_sets = [reads, writes, others];
+    let mut sets = [[0; SET_WORDS]; 3];
+    let beside = |event: u32, ns: u64| {
+        for (words, own) in sets.iter_mut().zip(own_sets) {
+            *words = words_of(own, count, memory)?;
+        }
+        event::select(&mut sets, count, event, ns, if is_pselect { mask } else { 0 })
+    };
+    match wanted.wait(call, &mut time, memory, beside) {
+        Waited::ByKernel => return None,
+        Waited::Done => return Some(HookDecision::Done),
+        Waited::Beside(result) => {
+            for (words, own) in sets.iter().zip(own_sets).filter(|(_, own)| *own != 0) {
+                for (word, at) in words.iter().zip(0..count.div_ceil(64)) {
+                    memory.set_word(own + at * 8, *word);
+                }
+            }
+            call.result = result;
+        }
+        Waited::Ready => {
+            let zero = [0_u64; 2];
+            let arguments = [count, reads, writes, others, zero.as_ptr() as u64, mask];
+            call.result = sys::repeat(call.number(), arguments);
+            if call.result < 0 {
+                return Some(HookDecision::Done);
+            }
+        }
     }
     for moved in wanted.iter().filter(|moved| is_ready(moved)) {
         let (set, fd) = (set_of(moved), moved.fd.load(Relaxed));
@@ -352,8 +524,9 @@ fn is_reportable(moved: &Moved, events: u32) -> bool {
 }
 
 /// Makes `epoll_wait` in one of its forms.
+#[inline(never)]
 fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
-    let [epoll, list, max, time, mask, mask_bytes] = call.arguments();
+    let [epoll, list, max, ..] = call.arguments();
     let word = word_of(epoll as u32)?;
     let mut wanted = Wanted::new();
     for moved in moving::all() {
@@ -366,9 +539,9 @@ fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> O
             wanted.add(moved);
         }
     }
-    let waits = if call.number() == nr::EPOLL_PWAIT2 { !is_zero(memory, time) } else { time as u32 != 0 };
+    let mut time = WaitTime::of(call, memory)?;
     let max = u64::from(max as u32);
-    if wanted.count == 0 || max == 0 || max > i32::MAX as u64 {
+    if wanted.is_empty() || max == 0 || max > i32::MAX as u64 {
         return None;
     }
     let is_due = |moved: &'static Moved| {
@@ -377,28 +550,40 @@ fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> O
     // An edge that was reported is not waited for.
     wanted.return_those(|moved| moved.role() == PipeEnd::Sender && !is_idle_edge(state, moved));
     let is_any_due = || wanted.iter().any(is_due);
+    let (number, arguments) = (call.number(), call.arguments());
+    let mut asked = None;
+    let waits = time.waits();
     if !(is_any_due() || waits && wanted.poll() && is_any_due()) {
-        if waits {
-            wanted.return_those(|moved| !is_idle_edge(state, moved));
-            // The kernel tells the next edge of what is waited for by edges, also if the ring has bytes of an
-            // earlier one.
-            let is_edge = |file: &File| file.epoll_events.load(Relaxed) & EDGE != 0;
-            let by_edges = wanted.iter().filter_map(|moved| moved.file(state)).filter(|file| is_edge(file));
-            by_edges.for_each(moving::return_awaited);
-        }
-        if !is_any_due() {
+        if !waits {
             return None;
+        }
+        let beside = |event: u32, ns: u64| Some(wait_beside(number, arguments, event, ns));
+        match wanted.sleep(&mut time, is_any_due, beside) {
+            Slept::Long => {
+                return_to_wait(state, &wanted);
+                if !is_any_due() {
+                    let is_done = time.wait_in_kernel(call, memory) == Waited::Done;
+                    return is_done.then_some(HookDecision::Done);
+                }
+            }
+            Slept::Kernel(error) if error < 0 => {
+                call.result = error;
+                return Some(HookDecision::Done);
+            }
+            Slept::Kernel(count) => asked = Some(count as u64),
+            Slept::Over => asked = Some(0),
+            Slept::Ready => {}
         }
     }
     let due = wanted.iter().filter(|moved| is_due(moved)).count() as u64;
-    let mut reported = 0;
-    if asks_kernel(max) {
-        let zero = [0_u64; 2];
-        let time = if call.number() == nr::EPOLL_PWAIT2 { zero.as_ptr() as u64 } else { 0 };
-        let capacity = max.saturating_sub(due).max(1);
-        let arguments = [epoll, list, capacity, time, mask, mask_bytes];
-        reported = u64::try_from(sys::repeat(call.number(), arguments)).unwrap_or_default();
-    }
+    let mut reported = match asked {
+        Some(count) => count,
+        None if asks_kernel(max) => {
+            let capacity = max.saturating_sub(due).max(1);
+            u64::try_from(ask_epoll(number, arguments, capacity)).unwrap_or_default()
+        }
+        None => 0,
+    };
     for moved in wanted.iter().filter(|moved| is_due(moved)) {
         // Another thread may have closed it meanwhile.
         let Some(file) = moved.file(state).filter(|file| file.epoll.load(Relaxed) == word) else { continue };
@@ -406,6 +591,34 @@ fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> O
     }
     call.result = reported as i64;
     Some(HookDecision::Done)
+}
+
+/// Makes an `epoll_wait` without waiting; returns the kernel's result.
+fn ask_epoll(number: u32, [epoll, list, _, _, mask, mask_bytes]: [u64; 6], capacity: u64) -> i64 {
+    let zero = [0_u64; 2];
+    let time = if number == nr::EPOLL_PWAIT2 { zero.as_ptr() as u64 } else { 0 };
+    sys::repeat(number, [epoll, list, capacity, time, mask, mask_bytes])
+}
+
+/// Makes an `epoll_wait` that ends with an event, too, and after `ns` at most.
+fn wait_beside(number: u32, arguments: [u64; 6], event: u32, ns: u64) -> Beside {
+    let [epoll, _, max, _, mask, mask_bytes] = arguments;
+    let mut entries = [event::readable(epoll as u32), 0];
+    let mask = if number == nr::EPOLL_WAIT { [0; 2] } else { [mask, mask_bytes] };
+    let beside = event::poll(&mut entries, event, ns, mask);
+    if beside.result <= 0 {
+        return beside;
+    }
+    Beside { result: ask_epoll(number, arguments, u64::from(max as u32)), ..beside }
+}
+
+/// Returns what an `epoll_wait` waits for to the kernel, which is to wait for it.
+fn return_to_wait(state: &ProcessTable, wanted: &Wanted) {
+    wanted.return_those(|moved| !is_idle_edge(state, moved));
+    // The kernel tells the next edge of what is waited for by edges, also if the ring has bytes of an earlier one.
+    let is_edge = |file: &File| file.epoll_events.load(Relaxed) & EDGE != 0;
+    let by_edges = wanted.iter().filter_map(|moved| moved.file(state)).filter(|file| is_edge(file));
+    by_edges.for_each(moving::return_awaited);
 }
 
 /// Whether only an edge of a direction is reported, and none has come: the kernel need not watch it.

@@ -14,6 +14,8 @@ mod moving;
 mod programs;
 #[path = "accel/threads.rs"]
 mod threads;
+#[path = "accel/waits.rs"]
+mod waits;
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};

@@ -5,7 +5,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use core::sync::atomic::fence;
 
-use super::{COUNT, MOVED, Moved, is_socket, leave_locked, may_move};
+use super::{COUNT, END, MOVED, Moved, is_socket, leave_locked, may_move};
 use crate::limits::{OFFER_TRIES_MAX, PIPE_BYTES};
 use crate::ring::{MAGIC, PipeEnd, PipeHeader};
 use crate::socket;
@@ -68,7 +68,7 @@ pub(super) fn take_offer(state: &ProcessTable, found: FileRef, file: &File, fd: 
 fn all_of(found: FileRef) -> impl Iterator<Item = &'static Moved> {
     let is_of =
         move |moved: &&Moved| moved.segment().is_some() && moved.file.load(Relaxed) == found.into_word();
-    MOVED.iter().filter(is_of)
+    super::used().iter().filter(is_of)
 }
 
 /// Whether the segment of a pipe is meant for this process's end.
@@ -147,6 +147,7 @@ fn attach(
     moved.fd.store(fd as u32, Relaxed);
     moved.role.store(role as u32, Relaxed);
     moved.kind.store(file.kind.load(Relaxed), Relaxed);
+    END.fetch_max(index as u32 + 1, SeqCst);
     moved.segment.store(segment.into_word(), SeqCst);
     COUNT.fetch_add(1, Relaxed);
     let has_two = moved.is_socket() && role == PipeEnd::Sender;

@@ -14,6 +14,7 @@ use super::{
 use crate::limits::{CALL_BYTES_MAX, RESERVE_FD_MIN, RING_BYTES, SEGMENT_BYTES};
 use crate::numbers as nr;
 use crate::ring::Control;
+use crate::wake::ON_WORD;
 
 const SIGPROCMASK: u32 = 14;
 const SCHED_YIELD: u32 = 24;
@@ -82,10 +83,10 @@ pub fn wake(word: &AtomicU32) {
     plain(FUTEX, [core::ptr::from_ref(word) as u64, WAKE, i32::MAX as u64]);
 }
 
-/// Wakes who has stored 1 in a word before it went to sleep on it.
+/// Wakes who has stored [`ON_WORD`] in a word before it went to sleep on it.
 #[inline]
 pub fn wake_sleeper(word: &AtomicU32) {
-    if word.load(Relaxed) != 0 && word.swap(0, Relaxed) != 0 {
+    if word.load(Relaxed) == ON_WORD && word.compare_exchange(ON_WORD, 0, Relaxed, Relaxed).is_ok() {
         wake(word);
     }
 }

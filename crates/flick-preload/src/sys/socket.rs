@@ -148,6 +148,14 @@ fn cookie(fd: u64) -> Option<u64> {
     socket_option(fd, SO_COOKIE).filter(|cookie| *cookie != 0)
 }
 
+/// Duplicates a descriptor of another process.
+pub(super) fn descriptor_of(process: u32, fd: u32) -> Option<u64> {
+    let process = u64::try_from(plain(PIDFD_OPEN, [u64::from(process), 0, 0])).ok()?;
+    let own = plain(PIDFD_GETFD, [process, u64::from(fd), 0]);
+    close(process);
+    u64::try_from(own).ok()
+}
+
 /// A socket of another process, which [`close`] closes. Having one means that it has the cookie that was asked for.
 #[derive(Debug)]
 pub struct PeerSocket(u64);
@@ -155,10 +163,7 @@ pub struct PeerSocket(u64);
 impl PeerSocket {
     /// Gets it.
     pub fn of(process: u32, fd: u32, expected_cookie: u64) -> Option<Self> {
-        let process = u64::try_from(plain(PIDFD_OPEN, [u64::from(process), 0, 0])).ok()?;
-        let socket = u64::try_from(plain(PIDFD_GETFD, [process, u64::from(fd), 0]));
-        close(process);
-        let socket = Self(socket.ok()?);
+        let socket = Self(descriptor_of(process, fd)?);
         (cookie(socket.0) == Some(expected_cookie)).then_some(socket)
     }
 

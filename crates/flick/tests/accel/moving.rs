@@ -195,7 +195,10 @@ pub fn kill_one_end(setting: &Setting, program: &str, round: usize, is_parent: b
     let victim = if is_parent { ends.first() } else { ends.last() };
     signal(*victim.expect("two processes"), Signal::KILL);
     let output = child.wait_with_output().expect("our own child");
-    setting.forget();
+    wait::until("the end of the other process", || {
+        setting.forget();
+        setting.status().is_empty().then_some(())
+    });
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

@@ -15,10 +15,13 @@
 #include <sys/epoll.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/select.h>
 #include <sys/socket.h>
-#include <time.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "stream.h"
@@ -275,54 +278,113 @@ static void model(char *self, uint32_t seed, uint32_t steps) {
 enum { LOOPS_MAX = 16 };
 static int loops[LOOPS_MAX], loop_count;
 
-// Waits until connections can be read, and marks those. Without an event for seconds, a wake-up was lost.
-static void readable(int is_ready[LOOPS_MAX], const char *way) {
-    static int set = -1;
-    enum { STALL_MS = 5000 };
+// Waits for milliseconds until connections can be read, marks those, and returns the call's result. By `once`, every
+// second connection is reported once until it is asked for again.
+static int wait_for(int is_ready[LOOPS_MAX], const char *way, int ms) {
+    static int set = -1, is_armed[LOOPS_MAX];
     struct pollfd entries[LOOPS_MAX];
     struct epoll_event events[LOOPS_MAX];
-    struct timeval pause = {STALL_MS / 1000, 0};
+    struct timeval pause = {ms / 1000, ms % 1000 * 1000};
     fd_set reads;
     int n;
     memset(is_ready, 0, LOOPS_MAX * sizeof *is_ready);
     if (!strcmp(way, "poll")) {
         for (int i = 0; i < loop_count; i++) entries[i] = (struct pollfd){loops[i], POLLIN, 0};
-        n = poll(entries, (nfds_t)loop_count, STALL_MS);
-        for (int i = 0; i < loop_count; i++) is_ready[i] = entries[i].revents != 0;
+        n = poll(entries, (nfds_t)loop_count, ms);
+        for (int i = 0; i < loop_count; i++) is_ready[i] = n > 0 && entries[i].revents != 0;
     } else if (!strcmp(way, "select")) {
         FD_ZERO(&reads);
         for (int i = 0; i < loop_count; i++) {
             if (loops[i] >= 0) FD_SET(loops[i], &reads);
         }
         n = select(FD_SETSIZE, &reads, 0, 0, &pause);
-        for (int i = 0; i < loop_count; i++) is_ready[i] = loops[i] >= 0 && FD_ISSET(loops[i], &reads);
+        for (int i = 0; i < loop_count; i++) is_ready[i] = n > 0 && loops[i] >= 0 && FD_ISSET(loops[i], &reads);
     } else {
-        if (set < 0) {
-            set = epoll_create1(EPOLL_CLOEXEC);
-            for (int i = 0; i < loop_count; i++) {
-                events[0].events = EPOLLIN | EPOLLRDHUP | (!strcmp(way, "edge") ? EPOLLET : 0u);
-                events[0].data.u32 = (uint32_t)i;
-                if (epoll_ctl(set, EPOLL_CTL_ADD, loops[i], &events[0])) fail("add");
-            }
+        int is_once = !strcmp(way, "once"), is_new = set < 0;
+        if (is_new) set = epoll_create1(EPOLL_CLOEXEC);
+        for (int i = 0; i < loop_count; i++) {
+            if (loops[i] < 0 || is_armed[i]) continue;
+            events[0].events = EPOLLIN | EPOLLRDHUP | (!strcmp(way, "edge") ? EPOLLET : 0u);
+            if (is_once && i % 2) events[0].events |= EPOLLONESHOT;
+            events[0].data.u32 = (uint32_t)i;
+            if (epoll_ctl(set, is_new ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, loops[i], &events[0])) fail("epoll_ctl");
+            is_armed[i] = 1;
         }
-        n = epoll_wait(set, events, LOOPS_MAX, STALL_MS);
-        for (int i = 0; i < n; i++) is_ready[events[i].data.u32] = 1;
+        n = epoll_wait(set, events, LOOPS_MAX, ms);
+        for (int i = 0; i < n; i++) {
+            uint32_t one = events[i].data.u32;
+            is_ready[one] = 1, is_armed[one] = !is_once || one % 2 == 0;
+        }
     }
+    return n;
+}
+
+// Waits until connections can be read. Without an event for seconds, a wake-up was lost.
+static void readable(int is_ready[LOOPS_MAX], const char *way) {
+    enum { STALL_MS = 5000 };
+    int n = wait_for(is_ready, way, STALL_MS);
     if (n == 0) fail("stalled");
     if (n < 0 && errno != EINTR) fail("wait");
 }
 
+static void alarmed(int number) { (void)number; }
+
+// Waits while nothing comes: for the whole time, and no longer than until a signal.
+static void wait_in_vain(const char *way) {
+    static const int times[] = {3, 45};
+    int is_ready[LOOPS_MAX];
+    struct timespec before, after;
+    struct itimerval once = {{0, 0}, {0, 8000}};
+    signal(SIGALRM, alarmed);
+    for (int i = 0; i < 3; i++) {
+        clock_gettime(CLOCK_MONOTONIC, &before);
+        if (i == 2) setitimer(ITIMER_REAL, &once, 0);
+        int n = wait_for(is_ready, way, i == 2 ? 60000 : times[i]);
+        if (i == 2 ? n != -1 || errno != EINTR : n != 0) fail("it did not wait in vain");
+        clock_gettime(CLOCK_MONOTONIC, &after);
+        int64_t ns = (after.tv_sec - before.tv_sec) * 1000000000ll + after.tv_nsec - before.tv_nsec;
+        if (i < 2 && ns < times[i] * 1000000ll) fail("it waited too short");
+    }
+}
+
+// Closes the descriptors by which others could wake this process, as a program does that closes what it does not know.
+static void close_events(void) {
+    char path[32], name[32] = "";
+    for (int fd = 200; fd < 300; fd++) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        ssize_t n = readlink(path, name, sizeof name - 1);
+        if (n > 0 && !strncmp(name, "anon_inode:[eventfd]", (size_t)n)) syscall(SYS_close, fd);
+    }
+}
+
+// What happens in the middle of the questions.
+static void event(const char *name, const char *way, int is_child) {
+    if (!strcmp(name, "vain") && is_child) wait_in_vain(way);
+    else if (!strcmp(name, "close")) close_events();
+    else if (!strcmp(name, "limit") && is_child) {
+        // Descriptors of the numbers that the library uses cannot be had any more.
+        struct rlimit limit = {150, 150};
+        close_events();
+        if (setrlimit(RLIMIT_NOFILE, &limit)) fail("setrlimit");
+    }
+    else if (!strcmp(name, "fork")) {
+        pid_t child = fork();
+        if (child == 0) _exit(0);
+        if (waitpid(child, 0, 0) != child) fail("fork");
+    }
+}
+
 // Two event loops: one asks on each connection again and again, the other one answers. Each reads once for an event.
-static void ask_and_answer(const char *way, uint32_t count) {
-    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
-    socklen_t bytes = sizeof name;
+static void ask_and_answer(const char *way, uint32_t count, const char *name) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t bytes = sizeof address;
     int listener = socket(AF_INET, SOCK_STREAM, 0), is_ready[LOOPS_MAX], asked[LOOPS_MAX], open = loop_count;
-    if (bind(listener, (struct sockaddr *)&name, bytes) || listen(listener, LOOPS_MAX)) fail("listen");
-    getsockname(listener, (struct sockaddr *)&name, &bytes);
+    if (bind(listener, (struct sockaddr *)&address, bytes) || listen(listener, LOOPS_MAX)) fail("listen");
+    getsockname(listener, (struct sockaddr *)&address, &bytes);
     pid_t child = fork();
     for (int i = 0; i < loop_count; i++) {
         loops[i] = child ? accept(listener, 0, 0) : socket(AF_INET, SOCK_STREAM, 0);
-        if (!child && connect(loops[i], (struct sockaddr *)&name, bytes)) fail("connect");
+        if (!child && connect(loops[i], (struct sockaddr *)&address, bytes)) fail("connect");
         unblock(loops[i]);
         asked[i] = 0;
         if (!child && write(loops[i], &asked[i], sizeof asked[i]) < 0) fail("write");
@@ -334,13 +396,16 @@ static void ask_and_answer(const char *way, uint32_t count) {
             int got = -1;
             ssize_t n = read(loops[i], &got, sizeof got);
             if (n < 0 && errno == EAGAIN) continue;
-            if (n == 0 || (!child && got + 1 == (int)count)) {
+            if (n == 0 || (n < 0 && errno == ECONNRESET) || (!child && got + 1 == (int)count)) {
                 close(loops[i]);
                 loops[i] = -1, open--;
                 continue;
             }
             if (n != sizeof got || got != asked[i]++) fail("wrong answer");
-            if (write(loops[i], child ? &got : &asked[i], sizeof got) < 0) fail("write");
+            if (i == 0 && (uint32_t)asked[i] % (count / 4 + 1) == count / 4) event(name, way, !child);
+            if (write(loops[i], child ? &got : &asked[i], sizeof got) < 0 && errno != EPIPE && errno != ECONNRESET) {
+                fail("write");
+            }
         }
     }
     if (child) printf("%d\n", wait(&(int){0}) == child);
@@ -351,7 +416,11 @@ int main(int count, char **arguments) {
     const char *mode = arguments[1];
     if (!strcmp(mode, "source")) source(strtoull(arguments[2], 0, 10), arguments[3]);
     else if (!strcmp(mode, "sink")) state = 7, sink(arguments[2]);
-    else if (!strcmp(mode, "loops")) loop_count = atoi(arguments[3]), ask_and_answer(arguments[2], (uint32_t)atoi(arguments[4]));
+    else if (!strcmp(mode, "loops")) {
+        loop_count = atoi(arguments[3]);
+        signal(SIGPIPE, SIG_IGN);
+        ask_and_answer(arguments[2], (uint32_t)atoi(arguments[4]), count > 5 ? arguments[5] : "");
+    }
     else if (!strcmp(mode, "obey")) obey(atoi(arguments[2]));
     else if (!strcmp(mode, "model")) model(arguments[0], (uint32_t)atoi(arguments[2]), (uint32_t)atoi(arguments[3]));
     else return 2;

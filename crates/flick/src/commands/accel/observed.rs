@@ -34,6 +34,8 @@ pub struct Process {
     pub moves: bool,
     /// Bytes that it has sent and received through rings.
     pub ring_bytes: u64,
+    /// Waits for several files beside rings.
+    pub waits: Waits,
     /// Descriptors that could not be entered.
     pub not_entered: u32,
     /// Time that the library took to start.
@@ -42,6 +44,19 @@ pub struct Process {
     pub closed: Closed,
     /// The files in use.
     pub files: Vec<Followed>,
+}
+
+/// Counts of sleeps beside rings, and of wake-ups.
+#[derive(Debug, Serialize)]
+pub struct Waits {
+    /// Sleeps of this process.
+    pub slept: u64,
+    /// Sleeps that have lasted too long while bytes were in a ring.
+    pub late: u64,
+    /// Sleepers of other processes that this one has woken.
+    pub woken: u64,
+    /// Sleepers whose event it could not get: the kernel has woken them.
+    pub refused: u64,
 }
 
 /// Counts of connections of TCP that were closed under `--verify`.
@@ -185,6 +200,12 @@ pub fn one(directory: &Path, pid: u32) -> Option<Process> {
         ring_bytes: head.word(offset_of!(ProcessTable, ring_bytes)),
         not_entered: half(offset_of!(ProcessTable, not_entered)),
         start_ns: head.word(offset_of!(ProcessTable, start_ns)),
+        waits: Waits {
+            slept: head.word(offset_of!(ProcessTable, sleeps)),
+            late: head.word(offset_of!(ProcessTable, late)),
+            woken: head.word(offset_of!(ProcessTable, wakes)),
+            refused: head.word(offset_of!(ProcessTable, wakes_refused)),
+        },
         closed: Closed {
             equal: head.word(offset_of!(ProcessTable, closed_equal)),
             different: head.word(offset_of!(ProcessTable, closed_different)),

@@ -48,6 +48,18 @@ fn text(process: &Process) -> String {
     if process.not_entered > 0 {
         let _ = writeln!(text, "  {} descriptors could not be entered", process.not_entered);
     }
+    let waits = &process.waits;
+    if waits.slept + waits.woken + waits.refused > 0 {
+        let (slept, woken) = (waits.slept, waits.woken);
+        let _ = writeln!(text, "  waits: {slept} sleeps beside rings, {woken} wake-ups of other processes");
+    }
+    if waits.refused > 0 {
+        let refused = waits.refused;
+        let _ = writeln!(
+            text,
+            "  {refused} wake-ups by the kernel: the event of a sleeper cannot be had (`pidfd_getfd`)"
+        );
+    }
     let closed = &process.closed;
     if closed.equal + closed.different + closed.not_compared > 0 {
         let (equal, different, not) = (closed.equal, closed.different, closed.not_compared);
