@@ -3,7 +3,7 @@
 use flick_abi::frame::SLOT_ASKED;
 use flick_abi::limits::{ECHO_FIELDS_MAX, FAILURE_BYTES_MAX};
 use flick_abi::{EchoField, FailureReason, Frame, MessageFlags, ParseStep};
-use flick_buffers::{Buf, BufClass, Pool, Slice};
+use flick_buffers::{Buf, BufClass, LARGE_BYTES, Pool, Slice};
 use flick_net::{Driver, Handle};
 
 use super::Worker;
@@ -13,7 +13,7 @@ use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::stream::Wait;
 use crate::inflight::{QueueOf, ReplyTarget, RequestId, RequestQueue};
 use crate::io::WriteParts;
-use crate::limits::{FLUSH_TICK_MS, LINGER_MS};
+use crate::limits::{FLUSH_TICK_MS, LINGER_MS, PLENTY_SHARE};
 use crate::observe::access_log::AnsweredBy;
 use crate::slab::Key;
 use crate::upstream::conn::Recipient;
@@ -459,7 +459,8 @@ pub(super) fn restore_echo(frame: &mut Frame, fields: &[EchoField], echo: &[u64;
 }
 
 /// Appends what is copied of a message, without what is cut from it, to the buffer being filled, with `patches`
-/// applied, and emits the written ranges. `false` when the pool is empty.
+/// applied, and emits the written ranges. Further buffers have this class; while large ones are plentiful, what fills
+/// one is put into one. `false` when the pool is empty.
 pub(super) fn append(
     pool: &Pool,
     fill: &mut Option<Buf>,
@@ -500,6 +501,8 @@ fn append_bytes(
     while at < bytes.len() {
         let needed = if at == 0 { front_len.max(1) } else { 1 };
         if fill.as_ref().is_none_or(|buf| buf.spare() < needed) {
+            let is_long = bytes.len() - at >= LARGE_BYTES as usize;
+            let class = if is_long && large_are_plentiful(pool) { BufClass::Large } else { class };
             let Some(buf) = pool.alloc(class) else { return false };
             *fill = Some(buf);
         }
@@ -519,4 +522,34 @@ fn append_bytes(
         emit(buf.slice(start..start + taken));
     }
     true
+}
+
+/// Whether so many large buffers are free that they are no reserve for what arrives.
+pub(super) fn large_are_plentiful(pool: &Pool) -> bool {
+    pool.live_count(BufClass::Large) < pool.capacity_count(BufClass::Large) / PLENTY_SHARE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::append;
+    use crate::worker::outgoing::{Outgoing, Rest};
+    use flick_buffers::{BufClass, LARGE_BYTES, Pool, PoolConfig};
+
+    #[test]
+    fn long_reply_was_cut_into_small_buffers() {
+        let pool = Pool::new(PoolConfig { small_count: 64, large_count: 12, huge_count: 0 });
+        let large = LARGE_BYTES as usize;
+        let message: Vec<u8> = (0..4 * large + 100).map(|at| (at % 251) as u8).collect();
+        let outgoing = Outgoing { front: &message, cuts: None, rest: Rest::Nothing };
+        let (mut fill, mut pieces) = (pool.alloc(BufClass::Small), Vec::new());
+        let small = BufClass::Small;
+        assert!(append(&pool, &mut fill, small, &outgoing, [None, None], &mut |piece| pieces.push(piece)));
+        let sent: Vec<u8> = pieces.iter().flat_map(|piece| piece.bytes().to_vec()).collect();
+        assert_eq!(sent, message);
+        // A small buffer that was begun is filled, then large ones, of which most are kept for what arrives.
+        let lens: Vec<usize> = pieces.iter().map(|piece| piece.len() as usize).collect();
+        assert_eq!(lens[1..4], [large; 3]);
+        assert!(lens[4..].iter().all(|len| *len <= small.bytes() as usize));
+        assert_eq!(pool.live_count(BufClass::Large), 3);
+    }
 }

@@ -4,12 +4,12 @@
 
 use std::time::Duration;
 
-use flick_buffers::BufClass;
 use flick_net::Driver;
 
 use super::Worker;
+use super::deliver::large_are_plentiful;
 use crate::limits::{
-    BACKEND_CONN_BACKLOG_BYTES_MAX, PLENTY_SHARE, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX,
+    BACKEND_CONN_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX,
     SESSION_SHARED_BYTES_MAX, TUNNEL_IDLE_MS,
 };
 use crate::slab::Key;
@@ -27,9 +27,7 @@ impl<D: Driver> Worker<D> {
             return (bytes > SESSION_BACKLOG_BYTES_MAX as u64).then_some(key);
         }
         // A reply that is held behind an earlier one stalls no connection: `relieve_buffers`.
-        let (live, all) =
-            (self.io.pool().live_count(BufClass::Large), self.io.pool().capacity_count(BufClass::Large));
-        let plenty = live < all / PLENTY_SHARE;
+        let plenty = large_are_plentiful(self.io.pool());
         let most = if plenty { SESSION_ROOMY_BYTES_MAX } else { SESSION_SHARED_BYTES_MAX };
         (unread > most as u64).then_some(key)
     }

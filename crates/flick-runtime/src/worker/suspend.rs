@@ -11,14 +11,14 @@ use flick_buffers::{BufClass, SMALL_BYTES, Slice};
 use flick_net::Driver;
 
 use super::Worker;
-use super::deliver::{reply_patches, restore_echo};
+use super::deliver::{large_are_plentiful, reply_patches, restore_echo};
 use super::outgoing::{Outgoing, flags_of_sent, outgoing_reply};
 use super::replies::ReplySource;
 use super::reply_flags::Verdict;
 use super::rules::Paused;
 use super::sending::{BackendIncident, Unsent, Waiter};
 use crate::inflight::{ReplyTarget, RequestId};
-use crate::limits::{BACKEND_CONN_BACKLOG_BYTES_MAX, PLENTY_SHARE};
+use crate::limits::BACKEND_CONN_BACKLOG_BYTES_MAX;
 use crate::observe::edge_counters::StartId;
 use crate::rules::locals::StateId;
 use crate::rules::scratch::Scratch;
@@ -66,9 +66,7 @@ impl<D: Driver> Worker<D> {
     /// A message to be kept while its rule is suspended: by reference or, when buffers are scarce, as a copy in a small
     /// buffer, so that its large buffer is freed.
     fn to_keep(&self, message: &Slice) -> Slice {
-        let (live, all) =
-            (self.io.pool().live_count(BufClass::Large), self.io.pool().capacity_count(BufClass::Large));
-        if live < all / PLENTY_SHARE || message.len() > SMALL_BYTES {
+        if large_are_plentiful(self.io.pool()) || message.len() > SMALL_BYTES {
             return message.clone();
         }
         let Some(small) = self.io.pool().alloc(BufClass::Small) else { return message.clone() };
