@@ -80,7 +80,7 @@ pub const FREE_BYTES: u64 = 32 * 1024;
 /// Cost of the requests that a client sends on a shared connection in one turn: 53 that have replies of 100 bytes.
 pub const CONN_QUANTUM_BYTES: u64 = 64 * 1024;
 /// Cost of the requests in flight on a shared connection beyond which its clients take turns.
-pub const CONN_INFLIGHT_BYTES: u64 = 1024 * 1024;
+pub const CONN_INFLIGHT_BYTES: u64 = 512 * 1024;
 /// The same for each microsecond that the fastest reply of the connection took: what the network carries meanwhile.
 pub const CONN_BYTES_PER_US: u64 = 512;
 /// Most that both come to.
