@@ -524,7 +524,7 @@ fn append_bytes(
     true
 }
 
-/// Whether so many large buffers are free that they are no reserve for what arrives.
+/// Whether large buffers are plentiful: those in use leave enough for what arrives.
 pub(super) fn large_are_plentiful(pool: &Pool) -> bool {
     pool.live_count(BufClass::Large) < pool.capacity_count(BufClass::Large) / PLENTY_SHARE
 }
