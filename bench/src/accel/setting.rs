@@ -98,7 +98,8 @@ impl<'a> Setting<'a> {
         self.looks.set(true);
     }
 
-    /// Notes which part of the bytes of running processes went through rings. Does nothing in a round that is timed.
+    /// Notes which part of the bytes of running processes went through rings: those of closed files count there only.
+    /// Does nothing in a round that is timed.
     pub(super) fn note_rings(&self) -> io::Result<()> {
         if !self.looks.get() {
             return Ok(());
@@ -108,7 +109,7 @@ impl<'a> Setting<'a> {
         let rings: u64 = seen.iter().map(|process| process.ring_bytes).sum();
         let all: u64 =
             seen.iter().flat_map(|process| &process.files).map(|file| file.sent + file.received).sum();
-        self.share.set(self.share.get().max(rings as f64 / all.max(1) as f64));
+        self.share.set(self.share.get().max(rings as f64 / all.max(rings).max(1) as f64));
         Ok(())
     }
 
