@@ -13,8 +13,8 @@ use crate::limits::{BULK_REPLY_BYTES, WINDOW_BYTES, WINDOW_REPLY_BYTES_FIRST, WI
 pub struct Window {
     /// Estimate of the length of its next reply: rises at once, falls slowly.
     reply_bytes: u64,
-    /// Length of its last reply.
-    last_bytes: u64,
+    /// Length of its last reply, at most `WINDOW_BYTES`.
+    last_bytes: u32,
     /// Something of this client travels on shared connections without an entry of its own in its queue.
     is_pinned: bool,
 }
@@ -31,16 +31,16 @@ impl Window {
         self.reply_bytes as u32
     }
 
-    /// Length of the last reply, in bytes; 0 before the first.
+    /// Length of the last reply, in bytes, at most `WINDOW_BYTES`; 0 before the first.
     #[inline]
-    pub fn last_bytes(&self) -> u64 {
+    pub fn last_bytes(&self) -> u32 {
         self.last_bytes
     }
 
     /// Notes the length of a reply that arrives, in bytes.
     #[inline]
     pub fn note_reply(&mut self, bytes: u64) {
-        self.last_bytes = bytes;
+        self.last_bytes = bytes.min(WINDOW_BYTES) as u32;
         if bytes >= self.reply_bytes {
             self.reply_bytes = bytes.min(WINDOW_BYTES);
         } else {
@@ -95,7 +95,9 @@ mod tests {
         assert_eq!((long.inflight_max(WINDOW_BYTES), long.is_bulk()), (1, true));
         let again = after([1 << 20].into_iter().chain(short));
         assert!(again.inflight_max(WINDOW_BYTES) >= 256 && !again.is_bulk());
-        assert_eq!(after([u64::MAX]).inflight_max(WINDOW_BYTES), 1, "a reply that ends with its connection");
+        let endless = after([u64::MAX]);
+        let found = (endless.inflight_max(WINDOW_BYTES), u64::from(endless.last_bytes()));
+        assert_eq!(found, (1, WINDOW_BYTES), "a reply that ends with its connection");
     }
 
     #[test]

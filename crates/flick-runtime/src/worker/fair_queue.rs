@@ -15,7 +15,7 @@ impl<D: Driver> Worker<D> {
     #[inline]
     pub(super) fn request_cost_bytes(&self, client: Option<Key>) -> u32 {
         let stream = client.and_then(|key| self.downstream.stream(key));
-        REQUEST_COST_BYTES + stream.map_or(0, |stream| 2 * stream.window().reply_bytes())
+        cost_bytes(stream.map_or(0, |stream| stream.window().reply_bytes()))
     }
 
     /// A client has sent a request on the shared connection of a backend.
@@ -45,8 +45,8 @@ impl<D: Driver> Worker<D> {
         let at = stream.quantum().needed_at()?;
         // One that waits for each reply, and whose last one was short, loads no connection. Its estimate may still be
         // that of a new client, and which backend its next request is for is not known.
-        let last_cost_bytes = u64::from(REQUEST_COST_BYTES) + 2 * stream.window().last_bytes();
-        if stream.requests().is_empty() && last_cost_bytes <= FREE_BYTES {
+        let last_cost_bytes = cost_bytes(stream.window().last_bytes());
+        if stream.requests().is_empty() && u64::from(last_cost_bytes) <= FREE_BYTES {
             return None;
         }
         let backend = self.upstream.backend(at as usize);
@@ -74,4 +74,10 @@ impl<D: Driver> Worker<D> {
             self.tasks.free_capacity();
         }
     }
+}
+
+/// Cost of a request on a shared connection whose reply has this many bytes.
+#[inline]
+fn cost_bytes(reply_bytes: u32) -> u32 {
+    REQUEST_COST_BYTES + 2 * reply_bytes
 }
