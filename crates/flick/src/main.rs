@@ -21,6 +21,7 @@ mod supervise;
 
 mod console;
 mod failure;
+mod replace_file;
 mod report;
 mod version;
 

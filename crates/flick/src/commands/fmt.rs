@@ -5,13 +5,13 @@
 
 mod changes;
 
-use std::fs::{self, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 
 use crate::failure::{Failure, Outcome};
+use crate::replace_file::replace_file;
 use crate::report;
 
 /// Formats programs.
@@ -63,7 +63,7 @@ impl Fmt {
             crate::console::say!("{}", changes::text(&name, &text, &formatted));
             return Formatting::Changed;
         }
-        match replace(path, &formatted) {
+        match replace_file(path, &formatted) {
             Ok(()) => {
                 crate::console::sayln!("formatted {name}");
                 Formatting::Changed
@@ -99,28 +99,4 @@ fn formatted(name: &str, text: &str) -> Option<String> {
 fn fail(message: &str) -> Formatting {
     Failure::failed(message).report();
     Formatting::Failed
-}
-
-/// Writes a new file beside the old one and renames it. Symbolic links and permissions stay.
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let path = path.canonicalize()?;
-    let permissions = fs::metadata(&path)?.permissions();
-    if permissions.readonly() {
-        return Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, "the file is read-only"));
-    }
-    let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let beside = path.with_file_name(format!(".{name}.{}.tmp", std::process::id()));
-    let result = write_new(&beside, text, permissions).and_then(|()| fs::rename(&beside, &path));
-    if result.is_err() {
-        // The file may not have been created.
-        let _ = fs::remove_file(&beside);
-    }
-    result
-}
-
-fn write_new(path: &Path, text: &str, permissions: fs::Permissions) -> std::io::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.set_permissions(permissions)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
 }

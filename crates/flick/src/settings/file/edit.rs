@@ -8,6 +8,7 @@ use std::path::Path;
 use toml::de::{DeTable, DeValue};
 
 use super::location::entry;
+use crate::replace_file::replace_file;
 
 /// The text of the file at `path` with these values in `[limits]`.
 ///
@@ -23,15 +24,7 @@ pub fn limits_text(path: &Path, values: &[(&str, String)]) -> Result<String, Str
 /// Errors: as [`limits_text`], or it cannot be written; nothing was changed then.
 pub fn set_limits(path: &Path, values: &[(&str, String)]) -> Result<(), String> {
     let text = limits_text(path, values)?;
-    let mut new = path.as_os_str().to_owned();
-    new.push(".new");
-    std::fs::metadata(path)
-        .and_then(|metadata| {
-            std::fs::write(&new, text)?;
-            std::fs::set_permissions(&new, metadata.permissions())?;
-            std::fs::rename(&new, path)
-        })
-        .map_err(|error| format!("cannot write {}: {error}", path.display()))
+    replace_file(path, &text).map_err(|error| format!("cannot write {}: {error}", path.display()))
 }
 
 /// The text with these keys of `[limits]`. Errors: why it has to be edited by hand.
