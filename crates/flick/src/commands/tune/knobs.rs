@@ -16,6 +16,9 @@ const ENTRIES_MAX: usize = 256;
 /// The directory of energy zones.
 pub(super) const POWERCAP: &str = "sys/class/powercap";
 
+/// Reason of a machine without energy meters.
+pub(super) const NO_RAPL: &str = "the kernel has no powercap zone of RAPL, as in most virtual machines";
+
 /// First kernel with `irq-suspend-timeout`.
 const IRQ_SUSPEND_KERNEL: (u32, u32) = (6, 13);
 
@@ -235,8 +238,8 @@ fn meters(tree: &Tree<'_>) -> Vec<Meter> {
     };
     let mut meters: Vec<Meter> = packages(tree).into_iter().map(zone).collect();
     if meters.is_empty() {
-        let reason = "the kernel has no powercap zone of RAPL, as in most virtual machines".to_owned();
-        meters.push(Meter { name: "RAPL".to_owned(), energy: "measured", missing: Some(reason) });
+        let missing = Some(NO_RAPL.to_owned());
+        meters.push(Meter { name: "RAPL".to_owned(), energy: "measured", missing });
     }
     meters.push(Meter { name: "CPU seconds and the model".to_owned(), energy: "modelled", missing: None });
     meters

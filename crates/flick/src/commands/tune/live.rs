@@ -31,21 +31,16 @@ pub(super) struct LiveService<'a> {
     first: ObservedMoment,
     /// The setting it has.
     knobs: KnobSetting,
-    sla: Bound,
-    dwell: Duration,
-    requests_min: u64,
-    /// The meter of this machine, if it has one.
-    rapl: Option<Rapl<'a>>,
-    /// Power of a core that works, for energy that is modelled.
-    core_watts: f64,
+    meters: Meters<'a>,
 }
 
 /// Bound, time and energy meter of the trials.
 pub(super) struct Meters<'a> {
     pub(super) sla: Bound,
     pub(super) dwell: Duration,
-    pub(super) requests_min: u64,
+    /// The meter of this machine, if it has one.
     pub(super) rapl: Option<Rapl<'a>>,
+    /// Power of a core that works, for energy that is modelled.
     pub(super) core_watts: f64,
 }
 
@@ -56,9 +51,8 @@ impl<'a> LiveService<'a> {
         first: ObservedMoment,
         meters: Meters<'a>,
     ) -> Self {
-        let Meters { sla, dwell, requests_min, rapl, core_watts } = meters;
         let knobs = first.knobs();
-        Self { service, watcher, first, knobs, sla, dwell, requests_min, rapl, core_watts }
+        Self { service, watcher, first, knobs, meters }
     }
 
     /// Observes the service. Errors: it is not the one that the search began with, or has other values.
@@ -75,7 +69,7 @@ impl<'a> LiveService<'a> {
     }
 
     fn joules(&mut self) -> Result<Option<f64>, String> {
-        self.rapl.as_mut().map(Rapl::joules).transpose()
+        self.meters.rapl.as_mut().map(Rapl::joules).transpose()
     }
 
     /// The counts between two moments.
@@ -86,14 +80,14 @@ impl<'a> LiveService<'a> {
         let cpu_s = now.process.cpu_ms.saturating_sub(before.process.cpu_ms) as f64 / 1e3;
         let requests = times.count();
         let errors = now.service.errors().saturating_sub(before.service.errors());
-        let joules = joules.unwrap_or(cpu_s * self.core_watts);
+        let joules = joules.unwrap_or(cpu_s * self.meters.core_watts);
         let each = 1.0 / requests.max(1) as f64;
         // Before the service reads a request, a batch delay may pass that no clock of it sees.
         let unseen_us = self.knobs.batch_delay_max_us as f64;
         TrialResult {
             requests_per_s: requests as f64 / elapsed_s,
             p50_us: quantile_us(0.5) + unseen_us,
-            bounded_us: quantile_us(self.sla.share()) + unseen_us,
+            bounded_us: quantile_us(self.meters.sla.share()) + unseen_us,
             requests,
             errors: errors as f64 * each,
             cpu_us_per_request: (cpu_s * 1e6 * each).max(f64::MIN_POSITIVE),
@@ -112,18 +106,19 @@ impl MeasureKnobs for LiveService<'_> {
             self.service.set(&knobs)?;
             self.knobs = knobs;
         }
-        std::thread::sleep(self.dwell.mul_f64(SETTLE));
+        std::thread::sleep(self.meters.dwell.mul_f64(SETTLE));
         let before = self.observe()?;
         self.joules()?;
+        let requests_min = self.meters.sla.requests_min();
         let mut part = 0;
         loop {
             part += 1;
-            std::thread::sleep(self.dwell / PARTS);
+            std::thread::sleep(self.meters.dwell / PARTS);
             let now = self.observe()?;
             let so_far = self.result(&before, &now, None);
-            let excess = EXCESS_MAX * self.sla.latency_us() as f64;
-            let is_excessive = so_far.requests >= self.requests_min && so_far.bounded_us > excess;
-            let is_enough = part >= PARTS && so_far.requests >= self.requests_min;
+            let excess = EXCESS_MAX * self.meters.sla.latency_us() as f64;
+            let is_excessive = so_far.requests >= requests_min && so_far.bounded_us > excess;
+            let is_enough = part >= PARTS && so_far.requests >= requests_min;
             if is_enough || is_excessive || part == PARTS_MAX {
                 let joules = self.joules()?;
                 let result = self.result(&before, &now, joules);

@@ -7,7 +7,7 @@
 
 use std::path::Path;
 
-use super::knobs::{POWERCAP, Tree, packages};
+use super::knobs::{NO_RAPL, POWERCAP, Tree, packages};
 
 /// The counters of all packages.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ impl<'a> Rapl<'a> {
         let packages: Vec<PackageCounter> =
             packages(&tree).into_iter().map(open).collect::<Result<_, String>>()?;
         if packages.is_empty() {
-            return Err("the kernel has no powercap zone of RAPL, as in most virtual machines".to_owned());
+            return Err(NO_RAPL.to_owned());
         }
         Ok(Self { tree, packages })
     }

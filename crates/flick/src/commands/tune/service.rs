@@ -55,14 +55,13 @@ pub(super) fn run(tune: &Tune, admin: &flick_admin::Address) -> Outcome {
     let present = first.knobs();
     if let Some(path) = &tune.settings {
         // Before the search, which takes minutes.
-        edit::limits_text(path, &present.limits()).map_err(Failure::failed)?;
+        edit::limits_text(path, &present.settings()).map_err(Failure::failed)?;
     }
     if !tune.json {
         heading(tune, &service, &plan, rapl.as_ref().err());
     }
     let core_watts = Machine::published().running_core_watts(NOMINAL_GHZ);
-    let meters =
-        Meters { sla, dwell: tune.dwell.0, requests_min: plan.requests_min(), rapl: rapl.ok(), core_watts };
+    let meters = Meters { sla, dwell: tune.dwell.0, rapl: rapl.ok(), core_watts };
     let mut watcher = KnobWatcher::start(&service, present)?;
     let mut show = |number: &str, tried: &TriedSetting| {
         if !tune.json {
@@ -135,12 +134,12 @@ fn after(
         restored.map_err(|error| format!("the knobs of {name} may not be as before ({then}): {error}"))?;
     match (restored, applied) {
         (Restored::Done, Some(Some(path))) => {
-            let written = edit::set_limits(path, &then.limits());
+            let written = edit::set_limits(path, &then.settings());
             written.map_err(|error| format!("applied to {name}, until its next reload or start; {error}"))?;
             Ok(format!("applied to {name}, and written to {}", path.display()))
         }
         (Restored::Done, Some(None)) => {
-            let lines = then.limits().map(|(key, value)| format!("\n  {key} = \"{value}\""));
+            let lines = then.settings().map(|(key, value)| format!("\n  {key} = \"{value}\""));
             let lines = lines.concat();
             Ok(format!(
                 "applied to {name}, until its next reload or start; write to [limits] of flick.toml:{lines}"
@@ -186,7 +185,7 @@ fn heading(tune: &Tune, service: &TunedService, plan: &SearchPlan, no_rapl: Opti
 
 fn row(number: &str, tried: &TriedSetting, requests_min: u64) -> String {
     let TriedSetting { knobs, result, keeps_sla } = tried;
-    let [poll, delay, slice] = knobs.entries().map(|(_, value)| format!("{}us", value.as_micros()));
+    let [poll, delay, slice] = knobs.settings().map(|(_, value)| value);
     let verdict = match keeps_sla {
         true => "",
         false if result.requests < requests_min => "  too few requests",

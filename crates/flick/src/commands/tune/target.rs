@@ -5,7 +5,6 @@
 use std::fmt;
 use std::io::ErrorKind;
 use std::str::FromStr;
-use std::time::Duration;
 
 use flick_admin::state::{Process, Service, TunableNanos};
 use flick_admin::{Address, client};
@@ -30,28 +29,24 @@ impl From<TunableNanos> for KnobSetting {
 }
 
 impl KnobSetting {
-    /// The names of `/api/tunables` and `flick.toml`, with the values.
-    pub(super) fn entries(&self) -> [(&'static str, Duration); 3] {
+    /// The names of `/api/tunables` and `[limits]` of `flick.toml`, with the values in microseconds.
+    pub(super) fn entries(&self) -> [(&'static str, u64); 3] {
         [
             ("busy_poll", self.busy_poll_us),
             ("batch_delay_max", self.batch_delay_max_us),
             ("time_slice", self.time_slice_us),
         ]
-        .map(|(name, us)| (name, Duration::from_micros(us)))
     }
-}
 
-impl KnobSetting {
-    /// Keys and values of `[limits]`.
-    pub(super) fn limits(&self) -> [(&'static str, String); 3] {
-        self.entries().map(|(name, value)| (name, format!("{}us", value.as_micros())))
+    /// Keys and values as settings have them.
+    pub(super) fn settings(&self) -> [(&'static str, String); 3] {
+        self.entries().map(|(name, us)| (name, format!("{us}us")))
     }
 }
 
 impl fmt::Display for KnobSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let entries = self.entries().map(|(name, value)| format!("{name} {}us", value.as_micros()));
-        f.write_str(&entries.join(", "))
+        f.write_str(&self.settings().map(|(name, value)| format!("{name} {value}")).join(", "))
     }
 }
 
@@ -120,7 +115,7 @@ impl TunedService {
 
     /// Sets the knobs. Errors: why they are as they were, or why that is unknown.
     pub(super) fn set(&self, knobs: &KnobSetting) -> Result<(), String> {
-        let values = knobs.entries().map(|(name, value)| format!("&{name}={}us", value.as_micros()));
+        let values = knobs.settings().map(|(name, value)| format!("&{name}={value}"));
         let path = format!("/api/tunables?service={}{}", self.name, values.concat());
         let reply = client::post(&self.address()?, &path, self.token.as_deref())
             .map_err(|error| format!("cannot set tunables at {}: {error}", self.admin))?;

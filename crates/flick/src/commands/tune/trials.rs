@@ -141,9 +141,7 @@ impl SearchPlan {
 
 /// The knobs of a setting from 0 to 1, on scales that are logarithmic above a few microseconds.
 fn coordinates(knobs: &KnobSetting, candidates: &[KnobSetting]) -> Vec<f64> {
-    let value = |knobs: &KnobSetting, index: usize| {
-        (knobs.entries()[index].1.as_secs_f64() * 1e6 / LINEAR_US).ln_1p()
-    };
+    let value = |knobs: &KnobSetting, index: usize| (knobs.entries()[index].1 as f64 / LINEAR_US).ln_1p();
     let coordinate = |index: usize| {
         let all = candidates.iter().map(|one| value(one, index));
         let (low, high) = all.fold((f64::MAX, 0.0_f64), |(low, high), one| (low.min(one), high.max(one)));
