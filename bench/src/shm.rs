@@ -78,6 +78,7 @@ const FIGURES: &[Figure] = &[
             Kind::UnixSocket,
             Kind::Pipe,
             Kind::BareRing,
+            Kind::BareFutex,
             Kind::PolledShm,
             Kind::DefaultShm,
             Kind::AsleepShm,
@@ -94,7 +95,14 @@ const FIGURES: &[Figure] = &[
         name: "8-byte round trip on one core",
         is_one_core: true,
         exchange: ROUND_TRIPS,
-        kinds: &[Kind::BlockingTcp, Kind::UnixSocket, Kind::Pipe, Kind::DefaultShm, Kind::AsleepShm],
+        kinds: &[
+            Kind::BlockingTcp,
+            Kind::UnixSocket,
+            Kind::Pipe,
+            Kind::BareFutex,
+            Kind::DefaultShm,
+            Kind::AsleepShm,
+        ],
         goals: &[
             at_most(Kind::DefaultShm, 0.35, Kind::BlockingTcp),
             at_most(Kind::AsleepShm, 0.35, Kind::BlockingTcp),

@@ -6,12 +6,15 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use flick_ring::{Consumer, Producer, ring};
 use flick_shm::conn::RingRead;
 use flick_shm::pairing::{PairListener, PairPolicy};
 use flick_shm::stream::{ShmStream, StreamConfig, StreamInterest, StreamTransport};
+use rustix::io::Errno;
+use rustix::thread::futex;
 
 /// Bytes of a bare ring.
 const RING_BYTES: usize = 64 << 10;
@@ -32,6 +35,8 @@ pub(super) enum Kind {
     /// Sleeps whenever it has to wait.
     AsleepShm,
     BareRing,
+    /// Wakes and sleeps for each message, and moves nothing but its number: what any sleep of a thread costs.
+    BareFutex,
 }
 
 impl Kind {
@@ -45,6 +50,7 @@ impl Kind {
             Self::DefaultShm => "shared memory, default",
             Self::AsleepShm => "shared memory, asleep",
             Self::BareRing => "`flick-ring` within the process, polled",
+            Self::BareFutex => "wake-ups of futexes alone",
         }
     }
 
@@ -89,6 +95,11 @@ pub(super) fn sides(kind: Kind) -> io::Result<(Box<dyn Side>, Box<dyn Side>)> {
             let ((to_far, from_near), (to_near, from_far)) = (ring(RING_BYTES), ring(RING_BYTES));
             let near = Bare { producer: to_far, consumer: from_far };
             Ok((Box::new(near), Box::new(Bare { producer: to_near, consumer: from_near })))
+        }
+        Kind::BareFutex => {
+            let (to_far, to_near) = (Arc::new(FutexWord::default()), Arc::new(FutexWord::default()));
+            let near = BareFutex { to: Arc::clone(&to_far), from: Arc::clone(&to_near), seen: 0 };
+            Ok((Box::new(near), Box::new(BareFutex { to: to_near, from: to_far, seen: 0 })))
         }
     }
 }
@@ -214,6 +225,44 @@ impl Side for Bare {
             spin_loop();
         }
         let _ = self.consumer.release();
+        Ok(())
+    }
+}
+
+/// A number of eight bytes, and the futex that says that it is there.
+#[derive(Default)]
+struct FutexWord {
+    count: AtomicU32,
+    number: AtomicU64,
+}
+
+/// One side of an exchange of numbers in which each waits for the other's.
+struct BareFutex {
+    to: Arc<FutexWord>,
+    from: Arc<FutexWord>,
+    /// Numbers received.
+    seen: u32,
+}
+
+impl Side for BareFutex {
+    fn send_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let number: [u8; 8] = bytes.try_into().map_err(io::Error::other)?;
+        self.to.number.store(u64::from_le_bytes(number), Ordering::Relaxed);
+        self.to.count.fetch_add(1, Ordering::Release);
+        // As for two processes: the kernel looks the page up.
+        futex::wake(&self.to.count, futex::Flags::empty(), 1)?;
+        Ok(())
+    }
+
+    fn receive_all(&mut self, out: &mut [u8]) -> io::Result<()> {
+        while self.from.count.load(Ordering::Acquire) == self.seen {
+            match futex::wait(&self.from.count, futex::Flags::empty(), self.seen, None) {
+                Ok(()) | Err(Errno::AGAIN | Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.seen = self.seen.wrapping_add(1);
+        out.copy_from_slice(&self.from.number.load(Ordering::Relaxed).to_le_bytes());
         Ok(())
     }
 }
