@@ -17,6 +17,27 @@ enum Accepting {
     Paused { again_ns: Option<u64> },
 }
 
+/// Whether the worker drains, and since when.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drain {
+    /// It serves.
+    Off,
+    /// Its clients end.
+    Ending { since_ns: u64 },
+    /// Its clients migrate to a successor.
+    Migrating { since_ns: u64 },
+}
+
+impl Drain {
+    /// Since when the worker drains.
+    pub(crate) fn since_ns(self) -> Option<u64> {
+        match self {
+            Self::Off => None,
+            Self::Ending { since_ns } | Self::Migrating { since_ns } => Some(since_ns),
+        }
+    }
+}
+
 /// Component of the worker. Listening sockets, clients that wait for a session slot, and the drain.
 pub(crate) struct Listeners {
     ids: Vec<ListenerId>,
@@ -25,9 +46,7 @@ pub(crate) struct Listeners {
     handoff: Option<Arc<HandoffQueue>>,
     /// Accepted clients that wait for a session slot, first come first served.
     waiting: VecDeque<Handle>,
-    draining_since_ns: Option<u64>,
-    /// The drain migrates clients to a successor.
-    is_migrating: bool,
+    drain: Drain,
     /// Moves accepted clients to less busy workers of the service.
     balancer: Option<ConnectionBalancer>,
 }
@@ -44,8 +63,7 @@ impl Listeners {
             accepting: Accepting::On,
             handoff,
             waiting: VecDeque::with_capacity(conns_max),
-            draining_since_ns: None,
-            is_migrating: false,
+            drain: Drain::Off,
             balancer,
         }
     }
@@ -144,25 +162,19 @@ impl Listeners {
         self.waiting.len()
     }
 
-    /// Begins to drain; `is_migrating`: clients migrate to a successor.
-    pub(crate) fn begin_drain(&mut self, now_ns: u64, is_migrating: bool) {
-        self.draining_since_ns = Some(now_ns);
-        self.is_migrating = is_migrating;
+    /// Whether the worker drains, and how.
+    pub(crate) fn drain(&self) -> Drain {
+        self.drain
     }
 
-    /// Whether the drain migrates clients to a successor.
-    pub(crate) fn is_migrating(&self) -> bool {
-        self.is_migrating
+    /// Begins a drain, or another one.
+    pub(crate) fn set_drain(&mut self, drain: Drain) {
+        self.drain = drain;
     }
 
     /// Whether the worker drains.
     pub(crate) fn is_draining(&self) -> bool {
-        self.draining_since_ns.is_some()
-    }
-
-    /// Since when the worker drains.
-    pub(crate) fn draining_since_ns(&self) -> Option<u64> {
-        self.draining_since_ns
+        self.drain != Drain::Off
     }
 
     /// Returns the balancer of connections among the workers of the service, if accepted clients may move.

@@ -11,6 +11,7 @@ use super::Worker;
 use crate::downstream::client::ClientConn;
 use crate::inflight::{InflightRequest, ReplyTarget};
 use crate::limits::{DRAIN_QUIET_MS, LINGER_MS};
+use crate::listener::Drain;
 use crate::slab::Key;
 
 /// Nanoseconds of a millisecond.
@@ -26,16 +27,22 @@ impl<D: Driver> Worker<D> {
     pub(super) fn run_drain(&mut self, now_ns: u64) {
         let Some(deadline) = self.ctx.shared().drain_asked() else { return };
         let is_replaced = self.ctx.shared().is_replaced();
-        let since_ns = match self.listeners.draining_since_ns() {
-            Some(since_ns) if is_replaced || !self.listeners.is_migrating() => since_ns,
-            before => {
-                match (before, is_replaced) {
-                    (Some(_), _) => self.end_migration(),
-                    (None, true) => self.begin_migration(),
-                    (None, false) => self.stop_accepting(),
+        let drain = self.listeners.drain();
+        let since_ns = match (drain, is_replaced) {
+            (Drain::Migrating { since_ns }, true) | (Drain::Ending { since_ns }, _) => since_ns,
+            (Drain::Off, true) => {
+                self.begin_migration();
+                self.listeners.set_drain(Drain::Migrating { since_ns: now_ns });
+                now_ns
+            }
+            (Drain::Off | Drain::Migrating { .. }, false) => {
+                if drain == Drain::Off {
+                    self.stop_accepting()
+                } else {
+                    self.end_migration()
                 }
                 // The deadline counts from here: that of a migration was another one.
-                self.listeners.begin_drain(now_ns, is_replaced);
+                self.listeners.set_drain(Drain::Ending { since_ns: now_ns });
                 now_ns
             }
         };
@@ -72,7 +79,7 @@ impl<D: Driver> Worker<D> {
     /// Whether a draining worker has nothing left to do.
     pub(super) fn drained(&mut self) -> bool {
         let (Some(since_ns), Some(deadline)) =
-            (self.listeners.draining_since_ns(), self.ctx.shared().drain_asked())
+            (self.listeners.drain().since_ns(), self.ctx.shared().drain_asked())
         else {
             return false;
         };
@@ -137,7 +144,7 @@ impl<D: Driver> Worker<D> {
     /// Whether half of the drain's deadline is over, and `step` of [`ENDING_STEPS`] of the next two fifths.
     fn drain_is_half_over(&self, step: u64) -> bool {
         let (Some(since_ns), Some(deadline)) =
-            (self.listeners.draining_since_ns(), self.ctx.shared().drain_asked())
+            (self.listeners.drain().since_ns(), self.ctx.shared().drain_asked())
         else {
             return false;
         };
