@@ -140,7 +140,7 @@ impl<D: Driver> Worker<D> {
                 Err(OutOfBuffers) => run.end = RunEnd::Exhausted,
             }
             let goes_on = matches!(run.end, RunEnd::Over) && run.messages < messages_max;
-            if !goes_on || output.bytes > bytes_max {
+            if !goes_on || output.sent_bytes > bytes_max {
                 break;
             }
             let rest = &bytes[at as usize..];
@@ -150,7 +150,7 @@ impl<D: Driver> Worker<D> {
         if output.finish().is_err() {
             run.end = RunEnd::Exhausted;
         }
-        (run.taken_bytes, run.sent_bytes) = (at, output.bytes);
+        (run.taken_bytes, run.sent_bytes) = (at, output.sent_bytes);
         self.upstream.set_batch(leg.slot, batch);
         Some(run)
     }
@@ -176,13 +176,15 @@ struct RunOutput<'a, D: Driver> {
     pool: &'a Pool,
     conn: Handle,
     piece: &'a Slice,
+    /// Bytes of `piece`, which it would look up for each message.
+    bytes: &'a [u8],
     /// Unchanged bytes of `piece` that are still to be sent.
     unchanged: Range<u32>,
     batch: &'a mut Option<Buf>,
     /// Start of the bytes of `batch` that are still to be sent.
     batch_from: u32,
     /// Bytes of the messages so far.
-    bytes: u64,
+    sent_bytes: u64,
 }
 
 impl<'a, D: Driver> RunOutput<'a, D> {
@@ -194,7 +196,8 @@ impl<'a, D: Driver> RunOutput<'a, D> {
         batch: &'a mut Option<Buf>,
     ) -> Self {
         let batch_from = batch.as_ref().map_or(0, Buf::len);
-        Self { driver, pool, conn, piece, unchanged: 0..0, batch, batch_from, bytes: 0 }
+        let bytes = piece.bytes();
+        Self { driver, pool, conn, piece, bytes, unchanged: 0..0, batch, batch_from, sent_bytes: 0 }
     }
 
     /// Sends the message at `range` of the piece as its rules say, if they send it to this connection alone.
@@ -221,7 +224,7 @@ impl<'a, D: Driver> RunOutput<'a, D> {
     }
 
     fn unchanged(&mut self, range: Range<u32>) -> Result<(), OutOfBuffers> {
-        self.bytes += u64::from(range.end - range.start);
+        self.sent_bytes += u64::from(range.end - range.start);
         if self.unchanged.end == range.start {
             self.unchanged.end = range.end;
             return Ok(());
@@ -232,7 +235,7 @@ impl<'a, D: Driver> RunOutput<'a, D> {
     }
 
     fn changed(&mut self, bytes: &[u8]) -> Result<(), OutOfBuffers> {
-        self.bytes += bytes.len() as u64;
+        self.sent_bytes += bytes.len() as u64;
         if self.unchanged.end - self.unchanged.start > COPY_BYTES_MAX {
             self.send_unchanged()?;
         }
@@ -242,7 +245,7 @@ impl<'a, D: Driver> RunOutput<'a, D> {
 
     fn take_unchanged(&mut self) -> &'a [u8] {
         let range = std::mem::replace(&mut self.unchanged, 0..0);
-        &self.piece.bytes()[range.start as usize..range.end as usize]
+        &self.bytes[range.start as usize..range.end as usize]
     }
 
     fn send_unchanged(&mut self) -> Result<(), OutOfBuffers> {
