@@ -79,6 +79,8 @@ pub struct InflightRequest {
     is_failed: bool,
     /// Part of a reply has been delivered: it can no longer be answered otherwise.
     begun: bool,
+    /// Its reply says that more follow (`%more`), each with an entry of its own.
+    is_continued: bool,
     /// Replies that wait for earlier requests of the same client.
     held: PieceQueue,
     /// Its entry of the access recorder, if it is logged.
@@ -303,6 +305,18 @@ impl InflightRequest {
         self.begun = true;
     }
 
+    /// Whether its reply is one of several to the same request, and not the last of them.
+    #[inline]
+    pub fn is_continued(&self) -> bool {
+        self.is_continued
+    }
+
+    /// More replies to the same request follow, each with an entry of its own.
+    #[inline]
+    pub fn note_continued(&mut self) {
+        self.is_continued = true;
+    }
+
     /// Replies that wait for earlier requests of the same client.
     #[inline]
     pub fn held_mut(&mut self) -> &mut PieceQueue {
@@ -440,6 +454,7 @@ impl Inflight {
             done: false,
             is_failed: false,
             begun: false,
+            is_continued: false,
             held: PieceQueue::new(),
             logged: None,
             positions: [OUT; 2],

@@ -113,11 +113,11 @@ impl Observe {
         }
     }
 
-    /// Notes that a request is answered that arrived at `taken_ns`. Its duration is measured at the end of the
-    /// iteration, or now if too many are noted.
+    /// Notes that a reply is sent, and if it answers its request, when that arrived (`taken_ns`). The duration is
+    /// measured at the end of the iteration, or now if too many are noted.
     #[inline]
-    pub(crate) fn note_answered(&mut self, taken_ns: u64, logged: Option<Key>, now_ns: u64) {
-        self.answered.push(taken_ns);
+    pub(crate) fn note_answered(&mut self, taken_ns: Option<u64>, logged: Option<Key>, now_ns: u64) {
+        self.answered.extend(taken_ns);
         if let Some((recorder, key)) = self.access.as_mut().zip(logged) {
             recorder.end(key);
         }

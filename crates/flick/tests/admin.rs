@@ -9,6 +9,8 @@ mod edges;
 mod four_services;
 #[path = "admin/openmetrics.rs"]
 mod openmetrics;
+#[path = "admin/request_durations.rs"]
+mod request_durations;
 #[path = "admin/status_class.rs"]
 mod status_class;
 

@@ -255,7 +255,9 @@ impl<D: Driver> Worker<D> {
             if !entry.is_done() {
                 break;
             }
-            self.observe.note_answered(entry.taken_ns(), entry.set_logged(None), self.io.now_ns());
+            // Of several replies to one request, the last one answers it.
+            let answered_ns = (!entry.is_continued()).then_some(entry.taken_ns());
+            self.observe.note_answered(answered_ns, entry.set_logged(None), self.io.now_ns());
             self.inflight.pop_session(session.stream_mut().requests_mut(), self.io.pieces_mut());
         }
         let resume = session.stream().wait() == Wait::Replies;

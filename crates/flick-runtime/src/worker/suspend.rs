@@ -477,6 +477,9 @@ impl<D: Driver> Worker<D> {
             reply_patches(self.ctx.setup(), &echo)
         };
         let flags = flags_of_sent(scratch, send.body, MessageFlags::default());
+        if flags.has(MessageFlags::MORE) {
+            self.inflight.get_mut(request).note_continued();
+        }
         let message: Outgoing<'_> = outgoing_reply(scratch, send.body, message);
         self.deliver_message(Recipient::Request(request), &message, flags, patches);
         self.finish_request(request);
