@@ -23,6 +23,9 @@ pub const RECEIVED_BYTES_PER_POLL_MAX: usize = 1 << 20;
 /// Ready connections from which on each is received from once in a poll: as many as fill it.
 pub const READY_MANY: usize = RECEIVED_BYTES_PER_POLL_MAX / LARGE_BYTES as usize;
 
+/// Ready connections that receive little and come before the others in a poll: together they fill half of it.
+pub const READY_LIGHT_MAX: usize = RECEIVED_BYTES_PER_POLL_MAX / 2 / LIGHT_BYTES_MAX as usize;
+
 /// Writes to one connection in one poll.
 pub const WRITES_PER_CONN_MAX: usize = 8;
 
@@ -71,6 +74,13 @@ pub const PROVIDED_BUFS_MAX: u16 = 16;
 /// Connections that one poll of io_uring arms while there are too few buffers for all. Several small messages share a
 /// buffer.
 pub const ARMED_WHEN_SHORT_MAX: usize = 4 * PROVIDED_BUFS_MAX as usize;
+
+/// A receive that brings no more than this is of a connection that comes before fast senders when there are more of
+/// these than one poll serves.
+pub const LIGHT_BYTES_MAX: u32 = LARGE_BYTES / 4;
+
+/// Of the connections armed meanwhile, those that go first: together they fill half of the buffers.
+pub const LIGHT_ARMED_MAX: usize = ARMED_WHEN_SHORT_MAX / 2;
 
 /// Requests handed to the ring by one system call.
 pub const RING_REQUESTS_MAX: u32 = 512;
@@ -223,5 +233,8 @@ pub const DOWNGRADE_NS_MAX: u64 = 500_000_000;
 
 const _: () = assert!(PROVIDED_BUFS_MAX.is_power_of_two());
 const _: () = assert!(RING_VECTORS_MAX >= WRITE_SLICES_MAX);
+const _: () = assert!(
+    LIGHT_ARMED_MAX * LIGHT_BYTES_MAX as usize <= PROVIDED_BUFS_MAX as usize * LARGE_BYTES as usize / 2
+);
 const _: () = assert!(RECEIVE_SPARE_MIN <= LARGE_BYTES);
 const _: () = assert!(WRITE_SLICES_MAX <= 1024, "the kernel's UIO_MAXIOV");

@@ -13,10 +13,10 @@ use flick_net::limits::PROVIDED_BUFS_MAX;
 use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, Handle, IoKind};
 
 const LIMITS: DriverLimits = DriverLimits {
-    conns_max: 64,
+    conns_max: 512,
     shm_conns_max: 0,
     output_slices_max: 64,
-    events_max: 256,
+    events_max: 512,
     receive_bytes: 16384,
 };
 const PEERS: usize = 20;
@@ -26,11 +26,11 @@ const ACCEPT_POLLS_MAX: usize = 100;
 const POLLS: usize = PEERS * 6;
 
 /// Returns a driver, its buffers, and clients with their connections; `None` where the kernel has no such driver.
-fn connected(kind: IoKind) -> Option<(AnyDriver, Pool, Vec<TcpStream>, Vec<Handle>)> {
+fn connected(kind: IoKind, count: usize) -> Option<(AnyDriver, Pool, Vec<TcpStream>, Vec<Handle>)> {
     let (mut driver, pool) = (open(kind, LIMITS)?, pool());
     let listener = driver.listen(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
     let at = driver.local_addr(listener).expect("just opened").to_string();
-    let peers: Vec<TcpStream> = (0..PEERS)
+    let peers: Vec<TcpStream> = (0..count)
         .map(|_| {
             let peer = TcpStream::connect(&at).expect("the driver listens");
             peer.set_nonblocking(true).expect("a socket may be non-blocking");
@@ -44,17 +44,17 @@ fn connected(kind: IoKind) -> Option<(AnyDriver, Pool, Vec<TcpStream>, Vec<Handl
             DriverEvent::Accepted { conn, .. } => Some(conn),
             _ => None,
         }));
-        if conns.len() == PEERS {
+        if conns.len() == count {
             break;
         }
     }
-    assert_eq!(conns.len(), PEERS, "all peers are accepted");
+    assert_eq!(conns.len(), count, "all peers are accepted");
     Some((driver, pool, peers, conns))
 }
 
 /// Every socket is full before every poll; in the end no peer is behind by more than a factor of four.
 fn check(kind: IoKind) {
-    let Some((mut driver, pool, mut peers, conns)) = connected(kind) else { return };
+    let Some((mut driver, pool, mut peers, conns)) = connected(kind, PEERS) else { return };
     let mut events = Vec::with_capacity(LIMITS.events_max);
     conns.iter().for_each(|conn| driver.receive(*conn, true));
     let mut received: BTreeMap<u32, u64> = conns.iter().map(|conn| (conn.index, 0)).collect();
@@ -101,7 +101,7 @@ fn fast_senders_share_receives_on_uring() {
 /// than one.
 #[test]
 fn no_peer_gets_a_second_provided_buffer_before_all_had_one() {
-    let Some((mut driver, pool, mut peers, conns)) = connected(IoKind::Uring) else { return };
+    let Some((mut driver, pool, mut peers, conns)) = connected(IoKind::Uring, PEERS) else { return };
     let buf_bytes = u64::from(LARGE_BYTES);
     let offer = vec![1; 4 * LARGE_BYTES as usize];
     for peer in &mut peers {
@@ -127,6 +127,52 @@ fn no_peer_gets_a_second_provided_buffer_before_all_had_one() {
     assert!(all <= most, "{all} bytes until the last one had any: {received:?}");
 }
 
+/// Fast senders beside one that sends little: several polls receive from each once.
+const SENDERS: usize = 320;
+/// Messages of that one; with the first it shows that it sends little.
+const SHORT_MESSAGES: usize = 20;
+
+/// One peer sends two bytes each time when the last two have arrived, all others as fast as they can: it does not wait
+/// until all others have been received from.
+fn check_short_messages(kind: IoKind) {
+    let Some((mut driver, pool, mut peers, conns)) = connected(kind, SENDERS + 1) else { return };
+    let mut events = Vec::with_capacity(LIMITS.events_max);
+    conns.iter().for_each(|conn| driver.receive(*conn, true));
+    let offer = vec![1; 64 * 1024];
+    let (mut short_conn, mut before_max) = (None, 0);
+    for message in 0..SHORT_MESSAGES {
+        peers[SENDERS].write_all(b"hi").expect("it takes two bytes");
+        let (mut before, mut has_arrived) = (0, false);
+        while !has_arrived {
+            for peer in &mut peers[..SENDERS] {
+                while peer.write(&offer).is_ok() {}
+            }
+            driver.poll(&pool, Some(Duration::ZERO), &mut events).expect("the driver polls");
+            for event in events.drain(..) {
+                let DriverEvent::Data { conn, data } = event else { panic!("unexpected {event:?}") };
+                if data.len() == 2 {
+                    short_conn = Some(conn);
+                }
+                has_arrived |= short_conn == Some(conn);
+                before += usize::from(!has_arrived);
+            }
+        }
+        // At first nothing has been received from any.
+        before_max = before_max.max(if message < 2 { 0 } else { before });
+    }
+    assert!(before_max <= SENDERS / 4, "{kind:?}: {before_max} others of {SENDERS} were received from first");
+}
+
+#[test]
+fn a_short_message_waited_for_a_round_of_fast_senders_on_epoll() {
+    check_short_messages(IoKind::Epoll);
+}
+
+#[test]
+fn a_short_message_waited_for_a_round_of_fast_senders_on_uring() {
+    check_short_messages(IoKind::Uring);
+}
+
 /// Pieces of output per connection; each fills a large buffer.
 const PIECES: usize = 3;
 /// Bytes that one poll may send.
@@ -134,7 +180,7 @@ const SENT_BYTES_MAX: usize = 40_000;
 
 /// Every peer is sent more than a poll may send: each poll sends about its limit, and all of it arrives.
 fn check_sending(kind: IoKind) {
-    let Some((mut driver, pool, mut peers, conns)) = connected(kind) else { return };
+    let Some((mut driver, pool, mut peers, conns)) = connected(kind, PEERS) else { return };
     let mut events = Vec::with_capacity(LIMITS.events_max);
     driver.limit_poll(LIMITS.events_max, SENT_BYTES_MAX);
     let buf = pool.alloc(BufClass::Large).expect("the pool is full");

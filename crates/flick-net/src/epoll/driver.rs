@@ -31,6 +31,8 @@ pub struct EpollDriver {
     pub(super) conns: Conns<Readiness>,
     /// Connections that wait for a receive buffer and for nothing else.
     pub(super) starved: SlotQueue,
+    /// Connections with new input of which the last receive brought little: they come before the others that are ready.
+    pub(super) ready_light: SlotQueue,
     pub(super) listeners: Listeners<EpollListener>,
     pub(super) receive_buffer: ReceiveBuffer,
     pub(super) quota: SendQuota,
@@ -71,6 +73,7 @@ impl EpollDriver {
             limits,
             conns: Conns::new(&limits, limits.conns_max),
             starved: SlotQueue::new(limits.conns_max),
+            ready_light: SlotQueue::new(limits.conns_max),
             listeners: Listeners::new(),
             receive_buffer: ReceiveBuffer::default(),
             quota: SendQuota::unlimited(),

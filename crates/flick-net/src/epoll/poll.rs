@@ -18,8 +18,8 @@ use crate::driver::{DriverEvent, Handle, ListenerId};
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
 use crate::limits::{
-    LINGER_BYTES_MAX, LINGER_RECEIVES_MAX, LINGER_SCRATCH_BYTES, READY_MANY, RECEIVED_BYTES_PER_POLL_MAX,
-    RECEIVES_PER_CONN_MAX,
+    LIGHT_BYTES_MAX, LINGER_BYTES_MAX, LINGER_RECEIVES_MAX, LINGER_SCRATCH_BYTES, READY_LIGHT_MAX,
+    READY_MANY, RECEIVED_BYTES_PER_POLL_MAX, RECEIVES_PER_CONN_MAX,
 };
 use crate::poller::timespec;
 use crate::socket;
@@ -58,7 +58,7 @@ impl EpollDriver {
             self.drop_conn(index);
         }
         self.serve_ready(pool, &mut sink);
-        let queued = self.conns.ready.len() + self.starved.len();
+        let queued = self.ready_light.len() + self.conns.ready.len() + self.starved.len();
         self.queue_delay = self.queue_meter.end_poll(queued, self.now_ns);
         self.accept_ready(&mut sink);
         Ok(())
@@ -67,7 +67,8 @@ impl EpollDriver {
     /// Returns how long to wait: not at all while there is work, and never past the end of a lingering close.
     pub(super) fn wait_time(&self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
         let can_receive = !self.starved.is_empty() && self.receive_buffer.is_available(pool);
-        if can_receive || !self.conns.ready.is_empty() || !self.conns.dirty.is_empty() {
+        let is_ready = !self.ready_light.is_empty() || !self.conns.ready.is_empty();
+        if can_receive || is_ready || !self.conns.dirty.is_empty() {
             return Some(Duration::ZERO);
         }
         let Some(deadline_ns) = self.conns.linger_deadline_ns() else { return timeout };
@@ -129,7 +130,8 @@ impl EpollDriver {
                 }
             }
             if is_read || conn.is_lingering() {
-                self.conns.ready.push(index);
+                let queue = if conn.part.is_light { &mut self.ready_light } else { &mut self.conns.ready };
+                queue.push(index);
             }
         }
         if flags.contains(epoll::EventFlags::OUT) {
@@ -150,18 +152,23 @@ impl EpollDriver {
         self.write(index);
     }
 
-    /// Serves every connection that is ready now, once.
+    /// Serves every connection that is ready now, once: first some of those that receive little, so that a short message
+    /// does not wait for a round of hundreds of fast senders.
     fn serve_ready(&mut self, pool: &Pool, sink: &mut EventSink<'_>) {
         if !self.starved.is_empty() && self.receive_buffer.is_available(pool) {
             while let Some(index) = self.starved.pop() {
                 self.conns.ready.push(index);
             }
         }
-        for _ in 0..self.conns.ready.len() {
+        let mut light_left = READY_LIGHT_MAX;
+        for _ in 0..self.ready_light.len() + self.conns.ready.len() {
             if sink.is_full() || self.received_bytes >= RECEIVED_BYTES_PER_POLL_MAX {
                 break;
             }
-            let Some(index) = self.conns.ready.pop() else { break };
+            let light = if light_left > 0 { self.ready_light.pop() } else { None };
+            light_left -= usize::from(light.is_some());
+            let next = light.or_else(|| self.conns.ready.pop()).or_else(|| self.ready_light.pop());
+            let Some(index) = next else { break };
             self.queue_meter.count_dequeued();
             match self.serve(index, pool, sink) {
                 Served::Done => {}
@@ -226,6 +233,7 @@ impl EpollDriver {
                 }
                 Ok(bytes) => {
                     self.received_bytes += bytes as usize;
+                    conn.part.is_light = bytes < asked && bytes <= LIGHT_BYTES_MAX;
                     sink.put(DriverEvent::Data { conn: handle, data: buf.slice(start..start + bytes) });
                     if bytes < asked && conn.part.input == Input::Readable {
                         conn.part.input = Input::Dry;

@@ -9,6 +9,8 @@ use crate::listeners::Accepting;
 pub(super) struct Readiness {
     pub(super) socket: OwnedFd,
     pub(super) input: Input,
+    /// Its last receive brought little.
+    pub(super) is_light: bool,
     /// Registered for writability too.
     pub(super) watches_output: bool,
 }
@@ -24,7 +26,7 @@ pub(super) enum Input {
 
 impl Readiness {
     pub(super) fn new(socket: OwnedFd) -> Readiness {
-        Readiness { socket, input: Input::Dry, watches_output: false }
+        Readiness { socket, input: Input::Dry, is_light: true, watches_output: false }
     }
 
     /// Notes a report of the kernel.

@@ -12,6 +12,7 @@ use super::token::RequestToken;
 use crate::driver::DriverEvent;
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
+use crate::limits::LIGHT_BYTES_MAX;
 use crate::socket;
 
 impl UringDriver {
@@ -100,15 +101,17 @@ impl UringDriver {
         }
         let handle = self.conns.handle(index);
         let Some(conn) = self.conns.at_mut(index) else { return };
-        if data.is_some() {
+        if let Some(data) = &data {
+            conn.part.is_light = data.len() <= LIGHT_BYTES_MAX;
             conn.part.receive.feed();
             self.probes.set(&mut conn.part.probe, ProbeState::Recent);
         }
         if !completion.is_more() {
             let was_left_out = !conn.part.receive.is_fed() && completion.result == -libc::ENOBUFS;
             conn.part.receive = Receive::Idle;
-            if was_left_out { self.starved.push(index) } else { self.unarmed.push(index) }
+            self.await_input(index, was_left_out);
         }
+        let Some(conn) = self.conns.at_mut(index) else { return };
         if !conn.is_live() {
             return self.discard(index, completion);
         }

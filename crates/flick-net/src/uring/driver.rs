@@ -43,6 +43,10 @@ pub struct UringDriver {
     pub(super) unarmed: SlotQueue,
     /// The same, but no buffer was left for them last time: they come first.
     pub(super) starved: SlotQueue,
+    /// All that are to be armed and receive little at a time: they come before the others.
+    pub(super) light: SlotQueue,
+    /// No buffer was left for one of them last time.
+    pub(super) is_light_starved: bool,
     pub(super) probes: ProbeSchedule,
     pub(super) waker: Waker,
     pub(super) wake_path: WakePath,
@@ -111,6 +115,8 @@ impl UringDriver {
             queue_delay: QueueDelay::None,
             unarmed: SlotQueue::new(limits.conns_max),
             starved: SlotQueue::new(limits.conns_max),
+            light: SlotQueue::new(limits.conns_max),
+            is_light_starved: false,
             probes: ProbeSchedule::new(monotonic_ns()),
             waker: Waker::with_eventfd()?,
             wake_path: WakePath::Ring { is_armed: false },
@@ -194,11 +200,28 @@ impl UringDriver {
                 let Some(conn) = self.conns.at(index) else { return };
                 socket::shutdown_write(&conn.part.socket);
                 if then == Then::Linger {
-                    self.unarmed.push(index);
+                    self.await_input(index, false);
                 }
             }
             Then::Close | Then::Drop => self.end(index),
         }
+    }
+
+    /// Has one of the next polls arm a connection. `was_left_out`: it was armed, and no buffer was left for it.
+    pub(super) fn await_input(&mut self, index: u32, was_left_out: bool) {
+        let is_light = self.conns.at(index).is_some_and(|conn| conn.part.is_light);
+        self.is_light_starved |= is_light && was_left_out;
+        let queue = match (is_light, was_left_out) {
+            (true, _) => &mut self.light,
+            (false, true) => &mut self.starved,
+            (false, false) => &mut self.unarmed,
+        };
+        queue.push(index);
+    }
+
+    /// Returns whether connections are to be armed.
+    pub(super) fn has_unarmed(&self) -> bool {
+        !self.light.is_empty() || !self.starved.is_empty() || !self.unarmed.is_empty()
     }
 
     /// Takes in a socket whose connect was started.
@@ -384,7 +407,7 @@ impl Driver for UringDriver {
             WakePath::Ring { is_armed } => !is_armed,
             WakePath::Poller(_) => self.waker.is_requested(),
         };
-        let must_arm = (!self.unarmed.is_empty() || !self.starved.is_empty()) && self.ring.can_provide(pool);
+        let must_arm = self.has_unarmed() && self.ring.can_provide(pool);
         let has_work = !self.conns.ready.is_empty() || !self.conns.dirty.is_empty() || self.has_parked();
         if must_wake || must_arm || has_work || self.ring.has_work() || self.ring.completions() > 0 {
             return Some(Duration::ZERO);

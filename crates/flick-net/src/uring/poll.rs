@@ -16,7 +16,7 @@ use crate::conn::report::FaultReport;
 use crate::driver::DriverEvent;
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
-use crate::limits::{ARMED_WHEN_SHORT_MAX, PROBES_MAX};
+use crate::limits::{ARMED_WHEN_SHORT_MAX, LIGHT_ARMED_MAX, PROBES_MAX};
 use crate::socket;
 
 impl UringDriver {
@@ -83,15 +83,21 @@ impl UringDriver {
         }
         // The kernel fills buffers in this order: connections that were left without one come first. While there are
         // too few for all, no connection gets a second one before every connection has had one, and only some are
-        // armed: the kernel would look at all the others in vain, at each poll.
-        let is_short = !self.starved.is_empty();
+        // armed: the kernel would look at all the others in vain, at each poll. Those that receive little come before
+        // all others, so that a short message does not wait for a round of hundreds of fast senders; they leave half of
+        // the buffers.
+        let is_short = std::mem::take(&mut self.is_light_starved) || !self.starved.is_empty();
         let mut left = if is_short { ARMED_WHEN_SHORT_MAX } else { usize::MAX };
+        let mut light_left = LIGHT_ARMED_MAX;
         while left > 0 {
-            let Some(index) = self.starved.pop().or_else(|| self.unarmed.pop()) else { return false };
+            let light = if light_left > 0 { self.light.pop() } else { None };
+            light_left -= usize::from(light.is_some());
+            let next = light.or_else(|| self.starved.pop()).or_else(|| self.unarmed.pop());
+            let Some(index) = next.or_else(|| self.light.pop()) else { return false };
             self.arm(index, is_short);
             left -= 1;
         }
-        !self.starved.is_empty() || !self.unarmed.is_empty()
+        self.has_unarmed()
     }
 
     pub(super) fn start_sends(&mut self) {
@@ -182,10 +188,10 @@ impl UringDriver {
             return true;
         }
         self.conns.report_end(index, sink);
-        let Some(conn) = self.conns.at(index) else { return false };
-        if conn.awaits_input() {
-            self.unarmed.push(index);
+        if self.conns.at(index).is_some_and(|conn| conn.awaits_input()) {
+            self.await_input(index, false);
         }
+        let Some(conn) = self.conns.at(index) else { return false };
         let input_is_due = conn.wants_input() && conn.part.receive != Receive::Idle;
         if input_is_due || reads_past_fault(conn) {
             return sink.is_full() && self.conns.has_report(index);

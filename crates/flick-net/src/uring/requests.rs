@@ -15,6 +15,8 @@ pub(super) struct Requests {
     /// Requests whose last result has not come; the socket stays open that long.
     pub(super) count: u32,
     pub(super) receive: Receive,
+    /// Its last receive brought little.
+    pub(super) is_light: bool,
     /// Input that came while receiving was off.
     pub(super) stash: SliceQueue,
     pub(super) probe: ProbeState,
@@ -39,6 +41,7 @@ impl Requests {
             socket,
             count: 0,
             receive: Receive::Idle,
+            is_light: true,
             stash: SliceQueue::default(),
             probe: ProbeState::Unneeded,
         }
