@@ -8,6 +8,7 @@ use flick_runtime::Timeouts;
 
 use super::file::{File, Service, SettingsFile};
 use super::flags::RunFlags;
+use super::following::TuneSettings;
 use super::health::HealthSettings;
 use super::limits::TimeoutSettings;
 use crate::failure::{Failure, Outcome};
@@ -20,32 +21,48 @@ enum Origin {
     File(Option<usize>),
 }
 
-/// Settings that have no effect without another one.
-struct Dependent {
+/// Settings of a table `T` that have no effect without another one.
+struct Dependent<T> {
+    /// The table, and what the options of its keys begin with.
+    table: &'static str,
+    prefix: &'static str,
     /// Key of one of them, if it is set.
-    find: fn(&HealthSettings) -> Option<&'static str>,
+    find: fn(&T) -> Option<&'static str>,
     /// Whether the required setting is set, even to zero.
-    has_required: fn(&HealthSettings) -> bool,
+    has_required: fn(&T) -> bool,
     /// Reason that it has no effect.
     reason: &'static str,
     /// Key of the required setting.
     required: &'static str,
 }
 
-const DEPENDENT: [Dependent; 2] = [
+const HEALTH: [Dependent<HealthSettings>; 2] = [
     Dependent {
+        table: "health",
+        prefix: "",
         find: HealthSettings::health_check_detail,
         has_required: HealthSettings::sets_health_checks,
         reason: "there are no health checks",
         required: "health_check_interval",
     },
     Dependent {
+        table: "health",
+        prefix: "",
         find: HealthSettings::min_requests_detail,
         has_required: HealthSettings::sets_failure_percent,
         reason: "no backend is ejected for its percentage of failures",
         required: "outlier_failure_percent",
     },
 ];
+
+const TUNE: Dependent<TuneSettings> = Dependent {
+    table: "tune",
+    prefix: "tune-",
+    find: TuneSettings::detail,
+    has_required: TuneSettings::sets_sla,
+    reason: "there is no SLA to keep",
+    required: "sla",
+};
 
 /// Checks the settings of these programs against each other. Errors: what contradicts what.
 pub fn check(
@@ -56,8 +73,11 @@ pub fn check(
 ) -> Outcome {
     let layers = Layers { flags, file, programs, source };
     layers.check_admin()?;
-    layers.check_tune()?;
-    DEPENDENT.iter().try_for_each(|settings| layers.check_dependent(settings))?;
+    layers.check_dependent(&TUNE, [&flags.tune, &file.tune], &[])?;
+    let health: Vec<&HealthSettings> = programs.iter().map(|(_, service)| &service.health).collect();
+    HEALTH
+        .iter()
+        .try_for_each(|settings| layers.check_dependent(settings, [&flags.health, &file.health], &health))?;
     (0..programs.len())
         .try_for_each(|index| layers.check_health_check(index).and_then(|()| layers.check_backoff(index)))
 }
@@ -96,37 +116,25 @@ impl Layers<'_> {
         }
     }
 
-    /// Nothing follows the load without an SLA.
-    fn check_tune(&self) -> Outcome {
-        let layers = [(Origin::Flags, &self.flags.tune), (Origin::File(None), &self.file.tune)];
-        if layers.iter().any(|(_, tune)| tune.sets_sla()) {
-            return Ok(());
-        }
-        let detail = layers.iter().find_map(|(origin, tune)| Some((*origin, tune.detail()?)));
-        let Some((origin, key)) = detail else { return Ok(()) };
-        let (shown, needed) = match origin {
-            Origin::Flags => (format!("`--tune-{}`", key.replace('_', "-")), "`--tune-sla p99:500us`"),
-            Origin::File(_) => (format!("`{key}`"), "`sla = \"p99:500us\"`"),
+    /// A dependent setting needs the required one in at least one service that it applies to: those of the flags and
+    /// the file's own tables (`shared`), and of each service in the file (`own`).
+    fn check_dependent<T>(&self, settings: &Dependent<T>, shared: [&T; 2], own: &[&T]) -> Outcome {
+        let Dependent { table, prefix, find, has_required, reason, required } = settings;
+        let shown = |origin, key: &str| match origin {
+            Origin::Flags => written(origin, &format!("{prefix}{key}")),
+            Origin::File(_) => written(origin, key),
         };
-        let title = format!("{shown} has no effect: there is no SLA to keep");
-        Err(self.failure(origin, ["tune", key], &title, &format!("set {needed}")))
-    }
-
-    /// A dependent setting needs the required one in at least one service that it applies to.
-    fn check_dependent(&self, settings: &Dependent) -> Outcome {
-        let Dependent { find, has_required, reason, required } = settings;
-        let shared = [(Origin::Flags, &self.flags.health), (Origin::File(None), &self.file.health)];
-        let is_in_all = shared.iter().any(|(_, health)| has_required(health));
-        let own = self.programs.iter().map(|(_, service)| &service.health);
-        let is_in_one = own.clone().any(has_required);
-        let own =
-            own.enumerate().map(|(index, health)| (Origin::File(Some(index)), health, has_required(health)));
-        let shared = shared.into_iter().map(|(origin, health)| (origin, health, is_in_one));
-        for (origin, health, is_set) in shared.chain(own) {
-            if let Some(key) = find(health).filter(|_| !is_in_all && !is_set) {
-                let title = format!("{} has no effect: {reason}", written(origin, key));
-                let help = format!("set {}", written(origin, required));
-                return Err(self.failure(origin, ["health", key], &title, &help));
+        let is_in_all = shared.iter().any(|table| has_required(table));
+        let is_in_one = own.iter().any(|table| has_required(table));
+        let shared = [Origin::Flags, Origin::File(None)].into_iter().zip(shared);
+        let shared = shared.map(|(origin, table)| (origin, table, is_in_one));
+        let own = own.iter().enumerate();
+        let own = own.map(|(index, table)| (Origin::File(Some(index)), *table, has_required(table)));
+        for (origin, values, is_set) in shared.chain(own) {
+            if let Some(key) = find(values).filter(|_| !is_in_all && !is_set) {
+                let title = format!("{} has no effect: {reason}", shown(origin, key));
+                let help = format!("set {}", shown(origin, required));
+                return Err(self.failure(origin, [table, key], &title, &help));
             }
         }
         Ok(())
