@@ -16,6 +16,6 @@ mod simulate;
 
 pub use machine::{Machine, Path};
 pub use random::SeededRandom;
-pub use search::{Search, Trial};
+pub use search::{Prediction, Search, Trial};
 pub use setting::{CLOCKS_GHZ, DELAYS_US, Delivery, Setting, grid};
 pub use simulate::{OfferedLoad, RunResult, simulate};

@@ -30,6 +30,19 @@ pub struct Trial {
     pub limited: f64,
 }
 
+/// A candidate with what is predicted of it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Prediction {
+    /// Index of the candidate.
+    pub candidate: usize,
+    /// The cost.
+    pub cost: f64,
+    /// The quantity that has a limit.
+    pub limited: f64,
+    /// Probability that the limit is kept.
+    pub kept: f64,
+}
+
 /// A search.
 #[derive(Clone, Debug)]
 pub struct Search {
@@ -84,6 +97,24 @@ impl Search {
     /// The tried candidate with the lowest predicted cost, of those that keep the limit with confidence.
     pub fn best(&self) -> Option<usize> {
         if self.trials.is_empty() { None } else { self.best_of(&self.processes()) }
+    }
+
+    /// Of all candidates, also those that were never tried, the one with the lowest cost that is predicted with its
+    /// uncertainty, of those that keep the limit with confidence.
+    pub fn predicted_best(&self) -> Option<Prediction> {
+        if self.trials.is_empty() {
+            return None;
+        }
+        let processes = self.processes();
+        let predict = |candidate: usize| {
+            let input = &self.candidates[candidate];
+            let (cost, deviation) = processes.cost.predict(input);
+            let limited = processes.limited.predict(input).0.exp();
+            let kept = processes.kept(input, self.limit);
+            (cost + deviation, Prediction { candidate, cost: cost.exp(), limited, kept })
+        };
+        let kept = (0..self.candidates.len()).map(predict).filter(|(_, one)| one.kept >= CONFIDENCE);
+        kept.min_by(|(left, _), (right, _)| left.total_cmp(right)).map(|(_, best)| best)
     }
 
     fn best_of(&self, processes: &Processes) -> Option<usize> {
@@ -153,6 +184,22 @@ mod tests {
         }
         let best = search.best().expect("a candidate keeps the limit");
         assert!((57..=60).contains(&best), "{best} of {:?}", search.trials());
+    }
+
+    #[test]
+    fn untried_candidate_is_predicted_between_trials() {
+        let candidates: Vec<Vec<f64>> = (0..=100).map(|step| vec![f64::from(step) / 100.0]).collect();
+        let mut search = Search::new(candidates.clone(), 1.6, 3);
+        assert_eq!(search.predicted_best(), None);
+        for candidate in [0, 20, 40, 70, 90] {
+            let x = candidates[candidate][0];
+            search.observe(Trial { candidate, cost: 10.0 - x, limited: 1.0 + x });
+        }
+        assert_eq!(search.best(), Some(40));
+        let best = search.predicted_best().expect("a candidate keeps the limit");
+        assert!((56..=60).contains(&best.candidate) && best.kept >= 0.7, "{best:?}");
+        let x = candidates[best.candidate][0];
+        assert!((best.cost - (10.0 - x)).abs() < 0.01 && (best.limited - (1.0 + x)).abs() < 0.01, "{best:?}");
     }
 
     #[test]
