@@ -1,6 +1,8 @@
 //! `flick tune ADDRESS`: searches on a service under load, and the knobs that must be as before, however it ends.
 
 mod common;
+#[path = "tuning/kernel_knobs.rs"]
+mod kernel_knobs;
 
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;

@@ -3,15 +3,18 @@
 //! Promises: every energy says whether it is modelled or measured; what a search has turned is put back, unless it is
 //! to be applied.
 //! Not here: the model and the search (`flick-tune`), a search on a service (`tune/service.rs`), what exists on this
-//! machine (`tune/knobs.rs`).
+//! machine (`tune/knobs.rs`), and how it is turned (`tune/kernel.rs`).
 
+mod kernel;
 mod knobs;
 mod live;
 mod model;
+mod netlink;
 mod rapl;
 mod restore;
 mod service;
 mod target;
+mod tree;
 mod trials;
 
 use std::path::PathBuf;
@@ -76,6 +79,13 @@ pub struct Tune {
     /// Write what is applied to `[limits]` of this settings file, too
     #[arg(long, value_name = "FILE", requires = "apply")]
     settings: Option<PathBuf>,
+    /// Also turn these knobs of the kernel, and restore them. They are those of the whole machine, and need its
+    /// administrator
+    #[arg(long, value_name = "KNOB", value_delimiter = ',', requires = "admin")]
+    turn: Vec<kernel::KernelKnobName>,
+    /// Network interface of the knobs that belong to one
+    #[arg(long, value_name = "NAME", requires = "turn")]
+    interface: Option<String>,
     /// File with the token of the admin endpoint
     #[arg(long, value_name = "FILE", requires = "admin")]
     token_file: Option<PathBuf>,
@@ -98,8 +108,8 @@ pub struct Tune {
     /// Draw the tried settings as SVG: size is the delay, shade the clock, x the least energy, + the lowest tail
     #[arg(long, value_name = "FILE", requires = "model")]
     plot: Option<PathBuf>,
-    /// The directory that holds `sys` and `proc`
-    #[arg(long, value_name = "DIR", default_value = "/", conflicts_with = "model")]
+    /// The directory that holds `sys` and `proc`, which tests choose
+    #[arg(long, hide = true, value_name = "DIR", default_value = "/", conflicts_with = "model")]
     root: PathBuf,
     /// Read what a search turns, and put it back when the search has ended
     #[arg(long, hide = true, group = "what")]

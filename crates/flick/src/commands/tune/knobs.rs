@@ -1,26 +1,20 @@
-//! `flick tune --knobs`: the knobs and energy meters of this machine, with values and ranges, or the reason why one is
-//! missing.
-//! Promises: files are only read; a missing or unreadable file is a reason and not an error; at most `ENTRIES_MAX`
-//! entries of a directory are read. Not here: a change of a knob.
+//! `flick tune --knobs`: the knobs and energy meters of this machine, with values, ranges and costs, or the reason why one
+//! is missing.
+//! Promises: files and sockets of the kernel are only read. Not here: a change of a knob (`kernel.rs`).
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde::Serialize;
 
+use super::kernel::{KernelKnob, KernelKnobName, NETWORK, kernel_version};
+use super::tree::Tree;
 use crate::failure::Outcome;
-
-/// Entries of a directory that are read: interfaces, idle states, energy zones.
-const ENTRIES_MAX: usize = 256;
 
 /// The directory of energy zones.
 pub(super) const POWERCAP: &str = "sys/class/powercap";
 
 /// Reason of a machine without energy meters.
 pub(super) const NO_RAPL: &str = "the kernel has no powercap zone of RAPL, as in most virtual machines";
-
-/// First kernel with `irq-suspend-timeout`.
-const IRQ_SUSPEND_KERNEL: (u32, u32) = (6, 13);
 
 /// First kernel with the `EPIOCSPARAMS` request of epoll.
 const EPOLL_PARAMS_KERNEL: (u32, u32) = (6, 9);
@@ -32,8 +26,10 @@ struct Knob {
     /// Value now.
     value: Option<String>,
     range: Option<String>,
-    /// The tool or file that changes it.
+    /// The option, tool or file that changes it.
     change: String,
+    /// Cost of a change: the time until it has its effect.
+    settle_ms: Option<u128>,
     /// The reason, if it does not exist here or this user cannot change it.
     missing: Option<String>,
 }
@@ -66,35 +62,34 @@ impl Inventory {
     fn read(root: &Path) -> Self {
         let tree = Tree(root);
         let mut knobs = own();
-        knobs.push(clock(&tree));
-        knobs.push(idle_states(&tree));
-        knobs.extend(interfaces(&tree));
-        knobs.push(tree.file("net.core.busy_poll".to_owned(), "proc/sys/net/core/busy_poll"));
-        knobs.push(by_kernel(
-            &tree,
-            "epoll busy poll",
-            EPOLL_PARAMS_KERNEL,
-            "the `EPIOCSPARAMS` request of epoll",
-        ));
-        knobs.push(by_kernel(
-            &tree,
-            "irq-suspend-timeout",
-            IRQ_SUSPEND_KERNEL,
-            "netdev netlink, for each NAPI",
-        ));
+        knobs.extend(KernelKnobName::OF_MACHINE.map(|name| of_kernel(&tree, name, None)));
+        let mut interfaces: Vec<Option<String>> = tree.entries(NETWORK).into_iter().map(Some).collect();
+        interfaces.retain(|name| name.as_deref() != Some("lo"));
+        if interfaces.is_empty() {
+            interfaces.push(None);
+        }
+        for interface in &interfaces {
+            let knob = |name| of_kernel(&tree, name, interface.as_deref());
+            knobs.extend(KernelKnobName::OF_INTERFACE.map(knob));
+        }
+        knobs.push(busy_poll(&tree));
+        knobs.push(epoll_busy_poll(&tree));
         Self { knobs, meters: meters(&tree) }
     }
 
     fn text(&self) -> String {
         let mut out = String::from("knobs\n");
-        for Knob { name, value, range, change, missing } in &self.knobs {
+        for Knob { name, value, range, change, settle_ms, missing } in &self.knobs {
             out.push_str(&format!("  {name:34} {}", value.as_deref().unwrap_or("-")));
             if let Some(range) = range {
                 out.push_str(&format!("   of {range}"));
             }
             match missing {
                 Some(reason) => out.push_str(&format!("   not here: {reason}\n")),
-                None => out.push_str(&format!("   by {change}\n")),
+                None => out.push_str(&format!(
+                    "   by {change}{}\n",
+                    settle_ms.map_or(String::new(), |time| format!(", in {time}ms"))
+                )),
             }
         }
         out.push_str("meters\n");
@@ -125,108 +120,44 @@ fn own() -> Vec<Knob> {
     ]
 }
 
-fn clock(tree: &Tree<'_>) -> Knob {
-    let folder = "sys/devices/system/cpu/cpu0/cpufreq";
-    let read = |file: &str| tree.text(&format!("{folder}/{file}"));
-    let ghz = |file: &str| Some(format!("{:.2}GHz", read(file).ok()?.parse::<f64>().ok()? / 1e6));
-    let no_driver = "the kernel has no cpufreq driver for this processor, as in most virtual machines";
-    let missing = match read("scaling_driver") {
-        Ok(_) => tree.not_writable(&format!("{folder}/scaling_max_freq")),
-        Err(_) => Some(no_driver.to_owned()),
-    };
-    Knob {
-        name: "CPU clock".to_owned(),
-        value: ghz("scaling_max_freq"),
-        range: ghz("cpuinfo_min_freq")
-            .zip(ghz("cpuinfo_max_freq"))
-            .map(|(low, high)| format!("{low} to {high}")),
-        change: format!("/{folder}/scaling_max_freq, of each CPU"),
-        missing,
+/// A knob that a search turns.
+fn of_kernel(tree: &Tree<'_>, name: KernelKnobName, interface: Option<&str>) -> Knob {
+    let shown = interface.map_or(name.text().to_owned(), |interface| format!("{interface} {}", name.text()));
+    let of_interface = interface.map_or(String::new(), |interface| format!(" --interface {interface}"));
+    let change = format!("`--turn {}{of_interface}`", name.text());
+    match KernelKnob::open(tree, name, interface) {
+        Err(missing) => Knob { name: shown, change, missing: Some(missing), ..Knob::default() },
+        Ok(knob) => Knob {
+            name: shown,
+            value: Some(format!("{}{}", knob.before(), name.unit())),
+            range: Some(format!("{} to {}{}", knob.range().start(), knob.range().end(), name.unit())),
+            change,
+            settle_ms: Some(knob.settle().as_millis()),
+            missing: knob.refusal(),
+        },
     }
 }
 
-fn idle_states(tree: &Tree<'_>) -> Knob {
-    let folder = "sys/devices/system/cpu/cpu0/cpuidle";
-    let states: Vec<(String, bool)> = tree
-        .entries(folder)
-        .into_iter()
-        .filter(|entry| entry.starts_with("state"))
-        .filter_map(|entry| {
-            let name = tree.text(&format!("{folder}/{entry}/name")).ok()?;
-            let is_enabled = tree.text(&format!("{folder}/{entry}/disable")).is_ok_and(|value| value == "0");
-            Some((name, is_enabled))
-        })
-        .collect();
-    let names = |states: &mut dyn Iterator<Item = &(String, bool)>| -> String {
-        states.map(|(name, _)| name.as_str()).collect::<Vec<_>>().join(" ")
-    };
-    let no_states =
-        "the kernel has no cpuidle states for this processor; a hypervisor decides when it sleeps";
-    let missing = match states.is_empty() {
-        true => Some(no_states.to_owned()),
-        false => tree.not_writable(&format!("{folder}/state0/disable")),
-    };
-    Knob {
-        name: "idle states".to_owned(),
-        value: (!states.is_empty()).then(|| names(&mut states.iter().filter(|(_, is_enabled)| *is_enabled))),
-        range: (!states.is_empty()).then(|| names(&mut states.iter())),
-        change: format!("/{folder}/state*/disable, of each CPU"),
-        missing,
-    }
+/// Busy polls of all sockets, which only the administrator sets.
+fn busy_poll(tree: &Tree<'_>) -> Knob {
+    let path = "proc/sys/net/core/busy_poll";
+    let value = tree.text(path);
+    let missing = value.as_ref().err().cloned().or_else(|| tree.not_writable(path));
+    let (name, change) = ("net.core.busy_poll".to_owned(), format!("/{path}"));
+    Knob { name, value: value.ok(), change, missing, ..Knob::default() }
 }
 
-/// Interrupt delay, GRO flush timeout and deferred interrupts of each network card.
-fn interfaces(tree: &Tree<'_>) -> Vec<Knob> {
-    let folder = "sys/class/net";
-    let mut knobs = Vec::new();
-    for interface in tree.entries(folder).into_iter().filter(|name| name != "lo") {
-        let is_card = tree.exists(&format!("{folder}/{interface}/device"));
-        let virtual_reason =
-            || (!is_card).then(|| "a virtual interface has no interrupts of its own".to_owned());
-        knobs.push(Knob {
-            name: format!("{interface} rx-usecs"),
-            change: format!("`ethtool -C {interface} rx-usecs N`, if its driver can"),
-            missing: virtual_reason(),
-            ..Knob::default()
-        });
-        for file in ["gro_flush_timeout", "napi_defer_hard_irqs"] {
-            let mut knob = tree.file(format!("{interface} {file}"), &format!("{folder}/{interface}/{file}"));
-            knob.missing = virtual_reason().or(knob.missing);
-            knobs.push(knob);
-        }
-    }
-    if knobs.is_empty() {
-        knobs.push(Knob {
-            name: "rx-usecs".to_owned(),
-            change: "`ethtool -C`".to_owned(),
-            missing: Some("there is no network interface beside lo".to_owned()),
-            ..Knob::default()
-        });
-    }
-    knobs
-}
-
-/// A knob that a kernel has from some version on.
-fn by_kernel(tree: &Tree<'_>, name: &str, since: (u32, u32), change: &str) -> Knob {
+/// Busy polls of one epoll instance, which only its own program sets.
+fn epoll_busy_poll(tree: &Tree<'_>) -> Knob {
+    let (major, minor) = EPOLL_PARAMS_KERNEL;
     let release = tree.text("proc/sys/kernel/osrelease");
-    let version = release.as_deref().ok().and_then(kernel_version);
-    let missing = match version {
-        Some(version) if version >= since => None,
-        Some((major, minor)) => {
-            Some(format!("Linux {}.{} has it, this is {major}.{minor}", since.0, since.1))
-        }
+    let missing = match release.as_deref().ok().and_then(kernel_version) {
+        Some(version) if version >= EPOLL_PARAMS_KERNEL => None,
+        Some(version) => Some(format!("Linux {major}.{minor} has it, this is {}.{}", version.0, version.1)),
         None => Some("the kernel's version is unknown".to_owned()),
     };
-    Knob { name: name.to_owned(), change: change.to_owned(), missing, ..Knob::default() }
-}
-
-/// Major and minor number of a release such as `6.8.0-45-generic`.
-fn kernel_version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(['.', '-', '+']).map(str::parse);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => Some((major, minor)),
-        _ => None,
-    }
+    let change = "the `EPIOCSPARAMS` request of epoll".to_owned();
+    Knob { name: "epoll busy poll".to_owned(), change, missing, ..Knob::default() }
 }
 
 /// RAPL zones, and the fallback that every machine has.
@@ -254,87 +185,17 @@ pub(super) fn packages(tree: &Tree<'_>) -> Vec<String> {
     tree.entries(POWERCAP).into_iter().filter(is_package).collect()
 }
 
-/// The directory with `sys` and `proc`.
-#[derive(Debug)]
-pub(super) struct Tree<'a>(pub(super) &'a Path);
-
-impl Tree<'_> {
-    fn at(&self, path: &str) -> PathBuf {
-        self.0.join(path)
-    }
-
-    fn exists(&self, path: &str) -> bool {
-        self.at(path).exists()
-    }
-
-    /// The text of a file, or why there is none.
-    pub(super) fn text(&self, path: &str) -> Result<String, String> {
-        match fs::read_to_string(self.at(path)) {
-            Ok(text) => Ok(text.trim().to_owned()),
-            Err(error) => Err(format!("cannot read /{path}: {error}")),
-        }
-    }
-
-    /// The reason why this user cannot write a file, if so.
-    fn not_writable(&self, path: &str) -> Option<String> {
-        let result = rustix::fs::access(self.at(path), rustix::fs::Access::WRITE_OK);
-        result.err().map(|error| format!("cannot write /{path}: {}", std::io::Error::from(error)))
-    }
-
-    /// A knob that is one file.
-    fn file(&self, name: String, path: &str) -> Knob {
-        let value = self.text(path);
-        let missing = value.as_ref().err().cloned().or_else(|| self.not_writable(path));
-        Knob { name, value: value.ok(), change: format!("/{path}"), missing, ..Knob::default() }
-    }
-
-    /// Names in a directory, in order.
-    fn entries(&self, path: &str) -> Vec<String> {
-        let Ok(entries) = fs::read_dir(self.at(path)) else { return Vec::new() };
-        let names = entries.take(ENTRIES_MAX).filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-        let mut names: Vec<String> = names.collect();
-        names.sort_unstable();
-        names
-    }
-}
-
 #[cfg(test)]
-pub(super) mod tests {
-    use std::path::PathBuf;
-
+mod tests {
     use super::Inventory;
+    use crate::commands::tune::tree::tests::FakeTree;
 
-    /// A machine as its files describe it, removed when dropped.
-    pub(in crate::commands::tune) struct FakeTree(pub(in crate::commands::tune) PathBuf);
-
-    impl FakeTree {
-        pub(in crate::commands::tune) fn new(name: &str, files: &[(&str, &str)]) -> Self {
-            let root = std::env::temp_dir().join(format!("flick-knobs-{name}-{}", std::process::id()));
-            let tree = Self(root);
-            files.iter().for_each(|(path, text)| tree.write(path, text));
-            tree
-        }
-
-        pub(in crate::commands::tune) fn write(&self, path: &str, text: &str) {
-            let path = self.0.join(path);
-            std::fs::create_dir_all(path.parent().expect("it is below the root")).expect("a directory");
-            std::fs::write(path, text).expect("a file");
-        }
-
-        /// The line of a knob or meter.
-        fn line(&self, name: &str) -> String {
-            let text = Inventory::read(&self.0).text();
-            let mut lines = text.lines().map(str::trim);
-            let line = lines.find(|line| line.starts_with(name));
-            line.unwrap_or_else(|| panic!("`{name}` is not in\n{text}")).to_owned()
-        }
-    }
-
-    impl Drop for FakeTree {
-        fn drop(&mut self) {
-            // A machine without files has no directory.
-            let _ = std::fs::remove_dir_all(&self.0);
-        }
+    /// The line of a knob or meter.
+    fn line(tree: &FakeTree, name: &str) -> String {
+        let text = Inventory::read(&tree.0).text();
+        let mut lines = text.lines().map(str::trim);
+        let line = lines.find(|line| line.starts_with(name));
+        line.unwrap_or_else(|| panic!("`{name}` is not in\n{text}")).to_owned()
     }
 
     #[test]
@@ -345,9 +206,7 @@ pub(super) mod tests {
             (cpu("cpufreq/scaling_max_freq"), "2900000\n"),
             (cpu("cpufreq/cpuinfo_min_freq"), "1200000\n"),
             (cpu("cpufreq/cpuinfo_max_freq"), "3800000\n"),
-            (cpu("cpuidle/state0/name"), "POLL\n"),
             (cpu("cpuidle/state0/disable"), "0\n"),
-            (cpu("cpuidle/state1/name"), "C6\n"),
             (cpu("cpuidle/state1/disable"), "1\n"),
             ("sys/class/net/eth0/device/vendor".to_owned(), "0x8086\n"),
             ("sys/class/net/eth0/gro_flush_timeout".to_owned(), "20000\n"),
@@ -361,49 +220,58 @@ pub(super) mod tests {
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
         let tree = FakeTree::new("server", &files);
         for (name, rest) in [
+            ("clock", "2900000kHz   of 1200000 to 3800000kHz   by `--turn clock`, in 10ms"),
+            ("idle-states", "0   of 0 to 1   by `--turn idle-states`, in 10ms"),
             (
-                "CPU clock",
-                "2.90GHz   of 1.20GHz to 3.80GHz   by /sys/devices/system/cpu/cpu0/cpufreq/scaling_max_freq",
+                "eth0 gro-flush-timeout",
+                "20000ns   of 0 to 200000ns   by `--turn gro-flush-timeout --interface eth0`",
             ),
-            ("idle states", "POLL   of POLL C6   by "),
-            ("eth0 rx-usecs", "-   by `ethtool -C eth0 rx-usecs N`"),
-            ("eth0 gro_flush_timeout", "20000   by /sys/class/net/eth0/gro_flush_timeout"),
+            ("eth0 defer-hard-irqs", "2   of 0 to 100   by `--turn defer-hard-irqs --interface eth0`"),
             ("net.core.busy_poll", "50   by /proc/sys/net/core/busy_poll"),
-            ("irq-suspend-timeout", "-   by "),
+            ("epoll busy poll", "-   by "),
             ("RAPL package-0", "energy measured"),
             ("CPU seconds and the model", "energy modelled"),
         ] {
-            let line = tree.line(name);
+            let line = line(&tree, name);
             assert!(line.contains(rest) && !line.contains("not here"), "{line}");
         }
         let text = Inventory::read(&tree.0).text();
-        assert!(!text.contains("RAPL core") && !text.contains("not here"), "{text}");
+        assert!(!text.contains("RAPL core"), "{text}");
+        // The kernel that runs this test has no such card.
+        assert!(
+            line(&tree, "eth0 rx-usecs").contains("not here: cannot read the interrupt delay of eth0"),
+            "{text}"
+        );
     }
 
     #[test]
     fn a_virtual_machine_says_why_its_knobs_are_missing() {
-        let files =
-            [("sys/class/net/dummy0/gro_flush_timeout", "0\n"), ("proc/sys/kernel/osrelease", "6.8.0-45\n")];
+        let files = [
+            ("sys/class/net/dummy0/gro_flush_timeout", "0\n"),
+            ("sys/class/net/card0/device/vendor", "0x8086\n"),
+            ("proc/sys/kernel/osrelease", "6.8.0-45\n"),
+        ];
         let tree = FakeTree::new("virtual", &files);
         for (name, reason) in [
-            ("CPU clock", "no cpufreq driver"),
-            ("idle states", "no cpuidle states"),
-            ("dummy0 gro_flush_timeout", "a virtual interface has no interrupts"),
+            ("clock", "no cpufreq driver"),
+            ("idle-states", "no cpuidle states"),
+            ("dummy0 gro-flush-timeout", "a virtual interface without NAPIs has no interrupts"),
             ("net.core.busy_poll", "cannot read /proc/sys/net/core/busy_poll: No such file"),
-            ("irq-suspend-timeout", "Linux 6.13 has it, this is 6.8"),
+            ("epoll busy poll", "Linux 6.9 has it, this is 6.8"),
+            ("card0 irq-suspend-timeout", "Linux 6.13 has it, this is 6.8"),
             ("RAPL", "no powercap zone"),
         ] {
-            let line = tree.line(name);
+            let line = line(&tree, name);
             assert!(line.contains("not here: ") && line.contains(reason), "{line}");
         }
-        assert!(tree.line("flick busy-poll").contains("tunables"), "flick has its own everywhere");
-        assert!(tree.line("CPU seconds").contains("energy modelled"));
+        assert!(line(&tree, "flick busy-poll").contains("tunables"), "flick has its own everywhere");
+        assert!(line(&tree, "CPU seconds").contains("energy modelled"));
     }
 
     #[test]
     fn a_machine_without_files_is_no_error() {
         let tree = FakeTree::new("empty", &[]);
-        assert!(tree.line("rx-usecs").contains("there is no network interface"));
-        assert!(tree.line("epoll busy poll").contains("the kernel's version is unknown"));
+        assert!(line(&tree, "clock").contains("no cpufreq driver"));
+        assert!(line(&tree, "epoll busy poll").contains("the kernel's version is unknown"));
     }
 }

@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use super::kernel::{KernelKnob, before};
 use super::rapl::Rapl;
 use super::restore::KnobWatcher;
 use super::target::{KnobSetting, ObservedMoment, TunedService};
@@ -29,6 +30,8 @@ pub(super) struct LiveService<'a> {
     watcher: &'a mut KnobWatcher,
     /// At the begin of the search.
     first: ObservedMoment,
+    /// Knobs of the kernel that are turned, too.
+    kernel: &'a [KernelKnob],
     /// The setting it has.
     knobs: KnobSetting,
     meters: Meters<'a>,
@@ -48,11 +51,35 @@ impl<'a> LiveService<'a> {
     pub(super) fn new(
         service: &'a TunedService,
         watcher: &'a mut KnobWatcher,
+        kernel: &'a [KernelKnob],
         first: ObservedMoment,
         meters: Meters<'a>,
     ) -> Self {
-        let knobs = first.knobs();
-        Self { service, watcher, first, knobs, meters }
+        let knobs = KnobSetting { kernel: before(kernel), ..first.knobs() };
+        Self { service, watcher, first, kernel, knobs, meters }
+    }
+
+    /// Turns what is different, and waits until it has its effect.
+    fn turn(&mut self, knobs: KnobSetting) -> Result<(), String> {
+        if knobs == self.knobs {
+            return Ok(());
+        }
+        self.watcher.announce(knobs)?;
+        if !knobs.has_tunables_of(&self.knobs) {
+            self.service.set(&knobs)?;
+        }
+        let value = |knob: &KernelKnob| {
+            let next = knobs.kernel.value(knob.name)?;
+            (Some(next) != self.knobs.kernel.value(knob.name)).then_some(next)
+        };
+        let mut settle = Duration::ZERO;
+        for (knob, next) in self.kernel.iter().filter_map(|knob| Some((knob, value(knob)?))) {
+            knob.turn(next)?;
+            settle = settle.max(knob.settle());
+        }
+        std::thread::sleep(settle);
+        self.knobs = knobs;
+        Ok(())
     }
 
     /// Observes the service. Errors: it is not the one that the search began with, or has other values.
@@ -63,7 +90,7 @@ impl<'a> LiveService<'a> {
             return Err(format!("{name} was restarted, upgraded or reloaded"));
         }
         match now.knobs() {
-            knobs if knobs == self.knobs => Ok(now),
+            knobs if knobs.has_tunables_of(&self.knobs) => Ok(now),
             knobs => Err(format!("something else has set the knobs of {name} to {knobs}")),
         }
     }
@@ -82,8 +109,8 @@ impl<'a> LiveService<'a> {
         let errors = now.service.errors().saturating_sub(before.service.errors());
         let joules = joules.unwrap_or(cpu_s * self.meters.core_watts);
         let each = 1.0 / requests.max(1) as f64;
-        // Before the service reads a request, a batch delay may pass that no clock of it sees.
-        let unseen_us = self.knobs.batch_delay_max_us as f64;
+        // Before the service reads a request, delays may pass that no clock of it sees.
+        let unseen_us = self.knobs.unseen_us() as f64;
         TrialResult {
             requests_per_s: requests as f64 / elapsed_s,
             p50_us: quantile_us(0.5) + unseen_us,
@@ -101,11 +128,7 @@ impl MeasureKnobs for LiveService<'_> {
     fn measure(&mut self, knobs: KnobSetting) -> Result<TrialResult, String> {
         // Whether the knobs are still those that this search has set.
         self.observe()?;
-        if knobs != self.knobs {
-            self.watcher.announce(knobs)?;
-            self.service.set(&knobs)?;
-            self.knobs = knobs;
-        }
+        self.turn(knobs)?;
         std::thread::sleep(self.meters.dwell.mul_f64(SETTLE));
         let before = self.observe()?;
         self.joules()?;

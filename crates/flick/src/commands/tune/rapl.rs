@@ -7,7 +7,8 @@
 
 use std::path::Path;
 
-use super::knobs::{NO_RAPL, POWERCAP, Tree, packages};
+use super::knobs::{NO_RAPL, POWERCAP, packages};
+use super::tree::Tree;
 
 /// The counters of all packages.
 #[derive(Debug)]
@@ -63,7 +64,7 @@ fn number(tree: &Tree<'_>, zone: &str, file: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::Rapl;
-    use crate::commands::tune::knobs::tests::FakeTree;
+    use crate::commands::tune::tree::tests::FakeTree;
 
     fn zone(number: u32, file: &str) -> String {
         format!("sys/class/powercap/intel-rapl:{number}/{file}")

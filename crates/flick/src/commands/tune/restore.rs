@@ -1,7 +1,9 @@
-//! A process that puts the knobs of a service back when the process that turns them ends, however it ends.
+//! A process that puts the knobs of a service and of the kernel back when the process that turns them ends, however it
+//! ends.
 //! Promises: the knobs are as before once the input of this process has ended, which a normal end, a panic and any
 //! signal bring about, SIGKILL included; or when nothing has arrived for `SILENCE_MAX`, as of a stopped process. Values
-//! that the search has not set are not overwritten: someone else has set them, such as a reload.
+//! of the service that the search has not set are not overwritten: someone else has set them, such as a reload. Those of
+//! the kernel are, as drivers round what is set.
 //! Not here: the end of this process by SIGKILL, or with the whole control group; the search stops if it notices that.
 
 use std::io::{BufRead, BufReader, Write};
@@ -12,6 +14,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use super::DWELL_MAX;
+use super::kernel::{KernelKnob, set_all};
 use super::target::{KnobSetting, TunedService};
 use crate::failure::{Failure, Outcome};
 
@@ -31,7 +34,14 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The line that says that the process is ready.
 const READY: &str = "ready";
 
-/// A line to the process.
+/// What the process restores: its first line.
+#[derive(Debug, Serialize, Deserialize)]
+struct WatchedKnobs {
+    service: TunedService,
+    kernel: Vec<KernelKnob>,
+}
+
+/// A further line to the process.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 struct KnobStep {
     /// The next setting, which is set behind this line.
@@ -77,7 +87,11 @@ pub(super) struct KnobWatcher {
 
 impl KnobWatcher {
     /// Starts the watcher of a service whose knobs are `then` in the end, and waits until it is ready.
-    pub(super) fn start(service: &TunedService, then: KnobSetting) -> Result<Self, Failure> {
+    pub(super) fn start(
+        service: &TunedService,
+        kernel: &[KernelKnob],
+        then: KnobSetting,
+    ) -> Result<Self, Failure> {
         let failed =
             |error| Failure::failed(format!("cannot start the process that restores knobs: {error}"));
         let mut command = Command::new("/proc/self/exe");
@@ -86,7 +100,8 @@ impl KnobWatcher {
         let input = child.stdin.take().expect("stdin is piped");
         let output = BufReader::new(child.stdout.take().expect("stdout is piped"));
         let mut watcher = Self { child, input, output, then };
-        watcher.send(service).map_err(Failure::failed)?;
+        let watched = WatchedKnobs { service: service.clone(), kernel: kernel.to_vec() };
+        watcher.send(&watched).map_err(Failure::failed)?;
         match watcher.line() {
             Ok(line) if line == READY => Ok(watcher),
             _ => Err(Failure::failed("the process that restores knobs has ended")),
@@ -138,8 +153,9 @@ pub(super) fn watch() -> Outcome {
     // The signals of a terminal end the search, not this process. A leader of a group cannot leave it.
     let _ = rustix::process::setsid();
     let mut lines = BufReader::new(std::io::stdin()).lines().map_while(Result::ok);
-    let service = lines.next().and_then(|line| serde_json::from_str::<TunedService>(&line).ok());
-    let service = service.ok_or_else(|| Failure::usage("`flick tune` starts this process itself"))?;
+    let watched = lines.next().and_then(|line| serde_json::from_str::<WatchedKnobs>(&line).ok());
+    let watched = watched.ok_or_else(|| Failure::usage("`flick tune` starts this process itself"))?;
+    let WatchedKnobs { service, kernel } = watched;
     // The reader of these lines may be gone.
     let report = |line: &str| drop(writeln!(std::io::stdout(), "{line}"));
     report(READY);
@@ -164,7 +180,9 @@ pub(super) fn watch() -> Outcome {
         }
     };
     let Some(last) = last else { return Ok(()) };
+    let of_kernel = set_all(&kernel, last.then.kernel);
     let restored = restore(&service, &seen, last.then);
+    let restored = of_kernel.and(restored);
     if last.is_end {
         report(&serde_json::to_string(&restored).expect("strings and numbers are valid JSON"));
         return Ok(());
@@ -190,10 +208,10 @@ fn restore(service: &TunedService, seen: &[KnobSetting], then: KnobSetting) -> R
     loop {
         let result = service.observe().and_then(|observed| {
             let values = observed.knobs();
-            if values == then {
+            if values.has_tunables_of(&then) {
                 return Ok(Some(Restored::Done));
             }
-            if !seen.contains(&values) {
+            if !seen.iter().any(|seen| seen.has_tunables_of(&values)) {
                 return Ok(Some(Restored::Left(values)));
             }
             service.set(&then).map(|()| None)

@@ -8,10 +8,12 @@ use flick_tune::Machine;
 use flick_tune::machine::NOMINAL_GHZ;
 use serde::Serialize;
 
+use super::kernel::{KernelKnob, KernelKnobName, TURNED_MAX, before};
 use super::live::{LiveService, Meters};
 use super::rapl::Rapl;
 use super::restore::{KnobWatcher, Restored};
 use super::target::{KnobSetting, ObservedMoment, TunedService};
+use super::tree::Tree;
 use super::trials::{PAIRS, SearchPlan, SearchResult, TriedSetting, search};
 use super::{Goal, Tune};
 use crate::commands::load::values::Bound;
@@ -43,6 +45,7 @@ pub(super) fn run(tune: &Tune, admin: &flick_admin::Address) -> Outcome {
     } else {
         Err("the service runs on another machine".to_owned())
     };
+    let kernel = turned(tune, &service)?;
     let plan = SearchPlan {
         sla,
         goal: tune.goal,
@@ -50,9 +53,10 @@ pub(super) fn run(tune: &Tune, admin: &flick_admin::Address) -> Outcome {
         seed: tune.seed,
         is_measured: rapl.is_ok(),
         shares_threads: first.shares_threads(),
+        kernel: kernel.iter().map(|knob| (knob.name, knob.values())).collect(),
     };
     let energy = if plan.is_measured { "measured" } else { "modelled" };
-    let present = first.knobs();
+    let present = KnobSetting { kernel: before(&kernel), ..first.knobs() };
     if let Some(path) = &tune.settings {
         // Before the search, which takes minutes.
         edit::limits_text(path, &present.settings()).map_err(Failure::failed)?;
@@ -62,13 +66,13 @@ pub(super) fn run(tune: &Tune, admin: &flick_admin::Address) -> Outcome {
     }
     let core_watts = Machine::published().running_core_watts(NOMINAL_GHZ);
     let meters = Meters { sla, dwell: tune.dwell.0, rapl: rapl.ok(), core_watts };
-    let mut watcher = KnobWatcher::start(&service, present)?;
+    let mut watcher = KnobWatcher::start(&service, &kernel, present)?;
     let mut show = |number: &str, tried: &TriedSetting| {
         if !tune.json {
             sayln!("{}", row(number, tried, plan.requests_min()));
         }
     };
-    let mut live = LiveService::new(&service, &mut watcher, first, meters);
+    let mut live = LiveService::new(&service, &mut watcher, &kernel, first, meters);
     let found = search(&mut live, &plan, present, &mut show);
     let best = found.as_ref().ok().and_then(|found| found.best).filter(|_| tune.apply);
     if let Some(best) = best {
@@ -96,6 +100,25 @@ pub(super) fn run(tune: &Tune, admin: &flick_admin::Address) -> Outcome {
     Err(Failure::failed(found))
 }
 
+/// The knobs of the kernel that are to be turned. Errors: one does not exist here, or not for this user.
+fn turned(tune: &Tune, service: &TunedService) -> Result<Vec<KernelKnob>, Failure> {
+    if tune.turn.len() > TURNED_MAX {
+        return Err(Failure::usage(format!("a search turns at most {TURNED_MAX} knobs of the kernel")));
+    }
+    if !tune.turn.is_empty() && !service.is_local() {
+        return Err(Failure::usage("the service runs on another machine, whose kernel has the knobs"));
+    }
+    let open = |name: &KernelKnobName| {
+        let knob = KernelKnob::open(&Tree(&tune.root), *name, tune.interface.as_deref());
+        let knob = knob.and_then(|knob| knob.refusal().map_or(Ok(knob), Err));
+        knob.map_err(|why| Failure::failed(format!("cannot turn {}: {why}", name.text())))
+    };
+    let mut names = tune.turn.clone();
+    names.sort_unstable();
+    names.dedup();
+    names.iter().map(open).collect()
+}
+
 /// The service of this name, or the only one.
 fn chosen(
     admin: String,
@@ -107,17 +130,16 @@ fn chosen(
         .map_err(|error| Failure::failed(format!("cannot read the state at {admin}: {error}")))?;
     let names: Vec<&str> = state.services.iter().map(|service| service.name.as_str()).collect();
     let name = match (name, names.as_slice()) {
-        (Some(name), _) => name,
-        (None, [only]) => only,
+        (Some(name), _) => name.to_owned(),
+        (None, [only]) => (*only).to_owned(),
         (None, _) => {
             let text =
                 format!("the process runs several services; choose one: --service {}", names.join(" | "));
             return Err(Failure::usage(text));
         }
     };
-    let service = TunedService { admin, token, name: name.to_owned() };
-    let first = service.observe().map_err(Failure::failed)?;
-    Ok((service, first))
+    let first = ObservedMoment::of(&name, state).map_err(Failure::failed)?;
+    Ok((TunedService { admin, token, name }, first))
 }
 
 /// Describes the knobs after a search, and writes what is `applied` to the settings file, if one is given.
@@ -193,8 +215,11 @@ fn row(number: &str, tried: &TriedSetting, requests_min: u64) -> String {
     };
     let errors =
         if result.errors > 0.0 { format!("  {:.2} % errors", 100.0 * result.errors) } else { String::new() };
+    let kernel = knobs.kernel.values().into_iter();
+    let kernel: String =
+        kernel.map(|(name, value)| format!("  {} {value}{}", name.text(), name.unit())).collect();
     format!(
-        "{number:>7} {poll:>9} {delay:>11} {slice:>10} {:>10.0} {:>6.0}us {:>6.0}us {:>5.1}us {:>6.2} {:>22.2}{verdict}{errors}",
+        "{number:>7} {poll:>9} {delay:>11} {slice:>10} {:>10.0} {:>6.0}us {:>6.0}us {:>5.1}us {:>6.2} {:>22.2}{kernel}{verdict}{errors}",
         result.requests_per_s,
         result.p50_us,
         result.bounded_us,

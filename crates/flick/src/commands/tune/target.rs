@@ -6,16 +6,77 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::str::FromStr;
 
-use flick_admin::state::{Process, Service, TunableNanos};
+use flick_admin::state::{Process, Service, StateReport, TunableNanos};
 use flick_admin::{Address, client};
 use serde::{Deserialize, Serialize};
 
-/// The knobs that a search turns, in microseconds, which is the resolution of tunables.
+use super::kernel::KernelKnobName;
+
+/// Values of the kernel's knobs that a search turns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct KernelSetting {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock_khz: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    idle_state_max: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rx_delay_us: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gro_flush_timeout_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deferred_hard_irqs: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    irq_suspend_timeout_ns: Option<u64>,
+}
+
+impl KernelSetting {
+    /// No knob of the kernel.
+    pub(super) const EMPTY: Self = Self {
+        clock_khz: None,
+        idle_state_max: None,
+        rx_delay_us: None,
+        gro_flush_timeout_ns: None,
+        deferred_hard_irqs: None,
+        irq_suspend_timeout_ns: None,
+    };
+
+    fn all(&mut self) -> [(KernelKnobName, &mut Option<u64>); 6] {
+        [
+            (KernelKnobName::Clock, &mut self.clock_khz),
+            (KernelKnobName::IdleStates, &mut self.idle_state_max),
+            (KernelKnobName::RxUsecs, &mut self.rx_delay_us),
+            (KernelKnobName::GroFlushTimeout, &mut self.gro_flush_timeout_ns),
+            (KernelKnobName::DeferHardIrqs, &mut self.deferred_hard_irqs),
+            (KernelKnobName::IrqSuspendTimeout, &mut self.irq_suspend_timeout_ns),
+        ]
+    }
+
+    /// The setting with a value of one knob.
+    pub(super) fn with(mut self, name: KernelKnobName, value: u64) -> Self {
+        self.all().into_iter().filter(|(own, _)| *own == name).for_each(|(_, own)| *own = Some(value));
+        self
+    }
+
+    /// The knobs with their values.
+    pub(super) fn values(mut self) -> Vec<(KernelKnobName, u64)> {
+        self.all().into_iter().filter_map(|(name, value)| Some((name, (*value)?))).collect()
+    }
+
+    /// The value of a knob.
+    pub(super) fn value(self, name: KernelKnobName) -> Option<u64> {
+        self.values().into_iter().find_map(|(own, value)| (own == name).then_some(value))
+    }
+}
+
+/// The knobs that a search turns; those of flick in microseconds, which is the resolution of tunables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct KnobSetting {
     pub(super) busy_poll_us: u64,
     pub(super) batch_delay_max_us: u64,
     pub(super) time_slice_us: u64,
+    #[serde(flatten)]
+    pub(super) kernel: KernelSetting,
 }
 
 impl From<TunableNanos> for KnobSetting {
@@ -24,18 +85,36 @@ impl From<TunableNanos> for KnobSetting {
             busy_poll_us: values.busy_poll_ns / 1000,
             batch_delay_max_us: values.batch_delay_max_ns / 1000,
             time_slice_us: values.time_slice_ns / 1000,
+            kernel: KernelSetting::EMPTY,
         }
     }
 }
 
 impl KnobSetting {
     /// The names of `/api/tunables` and `[limits]` of `flick.toml`, with the values in microseconds.
-    pub(super) fn entries(&self) -> [(&'static str, u64); 3] {
+    fn entries(&self) -> [(&'static str, u64); 3] {
         [
             ("busy_poll", self.busy_poll_us),
             ("batch_delay_max", self.batch_delay_max_us),
             ("time_slice", self.time_slice_us),
         ]
+    }
+
+    /// All values, in an order that settings with the same knobs share.
+    pub(super) fn values(&self) -> Vec<u64> {
+        let kernel = self.kernel.values().into_iter().map(|(_, value)| value);
+        self.entries().into_iter().map(|(_, value)| value).chain(kernel).collect()
+    }
+
+    /// Whether flick's own knobs are the same.
+    pub(super) fn has_tunables_of(&self, other: &Self) -> bool {
+        self.entries() == other.entries()
+    }
+
+    /// Longest time for which a request waits before the service sees it.
+    pub(super) fn unseen_us(&self) -> u64 {
+        let kernel = self.kernel.values().into_iter().map(|(name, value)| name.delay_us(value));
+        self.batch_delay_max_us + kernel.sum::<u64>()
     }
 
     /// Keys and values as settings have them.
@@ -46,7 +125,9 @@ impl KnobSetting {
 
 impl fmt::Display for KnobSetting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.settings().map(|(name, value)| format!("{name} {value}")).join(", "))
+        f.write_str(&self.settings().map(|(name, value)| format!("{name} {value}")).join(", "))?;
+        let mut kernel = self.kernel.values().into_iter();
+        kernel.try_for_each(|(name, value)| write!(f, ", {} {value}{}", name.text(), name.unit()))
     }
 }
 
@@ -69,6 +150,16 @@ pub(super) struct ObservedMoment {
 }
 
 impl ObservedMoment {
+    /// The service of this name in a report. Errors: there is none.
+    pub(super) fn of(name: &str, state: StateReport) -> Result<Self, String> {
+        let generation = state.reloads.generation;
+        let names: Vec<&str> = state.services.iter().map(|service| service.name.as_str()).collect();
+        let known = format!("the services are {}", names.join(", "));
+        let service = state.services.into_iter().find(|service| service.name == name);
+        let service = service.ok_or_else(|| format!("there is no service `{name}`; {known}"))?;
+        Ok(Self { process: state.process, generation, service })
+    }
+
     pub(super) fn knobs(&self) -> KnobSetting {
         self.service.tunables.into()
     }
@@ -97,12 +188,7 @@ impl TunedService {
     pub(super) fn observe(&self) -> Result<ObservedMoment, String> {
         let state = client::state(&self.address()?, self.token.as_deref())
             .map_err(|error| format!("cannot read the state at {}: {error}", self.admin))?;
-        let generation = state.reloads.generation;
-        let names: Vec<&str> = state.services.iter().map(|service| service.name.as_str()).collect();
-        let known = format!("the services are {}", names.join(", "));
-        let service = state.services.into_iter().find(|service| service.name == self.name);
-        let service = service.ok_or_else(|| format!("there is no service `{}`; {known}", self.name))?;
-        Ok(ObservedMoment { process: state.process, generation, service })
+        ObservedMoment::of(&self.name, state)
     }
 
     /// Whether no process has its admin endpoint there.

@@ -4,11 +4,13 @@
 //! no saving.
 //! Not here: how a trial is measured (`live.rs`), the search itself (`flick-tune`).
 
+use flick_tune::limits::GRID_MAX;
 use flick_tune::{Search, Trial};
 use serde::Serialize;
 
 use super::Goal;
-use super::target::KnobSetting;
+use super::kernel::KernelKnobName;
+use super::target::{KernelSetting, KnobSetting};
 use crate::commands::load::values::Bound;
 
 /// Values that are tried, in microseconds, within the ranges of the tunables. Longer busy polls than a few hundred
@@ -54,7 +56,7 @@ pub(super) struct TriedSetting {
 }
 
 /// Goal and bounds of a search.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct SearchPlan {
     pub(super) sla: Bound,
     pub(super) goal: Goal,
@@ -64,6 +66,8 @@ pub(super) struct SearchPlan {
     pub(super) is_measured: bool,
     /// Busy polls and batch delays have no effect.
     pub(super) shares_threads: bool,
+    /// Knobs of the kernel, with the values that are tried.
+    pub(super) kernel: Vec<(KernelKnobName, Vec<u64>)>,
 }
 
 /// The result of a search.
@@ -96,27 +100,31 @@ impl SearchPlan {
 
     /// The settings that are tried, the present one among them.
     pub(super) fn candidates(&self, present: KnobSetting) -> Vec<KnobSetting> {
-        let values = |listed: &[u64], present: u64, is_used: bool| {
-            let listed = if is_used { listed } else { &[] };
-            let mut values = [listed, &[present]].concat();
-            values.sort_unstable();
-            values.dedup();
-            values
-        };
+        // A delay as long as the bound cannot keep it.
+        let delay_max_us = present.batch_delay_max_us.max(self.sla.latency_us() / 2);
         let is_used = !self.shares_threads;
-        let mut candidates = Vec::new();
-        for busy_poll_us in values(&BUSY_POLLS_US, present.busy_poll_us, is_used) {
-            for batch_delay_max_us in values(&BATCH_DELAYS_US, present.batch_delay_max_us, is_used) {
-                // A delay as long as the bound cannot keep it.
-                if batch_delay_max_us > present.batch_delay_max_us.max(self.sla.latency_us() / 2) {
-                    continue;
-                }
-                for time_slice_us in values(&TIME_SLICES_US, present.time_slice_us, true) {
-                    candidates.push(KnobSetting { busy_poll_us, batch_delay_max_us, time_slice_us });
-                }
-            }
-        }
-        candidates
+        let listed = |listed: &[u64], is_used: bool| if is_used { listed.to_vec() } else { Vec::new() };
+        let mut values = vec![
+            (listed(&BUSY_POLLS_US, is_used), present.busy_poll_us),
+            (listed(&BATCH_DELAYS_US, is_used), present.batch_delay_max_us),
+            (listed(&TIME_SLICES_US, true), present.time_slice_us),
+        ];
+        values[1].0.retain(|delay_us| *delay_us <= delay_max_us);
+        let own = |(name, values): &(KernelKnobName, Vec<u64>)| {
+            (values.clone(), present.kernel.value(*name).expect("the present setting has the same knobs"))
+        };
+        values.extend(self.kernel.iter().map(own));
+        let setting = |values: Vec<u64>| KnobSetting {
+            busy_poll_us: values[0],
+            batch_delay_max_us: values[1],
+            time_slice_us: values[2],
+            kernel: self
+                .kernel
+                .iter()
+                .zip(&values[3..])
+                .fold(KernelSetting::EMPTY, |kernel, ((name, _), value)| kernel.with(*name, *value)),
+        };
+        combinations(values).into_iter().map(setting).collect()
     }
 
     fn cost(&self, result: &TrialResult) -> f64 {
@@ -139,15 +147,47 @@ impl SearchPlan {
     }
 }
 
-/// The knobs of a setting from 0 to 1, on scales that are logarithmic above a few microseconds.
-fn coordinates(knobs: &KnobSetting, candidates: &[KnobSetting]) -> Vec<f64> {
-    let value = |knobs: &KnobSetting, index: usize| (knobs.entries()[index].1 as f64 / LINEAR_US).ln_1p();
-    let coordinate = |index: usize| {
-        let all = candidates.iter().map(|one| value(one, index));
-        let (low, high) = all.fold((f64::MAX, 0.0_f64), |(low, high), one| (low.min(one), high.max(one)));
-        if high > low { (value(knobs, index) - low) / (high - low) } else { 0.0 }
+/// All combinations of values, of which each list has a present one. Lists become thinner, the longest first, until there
+/// are at most `GRID_MAX`.
+fn combinations(lists: Vec<(Vec<u64>, u64)>) -> Vec<Vec<u64>> {
+    let complete = |(mut values, present): (Vec<u64>, u64)| {
+        values.push(present);
+        values.sort_unstable();
+        values.dedup();
+        (values, present)
     };
-    (0..knobs.entries().len()).map(coordinate).collect()
+    let mut lists: Vec<(Vec<u64>, u64)> = lists.into_iter().map(complete).collect();
+    while lists.iter().map(|(values, _)| values.len()).product::<usize>() > GRID_MAX {
+        let (values, present) =
+            lists.iter_mut().max_by_key(|(values, _)| values.len()).expect("there are knobs");
+        let last = values.len() - 1;
+        let kept = values
+            .iter()
+            .enumerate()
+            .filter(|(index, value)| index % 2 == 0 || *index == last || *value == present);
+        *values = kept.map(|(_, value)| *value).collect();
+    }
+    let longer = |all: Vec<Vec<u64>>, (values, _): (Vec<u64>, u64)| {
+        all.iter().flat_map(|one| values.iter().map(|value| [one.as_slice(), &[*value]].concat())).collect()
+    };
+    lists.into_iter().fold(vec![Vec::new()], longer)
+}
+
+/// The knobs of each setting from 0 to 1, on scales that are logarithmic above a few microseconds,
+/// without those that are the same in all settings.
+fn coordinates(candidates: &[KnobSetting]) -> Vec<Vec<f64>> {
+    let logarithm = |value: u64| (value as f64 / LINEAR_US).ln_1p();
+    let all: Vec<Vec<u64>> = candidates.iter().map(KnobSetting::values).collect();
+    let range = |knob: usize| {
+        let values = all.iter().map(|values| logarithm(values[knob]));
+        values.fold((f64::MAX, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)))
+    };
+    let ranges: Vec<(f64, f64)> = (0..all[0].len()).map(range).collect();
+    let coordinates = |values: &Vec<u64>| {
+        let used = values.iter().zip(&ranges).filter(|(_, (low, high))| high > low);
+        used.map(|(value, (low, high))| (logarithm(*value) - low) / (high - low)).collect()
+    };
+    all.iter().map(coordinates).collect()
 }
 
 /// Searches the best setting of a service that has the `present` one, and shows each trial.
@@ -160,8 +200,7 @@ pub(super) fn search(
     show: &mut dyn FnMut(&str, &TriedSetting),
 ) -> Result<SearchResult, String> {
     let candidates = plan.candidates(present);
-    let coordinates = candidates.iter().map(|knobs| coordinates(knobs, &candidates)).collect();
-    let mut search = Search::new(coordinates, MARGIN * plan.sla.latency_us() as f64, plan.seed);
+    let mut search = Search::new(coordinates(&candidates), MARGIN * plan.sla.latency_us() as f64, plan.seed);
     let own = candidates.iter().position(|knobs| *knobs == present).expect("it is a candidate");
     let base = service.measure(present)?;
     if base.requests < plan.requests_min() {
@@ -244,9 +283,15 @@ fn median(plan: &SearchPlan, all: &[TriedSetting]) -> TriedSetting {
 mod tests {
     use super::{MeasureKnobs, SearchPlan, SearchResult, TrialResult, search};
     use crate::commands::tune::Goal;
-    use crate::commands::tune::target::KnobSetting;
+    use crate::commands::tune::kernel::KernelKnobName;
+    use crate::commands::tune::target::{KernelSetting, KnobSetting};
 
-    const PRESENT: KnobSetting = KnobSetting { busy_poll_us: 200, batch_delay_max_us: 0, time_slice_us: 50 };
+    const PRESENT: KnobSetting = KnobSetting {
+        busy_poll_us: 200,
+        batch_delay_max_us: 0,
+        time_slice_us: 50,
+        kernel: KernelSetting::EMPTY,
+    };
 
     /// A service as a formula: polling costs CPU and saves latency, a batch delay the other way round.
     struct Formula {
@@ -300,6 +345,7 @@ mod tests {
             seed,
             is_measured: false,
             shares_threads: false,
+            kernel: Vec::new(),
         }
     }
 
@@ -367,7 +413,7 @@ mod tests {
 
     #[test]
     fn candidates_contain_the_present_setting_and_only_knobs_with_an_effect() {
-        let present = KnobSetting { busy_poll_us: 7, batch_delay_max_us: 9000, time_slice_us: 33 };
+        let present = KnobSetting { busy_poll_us: 7, batch_delay_max_us: 9000, time_slice_us: 33, ..PRESENT };
         let all = plan(1).candidates(present);
         assert!(all.contains(&present) && all.len() <= flick_tune::limits::GRID_MAX, "{}", all.len());
         assert!(all.iter().all(|knobs| knobs.time_slice_us > 0), "a slice of 0 ends at once");
@@ -379,5 +425,22 @@ mod tests {
             slow.iter().all(|knobs| knobs.batch_delay_max_us <= 150),
             "longer delays cannot keep the bound"
         );
+    }
+    #[test]
+    fn knobs_of_the_kernel_are_combined_within_the_grid() {
+        let names = [KernelKnobName::Clock, KernelKnobName::IdleStates, KernelKnobName::RxUsecs];
+        let lists =
+            [vec![1_200_000, 1_600_000, 2_000_000, 2_400_000, 2_900_000], vec![0, 1, 2, 3], vec![0, 10, 50]];
+        let plan = SearchPlan { kernel: names.into_iter().zip(lists).collect(), ..plan(1) };
+        let kernel = KernelSetting::EMPTY.with(names[0], 2_400_000).with(names[1], 1).with(names[2], 10);
+        let present = KnobSetting { kernel, ..PRESENT };
+        let all = plan.candidates(present);
+        assert!(all.contains(&present) && all.len() <= flick_tune::limits::GRID_MAX, "{}", all.len());
+        for (name, value) in [(names[0], 1_200_000), (names[0], 2_900_000), (names[1], 3), (names[2], 50)] {
+            assert!(all.iter().any(|one| one.kernel.value(name) == Some(value)), "{name:?} {value}");
+        }
+        let text = present.to_string();
+        assert!(text.ends_with("time_slice 50us, clock 2400000kHz, idle-states 1, rx-usecs 10us"), "{text}");
+        assert_eq!(present.unseen_us(), 10, "a packet may wait for its interrupt");
     }
 }
