@@ -265,3 +265,61 @@ fn dry_run_changes_no_tunable() {
     });
     assert_eq!(loaded.knobs(), BEFORE);
 }
+
+#[test]
+fn model_of_a_search_chooses_later_without_trials() {
+    let loaded = Loaded::start();
+    let scratch = Scratch::new("tuning-model");
+    let file = scratch.path().join("proxy.json");
+    let path = file.to_str().expect("the path is UTF-8");
+    let missing = common::run(&["tune", "--model", path, "--sla", "p50:1s"]);
+    assert_eq!(missing.0, 1, "{missing:?}");
+    assert!(missing.2.contains("a search writes it, `flick tune ADDRESS --model "), "{}", missing.2);
+    let (status, _, stderr) = loaded.search(&["--budget", "6", "--model", path]).ended();
+    assert!(status.success() && stderr.is_empty(), "{stderr}");
+    let written = std::fs::read_to_string(&file).expect("the search has written it");
+
+    // Without the service, and for another bound.
+    let (status, stdout, stderr) = common::run(&["tune", "--model", path, "--sla", "p50:100ms", "--json"]);
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    let choice: serde_json::Value = serde_json::from_str(&stdout).expect("it is JSON");
+    assert_eq!(
+        (&choice["trials"], &choice["sla_us"], &choice["is_applied"]),
+        (&6.into(), &100_000.into(), &false.into())
+    );
+    let number =
+        |path: &str| choice.pointer(path).and_then(serde_json::Value::as_f64).expect("it is a number");
+    assert!(
+        number("/best/keeps_sla_probability") >= 0.7 && number("/best/bounded_us") <= 100_000.0,
+        "{stdout}"
+    );
+    assert!(number("/best/cost") <= number("/best/present_cost") * 1.05, "{stdout}");
+
+    // With the service: applied without a trial.
+    let (status, stdout, stderr) = loaded.search(&["--model", path, "--apply", "--json"]).ended();
+    assert!(status.success() && stderr.is_empty(), "{stderr}");
+    let choice: serde_json::Value = serde_json::from_str(&stdout).expect("it is JSON");
+    let best = &choice["best"]["knobs"];
+    let chosen = ["busy_poll_us", "batch_delay_max_us", "time_slice_us"]
+        .map(|name| 1000 * best[name].as_u64().expect("a number"));
+    assert_eq!(loaded.knobs(), chosen, "{stdout}");
+    assert_eq!(std::fs::read_to_string(&file).expect("it is there"), written, "a model is never overwritten");
+
+    let other = scratch.write("other.json", &written.replace("\"Memcached\"", "\"Other\""));
+    let other = other.to_str().expect("the path is UTF-8");
+    for (args, error) in [
+        (vec!["--sla", "p99:1s", "--model", path], "the model knows p50 and not p99"),
+        (vec!["--model", other], "the model is of Other, and not of Memcached"),
+        (vec!["--model"], "the model of a service is in a file: --model FILE"),
+        (vec!["--model", path, "--turn", "idle-states"], "cannot turn idle-states: "),
+        (vec!["--model", "/nonexistent/model.json"], "cannot write the model /nonexistent/model.json: "),
+    ] {
+        let args = [&args[..], &["--root", "/nonexistent"]].concat();
+        let (status, _, stderr) = loaded.search(&args).ended();
+        assert!(!status.success() && stderr.contains(error), "{args:?}: {stderr}");
+    }
+    let (status, _, stderr) = common::run(&["tune", "--model", path, "--load", "400k"]);
+    assert_eq!(status, 2, "{stderr}");
+    assert!(stderr.contains("--load is for the model of a server"), "{stderr}");
+    assert_eq!(loaded.knobs(), chosen);
+}

@@ -5,6 +5,7 @@
 //! Not here: the model and the search (`flick-tune`), a search on a service (`tune/service.rs`), what exists on this
 //! machine (`tune/knobs.rs`), and how it is turned (`tune/kernel.rs`).
 
+mod fitted;
 mod kernel;
 mod knobs;
 mod live;
@@ -41,13 +42,15 @@ const BUDGET_MAX: i64 = flick_tune::limits::TRIALS_MAX as i64;
 
 /// Searches settings, or shows the knobs of this machine.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("what").required(true))]
+#[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
 #[command(
-    override_usage = "flick tune [OPTIONS] <ADDRESS|--model|--knobs>",
+    override_usage = "flick tune [OPTIONS] <ADDRESS|--model [FILE]|--knobs>",
     after_help = "\
 Examples:
   flick tune 9900 --sla p99:500us
   flick tune 9900 --sla p99:2ms --apply --settings flick.toml
+  flick tune 9900 --sla p99:500us --model proxy.json
+  flick tune --model proxy.json --sla p99:1ms
   flick tune --model --load 400k --sla p99:500us"
 )]
 pub struct Tune {
@@ -55,11 +58,12 @@ pub struct Tune {
     /// of its admin endpoint, as given to `flick run --admin`: `9900`, `ADDRESS:PORT`, `unix:PATH`
     #[arg(value_name = "ADDRESS", group = "what")]
     admin: Option<Address>,
-    /// Search on the model of a 16-core server, beside the published figures that it was fitted to
-    #[arg(long, group = "what")]
-    model: bool,
+    /// Choose by a model instead of trials: that of a service in FILE, which a search at ADDRESS writes if it does not
+    /// exist. Without FILE, search on the model of a 16-core server, beside the published figures that it was fitted to
+    #[arg(long, value_name = "FILE", num_args = 0..=1, group = "what")]
+    model: Option<Option<PathBuf>>,
     /// List the knobs and energy meters of this machine, and why others are missing
-    #[arg(long, group = "what")]
+    #[arg(long, group = "what", conflicts_with_all = ["admin", "model"])]
     knobs: bool,
     /// Requests per second, such as `400k`. Without it, the model is compared with the published figures
     #[arg(long, value_name = "RATE", requires = "model")]
@@ -109,10 +113,10 @@ pub struct Tune {
     #[arg(long, value_name = "FILE", requires = "model")]
     plot: Option<PathBuf>,
     /// The directory that holds `sys` and `proc`, which tests choose
-    #[arg(long, hide = true, value_name = "DIR", default_value = "/", conflicts_with = "model")]
+    #[arg(long, hide = true, value_name = "DIR", default_value = "/")]
     root: PathBuf,
     /// Read what a search turns, and put it back when the search has ended
-    #[arg(long, hide = true, group = "what")]
+    #[arg(long, hide = true, group = "what", conflicts_with_all = ["admin", "model", "knobs"])]
     watcher: bool,
     /// Print JSON
     #[arg(long)]
@@ -164,8 +168,22 @@ impl Tune {
         if self.watcher {
             return restore::watch();
         }
-        if let Some(admin) = &self.admin {
-            return service::run(&self, admin);
+        if let Some(Some(_)) = &self.model {
+            let of_server =
+                [("--load", self.load.is_some()), ("--grid", self.grid), ("--plot", self.plot.is_some())];
+            if let Some((option, _)) = of_server.iter().find(|(_, is_given)| *is_given) {
+                return Err(Failure::usage(format!(
+                    "{option} is for the model of a server, `--model` without FILE"
+                )));
+            }
+        }
+        match (&self.admin, &self.model) {
+            (Some(_), Some(None)) => {
+                return Err(Failure::usage("the model of a service is in a file: --model FILE"));
+            }
+            (Some(admin), _) => return service::run(&self, admin),
+            (None, Some(Some(path))) => return service::predict(&self, path),
+            (None, _) => {}
         }
         let sla_us = self.model_sla_us()?;
         let text = match self.load {
@@ -182,6 +200,11 @@ impl Tune {
         };
         crate::console::sayln!("{}", text.trim_end());
         Ok(())
+    }
+
+    /// The file of a service's model.
+    fn model_file(&self) -> Option<&std::path::Path> {
+        self.model.as_ref()?.as_deref()
     }
 
     /// The p99 to keep on the model, which has no other percentile of a tail.

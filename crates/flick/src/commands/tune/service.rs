@@ -8,7 +8,8 @@ use flick_tune::Machine;
 use flick_tune::machine::NOMINAL_GHZ;
 use serde::Serialize;
 
-use super::kernel::{KernelKnob, KernelKnobName, TURNED_MAX, before};
+use super::fitted::FittedModel;
+use super::kernel::{KernelKnob, KernelKnobName, TURNED_MAX, before, set_all};
 use super::live::{LiveService, Meters};
 use super::rapl::Rapl;
 use super::restore::{KnobWatcher, Restored};
@@ -35,32 +36,111 @@ struct ServiceReport<'a> {
     is_applied: bool,
 }
 
-/// Searches, and restores or applies.
+/// A service that is tuned, and what of the kernel with it.
+struct Target {
+    service: TunedService,
+    first: ObservedMoment,
+    kernel: Vec<KernelKnob>,
+    /// The setting in the beginning.
+    present: KnobSetting,
+}
+
+/// Searches by trials, or chooses by the model of an earlier search; restores or applies.
 pub(super) fn run(tune: &Tune, admin: &flick_admin::Address) -> Outcome {
-    let sla = tune.sla.ok_or_else(|| Failure::usage("the latency to keep is missing: `--sla p99:500us`"))?;
+    let plan = plan(tune)?;
     let token = tune.token_file.as_deref().map(read_token).transpose()?;
     let (service, first) = chosen(admin.to_string(), token, tune.service.as_deref())?;
+    let kernel = turned(tune, &service)?;
+    let present = KnobSetting { kernel: before(&kernel), ..first.knobs() };
+    let target = Target { service, first, kernel, present };
+    if let Some(path) = &tune.settings {
+        // Before the search, which takes minutes.
+        edit::limits_text(path, &present.settings()).map_err(Failure::failed)?;
+    }
+    let Some(path) = tune.model_file() else { return search_by_trials(tune, plan, target).map(drop) };
+    if let Some(model) = FittedModel::read(path).map_err(Failure::failed)? {
+        return choose_by_model(tune, plan, &target, &model);
+    }
+    FittedModel::check_target(path).map_err(Failure::failed)?;
+    search_by_trials(tune, plan, target)?.write(path).map_err(Failure::failed)
+}
+
+/// Chooses by a model, without a service.
+pub(super) fn predict(tune: &Tune, path: &Path) -> Outcome {
+    let plan = plan(tune)?;
+    let model = FittedModel::read(path).map_err(Failure::failed)?;
+    let model = model.ok_or_else(|| {
+        let shown = path.display();
+        Failure::failed(format!(
+            "there is no model {shown}: a search writes it, `flick tune ADDRESS --model {shown}`"
+        ))
+    })?;
+    let what = cost_name(plan.goal, plan.sla);
+    let choice = model.choose(plan).map_err(Failure::failed)?;
+    sayln!("{}", if tune.json { super::json(&choice)? } else { choice.text(what) }.trim_end());
+    Ok(())
+}
+
+/// The plan of a search, as far as the command line says it.
+fn plan(tune: &Tune) -> Result<SearchPlan, Failure> {
+    let sla = tune.sla.ok_or_else(|| Failure::usage("the latency to keep is missing: `--sla p99:500us`"))?;
+    let (goal, budget, seed) = (tune.goal, tune.budget, tune.seed);
+    Ok(SearchPlan { sla, goal, budget, seed, is_measured: false, shares_threads: false, kernel: Vec::new() })
+}
+
+/// Chooses by a model, and applies.
+fn choose_by_model(tune: &Tune, plan: SearchPlan, target: &Target, model: &FittedModel) -> Outcome {
+    let Target { service, kernel, present, .. } = target;
+    if model.service != service.name {
+        let text = format!("the model is of {}, and not of {}", model.service, service.name);
+        return Err(Failure::failed(text));
+    }
+    let names = model.present().kernel.names();
+    if names != present.kernel.names() {
+        let names: Vec<&str> = names.into_iter().map(KernelKnobName::text).collect();
+        let help = if names.is_empty() {
+            "without --turn".to_owned()
+        } else {
+            format!("--turn {}", names.join(","))
+        };
+        return Err(Failure::usage(format!("the model has other knobs of the kernel: {help}")));
+    }
+    let what = cost_name(plan.goal, plan.sla);
+    let mut choice = model.choose(plan).map_err(Failure::failed)?;
+    let then = choice.best.map(|best| best.knobs).filter(|best| tune.apply && best != present);
+    let mut state = String::new();
+    if let Some(then) = then {
+        let applied = service.set(&then).and_then(|()| set_all(kernel, then.kernel));
+        if let Err(error) = applied {
+            let restored = service.set(present).and(set_all(kernel, present.kernel));
+            let outcome = restored.err().unwrap_or_else(|| "the knobs are as before".to_owned());
+            return Err(Failure::failed(format!("cannot apply the choice: {error}; {outcome}")));
+        }
+        choice.is_applied = true;
+        state = after(service, then, Some(tune.settings.as_deref()), Ok(Restored::Done))
+            .map_err(Failure::failed)?;
+    }
+    let text = if tune.json { super::json(&choice)? } else { format!("{}{state}", choice.text(what)) };
+    sayln!("{}", text.trim_end());
+    Ok(())
+}
+
+/// Searches by trials, restores or applies, and returns the model of the trials.
+fn search_by_trials(tune: &Tune, plan: SearchPlan, target: Target) -> Result<FittedModel, Failure> {
+    let Target { service, first, kernel, present } = target;
     let rapl = if service.is_local() {
         Rapl::open(&tune.root)
     } else {
         Err("the service runs on another machine".to_owned())
     };
-    let kernel = turned(tune, &service)?;
     let plan = SearchPlan {
-        sla,
-        goal: tune.goal,
-        budget: tune.budget,
-        seed: tune.seed,
         is_measured: rapl.is_ok(),
         shares_threads: first.shares_threads(),
         kernel: kernel.iter().map(|knob| (knob.name, knob.values())).collect(),
+        ..plan
     };
+    let sla = plan.sla;
     let energy = if plan.is_measured { "measured" } else { "modelled" };
-    let present = KnobSetting { kernel: before(&kernel), ..first.knobs() };
-    if let Some(path) = &tune.settings {
-        // Before the search, which takes minutes.
-        edit::limits_text(path, &present.settings()).map_err(Failure::failed)?;
-    }
     if !tune.json {
         heading(tune, &service, &plan, rapl.as_ref().err());
     }
@@ -92,12 +172,20 @@ pub(super) fn run(tune: &Tune, admin: &flick_admin::Address) -> Outcome {
             } else {
                 sayln!("\n{}{state}", conclusion(&found, sla, tune.goal, energy));
             }
-            return Ok(());
+            return Ok(FittedModel::new(&service.name, &plan, &found));
         }
         (Ok(_), Err(state)) => state,
         (Err(error), Ok(state) | Err(state)) => format!("{error}; {state}"),
     };
     Err(Failure::failed(found))
+}
+
+/// The quantity that is minimised.
+fn cost_name(goal: Goal, sla: Bound) -> &'static str {
+    match goal {
+        Goal::Latency => sla.name(),
+        Goal::Energy => "energy per request",
+    }
 }
 
 /// The knobs of the kernel that are to be turned. Errors: one does not exist here, or not for this user.

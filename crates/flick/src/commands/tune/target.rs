@@ -63,6 +63,11 @@ impl KernelSetting {
         self.all().into_iter().filter_map(|(name, value)| Some((name, (*value)?))).collect()
     }
 
+    /// The knobs that have a value.
+    pub(super) fn names(self) -> Vec<KernelKnobName> {
+        self.values().into_iter().map(|(name, _)| name).collect()
+    }
+
     /// The value of a knob.
     pub(super) fn value(self, name: KernelKnobName) -> Option<u64> {
         self.values().into_iter().find_map(|(own, value)| (own == name).then_some(value))

@@ -6,7 +6,7 @@
 
 use flick_tune::limits::GRID_MAX;
 use flick_tune::{Search, Trial};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::Goal;
 use super::kernel::KernelKnobName;
@@ -23,7 +23,7 @@ const TIME_SLICES_US: [u64; 7] = [10, 20, 50, 100, 200, 500, 1000];
 const LINEAR_US: f64 = 5.0;
 
 /// Share of the bound below which the search wants the latency: a setting at the bound exceeds it half of the time.
-const MARGIN: f64 = 0.95;
+pub(super) const MARGIN: f64 = 0.95;
 
 /// Comparisons of the best setting with the present one.
 pub(super) const PAIRS: usize = 5;
@@ -32,7 +32,7 @@ pub(super) const PAIRS: usize = 5;
 const ERRORS_MARGIN: f64 = 0.001;
 
 /// The measurements of one trial.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct TrialResult {
     pub(super) requests_per_s: f64,
     pub(super) p50_us: f64,
@@ -48,7 +48,7 @@ pub(super) struct TrialResult {
 }
 
 /// A trial of a setting.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct TriedSetting {
     pub(super) knobs: KnobSetting,
     pub(super) result: TrialResult,
@@ -127,7 +127,7 @@ impl SearchPlan {
         combinations(values).into_iter().map(setting).collect()
     }
 
-    fn cost(&self, result: &TrialResult) -> f64 {
+    pub(super) fn cost(&self, result: &TrialResult) -> f64 {
         match self.goal {
             Goal::Latency => result.bounded_us,
             Goal::Energy if self.is_measured => result.joules_per_million_requests,
@@ -136,7 +136,7 @@ impl SearchPlan {
     }
 
     /// The quantity that has a bound: the latency, or too much for any bound if a trial says nothing good of it.
-    fn limited(&self, result: &TrialResult, present: &TrialResult) -> f64 {
+    pub(super) fn limited(&self, result: &TrialResult, present: &TrialResult) -> f64 {
         let is_bad = result.requests < self.requests_min() || result.errors > present.errors + ERRORS_MARGIN;
         if is_bad { f64::INFINITY } else { result.bounded_us }
     }
@@ -175,7 +175,7 @@ fn combinations(lists: Vec<(Vec<u64>, u64)>) -> Vec<Vec<u64>> {
 
 /// The knobs of each setting from 0 to 1, on scales that are logarithmic above a few microseconds,
 /// without those that are the same in all settings.
-fn coordinates(candidates: &[KnobSetting]) -> Vec<Vec<f64>> {
+pub(super) fn coordinates(candidates: &[KnobSetting]) -> Vec<Vec<f64>> {
     let logarithm = |value: u64| (value as f64 / LINEAR_US).ln_1p();
     let all: Vec<Vec<u64>> = candidates.iter().map(KnobSetting::values).collect();
     let range = |knob: usize| {
