@@ -12,6 +12,7 @@
 pub mod image;
 pub mod limits;
 pub mod numbers;
+pub mod permits;
 pub mod ring;
 pub mod state;
 
@@ -24,6 +25,8 @@ mod load;
 #[cfg(target_arch = "x86_64")]
 mod moving;
 #[cfg(target_arch = "x86_64")]
+mod polling;
+#[cfg(target_arch = "x86_64")]
 mod raw;
 #[cfg(target_arch = "x86_64")]
 mod socket;
@@ -35,6 +38,7 @@ mod threads;
 mod transfer;
 #[cfg(target_arch = "x86_64")]
 mod verify;
+#[cfg(target_arch = "x86_64")]
 mod wait;
 #[cfg(target_arch = "x86_64")]
 mod wake;

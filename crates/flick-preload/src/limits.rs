@@ -89,6 +89,17 @@ pub const FROZEN_NS_MAX: u64 = 1_000_000;
 /// Cycles for which an end polls before it sleeps: some 20 microseconds.
 pub const POLL_CYCLES: u64 = 50_000;
 
+/// Cycles for which an end polls without a permit: a microsecond, which is less than it costs to fall asleep and wake.
+pub const FREE_POLL_CYCLES: u64 = 2_500;
+
+/// Cycles after which a permit to poll lapses: that of a process which was stopped or killed.
+pub const PERMIT_CYCLES: u64 = 2 * POLL_CYCLES;
+
+/// Permits to poll: as many as a page holds.
+pub const PERMITS_MAX: usize = 63;
+
+const _: () = assert!(FREE_POLL_CYCLES < YIELD_CYCLES && YIELD_CYCLES < POLL_CYCLES);
+
 /// Cycles after which a polling end yields its core.
 pub const YIELD_CYCLES: u64 = 10_000;
 
@@ -152,10 +163,7 @@ pub const SPURIOUS_MAX: u32 = 8;
 /// Bytes that one call moves at most (`MAX_RW_COUNT` of the kernel).
 pub const CALL_BYTES_MAX: u64 = 0x7fff_f000;
 
-/// Cycles for which a thread polls for a direction that another thread uses: some 20 microseconds.
-pub const TOKEN_CYCLES: u64 = 50_000;
-
-/// Time that it sleeps then, before it looks whether the other thread is alive.
+/// Time that a thread sleeps for a direction that another thread uses, before it looks whether the other thread is alive.
 pub const TOKEN_NAP_NS: u64 = 1_000_000;
 
 /// Such sleeps of a call that waits, before the file returns to the kernel for good.

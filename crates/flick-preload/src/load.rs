@@ -42,7 +42,11 @@ extern "C" fn start(_count: i32, _arguments: *const u64, environment: *const u64
     let has_uring = libraries.has_uring;
     state.not_followed.fetch_or(if has_uring { reason::IO_URING } else { 0 }, Relaxed);
     state.verify.store(u32::from(environment.variable(b"FLICK_ACCEL_VERIFY=").is_some()), Relaxed);
-    state.moves.store(u32::from(environment.variable(b"FLICK_ACCEL_MOVE=").is_some()), Relaxed);
+    if environment.variable(b"FLICK_ACCEL_MOVE=").is_some() {
+        state.moves.store(1, Relaxed);
+        sys::map_polling_permits();
+        sys::pipe::learn_core();
+    }
     let outcome = match libraries.libc {
         Some(libc) => sys::set_fork_word().and_then(|()| {
             // Hooks may run as soon as the first page is mapped.

@@ -13,13 +13,14 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::calls::{Call, HookDecision};
 use crate::limits::{MOVE_CALLS_MIN, MOVED_MAX};
 use crate::numbers as nr;
+use crate::polling::Polling;
 use crate::ring::{PipeEnd, PipeState};
 use crate::socket;
 use crate::state::{File, FileRef, Kind, ProcessTable, flag, kept};
 use crate::sys::pipe::{self as sys, PipeSegment, Vectors};
 use crate::sys::{ProgramMemory, close, socket as sys_socket};
 use crate::threads::{self, Locked, Taking, Token};
-use crate::transfer::{self, PipeProgress, Polling};
+use crate::transfer::{self, PipeProgress};
 use crate::wake;
 
 /// A pipe of this process, or a direction of a connection, with a segment. All fields but the words of the segment are

@@ -12,7 +12,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, compiler_fence};
 use crate::limits::RING_BYTES;
 
 /// First word of a segment. The last byte is the version of the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKPIPE3");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKPIPE4");
 
 /// States of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +133,10 @@ pub struct PipeWords {
     pub receiver_event: AtomicU64,
     /// 1: the sender cannot get it.
     pub event_refused: AtomicU32,
+    /// The core on which the sender has last sent, and 1. 0: none.
+    pub sender_core: AtomicU32,
+    /// The core on which the receiver has last begun to wait, and 1. 0: none.
+    pub receiver_core: AtomicU32,
 }
 
 /// The first page of a segment.

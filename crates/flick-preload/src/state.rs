@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::limits::{CHUNK_FDS, CHUNKS_MAX};
 
 /// First word of a state. The last byte is the version of the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL5");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL6");
 
 /// Kinds of files that are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -236,6 +236,8 @@ pub struct ProcessTable {
     pub wakes_refused: AtomicU64,
     /// Sleeps that have lasted too long and had bytes in a ring then.
     pub late: AtomicU64,
+    /// Waits that slept earlier, since others polled on all cores but one.
+    pub polls_refused: AtomicU64,
     /// Connections of TCP whose counts equalled the kernel's when they were closed.
     pub closed_equal: AtomicU64,
     /// Connections of TCP whose counts differed.

@@ -17,6 +17,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
 
 use crate::limits::{CHUNK_FDS, FDS_MAX, PAGE_BYTES, PATH_BYTES_MAX};
+use crate::permits::{PERMITS_FILE, PollingPermits};
 use crate::state::{Chunk, ProcessTable, STATE_BYTES, reason};
 
 /// Makes a system call.
@@ -404,13 +405,15 @@ pub fn set_fork_word() -> Result<(), i64> {
 
 /// Path of this process's state.
 fn state_path(pid: u32) -> Option<BoundedText> {
+    path_in_states(|path| path.push_number(pid) && path.push(b".state"))
+}
+
+/// Path of a file in the directory of states.
+fn path_in_states(push_name: impl FnOnce(&mut BoundedText) -> bool) -> Option<BoundedText> {
     let directory = settings()?.state.bytes().splitn(2, |byte| *byte == b'=').nth(1)?;
     let mut path = BoundedText::empty();
-    let is_complete = !directory.is_empty()
-        && path.push(directory)
-        && path.push(b"/")
-        && path.push_number(pid)
-        && path.push(b".state");
+    let is_complete =
+        !directory.is_empty() && path.push(directory) && path.push(b"/") && push_name(&mut path);
     is_complete.then_some(path)
 }
 
@@ -462,6 +465,33 @@ fn map_state_file(path: &BoundedText) -> Option<*mut u8> {
         unsafe { call(own::UNLINK, [path.address(), 0, 0, 0, 0, 0]) };
     }
     is_mapped.then_some(address as *mut u8)
+}
+
+/// The permits to poll.
+static PERMITS: AtomicPtr<PollingPermits> = AtomicPtr::new(ptr::null_mut());
+
+/// The permits to poll, if they are there.
+pub fn polling_permits() -> Option<&'static PollingPermits> {
+    // SAFETY: the pointer is null or a mapping that is never unmapped; `PollingPermits` is made of atomics.
+    unsafe { PERMITS.load(Acquire).as_ref() }
+}
+
+/// Maps the permits to poll. Without them no wait polls for long.
+pub fn map_polling_permits() {
+    const READ_WRITE: u64 = 2;
+    let Some(path) = path_in_states(|path| path.push(PERMITS_FILE.as_bytes())) else { return };
+    let flags = READ_WRITE | O_CLOEXEC | O_NOFOLLOW;
+    // SAFETY: the path ends with zero.
+    let fd = unsafe { call(own::OPENAT, [AT_FDCWD, path.address(), flags, 0, 0, 0]) };
+    let Ok(fd) = u64::try_from(fd) else { return };
+    let is_whole = file_facts(fd).is_some_and(|facts| facts.bytes == size_of::<PollingPermits>() as u64);
+    let arguments = [0, size_of::<PollingPermits>() as u64, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0];
+    // SAFETY: a new mapping touches no memory that is in use.
+    let address = if is_whole { unsafe { call(own::MMAP, arguments) } } else { -1 };
+    close(fd);
+    if address > 0 {
+        PERMITS.store(address as *mut PollingPermits, Release);
+    }
 }
 
 /// Closes a descriptor of the library's own.

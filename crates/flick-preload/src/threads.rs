@@ -9,7 +9,8 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
-use crate::limits::{EPOLLS_MAX, LOCK_NAP_NS, TOKEN_CYCLES, TOKEN_NAP_NS, TOKEN_NAPS_MAX};
+use crate::limits::{EPOLLS_MAX, LOCK_NAP_NS, TOKEN_NAP_NS, TOKEN_NAPS_MAX};
+use crate::polling::BoundedPoll;
 use crate::raw::{is_forking, known_thread, set_forking, set_known_thread};
 use crate::ring::PipeEnd;
 use crate::state::{File, ProcessTable, flag};
@@ -101,12 +102,11 @@ impl Token {
         if self.is_own() {
             return Taking::Nested;
         }
-        let began = sys::cycles();
-        while sys::cycles().wrapping_sub(began) < TOKEN_CYCLES {
+        let mut poll = BoundedPoll::new();
+        while poll.pause() {
             if self.0.load(Relaxed) == 0 && self.try_take() {
                 return Taking::Taken;
             }
-            core::hint::spin_loop();
         }
         for nap in 0..TOKEN_NAPS_MAX {
             let seen = self.0.load(Relaxed);

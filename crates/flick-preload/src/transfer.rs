@@ -9,8 +9,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use crate::limits::{
     ALIVE_CYCLES, EMPTY_CYCLES, EMPTY_PAUSE_NS, EMPTY_PAUSES_MAX, ENTER_SENDS_MIN, ENTER_SKIPS_LOG2_MAX,
-    ENTERING_LOOKS_MAX, FROZEN_NS_MAX, PIPE_BUF, POLL_CYCLES, POLL_SKIPS_MAX, POOR_SLEEPS_MAX, RING_BYTES,
-    RING_BYTES_MAX, SLEEP_NS_MAX, SLEEP_READS_MIN, YIELD_CYCLES,
+    ENTERING_LOOKS_MAX, FROZEN_NS_MAX, PIPE_BUF, POOR_SLEEPS_MAX, RING_BYTES, RING_BYTES_MAX, SLEEP_NS_MAX,
+    SLEEP_READS_MIN,
 };
 use crate::moving::Moved;
 use crate::ring::{Control, Ctl, PipeEnd, PipeState};
@@ -147,7 +147,7 @@ fn wait_for_bytes(moved: &Moved, segment: PipeSegment, (fd, blocks): (u64, bool)
         }
         return None;
     }
-    match wait(moved, &control.shared.0.receiver_sleeps, is_ready) {
+    match wait(moved, control, is_ready) {
         Waited::Ready => {}
         Waited::TimedOut => go_back(moved, segment, fd, seen),
         Waited::Interrupted => return Some(sys::INTERRUPTED),
@@ -315,7 +315,7 @@ fn put(
             go_back(moved, segment, fd, seen);
             return Err(Waited::TimedOut);
         }
-        match wait(moved, &control.shared.0.sender_sleeps, is_ready) {
+        match wait(moved, control, is_ready) {
             Waited::Ready => free = capacity(),
             Waited::TimedOut => {
                 go_back(moved, segment, fd, seen);
@@ -327,7 +327,8 @@ fn put(
             return Err(Waited::Ready);
         }
     }
-    let now = sys::cycles();
+    let (now, core) = sys::cycles_and_core();
+    note_core(&control.shared.0.sender_core, core);
     if now.wrapping_sub(moved.looked.load(Relaxed)) > ALIVE_CYCLES {
         moved.looked.store(now, Relaxed);
         if moved.is_alone(fd) {
@@ -430,11 +431,14 @@ fn refuse_entry(control: &Control, seen: Ctl) -> bool {
     control.change(seen, PipeState::Kernel)
 }
 
-/// Waits beside the ring: polls for a short time, where that has helped before, then sleeps.
-fn wait(moved: &Moved, sleeps: &AtomicU32, is_ready: impl Fn() -> bool) -> Waited {
-    if moved.polling.poll(&is_ready) {
+/// Waits beside the ring: polls for a short time, where that has helped before, then sleeps on this end's word.
+fn wait(moved: &Moved, control: &Control, is_ready: impl Fn() -> bool) -> Waited {
+    if moved.polling.poll(|| shares_core(moved, control), &is_ready) {
         return Waited::Ready;
     }
+    let words = &control.shared.0;
+    let sleeps =
+        if moved.role() == PipeEnd::Receiver { &words.receiver_sleeps } else { &words.sender_sleeps };
     if moved.role() == PipeEnd::Receiver && is_slower(moved) {
         return Waited::TimedOut;
     }
@@ -454,68 +458,32 @@ fn wait(moved: &Moved, sleeps: &AtomicU32, is_ready: impl Fn() -> bool) -> Waite
     }
 }
 
+/// Whether the other end of a direction was last seen on this core. A sender notes its core with each send, a receiver
+/// here.
+pub fn shares_core(moved: &Moved, control: &Control) -> bool {
+    let (words, own) = (&control.shared.0, sys::core_number());
+    let other = if moved.role() == PipeEnd::Sender {
+        &words.receiver_core
+    } else {
+        note_core(&words.receiver_core, own);
+        &words.sender_core
+    };
+    own != 0 && other.load(Relaxed) == own
+}
+
+/// Notes the core of an end, where it has changed: the other end reads the line all the time.
+fn note_core(word: &AtomicU32, core: u32) {
+    if word.load(Relaxed) != core {
+        word.store(core, Relaxed);
+    }
+}
+
 /// Whether a receiver sleeps for every few reads: then the kernel's pipe wakes it at a lower price.
 fn is_slower(moved: &Moved) -> bool {
     let reads = moved.sends.swap(0, Relaxed);
     let poor = if reads < SLEEP_READS_MIN { moved.poor.load(Relaxed) + 1 } else { 0 };
     moved.poor.store(poor % POOR_SLEEPS_MAX, Relaxed);
     poor == POOR_SLEEPS_MAX
-}
-
-/// Whether to poll before a wait sleeps: polling that was in vain is left out for a while.
-#[derive(Debug)]
-pub struct Polling {
-    /// Waits that sleep at once.
-    skip: AtomicU32,
-    /// The next number of such waits.
-    skips: AtomicU32,
-}
-
-impl Polling {
-    /// One that polls the next time.
-    pub const fn new() -> Self {
-        Self { skip: AtomicU32::new(0), skips: AtomicU32::new(0) }
-    }
-
-    /// Polls the next time.
-    pub fn reset(&self) {
-        self.skip.store(0, Relaxed);
-        self.skips.store(0, Relaxed);
-    }
-
-    /// Polls for a short time, where that has helped before. Returns whether `is_ready`.
-    pub fn poll(&self, is_ready: impl Fn() -> bool) -> bool {
-        let skip = self.skip.load(Relaxed);
-        if skip > 0 {
-            self.skip.store(skip - 1, Relaxed);
-            return false;
-        }
-        let began = sys::cycles();
-        let (mut has_yielded, mut is_found) = (false, false);
-        loop {
-            let elapsed = sys::cycles().wrapping_sub(began);
-            is_found |= is_ready();
-            // Also what is found late cost more than a sleep: other programs had the core.
-            if elapsed > POLL_CYCLES {
-                break;
-            }
-            if is_found {
-                self.skips.store(0, Relaxed);
-                return true;
-            }
-            // The other end may wait for this core. More than once would favour other programs.
-            if elapsed > YIELD_CYCLES && !has_yielded {
-                has_yielded = true;
-                sys::yield_core();
-            } else {
-                core::hint::spin_loop();
-            }
-        }
-        let skips = (self.skips.load(Relaxed) * 2 + 1).min(POLL_SKIPS_MAX);
-        self.skips.store(skips, Relaxed);
-        self.skip.store(skips, Relaxed);
-        is_found
-    }
 }
 
 /// Waits until the other end has returned its bytes to the kernel; takes over if it is dead. A sender whose receiver is

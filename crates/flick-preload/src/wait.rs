@@ -18,13 +18,14 @@ use crate::limits::{
 };
 use crate::moving::{self, Moved, MovedSet};
 use crate::numbers as nr;
+use crate::polling::Polling;
 use crate::ring::{Control, PipeEnd, PipeState};
 use crate::state::{File, ProcessTable, Seen, flag, kept};
 use crate::sys::event::{self, Beside, SET_WORDS};
 use crate::sys::pipe::{self as sys, PipeSegment};
 use crate::sys::{ProgramMemory, state};
 use crate::threads::{self, ThreadWait};
-use crate::transfer::{self, Polling, Readiness};
+use crate::transfer::{self, Readiness};
 use crate::wake::{self, FallingAsleep, Waiter};
 use time::WaitTime;
 
@@ -81,7 +82,10 @@ impl Wanted {
     /// Polls the rings for a short time, where that has helped before. Returns whether one is ready.
     fn poll(&self) -> bool {
         static POLLING: Polling = Polling::new();
-        POLLING.poll(|| self.is_any_ready())
+        let shares_core = |moved: &Moved| {
+            moved.segment().is_some_and(|segment| transfer::shares_core(moved, segment.control()))
+        };
+        POLLING.poll(|| self.iter().any(shares_core), || self.is_any_ready())
     }
 
     /// Waits until rings or the kernel have what a `poll` or a `select` waits for.

@@ -59,6 +59,38 @@ pub fn cycles() -> u64 {
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
+/// The counter of cycles, and the number of the core, and 1. 0: the processor does not say it.
+#[inline]
+pub fn cycles_and_core() -> (u64, u32) {
+    /// The kernel keeps the number in the low bits of what `rdtscp` returns.
+    const CORE_MASK: u32 = 0xfff;
+    if KNOWS_CORE.load(Relaxed) == 0 {
+        return (cycles(), 0);
+    }
+    let mut core = 0;
+    // SAFETY: the processor has the instruction, which writes to `core`; for its counter see above.
+    let now = unsafe { core::arch::x86_64::__rdtscp(&raw mut core) };
+    (now, (core & CORE_MASK) + 1)
+}
+
+/// The number of the core, and 1. 0: the processor does not say it.
+#[inline]
+pub fn core_number() -> u32 {
+    cycles_and_core().1
+}
+
+/// 1: the processor has `rdtscp`.
+static KNOWS_CORE: AtomicU32 = AtomicU32::new(0);
+
+/// Looks whether the processor says on which core a thread is.
+pub fn learn_core() {
+    const EXTENDED: u32 = 0x8000_0001;
+    const RDTSCP: u32 = 1 << 27;
+    let has_extended = core::arch::x86_64::__cpuid(0x8000_0000).eax >= EXTENDED;
+    let is_known = has_extended && core::arch::x86_64::__cpuid(EXTENDED).edx & RDTSCP != 0;
+    KNOWS_CORE.store(u32::from(is_known), Relaxed);
+}
+
 /// Sleeps while a word has a value, for `ns` at most. A signal whose handler restarts calls continues the sleep.
 ///
 /// Errors: [`INTERRUPTED`], [`TIMED_OUT`], [`AGAIN`] (the word has another value).

@@ -92,6 +92,8 @@ impl Accel {
             command.env("FLICK_ACCEL_VERIFY", "1");
         }
         if self.moves {
+            // Without permits waits sleep earlier, no more.
+            let _ = install::polling_permits(&states);
             monitor::start(&states)?;
             command.env("FLICK_ACCEL_MOVE", "1");
         }

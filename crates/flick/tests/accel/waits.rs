@@ -89,6 +89,26 @@ fn end_of_a_killed_process_wakes_the_other_loop() {
 }
 
 #[test]
+fn programs_polled_on_all_cores() {
+    let setting = setting_with("waits-polling", "sockets");
+    assert_eq!(run(setting.accel(&["--move", "--", "true"])).0, 0);
+    let path = setting.path("run/flick-accel/polling");
+    let page = std::fs::read(&path).expect("the permits to poll");
+    for (permits, are_refused) in [(0, true), (8, false)] {
+        let page = [&u32::to_le_bytes(permits)[..], &page[4..]].concat();
+        std::fs::write(&path, page).expect("our own file");
+        let refused = wait::until("bytes in rings", || {
+            let (status, stdout, stderr) = run(setting.moved("./sockets tcp echo 2000000"));
+            assert_eq!((status, stdout.as_str()), (0, "2000000\nchild 0\n"), "{stderr}");
+            let (moved, refused) = (setting.ring_bytes(), sum(&setting, "polls_refused"));
+            setting.forget();
+            (moved > 0).then_some(refused)
+        });
+        assert_eq!(refused > 0, are_refused, "{permits} permits: {refused} waits slept early");
+    }
+}
+
+#[test]
 fn stopped_process_lets_the_other_loop_sleep_in_the_kernel_and_goes_on() {
     let setting = setting("stops");
     for (round, way) in ["select", "level"].iter().enumerate() {

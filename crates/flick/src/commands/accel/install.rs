@@ -8,7 +8,8 @@ use std::mem::offset_of;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use flick_preload::limits::PAGE_BYTES;
+use flick_preload::limits::{PAGE_BYTES, PERMITS_MAX};
+use flick_preload::permits::{PERMITS_FILE, PollingPermits};
 use flick_preload::state::{Chunk, ProcessTable};
 use rustix::process::{Resource, getrlimit};
 
@@ -56,6 +57,28 @@ pub fn state_directory() -> Result<PathBuf, Failure> {
         None => PathBuf::from(format!("/dev/shm/flick-accel-{}", user())),
     };
     directory(path, 0o700)
+}
+
+/// Makes the permits to poll, unless they are there: one less than the machine has cores.
+///
+/// Errors: the file cannot be written; programs poll for a microsecond at most then.
+pub fn polling_permits(states: &Path) -> io::Result<()> {
+    let mut page = vec![0; size_of::<PollingPermits>()];
+    let count = cores()?.saturating_sub(1).min(PERMITS_MAX as u32);
+    let at = offset_of!(PollingPermits, count);
+    page.splice(at..at + size_of::<u32>(), count.to_le_bytes());
+    write(&states.join(PERMITS_FILE), &page)
+}
+
+/// The cores of this machine that are online: `0-3,8` are five.
+fn cores() -> io::Result<u32> {
+    let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
+    let of_range = |range: &str| {
+        let (first, last) = range.split_once('-').unwrap_or((range, range));
+        let number = |text: &str| text.trim().parse::<u32>().map_err(io::Error::other);
+        Ok(number(last)?.saturating_sub(number(first)?) + 1)
+    };
+    text.split(',').map(of_range).sum()
 }
 
 /// Directory for caches: the user's own; of root, whose programs may change their user, `/var/cache`.

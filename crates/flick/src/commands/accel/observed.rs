@@ -57,6 +57,8 @@ pub struct Waits {
     pub woken: u64,
     /// Sleepers whose event it could not get: the kernel has woken them.
     pub refused: u64,
+    /// Waits that slept earlier, since other programs polled on all cores but one.
+    pub polls_refused: u64,
 }
 
 /// Counts of connections of TCP that were closed under `--verify`.
@@ -205,6 +207,7 @@ pub fn one(directory: &Path, pid: u32) -> Option<Process> {
             late: head.word(offset_of!(ProcessTable, late)),
             woken: head.word(offset_of!(ProcessTable, wakes)),
             refused: head.word(offset_of!(ProcessTable, wakes_refused)),
+            polls_refused: head.word(offset_of!(ProcessTable, polls_refused)),
         },
         closed: Closed {
             equal: head.word(offset_of!(ProcessTable, closed_equal)),

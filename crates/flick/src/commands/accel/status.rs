@@ -60,6 +60,10 @@ fn text(process: &Process) -> String {
             "  {refused} wake-ups by the kernel: the event of a sleeper cannot be had (`pidfd_getfd`)"
         );
     }
+    if waits.polls_refused > 0 {
+        let refused = waits.polls_refused;
+        let _ = writeln!(text, "  {refused} waits slept early: other programs polled on all cores but one");
+    }
     let closed = &process.closed;
     if closed.equal + closed.different + closed.not_compared > 0 {
         let (equal, different, not) = (closed.equal, closed.different, closed.not_compared);
