@@ -12,6 +12,8 @@ mod coverage;
 mod moving;
 #[path = "accel/programs.rs"]
 mod programs;
+#[path = "accel/signals.rs"]
+mod signals;
 #[path = "accel/threads.rs"]
 mod threads;
 #[path = "accel/waits.rs"]

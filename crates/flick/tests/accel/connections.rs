@@ -7,7 +7,7 @@ use std::process::Stdio;
 use rustix::process::Signal;
 
 use super::Setting;
-use super::moving::{kill_one_end, pids, setting_with, signal, start, state_of};
+use super::moving::{kill_one_end, pids, rounds, setting_with, signal, start, state_of};
 use crate::common::wait;
 
 const FAMILIES: [&str; 3] = ["tcp", "unix", "pair"];
@@ -74,8 +74,7 @@ fn stopped_end_holds_up_its_own_connection_only() {
 #[test]
 fn killed_ends_at_any_moment_leave_a_prefix() {
     let setting = setting("kills");
-    let kills = std::env::var("FLICK_ACCEL_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
-    for round in 0..kills {
+    for round in 0..rounds(6) {
         let mode = ["echo", "upload"][round / 3 % 2];
         let program = format!("./sockets {} {mode} 900000000000", FAMILIES[round % 3]);
         let stderr = kill_one_end(&setting, &program, round, round / 3 % 2 == 0);

@@ -2,6 +2,7 @@
 //! to the programs. Each comparison requires that bytes went through rings.
 
 use std::collections::BTreeSet;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -202,6 +203,11 @@ pub fn kill_one_end(setting: &Setting, program: &str, round: usize, is_parent: b
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Rounds of a test that kills or stops processes: `FLICK_ACCEL_ROUNDS`, else `few`.
+pub fn rounds(few: usize) -> usize {
+    std::env::var("FLICK_ACCEL_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(few)
+}
+
 pub fn state_of(pid: u32) -> Option<char> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
@@ -226,12 +232,11 @@ fn stopped_ends_hold_up_their_own_pipe_only() {
 #[test]
 fn killed_ends_at_any_moment_leave_a_prefix() {
     let setting = setting("kills");
-    let kills = std::env::var("FLICK_ACCEL_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(6);
-    for round in 0..kills {
+    for round in 0..rounds(6) {
         let child = start(&setting, "./pipes source 900000000000 | ./pipes sink 900000000000");
-        let meant = ["./pipes source 900000000000", "./pipes sink 900000000000"][round as usize % 2];
+        let meant = ["./pipes source 900000000000", "./pipes sink 900000000000"][round % 2];
         let pid = wait::until("the program", || pids(&setting, meant).into_iter().next());
-        wait::until("the ring", || (setting.ring_bytes() > 1000 * round).then_some(()));
+        wait::until("the ring", || (setting.ring_bytes() > 1000 * round as u64).then_some(()));
         signal(pid, Signal::KILL);
         let output = child.wait_with_output().expect("our own child");
         let stderr = String::from_utf8_lossy(&output.stderr);
@@ -243,20 +248,25 @@ fn killed_ends_at_any_moment_leave_a_prefix() {
     }
 }
 
+/// The monitor of a setting: the process that has its lock.
+pub fn monitor(setting: &Setting) -> Option<u32> {
+    let lock = std::fs::metadata(setting.path("run/flick-accel/monitor.lock")).ok()?;
+    let inode = format!(":{}", lock.ino());
+    let locks = std::fs::read_to_string("/proc/locks").expect("the kernel lists locks");
+    // `1: FLOCK  ADVISORY  WRITE PID DEVICE:INODE 0 EOF`
+    let pids = locks.lines().filter_map(|line| {
+        let fields: Vec<_> = line.split_whitespace().collect();
+        fields.get(5)?.ends_with(&inode).then(|| fields[4].parse().ok())?
+    });
+    pids.into_iter().next()
+}
+
 #[test]
 fn death_of_the_monitor_disturbs_no_pipe() {
     let setting = setting("monitor");
-    let own = setting.path("run/flick-accel/monitor.lock");
     let mut child = start(&setting, "./pipes source 900000000000 | ./pipes sink 900000000000");
     wait::until("the ring", || (setting.ring_bytes() > 0).then_some(()));
-    let monitor = std::fs::read_dir("/proc").expect("it is there").flatten().find_map(|entry| {
-        let pid: u32 = entry.file_name().to_str()?.parse().ok()?;
-        let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).ok()?;
-        let holds =
-            descriptors.flatten().any(|one| std::fs::read_link(one.path()).is_ok_and(|path| path == own));
-        holds.then_some(pid)
-    });
-    signal(monitor.expect("a monitor runs"), Signal::KILL);
+    signal(monitor(&setting).expect("a monitor runs"), Signal::KILL);
     let before = setting.ring_bytes();
     wait::until("more bytes", || (setting.ring_bytes() > before + 1_000_000).then_some(()));
     for pid in pids(&setting, "./pipes source 900000000000") {

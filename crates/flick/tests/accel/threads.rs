@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use super::moving::{kill_one_end, setting_with};
+use super::moving::{kill_one_end, rounds, setting_with};
 use super::programs::end;
 use super::{Setting, free_address, run};
 use crate::common::wait;
@@ -75,8 +75,7 @@ fn program_that_a_thread_executes_finds_all_bytes_in_the_kernel() {
 #[test]
 fn killed_processes_with_threads_leave_whole_records() {
     let setting = setting("kills");
-    let kills = std::env::var("FLICK_ACCEL_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(4);
-    for round in 0..kills {
+    for round in 0..rounds(4) {
         let program = format!("./threads {} writers 900000000000", ["tcp", "unix"][round % 2]);
         // The parent reads.
         let stderr = kill_one_end(&setting, &program, round, round / 2 % 2 == 1);

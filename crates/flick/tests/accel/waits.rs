@@ -3,7 +3,7 @@
 
 use rustix::process::Signal;
 
-use super::moving::{kill_one_end, pids, setting_with, signal, start, state_of};
+use super::moving::{kill_one_end, pids, rounds, setting_with, signal, start, state_of};
 use super::{Setting, run};
 use crate::common::wait;
 
@@ -80,8 +80,7 @@ fn receiver_whose_event_cannot_be_had_is_woken_by_the_kernel() {
 #[test]
 fn end_of_a_killed_process_wakes_the_other_loop() {
     let setting = setting("kills");
-    let kills = std::env::var("FLICK_ACCEL_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(5);
-    for round in 0..kills {
+    for round in 0..rounds(5) {
         let program = format!("./waits loops {} 4 1000000000", CALLS[round % CALLS.len()]);
         let stderr = kill_one_end(&setting, &program, round, round % 2 == 0);
         assert!(!["stalled", "wrong", "write", "wait"].iter().any(|word| stderr.contains(word)), "{stderr}");

@@ -1,0 +1,130 @@
+//! Deaths and stops of programs and of the monitor, in rounds: a stream of known bytes loses and doubles none, and the
+//! other end of a dead process learns of it in time. `FLICK_ACCEL_ROUNDS` is the number of rounds; the slowest is
+//! printed.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::moving::{monitor, pids, rounds, setting_with, signal, start, state_of};
+use super::{Setting, run};
+use crate::common::wait;
+
+/// Longest time from the death of an end to the error at the other one, on a machine with much other work.
+const NOTICE_MAX: Duration = Duration::from_secs(2);
+/// Rounds with one pair of processes.
+const ROUNDS_OF_PAIR: usize = 100;
+/// Time of a stop after which everything has returned to the kernel.
+const LONG_STOP: Duration = Duration::from_millis(25);
+
+fn setting(name: &str) -> Setting {
+    setting_with(&format!("signals-{name}"), "sockets")
+}
+
+/// Waits until a process is stopped.
+fn await_stop(pid: u32) {
+    wait::until("the stop", || (state_of(pid) == Some('T')).then_some(()));
+}
+
+/// Bytes that both ends have sent, by rings and by the kernel.
+fn sent_bytes(setting: &Setting) -> u64 {
+    let processes = setting.status();
+    let files = processes.iter().filter_map(|process| process["files"].as_array()).flatten();
+    files.filter_map(|file| file["sent"].as_u64()).sum()
+}
+
+#[test]
+fn end_learned_late_of_the_other_ends_death() {
+    let setting = setting("deaths");
+    let mut slowest = Duration::ZERO;
+    for round in 0..rounds(4) {
+        let (family, mode) = (["tcp", "unix"][round % 2], ["echo", "upload"][round / 2 % 2]);
+        let program = format!("./sockets {family} {mode} 900000000000");
+        let child = start(&setting, &program);
+        wait::until("the ring", || (setting.ring_bytes() > 0).then_some(()));
+        let ends = pids(&setting, &program);
+        let is_parent = round / 4 % 2 == 0;
+        let victim = if is_parent { ends.first() } else { ends.last() };
+        let began = Instant::now();
+        signal(*victim.expect("two processes"), Signal::KILL);
+        // Both ends have the pipes of the test: they end with the second process.
+        let output = child.wait_with_output().expect("our own child");
+        slowest = slowest.max(began.elapsed());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(!stderr.contains("wrong byte"), "{stderr}");
+        setting.forget();
+    }
+    println!("slowest end after a death: {slowest:?}");
+    assert!(slowest < NOTICE_MAX, "{slowest:?}");
+}
+
+#[test]
+fn stopped_and_continued_end_lost_or_doubled_bytes() {
+    let setting = setting("stops");
+    let (mut done, mut slowest) = (0, Duration::ZERO);
+    let all = rounds(12);
+    for pair in 0.. {
+        if done == all {
+            break;
+        }
+        let (family, mode) = (["tcp", "unix", "pair"][pair % 3], ["echo", "upload"][pair % 2]);
+        let program = format!("./sockets {family} {mode} 900000000000");
+        let child = start(&setting, &program);
+        wait::until("the ring", || (setting.ring_bytes() > 0).then_some(()));
+        let ends: Vec<_> = pids(&setting, &program).into_iter().collect();
+        for round in 0..ROUNDS_OF_PAIR.min(all - done).min(all.div_ceil(3)) {
+            let victim = ends[round % ends.len()];
+            signal(victim, Signal::STOP);
+            await_stop(victim);
+            if round % 3 == 0 {
+                std::thread::sleep(LONG_STOP);
+            }
+            let (before, began) = (sent_bytes(&setting), Instant::now());
+            signal(victim, Signal::CONT);
+            wait::until("bytes after the stop", || (sent_bytes(&setting) > before).then_some(()));
+            slowest = slowest.max(began.elapsed());
+            done += 1;
+        }
+        ends.iter().for_each(|pid| signal(*pid, Signal::KILL));
+        let stderr = child.wait_with_output().expect("our own child").stderr;
+        let stderr = String::from_utf8_lossy(&stderr);
+        assert!(
+            !["wrong byte", "answer", "send", "receive"].iter().any(|word| stderr.contains(word)),
+            "{stderr}"
+        );
+        setting.forget();
+    }
+    println!("slowest continuation after a stop: {slowest:?}");
+}
+
+#[test]
+fn death_or_stop_of_the_monitor_changed_a_stream() {
+    let setting = setting("monitors");
+    let (mut slowest, mut moved) = (Duration::ZERO, 0);
+    for round in 0..rounds(6) {
+        let began = Instant::now();
+        let program = format!("./sockets {} echo 200000", ["tcp", "unix", "pair"][round % 3]);
+        let child = start(&setting, &program);
+        let monitor = wait::until("the monitor", || monitor(&setting));
+        if round % 3 == 1 {
+            wait::within(Duration::from_millis(50), || (setting.ring_bytes() > 0).then_some(()));
+        }
+        signal(monitor, if round % 2 == 0 { Signal::KILL } else { Signal::STOP });
+        let output = child.wait_with_output().expect("our own child");
+        signal(monitor, Signal::CONT);
+        slowest = slowest.max(began.elapsed());
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "200000\nchild 0\n", "round {round}: {stderr}");
+        moved += usize::from(setting.ring_bytes() > 0);
+        setting.forget();
+    }
+    println!("slowest program while its monitor died or stopped: {slowest:?}; {moved} programs had rings");
+    // A monitor that was stopped goes on, and one that has died has a successor.
+    wait::until("a ring of the last monitor", || {
+        let (status, stdout, stderr) = run(setting.moved("./sockets tcp echo 200000"));
+        assert_eq!((status, stdout.as_str()), (0, "200000\nchild 0\n"), "{stderr}");
+        let has_moved = setting.ring_bytes() > 0;
+        setting.forget();
+        has_moved.then_some(())
+    });
+}
