@@ -14,33 +14,35 @@ pub mod limits;
 pub mod numbers;
 pub mod permits;
 pub mod ring;
+pub mod sleep;
 pub mod state;
+pub mod sync;
 
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 pub mod calls;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod exec;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod load;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod moving;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod polling;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod raw;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod socket;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod sys;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod threads;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod transfer;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod verify;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod wait;
-#[cfg(target_arch = "x86_64")]
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod wake;
 
 /// Ends the process: a hook cannot unwind through frames of libc.

@@ -7,9 +7,10 @@
 //! always fits into its pipe, so that going back never waits for anyone.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicU32, AtomicU64, compiler_fence};
+use core::sync::atomic::compiler_fence;
 
 use crate::limits::RING_BYTES;
+use crate::sync::{AtomicU32, AtomicU64};
 
 /// First word of a segment. The last byte is the version of the layout.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKPIPE4");
@@ -293,10 +294,10 @@ impl Control {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod exhaustive;
 
-#[cfg(test)]
+#[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
 

@@ -14,10 +14,11 @@ use crate::limits::{
 };
 use crate::moving::Moved;
 use crate::ring::{Control, Ctl, PipeEnd, PipeState};
+use crate::sleep::{ON_EVENT, ON_WORD};
 use crate::socket;
 use crate::sys::pipe::{self as sys, PipeSegment, SignalsHeld, Vectors};
 use crate::sys::{close, unread_bytes};
-use crate::wake::{self, ON_EVENT, ON_WORD};
+use crate::wake;
 
 /// Outcome of a call.
 #[derive(Debug, Clone, Copy, Default)]

@@ -20,13 +20,14 @@ use crate::moving::{self, Moved, MovedSet};
 use crate::numbers as nr;
 use crate::polling::Polling;
 use crate::ring::{Control, PipeEnd, PipeState};
+use crate::sleep::FallingAsleep;
 use crate::state::{File, ProcessTable, Seen, flag, kept};
 use crate::sys::event::{self, Beside, SET_WORDS};
 use crate::sys::pipe::{self as sys, PipeSegment};
 use crate::sys::{ProgramMemory, state};
 use crate::threads::{self, ThreadWait};
 use crate::transfer::{self, Readiness};
-use crate::wake::{self, FallingAsleep, Waiter};
+use crate::wake::Waiter;
 use time::WaitTime;
 
 /// `POLLIN` and `POLLRDNORM`, which `EPOLLIN` and `EPOLLRDNORM` equal.
@@ -127,7 +128,7 @@ impl Wanted {
     /// Whether a ring is in use whose sender can wake this process: a wait in the kernel would return it there.
     fn is_any_in_ring(&self) -> bool {
         let is_in_ring = |control: &Control| control.look().state() == PipeState::Ring;
-        self.segments().any(|segment| is_in_ring(segment.control()) && !wake::is_refused(segment.control()))
+        self.segments().any(|segment| is_in_ring(segment.control()) && !segment.control().is_wake_refused())
     }
 
     /// The segments of what is received.

@@ -4,19 +4,15 @@
 //! kernel, which wakes the receiver; a thread that is not woken looks again after [`crate::limits::SLEEP_NS_MAX`].
 //! Not here: the wait itself (`wait.rs`), receivers that wait for one file (`transfer.rs`).
 
-use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicU32, AtomicU64, fence};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::limits::{WAITER_MISSES, WAITERS_MAX};
 use crate::moving::{self, Moved};
 use crate::ring::{Control, PipeEnd};
+use crate::sleep::{FallingAsleep, ON_EVENT};
 use crate::sys::{self, close, event, pipe};
 use crate::threads;
-
-/// Value of the word of a sleep: the receiver sleeps on the word.
-pub const ON_WORD: u32 = 1;
-/// It waits in the kernel beside its event.
-pub const ON_EVENT: u32 = 2;
 
 /// A thread that waits beside an event of its own, which it keeps.
 #[derive(Debug)]
@@ -36,17 +32,6 @@ static ARE_ANY: AtomicU32 = AtomicU32::new(0);
 /// The descriptor of an event in the process whose it is.
 fn fd_of(event: u64) -> u32 {
     (event as u32).wrapping_sub(1)
-}
-
-/// Outcome of saying that a thread sleeps.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FallingAsleep {
-    /// The sender executes a fence between its bytes and its look at the word.
-    Known,
-    /// The sender may not know yet that there is an event: this thread has to execute the fence for it.
-    First,
-    /// The sender cannot wake the thread, or another thread waits for the direction.
-    Refused,
 }
 
 impl Waiter {
@@ -89,25 +74,12 @@ impl Waiter {
 
     /// Says to the sender of a direction that this thread sleeps. A fence has to follow.
     pub fn fall_asleep(&self, control: &Control) -> FallingAsleep {
-        let (shared, event) = (&control.shared.0, self.event.load(Relaxed));
-        let known = shared.receiver_event.load(Relaxed);
-        if is_refused(control) || known != event && shared.receiver_sleeps.load(Relaxed) == ON_EVENT {
-            return FallingAsleep::Refused;
-        }
-        if known != event {
-            shared.receiver_event.store(event, Relaxed);
-        }
-        shared.receiver_sleeps.store(ON_EVENT, Release);
-        if known == event { FallingAsleep::Known } else { FallingAsleep::First }
+        control.fall_asleep(self.event.load(Relaxed))
     }
 
     /// Says that it sleeps no more.
     pub fn awake(&self, control: &Control) {
-        let shared = &control.shared.0;
-        let is_asleep = shared.receiver_sleeps.load(Relaxed) == ON_EVENT;
-        if is_asleep && shared.receiver_event.load(Relaxed) == self.event.load(Relaxed) {
-            let _ = shared.receiver_sleeps.compare_exchange(ON_EVENT, 0, Relaxed, Relaxed);
-        }
+        control.awake(self.event.load(Relaxed));
     }
 
     /// Takes back the signal of a sender. Returns false if the program has closed the event; the next wait makes
@@ -155,30 +127,19 @@ pub fn closing_numbers(first: u64, last: u64) {
     }
 }
 
-/// Whether the sender of a direction could not get an event.
-pub fn is_refused(control: &Control) -> bool {
-    control.shared.0.event_refused.load(Relaxed) != 0
-}
-
 /// Wakes the receiver of bytes that were published. Returns false if it has to be woken by the kernel.
 #[inline]
 pub fn receiver(moved: &Moved, control: &Control) -> bool {
-    let shared = &control.shared.0;
-    if shared.receiver_event.load(Relaxed) != 0 {
-        // The receiver looks at the bytes after its own fence: one of both sees what the other one has stored.
-        fence(SeqCst);
-    }
-    shared.receiver_sleeps.load(Relaxed) == 0 || wake(moved, control)
+    !control.is_receiver_asleep() || wake(moved, control)
 }
 
 #[cold]
 fn wake(moved: &Moved, control: &Control) -> bool {
-    let word = &control.shared.0.receiver_sleeps;
-    match word.swap(0, AcqRel) {
+    match control.take_sleep() {
         0 => return true,
         ON_EVENT => {}
         _ => {
-            pipe::wake(word);
+            pipe::wake(&control.shared.0.receiver_sleeps);
             return true;
         }
     }
@@ -186,10 +147,8 @@ fn wake(moved: &Moved, control: &Control) -> bool {
     // has begun to sleep again meanwhile.
     let event = control.shared.0.receiver_event.load(Relaxed);
     for other in moving::all().filter(|other| other.role() == PipeEnd::Sender) {
-        let Some(segment) = other.segment() else { continue };
-        let shared = &segment.control().shared.0;
-        if shared.receiver_sleeps.load(Relaxed) == ON_EVENT && shared.receiver_event.load(Relaxed) == event {
-            let _ = shared.receiver_sleeps.compare_exchange(ON_EVENT, 0, AcqRel, Relaxed);
+        if let Some(segment) = other.segment() {
+            segment.control().awake(event);
         }
     }
     let state = sys::state();

@@ -25,6 +25,7 @@ fn models() -> Outcome {
         ("loom", ["--package", "flick-dict", "--test", "models"].as_slice()),
         ("loom", &["--package", "flick-ring", "--lib"]),
         ("loom", &["--package", "flick-shm", "--lib"]),
+        ("loom", &["--package", "flick-preload", "--lib"]),
         ("shuttle", &["--package", "flick-ring", "--lib"]),
     ] {
         let mut cargo = run::idle_cargo(&[&["test"], models].concat());

@@ -14,7 +14,7 @@ use super::{
 use crate::limits::{CALL_BYTES_MAX, RESERVE_FD_MIN, RING_BYTES, SEGMENT_BYTES};
 use crate::numbers as nr;
 use crate::ring::Control;
-use crate::wake::ON_WORD;
+use crate::sleep::ON_WORD;
 
 const SIGPROCMASK: u32 = 14;
 const SCHED_YIELD: u32 = 24;
