@@ -265,13 +265,8 @@ fn waiting(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory)
         return decision.unwrap_or(HookDecision::Pass);
     }
     let wait = wait::of_call(call, memory, |fd| {
-        let file = followed(state, fd).and_then(|file| state.file(file));
-        file.is_some_and(|file| {
-            if file.flags.load(Relaxed) & flag::POLLED == 0 {
-                file.flags.fetch_or(flag::POLLED, AcqRel);
-            }
-            file.flags.load(Relaxed) & flag::LISTENING == 0
-        })
+        let file = followed(state, fd).and_then(|file| state.file(file))?;
+        (file.flags.load(Relaxed) & flag::LISTENING == 0).then(|| threads::polled_bit(file))
     });
     if wait.begin() {
         moving::keep_all_in_kernel(state);

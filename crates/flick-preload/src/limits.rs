@@ -145,6 +145,10 @@ pub const ASK_CYCLES: u64 = 50_000;
 /// Calls of `epoll_wait` that rings answer between two such questions, at most.
 pub const ASK_SKIPS_MAX: u32 = 32;
 
+/// Bits for files that threads wait for by `poll` or `select`: a bit is of all files whose first descriptors are equal
+/// modulo this.
+pub const POLLED_BITS: usize = 62;
+
 /// Threads of a process that wait beside rings; more wait in the kernel.
 pub const WAITERS_MAX: usize = 16;
 

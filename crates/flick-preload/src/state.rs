@@ -48,10 +48,8 @@ pub mod flag {
     pub const OUT_OF_BAND: u32 = 16;
     /// It was entered into an epoll set, which sees the kernel's bytes only.
     pub const IN_EPOLL: u32 = 32;
-    /// A thread has waited for it by `poll` or `select`, in a process with several threads.
-    pub const POLLED: u32 = 64;
     /// Threads have used it in ways that a ring does not serve: it stays in the kernel.
-    pub const BY_THREADS: u32 = 128;
+    pub const BY_THREADS: u32 = 64;
 }
 
 /// Reasons for which a process is not followed, as bits.

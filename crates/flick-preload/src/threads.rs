@@ -9,7 +9,7 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 
-use crate::limits::{EPOLLS_MAX, LOCK_NAP_NS, TOKEN_NAP_NS, TOKEN_NAPS_MAX};
+use crate::limits::{EPOLLS_MAX, LOCK_NAP_NS, POLLED_BITS, TOKEN_NAP_NS, TOKEN_NAPS_MAX};
 use crate::polling::BoundedPoll;
 use crate::raw::{is_forking, known_thread, set_forking, set_known_thread};
 use crate::ring::PipeEnd;
@@ -201,7 +201,7 @@ pub fn is_any_forking() -> bool {
 pub fn forked() {
     set_known_thread(0);
     set_forking(0);
-    for word in [&LOCK, &FORKING, &POLLS].into_iter().chain(&WAITS) {
+    for word in [&LOCK, &FORKING].into_iter().chain(&POLLS).chain(&WAITS) {
         word.store(0, Relaxed);
     }
 }
@@ -218,8 +218,8 @@ pub fn calls_at(file: &File, role: PipeEnd) -> &AtomicU32 {
     if role == PipeEnd::Receiver { &file.receiving } else { &file.sending }
 }
 
-/// Threads in `poll` or `select` for files that may move.
-static POLLS: AtomicU32 = AtomicU32::new(0);
+/// Threads in `poll` or `select`, by the bits of the files that they wait for.
+static POLLS: [AtomicU32; POLLED_BITS] = [const { AtomicU32::new(0) }; POLLED_BITS];
 /// Threads that wait for each epoll instance, as `wait.rs` numbers them; [`SHARED`]: several have done so.
 static WAITS: [AtomicU32; EPOLLS_MAX] = [const { AtomicU32::new(0) }; EPOLLS_MAX];
 /// Several threads have waited for an epoll instance at a time.
@@ -230,8 +230,8 @@ const SHARED: u32 = 1 << 31;
 pub enum ThreadWait {
     /// One that is not counted.
     Other,
-    /// By `poll` or `select`.
-    Poll,
+    /// By `poll` or `select` for files with these bits.
+    Poll(u64),
     /// For an epoll instance.
     Epoll(usize),
 }
@@ -241,8 +241,10 @@ impl ThreadWait {
     pub fn begin(self) -> bool {
         match self {
             ThreadWait::Other => false,
-            ThreadWait::Poll => {
-                POLLS.fetch_add(1, SeqCst);
+            ThreadWait::Poll(files) => {
+                for polls in polls_of(files) {
+                    polls.fetch_add(1, SeqCst);
+                }
                 false
             }
             ThreadWait::Epoll(index) => WAITS.get(index).is_some_and(|waits| {
@@ -259,8 +261,10 @@ impl ThreadWait {
     pub fn end(self) {
         match self {
             ThreadWait::Other => {}
-            ThreadWait::Poll => {
-                POLLS.fetch_sub(1, SeqCst);
+            ThreadWait::Poll(files) => {
+                for polls in polls_of(files) {
+                    polls.fetch_sub(1, SeqCst);
+                }
             }
             ThreadWait::Epoll(index) => {
                 if let Some(waits) = WAITS.get(index) {
@@ -274,8 +278,8 @@ impl ThreadWait {
     pub fn into_word(self) -> u64 {
         match self {
             ThreadWait::Other => 0,
-            ThreadWait::Poll => 1,
-            ThreadWait::Epoll(index) => index as u64 + 2,
+            ThreadWait::Poll(files) => files << 1 | 1,
+            ThreadWait::Epoll(index) => (index as u64 + 1) << 1,
         }
     }
 
@@ -283,8 +287,8 @@ impl ThreadWait {
     pub fn from_word(word: u64) -> Self {
         match word {
             0 => ThreadWait::Other,
-            1 => ThreadWait::Poll,
-            index => ThreadWait::Epoll(index as usize - 2),
+            files if files & 1 == 1 => ThreadWait::Poll(files >> 1),
+            index => ThreadWait::Epoll((index >> 1) as usize - 1),
         }
     }
 }
@@ -296,7 +300,16 @@ fn waits_of(file: &File) -> u32 {
 
 /// Whether another thread may wait for a file in the kernel.
 pub fn is_awaited(file: &File) -> bool {
-    waits_of(file) != 0 || file.flags.load(Relaxed) & flag::POLLED != 0 && POLLS.load(SeqCst) != 0
+    waits_of(file) != 0 || polls_of(polled_bit(file)).any(|polls| polls.load(SeqCst) != 0)
+}
+
+/// The bit of a file that is waited for by `poll` or `select`. Other files may have it, too.
+pub fn polled_bit(file: &File) -> u64 {
+    1 << (file.fd.load(Relaxed) as usize % POLLED_BITS)
+}
+
+fn polls_of(files: u64) -> impl Iterator<Item = &'static AtomicU32> {
+    POLLS.iter().enumerate().filter(move |(bit, _)| files >> bit & 1 == 1).map(|(_, polls)| polls)
 }
 
 /// Whether the file has to stay in the kernel, since its threads use it in a way that a ring does not serve.
@@ -354,5 +367,17 @@ mod tests {
         wait.end();
         ThreadWait::from_word(wait.into_word()).end();
         assert!(keep_in_kernel(&file));
+    }
+
+    #[test]
+    fn poll_of_one_thread_returned_the_files_of_others_to_the_kernel() {
+        let of_fd = |fd: u32| File { fd: fd.into(), ..File::default() };
+        let (polled, other) = (of_fd(5), of_fd(6));
+        let wait = ThreadWait::Poll(polled_bit(&polled) | polled_bit(&of_fd(POLLED_BITS as u32 - 1)));
+        assert_eq!(ThreadWait::from_word(wait.into_word()), wait);
+        wait.begin();
+        assert!(is_awaited(&polled) && !is_awaited(&other));
+        ThreadWait::from_word(wait.into_word()).end();
+        assert!(!is_awaited(&polled));
     }
 }

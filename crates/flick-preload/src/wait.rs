@@ -245,22 +245,21 @@ pub fn before(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> O
     }
 }
 
-/// The wait that a call is, for the other threads. `is_followed` notes a file that is waited for, and says whether it
-/// may move.
-pub fn of_call(call: &Call, memory: ProgramMemory, is_followed: impl Fn(u64) -> bool) -> ThreadWait {
+/// The wait that a call is, for the other threads. `polled` returns the bit of a file that may move.
+pub fn of_call(call: &Call, memory: ProgramMemory, polled: impl Fn(u64) -> Option<u64>) -> ThreadWait {
     let [first, second, ..] = call.arguments();
-    let mut is_any = false;
+    let mut files = 0;
     match call.number() {
         nr::POLL | nr::PPOLL => {
             for index in 0..second.min(FDS_MAX as u64) {
-                is_any |= is_followed(memory.word(first + 8 * index) & 0xffff_ffff);
+                files |= polled(memory.word(first + 8 * index) & 0xffff_ffff).unwrap_or_default();
             }
         }
         nr::SELECT | nr::PSELECT6 => {
             let [count, reads, ..] = call.arguments();
             for fd in 0..count.min(FDS_MAX as u64) {
                 let is_set = reads != 0 && memory.word(reads + fd / 64 * 8) >> (fd % 64) & 1 == 1;
-                is_any |= is_set && is_followed(fd);
+                files |= is_set.then(|| polled(fd)).flatten().unwrap_or_default();
             }
         }
         _ => {
@@ -268,7 +267,7 @@ pub fn of_call(call: &Call, memory: ProgramMemory, is_followed: impl Fn(u64) -> 
                 .map_or(ThreadWait::Other, |word| ThreadWait::Epoll(word as u32 as usize - 1));
         }
     }
-    if is_any { ThreadWait::Poll } else { ThreadWait::Other }
+    if files == 0 { ThreadWait::Other } else { ThreadWait::Poll(files) }
 }
 
 /// Bits that a direction stands for.
