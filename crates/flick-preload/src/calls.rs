@@ -501,6 +501,13 @@ pub fn after(call: &mut Call, memory: ProgramMemory) {
     }
 }
 
+/// The call of this thread does not come to its end: the thread is cancelled in it.
+pub fn abandoned() {
+    if let Some(state) = sys::state() {
+        moving::abandoned(state);
+    }
+}
+
 /// Counts a call that was made.
 fn count(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) {
     let (number, result) = (call.number(), call.result);

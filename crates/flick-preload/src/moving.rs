@@ -14,6 +14,7 @@ use crate::calls::{Call, HookDecision};
 use crate::limits::{MOVE_CALLS_MIN, MOVED_MAX};
 use crate::numbers as nr;
 use crate::polling::Polling;
+use crate::raw::{parted_fd, set_parted_fd};
 use crate::ring::{PipeEnd, PipeState};
 use crate::socket;
 use crate::state::{File, FileRef, Kind, ProcessTable, flag, kept};
@@ -515,7 +516,9 @@ fn use_ring(
     if parted != 0 {
         // The program has closed the descriptor while the call was in the ring.
         let [_, b, c, d, e, f] = arguments;
+        set_parted_fd(parted);
         result = result.or_else(|| Some(sys::repeat(number, [fd, b, c, d, e, f])));
+        set_parted_fd(0);
         close(fd);
     }
     let decision = result.map(|result| {
@@ -648,6 +651,23 @@ pub fn return_awaited(file: &File) {
         if let Some(segment) = moved.segment() {
             transfer::return_now(moved, segment);
         }
+    }
+}
+
+/// This thread is cancelled in its call: the files whose directions it has leave their rings, as after a call that a
+/// handler has left, and what it keeps of a file that another thread has closed is closed.
+#[cold]
+pub fn abandoned(state: &ProcessTable) {
+    let parted = parted_fd();
+    if parted != 0 {
+        set_parted_fd(0);
+        close(u64::from(parted));
+    }
+    for moved in used().iter().filter(|moved| moved.is_busy()) {
+        if let Some(file) = moved.file(state) {
+            leave_moved(state, file, kept::LEFT);
+        }
+        moved.release();
     }
 }
 

@@ -1,7 +1,8 @@
 //! The way from a stub into the library and back, and the mark of a thread that has a child by `vfork`.
 //! Promises: a call that is passed on is made by libc's own `syscall` instruction, with every register but rcx and r11,
 //! with the stack and the 128 bytes below it as they were. A call that is counted is made here and returns behind that
-//! instruction; the frame has unwind information, so that a cancelled thread unwinds through it into libc's function.
+//! instruction; the frame has unwind information, so that a cancelled thread unwinds through it into libc's function, and gives back
+//! what its call has held.
 #![allow(unsafe_code, reason = "the entry is assembly; only modules named `sys` and `raw` have such code")]
 
 use core::arch::{asm, global_asm};
@@ -29,6 +30,11 @@ global_asm!(
     ".type flick_forking, @object",
     ".size flick_forking, 4",
     "flick_forking: .zero 4",
+    ".hidden flick_parted",
+    ".globl flick_parted",
+    ".type flick_parted, @object",
+    ".size flick_parted, 4",
+    "flick_parted: .zero 4",
     ".popsection",
     ".pushsection .text.flick_entry, \"ax\", @progbits",
     ".hidden flick_entry",
@@ -37,6 +43,8 @@ global_asm!(
     ".p2align 4",
     "flick_entry:",
     ".cfi_startproc",
+    // `DW_EH_PE_pcrel | DW_EH_PE_sdata4`.
+    ".cfi_personality 0x1b, {personality}",
     ".cfi_def_cfa rsp, 0",
     "lea rsp, [rsp - 128]",
     ".cfi_def_cfa_offset 128",
@@ -140,6 +148,7 @@ global_asm!(
     ".popsection",
     before = sym before,
     after = sym after,
+    personality = sym personality,
 );
 
 unsafe extern "C" {
@@ -164,6 +173,17 @@ extern "C" fn after(call: &mut Call) {
     // SAFETY: as above.
     let memory = unsafe { ProgramMemory::new() };
     calls::after(call, memory);
+}
+
+/// Called by the unwinder when it goes through the entry's frame: the thread is cancelled, or ends by `pthread_exit` in a
+/// signal handler. No landing pad follows.
+extern "C" fn personality(_version: i32, actions: i32, _class: u64, _exception: u64, _context: u64) -> i32 {
+    const CLEANUP_PHASE: i32 = 2;
+    const CONTINUE_UNWIND: i32 = 8;
+    if actions & CLEANUP_PHASE != 0 {
+        calls::abandoned();
+    }
+    CONTINUE_UNWIND
 }
 
 const _: () = assert!(
@@ -219,6 +239,13 @@ thread_word!(
     /// Sets whether it does.
     set_forking,
     "flick_forking"
+);
+thread_word!(
+    /// The duplicate with which this thread's call goes on after another one has closed its descriptor. 0: none.
+    parted_fd,
+    /// Sets it.
+    set_parted_fd,
+    "flick_parted"
 );
 
 // Compilers call these for copies and comparisons. The library has its own, hidden, so that no hook enters libc.

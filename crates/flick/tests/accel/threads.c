@@ -239,6 +239,27 @@ static void cancel(int is_child) {
     printf("%s%s", none, text);
 }
 
+// A thread is cancelled while it reads what another one has closed: with it the last descriptor is gone.
+static void cancel_closed(int is_child) {
+    warm(is_child);
+    if (is_child) {
+        char rest;
+        struct pollfd one = {fd, POLLIN, 0};
+        if (poll(&one, 1, 10000) != 1 || read(fd, &rest, 1) != 0) fail("the connection was not closed");
+        return;
+    }
+    char text[32] = "";
+    pthread_t reader;
+    start(&reader, read_once, text);
+    while (!is_in_read) {}
+    nanosleep(&(struct timespec){0, 2000000}, 0);
+    close(fd);
+    // The read is in the ring for 20 ms, then in the kernel.
+    if (!strcmp(event, "later")) nanosleep(&(struct timespec){0, 60000000}, 0);
+    pthread_cancel(reader);
+    join(reader);
+}
+
 static atomic_ullong taken;
 
 static void *read_some(void *argument) {
@@ -386,7 +407,7 @@ int main(int count, char **arguments) {
     const struct {
         const char *name;
         void (*run)(int);
-    } modes[] = {{"writers", writers}, {"duplex", duplex},   {"close", close_beside}, {"cancel", cancel},
+    } modes[] = {{"writers", writers}, {"duplex", duplex},   {"close", close_beside}, {"cancel", cancel}, {"cancel_closed", cancel_closed},
                  {"readers", readers}, {"waiter", waiter}, {"exec", exec_beside},
                  {"edges", edges}};
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {

@@ -47,6 +47,17 @@ fn thread_that_is_cancelled_in_a_ring_holds_up_no_other() {
 }
 
 #[test]
+fn thread_that_was_cancelled_in_a_read_of_a_closed_descriptor_kept_the_connection_open() {
+    let setting = setting("cancel-closed");
+    for family in ["tcp", "unix"] {
+        setting.check(&[
+            &format!("./threads {family} cancel_closed 0"),
+            &format!("./threads {family} cancel_closed 0 later"),
+        ]);
+    }
+}
+
+#[test]
 fn two_threads_that_receive_take_each_byte_once() {
     let setting = setting("readers");
     setting.check(&["./threads tcp readers 1000000"]);
