@@ -300,12 +300,16 @@ fn waits_of(file: &File) -> u32 {
 
 /// Whether another thread may wait for a file in the kernel.
 pub fn is_awaited(file: &File) -> bool {
-    waits_of(file) != 0 || polls_of(polled_bit(file)).any(|polls| polls.load(SeqCst) != 0)
+    waits_of(file) != 0 || POLLS[polled_number(file)].load(SeqCst) != 0
 }
 
 /// The bit of a file that is waited for by `poll` or `select`. Other files may have it, too.
 pub fn polled_bit(file: &File) -> u64 {
-    1 << (file.fd.load(Relaxed) as usize % POLLED_BITS)
+    1 << polled_number(file)
+}
+
+fn polled_number(file: &File) -> usize {
+    file.fd.load(Relaxed) as usize % POLLED_BITS
 }
 
 fn polls_of(files: u64) -> impl Iterator<Item = &'static AtomicU32> {
