@@ -434,7 +434,7 @@ fn transfer_alone(
     loop {
         let moved = slot_of(file, role)?;
         let vectors = if moved.is_socket() {
-            sys_socket::bytes_of(number, arguments, memory)
+            sys_socket::bytes_of(moved.kind(), number, arguments, memory)
         } else {
             Vectors::of(number, arguments, memory)
         };
@@ -506,8 +506,8 @@ fn use_ring(
     };
     let control = segment.control();
     let leaves = control.look().is_dead() || control.header.0.revoked.load(Relaxed) != 0;
-    if number == nr::RECVMSG && progress.is_done && progress.error == 0 {
-        sys_socket::complete_message(memory, arguments[1]);
+    if progress.is_done && progress.error == 0 {
+        sys_socket::complete(number, arguments, memory);
     }
     state.ring_bytes.fetch_add(progress.in_ring, Relaxed);
     let parted = moved.parted.swap(0, SeqCst);

@@ -195,16 +195,26 @@ impl Drop for PeerSocket {
 }
 
 /// The bytes of a call on a socket. `None`: the kernel has to judge it, since it has an address, control data or flags
-/// that a ring does not obey.
-pub fn bytes_of(number: u32, arguments: [u64; 6], memory: ProgramMemory) -> Option<Vectors> {
+/// that a ring does not obey. A connection of TCP ignores the address of a send.
+pub fn bytes_of(
+    kind: Option<Kind>,
+    number: u32,
+    arguments: [u64; 6],
+    memory: ProgramMemory,
+) -> Option<Vectors> {
     const PLAIN_RECEIVES: u64 = 0x4000 | nr::MSG_DONTWAIT;
-    let [_, address, bytes, flags, name, _] = arguments;
+    const ADDRESS_BYTES_MAX: u64 = 128;
+    let [_, address, bytes, flags, name, name_bytes] = arguments;
+    let is_tcp = kind == Some(Kind::Tcp);
     match number {
-        nr::SENDTO if name == 0 && flags & !nr::PLAIN_SENDS == 0 => {
-            Vectors::range(memory, address, bytes, flags)
+        nr::SENDTO if flags & !nr::PLAIN_SENDS == 0 => {
+            let is_plain = name == 0 || is_tcp && name_bytes <= ADDRESS_BYTES_MAX;
+            is_plain.then(|| Vectors::range(memory, address, bytes, flags)).flatten()
         }
-        nr::RECVFROM if name == 0 && flags & !PLAIN_RECEIVES == 0 => {
-            Vectors::range(memory, address, bytes, 0)
+        nr::RECVFROM if flags & !PLAIN_RECEIVES == 0 => {
+            let is_length = || name_bytes != 0 && memory.half(name_bytes) as i32 >= 0;
+            let is_plain = name == 0 || is_tcp && is_length();
+            is_plain.then(|| Vectors::range(memory, address, bytes, 0)).flatten()
         }
         nr::SENDMSG if bytes & !nr::PLAIN_SENDS == 0 => message(memory, address, bytes),
         nr::RECVMSG if bytes & !PLAIN_RECEIVES == 0 => message(memory, address, 0),
@@ -227,8 +237,12 @@ fn message(memory: ProgramMemory, header: u64, flags: u64) -> Option<Vectors> {
     Vectors::list(memory, list, count, flags)
 }
 
-/// Completes a `recvmsg`: the message has no flags.
-pub fn complete_message(memory: ProgramMemory, header: u64) {
-    // Four bytes of flags, and four that pad.
-    memory.set_word(header + MESSAGE_FLAGS, 0);
+/// Completes a receive: a message of `recvmsg` has no flags, and `recvfrom` has no address of a connection of TCP.
+pub fn complete(number: u32, arguments: [u64; 6], memory: ProgramMemory) {
+    match number {
+        // Four bytes of flags, and four that pad.
+        nr::RECVMSG => memory.set_word(arguments[1] + MESSAGE_FLAGS, 0),
+        nr::RECVFROM if arguments[4] != 0 => memory.set_half(arguments[5], 0),
+        _ => {}
+    }
 }

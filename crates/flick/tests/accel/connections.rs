@@ -42,6 +42,11 @@ fn stream_continues_after_calls_that_a_ring_does_not_serve() {
 }
 
 #[test]
+fn calls_with_an_address_returned_a_connection_to_the_kernel() {
+    setting("addressed").check(&["./sockets tcp echo 5000000 addressed addressed"]);
+}
+
+#[test]
 fn unread_bytes_of_an_end_that_closes_or_dies_reset_the_connection() {
     let setting = setting("reset");
     for family in FAMILIES {

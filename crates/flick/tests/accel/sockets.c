@@ -14,11 +14,28 @@
 #include "connection.h"
 #include "stream.h"
 
+// Calls name an address, which a connection of TCP ignores.
+static int is_addressed;
+
+static ssize_t send_to(int fd, const void *from, size_t n) {
+    struct sockaddr_in address = {.sin_family = AF_INET};
+    return sendto(fd, from, n, MSG_NOSIGNAL, (struct sockaddr *)&address, sizeof address);
+}
+
+static ssize_t receive_from(int fd, void *to, size_t n) {
+    struct sockaddr_in address;
+    socklen_t bytes = sizeof address;
+    ssize_t moved = recvfrom(fd, to, n, 0, (struct sockaddr *)&address, &bytes);
+    if (moved >= 0 && bytes != 0) fail("length of an address");
+    return moved;
+}
+
 // One send, by the calls in turns.
 static ssize_t send_some(int fd, unsigned char *from, size_t n) {
     static unsigned turn;
     struct iovec parts[2] = {{from, n / 3}, {from + n / 3, n - n / 3}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    if (is_addressed) return send_to(fd, from, n);
     switch (turn++ % 4) {
     case 0: return write(fd, from, n);
     case 1: return send(fd, from, n, MSG_NOSIGNAL);
@@ -33,6 +50,7 @@ static ssize_t receive_some(int fd, unsigned char *to, size_t n) {
     struct iovec parts[2] = {{to, n / 3}, {to + n / 3, n - n / 3}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2, .msg_flags = -1};
     ssize_t moved;
+    if (is_addressed) return receive_from(fd, to, n);
     switch (turn++ % 4) {
     case 0: return read(fd, to, n);
     case 1: return recv(fd, to, n, 0);
@@ -227,6 +245,7 @@ int main(int count, char **arguments) {
     const char *event = is_child ? child_event : parent_event, *how = "";
     state = is_child ? 7 : 1;
     signal(SIGPIPE, SIG_IGN);
+    is_addressed = !strcmp(event, "addressed");
     if (!strcmp(mode, "echo")) {
         if (is_child) ask(fd, bytes, event, BYTES_MAX);
         else printf("%llu\n", (unsigned long long)echo(fd, bytes, event));
