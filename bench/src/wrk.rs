@@ -5,7 +5,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::process::Command;
+use std::process::{Command, Output};
 
 use crate::process::Server;
 use crate::sweep::Round;
@@ -26,11 +26,12 @@ pub(crate) fn round(
     warmup_seconds: u64,
     seconds: u64,
 ) -> io::Result<Round> {
+    let load = |seconds| summary(&command(server.ip()?, connections, seconds).output()?);
     if warmup_seconds > 0 {
-        load(server.ip()?, connections, warmup_seconds)?;
+        load(warmup_seconds)?;
     }
     let before = server.cpu()?;
-    let summary = load(server.ip()?, connections, seconds)?;
+    let summary = load(seconds)?;
     let cpu = server.cpu()?.since(&before);
     let per_request = |time: std::time::Duration| time.as_secs_f64() * 1e6 / summary.requests;
     Ok(Round {
@@ -43,12 +44,27 @@ pub(crate) fn round(
     })
 }
 
-fn load(addr: SocketAddr, connections: usize, seconds: u64) -> io::Result<Summary> {
+fn command(addr: SocketAddr, connections: usize, seconds: u64) -> Command {
     let mut command = Command::new("wrk");
+    command.args(arguments(addr, connections, seconds));
+    command
+}
+
+/// Arguments of wrk for a round.
+pub(crate) fn arguments(addr: SocketAddr, connections: usize, seconds: u64) -> Vec<String> {
     // One thread: wrk refuses fewer connections than threads, and the load has one core.
-    command.args(["-t1", &format!("-c{connections}"), &format!("-d{seconds}s")]);
-    command.args(["--latency", "--timeout", "5s"]).arg(format!("http://{addr}/"));
-    let output = command.output()?;
+    let fixed = ["-t1", "--latency", "--timeout", "5s"].map(str::to_owned);
+    let own = [format!("-c{connections}"), format!("-d{seconds}s"), format!("http://{addr}/")];
+    fixed.into_iter().chain(own).collect()
+}
+
+/// Requests per second of a round.
+pub(crate) fn requests_per_s(output: &Output) -> io::Result<f64> {
+    let summary = summary(output)?;
+    Ok(summary.requests / summary.seconds)
+}
+
+fn summary(output: &Output) -> io::Result<Summary> {
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     if !output.status.success() || text.contains("Socket errors") || text.contains("Non-2xx") {
         return Err(io::Error::other(format!("the round is void: {text}")));

@@ -1,4 +1,4 @@
-//! Servers of Debian: redis, whose client is started as the server is, and nginx before wrk.
+//! Servers of Debian: redis, and nginx before wrk. Clients are started as the server is, or stay plain.
 
 use std::io;
 use std::process::Stdio;
@@ -26,15 +26,14 @@ pub(super) fn redis(setting: &Setting<'_>, side: Mode, clients: usize) -> io::Re
     let mut benchmark = setting.command(side, "redis-benchmark");
     let requests = setting.args.seconds * (clients as u64 * REDIS_CLIENT_REQUESTS).min(REDIS_REQUESTS_MAX);
     benchmark.args(["-p", &port, "-t", "get", "-d", "8", "--csv", "-c", &clients.to_string(), "-n"]);
-    let output = benchmark.arg(requests.to_string()).stderr(Stdio::inherit()).output()?;
-    setting.note_rings()?;
+    let output = setting.output(benchmark.arg(requests.to_string()).stderr(Stdio::inherit()))?;
     let text = String::from_utf8_lossy(&output.stdout);
     let rate = text.lines().find_map(|line| line.strip_prefix("\"GET\",\"")?.split('"').next()?.parse().ok());
     rate.ok_or_else(|| io::Error::other(format!("redis-benchmark printed {text:?}")))
 }
 
-/// Pages per second.
-pub(super) fn nginx(setting: &Setting<'_>, side: Mode, connections: usize) -> io::Result<f64> {
+/// Pages per second. Only `client` says how wrk is started.
+pub(super) fn nginx(setting: &Setting<'_>, side: Mode, client: Mode, connections: usize) -> io::Result<f64> {
     let addr = free_addr()?;
     let config = NGINX.replace("{listen}", &addr.to_string()).replace("{number}", "accel");
     let plain = nginx_command(&config, "accel.conf", &setting.scratch)?;
@@ -42,7 +41,7 @@ pub(super) fn nginx(setting: &Setting<'_>, side: Mode, connections: usize) -> io
     command.args(plain.get_args());
     let cores = &setting.args.run.cores;
     let server = Server::start(command, cores.server_core, cores.load_core, addr)?;
-    let round = wrk::round(&server, connections, 0, setting.args.seconds)?;
-    setting.note_rings()?;
-    Ok(round.requests_per_s)
+    let mut load = setting.command(client, "wrk");
+    load.args(wrk::arguments(server.ip()?, connections, setting.args.seconds));
+    wrk::requests_per_s(&setting.output(&mut load)?)
 }

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::ffi::OsStr;
 use std::io;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Output, Stdio};
 
 use serde::Deserialize;
 
@@ -36,7 +36,6 @@ impl Mode {
 /// Process in `flick accel --status --json`.
 #[derive(Debug, Deserialize)]
 struct Seen {
-    ring_bytes: u64,
     files: Vec<SeenFile>,
 }
 
@@ -45,6 +44,8 @@ struct Seen {
 struct SeenFile {
     sent: u64,
     received: u64,
+    /// Of these, through a ring.
+    ring_bytes: u64,
 }
 
 /// Directories of one figure, and the part of its bytes that went through rings.
@@ -98,19 +99,27 @@ impl<'a> Setting<'a> {
         self.looks.set(true);
     }
 
-    /// Notes which part of the bytes of running processes went through rings: those of closed files count there only.
-    /// Does nothing in a round that is timed.
+    /// Notes which part of the bytes of open files went through rings. Does nothing in a round that is timed.
     pub(super) fn note_rings(&self) -> io::Result<()> {
         if !self.looks.get() {
             return Ok(());
         }
         let output = self.flick().args(["--status", "--json"]).output()?;
         let seen: Vec<Seen> = serde_json::from_slice(&output.stdout)?;
-        let rings: u64 = seen.iter().map(|process| process.ring_bytes).sum();
-        let all: u64 =
-            seen.iter().flat_map(|process| &process.files).map(|file| file.sent + file.received).sum();
-        self.share.set(self.share.get().max(rings as f64 / all.max(rings).max(1) as f64));
+        let files = || seen.iter().flat_map(|process| &process.files);
+        let rings: u64 = files().map(|file| file.ring_bytes).sum();
+        let all: u64 = files().map(|file| file.sent + file.received).sum();
+        self.share.set(self.share.get().max(rings as f64 / all.max(1) as f64));
         Ok(())
+    }
+
+    /// Runs a client to its end, notes the part meanwhile, and returns what it prints.
+    pub(super) fn output(&self, command: &mut Command) -> io::Result<Output> {
+        let mut child = command.stdout(Stdio::piped()).spawn()?;
+        while self.looks.get() && child.try_wait()?.is_none() {
+            self.note_rings()?;
+        }
+        child.wait_with_output()
     }
 
     /// Notes it again and again until all programs have ended.
