@@ -10,6 +10,8 @@ mod connections;
 mod coverage;
 #[path = "accel/moving.rs"]
 mod moving;
+#[path = "accel/pairs.rs"]
+mod pairs;
 #[path = "accel/programs.rs"]
 mod programs;
 #[path = "accel/signals.rs"]

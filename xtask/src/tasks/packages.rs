@@ -140,6 +140,56 @@ const PACKAGES: &[Package] = &[
         probe: Probe::Starts(&["strace", "-V"]),
     },
     Package { name: "wrk", why: "a loader with many connections", probe: Probe::Starts(&["wrk", "-v"]) },
+    Package {
+        name: "apache2-utils",
+        why: "ab, a client with an event loop of its own",
+        probe: Probe::Starts(&["ab", "-V"]),
+    },
+    Package {
+        name: "postgresql",
+        why: "a server that forks for each connection, and pgbench",
+        probe: Probe::Succeeds(&["sh", "-c", "ls /usr/lib/postgresql/*/bin/pgbench"]),
+    },
+    Package {
+        name: "php-fpm",
+        why: "a server of FastCGI behind nginx",
+        probe: Probe::Succeeds(&["sh", "-c", "ls /usr/sbin/php-fpm*"]),
+    },
+    Package {
+        name: "nodejs",
+        why: "a program that makes code as it runs, and passes connections on",
+        probe: Probe::Starts(&["node", "--version"]),
+    },
+    Package {
+        name: "openjdk-17-jdk-headless",
+        why: "a server and a client of Java",
+        probe: Probe::Succeeds(&["sh", "-c", "ls /usr/lib/jvm/java-17-openjdk-*/bin/javac"]),
+    },
+    Package {
+        name: "iperf3",
+        why: "streams of TCP in both directions",
+        probe: Probe::Starts(&["iperf3", "--version"]),
+    },
+    Package {
+        name: "sockperf",
+        why: "a ping-pong over TCP that counts lost, doubled and reordered messages",
+        probe: Probe::Starts(&["sockperf", "--version"]),
+    },
+    Package {
+        name: "openssl",
+        why: "a client and a server of TLS",
+        probe: Probe::Starts(&["openssl", "version"]),
+    },
+    Package {
+        name: "openssh-client",
+        why: "a client of ssh, and keys",
+        probe: Probe::Starts(&["ssh", "-V"]),
+    },
+    Package {
+        name: "openssh-server",
+        why: "a server of ssh with processes of several users",
+        probe: Probe::Starts(&["/usr/sbin/sshd", "-V"]),
+    },
 ];
 
 /// Checks that every package is installed; as root, installs the missing ones.
