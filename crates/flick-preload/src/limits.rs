@@ -167,7 +167,8 @@ pub const SPURIOUS_MAX: u32 = 8;
 /// Bytes that one call moves at most (`MAX_RW_COUNT` of the kernel).
 pub const CALL_BYTES_MAX: u64 = 0x7fff_f000;
 
-/// Time that a thread sleeps for a direction that another thread uses, before it looks whether the other thread is alive.
+/// Time that a thread sleeps for a direction that another thread uses, before it looks whether the other thread is
+/// alive.
 pub const TOKEN_NAP_NS: u64 = 1_000_000;
 
 /// Such sleeps of a call that waits, before the file returns to the kernel for good.

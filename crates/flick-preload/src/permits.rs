@@ -16,7 +16,7 @@ pub const PERMITS_FILE: &str = "polling";
 #[derive(Debug)]
 #[repr(C)]
 pub struct PollingPermits {
-    /// How many permits there are. Written before the file has its name.
+    /// Number of permits. Written before the file has its name.
     pub count: OwnLine<AtomicU32>,
     /// Counter of cycles when each was taken. 0: it is free.
     taken: [OwnLine<AtomicU64>; PERMITS_MAX],

@@ -1,5 +1,5 @@
 //! The word by which a receiver says that it sleeps, and the event by which it is woken.
-//! Promises: a sender that has published bytes finds a receiver asleep which has not seen them, and the first of several
+//! Promises: a sender that has published bytes finds a receiver asleep which has not seen them, and one of several
 //! senders to that thread takes the word; so no wake-up is lost. The model below looks at each order of both ends.
 //! Not here: how an event is had and signalled (`wake.rs`), the wait (`wait.rs`, `transfer.rs`).
 
