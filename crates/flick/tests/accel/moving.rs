@@ -248,17 +248,20 @@ fn killed_ends_at_any_moment_leave_a_prefix() {
     }
 }
 
-/// The monitor of a setting: the process that has its lock.
+/// The monitor of a setting: it has the lock for as long as it runs, while a program that starts looks whether it can.
 pub fn monitor(setting: &Setting) -> Option<u32> {
     let lock = std::fs::metadata(setting.path("run/flick-accel/monitor.lock")).ok()?;
     let inode = format!(":{}", lock.ino());
     let locks = std::fs::read_to_string("/proc/locks").expect("the kernel lists locks");
     // `1: FLOCK  ADVISORY  WRITE PID DEVICE:INODE 0 EOF`
-    let pids = locks.lines().filter_map(|line| {
+    let mut pids = locks.lines().filter_map(|line| {
         let fields: Vec<_> = line.split_whitespace().collect();
         fields.get(5)?.ends_with(&inode).then(|| fields[4].parse().ok())?
     });
-    pids.into_iter().next()
+    pids.find(|pid: &u32| {
+        let line = std::fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        line.trim_end_matches('\0').ends_with("\0monitor")
+    })
 }
 
 #[test]
@@ -266,7 +269,7 @@ fn death_of_the_monitor_disturbs_no_pipe() {
     let setting = setting("monitor");
     let mut child = start(&setting, "./pipes source 900000000000 | ./pipes sink 900000000000");
     wait::until("the ring", || (setting.ring_bytes() > 0).then_some(()));
-    signal(monitor(&setting).expect("a monitor runs"), Signal::KILL);
+    signal(wait::until("the monitor", || monitor(&setting)), Signal::KILL);
     let before = setting.ring_bytes();
     wait::until("more bytes", || (setting.ring_bytes() > before + 1_000_000).then_some(()));
     for pid in pids(&setting, "./pipes source 900000000000") {
