@@ -25,6 +25,8 @@ pub enum Op {
     Incr,
     /// Deletes the item, if its CAS value is this or none is given.
     Delete(Option<u64>),
+    /// Deletes all items.
+    Flush,
 }
 
 /// One reply. Text commands return no CAS value.
@@ -69,6 +71,7 @@ fn after(item: Item, op: Op, answer: Answer) -> Option<Item> {
             agrees.then_some(Some((value, cas.or(known))))
         }
         (Op::Set(value), Answer::Done(cas)) => Some(Some((value, cas))),
+        (Op::Flush, Answer::Done(_)) => Some(None),
         (Op::Add(value), Answer::Done(cas)) => item.is_none().then_some(Some((value, cas))),
         (Op::Add(_), Answer::NotStored) => item.is_some().then_some(item),
         (Op::Cas(unique, value), Answer::Done(cas)) => may_be(unique).then_some(Some((value, cas))),
@@ -115,14 +118,16 @@ pub fn check(clients: &[Vec<Call>]) -> Result<(), (usize, Vec<Call>)> {
             deepest = (count, next.iter().map(|(_, call)| *call).collect());
         }
         next.sort_by_key(|(_, call)| Reverse(call.end));
-        let items = next.iter().map(|(client, call)| (*client, after(ordered.item, call.op, call.answer)));
-        let mut items: Vec<(usize, Option<Item>)> = items.collect();
-        // A call that changes nothing may as well be the next one: what can follow without it can follow with it.
-        if let Some(same) = items.iter().find(|(_, item)| *item == Some(ordered.item)) {
-            items = vec![*same];
+        let is_same = |call: &Call| {
+            call.op != Op::Flush && after(ordered.item, call.op, call.answer) == Some(ordered.item)
+        };
+        // A call that changes nothing may as well be the next one: what can follow without it can follow with it. A
+        // flush without an item might change something later.
+        if let Some(same) = next.iter().find(|(_, call)| is_same(call)) {
+            next = vec![*same];
         }
-        for (client, item) in items {
-            let Some(item) = item else { continue };
+        for (client, call) in next {
+            let Some(item) = after(ordered.item, call.op, call.answer) else { continue };
             let mut longer = Ordered { item, ..ordered.clone() };
             longer.counts[client] += 1;
             if seen.insert(longer.clone()) {
@@ -149,6 +154,9 @@ fn checker_accepts_what_overlaps_in_either_order() {
         let read = call(4, 5, Op::Get, Answer::Value(value, Some(value)));
         assert!(is_linearizable(&[&set[..], &[read]].concat()), "{value}");
     }
+    let flush = call(1, 5, Op::Flush, Answer::Done(None));
+    let missing = call(6, 7, Op::Get, Answer::Missing);
+    assert!(is_linearizable(&[set[0], flush, missing]), "flushed behind the set, not before it");
     let gone = call(4, 5, Op::Delete(None), Answer::Done(None));
     let read = call(6, 7, Op::Get, Answer::Value(2, None));
     assert!(is_linearizable(&[&set[..], &[gone, read]].concat()), "deleted before the second one was stored");
@@ -189,6 +197,24 @@ fn checker_refuses_histories_that_no_order_explains() {
             &[call(3, 5, Op::Cas(7, 1), Done(Some(8))), call(4, 6, Op::Cas(7, 2), Done(Some(9)))],
         ),
         ("refused CAS value", &[call(3, 4, Op::Cas(7, 1), Exists)]),
+        ("read behind a flush", &[call(3, 4, Op::Flush, Done(None)), call(5, 6, Op::Get, Value(5, None))]),
+        (
+            "increment of what was flushed, kept",
+            &[
+                call(3, 6, Op::Flush, Done(None)),
+                call(4, 5, Op::Incr, Value(6, None)),
+                call(7, 8, Op::Get, Value(6, None)),
+            ],
+        ),
+        (
+            "flushed twice",
+            &[
+                call(3, 9, Op::Flush, Done(None)),
+                call(4, 5, Op::Get, Missing),
+                call(6, 7, Op::Set(6), Done(None)),
+                call(10, 11, Op::Get, Missing),
+            ],
+        ),
         ("added twice", &[call(3, 4, Op::Add(1), Done(None))]),
         ("not added", &[call(3, 4, Op::Delete(None), Done(None)), call(5, 6, Op::Add(1), NotStored)]),
     ];

@@ -38,13 +38,14 @@ impl Client {
 
     /// A request that stores `value`, if any.
     fn op(&mut self, value: u64) -> Op {
-        match self.random.between(0, 9) {
+        match self.random.between(0, 10) {
             0..=2 => Op::Get,
             3 => Op::Set(value),
             4 => Op::Add(value),
             5 | 6 => Op::Cas(self.unique, value),
             7 => Op::Incr,
             8 => Op::Delete(Some(self.unique)),
+            9 => Op::Flush,
             _ => Op::Delete(None),
         }
     }
@@ -63,6 +64,7 @@ impl Client {
             Op::Incr if is_text => format!("incr {key} 1\r\n"),
             Op::Delete(None) if is_text => format!("delete {key}\r\n"),
             Op::Set(value) if is_text => format!("set {key} 0 0 {}\r\n{value}\r\n", value.to_string().len()),
+            Op::Flush => "flush_all\r\n".to_owned(),
             Op::Get => format!("mg {key} v c\r\n"),
             Op::Incr => format!("ma {key} v c\r\n"),
             Op::Delete(None) => format!("md {key}\r\n"),
@@ -87,7 +89,7 @@ impl Client {
                 Answer::Value(value, None)
             }
             "VA" => Answer::Value(number(&self.line()), cas),
-            "HD" | "STORED" | "DELETED" => Answer::Done(cas),
+            "HD" | "STORED" | "DELETED" | "OK" => Answer::Done(cas),
             "EN" | "NF" | "NOT_FOUND" | "END" => Answer::Missing,
             "NS" => Answer::NotStored,
             "EX" => Answer::Exists,
