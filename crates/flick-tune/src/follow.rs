@@ -1,9 +1,9 @@
 //! Follows load and an SLA: moves along a ladder of settings, of which each next one takes less energy and adds
 //! latency.
 //! Promises: one step at a time towards less energy, or back to a proven one, and only after `CALM_PERIODS` with a
-//! margin; back at once when the limit is near or exceeded, and to the lowest latency when it is far exceeded or the load
-//! jumps, but not for a single period of a proven step; at a steady load a step that has failed is tried again after waits
-//! that grow, so that changes become rare.
+//! margin; back at once when the limit is near or exceeded, and to the lowest latency when it is far exceeded or the
+//! load jumps, but not for a single period of a proven step; at a steady load a step that has failed is tried again
+//! after waits that grow, so that changes become rare.
 //! Not here: what a step is, its measurement, and the change itself (`flick run --tune-sla`).
 
 /// Share of the limit above which the next faster step is taken.
@@ -30,8 +30,8 @@ const WAIT_PERIODS: u32 = 16;
 const WAIT_PERIODS_MAX: u32 = 512;
 const WAIT_GROWTH: u32 = 2;
 
-/// The same after a limit that was far exceeded: one step makes no such difference, so that it most probably was not for
-/// the step.
+/// The same after a limit that was far exceeded: one step makes no such difference, so that it most probably was not
+/// for the step.
 const WAIT_PERIODS_FAR: u32 = 3;
 
 /// Periods within the limit that prove a step at such a load: a single one beyond it does not tell against it then, and
@@ -239,8 +239,8 @@ impl Follower {
         Reason::Margin
     }
 
-    /// Notes that the present step has failed at a load, and is not tried for this many periods, or more of them than the
-    /// last time.
+    /// Notes that the present step has failed at a load, and is not tried for this many periods, or more of them than
+    /// the last time.
     fn fail(&mut self, requests_per_s: f64, wait: u32) {
         let step = self.step;
         if requests_per_s <= self.proven.1 / LIGHTER {

@@ -311,7 +311,7 @@ fn model_of_a_search_chooses_later_without_trials() {
         (vec!["--sla", "p99:1s", "--model", path], "the model knows p50 and not p99"),
         (vec!["--model", other], "the model is of Other, and not of Memcached"),
         (vec!["--model"], "the model of a service is in a file: --model FILE"),
-        (vec!["--model", path, "--turn", "idle-states"], "cannot turn idle-states: "),
+        (vec!["--model", path, "--kernel", "idle-states"], "cannot turn idle-states: "),
         (vec!["--model", "/nonexistent/model.json"], "cannot write the model /nonexistent/model.json: "),
     ] {
         let args = [&args[..], &["--root", "/nonexistent"]].concat();

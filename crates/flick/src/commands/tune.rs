@@ -86,9 +86,9 @@ pub struct Tune {
     /// Also turn these knobs of the kernel, and restore them. They are those of the whole machine, and need its
     /// administrator
     #[arg(long, value_name = "KNOB", value_delimiter = ',', requires = "admin")]
-    turn: Vec<kernel::KernelKnobName>,
+    kernel: Vec<kernel::KernelKnobName>,
     /// Network interface of the knobs that belong to one
-    #[arg(long, value_name = "NAME", requires = "turn")]
+    #[arg(long, value_name = "NAME", requires = "kernel")]
     interface: Option<String>,
     /// File with the token of the admin endpoint
     #[arg(long, value_name = "FILE", requires = "admin")]

@@ -105,7 +105,7 @@ fn killed_search_restores_the_napis_of_a_network_interface() {
         ["gro-flush-timeout", "defer-hard-irqs", "irq-suspend-timeout"].map(|name| before[name].as_str());
     assert_eq!(found, ["0ns", "0", "0ns"]);
 
-    let turn = |knobs: &str| {
+    let command = |knobs: &str| {
         let mut command = namespace.flick();
         command.args([
             "tune",
@@ -114,7 +114,7 @@ fn killed_search_restores_the_napis_of_a_network_interface() {
             "p50:1s",
             "--dwell",
             "300ms",
-            "--turn",
+            "--kernel",
             knobs,
             "--interface",
             "v0",
@@ -123,7 +123,12 @@ fn killed_search_restores_the_napis_of_a_network_interface() {
         command
     };
     let all = "gro-flush-timeout,defer-hard-irqs,irq-suspend-timeout";
-    let mut search = turn(all).spawn().expect("the tool starts");
+    // Without requests a search has nothing to measure.
+    wait::until("the load", || {
+        let first = command(all).args(["--budget", "1"]).output().expect("the tool starts");
+        first.status.success().then_some(())
+    });
+    let mut search = command(all).spawn().expect("the tool starts");
     wait::until("each knob to be turned", || {
         let now = namespace.knobs();
         (now.iter().filter(|(name, value)| before[*name] != **value).count() == found.len()).then_some(())
@@ -133,12 +138,12 @@ fn killed_search_restores_the_napis_of_a_network_interface() {
     wait::within(RESTORE_TIME_MAX, || (namespace.knobs() == before).then_some(()))
         .unwrap_or_else(|| panic!("{:?}", namespace.knobs()));
 
-    let output = turn(all).args(["--budget", "3"]).output().expect("the tool starts");
+    let output = command(all).args(["--budget", "3"]).output().expect("the tool starts");
     let (status, stdout, stderr) = captured(output);
     assert!(status == 0 && stderr.is_empty(), "{stderr}");
     assert!(stdout.contains("gro-flush-timeout 0ns, defer-hard-irqs 0, irq-suspend-timeout 0ns"), "{stdout}");
     assert_eq!(namespace.knobs(), before);
-    let (status, _, stderr) = captured(turn("rx-usecs").output().expect("the tool starts"));
+    let (status, _, stderr) = captured(command("rx-usecs").output().expect("the tool starts"));
     assert_eq!(status, 1, "{stderr}");
     assert!(stderr.contains("cannot turn rx-usecs: the driver of v0 does not delay interrupts"), "{stderr}");
 }
@@ -164,7 +169,7 @@ fn killed_search_restores_the_clock_of_each_cpu() {
     let text = |file: &str| std::fs::read_to_string(cpu(file)).expect("it is there").trim().to_owned();
     let is_before = || files.iter().all(|(file, before)| text(file) == *before);
     let root = scratch.path().to_str().expect("the path is UTF-8");
-    let args = ["--root", root, "--turn", "clock,idle-states"];
+    let args = ["--root", root, "--kernel", "clock,idle-states"];
     for name in ["KILL", "INT"] {
         let search = loaded.search(&args);
         wait::until("a clock to be turned", || {
@@ -191,7 +196,7 @@ fn killed_search_restores_the_clock_of_each_cpu() {
     wait::within(Duration::from_secs(1), || (loaded.knobs() == BEFORE).then_some(()))
         .expect("flick's are restored");
     let (status, _, stderr) =
-        loaded.search(&["--root", root, "--turn", "rx-usecs", "--interface", "none"]).ended();
+        loaded.search(&["--root", root, "--kernel", "rx-usecs", "--interface", "none"]).ended();
     assert_eq!(status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("there is no interface none"), "{stderr}");
 }

@@ -34,7 +34,7 @@ pub(super) struct FittedModel {
     trials: Vec<TriedSetting>,
 }
 
-/// What a model chooses.
+/// The choice of a model.
 #[derive(Debug, Serialize)]
 pub(super) struct PredictedChoice {
     service: String,
@@ -44,7 +44,7 @@ pub(super) struct PredictedChoice {
     /// The load of the trials.
     requests_per_s: f64,
     trials: usize,
-    /// The setting that the service had, as it was measured.
+    /// The setting that the service had, with its measurement.
     present: TriedSetting,
     /// The best setting, if one most probably keeps the SLA.
     pub(super) best: Option<PredictedSetting>,

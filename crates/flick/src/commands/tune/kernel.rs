@@ -1,6 +1,6 @@
 //! Knobs of the kernel: what each one is, its range, the cost of a change, and how it is read, turned and restored.
-//! Promises: a knob that does not exist here says why; each place of a knob, such as a file of each CPU, is restored to
-//! its own value.
+//! Promises: a knob that does not exist here says why; each location of a knob, such as a file of each CPU, is restored
+//! to its own value.
 //! Not here: when a knob is turned (`live.rs`), the process that restores it (`restore.rs`).
 //! Source: the kernel's documentation: admin-guide/pm/cpufreq.rst and cpuidle.rst, networking/napi.rst.
 
@@ -72,7 +72,7 @@ impl KernelKnobName {
     pub(super) const OF_INTERFACE: [Self; 4] =
         [Self::RxUsecs, Self::GroFlushTimeout, Self::DeferHardIrqs, Self::IrqSuspendTimeout];
 
-    /// The name that `--turn` has for it.
+    /// The name that `--kernel` has for it.
     pub(super) fn text(self) -> &'static str {
         match self {
             Self::Clock => "clock",
@@ -114,9 +114,9 @@ impl KernelKnobName {
     }
 }
 
-/// Where the kernel has a value.
+/// A location of a value in the kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Place {
+enum Location {
     /// A file with a number.
     File(PathBuf),
     /// The file `disable` of an idle state with this number.
@@ -129,7 +129,7 @@ enum Place {
     Napi(u32, u16),
 }
 
-impl Place {
+impl Location {
     fn get(&self) -> Result<u64, String> {
         match self {
             Self::File(path) | Self::IdleState(path, _) => {
@@ -149,7 +149,7 @@ impl Place {
     }
 
     /// Sets the value that belongs to a value of the knob.
-    fn turn(&self, value: u64) -> Result<(), String> {
+    fn apply(&self, value: u64) -> Result<(), String> {
         match self {
             Self::IdleState(_, state) => self.set(u64::from(*state > value)),
             Self::AdaptiveRx(_) => self.set(0),
@@ -223,8 +223,8 @@ pub(super) struct KernelKnob {
     pub(super) name: KernelKnobName,
     /// Its interface, if it belongs to one.
     pub(super) interface: Option<String>,
-    /// Its places, each with the value that it had.
-    places: Vec<(Place, u64)>,
+    /// Its locations, each with the value that it had.
+    locations: Vec<(Location, u64)>,
     range: [u64; 2],
 }
 
@@ -243,31 +243,32 @@ impl KernelKnob {
                 false => Err(format!("there is no interface {interface}; there are {}", known.join(", "))),
             }
         };
-        let (places, range) = match name {
+        let (locations, range) = match name {
             KernelKnobName::Clock => clocks(tree)?,
             KernelKnobName::IdleStates => idle_states(tree)?,
             KernelKnobName::RxUsecs => rx_usecs(of_interface()?),
             _ => napis(tree, name, of_interface()?)?,
         };
-        let read = |place: Place| place.get().map(|value| (place, value));
-        let places: Vec<(Place, u64)> = places.into_iter().map(read).collect::<Result<_, String>>()?;
+        let read = |location: Location| location.get().map(|value| (location, value));
+        let locations: Vec<(Location, u64)> =
+            locations.into_iter().map(read).collect::<Result<_, String>>()?;
         let interface = KernelKnobName::OF_INTERFACE.contains(&name).then_some(interface).flatten();
         Ok(Self {
             name,
             interface: interface.map(str::to_owned),
-            places,
+            locations,
             range: [*range.start(), *range.end()],
         })
     }
 
     /// The value that it had when it was opened.
     pub(super) fn before(&self) -> u64 {
-        let value = |(place, value): &(Place, u64)| match place {
-            Place::IdleState(_, state) => (*value == 0).then_some(*state),
-            Place::AdaptiveRx(_) => None,
+        let value = |(location, value): &(Location, u64)| match location {
+            Location::IdleState(_, state) => (*value == 0).then_some(*state),
+            Location::AdaptiveRx(_) => None,
             _ => Some(*value),
         };
-        self.places.iter().filter_map(value).max().unwrap_or(self.range[0])
+        self.locations.iter().filter_map(value).max().unwrap_or(self.range[0])
     }
 
     /// The smallest and the largest value.
@@ -299,32 +300,32 @@ impl KernelKnob {
         if self.name == KernelKnobName::RxUsecs { SETTLE_CARD } else { SETTLE }
     }
 
-    /// Turns it. Errors: why some places may have their former value.
-    pub(super) fn turn(&self, value: u64) -> Result<(), String> {
+    /// Turns it. Errors: why some locations may have their former value.
+    pub(super) fn set(&self, value: u64) -> Result<(), String> {
         if value == self.before() {
             return self.restore();
         }
-        self.places.iter().try_for_each(|(place, _)| place.turn(value))
+        self.locations.iter().try_for_each(|(location, _)| location.apply(value))
     }
 
-    /// Restores all places, in reverse order. Errors: why some are not restored.
+    /// Restores all locations, in reverse order. Errors: why some are not restored.
     pub(super) fn restore(&self) -> Result<(), String> {
-        let results = self.places.iter().rev().map(|(place, value)| place.set(*value));
+        let results = self.locations.iter().rev().map(|(location, value)| location.set(*value));
         let errors: Vec<String> = results.filter_map(Result::err).collect();
         if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
 
     /// The reason why this user cannot turn it, if so.
     pub(super) fn refusal(&self) -> Option<String> {
-        let refusal = |(place, _): &(Place, u64)| match place {
-            Place::File(path) | Place::IdleState(path, _) => {
+        let refusal = |(location, _): &(Location, u64)| match location {
+            Location::File(path) | Location::IdleState(path, _) => {
                 let result = rustix::fs::access(path, rustix::fs::Access::WRITE_OK);
                 result.err().map(|error| failed("write", path, &io::Error::from(error)))
             }
             _ if rustix::process::geteuid().is_root() => None,
             _ => Some("only the administrator can turn it".to_owned()),
         };
-        self.places.iter().find_map(refusal)
+        self.locations.iter().find_map(refusal)
     }
 }
 
@@ -336,7 +337,7 @@ pub(super) fn before(knobs: &[KernelKnob]) -> KernelSetting {
 /// Gives each knob its value in a setting; the former value where it has none. Errors: why some have another one.
 pub(super) fn set_all(knobs: &[KernelKnob], setting: KernelSetting) -> Result<(), String> {
     let set = |knob: &KernelKnob| match setting.value(knob.name) {
-        Some(value) => knob.turn(value).err(),
+        Some(value) => knob.set(value).err(),
         None => knob.restore().err(),
     };
     let errors: Vec<String> = knobs.iter().filter_map(set).collect();
@@ -347,7 +348,7 @@ pub(super) fn set_all(knobs: &[KernelKnob], setting: KernelSetting) -> Result<()
 const CPUS: &str = "sys/devices/system/cpu";
 pub(super) const NETWORK: &str = "sys/class/net";
 
-type Found = (Vec<Place>, RangeInclusive<u64>);
+type Found = (Vec<Location>, RangeInclusive<u64>);
 
 /// The directories of CPUs: `cpu0`, not `cpufreq`.
 fn cpus(tree: &Tree<'_>) -> Vec<String> {
@@ -363,28 +364,28 @@ fn clocks(tree: &Tree<'_>) -> Result<Found, String> {
             "the kernel has no cpufreq driver for this processor, as in most virtual machines".to_owned()
         );
     };
-    let limit = |file: &str| Place::File(tree.at(&format!("{first}/{file}"))).get();
+    let limit = |file: &str| Location::File(tree.at(&format!("{first}/{file}"))).get();
     let range = limit("cpuinfo_min_freq")?..=limit("cpuinfo_max_freq")?;
     if range.is_empty() {
         return Err(format!("/{first} has a lowest clock above its highest"));
     }
-    let file = |folder: &String| Place::File(tree.at(&format!("{folder}/scaling_max_freq")));
+    let file = |folder: &String| Location::File(tree.at(&format!("{folder}/scaling_max_freq")));
     Ok((all.iter().map(file).collect(), range))
 }
 
 fn idle_states(tree: &Tree<'_>) -> Result<Found, String> {
     let states = |cpu: String| {
         let folder = format!("{CPUS}/{cpu}/cpuidle");
-        let place = |entry: &String| {
+        let location = |entry: &String| {
             let state = entry.strip_prefix("state")?.parse().ok()?;
-            Some(Place::IdleState(tree.at(&format!("{folder}/{entry}/disable")), state))
+            Some(Location::IdleState(tree.at(&format!("{folder}/{entry}/disable")), state))
         };
-        tree.entries(&folder).iter().filter_map(place).collect::<Vec<_>>()
+        tree.entries(&folder).iter().filter_map(location).collect::<Vec<_>>()
     };
-    let places: Vec<Place> = cpus(tree).into_iter().flat_map(states).collect();
-    let number = |place: &Place| if let Place::IdleState(_, state) = place { *state } else { 0 };
-    match places.iter().map(number).max() {
-        Some(deepest) => Ok((places, 0..=deepest)),
+    let locations: Vec<Location> = cpus(tree).into_iter().flat_map(states).collect();
+    let number = |location: &Location| if let Location::IdleState(_, state) = location { *state } else { 0 };
+    match locations.iter().map(number).max() {
+        Some(deepest) => Ok((locations, 0..=deepest)),
         None => {
             Err("the kernel has no cpuidle states for this processor; a hypervisor decides when it sleeps"
                 .to_owned())
@@ -393,16 +394,16 @@ fn idle_states(tree: &Tree<'_>) -> Result<Found, String> {
 }
 
 fn rx_usecs(interface: &str) -> Found {
-    let adaptive = Place::AdaptiveRx(interface.to_owned());
-    let mut places = vec![Place::RxUsecs(interface.to_owned())];
+    let adaptive = Location::AdaptiveRx(interface.to_owned());
+    let mut locations = vec![Location::RxUsecs(interface.to_owned())];
     if adaptive.get().is_ok() {
         // First: some drivers refuse a delay while they choose it themselves.
-        places.insert(0, adaptive);
+        locations.insert(0, adaptive);
     }
-    (places, 0..=RX_DELAYS_US[RX_DELAYS_US.len() - 1])
+    (locations, 0..=RX_DELAYS_US[RX_DELAYS_US.len() - 1])
 }
 
-/// The places of a setting of each NAPI of an interface, or of its file where the kernel has no such settings.
+/// The locations of a setting of each NAPI of an interface, or of its file where the kernel has no such settings.
 fn napis(tree: &Tree<'_>, name: KernelKnobName, interface: &str) -> Result<Found, String> {
     let attribute = name.napi_attribute().expect("it is a setting of NAPIs");
     let highest = match name {
@@ -410,20 +411,20 @@ fn napis(tree: &Tree<'_>, name: KernelKnobName, interface: &str) -> Result<Found
         KernelKnobName::GroFlushTimeout => FLUSH_TIMEOUTS_NS[FLUSH_TIMEOUTS_NS.len() - 1],
         _ => SUSPEND_TIMEOUTS_NS[SUSPEND_TIMEOUTS_NS.len() - 1],
     };
-    let number = |file: &str| Place::File(tree.at(&format!("{NETWORK}/{interface}/{file}"))).get();
+    let number = |file: &str| Location::File(tree.at(&format!("{NETWORK}/{interface}/{file}"))).get();
     let index = number("ifindex").and_then(|index| u32::try_from(index).map_err(|error| error.to_string()));
     let known = index.and_then(|index| {
         let request = Attributes::default().with(NAPI_INTERFACE, &index.to_ne_bytes());
         let answers = netdev().and_then(|family| family.dump(NAPI_GET, &request));
         answers.map_err(|error| format!("cannot list the NAPIs of {interface}: {error}"))
     });
-    let place = |answer: &Attributes| {
+    let location = |answer: &Attributes| {
         answer.number(attribute)?;
-        Some(Place::Napi(u32::try_from(answer.number(NAPI_ID)?).ok()?, attribute))
+        Some(Location::Napi(u32::try_from(answer.number(NAPI_ID)?).ok()?, attribute))
     };
-    let places: Vec<Place> = known.iter().flatten().filter_map(place).collect();
-    if !places.is_empty() {
-        return Ok((places, 0..=highest));
+    let locations: Vec<Location> = known.iter().flatten().filter_map(location).collect();
+    if !locations.is_empty() {
+        return Ok((locations, 0..=highest));
     }
     let is_card = tree.exists(&format!("{NETWORK}/{interface}/device"));
     let file = match name {
@@ -434,7 +435,7 @@ fn napis(tree: &Tree<'_>, name: KernelKnobName, interface: &str) -> Result<Found
         KernelKnobName::DeferHardIrqs => "napi_defer_hard_irqs",
         _ => return Err(no_napi_settings(tree, interface)),
     };
-    Ok((vec![Place::File(tree.at(&format!("{NETWORK}/{interface}/{file}")))], 0..=highest))
+    Ok((vec![Location::File(tree.at(&format!("{NETWORK}/{interface}/{file}")))], 0..=highest))
 }
 
 /// The reason why an interface has no settings of each NAPI.
@@ -493,9 +494,9 @@ mod tests {
             "{values:?}"
         );
         let path = |file: &str| format!("{}/{file}", super::CPUS);
-        knob.turn(turned).expect("the files can be written");
+        knob.set(turned).expect("the files can be written");
         files.iter().for_each(|(file, _, then)| assert_eq!(tree.read(&path(file)), *then, "{file}"));
-        knob.turn(before).expect("the files can be written");
+        knob.set(before).expect("the files can be written");
         files.iter().for_each(|(file, own, _)| assert_eq!(tree.read(&path(file)), *own, "{file}"));
     }
 

@@ -1,5 +1,5 @@
-//! `flick tune --knobs`: the knobs and energy meters of this machine, with values, ranges and costs, or the reason why one
-//! is missing.
+//! `flick tune --knobs`: the knobs and energy meters of this machine, with values, ranges and costs, or the reason why
+//! one is missing.
 //! Promises: files and sockets of the kernel are only read. Not here: a change of a knob (`kernel.rs`).
 
 use std::path::Path;
@@ -124,7 +124,7 @@ fn own() -> Vec<Knob> {
 fn of_kernel(tree: &Tree<'_>, name: KernelKnobName, interface: Option<&str>) -> Knob {
     let shown = interface.map_or(name.text().to_owned(), |interface| format!("{interface} {}", name.text()));
     let of_interface = interface.map_or(String::new(), |interface| format!(" --interface {interface}"));
-    let change = format!("`--turn {}{of_interface}`", name.text());
+    let change = format!("`--kernel {}{of_interface}`", name.text());
     match KernelKnob::open(tree, name, interface) {
         Err(missing) => Knob { name: shown, change, missing: Some(missing), ..Knob::default() },
         Ok(knob) => Knob {
@@ -220,13 +220,13 @@ mod tests {
         let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
         let tree = FakeTree::new("server", &files);
         for (name, rest) in [
-            ("clock", "2900000kHz   of 1200000 to 3800000kHz   by `--turn clock`, in 10ms"),
-            ("idle-states", "0   of 0 to 1   by `--turn idle-states`, in 10ms"),
+            ("clock", "2900000kHz   of 1200000 to 3800000kHz   by `--kernel clock`, in 10ms"),
+            ("idle-states", "0   of 0 to 1   by `--kernel idle-states`, in 10ms"),
             (
                 "eth0 gro-flush-timeout",
-                "20000ns   of 0 to 200000ns   by `--turn gro-flush-timeout --interface eth0`",
+                "20000ns   of 0 to 200000ns   by `--kernel gro-flush-timeout --interface eth0`",
             ),
-            ("eth0 defer-hard-irqs", "2   of 0 to 100   by `--turn defer-hard-irqs --interface eth0`"),
+            ("eth0 defer-hard-irqs", "2   of 0 to 100   by `--kernel defer-hard-irqs --interface eth0`"),
             ("net.core.busy_poll", "50   by /proc/sys/net/core/busy_poll"),
             ("epoll busy poll", "-   by "),
             ("RAPL package-0", "energy measured"),

@@ -60,7 +60,7 @@ impl<'a> LiveService<'a> {
     }
 
     /// Turns what is different, and waits until it has its effect.
-    fn turn(&mut self, knobs: KnobSetting) -> Result<(), String> {
+    fn change(&mut self, knobs: KnobSetting) -> Result<(), String> {
         if knobs == self.knobs {
             return Ok(());
         }
@@ -74,7 +74,7 @@ impl<'a> LiveService<'a> {
         };
         let mut settle = Duration::ZERO;
         for (knob, next) in self.kernel.iter().filter_map(|knob| Some((knob, value(knob)?))) {
-            knob.turn(next)?;
+            knob.set(next)?;
             settle = settle.max(knob.settle());
         }
         std::thread::sleep(settle);
@@ -128,7 +128,7 @@ impl MeasureKnobs for LiveService<'_> {
     fn measure(&mut self, knobs: KnobSetting) -> Result<TrialResult, String> {
         // Whether the knobs are still those that this search has set.
         self.observe()?;
-        self.turn(knobs)?;
+        self.change(knobs)?;
         std::thread::sleep(self.meters.dwell.mul_f64(SETTLE));
         let before = self.observe()?;
         self.joules()?;

@@ -1,9 +1,9 @@
 //! A process that puts the knobs of a service and of the kernel back when the process that turns them ends, however it
 //! ends.
 //! Promises: the knobs are as before once the input of this process has ended, which a normal end, a panic and any
-//! signal bring about, SIGKILL included; or when nothing has arrived for `SILENCE_MAX`, as of a stopped process. Values
-//! of the service that the search has not set are not overwritten: someone else has set them, such as a reload. Those of
-//! the kernel are, as drivers round what is set.
+//! signal bring about, SIGKILL included; or when nothing has arrived for `SILENCE_MAX`, as of a stopped process.
+//! Values of the service that the search has not set are not overwritten: someone else has set them, such as a reload.
+//! Those of the kernel are, as drivers round what is set.
 //! Not here: the end of this process by SIGKILL, or with the whole control group; the search stops if it notices that.
 
 use std::io::{BufRead, BufReader, Write};
@@ -34,7 +34,7 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// The line that says that the process is ready.
 const READY: &str = "ready";
 
-/// What the process restores: its first line.
+/// The first line to the process: the knobs that it restores.
 #[derive(Debug, Serialize, Deserialize)]
 struct WatchedKnobs {
     service: TunedService,

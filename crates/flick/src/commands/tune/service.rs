@@ -99,9 +99,9 @@ fn choose_by_model(tune: &Tune, plan: SearchPlan, target: &Target, model: &Fitte
     if names != present.kernel.names() {
         let names: Vec<&str> = names.into_iter().map(KernelKnobName::text).collect();
         let help = if names.is_empty() {
-            "without --turn".to_owned()
+            "without --kernel".to_owned()
         } else {
-            format!("--turn {}", names.join(","))
+            format!("--kernel {}", names.join(","))
         };
         return Err(Failure::usage(format!("the model has other knobs of the kernel: {help}")));
     }
@@ -190,18 +190,20 @@ fn cost_name(goal: Goal, sla: Bound) -> &'static str {
 
 /// The knobs of the kernel that are to be turned. Errors: one does not exist here, or not for this user.
 fn turned(tune: &Tune, service: &TunedService) -> Result<Vec<KernelKnob>, Failure> {
-    if tune.turn.len() > TURNED_MAX {
+    if tune.kernel.len() > TURNED_MAX {
         return Err(Failure::usage(format!("a search turns at most {TURNED_MAX} knobs of the kernel")));
     }
-    if !tune.turn.is_empty() && !service.is_local() {
+    if !tune.kernel.is_empty() && !service.is_local() {
         return Err(Failure::usage("the service runs on another machine, whose kernel has the knobs"));
     }
     let open = |name: &KernelKnobName| {
         let knob = KernelKnob::open(&Tree(&tune.root), *name, tune.interface.as_deref());
         let knob = knob.and_then(|knob| knob.refusal().map_or(Ok(knob), Err));
+        // A driver may have a value that it does not let change: better known before the search.
+        let knob = knob.and_then(|knob| knob.restore().map(|()| knob));
         knob.map_err(|why| Failure::failed(format!("cannot turn {}: {why}", name.text())))
     };
-    let mut names = tune.turn.clone();
+    let mut names = tune.kernel.clone();
     names.sort_unstable();
     names.dedup();
     names.iter().map(open).collect()

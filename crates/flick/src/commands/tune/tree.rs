@@ -1,6 +1,6 @@
 //! The files of this machine below `sys` and `proc`, or those of a test.
-//! Promises: a missing or unreadable file is a reason and not an error; at most `ENTRIES_MAX` entries of a directory are
-//! read.
+//! Promises: a missing or unreadable file is a reason and not an error; at most `ENTRIES_MAX` entries of a directory
+//! are read.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -147,8 +147,8 @@ impl SearchPlan {
     }
 }
 
-/// All combinations of values, of which each list has a present one. Lists become thinner, the longest first, until there
-/// are at most `GRID_MAX`.
+/// All combinations of values, of which each list has a present one. Lists become thinner, the longest first, until
+/// there are at most `GRID_MAX`.
 fn combinations(lists: Vec<(Vec<u64>, u64)>) -> Vec<Vec<u64>> {
     let complete = |(mut values, present): (Vec<u64>, u64)| {
         values.push(present);
