@@ -1,8 +1,8 @@
 //! The way from a stub into the library and back, and the mark of a thread that has a child by `vfork`.
 //! Promises: a call that is passed on is made by libc's own `syscall` instruction, with every register but rcx and r11,
 //! with the stack and the 128 bytes below it as they were. A call that is counted is made here and returns behind that
-//! instruction; the frame has unwind information, so that a cancelled thread unwinds through it into libc's function, and gives back
-//! what its call has held.
+//! instruction; the frame has unwind information, so that a cancelled thread unwinds through it into libc's function,
+//! and gives back what its call has held.
 #![allow(unsafe_code, reason = "the entry is assembly; only modules named `sys` and `raw` have such code")]
 
 use core::arch::{asm, global_asm};
@@ -175,8 +175,8 @@ extern "C" fn after(call: &mut Call) {
     calls::after(call, memory);
 }
 
-/// Called by the unwinder when it goes through the entry's frame: the thread is cancelled, or ends by `pthread_exit` in a
-/// signal handler. No landing pad follows.
+/// Ends the call of a thread that is cancelled, or ends by `pthread_exit` in a signal handler: the unwinder, which goes
+/// through the entry's frame, calls this. No landing pad follows.
 extern "C" fn personality(_version: i32, actions: i32, _class: u64, _exception: u64, _context: u64) -> i32 {
     const CLEANUP_PHASE: i32 = 2;
     const CONTINUE_UNWIND: i32 = 8;
