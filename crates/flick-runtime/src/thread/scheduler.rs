@@ -182,6 +182,8 @@ impl SharedAddressListener {
 pub struct Scheduler {
     members: Vec<ScheduledService>,
     shared_listeners: Vec<SharedAddressListener>,
+    /// Time of the last poll in which a client was at one of those.
+    opened_ns: u64,
     poller: Poller,
     /// Index of the service that the round robin among services that always have work checks next.
     next: usize,
@@ -204,7 +206,7 @@ impl Scheduler {
         for (index, shared_listener) in shared_listeners.iter().enumerate() {
             poller.add(&shared_listener.listener, (members.len() + index) as u32)?;
         }
-        Ok(Self { members, shared_listeners, poller, next: 0, round: 1 })
+        Ok(Self { members, shared_listeners, opened_ns: 0, poller, next: 0, round: 1 })
     }
 
     /// Runs all services to their ends. How each ended, in their order.
@@ -251,6 +253,9 @@ impl Scheduler {
         let must_close = |shared_listener: &SharedAddressListener| {
             shared_listener.listener.is_open() && shared_listener.all_drain(&self.members)
         };
+        if opened {
+            self.opened_ns = now_ns;
+        }
         if opened
             || self
                 .shared_listeners
@@ -274,10 +279,11 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Whether all other services are quiet, and no client waits at a shared listener.
+    /// Whether all other services are quiet, and no client has come to a shared listener for as long.
     fn is_lone(&self, index: usize, now_ns: u64) -> bool {
         let mut others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
-        self.shared_listeners.is_empty() && others.all(|(_, member)| member.is_quiet(now_ns))
+        let is_opened = now_ns.saturating_sub(self.opened_ns) <= LONE_AFTER_NS;
+        !is_opened && others.all(|(_, member)| member.is_quiet(now_ns))
     }
 
     /// Returns the service that has the most time left of those that slept and have work now.
@@ -380,5 +386,27 @@ impl Scheduler {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use flick_net::{Endpoint, ListenSocket, SharedListener, monotonic_ns};
+
+    use super::{Scheduler, SharedAddressListener};
+    use crate::limits::LONE_AFTER_NS;
+
+    #[test]
+    fn services_of_one_address_never_had_long_quanta() {
+        let address = Endpoint::Tcp("127.0.0.1:0".parse().expect("an address of the loopback"));
+        let socket = ListenSocket::open(&address).expect("a free port");
+        let listener = SharedListener::new(socket, 1_000_000_000).expect("a listening socket");
+        let address = SharedAddressListener { listener, whose: Box::new([None; 256]), members: Vec::new() };
+        let mut scheduler = Scheduler::new(Vec::new(), vec![address]).expect("an epoll");
+        let now_ns = monotonic_ns();
+        assert!(scheduler.is_lone(0, now_ns), "no client has come");
+        scheduler.opened_ns = now_ns;
+        assert!(!scheduler.is_lone(0, now_ns + LONE_AFTER_NS), "others may come");
+        assert!(scheduler.is_lone(0, now_ns + LONE_AFTER_NS + 1));
     }
 }
