@@ -110,6 +110,8 @@ fn killed_search_restores_the_napis_of_a_network_interface() {
         command.args([
             "tune",
             &admin,
+            "--service",
+            "Binary",
             "--sla",
             "p50:1s",
             "--dwell",
