@@ -9,7 +9,7 @@ use flick_tune::{Search, Trial};
 use serde::{Deserialize, Serialize};
 
 use super::Goal;
-use super::kernel::KernelKnobName;
+use super::kernel::{KernelKnobName, TURNED_MAX};
 use super::target::{KernelSetting, KnobSetting};
 use crate::commands::load::values::Bound;
 
@@ -27,6 +27,9 @@ pub(super) const MARGIN: f64 = 0.95;
 
 /// Comparisons of the best setting with the present one.
 pub(super) const PAIRS: usize = 5;
+
+/// Three values of each knob, which always remain, are within a grid.
+const _: () = assert!(3_usize.pow(3 + TURNED_MAX as u32) <= GRID_MAX);
 
 /// Share of errors by which a trial may exceed the present setting.
 const ERRORS_MARGIN: f64 = 0.001;
@@ -160,12 +163,14 @@ fn combinations(lists: Vec<(Vec<u64>, u64)>) -> Vec<Vec<u64>> {
     while lists.iter().map(|(values, _)| values.len()).product::<usize>() > GRID_MAX {
         let (values, present) =
             lists.iter_mut().max_by_key(|(values, _)| values.len()).expect("there are knobs");
-        let last = values.len() - 1;
-        let kept = values
-            .iter()
-            .enumerate()
-            .filter(|(index, value)| index % 2 == 0 || *index == last || *value == present);
-        *values = kept.map(|(_, value)| *value).collect();
+        // The ends and the present value stay, and of those between every second one.
+        let ends = [values[0], values[values.len() - 1], *present];
+        let mut is_dropped = false;
+        values.retain(|value| {
+            let is_between = !ends.contains(value);
+            is_dropped ^= is_between;
+            !is_between || !is_dropped
+        });
     }
     let longer = |all: Vec<Vec<u64>>, (values, _): (Vec<u64>, u64)| {
         all.iter().flat_map(|one| values.iter().map(|value| [one.as_slice(), &[*value]].concat())).collect()
