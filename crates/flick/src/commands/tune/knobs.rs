@@ -208,9 +208,9 @@ mod tests {
             (cpu("cpufreq/cpuinfo_max_freq"), "3800000\n"),
             (cpu("cpuidle/state0/disable"), "0\n"),
             (cpu("cpuidle/state1/disable"), "1\n"),
-            ("sys/class/net/eth0/device/vendor".to_owned(), "0x8086\n"),
-            ("sys/class/net/eth0/gro_flush_timeout".to_owned(), "20000\n"),
-            ("sys/class/net/eth0/napi_defer_hard_irqs".to_owned(), "2\n"),
+            ("sys/class/net/fakecard0/device/vendor".to_owned(), "0x8086\n"),
+            ("sys/class/net/fakecard0/gro_flush_timeout".to_owned(), "20000\n"),
+            ("sys/class/net/fakecard0/napi_defer_hard_irqs".to_owned(), "2\n"),
             ("proc/sys/net/core/busy_poll".to_owned(), "50\n"),
             ("proc/sys/kernel/osrelease".to_owned(), "6.13.0-rc1\n"),
             ("sys/class/powercap/intel-rapl:0/name".to_owned(), "package-0\n"),
@@ -223,10 +223,13 @@ mod tests {
             ("clock", "2900000kHz   of 1200000 to 3800000kHz   by `--kernel clock`, in 10ms"),
             ("idle-states", "0   of 0 to 1   by `--kernel idle-states`, in 10ms"),
             (
-                "eth0 gro-flush-timeout",
-                "20000ns   of 0 to 200000ns   by `--kernel gro-flush-timeout --interface eth0`",
+                "fakecard0 gro-flush-timeout",
+                "20000ns   of 0 to 200000ns   by `--kernel gro-flush-timeout --interface fakecard0`",
             ),
-            ("eth0 defer-hard-irqs", "2   of 0 to 100   by `--kernel defer-hard-irqs --interface eth0`"),
+            (
+                "fakecard0 defer-hard-irqs",
+                "2   of 0 to 100   by `--kernel defer-hard-irqs --interface fakecard0`",
+            ),
             ("net.core.busy_poll", "50   by /proc/sys/net/core/busy_poll"),
             ("epoll busy poll", "-   by "),
             ("RAPL package-0", "energy measured"),
@@ -239,7 +242,8 @@ mod tests {
         assert!(!text.contains("RAPL core"), "{text}");
         // The kernel that runs this test has no such card.
         assert!(
-            line(&tree, "eth0 rx-usecs").contains("not here: cannot read the interrupt delay of eth0"),
+            line(&tree, "fakecard0 rx-usecs")
+                .contains("not here: cannot read the interrupt delay of fakecard0"),
             "{text}"
         );
     }
