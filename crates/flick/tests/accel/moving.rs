@@ -66,6 +66,14 @@ impl Setting {
         panic!("no byte of {scripts:?} went through a ring");
     }
 
+    /// Waits until all processes have ended, and removes their tables.
+    pub fn forget_all(&self) {
+        wait::until("the end of all processes", || {
+            self.forget();
+            self.status().is_empty().then_some(())
+        });
+    }
+
     /// Removes the tables of processes that have ended.
     pub fn forget(&self) {
         assert_eq!(run(self.accel(&["--", "true"])).0, 0);
@@ -196,10 +204,7 @@ pub fn kill_one_end(setting: &Setting, program: &str, round: usize, is_parent: b
     let victim = if is_parent { ends.first() } else { ends.last() };
     signal(*victim.expect("two processes"), Signal::KILL);
     let output = child.wait_with_output().expect("our own child");
-    wait::until("the end of the other process", || {
-        setting.forget();
-        setting.status().is_empty().then_some(())
-    });
+    setting.forget_all();
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 

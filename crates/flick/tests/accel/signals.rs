@@ -52,7 +52,7 @@ fn end_learned_late_of_the_other_ends_death() {
         slowest = slowest.max(began.elapsed());
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert!(!stderr.contains("wrong byte"), "{stderr}");
-        setting.forget();
+        setting.forget_all();
     }
     println!("slowest end after a death: {slowest:?}");
     assert!(slowest < NOTICE_MAX, "{slowest:?}");
@@ -92,7 +92,7 @@ fn stopped_and_continued_end_lost_or_doubled_bytes() {
             !["wrong byte", "answer", "send", "receive"].iter().any(|word| stderr.contains(word)),
             "{stderr}"
         );
-        setting.forget();
+        setting.forget_all();
     }
     println!("slowest continuation after a stop: {slowest:?}");
 }
@@ -116,7 +116,7 @@ fn death_or_stop_of_the_monitor_changed_a_stream() {
         let stderr = String::from_utf8_lossy(&output.stderr);
         assert_eq!(String::from_utf8_lossy(&output.stdout), "200000\nchild 0\n", "round {round}: {stderr}");
         moved += usize::from(setting.ring_bytes() > 0);
-        setting.forget();
+        setting.forget_all();
     }
     println!("slowest program while its monitor died or stopped: {slowest:?}; {moved} programs had rings");
     // A monitor that was stopped goes on, and one that has died has a successor.
