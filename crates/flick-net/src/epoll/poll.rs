@@ -152,8 +152,8 @@ impl EpollDriver {
         self.write(index);
     }
 
-    /// Serves every connection that is ready now, once: first some of those that receive little, so that a short message
-    /// does not wait for a round of hundreds of fast senders.
+    /// Serves every connection that is ready now, once: first some of those that receive little, so that a short
+    /// message does not wait for a round of hundreds of fast senders.
     fn serve_ready(&mut self, pool: &Pool, sink: &mut EventSink<'_>) {
         if !self.starved.is_empty() && self.receive_buffer.is_available(pool) {
             while let Some(index) = self.starved.pop() {
