@@ -8,6 +8,8 @@ mod common;
 mod connections;
 #[path = "accel/coverage.rs"]
 mod coverage;
+#[path = "accel/filters.rs"]
+mod filters;
 #[path = "accel/moving.rs"]
 mod moving;
 #[path = "accel/pairs.rs"]
