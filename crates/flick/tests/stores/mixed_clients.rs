@@ -4,6 +4,7 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use flick_net::sim::SimRng;
@@ -11,6 +12,7 @@ use flick_net::sim::SimRng;
 use super::connect;
 use super::linearizable::{Answer, Call, Op, check};
 use super::store_command::store;
+use crate::stores::exchange;
 
 /// Clients of one key.
 const CLIENTS: u64 = 8;
@@ -153,5 +155,36 @@ fn requests_for_one_key_have_one_order() {
         }
     }
     assert!(overlapping > 1000, "{overlapping} of {} requests at the same time", CLIENTS * KEYS * REQUESTS);
+    store.drained();
+}
+
+/// Clients that flush all the time, and a few that store an item, flush and look for it.
+#[test]
+fn flush_was_undone_by_one_that_had_begun_before() {
+    const FLUSHERS: usize = 4;
+    const CHECKERS: usize = 3;
+    const ROUNDS: usize = 3_000;
+    let store = store(&[]);
+    let is_over = AtomicBool::new(false);
+    let flush = || {
+        let mut client = connect(store.address);
+        while !is_over.load(Ordering::Relaxed) {
+            exchange(&mut client, &b"flush_all\r\n".repeat(16), &b"OK\r\n".repeat(16));
+        }
+    };
+    let find = |name: usize| {
+        let mut client = connect(store.address);
+        let request = format!("set c{name} 0 0 1\r\n1\r\nflush_all\r\nget c{name}\r\n").repeat(8);
+        (0..ROUNDS)
+            .for_each(|_| exchange(&mut client, request.as_bytes(), &b"STORED\r\nOK\r\nEND\r\n".repeat(8)));
+    };
+    let find = &find;
+    std::thread::scope(|scope| {
+        (0..FLUSHERS).for_each(|_| drop(scope.spawn(flush)));
+        let checkers: Vec<_> = (0..CHECKERS).map(|name| scope.spawn(move || find(name))).collect();
+        let ended: Vec<_> = checkers.into_iter().map(std::thread::ScopedJoinHandle::join).collect();
+        is_over.store(true, Ordering::Relaxed);
+        assert!(ended.iter().all(Result::is_ok), "an item was there behind a flush");
+    });
     store.drained();
 }
