@@ -57,6 +57,14 @@ pub struct WorkerHandle {
     pub reader: HeartbeatReader,
 }
 
+/// What a thread runs.
+enum Services {
+    /// One service, which has the thread to itself.
+    Alone(Vec<ScheduledService>),
+    /// Several, or those behind shared addresses.
+    Scheduled(Scheduler),
+}
+
 impl ThreadPlan {
     /// Builds everything, says so, and runs to the end of all services. How each ended.
     pub fn run(self, ready: &Sender<ThreadReady>) -> Vec<WorkerExit> {
@@ -69,24 +77,31 @@ impl ThreadPlan {
         let is_alone = self.parts.len() == 1
             && self.shared_listeners.is_empty()
             && self.parts.iter().all(|part| part.config.setup.limits.cpu_max_percent >= 100);
-        let built = self.build(is_alone);
-        let (members, shared_listeners) = match built {
-            Ok((members, shared_listeners, handles, name)) => {
+        // Before it says so: what a thread cannot open fails the start, or the reload, and ends nothing that runs.
+        let built = self.build(is_alone).and_then(|(members, shared_listeners, handles, name)| {
+            let services = match is_alone {
+                true => Services::Alone(members),
+                false => Services::Scheduled(Scheduler::new(members, shared_listeners)?),
+            };
+            Ok((services, handles, name))
+        });
+        let services = match built {
+            Ok((services, handles, name)) => {
                 let _ = ready.send(Ok((handles, name)));
-                (members, shared_listeners)
+                services
             }
             Err(error) => {
                 let _ = ready.send(Err(error));
                 return Vec::new();
             }
         };
-        if is_alone {
-            return members.into_iter().map(ScheduledService::run_alone).collect();
-        }
-        let outcome = catch_unwind(AssertUnwindSafe(|| match Scheduler::new(members, shared_listeners) {
-            Ok(scheduler) => scheduler.run(),
-            Err(error) => vec![WorkerExit::Over(Err(error))],
-        }));
+        let scheduler = match services {
+            Services::Alone(members) => {
+                return members.into_iter().map(ScheduledService::run_alone).collect();
+            }
+            Services::Scheduled(scheduler) => scheduler,
+        };
+        let outcome = catch_unwind(AssertUnwindSafe(|| scheduler.run()));
         outcome.unwrap_or_else(|panic| {
             groups.iter().for_each(|group| group.stop());
             vec![WorkerExit::Panicked(panic)]

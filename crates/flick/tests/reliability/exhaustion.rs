@@ -10,6 +10,7 @@ use rustix::net::{AddressFamily, SocketType};
 
 use crate::common::client::connect;
 use crate::common::http::{self, Backend};
+use crate::common::peers::free_address;
 use crate::common::service::Service;
 use crate::common::{self, wait};
 use crate::machine::{self, Lateness};
@@ -253,4 +254,52 @@ fn idle_clients_took_all_descriptors_and_requests_were_answered_with_503() {
         );
         assert!(!log.contains("cannot connect") && !log.contains("cannot accept"), "{io}: {log}");
     }
+}
+
+/// Descriptors that are free when a reload begins: from those that a client needs to more than a reload needs.
+const FREE_DESCRIPTORS: std::ops::Range<u64> = 4..64;
+
+/// A reload with few free descriptors serves, or fails and changes nothing. It had begun to serve when its thread found
+/// that it could not open the last of them.
+#[test]
+fn reload_with_few_descriptors_left_its_services_without_a_thread() {
+    let _machine = machine::alone();
+    let scratch = common::Scratch::new("few-descriptors");
+    let program = common::root().join("examples/http_static/http_static.flick");
+    let mut outcomes = [0; 2];
+    for free in FREE_DESCRIPTORS.step_by(2) {
+        let at = [free_address(), free_address()];
+        let services = at.iter().enumerate().map(|(index, at)| {
+            format!(
+                "[[service]]\nname = \"page{index}\"\nprogram = {program:?}\nlisten = {{ client = \"{at}\" }}\n"
+            )
+        });
+        let settings = format!("workers = 1\n{}", services.collect::<String>());
+        let settings = scratch.write("flick.toml", &settings);
+        let state = scratch.path().join("state");
+        let (settings, state) = (settings.to_str().expect("UTF-8"), state.to_str().expect("UTF-8"));
+        let service = Service::start(&["run", "--config", settings, "--state-dir", state]);
+        let serve = || {
+            for address in at {
+                wait::until("a response", || {
+                    let mut client = TcpStream::connect(address).ok()?;
+                    http::exchange(&mut client, "/").ok().filter(|(status, _)| *status == 200)
+                });
+            }
+        };
+        serve();
+        machine::cap_descriptors(service.pid(), machine::descriptors(service.pid()) + free);
+        service.signal("HUP");
+        let outcome = wait::until("the reload to end", || {
+            let log = service.log();
+            ["the reload failed", "reloaded: "].iter().position(|outcome| log.contains(outcome))
+        });
+        outcomes[outcome] += 1;
+        serve();
+        let log = service.drained();
+        assert!(!log.contains("a worker ended"), "{log}");
+    }
+    let [failed, done] = outcomes;
+    println!("{failed} reloads failed, {done} served");
+    assert!(failed > 0 && done > 0, "{failed} reloads failed, {done} served");
 }

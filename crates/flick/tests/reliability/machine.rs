@@ -44,6 +44,13 @@ pub fn descriptors(pid: u32) -> u64 {
     process::descriptors(pid) as u64
 }
 
+/// Caps the number of descriptors another process may have open, so that it cannot raise it itself.
+pub fn cap_descriptors(pid: u32, most: u64) {
+    let pid = Pid::from_raw(pid as i32).expect("a process has a positive id");
+    let cap = Rlimit { current: Some(most), maximum: Some(most) };
+    rustix::process::prlimit(Some(pid), Resource::Nofile, cap).expect("our own child");
+}
+
 /// Sets the number of descriptors another process may have open; returns the former one.
 pub fn limit_descriptors(pid: u32, current: u64) -> u64 {
     let pid = Pid::from_raw(pid as i32).expect("a process has a positive id");
