@@ -114,6 +114,10 @@ pub struct ProgramSettings {
     pub requests: RequestOptions,
     /// Whether `buffer_memory` is set.
     pub sets_buffer_memory: bool,
+    /// Whether `max_connections` is set.
+    pub sets_max_connections: bool,
+    /// Whether `max_connections_per_backend` is set.
+    pub sets_max_connections_per_backend: bool,
     /// Most steps for one message; 0: any.
     pub max_message_work: u64,
     /// `max_memory` of its own table, in bytes.
@@ -419,16 +423,19 @@ fn program_settings(
     let state_dir = service.state_dir.map(&beside_service);
     let state_dir = state_dir.or_else(|| file.state_dir.clone().map(beside_file));
     let state_dir = flags.state_dir.clone().or(state_dir).unwrap_or_else(|| PathBuf::from(STATE_DIR));
+    let limits_given = [&flags.limits, &service.limits, &file.limits];
     ProgramSettings {
         name: service.name,
         program,
         engine: flags.engine.or(service.engine).unwrap_or_default(),
         listen: bindings(service.listen, &beside_service),
         connect: connects(service.connect, beside_service),
-        sets_buffer_memory: [&file.limits, &service.limits, &flags.limits]
+        sets_buffer_memory: limits_given.iter().any(|limits| limits.sets_buffer_memory()),
+        sets_max_connections: limits_given.iter().any(|limits| limits.sets_max_connections()),
+        sets_max_connections_per_backend: limits_given
             .iter()
-            .any(|limits| limits.sets_buffer_memory()),
-        max_message_work: [&flags.limits, &service.limits, &file.limits]
+            .any(|limits| limits.sets_max_connections_per_backend()),
+        max_message_work: limits_given
             .iter()
             .find_map(|limits| limits.max_message_work())
             .unwrap_or(MESSAGE_WORK_MAX),

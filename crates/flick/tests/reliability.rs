@@ -21,6 +21,8 @@ mod wire;
 mod backends;
 #[path = "reliability/clients.rs"]
 mod clients;
+#[path = "reliability/container.rs"]
+mod container;
 #[path = "reliability/crowds.rs"]
 mod crowds;
 #[path = "reliability/drains.rs"]

@@ -38,7 +38,8 @@ pub enum TaskSchedulingSetting {
 #[serde(deny_unknown_fields, default)]
 #[command(next_help_heading = "Limits")]
 pub struct LimitSettings {
-    /// Maximum number of open client connections. [default: 20000]
+    /// Maximum number of open client connections. The default is lower where little memory is available.
+    /// [default: 20000]
     #[arg(long, value_name = "N")]
     max_connections: Option<Positive>,
     /// Action for a client connection above `--max-connections`. [default: queue]
@@ -97,7 +98,8 @@ pub struct LimitSettings {
     #[arg(long, value_name = "N")]
     max_dedicated_connections: Option<Positive>,
     /// Maximum number of connections from one worker to one backend, for protocols with one exchange per connection at
-    /// a time, such as HTTP/1.1. Requests above it wait for `--queue-timeout`. [default: 1024]
+    /// a time, such as HTTP/1.1. Requests above it wait for `--queue-timeout`. The default is lower where little memory
+    /// is available. [default: 1024]
     #[arg(long, value_name = "N")]
     max_connections_per_backend: Option<Positive>,
     /// Maximum number of backends of a channel whose list may change at run time. [default: 16]
@@ -151,6 +153,16 @@ impl LimitSettings {
     /// Whether the memory for network buffers is set.
     pub fn sets_buffer_memory(&self) -> bool {
         self.buffer_memory.is_some()
+    }
+
+    /// Whether the maximum number of client connections is set.
+    pub fn sets_max_connections(&self) -> bool {
+        self.max_connections.is_some()
+    }
+
+    /// Whether the maximum number of connections to a backend is set.
+    pub fn sets_max_connections_per_backend(&self) -> bool {
+        self.max_connections_per_backend.is_some()
     }
 
     /// Overwrites the limits of requests that are set.

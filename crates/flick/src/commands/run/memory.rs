@@ -30,25 +30,41 @@ const SPARE_SHARE: u64 = 8;
 /// Least buffer memory that a service gets by default, however little is available.
 const FITTED_MIN: u64 = 16 << 20;
 
-/// Reduces the default `buffer_memory` of services to what the other parts leave of the available memory, but not below
-/// [`FITTED_MIN`], so that a service with default settings starts, and survives, in a small container. The files that
-/// describe the memory are read below `root`.
-pub fn fit_buffers(
+/// Halvings of the default limits on connections, until the other parts fit beside the least buffers.
+const HALVINGS_MAX: u32 = 4;
+
+/// Reduces default limits of services to the available memory, so that a service with default settings starts, and
+/// survives, in a small container: first those on connections, as long as the least buffers do not fit beside what the
+/// connections may need, then `buffer_memory` to what the other parts leave, but not below [`FITTED_MIN`]. The files
+/// that describe the memory are read below `root`.
+pub fn fit_limits(
     root: &Path,
     named: &[NamedService<'_>],
     configs: &mut [PlatformConfig],
     settings: &Settings,
 ) -> Outcome {
     let Some((available, _)) = available_memory(root, settings) else { return Ok(()) };
+    let most = available - available / SPARE_SHARE;
+    for _ in 0..HALVINGS_MAX {
+        if needed_at_least(named, configs, settings)? <= most {
+            break;
+        }
+        for (service, config) in named.iter().zip(&mut *configs) {
+            let (own, limits) = (&settings.programs[service.entry], &mut config.limits);
+            if !own.sets_max_connections {
+                limits.max_connections = limits.max_connections.div_ceil(2);
+            }
+            if !own.sets_max_connections_per_backend {
+                limits.max_connections_per_backend = limits.max_connections_per_backend.div_ceil(2);
+            }
+        }
+    }
     let is_default = |service: &NamedService<'_>| !settings.programs[service.entry].sets_buffer_memory;
     let count = named.iter().filter(|service| is_default(service)).count() as u64;
-    let mut rest = available - available / SPARE_SHARE;
+    let mut rest = most;
     for (service, config) in named.iter().zip(&*configs) {
-        let own = parts(service.program, config).map_err(start_failure);
-        let own = own.map_err(|failure| settings.at_program(service.entry, failure))?;
         let buffers = if is_default(service) { config.limits.buffer_memory } else { 0 };
-        let others = own.iter().fold(0u64, |sum, part| sum.saturating_add(part.bytes));
-        rest = rest.saturating_sub(others.saturating_sub(buffers));
+        rest = rest.saturating_sub(needed(service, config, settings)?.saturating_sub(buffers));
     }
     for (service, config) in named.iter().zip(configs) {
         if is_default(service) {
@@ -57,6 +73,30 @@ pub fn fit_buffers(
         }
     }
     Ok(())
+}
+
+/// Memory that services may need with the least buffers that they get by default.
+fn needed_at_least(
+    named: &[NamedService<'_>],
+    configs: &[PlatformConfig],
+    settings: &Settings,
+) -> Result<u64, Failure> {
+    let mut total = 0u64;
+    for (service, config) in named.iter().zip(configs) {
+        let mut config = config.clone();
+        if !settings.programs[service.entry].sets_buffer_memory {
+            config.limits.buffer_memory = config.limits.buffer_memory.min(FITTED_MIN);
+        }
+        total = total.saturating_add(needed(service, &config, settings)?);
+    }
+    Ok(total)
+}
+
+/// Memory that a service may need.
+fn needed(service: &NamedService<'_>, config: &PlatformConfig, settings: &Settings) -> Result<u64, Failure> {
+    let own = parts(service.program, config).map_err(start_failure);
+    let own = own.map_err(|failure| settings.at_program(service.entry, failure))?;
+    Ok(own.iter().fold(0u64, |sum, part| sum.saturating_add(part.bytes)))
 }
 
 /// Memory that all services together may need, and who says so.
@@ -213,10 +253,11 @@ fn limit_files(mount: &Path, groups: &str) -> Vec<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::super::{prepare, services};
-    use super::{by_address_space, excess, fit_buffers, kilobytes, limit_files, machine_memory};
+    use super::{by_address_space, check, excess, fit_limits, kilobytes, limit_files, machine_memory};
     use crate::settings::{RunFlags, Settings};
     use clap::{Args, FromArgMatches};
     use flick_compiler::{EngineKind, Input, compile};
+    use flick_runtime::Limits;
     use flick_runtime::memory::MemoryPart;
     use std::path::{Path, PathBuf};
 
@@ -299,14 +340,14 @@ mod tests {
             Self(root)
         }
 
-        /// `buffer_memory` of a balancer with default settings.
-        fn buffer_memory(&self) -> u64 {
+        /// Limits of a balancer with default settings and that many workers, which fits into the memory.
+        fn limits(&self, workers: &str) -> Limits {
             let path =
                 Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/http_balancer/round_robin.flick");
             let program = path.to_str().expect("the path is UTF-8");
             let command = RunFlags::augment_args(clap::Command::new("run")).no_binary_name(true);
             let args = [program, "--listen", "client=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"];
-            let matches = command.get_matches_from([&args[..], &["--workers", "1"]].concat());
+            let matches = command.get_matches_from([&args[..], &["--workers", workers]].concat());
             let flags = RunFlags::from_arg_matches(&matches).expect("the flags are right");
             let Ok(settings) = Settings::resolve(flags) else { panic!("the settings are right") };
             let compiled = Input::file(&path).and_then(|input| compile(&input, EngineKind::Interpreter));
@@ -315,8 +356,10 @@ mod tests {
             let Ok(named) = services::named(&settings, &programs) else { panic!("it has a name") };
             let made = prepare::configs(&settings, &named, &Default::default(), &Default::default());
             let Ok((mut configs, _)) = made else { panic!("the bindings are right") };
-            assert!(fit_buffers(&self.0, &named, &mut configs, &settings).is_ok());
-            configs[0].limits.buffer_memory
+            assert!(fit_limits(&self.0, &named, &mut configs, &settings).is_ok());
+            let configured = [(&named[0], &configs[0])];
+            assert!(check(&self.0, &configured, &settings, &[]).is_ok(), "{workers} workers do not fit");
+            configs.remove(0).limits
         }
     }
 
@@ -351,12 +394,28 @@ mod tests {
         ] {
             let machine = Machine::new(name, groups, limits);
             assert_eq!(machine_memory(&machine.0), Some(memory), "{name}");
-            let buffers = machine.buffer_memory();
+            let buffers = machine.limits("1").buffer_memory;
             println!("{name}: {memory} bytes of memory, {buffers} of buffers");
             match memory {
                 _ if memory == 8 * GIB => assert_eq!(buffers, GIB, "{name}: the default"),
                 _ => assert!((super::FITTED_MIN..memory).contains(&buffers), "{name}: {buffers}"),
             }
+        }
+    }
+
+    #[test]
+    fn service_with_default_settings_and_several_workers_did_not_start_in_a_small_container() {
+        let machine = |mib: u64| {
+            let limit = (mib << 20).to_string();
+            Machine::new(&format!("{mib}-mib"), "0::/\n", &[("memory.max", limit.as_str())])
+        };
+        let (small, large) = (machine(128), machine(8192));
+        for workers in ["1", "2", "8"] {
+            let (fitted, default) = (small.limits(workers), large.limits(workers));
+            let of = |limits: &Limits| (limits.max_connections, limits.max_connections_per_backend);
+            println!("{workers} workers: {:?}", of(&fitted));
+            assert_eq!(of(&default), (20_000, 1024), "{workers} workers");
+            assert!((1..=4).any(|halvings| of(&fitted) == (20_000 >> halvings, 1024 >> halvings)));
         }
     }
 }

@@ -82,7 +82,7 @@ impl Prepared {
         }
         check_loops(&settings, &named, &configs)?;
         let root = Path::new("/");
-        memory::fit_buffers(root, &named, &mut configs, &settings)?;
+        memory::fit_limits(root, &named, &mut configs, &settings)?;
         let configured: Vec<_> = named.iter().zip(&configs).collect();
         let dicts = memory::check(root, &configured, &settings, existing)?;
         let modules = made.iter().map(|(_, executable)| Arc::clone(&executable.module)).collect();
