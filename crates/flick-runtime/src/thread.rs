@@ -57,7 +57,7 @@ pub struct WorkerHandle {
     pub reader: HeartbeatReader,
 }
 
-/// What a thread runs.
+/// The services of a thread.
 enum Services {
     /// One service, which has the thread to itself.
     Alone(Vec<ScheduledService>),
