@@ -278,10 +278,9 @@ fn bits_of(moved: &Moved) -> u32 {
 /// Makes `poll` and `ppoll`. Not inlined, as the other two: no other call needs their memory on the stack.
 #[inline(never)]
 fn poll(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
-    let [list, count, _, mask, mask_bytes, _] = call.arguments();
-    let (count, is_ppoll) = (count.min(FDS_MAX as u64), call.number() == nr::PPOLL);
+    let [list, count, ..] = call.arguments();
     let mut wanted = Wanted::new();
-    for index in 0..count {
+    for index in 0..count.min(FDS_MAX as u64) {
         let entry = memory.word(list + 8 * index);
         if is_epoll(entry as u32) {
             moving::stay(state, kept::LEFT);
@@ -294,6 +293,25 @@ fn poll(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<
     if wanted.is_empty() {
         return None;
     }
+    for _ in 0..SPURIOUS_MAX {
+        if let Some(decision) = poll_once(state, call, memory, &wanted, &mut time) {
+            return decision;
+        }
+    }
+    Some(HookDecision::Done)
+}
+
+/// Makes `poll` and `ppoll` up to their result. `None`: they have none yet. A ring that was ready has returned to the
+/// kernel, which was asked before.
+fn poll_once(
+    state: &ProcessTable,
+    call: &mut Call,
+    memory: ProgramMemory,
+    wanted: &Wanted,
+    time: &mut WaitTime,
+) -> Option<Option<HookDecision>> {
+    let [list, count, _, mask, mask_bytes, _] = call.arguments();
+    let (count, is_ppoll) = (count.min(FDS_MAX as u64), call.number() == nr::PPOLL);
     let mut entries = [0; POLL_ENTRIES_MAX + 1];
     let beside = |event: u32, ns: u64| {
         let entries = entries.get_mut(..=count as usize)?;
@@ -303,9 +321,9 @@ fn poll(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<
         let mask = if is_ppoll { [mask, mask_bytes] } else { [0; 2] };
         Some(event::poll(entries, event, ns, mask))
     };
-    match wanted.wait(call, &mut time, memory, beside) {
-        Waited::ByKernel => return None,
-        Waited::Done => return Some(HookDecision::Done),
+    match wanted.wait(call, time, memory, beside) {
+        Waited::ByKernel => return Some(None),
+        Waited::Done => return Some(Some(HookDecision::Done)),
         Waited::Beside(_) => {
             for (entry, index) in entries.iter().zip(0..count) {
                 memory.set_word(list + 8 * index, *entry);
@@ -319,7 +337,7 @@ fn poll(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<
             };
             call.result = sys::repeat(call.number(), arguments);
             if call.result < 0 {
-                return Some(HookDecision::Done);
+                return Some(Some(HookDecision::Done));
             }
         }
     }
@@ -334,7 +352,7 @@ fn poll(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<
         memory.set_word(at, entry);
         call.result += i64::from(entry >> 48 != 0);
     }
-    Some(HookDecision::Done)
+    (call.result != 0 || !time.is_left()).then_some(Some(HookDecision::Done))
 }
 
 /// The words of a set of `select`, without files that are not meant. `None`: there are too many.
@@ -350,10 +368,8 @@ fn words_of(set: u64, count: u64, memory: ProgramMemory) -> Option<[u64; SET_WOR
 /// Makes `select` and `pselect6`.
 #[inline(never)]
 fn select(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
-    let [count, reads, writes, others, _, mask] = call.arguments();
-    let has = |set: u64, fd: u32| {
-        u64::from(fd) < count && set != 0 && memory.word(set + u64::from(fd / 64) * 8) >> (fd % 64) & 1 == 1
-    };
+    let [count, reads, writes, others, ..] = call.arguments();
+    let has = |set: u64, fd: u32| is_in_set(set, count, fd, memory);
     if epolls().any(|fd| has(reads, fd) || has(writes, fd) || has(others, fd)) {
         moving::stay(state, kept::LEFT);
         return None;
@@ -371,6 +387,30 @@ fn select(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Optio
     if wanted.is_empty() {
         return None;
     }
+    let saved = [reads, writes, others].map(|set| words_of(set, count, memory));
+    for _ in 0..SPURIOUS_MAX {
+        if let Some(decision) = select_once(call, memory, &wanted, &mut time) {
+            return decision;
+        }
+        // The kernel has emptied the sets.
+        for (set, words) in [reads, writes, others].into_iter().zip(&saved).filter(|(set, _)| *set != 0) {
+            let Some(words) = words else { return Some(HookDecision::Done) };
+            for (word, at) in words.iter().zip(0..count.div_ceil(64)) {
+                memory.set_word(set + at * 8, *word);
+            }
+        }
+    }
+    Some(HookDecision::Done)
+}
+
+/// Makes `select` and `pselect6` as [`poll_once`] makes `poll`.
+fn select_once(
+    call: &mut Call,
+    memory: ProgramMemory,
+    wanted: &Wanted,
+    time: &mut WaitTime,
+) -> Option<Option<HookDecision>> {
+    let [count, reads, writes, others, _, mask] = call.arguments();
     let is_pselect = call.number() == nr::PSELECT6;
     let own_sets = [reads, writes, others];
     let mut sets = [[0; SET_WORDS]; 3];
@@ -380,9 +420,9 @@ fn select(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Optio
         }
         event::select(&mut sets, count, event, ns, if is_pselect { mask } else { 0 })
     };
-    match wanted.wait(call, &mut time, memory, beside) {
-        Waited::ByKernel => return None,
-        Waited::Done => return Some(HookDecision::Done),
+    match wanted.wait(call, time, memory, beside) {
+        Waited::ByKernel => return Some(None),
+        Waited::Done => return Some(Some(HookDecision::Done)),
         Waited::Beside(result) => {
             for (words, own) in sets.iter().zip(own_sets).filter(|(_, own)| *own != 0) {
                 for (word, at) in words.iter().zip(0..count.div_ceil(64)) {
@@ -396,19 +436,24 @@ fn select(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Optio
             let arguments = [count, reads, writes, others, zero.as_ptr() as u64, mask];
             call.result = sys::repeat(call.number(), arguments);
             if call.result < 0 {
-                return Some(HookDecision::Done);
+                return Some(Some(HookDecision::Done));
             }
         }
     }
     for moved in wanted.iter().filter(|moved| is_ready(moved)) {
-        let (set, fd) = (set_of(moved), moved.fd.load(Relaxed));
-        if !has(set, fd) {
+        let set = if moved.role() == PipeEnd::Receiver { reads } else { writes };
+        let fd = moved.fd.load(Relaxed);
+        if !is_in_set(set, count, fd, memory) {
             let at = set + u64::from(fd / 64) * 8;
             memory.set_word(at, memory.word(at) | 1 << (fd % 64));
             call.result += 1;
         }
     }
-    Some(HookDecision::Done)
+    (call.result != 0 || !time.is_left()).then_some(Some(HookDecision::Done))
+}
+
+fn is_in_set(set: u64, count: u64, fd: u32, memory: ProgramMemory) -> bool {
+    u64::from(fd) < count && set != 0 && memory.word(set + u64::from(fd / 64) * 8) >> (fd % 64) & 1 == 1
 }
 
 /// An epoll instance that the program adds files to: its descriptor, and 1. The upper half counts the instances in
@@ -530,7 +575,7 @@ fn is_reportable(moved: &Moved, events: u32) -> bool {
 /// Makes `epoll_wait` in one of its forms.
 #[inline(never)]
 fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
-    let [epoll, list, max, ..] = call.arguments();
+    let [epoll, _, max, ..] = call.arguments();
     let word = word_of(epoll as u32)?;
     let mut wanted = Wanted::new();
     for moved in moving::all() {
@@ -548,6 +593,24 @@ fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> O
     if wanted.is_empty() || max == 0 || max > i32::MAX as u64 {
         return None;
     }
+    for _ in 0..SPURIOUS_MAX {
+        if let Some(decision) = epoll_wait_once(state, call, memory, &wanted, &mut time) {
+            return decision;
+        }
+    }
+    Some(HookDecision::Done)
+}
+
+/// Makes `epoll_wait` as [`poll_once`] makes `poll`.
+fn epoll_wait_once(
+    state: &ProcessTable,
+    call: &mut Call,
+    memory: ProgramMemory,
+    wanted: &Wanted,
+    time: &mut WaitTime,
+) -> Option<Option<HookDecision>> {
+    let [epoll, list, max, ..] = call.arguments();
+    let (word, max) = (word_of(epoll as u32), u64::from(max as u32));
     let is_due = |moved: &'static Moved| {
         moved.file(state).is_some_and(|file| is_reportable(moved, file.epoll_events.load(Relaxed)))
     };
@@ -559,20 +622,20 @@ fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> O
     let waits = time.waits();
     if !(is_any_due() || waits && wanted.poll() && is_any_due()) {
         if !waits {
-            return None;
+            return Some(None);
         }
         let beside = |event: u32, ns: u64| Some(wait_beside(number, arguments, event, ns));
-        match wanted.sleep(&mut time, is_any_due, beside) {
+        match wanted.sleep(time, is_any_due, beside) {
             Slept::Long => {
-                return_to_wait(state, &wanted);
+                return_to_wait(state, wanted);
                 if !is_any_due() {
                     let is_done = time.wait_in_kernel(call, memory) == Waited::Done;
-                    return is_done.then_some(HookDecision::Done);
+                    return Some(is_done.then_some(HookDecision::Done));
                 }
             }
             Slept::Kernel(error) if error < 0 => {
                 call.result = error;
-                return Some(HookDecision::Done);
+                return Some(Some(HookDecision::Done));
             }
             Slept::Kernel(count) => asked = Some(count as u64),
             Slept::Over => asked = Some(0),
@@ -590,11 +653,13 @@ fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> O
     };
     for moved in wanted.iter().filter(|moved| is_due(moved)) {
         // Another thread may have closed it meanwhile.
-        let Some(file) = moved.file(state).filter(|file| file.epoll.load(Relaxed) == word) else { continue };
+        let Some(file) = moved.file(state).filter(|file| Some(file.epoll.load(Relaxed)) == word) else {
+            continue;
+        };
         reported = report(moved, file, list, reported, max, memory);
     }
     call.result = reported as i64;
-    Some(HookDecision::Done)
+    (reported != 0 || !time.is_left()).then_some(Some(HookDecision::Done))
 }
 
 /// Makes an `epoll_wait` without waiting; returns the kernel's result.

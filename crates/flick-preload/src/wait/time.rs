@@ -74,6 +74,11 @@ impl WaitTime {
         Some(until.saturating_sub(now))
     }
 
+    /// Whether some of it is left.
+    pub fn is_left(&mut self) -> bool {
+        self.waits() && self.rest_ns() != Some(0)
+    }
+
     /// Whether a part of it is over, so that the program's argument says too much.
     pub fn has_begun(&self) -> bool {
         self.until.is_some()
