@@ -147,12 +147,14 @@ DocumentRoot {root}/www
     (command, "apache2-bin")
 }
 
+/// One thread: a thread of HAProxy drops its line of the log while another one writes.
 fn haproxy(files: &Scratch, address: SocketAddr) -> (Command, &'static str) {
     let config = files.write(
         "haproxy.cfg",
         &format!(
             "global
   log stdout format raw local0
+  nbthread 1
   maxconn 1000
 defaults
   mode http
