@@ -8,6 +8,7 @@
 
 mod time;
 
+use core::ops::ControlFlow;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 
@@ -293,23 +294,32 @@ fn poll(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<
     if wanted.is_empty() {
         return None;
     }
-    for _ in 0..SPURIOUS_MAX {
-        if let Some(decision) = poll_once(state, call, memory, &wanted, &mut time) {
-            return decision;
-        }
-    }
-    Some(HookDecision::Done)
+    until_decided(|| poll_once(state, call, memory, &wanted, &mut time))
 }
 
-/// Makes `poll` and `ppoll` up to their result. `None`: they have none yet. A ring that was ready has returned to the
-/// kernel, which was asked before.
+/// Decision on a call that waits: `Continue` if it has no result yet and waits on.
+type Decision = ControlFlow<Option<HookDecision>>;
+
+const DONE: Decision = ControlFlow::Break(Some(HookDecision::Done));
+
+/// Makes a call again while it has no result: a ring that was ready had returned to the kernel, which was asked before.
+fn until_decided(mut once: impl FnMut() -> Decision) -> Option<HookDecision> {
+    (0..SPURIOUS_MAX).find_map(|_| once().break_value()).unwrap_or(Some(HookDecision::Done))
+}
+
+/// The decision on a call with this result, which has none if it is zero before its time is over.
+fn decision_on(result: i64, time: &mut WaitTime) -> Decision {
+    if result != 0 || !time.is_left() { DONE } else { ControlFlow::Continue(()) }
+}
+
+/// Makes `poll` and `ppoll` once.
 fn poll_once(
     state: &ProcessTable,
     call: &mut Call,
     memory: ProgramMemory,
     wanted: &Wanted,
     time: &mut WaitTime,
-) -> Option<Option<HookDecision>> {
+) -> Decision {
     let [list, count, _, mask, mask_bytes, _] = call.arguments();
     let (count, is_ppoll) = (count.min(FDS_MAX as u64), call.number() == nr::PPOLL);
     let mut entries = [0; POLL_ENTRIES_MAX + 1];
@@ -322,8 +332,8 @@ fn poll_once(
         Some(event::poll(entries, event, ns, mask))
     };
     match wanted.wait(call, time, memory, beside) {
-        Waited::ByKernel => return Some(None),
-        Waited::Done => return Some(Some(HookDecision::Done)),
+        Waited::ByKernel => return ControlFlow::Break(None),
+        Waited::Done => return DONE,
         Waited::Beside(_) => {
             for (entry, index) in entries.iter().zip(0..count) {
                 memory.set_word(list + 8 * index, *entry);
@@ -337,7 +347,7 @@ fn poll_once(
             };
             call.result = sys::repeat(call.number(), arguments);
             if call.result < 0 {
-                return Some(Some(HookDecision::Done));
+                return DONE;
             }
         }
     }
@@ -352,7 +362,7 @@ fn poll_once(
         memory.set_word(at, entry);
         call.result += i64::from(entry >> 48 != 0);
     }
-    (call.result != 0 || !time.is_left()).then_some(Some(HookDecision::Done))
+    decision_on(call.result, time)
 }
 
 /// The words of a set of `select`, without files that are not meant. `None`: there are too many.
@@ -365,6 +375,19 @@ fn words_of(set: u64, count: u64, memory: ProgramMemory) -> Option<[u64; SET_WOR
     (count <= SELECT_FDS_MAX as u64).then_some(words)
 }
 
+/// Stores the words of a set of `select`, if the call has it.
+fn set_words(set: u64, words: &[u64; SET_WORDS], count: u64, memory: ProgramMemory) {
+    for (word, at) in words.iter().zip(0..count.div_ceil(64)).filter(|_| set != 0) {
+        memory.set_word(set + at * 8, *word);
+    }
+}
+
+/// The set of a `select` in which a direction is waited for.
+fn set_of(moved: &Moved, call: &Call) -> u64 {
+    let [_, reads, writes, ..] = call.arguments();
+    if moved.role() == PipeEnd::Receiver { reads } else { writes }
+}
+
 /// Makes `select` and `pselect6`.
 #[inline(never)]
 fn select(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
@@ -374,11 +397,10 @@ fn select(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Optio
         moving::stay(state, kept::LEFT);
         return None;
     }
-    let set_of = |moved: &Moved| if moved.role() == PipeEnd::Receiver { reads } else { writes };
     let mut wanted = Wanted::new();
     for moved in moving::all() {
         let fd = moved.fd.load(Relaxed);
-        if has(set_of(moved), fd) {
+        if has(set_of(moved, call), fd) {
             let own = slots_at(state, fd).filter(|slot| core::ptr::eq(*slot, moved));
             own.for_each(|moved| wanted.add(moved));
         }
@@ -388,28 +410,21 @@ fn select(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Optio
         return None;
     }
     let saved = [reads, writes, others].map(|set| words_of(set, count, memory));
-    for _ in 0..SPURIOUS_MAX {
-        if let Some(decision) = select_once(call, memory, &wanted, &mut time) {
-            return decision;
-        }
-        // The kernel has emptied the sets.
-        for (set, words) in [reads, writes, others].into_iter().zip(&saved).filter(|(set, _)| *set != 0) {
-            let Some(words) = words else { return Some(HookDecision::Done) };
-            for (word, at) in words.iter().zip(0..count.div_ceil(64)) {
-                memory.set_word(set + at * 8, *word);
+    until_decided(|| {
+        let decision = select_once(call, memory, &wanted, &mut time);
+        if decision.is_continue() {
+            // The kernel has emptied the sets.
+            for (set, words) in [reads, writes, others].into_iter().zip(&saved) {
+                let Some(words) = words else { return DONE };
+                set_words(set, words, count, memory);
             }
         }
-    }
-    Some(HookDecision::Done)
+        decision
+    })
 }
 
-/// Makes `select` and `pselect6` as [`poll_once`] makes `poll`.
-fn select_once(
-    call: &mut Call,
-    memory: ProgramMemory,
-    wanted: &Wanted,
-    time: &mut WaitTime,
-) -> Option<Option<HookDecision>> {
+/// Makes `select` and `pselect6` once.
+fn select_once(call: &mut Call, memory: ProgramMemory, wanted: &Wanted, time: &mut WaitTime) -> Decision {
     let [count, reads, writes, others, _, mask] = call.arguments();
     let is_pselect = call.number() == nr::PSELECT6;
     let own_sets = [reads, writes, others];
@@ -421,13 +436,11 @@ fn select_once(
         event::select(&mut sets, count, event, ns, if is_pselect { mask } else { 0 })
     };
     match wanted.wait(call, time, memory, beside) {
-        Waited::ByKernel => return Some(None),
-        Waited::Done => return Some(Some(HookDecision::Done)),
+        Waited::ByKernel => return ControlFlow::Break(None),
+        Waited::Done => return DONE,
         Waited::Beside(result) => {
-            for (words, own) in sets.iter().zip(own_sets).filter(|(_, own)| *own != 0) {
-                for (word, at) in words.iter().zip(0..count.div_ceil(64)) {
-                    memory.set_word(own + at * 8, *word);
-                }
+            for (words, own) in sets.iter().zip(own_sets) {
+                set_words(own, words, count, memory);
             }
             call.result = result;
         }
@@ -436,20 +449,19 @@ fn select_once(
             let arguments = [count, reads, writes, others, zero.as_ptr() as u64, mask];
             call.result = sys::repeat(call.number(), arguments);
             if call.result < 0 {
-                return Some(Some(HookDecision::Done));
+                return DONE;
             }
         }
     }
     for moved in wanted.iter().filter(|moved| is_ready(moved)) {
-        let set = if moved.role() == PipeEnd::Receiver { reads } else { writes };
-        let fd = moved.fd.load(Relaxed);
+        let (set, fd) = (set_of(moved, call), moved.fd.load(Relaxed));
         if !is_in_set(set, count, fd, memory) {
             let at = set + u64::from(fd / 64) * 8;
             memory.set_word(at, memory.word(at) | 1 << (fd % 64));
             call.result += 1;
         }
     }
-    (call.result != 0 || !time.is_left()).then_some(Some(HookDecision::Done))
+    decision_on(call.result, time)
 }
 
 fn is_in_set(set: u64, count: u64, fd: u32, memory: ProgramMemory) -> bool {
@@ -576,7 +588,7 @@ fn is_reportable(moved: &Moved, events: u32) -> bool {
 #[inline(never)]
 fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
     let [epoll, _, max, ..] = call.arguments();
-    let word = word_of(epoll as u32)?;
+    let (word, max) = (word_of(epoll as u32)?, max as u32);
     let mut wanted = Wanted::new();
     for moved in moving::all() {
         let Some(file) = moved.file(state).filter(|file| file.epoll.load(Relaxed) == word) else { continue };
@@ -589,28 +601,22 @@ fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> O
         }
     }
     let mut time = WaitTime::of(call, memory)?;
-    let max = u64::from(max as u32);
-    if wanted.is_empty() || max == 0 || max > i32::MAX as u64 {
+    if wanted.is_empty() || max == 0 || max > i32::MAX as u32 {
         return None;
     }
-    for _ in 0..SPURIOUS_MAX {
-        if let Some(decision) = epoll_wait_once(state, call, memory, &wanted, &mut time) {
-            return decision;
-        }
-    }
-    Some(HookDecision::Done)
+    until_decided(|| epoll_wait_once(state, call, memory, (word, &wanted), &mut time))
 }
 
-/// Makes `epoll_wait` as [`poll_once`] makes `poll`.
+/// Makes `epoll_wait` once, for the instance with this word.
 fn epoll_wait_once(
     state: &ProcessTable,
     call: &mut Call,
     memory: ProgramMemory,
-    wanted: &Wanted,
+    (word, wanted): (u64, &Wanted),
     time: &mut WaitTime,
-) -> Option<Option<HookDecision>> {
-    let [epoll, list, max, ..] = call.arguments();
-    let (word, max) = (word_of(epoll as u32), u64::from(max as u32));
+) -> Decision {
+    let [_, list, max, ..] = call.arguments();
+    let max = u64::from(max as u32);
     let is_due = |moved: &'static Moved| {
         moved.file(state).is_some_and(|file| is_reportable(moved, file.epoll_events.load(Relaxed)))
     };
@@ -622,7 +628,7 @@ fn epoll_wait_once(
     let waits = time.waits();
     if !(is_any_due() || waits && wanted.poll() && is_any_due()) {
         if !waits {
-            return Some(None);
+            return ControlFlow::Break(None);
         }
         let beside = |event: u32, ns: u64| Some(wait_beside(number, arguments, event, ns));
         match wanted.sleep(time, is_any_due, beside) {
@@ -630,12 +636,12 @@ fn epoll_wait_once(
                 return_to_wait(state, wanted);
                 if !is_any_due() {
                     let is_done = time.wait_in_kernel(call, memory) == Waited::Done;
-                    return Some(is_done.then_some(HookDecision::Done));
+                    return ControlFlow::Break(is_done.then_some(HookDecision::Done));
                 }
             }
             Slept::Kernel(error) if error < 0 => {
                 call.result = error;
-                return Some(Some(HookDecision::Done));
+                return DONE;
             }
             Slept::Kernel(count) => asked = Some(count as u64),
             Slept::Over => asked = Some(0),
@@ -653,13 +659,11 @@ fn epoll_wait_once(
     };
     for moved in wanted.iter().filter(|moved| is_due(moved)) {
         // Another thread may have closed it meanwhile.
-        let Some(file) = moved.file(state).filter(|file| Some(file.epoll.load(Relaxed)) == word) else {
-            continue;
-        };
+        let Some(file) = moved.file(state).filter(|file| file.epoll.load(Relaxed) == word) else { continue };
         reported = report(moved, file, list, reported, max, memory);
     }
     call.result = reported as i64;
-    (reported != 0 || !time.is_left()).then_some(Some(HookDecision::Done))
+    decision_on(call.result, time)
 }
 
 /// Makes an `epoll_wait` without waiting; returns the kernel's result.
