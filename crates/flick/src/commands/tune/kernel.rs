@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use super::netlink::{Attributes, Family};
 use super::target::KernelSetting;
-use super::tree::Tree;
+use super::tree::{Tree, not_writable};
 
 /// Knobs of the kernel that a search turns: each one is a dimension of the search, whose cost grows with a power.
 pub(super) const TURNED_MAX: usize = 3;
@@ -318,10 +318,7 @@ impl KernelKnob {
     /// The reason why this user cannot turn it, if so.
     pub(super) fn refusal(&self) -> Option<String> {
         let refusal = |(location, _): &(Location, u64)| match location {
-            Location::File(path) | Location::IdleState(path, _) => {
-                let result = rustix::fs::access(path, rustix::fs::Access::WRITE_OK);
-                result.err().map(|error| failed("write", path, &io::Error::from(error)))
-            }
+            Location::File(path) | Location::IdleState(path, _) => not_writable(path),
             _ if rustix::process::geteuid().is_root() => None,
             _ => Some("only the administrator can turn it".to_owned()),
         };
@@ -440,23 +437,8 @@ fn napis(tree: &Tree<'_>, name: KernelKnobName, interface: &str) -> Result<Found
 
 /// The reason why an interface has no settings of each NAPI.
 fn no_napi_settings(tree: &Tree<'_>, interface: &str) -> String {
-    let (major, minor) = NAPI_KERNEL;
-    match tree.text("proc/sys/kernel/osrelease").ok().as_deref().and_then(kernel_version) {
-        Some(version) if version >= NAPI_KERNEL => {
-            format!("{interface} is down, or its driver has no NAPI with a number")
-        }
-        Some(version) => format!("Linux {major}.{minor} has it, this is {}.{}", version.0, version.1),
-        None => "the kernel's version is unknown".to_owned(),
-    }
-}
-
-/// Major and minor number of a release such as `6.8.0-45-generic`.
-pub(super) fn kernel_version(release: &str) -> Option<(u32, u32)> {
-    let mut numbers = release.split(['.', '-', '+']).map(str::parse);
-    match (numbers.next(), numbers.next()) {
-        (Some(Ok(major)), Some(Ok(minor))) => Some((major, minor)),
-        _ => None,
-    }
+    let reason = tree.older_than(NAPI_KERNEL);
+    reason.unwrap_or_else(|| format!("{interface} is down, or its driver has no NAPI with a number"))
 }
 
 #[cfg(test)]

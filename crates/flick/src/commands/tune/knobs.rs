@@ -6,8 +6,8 @@ use std::path::Path;
 
 use serde::Serialize;
 
-use super::kernel::{KernelKnob, KernelKnobName, NETWORK, kernel_version};
-use super::tree::Tree;
+use super::kernel::{KernelKnob, KernelKnobName, NETWORK};
+use super::tree::{Tree, not_writable};
 use crate::failure::Outcome;
 
 /// The directory of energy zones.
@@ -142,20 +142,14 @@ fn of_kernel(tree: &Tree<'_>, name: KernelKnobName, interface: Option<&str>) -> 
 fn busy_poll(tree: &Tree<'_>) -> Knob {
     let path = "proc/sys/net/core/busy_poll";
     let value = tree.text(path);
-    let missing = value.as_ref().err().cloned().or_else(|| tree.not_writable(path));
+    let missing = value.as_ref().err().cloned().or_else(|| not_writable(&tree.at(path)));
     let (name, change) = ("net.core.busy_poll".to_owned(), format!("/{path}"));
     Knob { name, value: value.ok(), change, missing, ..Knob::default() }
 }
 
 /// Busy polls of one epoll instance, which only its own program sets.
 fn epoll_busy_poll(tree: &Tree<'_>) -> Knob {
-    let (major, minor) = EPOLL_PARAMS_KERNEL;
-    let release = tree.text("proc/sys/kernel/osrelease");
-    let missing = match release.as_deref().ok().and_then(kernel_version) {
-        Some(version) if version >= EPOLL_PARAMS_KERNEL => None,
-        Some(version) => Some(format!("Linux {major}.{minor} has it, this is {}.{}", version.0, version.1)),
-        None => Some("the kernel's version is unknown".to_owned()),
-    };
+    let missing = tree.older_than(EPOLL_PARAMS_KERNEL);
     let change = "the `EPIOCSPARAMS` request of epoll".to_owned();
     Knob { name: "epoll busy poll".to_owned(), change, missing, ..Knob::default() }
 }

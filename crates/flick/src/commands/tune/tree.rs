@@ -30,10 +30,15 @@ impl Tree<'_> {
         }
     }
 
-    /// The reason why this user cannot write a file, if so.
-    pub(super) fn not_writable(&self, path: &str) -> Option<String> {
-        let result = rustix::fs::access(self.at(path), rustix::fs::Access::WRITE_OK);
-        result.err().map(|error| format!("cannot write /{path}: {}", std::io::Error::from(error)))
+    /// The reason why the kernel lacks what it has from a version on (major and minor number), if so.
+    pub(super) fn older_than(&self, (major, minor): (u32, u32)) -> Option<String> {
+        match self.text("proc/sys/kernel/osrelease").ok().as_deref().and_then(kernel_version) {
+            Some(version) if version >= (major, minor) => None,
+            Some(version) => {
+                Some(format!("Linux {major}.{minor} has it, this is {}.{}", version.0, version.1))
+            }
+            None => Some("the kernel's version is unknown".to_owned()),
+        }
     }
 
     /// Names in a directory, in order.
@@ -43,6 +48,21 @@ impl Tree<'_> {
         let mut names: Vec<String> = names.collect();
         names.sort_unstable();
         names
+    }
+}
+
+/// The reason why this user cannot write a file, if so.
+pub(super) fn not_writable(path: &Path) -> Option<String> {
+    let result = rustix::fs::access(path, rustix::fs::Access::WRITE_OK);
+    result.err().map(|error| format!("cannot write {}: {}", path.display(), std::io::Error::from(error)))
+}
+
+/// Major and minor number of a release such as `6.8.0-45-generic`.
+fn kernel_version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(['.', '-', '+']).map(str::parse);
+    match (numbers.next(), numbers.next()) {
+        (Some(Ok(major)), Some(Ok(minor))) => Some((major, minor)),
+        _ => None,
     }
 }
 
