@@ -182,7 +182,7 @@ impl SharedAddressListener {
 pub struct Scheduler {
     members: Vec<ScheduledService>,
     shared_listeners: Vec<SharedAddressListener>,
-    /// Time of the last poll in which a client was at one of those.
+    /// Time of the last poll in which a client connected to one of those.
     opened_ns: u64,
     poller: Poller,
     /// Index of the service that the round robin among services that always have work checks next.
@@ -279,7 +279,7 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Whether all other services are quiet, and no client has come to a shared listener for as long.
+    /// Whether for `LONE_AFTER_NS` no other service has had an event, and no client has connected to a shared listener.
     fn is_lone(&self, index: usize, now_ns: u64) -> bool {
         let mut others = self.members.iter().enumerate().filter(|(other, _)| *other != index);
         let is_opened = now_ns.saturating_sub(self.opened_ns) <= LONE_AFTER_NS;
