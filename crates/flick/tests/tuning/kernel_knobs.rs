@@ -191,7 +191,6 @@ fn killed_search_restores_the_clock_of_each_cpu() {
     let search = loaded.search(&args);
     wait::until("a clock to be turned", || (!is_before()).then_some(()));
     std::fs::remove_file(cpu("cpu1/cpufreq/scaling_max_freq")).expect("it is there");
-    std::fs::create_dir(cpu("cpu1/cpufreq/scaling_max_freq")).expect("it can be made");
     let (status, _, stderr) = search.ended();
     assert_eq!(status.code(), Some(1), "{stderr}");
     assert!(stderr.contains("cannot write ") && stderr.contains("cpu1/cpufreq/scaling_max_freq"), "{stderr}");

@@ -4,6 +4,7 @@
 //! Not here: when a knob is turned (`live.rs`), the process that restores it (`restore.rs`).
 //! Source: the kernel's documentation: admin-guide/pm/cpufreq.rst and cpuidle.rst, networking/napi.rst.
 
+use std::io::Write as _;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -160,7 +161,10 @@ impl Location {
     fn set(&self, value: u64) -> Result<(), String> {
         match self {
             Self::File(path) | Self::IdleState(path, _) => {
-                fs::write(path, value.to_string()).map_err(|error| failed("write", path, &error))
+                // A file that is missing, as that of a CPU taken offline, is not made.
+                let file = fs::OpenOptions::new().write(true).truncate(true).open(path);
+                file.and_then(|mut file| file.write_all(value.to_string().as_bytes()))
+                    .map_err(|error| failed("write", path, &error))
             }
             Self::RxUsecs(interface) => {
                 set_coalescing(interface, COALESCE_RX_USECS, &(value as u32).to_ne_bytes())
