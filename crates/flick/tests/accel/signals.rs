@@ -85,6 +85,9 @@ fn stopped_and_continued_end_lost_or_doubled_bytes() {
             slowest = slowest.max(began.elapsed());
             done += 1;
         }
+        // An end that still runs when the other one is killed would print that its connection has ended.
+        ends.iter().for_each(|pid| signal(*pid, Signal::STOP));
+        ends.iter().for_each(|pid| await_stop(*pid));
         ends.iter().for_each(|pid| signal(*pid, Signal::KILL));
         let stderr = child.wait_with_output().expect("our own child").stderr;
         let stderr = String::from_utf8_lossy(&stderr);
