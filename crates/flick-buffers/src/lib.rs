@@ -14,4 +14,4 @@ mod slice;
 pub use buf::{Buf, ProvidedBuf};
 pub use limits::{HUGE_BYTES, LARGE_BYTES, SMALL_BYTES};
 pub use pool::{BufClass, Pool, PoolConfig};
-pub use slice::Slice;
+pub use slice::{Slice, pinned_bytes};

@@ -168,6 +168,12 @@ impl Pool {
         self.0.class_pool(class).count()
     }
 
+    /// Returns the bytes of all buffers.
+    pub fn capacity_bytes(&self) -> u64 {
+        let classes = [BufClass::Small, BufClass::Large, BufClass::Huge];
+        classes.map(|class| u64::from(self.capacity_count(class)) * u64::from(class.bytes())).iter().sum()
+    }
+
     /// Returns how many buffers of this class are in use.
     pub fn live_count(&self, class: BufClass) -> u32 {
         self.0.class_pool(class).live.get()

@@ -78,6 +78,19 @@ impl Slice {
     }
 }
 
+/// Returns the bytes of the buffers that slices keep from being reused; neighbours in one buffer count it once.
+pub fn pinned_bytes<'a>(slices: impl Iterator<Item = &'a Slice>) -> u64 {
+    let mut last: Option<&Buf> = None;
+    let mut bytes = 0;
+    for slice in slices {
+        if last.is_none_or(|last| !last.is_same(&slice.buf)) {
+            bytes += u64::from(slice.buf.capacity());
+        }
+        last = Some(&slice.buf);
+    }
+    bytes
+}
+
 impl AsRef<[u8]> for Slice {
     fn as_ref(&self) -> &[u8] {
         self.bytes()

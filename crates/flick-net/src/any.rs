@@ -514,6 +514,16 @@ impl Driver for AnyDriver {
         }
     }
 
+    fn pinned_bytes(&self, conn: Handle) -> u64 {
+        match self.shm_handle(conn) {
+            Some(conn) => self.shm.pinned_bytes(conn),
+            None => {
+                let in_ring = self.ring_of(conn).map_or(0, |ring| self.shm.pinned_bytes(ring));
+                in_ring + either!(ref self, driver => driver.pinned_bytes(conn))
+            }
+        }
+    }
+
     fn flush(&mut self) -> io::Result<()> {
         self.shm.flush();
         either!(self, driver => driver.flush())

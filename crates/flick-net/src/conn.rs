@@ -14,7 +14,7 @@ mod state;
 #[cfg(test)]
 mod tests;
 
-use flick_buffers::Slice;
+use flick_buffers::{Slice, pinned_bytes};
 
 use crate::driver::{DriverLimits, Handle};
 use crate::fault::ConnFault;
@@ -283,6 +283,12 @@ impl<P> Conns<P> {
     pub(crate) fn backlog_bytes(&self, handle: Handle) -> usize {
         let conn = self.table.get(handle).filter(|conn| conn.is_live() && !conn.has_failed());
         conn.map_or(0, Conn::output_bytes)
+    }
+
+    /// Returns the bytes of the buffers in which that output is. Input is the driver's.
+    pub(crate) fn pinned_bytes(&self, handle: Handle) -> u64 {
+        let conn = self.table.get(handle).filter(|conn| conn.is_live() && !conn.has_failed());
+        conn.map_or(0, |conn| pinned_bytes(self.outputs.iter(&conn.output)))
     }
 
     /// Returns whether a connection that the platform has closed still has output.

@@ -322,6 +322,12 @@ pub trait Driver {
     /// Returns the bytes appended that the kernel has not taken yet; 0 for a dead handle.
     fn backlog_bytes(&self, conn: Handle) -> usize;
 
+    /// Returns the bytes of the buffers in which a connection's backlog is, and its input that was received but not
+    /// reported: a few bytes keep a whole buffer from being reused. 0 for a dead handle.
+    ///
+    /// Cost: a step for each slice of them.
+    fn pinned_bytes(&self, conn: Handle) -> u64;
+
     /// Returns whether the peer has ended or reset the connection, though no event has reported it yet. Costs a system
     /// call; worth it before sending a request that cannot be retried on a connection that was idle.
     fn is_hung_up(&self, conn: Handle) -> bool {

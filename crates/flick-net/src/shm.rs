@@ -276,6 +276,10 @@ impl ShmTransport {
         self.conns.backlog_bytes(conn)
     }
 
+    pub(crate) fn pinned_bytes(&self, conn: Handle) -> u64 {
+        self.conns.pinned_bytes(conn)
+    }
+
     pub(crate) fn is_hung_up(&self, conn: Handle) -> bool {
         let Some(state) = self.conns.get(conn) else { return false };
         let ring = self.rings[conn.index as usize].as_ref();

@@ -115,7 +115,7 @@ pub const SILENT_EVICTION_MS: u64 = 200;
 pub const IDLE_EVICTIONS_SHARE: usize = 8;
 /// Clients that hold most are evicted while fewer than one in this many buffers is free.
 pub const RELIEF_SHARE: u32 = 16;
-/// Clients are evicted for their buffers only if what they hold in all is at least one in this many of all bytes.
+/// Clients of a worker are evicted for their buffers only if these are at least one in this many of all its bytes.
 pub const RELIEF_HELD_SHARE: u64 = 8;
 /// Time between two looks at the buffers that clients hold.
 pub const RELIEF_TICK_NS: u64 = 1_000_000;

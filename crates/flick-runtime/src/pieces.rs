@@ -1,7 +1,7 @@
 //! Queues of slices, all from one table that is allocated once.
 //! Promises: no allocation after `new`; adjacent slices of one buffer become one piece.
 
-use flick_buffers::Slice;
+use flick_buffers::{Slice, pinned_bytes};
 
 use crate::limits::FIRST_SHARE;
 
@@ -110,6 +110,16 @@ impl Pieces {
     /// The first piece.
     pub fn front<'a>(&'a self, queue: &PieceQueue) -> Option<&'a Slice> {
         if queue.head == NONE { None } else { self.pieces[queue.head as usize].slice.as_ref() }
+    }
+
+    /// Bytes of the buffers in which a queue is.
+    pub fn pinned_bytes(&self, queue: &PieceQueue) -> u64 {
+        let mut at = queue.head;
+        pinned_bytes(std::iter::from_fn(|| {
+            let piece = self.pieces.get(at as usize)?;
+            at = piece.next;
+            piece.slice.as_ref()
+        }))
     }
 
     /// Drops the first `len` bytes of the first piece, and the piece when nothing is left of it.

@@ -129,6 +129,26 @@ fn clients_that_never_read_take_no_capacity_from_others() {
     }
 }
 
+/// Each of them keeps a large buffer by the last two kilobytes of a reply: all buffers, but few bytes.
+#[test]
+fn rests_of_replies_that_were_not_read_kept_all_buffers() {
+    let mut config = SimServiceConfig::new(1, 1);
+    (config.limits.max_connections, config.limits.buffer_memory) = (200, 2 << 20);
+    config.sim.window_bytes = 14_000;
+    let mut service = honest(&config);
+    for client in 0..150 {
+        let requests = vec![get(client, &format!("k{client}#16000"))];
+        service.net.connect(&service.listen, 0, Box::new(NeverReads { requests, half_closes: false }));
+    }
+    let gets: Vec<Cmd> = (0..20).map(|at| get(at, &format!("h{at}#16000"))).collect();
+    let begin_ns = 100 * MS;
+    let verdict = service.client(begin_ns, &gets, Habit::Plain);
+    service.run(begin_ns + 500 * MS, |_| verdict.borrow().is_over()).expect("no spinning");
+    let (verdict, totals) = (verdict.borrow(), service.totals());
+    assert!(verdict.finished && verdict.failed == 0, "{verdict:?}; {totals:?}");
+    assert!(totals.clients_evicted > 0, "{totals:?}");
+}
+
 #[test]
 fn silent_clients_kept_others_out_where_descriptors_are_few() {
     for action in [OnMaxConnections::Queue, OnMaxConnections::Reject] {

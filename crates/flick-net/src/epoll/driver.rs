@@ -317,6 +317,10 @@ impl Driver for EpollDriver {
         self.conns.backlog_bytes(conn)
     }
 
+    fn pinned_bytes(&self, conn: Handle) -> u64 {
+        self.conns.pinned_bytes(conn)
+    }
+
     fn is_hung_up(&self, conn: Handle) -> bool {
         self.conns.get(conn).is_some_and(|conn| socket::is_hung_up(&conn.part.socket))
     }

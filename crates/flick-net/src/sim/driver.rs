@@ -318,6 +318,10 @@ impl Driver for SimDriver {
         self.with(|driver, _| driver.conns.backlog_bytes(conn))
     }
 
+    fn pinned_bytes(&self, conn: Handle) -> u64 {
+        self.with(|driver, _| driver.conns.pinned_bytes(conn))
+    }
+
     fn is_flushing(&self) -> bool {
         self.with(|driver, _| driver.conns.is_flushing())
     }

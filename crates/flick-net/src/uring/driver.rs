@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use flick_buffers::{Pool, Slice};
+use flick_buffers::{Pool, Slice, pinned_bytes};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::probe::{ProbeSchedule, ProbeState};
@@ -438,6 +438,11 @@ impl Driver for UringDriver {
 
     fn backlog_bytes(&self, conn: Handle) -> usize {
         self.conns.backlog_bytes(conn)
+    }
+
+    fn pinned_bytes(&self, conn: Handle) -> u64 {
+        let stash = self.conns.get(conn).map_or(0, |conn| pinned_bytes(self.stashes.iter(&conn.part.stash)));
+        self.conns.pinned_bytes(conn) + stash
     }
 
     fn is_hung_up(&self, conn: Handle) -> bool {

@@ -120,6 +120,12 @@ impl Inbox {
         self.queue.is_empty() && self.partial.is_none()
     }
 
+    /// Bytes of the buffers that it holds.
+    pub fn pinned_bytes(&self, pieces: &Pieces) -> u64 {
+        let partial = self.partial.as_ref().map_or(0, |partial| u64::from(partial.capacity()));
+        partial + pieces.pinned_bytes(&self.queue)
+    }
+
     /// Whether a message has begun and is not complete.
     pub fn in_message(&self) -> bool {
         self.partial.is_some()

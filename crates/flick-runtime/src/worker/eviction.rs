@@ -2,7 +2,7 @@
 //! descriptors where those are few.
 //! Promises: no client is evicted while connections are free or no client waits, nor while buffers are free; clients of
 //! the address that holds most go first, of them the one that has been idle on its connection for the longest time, or
-//! that holds most of the buffers, never the one that asks next; a request that can be served within the queue timeout
+//! that holds about most of the buffers, never the one that asks next; a request that can be served within the queue timeout
 //! is not rejected because other clients do not read, or send slowly.
 //! Not here: slow clients of a shared connection (`drop_slow_client`), the connection limits of clients
 //! (`accepting.rs`).
@@ -70,15 +70,13 @@ impl<D: Driver> Worker<D> {
         let (mut holders, mut held) = (self.downstream.take_holders(), 0);
         for slot in 0..self.downstream.slots_used() {
             let Some(client) = self.downstream.key_at(slot) else { continue };
-            let amount = self.bytes_held_for(client);
+            let Some((amount, since_ns)) = self.buffers_held_for(client, now_ns) else { continue };
             held += amount;
-            if amount > 0 {
-                let network = self.network_of_client(client);
-                holders.add(Holding { client, network, amount, rank: u64::MAX - amount });
-            }
+            let network = self.network_of_client(client);
+            holders.add(Holding { client, network, amount, rank: buffer_rank(amount, since_ns) });
         }
         // Otherwise the buffers are in use for something else, and are soon free again.
-        let is_worth_it = held >= self.ctx.setup().limits.buffer_memory / RELIEF_HELD_SHARE;
+        let is_worth_it = held >= self.io.pool().capacity_bytes() / RELIEF_HELD_SHARE;
         let mut left = EVICTIONS_MAX;
         for (_, holding) in holders.ordered().filter(|_| is_worth_it) {
             if left == 0 || !self.needs_relief() {
@@ -146,12 +144,24 @@ impl<D: Driver> Worker<D> {
             && self.io.pool().capacity_count(BufClass::Huge) == 0
     }
 
-    /// Bytes of replies that are kept for a client.
-    fn bytes_held_for(&self, client: Key) -> u64 {
-        let session = self.downstream.client(client);
-        session.map_or(0, |session| {
-            self.io.driver().backlog_bytes(session.handle()) as u64 + session.stream().held_bytes()
-        })
+    /// Bytes of the buffers in which replies for a client are, also those that its dedicated connection has not passed
+    /// on: the rest of a reply keeps a whole buffer from others, however short it is. And since when the client has
+    /// taken nothing, or asked for nothing where that is not known.
+    fn buffers_held_for(&self, client: Key, now_ns: u64) -> Option<(u64, u64)> {
+        let session = self.downstream.client(client)?;
+        let request = session.stream().requests().front();
+        let conn = request.and_then(|request| self.inflight.get(request).dedicated_conn());
+        let conn =
+            conn.map(|conn| self.upstream.conn(conn)).filter(|conn| conn.requests().front() == request);
+        let in_inbox = conn.map_or(0, |conn| conn.inbox().pinned_bytes(self.io.pieces()));
+        let handles = conn.and_then(|conn| conn.handle()).into_iter().chain([session.handle()]);
+        let in_driver: u64 = handles.map(|handle| self.io.driver().pinned_bytes(handle)).sum();
+        let since_ns = match conn {
+            Some(conn) => conn.stall().stalled_by().map_or(now_ns, |(_, since_ns)| since_ns),
+            None => now_ns - session.idle_ns(now_ns),
+        };
+        let amount = in_driver + in_inbox + session.stream().held_bytes();
+        (amount > 0).then_some((amount, since_ns))
     }
 
     fn network_of_client(&self, client: Key) -> Option<Network> {
@@ -182,4 +192,11 @@ impl<D: Driver> Worker<D> {
         let paid_ms = self.downstream.client(client)?.bytes_in() * 1_000 / UPLOAD_BYTES_PER_S_MIN;
         Some((entry.taken_ns() + UPLOAD_DELAY_MS.max(paid_ms) * MS, client))
     }
+}
+
+/// The order in which clients of one address are evicted for their buffers: those that hold about most, within a power
+/// of two, first; of them the one that has taken nothing for the longest time.
+fn buffer_rank(amount: u64, since_ns: u64) -> u64 {
+    const TIME_BITS: u32 = 56;
+    u64::from(amount.leading_zeros()) << TIME_BITS | since_ns & ((1 << TIME_BITS) - 1)
 }

@@ -73,6 +73,9 @@ impl Driver for Script {
     fn backlog_bytes(&self, _conn: Handle) -> usize {
         0
     }
+    fn pinned_bytes(&self, _conn: Handle) -> u64 {
+        0
+    }
     fn is_flushing(&self) -> bool {
         false
     }

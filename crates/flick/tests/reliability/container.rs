@@ -136,12 +136,16 @@ fn is_served(service: SocketAddr) -> bool {
 /// The kernel killed the service within a second.
 #[test]
 fn clients_that_do_not_read_had_a_container_of_128_mib_killed() {
+    ["epoll", "uring"].into_iter().for_each(hold_off_readers_in_a_container);
+}
+
+fn hold_off_readers_in_a_container(io: &str) {
     let _machine = machine::alone();
     let cgroup = Cgroup::new(CONTAINER_BYTES);
     let backend = Backend::start_at(SocketAddr::from(([127, 0, 0, 1], 0)), page, 5).expect("a free port");
     let connect_to = format!("backends={}", backend.address);
     let mut command = common::flick();
-    command.args(["run", "examples/http_balancer/http_balancer.flick", "--io", "epoll"]);
+    command.args(["run", "examples/http_balancer/http_balancer.flick", "--io", io]);
     command.args(["--listen", "client=127.0.0.1:0", "--connect", &connect_to]);
     let service = Service::start_as(cgroup.enters(&command));
     let held: Vec<TcpStream> = (0..READERS)
@@ -161,7 +165,7 @@ fn clients_that_do_not_read_had_a_container_of_128_mib_killed() {
     wait::until("an honest request to be served", || is_served(service.address).then_some(()));
     let (peak, kills) = (cgroup.peak_bytes(), cgroup.kills());
     println!(
-        "at most {} KiB; {rounds} honest requests, {refused} of them refused, the longest {longest:?}",
+        "{io}: at most {} KiB; {rounds} honest requests, {refused} of them refused, the longest {longest:?}",
         peak / 1024
     );
     assert_eq!(kills, 0, "the kernel has killed the service");
