@@ -1,7 +1,9 @@
 //! The pool's promises, through its public interface; last, random operations against a plain model.
 
 use flick_buffers::limits::{RELEASE_AGE_PASSES, RELEASE_STEP_BYTES};
-use flick_buffers::{Buf, BufClass, HUGE_BYTES, LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES, Slice};
+use flick_buffers::{
+    Buf, BufClass, HUGE_BYTES, LARGE_BYTES, Pool, PoolConfig, SMALL_BYTES, Slice, pinned_bytes,
+};
 use proptest::prelude::*;
 
 fn pool(small_count: u32, large_count: u32) -> Pool {
@@ -92,6 +94,18 @@ fn slices_merge_only_when_contiguous_in_one_buffer() {
     assert!(head.try_extend(&one.slice(2..5)));
     head.advance(1);
     assert_eq!((head.bytes(), head.start(), head.end()), (&b"bcde"[..], 1, 5));
+}
+
+#[test]
+fn slices_pin_their_whole_buffers_once_for_neighbours() {
+    let pool = pool(2, 1);
+    let (small, large) = (small(&pool), pool.alloc(BufClass::Large).expect("it is free"));
+    small.append(b"abcdef");
+    large.append(b"g");
+    let slices = [small.slice(0..1), small.slice(3..4), large.slice(0..1), small.slice(5..6)];
+    let pinned = |count: usize| pinned_bytes(slices[..count].iter());
+    let (small, large) = (u64::from(SMALL_BYTES), u64::from(LARGE_BYTES));
+    assert_eq!([0, 1, 2, 3, 4].map(pinned), [0, small, small, small + large, 2 * small + large]);
 }
 
 #[test]
