@@ -87,18 +87,25 @@ static void sink(const char *way) {
     printf("%llu\n", (unsigned long long)got);
 }
 
-// Writes the stream without blocking.
-static void source(uint64_t bytes, const char *way) {
+// Writes the stream without blocking. With a file: until that exists, then so many bytes more, and prints how many
+// these were in all; it ends after a minute without the file.
+static void source(uint64_t bytes, const char *way, const char *file) {
+    enum { LONGEST_S = 60 };
+    int is_counted = file != 0;
+    uint64_t sent = 0;
     unblock(1);
-    for (uint64_t sent = 0; sent < bytes;) {
+    if (is_counted) alarm(LONGEST_S);
+    for (uint64_t end = is_counted ? UINT64_MAX : bytes; sent < end;) {
+        if (file && access(file, F_OK) == 0) end = sent + bytes, file = 0;
         size_t n = 1 + below(below(50) == 0 ? BYTES_MAX : 300);
-        if (n > bytes - sent) n = (size_t)(bytes - sent);
+        if (n > end - sent) n = (size_t)(end - sent);
         for (size_t i = 0; i < n; i++) buffer[i] = at(sent + i);
         ssize_t written = write(1, buffer, n);
         if (written > 0) sent += (uint64_t)written;
         else if (errno == EAGAIN) ready(1, 0, way);
         else fail("write");
     }
+    if (is_counted) fprintf(stderr, "%llu\n", (unsigned long long)sent);
 }
 
 // What the model asks of the process that writes, in shared memory.
@@ -414,7 +421,7 @@ static void ask_and_answer(const char *way, uint32_t count, const char *name) {
 int main(int count, char **arguments) {
     if (count < 3) return 2;
     const char *mode = arguments[1];
-    if (!strcmp(mode, "source")) source(strtoull(arguments[2], 0, 10), arguments[3]);
+    if (!strcmp(mode, "source")) source(strtoull(arguments[2], 0, 10), arguments[3], arguments[4]);
     else if (!strcmp(mode, "sink")) state = 7, sink(arguments[2]);
     else if (!strcmp(mode, "loops")) {
         loop_count = atoi(arguments[3]);
