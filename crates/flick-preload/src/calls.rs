@@ -3,6 +3,7 @@
 //! writes nothing, and one in a forked process begins with a table of its own.
 //! Refuses: system calls of its own where a seccomp filter was installed.
 
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use crate::limits::{CONTROL_BYTES_MAX, FDS_MAX, MESSAGES_MAX, PASSED_FDS_MAX};
@@ -82,7 +83,7 @@ enum Process {
 pub fn before(call: &mut Call, memory: ProgramMemory) -> HookDecision {
     call.context = 0;
     let number = call.number();
-    match process() {
+    match process(number) {
         Process::Plain => HookDecision::Pass,
         Process::Vforked => exec::complete(call, memory, None),
         Process::Followed(state) if matches!(number, nr::EXECVE | nr::EXECVEAT) => {
@@ -99,7 +100,8 @@ fn has_filter(state: &ProcessTable) -> bool {
     state.not_followed.load(Relaxed) & reason::SECCOMP != 0
 }
 
-fn process() -> Process {
+/// The process that makes a call.
+fn process(number: u32) -> Process {
     let Some(state) = sys::state() else { return Process::Plain };
     let parent = vfork_parent();
     if parent != 0 {
@@ -114,21 +116,30 @@ fn process() -> Process {
             threads::has_forked(state);
             Process::Followed(state)
         }
-        // A signal handler that interrupts what follows finds 2, and is not followed.
-        0 if !has_filter(state) && word.compare_exchange(0, 2, AcqRel, Relaxed).is_ok() => {
-            moving::forked();
-            let Some(own) = sys::create_state() else { return Process::Plain };
-            for (first, _) in state.populated_chunks() {
-                sys::populate_chunk(own, first);
-            }
-            own.inherit(state);
-            own.make_visible();
-            sys::publish_state(own);
-            word.store(1, Release);
-            Process::Followed(own)
-        }
+        // A forked process that ends at once needs no table.
+        0 if number != nr::EXIT_GROUP && !has_filter(state) => forked(state, word),
         _ => Process::Plain,
     }
+}
+
+/// Begins the table of a forked process, in its first call.
+#[cold]
+#[inline(never)]
+fn forked(state: &ProcessTable, word: &AtomicU32) -> Process {
+    // A signal handler that interrupts what follows finds 2, and is not followed.
+    if word.compare_exchange(0, 2, AcqRel, Relaxed).is_err() {
+        return Process::Plain;
+    }
+    moving::forked();
+    let Some(own) = sys::create_state() else { return Process::Plain };
+    for (first, _) in state.populated_chunks() {
+        sys::populate_chunk(own, first);
+    }
+    own.inherit(state);
+    own.make_visible();
+    sys::publish_state(own);
+    word.store(1, Release);
+    Process::Followed(own)
 }
 
 fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) -> HookDecision {

@@ -427,6 +427,26 @@ fn limit_of_file_sizes_killed_the_program() {
     assert!(files.iter().any(|file| file["received"] == 1), "{processes:?}");
 }
 
+/// A program of some lines of C, in the directory of a setting.
+fn small_program(setting: &Setting, text: &str) -> String {
+    let (source, program) = (setting.scratch.write("small.c", text), setting.path("small"));
+    compile(&source, &program, &[]);
+    program.to_str().expect("a path in UTF-8").to_owned()
+}
+
+#[test]
+fn process_that_ended_after_its_fork_made_a_table() {
+    let setting = Setting::new("forks");
+    let program = small_program(
+        &setting,
+        "#include <sys/wait.h>\n#include <unistd.h>\n\
+         int main(void) { for (int i = 0; i < 9; i++) { if (fork() == 0) _exit(0); wait(0); } return 0; }\n",
+    );
+    let (status, _, stderr) = run(setting.verified(&[&program]));
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    assert_eq!(setting.status().len(), 1);
+}
+
 /// The files in the directory of states.
 fn states(setting: &Setting) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(setting.path("run/flick-accel")).expect("the directory of states");
