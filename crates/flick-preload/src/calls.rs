@@ -399,7 +399,12 @@ fn adopt(state: &ProcessTable, fd: usize) -> Option<FileRef> {
         enter_other(state, fd);
         return None;
     };
-    let id = if matches!(kind, Kind::Tcp | Kind::Unix) { (cookie(fd), 0) } else { facts.id };
+    let is_socket = matches!(kind, Kind::Tcp | Kind::Unix);
+    let id = match is_socket {
+        true if moving::has_moved() => (sys::socket::cookie(fd as u64).unwrap_or_default(), 0),
+        true => (0, 0),
+        false => facts.id,
+    };
     moving::leave_same(state, id);
     let counts = match sys::tcp_facts(fd as u64).filter(|_| kind == Kind::Tcp) {
         Some(tcp) => (tcp.sent, tcp.received.saturating_sub(verify::unread(fd as u64, tcp.state))),
@@ -428,11 +433,6 @@ fn kind_of(domain: u64, kind: u64, protocol: u64) -> Option<Kind> {
         }
         _ => None,
     }
-}
-
-fn cookie(fd: usize) -> u64 {
-    const SO_COOKIE: u64 = 57;
-    sys::socket_option(fd as u64, SO_COOKIE).unwrap_or_default()
 }
 
 /// Whether the table has memory for a descriptor.
@@ -705,5 +705,5 @@ fn opened(state: &ProcessTable, call: &Call, memory: ProgramMemory, count: u64) 
 }
 
 fn open_socket(state: &ProcessTable, fd: usize, kind: Kind, flags: u32) {
-    enter(state, fd, &NewFile { kind, flags, id: (cookie(fd), 0), counts: (0, 0) });
+    enter(state, fd, &NewFile { kind, flags, id: (0, 0), counts: (0, 0) });
 }

@@ -21,6 +21,9 @@ const ESTABLISHED: u8 = 1;
 
 /// Notes what the monitor needs to find the other end.
 pub fn identify(file: &File, fd: u64) {
+    if file.id.load(Relaxed) == 0 {
+        file.id.store(sys::cookie(fd).unwrap_or_default(), Relaxed);
+    }
     file.inode.store(file_facts(fd).map_or(0, |facts| facts.id.1), Relaxed);
     let is_tcp = file.kind.load(Relaxed) == Kind::Tcp as u32;
     file.pair.store(if is_tcp { sys::pair_of(fd) } else { 0 }, Relaxed);

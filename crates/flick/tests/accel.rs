@@ -23,6 +23,7 @@ mod threads;
 #[path = "accel/waits.rs"]
 mod waits;
 
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -445,6 +446,28 @@ fn process_that_ended_after_its_fork_made_a_table() {
     let (status, _, stderr) = run(setting.verified(&[&program]));
     assert_eq!((status, stderr.as_str()), (0, ""));
     assert_eq!(setting.status().len(), 1);
+}
+
+#[test]
+fn short_connection_paid_for_the_cookie_of_its_socket() {
+    let setting = Setting::new("cookie");
+    let program = small_program(
+        &setting,
+        "#include <sys/socket.h>\n#include <unistd.h>\n\
+         int main(void) { int ends[2]; char byte = 0; return socketpair(AF_UNIX, SOCK_STREAM, 0, ends)\n\
+         || write(ends[0], &byte, 1) != 1 || read(ends[1], &byte, 1) != 1 || close(ends[0]) || close(ends[1]); }\n",
+    );
+    let log = setting.path("log");
+    let trace = ["strace", "-qq", "-e", "trace=getsockopt,socketpair", "-o"].map(OsStr::new);
+    let command = trace.into_iter().chain([log.as_os_str(), OsStr::new(&program)]);
+    let (status, _, stderr) = run({
+        let mut accel = setting.accel(&["--"]);
+        accel.args(command);
+        accel
+    });
+    assert_eq!((status, stderr.as_str()), (0, ""));
+    let log = std::fs::read_to_string(log).expect("strace writes it");
+    assert!(log.contains("socketpair") && !log.contains("getsockopt"), "{log}");
 }
 
 /// The files in the directory of states.

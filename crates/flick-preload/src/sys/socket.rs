@@ -144,7 +144,7 @@ pub fn pair_of(fd: u64) -> u64 {
 }
 
 /// The cookie of a socket.
-fn cookie(fd: u64) -> Option<u64> {
+pub fn cookie(fd: u64) -> Option<u64> {
     socket_option(fd, SO_COOKIE).filter(|cookie| *cookie != 0)
 }
 

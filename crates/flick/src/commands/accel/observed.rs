@@ -81,7 +81,7 @@ pub struct Followed {
     pub fd: u32,
     /// `tcp`, `unix`, `pipe-read`, `pipe-write`.
     pub kind: &'static str,
-    /// The socket's cookie, or the pipe's device.
+    /// The pipe's device, or the socket's cookie once it has asked to be moved.
     pub id: u64,
     /// The inode.
     pub inode: u64,
