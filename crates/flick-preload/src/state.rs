@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::limits::{CHUNK_FDS, CHUNKS_MAX};
 
 /// First word of a state. The last byte is the version of the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL6");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL7");
 
 /// Kinds of files that are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -98,6 +98,9 @@ pub mod kept {
     pub const CLOSED: u32 = 12;
 }
 
+/// Bytes that a core fetches at a time.
+const CACHE_LINE_BYTES: usize = 64;
+
 /// Ways in which calls are seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
@@ -108,7 +111,8 @@ pub enum Method {
     PatchedText = 1,
 }
 
-/// One file: an open file description, or an end of a connection.
+/// One file: an open file description, or an end of a connection. A call that moves nothing looks at the first 64 bytes
+/// only.
 #[derive(Debug, Default)]
 #[repr(C, align(64))]
 pub struct File {
@@ -120,26 +124,28 @@ pub struct File {
     pub flags: AtomicU32,
     /// Counts the files in this slot, so that a call that returns late does not count for the next one.
     pub serial: AtomicU32,
+    /// Bytes sent by this process.
+    pub sent: AtomicU64,
+    /// Bytes received by this process.
+    pub received: AtomicU64,
+    /// Reads and writes through the kernel, if the file may move.
+    pub calls: AtomicU32,
+    /// The slot of the process's moved directions, and 1; of a socket that which is received. 0: in the kernel.
+    pub moved: AtomicU32,
+    /// The monitor's offer.
+    pub offer: SegmentOffer,
     /// `fork_epoch` of the process when the file was entered.
     pub epoch: AtomicU32,
     /// The descriptor that it was entered with.
     pub fd: AtomicU32,
-    /// The socket's cookie, or the pipe's device.
+    /// The pipe's device, or the socket's cookie once it has asked the monitor to move it.
     pub id: AtomicU64,
     /// The inode: of a pipe, and of a socket once it has asked the monitor to move it.
     pub inode: AtomicU64,
     /// Of such a socket of TCP: equal for both ends of a connection. 0: none.
     pub pair: AtomicU64,
-    /// Bytes sent by this process.
-    pub sent: AtomicU64,
-    /// Bytes received by this process.
-    pub received: AtomicU64,
     /// Bytes of these that went through a ring.
     pub ring_bytes: AtomicU64,
-    /// Reads and writes through the kernel, if the file may move.
-    pub calls: AtomicU32,
-    /// The slot of the process's moved directions, and 1; of a socket that which is received. 0: in the kernel.
-    pub moved: AtomicU32,
     /// The slot of the direction in which a socket sends, and 1.
     pub moved_out: AtomicU32,
     /// Number of the reason why it is in the kernel ([`kept`]).
@@ -154,9 +160,9 @@ pub struct File {
     pub epoll_data: AtomicU64,
     /// The events that are waited for there.
     pub epoll_events: AtomicU32,
-    /// The monitor's offer.
-    pub offer: SegmentOffer,
 }
+
+const _: () = assert!(core::mem::offset_of!(File, epoch) == CACHE_LINE_BYTES);
 
 /// A segment that the monitor offers: the process is to map `/proc/MONITOR/fd/FD`. Written before `is_ready`.
 #[derive(Debug, Default)]
@@ -190,7 +196,8 @@ const UNKNOWN: u32 = 0;
 const OTHER: u32 = 1;
 const SLOT: u32 = 2;
 
-/// The table and the facts of the process. All zero is the empty table.
+/// The table and the facts of the process. All zero is the empty table. A call that moves nothing looks at the first 64
+/// bytes, and at one of its chunks.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub struct ProcessTable {
@@ -198,30 +205,32 @@ pub struct ProcessTable {
     pub magic: AtomicU64,
     /// The process.
     pub pid: AtomicU32,
+    /// Bits of [`reason`].
+    pub not_followed: AtomicU32,
+    /// Forks so far. A file with an earlier epoch may be held by a forked process.
+    pub fork_epoch: AtomicU32,
+    /// Whether counts are compared with the kernel's at each close.
+    pub verify: AtomicU32,
+    /// Whether pipes and connections are to move.
+    pub moves: AtomicU32,
+    /// 1: the process has made threads.
+    pub threads: AtomicU32,
+    /// Chunks that are populated, as bits.
+    pub populated: [AtomicU64; CHUNKS_MAX / 64],
     /// Number of a [`Method`].
     pub method: AtomicU32,
     /// The cause if there is no patched text: an error of the kernel, or of [`crate::image::Mismatch`].
     pub why_plain: AtomicU32,
     /// Sites of calls that lead to the library.
     pub sites: AtomicU32,
-    /// Bits of [`reason`].
-    pub not_followed: AtomicU32,
-    /// Forks so far. A file with an earlier epoch may be held by a forked process.
-    pub fork_epoch: AtomicU32,
+    /// The reason of [`kept`] for which nothing of the process may move any more. 0: it may.
+    pub stays: AtomicU32,
     /// Time that the library took to start.
     pub start_ns: AtomicU64,
     /// Time since boot at which the state was created. A process that started later is another one.
     pub created_ns: AtomicU64,
     /// The name that the kernel has for the process (`comm`).
     pub name: [AtomicU64; 2],
-    /// Whether counts are compared with the kernel's at each close.
-    pub verify: AtomicU32,
-    /// Whether pipes and connections are to move.
-    pub moves: AtomicU32,
-    /// The reason of [`kept`] for which nothing of the process may move any more. 0: it may.
-    pub stays: AtomicU32,
-    /// 1: the process has made threads.
-    pub threads: AtomicU32,
     /// Descriptors that could not be entered.
     pub not_entered: AtomicU32,
     /// Bytes that the process has sent and received through rings.
@@ -244,11 +253,11 @@ pub struct ProcessTable {
     pub closed_not_compared: AtomicU64,
     /// The last difference: counted and the kernel's bytes sent, counted and the kernel's bytes received.
     pub difference: [AtomicU64; 4],
-    /// Chunks that are populated, as bits.
-    pub populated: [AtomicU64; CHUNKS_MAX / 64],
     /// The chunks. Only populated ones may be touched.
     pub chunks: [Chunk; CHUNKS_MAX],
 }
+
+const _: () = assert!(core::mem::offset_of!(ProcessTable, method) == CACHE_LINE_BYTES);
 
 /// Bytes of a state.
 pub const STATE_BYTES: usize = size_of::<ProcessTable>();
