@@ -5,14 +5,16 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{Setting, compile, run};
 use crate::common::wait;
 
-/// Rounds until the monitor has paired a pipe in time: one, on a machine with nothing else to do.
-const ROUNDS_MAX: u32 = 40;
+/// Time in which the monitor has to come to a pipe before its programs have ended. On a machine with nothing else to do
+/// it does so in the first round; where others keep all cores busy, in one round of twenty.
+const PAIRED_MAX: Duration = Duration::from_secs(120);
 
 /// A setting with `pipes.c` in the directory `run`, in which scripts are run.
 fn setting(name: &str) -> Setting {
@@ -52,18 +54,16 @@ impl Setting {
     /// of signals has process numbers and is not compared.
     pub fn check(&self, scripts: &[&str]) {
         let plain: Vec<_> = scripts.iter().map(|script| run(self.plain(script))).collect();
-        for _ in 0..ROUNDS_MAX {
+        let has_moved = wait::within(PAIRED_MAX, || {
             for (script, (status, stdout, _)) in scripts.iter().zip(&plain) {
                 let moved = run(self.moved(script));
                 assert_eq!((&moved.0, &moved.1), (status, stdout), "{script}: {}", moved.2);
             }
             let has_moved = self.ring_bytes() > 0;
             self.forget();
-            if has_moved {
-                return;
-            }
-        }
-        panic!("no byte of {scripts:?} went through a ring");
+            has_moved.then_some(())
+        });
+        assert!(has_moved.is_some(), "no byte of {scripts:?} went through a ring");
     }
 
     /// Waits until all processes have ended, and removes their tables.
