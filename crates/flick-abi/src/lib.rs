@@ -19,6 +19,6 @@ pub use fault::FaultCause;
 pub use frame::{Frame, MessageFlags};
 pub use host::{Host, HostCall, NoHost, Policy};
 pub use program::{
-    Bounds, Channel, Counter, Dict, EchoField, Event, Evict, FailureReason, FuncId, Handler, Merge, Program,
-    Protocol, ReplyOrder, Rule, RuleAction, Snapshot, Start, Timer, Units, View, WireField,
+    Bounds, Channel, Counter, Dict, EchoField, Event, Evict, FailureReason, FuncId, Handler, KeyLookup,
+    Merge, Program, Protocol, ReplyOrder, Rule, RuleAction, Snapshot, Start, Timer, Units, View, WireField,
 };

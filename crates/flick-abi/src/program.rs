@@ -87,6 +87,18 @@ pub struct Rule {
     pub action: RuleAction,
     /// Whether the rule may suspend; only a rule of the listening channel can.
     pub asks: bool,
+    /// Look-up that the rule may do by a field of its message. The platform may load the entry into the processor's
+    /// cache before the rule runs.
+    pub lookup: Option<KeyLookup>,
+}
+
+/// A look-up in a dictionary by a field of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyLookup {
+    /// Number of the dictionary.
+    pub dict: u32,
+    /// Slot of the field in the message's frame: a [`crate::BytesRef`].
+    pub slot: u16,
 }
 
 /// A merge of the sorted streams of an array of channels into one.

@@ -189,6 +189,12 @@ impl Bucket {
         (candidates.trailing_zeros() / 8) as usize
     }
 
+    /// Returns the slot of the lowest candidate, which most often has the key.
+    #[inline]
+    pub(crate) fn likely_slot(&self, tag: u8) -> Option<usize> {
+        self.slot(Self::cell_of(self.candidates(tag)))
+    }
+
     /// Returns the slot in a cell.
     #[inline]
     pub(crate) fn slot(&self, cell: usize) -> Option<usize> {

@@ -17,6 +17,8 @@ pub const READ_TRIES_MAX: usize = 16;
 pub const LOCK_BUSY_WAITS_MAX: u32 = 64;
 /// Yields of a thread that waits for a lock. A holder never waits for anything, so more means a lost lock.
 pub const LOCK_YIELDS_MAX: u32 = 50_000_000;
+/// Entries that are loaded into the processor's cache at once: about as many lines as a core loads at a time.
+pub const PRELOAD_KEYS_MAX: usize = 16;
 /// Overflow buckets of one bucket.
 pub const CHAIN_MAX: usize = 8;
 /// Cells that the hand passes, or entries that leave the small queue, to find one entry to evict.

@@ -174,6 +174,24 @@ impl Store {
         same.then_some(header)
     }
 
+    /// Loads the first block of an entry into the processor's cache; returns the next one of its chain plus one.
+    #[inline]
+    pub(crate) fn preload(&self, slot: usize) -> u32 {
+        let block = self.block(slot);
+        // A block may lie in two cache lines.
+        let _last = std::hint::black_box(block[self.block_words - 1].load(Ordering::Relaxed));
+        Header(block[0].load(Ordering::Relaxed)).next()
+    }
+
+    /// Loads a later block of a chain, by its number plus one, if there is one.
+    #[inline]
+    pub(crate) fn preload_next(&self, next: u32) {
+        let first = (next as usize).wrapping_sub(1).wrapping_mul(self.block_words);
+        for word in [first, first.wrapping_add(self.block_words - 1)] {
+            let _word = std::hint::black_box(self.words.get(word).map(|word| word.load(Ordering::Relaxed)));
+        }
+    }
+
     /// If the slot holds `key`, copies the value to the front of `out`. `None` is no result: the entry may be another
     /// one, its key may continue in another block, or it is being changed.
     #[inline]

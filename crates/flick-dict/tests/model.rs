@@ -65,6 +65,12 @@ fn check(case: &Case, seed: u64) {
         let value_len = random.below(if short { longest.min(8) + 1 } else { longest + 1 });
         let value: Vec<u8> = (0..value_len).map(|_| random.next() as u8).collect();
         let until_ns = now_ns + life.unwrap_or(0);
+        if random.below(4) == 0 {
+            // More keys than are loaded, some of them absent.
+            let keys: Vec<Vec<u8>> =
+                (0..case.keys.min(40)).map(|number| key_of(number, case.config.key_bytes_max)).collect();
+            dictionary.preload(keys.iter().map(Vec::as_slice));
+        }
         match random.below(10) {
             0..3 => {
                 if dictionary.put(&key, &value, now_ns) {

@@ -11,6 +11,7 @@ pub mod fuzz;
 pub mod graph;
 pub mod interp;
 pub mod limits;
+pub mod lookups;
 mod operands;
 pub mod passes;
 #[cfg(any(test, feature = "random"))]

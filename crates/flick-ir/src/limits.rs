@@ -18,6 +18,8 @@ pub const LINE_END_BYTES_MAX: u32 = 2;
 pub const LISTED_NAMES_MAX: usize = 32;
 /// Rounds of the passes over one function; each either shrinks it or is the last.
 pub const PASS_ROUNDS_MAX: usize = 4;
+/// Calls that are followed to find a look-up by a field of a rule's message.
+pub const LOOKUP_CALLS_MAX: usize = 1024;
 
 /// Instructions of a block that may be copied into a predecessor that knows its condition.
 pub const DUPLICATE_INSTS_MAX: usize = 16;

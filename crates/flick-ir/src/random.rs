@@ -148,7 +148,7 @@ pub fn plain_module(seed: u64) -> Module {
     let program = Program {
         name: format!("random_{seed}"),
         channels: vec![channel("client", false), channel("backends", true)],
-        rules: vec![Rule { source: 0, action: RuleAction::Run { rule: RULE }, asks: true }],
+        rules: vec![Rule { source: 0, action: RuleAction::Run { rule: RULE }, asks: true, lookup: None }],
         protocols: Vec::new(),
         merges: Vec::new(),
         handlers: Vec::new(),

@@ -39,7 +39,7 @@ pub fn lower(program: &hir::Program) -> Module {
     };
     let rules = process.rules.iter().zip(code.rules).map(|(rule, body)| {
         let asks = body.function().is_some_and(Function::suspends);
-        Rule { source: rule.source.0 as usize, action: body.action(&mut add), asks }
+        Rule { source: rule.source.0 as usize, action: body.action(&mut add), asks, lookup: None }
     });
     let rules: Vec<Rule> = rules.collect();
     let merges = process.merges.iter().zip(code.merges).map(|(merge, code)| Merge {
@@ -80,6 +80,7 @@ pub fn lower(program: &hir::Program) -> Module {
     let mut module = Module { program, functions: functions.all, consts: consts.into_bytes(), classes };
     flick_ir::bounds::fill_capacity_checks(&mut module);
     flick_ir::passes::spill::run(&mut module);
+    flick_ir::lookups::fill(&mut module);
     module
 }
 

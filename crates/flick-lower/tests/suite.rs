@@ -29,6 +29,8 @@ mod kept;
 mod language;
 #[path = "suite/listing_1.rs"]
 mod listing_1;
+#[path = "suite/lookups.rs"]
+mod lookups;
 #[path = "suite/memcached.rs"]
 mod memcached;
 #[path = "suite/merges.rs"]

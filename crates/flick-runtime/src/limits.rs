@@ -33,6 +33,8 @@ pub const CLOCK_EVERY_MESSAGES: u32 = 8;
 pub const CLOCK_STEPS: u64 = 2048;
 /// Messages that a task handles in one step, where several are complete in one received buffer.
 pub const BATCH_MESSAGES_MAX: u32 = 64;
+/// Bytes of each pipelined message that are parsed to load the dictionary entry that its rule will read.
+pub const PRELOAD_PARSE_BYTES_MAX: usize = 512;
 /// Steps that these may take together, by the certificate: no more than the messages between two looks at the clock.
 pub const BATCH_STEPS: u64 = CLOCK_STEPS * CLOCK_EVERY_MESSAGES as u64;
 /// Steps that a task, or a few of them, may take between two looks at the clock: about half a millisecond.

@@ -30,6 +30,8 @@ pub(crate) struct Rules {
     /// Absent while a rule runs.
     scratch: Option<Box<Scratch>>,
     timers: Vec<ProgramTimer>,
+    /// Messages in front of the session that runs whose dictionary entries have been loaded.
+    preloaded: u32,
     /// Time of the next removal of expired dictionary entries, by the first worker; `None`: this one removes none.
     sweep_due_ns: Option<u64>,
 }
@@ -51,7 +53,7 @@ impl Rules {
         sweeps: bool,
     ) -> Self {
         let sweep_due_ns = sweeps.then_some(0);
-        Self { suspended, locals, host, scratch: Some(Box::default()), timers, sweep_due_ns }
+        Self { suspended, locals, host, scratch: Some(Box::default()), timers, preloaded: 0, sweep_due_ns }
     }
 
     /// The table of suspended rules.
@@ -100,6 +102,20 @@ impl Rules {
     #[inline]
     pub(crate) fn return_scratch(&mut self, scratch: Box<Scratch>) {
         self.scratch = Some(scratch);
+    }
+
+    /// Notes in front of how many messages of the session that runs the dictionary entries have been loaded.
+    #[inline]
+    pub(crate) fn set_preloaded(&mut self, messages: u32) {
+        self.preloaded = messages;
+    }
+
+    /// Whether the dictionary entry of the next message has been loaded. It counts as handled.
+    #[inline]
+    pub(crate) fn take_preloaded(&mut self) -> bool {
+        let is_preloaded = self.preloaded > 0;
+        self.preloaded = self.preloaded.saturating_sub(1);
+        is_preloaded
     }
 
     /// Timers of the program.

@@ -7,7 +7,7 @@ pub(crate) mod requirements;
 
 use std::sync::Arc;
 
-use flick_abi::{Channel, Engine, FailureReason, Program, Protocol, RuleAction, View};
+use flick_abi::{Channel, Engine, FailureReason, KeyLookup, Program, Protocol, RuleAction, View};
 use flick_net::Endpoint;
 
 use crate::backend_set::{BackendSetPublisher, ChannelCapacity};
@@ -78,6 +78,8 @@ pub struct Setup {
     pub backend_log: BackendLog,
     /// By channel: actions of its rules, in program order.
     pub actions: Vec<Vec<RuleAction>>,
+    /// Look-up by a field of a client's message.
+    pub lookup: Option<KeyLookup>,
     /// Resource requirements of its code.
     pub needs: Requirements,
     /// Some backends are of a protocol in which every exchange has a connection for itself.
@@ -134,6 +136,7 @@ impl Setup {
         for rule in &program.rules {
             actions[rule.source].push(rule.action);
         }
+        let lookup = program.rules.iter().filter(|rule| rule.source == listened).find_map(|rule| rule.lookup);
         Ok(Self {
             engine,
             limits: config.limits.clone(),
@@ -148,6 +151,7 @@ impl Setup {
             slots: bound.slots(),
             backend_sets: BackendSetPublisher::new(bound.capacities, bound.lists, bound.overrides),
             actions,
+            lookup,
             needs,
             always_dedicates: backends_are_exclusive(&program),
             is_relay,

@@ -26,6 +26,7 @@ mod outgoing;
 mod overload;
 mod pace;
 mod poll_wait;
+mod preloading;
 mod relay;
 mod relay_run;
 mod replies;

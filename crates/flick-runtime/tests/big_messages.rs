@@ -101,8 +101,8 @@ fn subject() -> Subject {
         name: "Frames".into(),
         channels: vec![channel("client", false), channel("backends", true)],
         rules: vec![
-            Rule { source: 1, action: RuleAction::Pass { to: 0 }, asks: false },
-            Rule { source: 0, action: RuleAction::Run { rule: RULE }, asks: true },
+            Rule { source: 1, action: RuleAction::Pass { to: 0 }, asks: false, lookup: None },
+            Rule { source: 0, action: RuleAction::Run { rule: RULE }, asks: true, lookup: None },
         ],
         protocols: vec![Protocol {
             name: "frame".into(),

@@ -6,8 +6,8 @@ mod state;
 use std::fmt::Write as _;
 
 use flick_abi::{
-    Bounds, Channel, Counter, EchoField, FailureReason, FuncId, Program, Protocol, ReplyOrder, Rule,
-    RuleAction, Units, View, WireField,
+    Bounds, Channel, Counter, EchoField, FailureReason, FuncId, KeyLookup, Program, Protocol, ReplyOrder,
+    Rule, RuleAction, Units, View, WireField,
 };
 
 use super::lexer::quote;
@@ -25,7 +25,10 @@ pub(super) fn print(program: &Program) -> String {
             RuleAction::Pass { to } => writeln!(text, "  rule {} pass {to}", rule.source),
             RuleAction::Run { rule: id } => {
                 let asks = if rule.asks { " asks" } else { "" };
-                writeln!(text, "  rule {} run f{}{asks}", rule.source, id.0)
+                let lookup =
+                    rule.lookup.map(|KeyLookup { dict, slot }| format!(" lookup {dict} slot {slot}"));
+                let lookup = lookup.unwrap_or_default();
+                writeln!(text, "  rule {} run f{}{asks}{lookup}", rule.source, id.0)
             }
         };
     }
@@ -206,7 +209,15 @@ fn labelled_func(reader: &mut Reader, label: &str) -> Parsed<FuncId> {
 fn rule(reader: &mut Reader) -> Parsed<Rule> {
     let source = reader.number()?;
     let action = action(reader)?;
-    Ok(Rule { source, action, asks: reader.opt_word("asks") })
+    let asks = reader.opt_word("asks");
+    let lookup = if reader.opt_word("lookup") {
+        let dict = reader.number()?;
+        reader.expect_word("slot")?;
+        Some(KeyLookup { dict, slot: reader.number()? })
+    } else {
+        None
+    };
+    Ok(Rule { source, action, asks, lookup })
 }
 
 /// `pass 0` or `run f3`.

@@ -54,7 +54,6 @@ pub(super) fn bind(
     }
     let mut channel_lens = vec![1; program.channels.len()];
     channel_lens[source] = u64::from(streams);
-    let merge = program.merges[0].clone();
     let needs = Requirements::of(&program, source, &vec![0; program.channels.len()], config)?;
     Ok(Setup {
         engine,
@@ -70,6 +69,7 @@ pub(super) fn bind(
         backend_sets: BackendSetPublisher::of_lens(channel_lens),
         backend_log: BackendLog::new(0),
         actions: vec![Vec::new(); program.channels.len()],
+        lookup: None,
         needs,
         always_dedicates: false,
         is_relay: false,
@@ -77,7 +77,7 @@ pub(super) fn bind(
         pool_memory: config.pool_memory(),
         ring_memory_max: config.ring_memory_max(),
         merge: Some(MergeSetup {
-            merge,
+            merge: program.merges[0].clone(),
             streams,
             sink_channel,
             sink,

@@ -54,6 +54,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn run_session(&mut self, key: Key) {
         let Some(session) = self.downstream.client_mut(key) else { return };
         let (pending, route) = (session.begin_run(), session.stream().route());
+        self.rules.set_preloaded(0);
         if let Some(backend) = pending {
             self.upstream.backend_mut(backend as usize).remove_pending();
         }
@@ -275,6 +276,7 @@ impl<D: Driver> Worker<D> {
         if sheds || self.sheds_next() {
             return self.shed_request(key, scratch, message.len());
         }
+        self.preload(key, scratch, &message);
         let start = Start { channel, element: 0, message: message.bytes() };
         self.rules.host_mut().take_picked();
         let paused = self.run_rules_of(key, scratch, &start);

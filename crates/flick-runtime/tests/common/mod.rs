@@ -148,8 +148,8 @@ pub fn program() -> Arc<Program> {
         name: "Memcached".into(),
         channels: vec![channel("client", false), channel("backends", true)],
         rules: vec![
-            Rule { source: 1, action: RuleAction::Pass { to: 0 }, asks: false },
-            Rule { source: 0, action: RuleAction::Run { rule: TARGET }, asks: false },
+            Rule { source: 1, action: RuleAction::Pass { to: 0 }, asks: false, lookup: None },
+            Rule { source: 0, action: RuleAction::Run { rule: TARGET }, asks: false, lookup: None },
         ],
         protocols: vec![Protocol {
             name: "cmd".into(),

@@ -261,11 +261,12 @@ pub fn program(kind: Kind) -> Arc<Program> {
         name: "Tiny".into(),
         channels: vec![channel("client", false), channel("backends", true)],
         rules: vec![
-            Rule { source: 1, action: RuleAction::Pass { to: 0 }, asks: false },
+            Rule { source: 1, action: RuleAction::Pass { to: 0 }, asks: false, lookup: None },
             Rule {
                 source: 0,
                 action: RuleAction::Run { rule: if kind == Kind::Raw { FIRST } else { RULE } },
                 asks,
+                lookup: None,
             },
         ],
         protocols: vec![Protocol {

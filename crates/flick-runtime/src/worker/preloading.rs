@@ -1,0 +1,63 @@
+//! Loads dictionary entries into the processor's cache before rules read them: those of several pipelined requests at
+//! once, so that their cache misses overlap.
+//! Promises: what it does changes no answer; it parses at most `PRELOAD_PARSE_BYTES_MAX` bytes of a request, once.
+//! Not here: which look-up a rule does (`flick_ir::lookups`).
+
+use flick_abi::{BytesRef, Frame};
+use flick_buffers::Slice;
+use flick_dict::limits::PRELOAD_KEYS_MAX;
+use flick_net::Driver;
+
+use super::Worker;
+use crate::limits::PRELOAD_PARSE_BYTES_MAX;
+use crate::rules::scratch::Scratch;
+use crate::slab::Key;
+
+impl<D: Driver> Worker<D> {
+    /// Loads the entries of the request whose rules run next, and of those that have arrived behind it, unless that has
+    /// been done. A request alone gains nothing.
+    #[inline]
+    pub(super) fn preload(&mut self, key: Key, scratch: &mut Scratch, message: &Slice) {
+        if self.ctx.setup().lookup.is_none() || self.rules.take_preloaded() {
+            return;
+        }
+        let Some(session) = self.downstream.client(key) else { return };
+        if let Some(piece) = session.inbox().piece(self.io.pieces())
+            && piece.len() > message.len()
+        {
+            let piece = piece.clone();
+            self.preload_piece(scratch, &piece, message.len());
+        }
+    }
+
+    fn preload_piece(&mut self, scratch: &mut Scratch, piece: &Slice, first_len: u32) {
+        let setup = self.ctx.setup();
+        let Some(lookup) = setup.lookup else { return };
+        let parser = setup.view(setup.listened).parse_request;
+        let mut keys: [&[u8]; PRELOAD_KEYS_MAX] = [&[]; PRELOAD_KEYS_MAX];
+        keys[0] = field(&scratch.frame, lookup.slot, piece.bytes());
+        let (mut count, mut rest) = (1, &piece.bytes()[first_len as usize..]);
+        while count < PRELOAD_KEYS_MAX && !rest.is_empty() {
+            let head = &rest[..rest.len().min(PRELOAD_PARSE_BYTES_MAX)];
+            scratch.other.restart();
+            if setup.engine.parse(parser, &mut scratch.other, head) != flick_abi::ParseStep::Done {
+                break;
+            }
+            keys[count] = field(&scratch.other, lookup.slot, head);
+            count += 1;
+            rest = usize::try_from(scratch.other.total_bytes())
+                .ok()
+                .and_then(|len| rest.get(len..))
+                .unwrap_or(&[]);
+        }
+        self.rules.host_mut().state().dict(lookup.dict).preload(keys[..count].iter().copied());
+        self.rules.set_preloaded(count as u32 - 1);
+    }
+}
+
+/// Returns a field of bytes of a message, as far as it has arrived.
+fn field<'a>(frame: &Frame, slot: u16, message: &'a [u8]) -> &'a [u8] {
+    let at = BytesRef(frame.slots[usize::from(slot)]);
+    let (start, len) = (at.offset() as usize, at.len() as usize);
+    message.get(start..start + len).unwrap_or(&[])
+}
