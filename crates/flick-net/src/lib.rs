@@ -8,6 +8,7 @@ pub mod address;
 pub mod any;
 mod clock;
 mod conn;
+pub mod continuation;
 pub mod driver;
 pub mod epoll;
 mod event_sink;
@@ -33,6 +34,7 @@ use flick_shm::slot_queue;
 pub use address::{DescriptorAddr, Endpoint, PeerAddr};
 pub use any::{AnyDriver, IoKind};
 pub use clock::monotonic_ns;
+pub use continuation::{Continuation, ContinuationEnd};
 pub use driver::{
     Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, PlainReason, ShmStats, TransportKind,
 };

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::address::Endpoint;
+use crate::continuation::Continuation;
 use crate::limits::{INHERITED_SOCKETS_MAX, LISTEN_BACKLOG_MAX};
 use crate::socket;
 
@@ -25,6 +26,7 @@ pub struct ListenSocket {
     at: Endpoint,
     /// The last holder removes the socket file.
     file: Option<Arc<SocketFile>>,
+    continuation: Option<Continuation>,
 }
 
 /// The sockets of one address, for the workers to take.
@@ -74,7 +76,18 @@ impl ListenSocket {
             }
             Endpoint::Tcp(_) | Endpoint::Shm(_) | Endpoint::Descriptor(_) => None,
         };
-        Ok(ListenSocket { fd, at, file })
+        Ok(ListenSocket { fd, at, file, continuation: None })
+    }
+
+    /// Lets the first connection that this process makes to the socket go on in rings of another process. The socket
+    /// is one of shared memory, and one driver listens on it.
+    #[must_use]
+    pub fn with_continuation(self, continuation: Continuation) -> ListenSocket {
+        ListenSocket { continuation: Some(continuation), ..self }
+    }
+
+    pub(crate) fn continuation(&self) -> Option<&Continuation> {
+        self.continuation.as_ref()
     }
 
     /// Shows the present user of this process to those that connect through a Unix socket or shared memory from now on,
@@ -109,9 +122,7 @@ impl ListenSocket {
     pub fn share(&self) -> io::Result<ListenSocket> {
         match &self.at {
             Endpoint::Tcp(_) => ListenSocket::open(&self.at),
-            Endpoint::Unix(_) | Endpoint::Shm(_) | Endpoint::Descriptor(_) => {
-                Ok(ListenSocket { fd: self.fd.try_clone()?, at: self.at.clone(), file: self.file.clone() })
-            }
+            Endpoint::Unix(_) | Endpoint::Shm(_) | Endpoint::Descriptor(_) => self.duplicate(),
         }
     }
 
@@ -119,7 +130,8 @@ impl ListenSocket {
     ///
     /// Errors: `EMFILE`.
     pub fn duplicate(&self) -> io::Result<ListenSocket> {
-        Ok(ListenSocket { fd: self.fd.try_clone()?, at: self.at.clone(), file: self.file.clone() })
+        let (fd, at) = (self.fd.try_clone()?, self.at.clone());
+        Ok(ListenSocket { fd, at, file: self.file.clone(), continuation: self.continuation.clone() })
     }
 
     /// Returns the address the socket is bound to.

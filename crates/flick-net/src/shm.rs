@@ -7,6 +7,7 @@
 //! `docs/internals/shared-memory.md`.
 
 mod claims;
+mod continued;
 mod fairness;
 mod pairs;
 mod sleeping;
@@ -39,6 +40,7 @@ use crate::listeners::{Accepting, Listeners};
 use crate::receive_buffer::ReceiveBuffer;
 use crate::slot_queue::SlotQueue;
 pub(crate) use claims::{ClaimPeek, ClaimRead};
+use continued::Continued;
 use pairs::{NEWS_MAX, NONE, News, PairTable, Progress};
 
 /// All connections through shared memory of one driver.
@@ -57,6 +59,8 @@ pub(crate) struct ShmTransport {
     claims: SlotQueue,
     /// Connections whose sleep is being announced.
     sleepers: Vec<u32>,
+    /// Connections that may go on in rings of another process.
+    continued: Vec<Continued>,
     /// Buffer for the input of lingering connections, which is discarded.
     scratch: Box<[u8]>,
     receive_buffer: ReceiveBuffer,
@@ -117,6 +121,7 @@ impl ShmTransport {
             starved: SlotQueue::new(conns_max),
             claims: SlotQueue::new(conns_max),
             sleepers: Vec::with_capacity(conns_max as usize),
+            continued: Vec::new(),
             scratch: vec![0; LINGER_SCRATCH_BYTES].into_boxed_slice(),
             receive_buffer: ReceiveBuffer::default(),
             quota: SendQuota::unlimited(),
@@ -186,7 +191,12 @@ impl ShmTransport {
     /// Errors: more than [`LISTENERS_MAX`] listeners; those of epoll_ctl(2).
     pub(crate) fn listen_on(&mut self, socket: ListenSocket) -> io::Result<ListenerId> {
         self.is_used = true;
-        self.add_listener(socket, false)
+        let continuation = socket.continuation().cloned();
+        let id = self.add_listener(socket, false)?;
+        if let Some(continuation) = continuation {
+            self.add_continuation(id, continuation)?;
+        }
+        Ok(id)
     }
 
     fn add_listener(&mut self, socket: ListenSocket, is_for_claims: bool) -> io::Result<ListenerId> {
@@ -353,6 +363,7 @@ impl ShmTransport {
             }
         }
         self.serve_ready(pool, sink);
+        self.advance_continued();
     }
 
     /// Takes the ready bits of all pairs that are awake.
@@ -402,6 +413,7 @@ impl ShmTransport {
             }
             if let Some(ring) = self.pairs.accept_opened(pair) {
                 let conn = self.insert(pair, Some(ring), true);
+                self.note_continued(listener, pair, conn.index);
                 sink.put(DriverEvent::Accepted { listener, conn, peer: PeerAddr::Shm });
             }
         }
@@ -518,6 +530,7 @@ impl ShmTransport {
         match then {
             Then::Nothing => {}
             Then::ShutDownWrite | Then::Linger => {
+                self.end_continued(index);
                 let ring = self.rings.get_mut(index as usize).and_then(Option::as_mut);
                 if let Some(Err(fault)) = ring.map(RingConn::finish_sending) {
                     self.fail_peer(index, fault);
@@ -532,6 +545,7 @@ impl ShmTransport {
 
     /// Ends a connection and frees its slot. `is_complete`: all its output is in the ring.
     fn drop_conn(&mut self, index: u32, is_complete: bool) {
+        self.end_continued(index);
         let ring = self.rings.get_mut(index as usize).and_then(Option::take);
         let Some(part) = self.conns.remove(index) else { return };
         self.stats.conns -= 1;
@@ -568,6 +582,7 @@ impl ShmTransport {
     fn handle(&mut self, news: News) {
         match news {
             News::Listener(id) => self.accept_processes(id),
+            News::Continuation(number) => self.take_continuation_request(number),
             News::Socket { pair, .. } if self.pairs.is_in_handshake(pair) && self.handshakes_left == 0 => {
                 // Level-triggered, so the next poll finds it.
                 self.has_news = true;
@@ -640,7 +655,7 @@ impl ShmTransport {
             } else if has_input {
                 // It fails once the input is delivered, or when it sends; that may be when receiving is resumed.
                 self.conns.ready.push(index);
-            } else {
+            } else if !self.leave_rings_of(index) {
                 self.fail(index, ConnFault::Reset);
             }
         }

@@ -15,7 +15,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use flick_net::{DescriptorAddr, Endpoint};
+use flick_net::{Continuation, DescriptorAddr, Endpoint, ListenSocket, ListenSockets};
 use flick_runtime::{Binding, ExitReport, PlatformConfig, ServiceConfig};
 use flick_shm::pairing::{PairListener, PairPolicy};
 use rustix::event::{EventfdFlags, eventfd};
@@ -85,6 +85,8 @@ pub struct Descriptors {
     filters: Vec<String>,
     /// Pipes of this process may be left for rings: the option `--shm`.
     uses_rings: bool,
+    /// Sockets at which services listen for inputs.
+    sockets: Vec<(Endpoint, ListenSockets)>,
 }
 
 /// A descriptor that is read.
@@ -95,6 +97,8 @@ struct Input {
     name: String,
     /// Another process that writes to the same pipe may connect here.
     offer: Option<RingOffer>,
+    /// The service reads the rings of such a process.
+    continuation: Continuation,
 }
 
 /// A descriptor that is written to.
@@ -206,7 +210,12 @@ impl Descriptors {
         })?;
         let name = self.name(&at);
         let offer = if self.uses_rings { RingOffer::of(file.as_fd()) } else { None };
-        self.inputs.push(Input { at, file, name: name.clone(), offer });
+        let failed = |error| Failure::failed(format!("cannot listen for `{at}`: {error}"));
+        let continuation = Continuation::new().map_err(failed)?;
+        let endpoint = Endpoint::Shm(name.clone());
+        let socket = ListenSocket::open(&endpoint).map_err(failed)?.with_continuation(continuation.clone());
+        self.sockets.push((endpoint, ListenSockets::of(vec![socket])));
+        self.inputs.push(Input { at, file, name: name.clone(), offer, continuation });
         Ok(name)
     }
 
@@ -235,6 +244,11 @@ impl Descriptors {
         let name = rings::fresh_name();
         self.names.push((name.clone(), at.clone()));
         name
+    }
+
+    /// Takes the sockets at which services listen for inputs.
+    pub fn take_sockets(&mut self) -> Vec<(Endpoint, ListenSockets)> {
+        std::mem::take(&mut self.sockets)
     }
 
     /// Empties the files to write to and starts the threads, once the services listen.

@@ -322,6 +322,28 @@ fn death_of_the_writer_of_rings_is_the_end_of_input() {
 }
 
 #[test]
+fn signal_ends_a_filter_that_reads_the_rings_of_another() {
+    let ((stdin, mut input), (mut output, stdout)) = pipes();
+    let (first, second) = chained(stdin.into(), stdout.into());
+    // The input never pauses and never ends.
+    let writer = thread::spawn(move || {
+        let begun = input.write_all(&capture(0));
+        let records = (0..1000).flat_map(record).collect::<Vec<u8>>();
+        begun.and_then(|()| std::iter::repeat(()).try_for_each(|()| input.write_all(&records)))
+    });
+    let mut begin = vec![0; capture(10_000).len()];
+    output.read_exact(&mut begin).expect("records arrive");
+    common::peers::signal(second.id(), "INT");
+    let mut rest = Vec::new();
+    output.read_to_end(&mut rest).expect("a pipe");
+    let code = status(second);
+    assert!(matches!(code, Some(0 | INTERRUPTED)), "{code:?}");
+    assert_eq!(rest.len() % record(0).len(), 0, "whole messages are written");
+    assert_eq!(status(first), Some(BROKEN_PIPE));
+    assert!(writer.join().expect("no panic").is_err());
+}
+
+#[test]
 fn signal_ends_a_filter_that_waits_for_input() {
     let ((stdin, mut input), (mut output, stdout)) = pipes();
     let child = filter().stdin(stdin).stdout(stdout).spawn().expect("the tool starts");

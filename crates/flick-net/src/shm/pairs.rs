@@ -84,6 +84,8 @@ enum Origin {
     Connected { name: String, is_current: bool },
     /// The other process connected; `None` once the listener is closed.
     Accepted(Option<ListenerId>),
+    /// The other process connected, and its connection continues one of this process.
+    Continuing,
 }
 
 enum PairState {
@@ -117,6 +119,8 @@ pub(super) enum News {
     Listener(ListenerId),
     /// The socket of a pair has a message of the handshake, a signal, or its end.
     Socket { pair: u32, is_over: bool },
+    /// A thread of this process asks for a continuation.
+    Continuation(u32),
 }
 
 impl News {
@@ -128,11 +132,16 @@ impl News {
         epoll::EventData::new_u64(1 << 32 | u64::from(pair))
     }
 
+    pub(super) fn of_continuation(number: u32) -> epoll::EventData {
+        epoll::EventData::new_u64(2 << 32 | u64::from(number))
+    }
+
     fn unpack(report: &epoll::Event) -> News {
         let (data, flags) = (report.data.u64(), report.flags);
         let number = data as u32;
         match data >> 32 {
             0 => News::Listener(ListenerId(number)),
+            2 => News::Continuation(number),
             _ => News::Socket {
                 pair: number,
                 is_over: flags.intersects(epoll::EventFlags::RDHUP | epoll::EventFlags::HUP),
@@ -341,7 +350,9 @@ impl PairTable {
         let Some(entry) = self.entries.get_mut(number as usize).and_then(Option::as_mut) else {
             return false;
         };
-        let (PairState::Open(open), Origin::Accepted(_)) = (&mut entry.state, &entry.origin) else {
+        let (PairState::Open(open), Origin::Accepted(_) | Origin::Continuing) =
+            (&mut entry.state, &entry.origin)
+        else {
             return false;
         };
         let before = open.pair.ring_bytes();
@@ -420,7 +431,7 @@ impl PairTable {
     pub(super) fn listener(&self, number: u32) -> Option<ListenerId> {
         match self.entries.get(number as usize)?.as_ref()?.origin {
             Origin::Accepted(id) => id,
-            Origin::Connected { .. } => None,
+            Origin::Connected { .. } | Origin::Continuing => None,
         }
     }
 
@@ -533,7 +544,7 @@ impl PairTable {
         let unused_ns = match entry.origin {
             Origin::Connected { is_current: true, .. } => Some(SHM_PAIR_UNUSED_NS_MAX),
             Origin::Connected { is_current: false, .. } => Some(0),
-            Origin::Accepted(_) => None,
+            Origin::Accepted(_) | Origin::Continuing => None,
         };
         if let Some(unused_ns) = unused_ns
             && entry.conns == 0
@@ -652,7 +663,10 @@ impl PairTable {
         accepting: impl Fn(ListenerId) -> Option<Accepting>,
     ) -> Option<(u32, ListenerId)> {
         while let Some(number) = self.take_opened() {
-            let Some(entry) = self.entry(number) else { continue };
+            let Some(entry) = self.entry(number).filter(|entry| !matches!(entry.origin, Origin::Continuing))
+            else {
+                continue;
+            };
             let (PairState::Open(open), Origin::Accepted(id)) = (&mut entry.state, &entry.origin) else {
                 // A process that this one connected to opens nothing.
                 if let PairState::Open(open) = &mut entry.state {
@@ -669,7 +683,7 @@ impl PairTable {
         None
     }
 
-    /// Accepts one connection of a pair that [`PairTable::with_opened`] returned.
+    /// Accepts one connection of a pair that [`PairTable::with_opened`] returned, or that continues a connection.
     pub(super) fn accept_opened(&mut self, number: u32) -> Option<RingConn> {
         let open = self.open_pair(number)?;
         let slot = open.opened.pop()?;

@@ -4,6 +4,7 @@ use flick_buffers::Pool;
 use flick_shm::conn::RingRead;
 
 use super::ShmTransport;
+use super::continued::is_end;
 use crate::conn::report::FaultReport;
 use crate::driver::DriverEvent;
 use crate::event_sink::EventSink;
@@ -192,7 +193,8 @@ impl ShmTransport {
     fn receive_some(&mut self, index: u32, pool: &Pool, sink: &mut EventSink<'_>) -> Served {
         let receives_max = if self.conns.ready.len() < READY_MANY { RECEIVES_PER_CONN_MAX } else { 1 };
         for _ in 0..receives_max {
-            let Some(conn) = self.conns.at_mut(index).filter(|conn| conn.awaits_input()) else {
+            let conn = self.conns.at(index).filter(|conn| conn.awaits_input());
+            let Some(pair) = conn.map(|conn| conn.part.pair) else {
                 self.conns.report_end(index, sink);
                 return Served::Done;
             };
@@ -210,8 +212,9 @@ impl ShmTransport {
             });
             match read {
                 Ok(RingRead::Bytes(bytes)) => {
+                    let Some(conn) = self.conns.at_mut(index) else { return Served::Done };
                     conn.part.idle_looks = 0;
-                    let is_gone = self.pairs.is_gone(conn.part.pair);
+                    let is_gone = self.pairs.is_gone(pair);
                     conn.part.late_bytes += if is_gone { bytes as u64 } else { 0 };
                     let is_too_late = conn.part.late_bytes > SHM_LATE_BYTES_MAX;
                     self.received_bytes += bytes;
@@ -220,8 +223,10 @@ impl ShmTransport {
                     sink.put(DriverEvent::Data { conn: self.conns.handle(index), data });
                     if is_too_late {
                         // The process lives and sends on, though its pair has ended.
-                        self.rings[index as usize] = None;
-                        self.fail(index, ConnFault::Reset);
+                        if !self.leave_rings_of(index) {
+                            self.rings[index as usize] = None;
+                            self.fail(index, ConnFault::Reset);
+                        }
                         return Served::Done;
                     }
                     // No news follow of a process that is gone: its end is looked for at once.
@@ -230,8 +235,11 @@ impl ShmTransport {
                         return Served::Done;
                     }
                 }
+                ref read if is_end(&self.pairs, pair, read) && self.leave_rings_of(index) => {
+                    return Served::More;
+                }
                 // Whatever the words of a process say that is gone, nothing follows.
-                Ok(RingRead::Empty) if self.pairs.is_gone(conn.part.pair) => {
+                Ok(RingRead::Empty) if self.pairs.is_gone(pair) => {
                     self.fail(index, ConnFault::Reset);
                     return Served::Done;
                 }
@@ -241,8 +249,7 @@ impl ShmTransport {
                 }
                 Ok(RingRead::Finished) => self.conns.end_input(index),
                 Ok(RingRead::Reset) => {
-                    let then = self.conns.fail(index, ConnFault::Reset);
-                    self.apply(index, then);
+                    self.fail(index, ConnFault::Reset);
                     return Served::Done;
                 }
                 Err(fault) => {

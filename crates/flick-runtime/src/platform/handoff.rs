@@ -36,6 +36,11 @@ impl Handoff {
         Self { sockets, services: Vec::new(), clients }
     }
 
+    /// Adds sockets that were opened beforehand.
+    pub fn add_sockets(&mut self, sockets: Vec<(Endpoint, ListenSockets)>) {
+        self.sockets.extend(sockets);
+    }
+
     pub(super) fn of(services: &[RunningService]) -> io::Result<Self> {
         let duplicate = |(at, sockets): &(Endpoint, ListenSockets)| Ok((at.clone(), sockets.duplicate(0)?));
         let of = |service: &RunningService| OldService {

@@ -134,7 +134,8 @@ impl Run {
         // There is no upgrade of a process that uses descriptors, and they are for no other process.
         let launcher = if is_filter { None } else { Launcher::start(settings)? };
         // Behind all that may refuse the start, and before the sandbox, which opens no other files.
-        let descriptors = Descriptors::open(&mut prepared.services, prepared.settings.shm != Shm::Off)?;
+        let mut descriptors = Descriptors::open(&mut prepared.services, prepared.settings.shm != Shm::Off)?;
+        inherited.handoff.add_sockets(descriptors.take_sockets());
         let files = sandbox::restrict_files(&prepared)?;
         let in_background = logging::background::start();
         in_background.map_err(|error| {

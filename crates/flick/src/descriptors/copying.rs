@@ -4,7 +4,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use flick_net::DescriptorAddr;
+use flick_net::{Continuation, DescriptorAddr};
 use flick_shm::conn::RingRead;
 use flick_shm::pairing::{PairError, PairListener};
 use flick_shm::segment::SegmentError;
@@ -19,8 +19,6 @@ use super::{DescriptorEvent, Input, InputFront};
 const COPY_BYTES: usize = 64 << 10;
 /// Longest wait, in milliseconds, before a thread looks whether the service has closed the connection.
 const LOOK_MS: u32 = 1000;
-/// The same of a thread that reads rings, before it looks whether it is to stop.
-const STOP_LOOK_MS: u32 = 100;
 
 /// Failure of a copy.
 pub(super) enum CopyError {
@@ -40,7 +38,7 @@ impl From<StreamError> for CopyError {
 
 /// Connects to the service and copies an input to it, until both have ended. Reads no more once `stop` is readable.
 pub(super) fn input(input: Input, stop: &OwnedFd) -> DescriptorEvent {
-    let Input { at, file, name, offer } = input;
+    let Input { at, file, name, offer, continuation } = input;
     let mut front = InputFront::default();
     let connected =
         ShmStream::connect(&name, &StreamConfig::default()).and_then(|stream| match stream.transport() {
@@ -49,6 +47,7 @@ pub(super) fn input(input: Input, stop: &OwnedFd) -> DescriptorEvent {
         });
     let connected = connected.map_err(CopyError::Unconnected);
     let copied = connected.and_then(|mut stream| {
+        let offer = offer.map(|offer| (offer, continuation));
         copy_input(&file, offer, &mut stream, (&mut front, stop.as_fd()))?;
         stream.finish_sending()?;
         while !has_ended(&mut stream)? {
@@ -79,18 +78,18 @@ pub(super) fn input(input: Input, stop: &OwnedFd) -> DescriptorEvent {
     }
 }
 
-/// Copies what the pipe has, and what processes send through rings while the pipe is empty. `front` gets the pipe's
-/// first bytes.
+/// Copies what the pipe has, and lets the service read what processes send through rings while the pipe is empty.
+/// `front` gets the pipe's first bytes.
 fn copy_input(
     file: &OwnedFd,
-    offer: Option<RingOffer>,
+    offer: Option<(RingOffer, Continuation)>,
     to: &mut ShmStream,
     (front, stop): (&mut InputFront, BorrowedFd<'_>),
 ) -> Result<(), CopyError> {
     let mut is_first = true;
     let mut buffer = vec![0; COPY_BYTES];
     loop {
-        let sources = [Some(file.as_fd()), offer.as_ref().map(RingOffer::socket), Some(stop)];
+        let sources = [Some(file.as_fd()), offer.as_ref().map(|(offer, _)| offer.socket()), Some(stop)];
         let [has_bytes, is_asked, stops] = wait_for(sources)?;
         if stops {
             return Ok(());
@@ -102,8 +101,8 @@ fn copy_input(
             continue;
         }
         // Bytes in the pipe were written before the other process asked.
-        if let Some(offer) = offer.as_ref().filter(|_| is_asked && !has_input(file.as_fd())) {
-            offer.serve(&mut buffer, to, stop)?;
+        if let Some((offer, rings)) = offer.as_ref().filter(|_| is_asked && !has_input(file.as_fd())) {
+            offer.serve(rings, to, stop)?;
             continue;
         }
         match rustix::io::read(file, &mut buffer) {
@@ -129,7 +128,7 @@ pub(super) fn has_input(file: BorrowedFd<'_>) -> bool {
 }
 
 /// Sends all bytes to a service.
-pub(super) fn send_all(to: &mut ShmStream, mut bytes: &[u8]) -> Result<(), CopyError> {
+fn send_all(to: &mut ShmStream, mut bytes: &[u8]) -> Result<(), CopyError> {
     loop {
         bytes = &bytes[to.send(bytes)?..];
         if bytes.is_empty() {
@@ -147,22 +146,12 @@ pub(super) fn has_ended(stream: &mut ShmStream) -> Result<bool, CopyError> {
     Ok(stream.receive(&mut [0; 64])? == RingRead::Finished)
 }
 
-/// Copies all that one connection of a service brings to `sink`. Returns when it has ended, in order or not, or `stop`
-/// is readable.
-pub(super) fn drain<E>(
-    from: &mut ShmStream,
-    buffer: &mut [u8],
-    stop: Option<BorrowedFd<'_>>,
-    mut sink: impl FnMut(&[u8]) -> Result<(), E>,
-) -> Result<(), E> {
-    let look_ms = if stop.is_some() { STOP_LOOK_MS } else { LOOK_MS };
+/// Writes all that one connection of a service brings to a file. Returns when it has ended, in order or not.
+fn drain(from: &mut ShmStream, buffer: &mut [u8], file: &OwnedFd) -> Result<(), Errno> {
     loop {
-        if stop.is_some_and(has_input) {
-            return Ok(());
-        }
         match from.receive(buffer) {
-            Ok(RingRead::Bytes(count)) => sink(&buffer[..count])?,
-            Ok(RingRead::Empty) if from.wait(StreamInterest::Readable, look_ms).is_ok() => {}
+            Ok(RingRead::Bytes(count)) => write_all(file, &buffer[..count])?,
+            Ok(RingRead::Empty) if from.wait(StreamInterest::Readable, LOOK_MS).is_ok() => {}
             // A worker that ends leaves its connections as they are.
             _ => return Ok(()),
         }
@@ -184,7 +173,7 @@ pub(super) fn output(
             Ok([true, _]) => {
                 // A process that only tried is no reason to stop.
                 if let Ok(mut stream) = ShmStream::accept(listener, &StreamConfig::default()) {
-                    match drain(&mut stream, &mut buffer, None, |bytes| write_all(file, bytes)) {
+                    match drain(&mut stream, &mut buffer, file) {
                         Ok(()) => {}
                         Err(Errno::PIPE) => return DescriptorEvent::OutputClosed,
                         Err(error) => {

@@ -1,7 +1,8 @@
 //! Pipes between two flick processes: the bytes go through shared memory instead.
 //! The reader listens at a name that both compute from the pipe. The writer asks there once, before it writes. The
-//! reader answers with the name of a listener for rings when the pipe is empty, and reads from rings until the writer
-//! closes the connection on which it asked; then it goes on with the pipe. So the order of bytes is that of the pipe.
+//! reader answers with the name of a listener for rings when the pipe is empty, and its service reads from rings until
+//! the writer closes the connection on which it asked; then the pipe goes on. So the order of bytes is that of the
+//! pipe.
 //! Promises: a writer that gets no answer writes to the pipe, and a reader that is not asked reads it; both have the
 //! same user.
 
@@ -12,14 +13,17 @@ use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use flick_net::{Continuation, ContinuationEnd};
 use flick_shm::limits::NAME_BYTES_MAX;
 use flick_shm::pairing::{PairListener, PairPolicy};
-use flick_shm::stream::{ShmStream, StreamConfig};
+use flick_shm::stream::ShmStream;
 use rustix::fs::{FileType, fstat};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, connect, socket_with,
+};
 
 use super::DescriptorEvent;
-use super::copying::{CopyError, drain, has_input, send_all, wait_for};
+use super::copying::{CopyError, has_input, wait_for};
 
 /// Longest time that a writer looks for a reader that is a flick process.
 const SEARCH_TIME_MAX: Duration = Duration::from_millis(100);
@@ -71,10 +75,10 @@ impl RingOffer {
         self.0.as_fd()
     }
 
-    /// Answers a writer, and copies what it sends until it is gone, or `stop` is readable.
+    /// Answers a writer, and lets the service behind `to` read what it sends, until it is gone or `stop` is readable.
     pub(super) fn serve(
         &self,
-        buffer: &mut [u8],
+        rings: &Continuation,
         to: &mut ShmStream,
         stop: BorrowedFd<'_>,
     ) -> Result<(), CopyError> {
@@ -91,14 +95,34 @@ impl RingOffer {
             match wait_for([Some(listener.socket()), Some(writer.as_fd()), Some(stop)])? {
                 [_, _, true] => return Ok(()),
                 [true, ..] => {
-                    if let Ok(mut stream) = ShmStream::accept(&listener, &StreamConfig::default()) {
-                        drain(&mut stream, buffer, Some(stop), |bytes| send_all(to, bytes))?;
+                    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                    if let Ok(socket) = accept_with(listener.socket(), flags) {
+                        rings.begin(socket);
+                        await_end(rings, to, stop)?;
                     }
                 }
                 // It has connected before it went, or not at all.
                 [false, true, _] if !has_input(listener.socket()) => return Ok(()),
                 [false, ..] => {}
             }
+        }
+    }
+}
+
+/// Waits until a service has read rings to their end, or has stopped to, as `stop` is readable.
+fn await_end(rings: &Continuation, to: &mut ShmStream, stop: BorrowedFd<'_>) -> Result<(), CopyError> {
+    let mut stop = Some(stop);
+    loop {
+        let [_, stops] = wait_for([Some(rings.ends()), stop])?;
+        match rings.take_end() {
+            Some(ContinuationEnd::OfRings) => return Ok(()),
+            Some(ContinuationEnd::OfConnection) => return Err(CopyError::Closed),
+            None if to.peer().is_gone() => return Err(CopyError::Closed),
+            None => {}
+        }
+        if stops {
+            rings.stop();
+            stop = None;
         }
     }
 }

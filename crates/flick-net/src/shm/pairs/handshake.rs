@@ -18,6 +18,9 @@ use crate::limits::{
     SHM_PAIR_MEMORY_FACTOR, SHM_PAIR_SLOTS_SHARE, SHM_SLOT_BYTES, SHM_SLOTS,
 };
 
+/// Smallest sizes of a pair.
+const LEAST: SegmentConfig =
+    SegmentConfig { slots: SLOTS_MIN, arena_bytes: SHM_ARENA_BYTES_MIN, huge_pages: false };
 /// Number that no process has.
 const NO_PROCESS: i32 = -1;
 
@@ -40,7 +43,7 @@ impl PairTable {
     pub(in crate::shm) fn pair_to(&mut self, name: &str, now_ns: u64) -> Result<u32, ConnFault> {
         let is_it = |entry: &PairEntry| match &entry.origin {
             Origin::Connected { name: of, is_current: true } => of == name,
-            Origin::Connected { .. } | Origin::Accepted(_) => false,
+            Origin::Connected { .. } | Origin::Accepted(_) | Origin::Continuing => false,
         };
         let current = self.entries.iter().position(|entry| entry.as_ref().is_some_and(is_it));
         if let Some(number) = current {
@@ -81,25 +84,37 @@ impl PairTable {
 
     /// Takes in a process that has connected to a listener.
     pub(in crate::shm) fn accept_process(&mut self, socket: OwnedFd, id: ListenerId, now_ns: u64) {
+        self.accept_from(socket, Origin::Accepted(Some(id)), now_ns);
+    }
+
+    /// Takes in a process whose connection continues one of this process; returns the number of the pair. The caller
+    /// uncounts a connection of the pair when it is over.
+    pub(in crate::shm) fn accept_continuing(&mut self, socket: OwnedFd, now_ns: u64) -> Option<u32> {
+        let number = self.accept_from(socket, Origin::Continuing, now_ns)?;
+        self.count_conn(number);
+        Some(number)
+    }
+
+    fn accept_from(&mut self, socket: OwnedFd, origin: Origin, now_ns: u64) -> Option<u32> {
         let acceptance = match Acceptance::begin(socket, PairPolicy::SameUser) {
             Ok(acceptance) => acceptance,
             Err(error) => {
                 tracing::debug!(%error, "a process cannot use this service through shared memory");
-                return;
+                return None;
             }
         };
         let added = self.add(PairEntry {
             pid: acceptance.pid(),
             state: PairState::Accepting(acceptance),
-            origin: Origin::Accepted(Some(id)),
+            origin,
             conns: 0,
             memory_bytes: 0,
             waiting: Vec::new(),
             deadline_ns: Some(now_ns + SHM_HANDSHAKE_NS_MAX),
         });
-        if let Err(fault) = added {
-            tracing::debug!(?fault, "no more processes can pair with this service");
-        }
+        added
+            .inspect_err(|fault| tracing::debug!(?fault, "no more processes can pair with this service"))
+            .ok()
     }
 
     /// Acts on news from a pair's socket. `is_over`: its end was reported.
@@ -107,7 +122,9 @@ impl PairTable {
         let Some(entry) = self.entry(number) else { return Progress::Nothing };
         let (pid, nothing) = (entry.pid, SegmentConfig { slots: 0, arena_bytes: 0, huge_pages: false });
         let is_accepting = matches!(entry.state, PairState::Accepting(_));
-        let most = if is_accepting { self.grant(pid).unwrap_or(nothing) } else { nothing };
+        // A process that continues a connection has no other way.
+        let least = if matches!(entry.origin, Origin::Continuing) { LEAST } else { nothing };
+        let most = if is_accepting { self.grant(pid).unwrap_or(least) } else { nothing };
         let Some(entry) = self.entry(number) else { return Progress::Nothing };
         let advanced = match std::mem::replace(&mut entry.state, PairState::Gone) {
             PairState::Offered(offer) => offer.advance().map(|shake| match shake {
