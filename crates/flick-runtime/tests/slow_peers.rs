@@ -131,7 +131,7 @@ fn clients_that_never_read_take_no_capacity_from_others() {
 
 /// Each of them keeps a large buffer by the last two kilobytes of a reply: all buffers, but few bytes.
 #[test]
-fn rests_of_replies_that_were_not_read_kept_all_buffers() {
+fn ends_of_replies_that_were_not_read_kept_all_buffers() {
     let mut config = SimServiceConfig::new(1, 1);
     (config.limits.max_connections, config.limits.buffer_memory) = (200, 2 << 20);
     config.sim.window_bytes = 14_000;

@@ -2,8 +2,8 @@
 //! descriptors where those are few.
 //! Promises: no client is evicted while connections are free or no client waits, nor while buffers are free; clients of
 //! the address that holds most go first, of them the one that has been idle on its connection for the longest time, or
-//! that holds about most of the buffers, never the one that asks next; a request that can be served within the queue timeout
-//! is not rejected because other clients do not read, or send slowly.
+//! that holds about most of the buffers, never the one that asks next; a request that can be served within the queue
+//! timeout is not rejected because other clients do not read, or send slowly.
 //! Not here: slow clients of a shared connection (`drop_slow_client`), the connection limits of clients
 //! (`accepting.rs`).
 
