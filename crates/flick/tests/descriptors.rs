@@ -5,6 +5,7 @@ mod common;
 
 use std::fs::File;
 use std::io::{PipeReader, PipeWriter, Read, Write, pipe};
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -499,10 +500,17 @@ fn start_that_failed_had_emptied_an_output() {
     assert_eq!(std::fs::read_to_string(&to).expect("it is there"), "precious");
 }
 
-/// Waits until a pipe is full.
+/// Waits until a pipe has no space.
 fn until_blocked(reader: &PipeReader) {
-    let full = rustix::pipe::fcntl_getpipe_size(reader).expect("it is a pipe") as u64;
-    wait::until("a full pipe", || (rustix::io::ioctl_fionread(reader).ok()? >= full / 2).then_some(()));
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    let path = format!("/proc/self/fd/{}", reader.as_raw_fd());
+    wait::until("a full pipe", || {
+        // Closed at once, so that the pipe ends with its other writer.
+        let writer = File::options().write(true).open(&path).expect("our own pipe");
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let ready = poll(&mut [PollFd::new(&writer, PollFlags::OUT)], Some(&now)).expect("a poll");
+        (ready == 0).then_some(())
+    });
 }
 
 #[test]
