@@ -8,7 +8,7 @@
 //! (`accepting.rs`).
 
 use flick_buffers::BufClass;
-use flick_net::Driver;
+use flick_net::{Driver, Handle};
 
 use super::Worker;
 use crate::downstream::holders::Holding;
@@ -144,23 +144,25 @@ impl<D: Driver> Worker<D> {
             && self.io.pool().capacity_count(BufClass::Huge) == 0
     }
 
-    /// Bytes of the buffers in which replies for a client are, also those that its dedicated connection has not passed
-    /// on: the rest of a reply keeps a whole buffer from others, however short it is. And since when the client has
-    /// taken nothing, or asked for nothing where that is not known.
+    /// Bytes of the buffers in which replies for a client are, also those that its dedicated connection does not pass
+    /// on while the client does not read: the rest of a reply keeps a whole buffer from others, however short it is.
+    /// And since when the client has taken nothing, or asked for nothing where that is not known.
     fn buffers_held_for(&self, client: Key, now_ns: u64) -> Option<(u64, u64)> {
         let session = self.downstream.client(client)?;
+        let pinned_of = |handle: Handle| self.io.driver().pinned_bytes(handle);
+        let mut amount = pinned_of(session.handle()) + session.stream().held_bytes();
+        let mut since_ns = now_ns - session.idle_ns(now_ns);
         let request = session.stream().requests().front();
         let conn = request.and_then(|request| self.inflight.get(request).dedicated_conn());
         let conn =
             conn.map(|conn| self.upstream.conn(conn)).filter(|conn| conn.requests().front() == request);
-        let in_inbox = conn.map_or(0, |conn| conn.inbox().pinned_bytes(self.io.pieces()));
-        let handles = conn.and_then(|conn| conn.handle()).into_iter().chain([session.handle()]);
-        let in_driver: u64 = handles.map(|handle| self.io.driver().pinned_bytes(handle)).sum();
-        let since_ns = match conn {
-            Some(conn) => conn.stall().stalled_by().map_or(now_ns, |(_, since_ns)| since_ns),
-            None => now_ns - session.idle_ns(now_ns),
-        };
-        let amount = in_driver + in_inbox + session.stream().held_bytes();
+        if let Some(conn) = conn {
+            since_ns = now_ns;
+            if let Some((_, stalled_ns)) = conn.stall().stalled_by() {
+                since_ns = stalled_ns;
+                amount += conn.inbox().pinned_bytes(self.io.pieces()) + conn.handle().map_or(0, pinned_of);
+            }
+        }
         (amount > 0).then_some((amount, since_ns))
     }
 

@@ -16,6 +16,8 @@ use crate::{machine, wire};
 const MIB: u64 = 1 << 20;
 const CONTAINER_BYTES: u64 = 128 * MIB;
 const READERS: usize = 400;
+/// Less than the 30 s after which clients that do not read are dropped, and more than a busy machine needs.
+const LONGEST_MAX: Duration = Duration::from_secs(15);
 
 /// Files of a cgroup, by its version.
 struct CgroupFiles {
@@ -168,6 +170,7 @@ fn hold_off_readers_in_a_container(io: &str) {
         "{io}: at most {} KiB; {rounds} honest requests, {refused} of them refused, the longest {longest:?}",
         peak / 1024
     );
+    assert!(longest < LONGEST_MAX, "{io}: an honest request has waited for {longest:?}");
     assert_eq!(kills, 0, "the kernel has killed the service");
     assert!(peak <= CONTAINER_BYTES, "{peak} bytes");
     drop(held);
