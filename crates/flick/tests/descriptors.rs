@@ -324,14 +324,9 @@ fn death_of_the_writer_of_rings_is_the_end_of_input() {
 
 #[test]
 fn signal_ends_a_filter_that_reads_the_rings_of_another() {
-    let ((stdin, mut input), (mut output, stdout)) = pipes();
+    let ((stdin, input), (mut output, stdout)) = pipes();
     let (first, second) = chained(stdin.into(), stdout.into());
-    // The input never pauses and never ends.
-    let writer = thread::spawn(move || {
-        let begun = input.write_all(&capture(0));
-        let records = (0..1000).flat_map(record).collect::<Vec<u8>>();
-        begun.and_then(|()| std::iter::repeat(()).try_for_each(|()| input.write_all(&records)))
-    });
+    let writer = endless(input);
     let mut begin = vec![0; capture(10_000).len()];
     output.read_exact(&mut begin).expect("records arrive");
     common::peers::signal(second.id(), "INT");
@@ -372,15 +367,10 @@ fn filter_that_was_stopped_inside_a_message_ended_with_success() {
 
 #[test]
 fn filter_read_on_for_the_shutdown_timeout_after_a_signal() {
-    let ((stdin, mut input), (mut output, stdout)) = pipes();
+    let ((stdin, input), (mut output, stdout)) = pipes();
     let child = filter().args(["--shutdown-timeout", "1h"]).stdin(stdin).stdout(stdout).spawn();
     let mut child = child.expect("the tool starts");
-    // The input never pauses and never ends.
-    let writer = thread::spawn(move || {
-        let begun = input.write_all(&capture(0));
-        let records = (0..1000).flat_map(record).collect::<Vec<u8>>();
-        begun.and_then(|()| std::iter::repeat(()).try_for_each(|()| input.write_all(&records)))
-    });
+    let writer = endless(input);
     let mut begin = vec![0; capture(1000).len()];
     output.read_exact(&mut begin).expect("records arrive");
     common::peers::signal(child.id(), "INT");
@@ -498,6 +488,15 @@ fn start_that_failed_had_emptied_an_output() {
     assert_eq!(code, 1, "{log}");
     assert!(log.contains("in use"), "{log}");
     assert_eq!(std::fs::read_to_string(&to).expect("it is there"), "precious");
+}
+
+/// Starts a writer that never pauses and never ends, but with its reader.
+fn endless(mut input: PipeWriter) -> thread::JoinHandle<std::io::Result<()>> {
+    thread::spawn(move || {
+        let begun = input.write_all(&capture(0));
+        let records = (0..1000).flat_map(record).collect::<Vec<u8>>();
+        begun.and_then(|()| std::iter::repeat(()).try_for_each(|()| input.write_all(&records)))
+    })
 }
 
 /// Waits until a pipe has no space.
