@@ -3,7 +3,7 @@
 //! Promises: what it does changes no answer; it parses at most `PRELOAD_PARSE_BYTES_MAX` bytes of a request, once.
 //! Not here: which look-up a rule does (`flick_ir::lookups`).
 
-use flick_abi::{BytesRef, Frame};
+use flick_abi::{BytesRef, Frame, KeyLookup};
 use flick_buffers::Slice;
 use flick_dict::limits::PRELOAD_KEYS_MAX;
 use flick_net::Driver;
@@ -18,7 +18,8 @@ impl<D: Driver> Worker<D> {
     /// been done. A request alone gains nothing.
     #[inline]
     pub(super) fn preload(&mut self, key: Key, scratch: &mut Scratch, message: &Slice) {
-        if self.ctx.setup().lookup.is_none() || self.rules.take_preloaded() {
+        let Some(lookup) = self.ctx.setup().lookup else { return };
+        if self.rules.take_preloaded() {
             return;
         }
         let Some(session) = self.downstream.client(key) else { return };
@@ -26,13 +27,12 @@ impl<D: Driver> Worker<D> {
             && piece.len() > message.len()
         {
             let piece = piece.clone();
-            self.preload_piece(scratch, &piece, message.len());
+            self.preload_piece(lookup, scratch, &piece, message.len());
         }
     }
 
-    fn preload_piece(&mut self, scratch: &mut Scratch, piece: &Slice, first_len: u32) {
+    fn preload_piece(&mut self, lookup: KeyLookup, scratch: &mut Scratch, piece: &Slice, first_len: u32) {
         let setup = self.ctx.setup();
-        let Some(lookup) = setup.lookup else { return };
         let parser = setup.view(setup.listened).parse_request;
         let mut keys: [&[u8]; PRELOAD_KEYS_MAX] = [&[]; PRELOAD_KEYS_MAX];
         keys[0] = field(&scratch.frame, lookup.slot, piece.bytes());
@@ -57,7 +57,5 @@ impl<D: Driver> Worker<D> {
 
 /// Returns a field of bytes of a message, as far as it has arrived.
 fn field<'a>(frame: &Frame, slot: u16, message: &'a [u8]) -> &'a [u8] {
-    let at = BytesRef(frame.slots[usize::from(slot)]);
-    let (start, len) = (at.offset() as usize, at.len() as usize);
-    message.get(start..start + len).unwrap_or(&[])
+    BytesRef(frame.slots[usize::from(slot)]).resolve(|_| Some(message), &[], &[]).unwrap_or(&[])
 }
