@@ -567,6 +567,13 @@ impl Driver for AnyDriver {
         }
     }
 
+    fn close_at_once(&mut self, conn: Handle) {
+        if self.shm_handle(conn).is_none() && !self.has_rings(conn) {
+            either!(self, driver => driver.expect_no_input(conn));
+        }
+        self.close(conn);
+    }
+
     fn close(&mut self, conn: Handle) {
         if let Some(tap) = &mut self.tap {
             tap.ended(conn);

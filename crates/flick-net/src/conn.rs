@@ -308,6 +308,13 @@ impl<P> Conns<P> {
         self.shut_down_if_sent(handle.index)
     }
 
+    /// The peer sends nothing more: a close does not wait for its end.
+    pub(crate) fn expect_no_input(&mut self, handle: Handle) {
+        if let Some(live) = self.table.get_mut(handle).and_then(Conn::live_mut) {
+            live.read.end();
+        }
+    }
+
     /// Ends the connection once the output is sent. The handle is dead from here on.
     pub(crate) fn close(&mut self, handle: Handle, now_ns: u64) -> Then {
         let Some(conn) = self.table.get_mut(handle) else { return Then::Nothing };

@@ -350,6 +350,13 @@ pub trait Driver {
     /// not even `Failed`.
     fn close(&mut self, conn: Handle);
 
+    /// Closes a connection as [`Driver::close`] does, but without waiting for the peer to end its side, where the
+    /// driver can: its protocol says that the peer sends nothing more. What it sends all the same may destroy the rest
+    /// of the output on its way.
+    fn close_at_once(&mut self, conn: Handle) {
+        self.close(conn);
+    }
+
     /// Sends what was appended since the last `poll` without waiting for the next one, for a thread that polls other
     /// drivers in between. The limit on bytes per poll covers both together; connection errors are reported by the next
     /// poll.

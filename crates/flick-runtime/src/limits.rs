@@ -249,6 +249,9 @@ pub const SUCCESSOR_TRIES_MAX: usize = 16;
 /// Longest time that a client may keep its side open after flick has closed its own, or take nothing of its last
 /// replies.
 pub const LINGER_MS: u64 = 1_000;
+/// Most bytes that are sent in all to a client whose connection is closed without a look at what is left unsent: the
+/// kernel's send buffer takes that many, also of a client that has read nothing.
+pub const CLOSE_UNSENT_BYTES_MAX: u64 = 16 * 1024;
 /// Interval between checks of the unsent last replies to a client that has closed its side.
 pub const FLUSH_TICK_MS: u64 = 5;
 /// Shortest window in which a queue must stand to be no burst; one of the target delay where that is longer.

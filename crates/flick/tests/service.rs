@@ -11,6 +11,10 @@ use common::service::{Service, read_all};
 use common::{PROXY, Scratch, wait};
 use flick_load::binary::{Opcode, Status};
 use flick_load::store::{EmbeddedStore, StoreHandle};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+const STATIC: &str = "examples/http_static/http_static.flick";
+const KERNEL_INTERFACES: [&str; 2] = ["epoll", "auto"];
 
 fn store() -> StoreHandle {
     EmbeddedStore::start(SocketAddr::from(([127, 0, 0, 1], 0))).expect("the loopback has a free port")
@@ -304,4 +308,43 @@ fn low_open_files_limit_is_logged() {
     assert_eq!(soft, Some(needed), "{of_files}");
     let log = service.drained();
     assert!(!log.contains("open files"), "{log}");
+}
+
+/// Sends bytes to a web server with that kernel interface and reads until it ends the connection, however it does.
+fn exchange_to_the_end(io: &str, bytes: &[u8]) -> (Service, TcpStream, Vec<u8>) {
+    let listen = ["--listen", "client=127.0.0.1:0", "--io", io];
+    let service = Service::start(&[["run", STATIC].as_slice(), &listen].concat());
+    let mut stream = connect(service.address);
+    stream.write_all(bytes).expect("it is connected");
+    let mut reply = Vec::new();
+    stream.read_to_end(&mut reply).expect("the connection ends in good order");
+    (service, stream, reply)
+}
+
+#[test]
+fn connection_lingered_after_the_last_request_of_its_client() {
+    for io in KERNEL_INTERFACES {
+        for request in ["GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "GET / HTTP/1.0\r\n\r\n"] {
+            let (service, mut stream, reply) = exchange_to_the_end(io, request.as_bytes());
+            assert!(reply.starts_with(b"HTTP/1.1 200"), "{io}: {}", reply.escape_ascii());
+            // The kernel refuses bytes to a socket that is closed; one that lingers takes them.
+            stream.write_all(b"x").expect("the reset comes later");
+            let mut sources = [PollFd::new(&stream, PollFlags::empty())];
+            let timeout = Timespec { tv_sec: 5, tv_nsec: 0 };
+            assert_eq!(poll(&mut sources, Some(&timeout)).expect("it waits"), 1, "{io}: {request}");
+            service.drained();
+        }
+    }
+}
+
+#[test]
+fn reply_to_a_last_request_was_destroyed_by_what_followed_it() {
+    let further = "GET / HTTP/1.1\r\nHost: a\r\n\r\n".repeat(1000);
+    let requests = format!("GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n{further}");
+    for io in KERNEL_INTERFACES {
+        let (service, _, reply) = exchange_to_the_end(io, requests.as_bytes());
+        let replies = reply.windows(8).filter(|eight| eight == b"HTTP/1.1").count();
+        assert!(replies == 1 && reply.ends_with(b"\n"), "{io}: {}", reply.escape_ascii());
+        service.drained();
+    }
 }

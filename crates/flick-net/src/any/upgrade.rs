@@ -206,6 +206,11 @@ impl AnyDriver {
         }
     }
 
+    /// Whether a connection of the kernel has rings, or asks for them.
+    pub(super) fn has_rings(&self, conn: Handle) -> bool {
+        self.upgrades.as_ref().is_some_and(|upgrades| upgrades.claim_of(conn).is_some())
+    }
+
     /// Ends the rings of a connection that is closed or reset.
     pub(super) fn close_rings(&mut self, conn: Handle, is_reset: bool) {
         let Some(upgrades) = &mut self.upgrades else { return };

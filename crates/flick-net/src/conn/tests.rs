@@ -93,6 +93,15 @@ fn close_after_the_end_of_the_stream_needs_no_lingering() {
 }
 
 #[test]
+fn close_of_a_connection_that_expects_no_input_does_not_linger() {
+    let (mut fixture, conn) = Fixture::open();
+    fixture.send(conn, 100);
+    fixture.conns.expect_no_input(conn);
+    assert_eq!(fixture.conns.close(conn, 0), Then::Nothing);
+    assert_eq!(fixture.sent(conn, 100), Then::Close);
+}
+
+#[test]
 fn shutdown_sends_one_fin_behind_the_output() {
     let (mut fixture, conn) = Fixture::open();
     fixture.send(conn, 100);

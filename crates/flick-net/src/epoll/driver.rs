@@ -109,6 +109,13 @@ impl EpollDriver {
         std::mem::take(&mut self.is_watch_ready)
     }
 
+    /// The peer sends nothing more. What it has sent all the same is read after a close, or a reset would follow.
+    pub(crate) fn expect_no_input(&mut self, conn: Handle) {
+        if self.conns.get(conn).is_some_and(|conn| conn.part.input == Input::Dry) {
+            self.conns.expect_no_input(conn);
+        }
+    }
+
     pub(crate) fn hold_fault(&mut self, conn: Handle, on: bool) {
         self.conns.hold_fault(conn, on);
     }

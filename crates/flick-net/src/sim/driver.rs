@@ -132,6 +132,10 @@ impl SimDriver {
         })
     }
 
+    pub(crate) fn expect_no_input(&mut self, conn: Handle) {
+        self.with(|driver, _| driver.conns.expect_no_input(conn));
+    }
+
     pub(crate) fn hold_fault(&mut self, conn: Handle, on: bool) {
         self.with(|driver, _| driver.conns.hold_fault(conn, on));
     }

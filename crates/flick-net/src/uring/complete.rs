@@ -104,6 +104,7 @@ impl UringDriver {
         if let Some(data) = &data {
             conn.part.is_light = data.len() <= LIGHT_BYTES_MAX;
             conn.part.receive.feed();
+            conn.part.was_fed = true;
             self.probes.set(&mut conn.part.probe, ProbeState::Recent);
         }
         if !completion.is_more() {

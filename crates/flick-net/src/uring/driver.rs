@@ -170,6 +170,13 @@ impl UringDriver {
         std::mem::take(&mut self.watch.is_ready) || self.polls_waker()
     }
 
+    /// The peer sends nothing more. What it has sent all the same is read after a close, or a reset would follow.
+    pub(crate) fn expect_no_input(&mut self, conn: Handle) {
+        if self.conns.get(conn).is_some_and(|conn| conn.part.stash.is_empty()) {
+            self.conns.expect_no_input(conn);
+        }
+    }
+
     pub(crate) fn hold_fault(&mut self, conn: Handle, on: bool) {
         self.conns.hold_fault(conn, on);
     }
@@ -267,10 +274,14 @@ impl UringDriver {
         self.conns.kill(index);
         let Some(conn) = self.conns.at_mut(index) else { return };
         self.stashes.clear(&mut conn.part.stash);
-        if conn.part.count == 0 {
-            self.free(index);
-        } else {
-            self.ring.cancel_all(&conn.part.socket, RequestToken::Ignored);
+        match conn.part.count {
+            0 => self.free(index),
+            // Most often: the kernel looks for one request by its token faster than for all of a socket.
+            1 if conn.part.receive.is_armed() => {
+                conn.part.receive.cancel();
+                self.ring.cancel(RequestToken::Receive(index), RequestToken::Ignored);
+            }
+            _ => self.ring.cancel_all(&conn.part.socket, RequestToken::Ignored),
         }
     }
 

@@ -132,7 +132,8 @@ impl UringDriver {
         if is_wanted && conn.part.receive == Receive::Idle {
             conn.part.arm_receive();
             self.probes.set(&mut conn.part.probe, ProbeState::Recent);
-            if once {
+            // Many connections end after their first message, and a request that goes on would have to be cancelled.
+            if once || !conn.part.was_fed {
                 self.ring.receive_once(&conn.part.socket, RequestToken::Receive(index));
             } else {
                 self.ring.receive(&conn.part.socket, RequestToken::Receive(index));

@@ -17,6 +17,8 @@ pub(super) struct Requests {
     pub(super) receive: Receive,
     /// Its last receive brought little.
     pub(super) is_light: bool,
+    /// Something has arrived on it, ever.
+    pub(super) was_fed: bool,
     /// Input that came while receiving was off.
     pub(super) stash: SliceQueue,
     pub(super) probe: ProbeState,
@@ -42,6 +44,7 @@ impl Requests {
             count: 0,
             receive: Receive::Idle,
             is_light: true,
+            was_fed: false,
             stash: SliceQueue::default(),
             probe: ProbeState::Unneeded,
         }

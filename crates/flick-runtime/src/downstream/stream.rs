@@ -122,6 +122,15 @@ pub enum Route {
     Relay(Relay),
 }
 
+/// The side of a connection that has said that a request is the last.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LastWord {
+    /// The client: it sends nothing more.
+    Client,
+    /// The service: the client may still send.
+    Service,
+}
+
 /// Point at which a stream takes its next request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NextRequest {
@@ -131,7 +140,10 @@ pub enum NextRequest {
     /// message that a backend is sending, in the middle of which a rule might answer.
     AfterReplies,
     /// Never: the connection ends after the reply to the last one.
-    Never,
+    Never {
+        /// The side that has said so.
+        said_by: LastWord,
+    },
     /// Never: the client's end is forwarded to the backends of the relay.
     Ended,
 }
@@ -268,9 +280,8 @@ impl Stream {
         let in_flight = self.requests.len();
         let is_alone = match self.next_request {
             // The last reply may begin a tunnel, whose first bytes may have arrived already.
-            NextRequest::Never if in_flight > 0 => return NextRequest::AfterReplies,
-            NextRequest::Never => return NextRequest::Never,
-            NextRequest::Ended => return NextRequest::Ended,
+            NextRequest::Never { .. } if in_flight > 0 => return NextRequest::AfterReplies,
+            ends @ (NextRequest::Never { .. } | NextRequest::Ended) => return ends,
             NextRequest::AfterReplies => true,
             NextRequest::Now => exclusive,
         };
@@ -285,23 +296,25 @@ impl Stream {
 
     /// A request is taken; `is_last`: it says that it is the last one.
     pub fn take_request(&mut self, is_last: bool) {
-        self.next_request = if is_last { NextRequest::Never } else { NextRequest::Now };
+        let last = NextRequest::Never { said_by: LastWord::Client };
+        self.next_request = if is_last { last } else { NextRequest::Now };
     }
 
     /// A large request is taken, of which that body is to come: the next one waits for its reply.
     pub fn take_large_request(&mut self, is_last: bool, upload: Upload) {
-        self.next_request = if is_last { NextRequest::Never } else { NextRequest::AfterReplies };
+        let last = NextRequest::Never { said_by: LastWord::Client };
+        self.next_request = if is_last { last } else { NextRequest::AfterReplies };
         self.upload = upload;
     }
 
-    /// Takes no request after those that are in flight.
+    /// Takes no request after those that are in flight, whatever the client sends.
     pub fn end_after_reply(&mut self) {
-        self.next_request = NextRequest::Never;
+        self.next_request = NextRequest::Never { said_by: LastWord::Service };
     }
 
     /// Whether no request is taken after those that are in flight.
     pub fn ends_after_reply(&self) -> bool {
-        self.next_request == NextRequest::Never
+        matches!(self.next_request, NextRequest::Never { .. })
     }
 
     /// Returns the reason why it does not take its next request.

@@ -13,7 +13,7 @@ use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::stream::Wait;
 use crate::inflight::{QueueOf, ReplyTarget, RequestId, RequestQueue};
 use crate::io::WriteParts;
-use crate::limits::{FLUSH_TICK_MS, LINGER_MS, PLENTY_SHARE};
+use crate::limits::{CLOSE_UNSENT_BYTES_MAX, FLUSH_TICK_MS, LINGER_MS, PLENTY_SHARE};
 use crate::observe::access_log::AnsweredBy;
 use crate::slab::Key;
 use crate::upstream::conn::Recipient;
@@ -284,6 +284,9 @@ impl<D: Driver> Worker<D> {
         }
         session.linger();
         let (conn, eof) = (session.handle(), session.has_ended());
+        if eof && session.bytes_out() <= CLOSE_UNSENT_BYTES_MAX {
+            return self.end_session(key, true);
+        }
         self.io.driver_mut().shutdown(conn);
         self.set_receiving(key, !eof);
         self.linger_on(key);
@@ -351,7 +354,9 @@ impl<D: Driver> Worker<D> {
     pub(super) fn end_session(&mut self, key: Key, abort: bool) {
         if abort && let Some(session) = self.downstream.client(key) {
             let conn = session.handle();
-            if session.is_lingering() {
+            if session.is_lingering() && session.has_ended() {
+                self.io.driver_mut().close_at_once(conn);
+            } else if session.is_lingering() {
                 self.io.driver_mut().close(conn);
             } else {
                 self.io.driver_mut().abort(conn);

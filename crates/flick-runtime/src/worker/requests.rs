@@ -12,7 +12,7 @@ use super::rules::Start;
 use super::sending::Waiter;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseSpec};
-use crate::downstream::stream::{NextRequest, Route, Upload, Wait};
+use crate::downstream::stream::{LastWord, NextRequest, Route, Upload, Wait};
 use crate::limits::{
     BACKEND_CONN_BACKLOG_BYTES_MAX, HELD_BYTES_MAX, HELD_SLICES, SESSION_BACKLOG_BYTES_MAX, WHOLE_SHARE,
 };
@@ -181,9 +181,9 @@ impl<D: Driver> Worker<D> {
         match session.stream_mut().next_request(share, self.ctx.setup().protocol().exclusive) {
             NextRequest::Now => {}
             NextRequest::AfterReplies => return self.wait_for(key, Wait::Replies),
-            NextRequest::Never => {
-                self.stop_reading(key);
-                return Flow::Stop;
+            NextRequest::Never { said_by } => {
+                let is_over = said_by == LastWord::Client && session.inbox().is_empty();
+                return self.end_requests(key, is_over);
             }
             NextRequest::Ended => return Flow::Stop,
         }
@@ -473,6 +473,15 @@ impl<D: Driver> Worker<D> {
             self.fail_new_request(key, &scratch.frame, FailureReason::Farewell);
         }
         self.stop_reading(key);
+    }
+
+    /// Takes no further request of this session, as one was the last; `is_over`: the client sends nothing more.
+    fn end_requests(&mut self, key: Key, is_over: bool) -> Flow {
+        self.stop_reading(key);
+        if is_over && let Some(session) = self.downstream.client_mut(key) {
+            session.end_input();
+        }
+        Flow::Stop
     }
 
     /// Takes no further request of this session; it ends when its replies are out.

@@ -490,7 +490,9 @@ impl<D: Driver> Worker<D> {
 
     /// A session ends with the reply that it is being sent.
     pub(super) fn ends_with_reply(&mut self, key: Key) {
-        if let Some(session) = self.downstream.client_mut(key) {
+        if let Some(session) = self.downstream.client_mut(key)
+            && !session.stream().ends_after_reply()
+        {
             session.stream_mut().end_after_reply();
         }
     }
