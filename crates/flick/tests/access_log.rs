@@ -95,6 +95,35 @@ fn bytes_in_and_out_include_bodies() {
 }
 
 #[test]
+fn bytes_out_were_those_of_the_first_of_several_replies() {
+    let scratch = Scratch::new("access-several");
+    let log = scratch.path().join("access.log");
+    let log_path = log.display().to_string();
+    let args = ["run", SERVER, "--listen", "client=127.0.0.1:0", "--workers", "1", "--access-log", &log_path];
+    let service = Service::start(&args);
+    let mut stream = client::connect(service.address);
+    for command in ["set a 0 0 5\r\nfirst\r\n", "set b 0 0 6\r\nsecond\r\n"] {
+        stream.write_all(command.as_bytes()).expect("the service reads");
+        let mut answer = [0; "STORED\r\n".len()];
+        stream.read_exact(&mut answer).expect("an answer");
+        assert_eq!(&answer, b"STORED\r\n");
+    }
+    let replies = "VALUE a 0 5\r\nfirst\r\nVALUE b 0 6\r\nsecond\r\nEND\r\n";
+    stream.write_all(b"get a b c\r\nget c\r\n").expect("the service reads");
+    let mut answer = vec![0; replies.len() + "END\r\n".len()];
+    stream.read_exact(&mut answer).expect("an answer");
+    service.drained();
+    let lines = lines(&log);
+    let found: Vec<_> = lines.iter().map(|line| (&line["request"], &line["bytes_out"])).collect();
+    let of = |line: usize, request: &str, bytes: usize| {
+        assert_eq!(found[line], (&Value::from(request), &Value::from(bytes)), "{found:?}");
+    };
+    assert_eq!(found.len(), 4, "{found:?}");
+    of(2, "get a b c", replies.len());
+    of(3, "get c", "END\r\n".len());
+}
+
+#[test]
 fn request_without_a_backend_is_logged() {
     let scratch = Scratch::new("access-down");
     let (log, backend) = (scratch.path().join("access.log"), http_backend());

@@ -22,6 +22,10 @@ impl<D: Driver> Worker<D> {
     /// A request of this session has been opened: the access log may choose it.
     pub(super) fn log_opened(&mut self, key: Key, request: RequestId) {
         let Some(recorder) = self.observe.recorder() else { return };
+        if let continued @ Some(_) = recorder.take_continued() {
+            self.inflight.get_mut(request).set_logged(continued);
+            return;
+        }
         if !recorder.chooses() {
             return;
         }
@@ -93,6 +97,15 @@ impl<D: Driver> Worker<D> {
         if let Some(entry) = entry {
             entry.note_reply(front, now_ns);
             entry.bytes_out += bytes;
+        }
+    }
+
+    /// A reply to a request is sent, and further ones follow, each as a request of its own.
+    pub(super) fn log_continued(&mut self, request: RequestId) {
+        if let Some(recorder) = self.observe.recorder()
+            && let Some(key) = self.inflight.get_mut(request).set_logged(None)
+        {
+            recorder.continue_later(key);
         }
     }
 

@@ -477,11 +477,15 @@ impl<D: Driver> Worker<D> {
             reply_patches(self.ctx.setup(), &echo)
         };
         let flags = flags_of_sent(scratch, send.body, MessageFlags::default());
-        if flags.has(MessageFlags::MORE) {
+        let is_continued = flags.has(MessageFlags::MORE);
+        if is_continued {
             self.inflight.get_mut(request).note_continued();
         }
         let message: Outgoing<'_> = outgoing_reply(scratch, send.body, message);
         self.deliver_message(Recipient::Request(request), &message, flags, patches);
+        if is_continued {
+            self.log_continued(request);
+        }
         self.finish_request(request);
         if verdict == Verdict::DeliveredAndLast {
             self.ends_with_reply(key);

@@ -25,6 +25,9 @@ pub(crate) struct AccessRecorder {
     front: Prefix<ACCESS_REQUEST_BYTES_MAX>,
     front_bytes: u64,
     entries: Slab<AccessEntry>,
+    /// Entry of a request of which some replies are sent and more may follow, each with a place of its own in the
+    /// in-flight table.
+    continued: Option<Key>,
     /// By index of an entry.
     fields: FieldValues,
     /// Answered in this iteration.
@@ -42,6 +45,7 @@ impl AccessRecorder {
             front: Prefix::NOTHING,
             front_bytes: 0,
             entries: Slab::new(ACCESS_ENTRIES_MAX),
+            continued: None,
             ended: Vec::with_capacity(ACCESS_ENTRIES_MAX),
         }
     }
@@ -49,6 +53,7 @@ impl AccessRecorder {
     /// Notes a message of `bytes` bytes, with or without its body: the request that is opened next was read from it.
     /// `frame`: its fields, if it has been parsed.
     pub(crate) fn look(&mut self, front: &[u8], bytes: u32, frame: Option<&Frame>) {
+        self.end_continued();
         self.is_fresh = true;
         if self.countdown == 1 {
             self.fields.set(FieldValues::NEXT, frame.map(|frame| (frame, front)));
@@ -59,7 +64,22 @@ impl AccessRecorder {
 
     /// Forgets the message of [`Self::look`]: a request that is opened now was not read from it.
     pub(crate) fn look_away(&mut self) {
+        self.end_continued();
         self.is_fresh = false;
+    }
+
+    /// A reply of this entry's request is sent, and more follow.
+    pub(crate) fn continue_later(&mut self, key: Key) {
+        self.continued = Some(key);
+    }
+
+    /// Takes the entry of the request that the next reply belongs to, if it is not the first one.
+    pub(crate) fn take_continued(&mut self) -> Option<Key> {
+        self.continued.take()
+    }
+
+    fn end_continued(&mut self) {
+        self.ended.extend(self.continued.take());
     }
 
     /// Whether the request that is being opened is chosen.
