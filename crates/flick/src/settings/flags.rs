@@ -57,7 +57,8 @@ pub struct RunFlags {
     /// Do not bind each worker to a core; the kernel places them.
     #[arg(long, help_heading = PROCESS)]
     pub no_cpu_affinity: bool,
-    /// Kernel interface for network I/O. [default: auto]
+    /// Kernel interface for network I/O. Kept connections cost the same with both; long bodies cost a fifth less with
+    /// io_uring, and connections of one request each a tenth less with epoll. [default: auto]
     #[arg(long, value_name = "BACKEND", help_heading = PROCESS)]
     pub io: Option<Io>,
     /// Use of shared memory in place of pipes and sockets between flick processes of this host.

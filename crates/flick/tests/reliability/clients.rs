@@ -58,7 +58,8 @@ fn m4_reply_of_a_disconnected_client_is_discarded_on_the_shared_connection() {
             "{io:?}"
         );
         assert_eq!(totals.connections_accepted, u64::from(rounds) + 8 + 1, "{io:?}");
-        assert!(totals.truncated <= u64::from(rounds.div_ceil(4)), "{io:?}: {totals:?}");
+        // Those that end inside a request, and those whose reset overtakes the rest of what they sent.
+        assert!(totals.truncated <= u64::from(2 * rounds.div_ceil(4)), "{io:?}: {totals:?}");
     }
 }
 
