@@ -31,6 +31,11 @@ pub fn parse_backends(text: &str) -> Result<Vec<BackendAddress>, String> {
         }
         let number = word.strip_prefix("weight=").and_then(|number| number.parse().ok());
         weight = number.filter(|weight| (1..=WEIGHT_MAX).contains(weight)).ok_or_else(|| {
+            if parse_endpoints(word).is_ok() {
+                return format!(
+                    "`{text}` has two addresses; each is an item of the list (`A,B`), or a line of the file"
+                );
+            }
             format!(
                 "`{text}` has an unknown parameter `{word}`; the parameters are `backup`, `drain`, `maint` and `weight=N`, N from 1 to {WEIGHT_MAX}"
             )
@@ -128,6 +133,7 @@ mod tests {
         check("127.0.0.1:9000 drain", "127.0.0.1:9000 drain");
         check("127.0.0.1:9000 maint weight=2", "127.0.0.1:9000 weight=2 maint");
         check("127.0.0.1:9000 down", "unknown parameter `down`; the parameters are `backup`");
+        check("127.0.0.1:9000 127.0.0.1:9001", "has two addresses; each is an item of the list");
         check("weight=3", "weight=3");
     }
 }

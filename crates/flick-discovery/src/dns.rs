@@ -83,7 +83,9 @@ pub struct Resolver {
 
 /// Returns whether `text` is a domain name that can be looked up.
 pub fn is_name(text: &str) -> bool {
-    !text.is_empty() && text != "." && Name::<Vec<u8>>::from_str(text).is_ok()
+    // A port, or what is left of a URL, is no part of a name.
+    let has_colon = text.contains(':');
+    !text.is_empty() && text != "." && !has_colon && Name::<Vec<u8>>::from_str(text).is_ok()
 }
 
 impl Resolver {

@@ -43,7 +43,9 @@ impl Source {
             return Some(source.ok_or_else(error));
         }
         let name = text.strip_prefix("srv:")?;
-        let error = || format!("`{text}` is not the name of a service; write `srv:_SERVICE._tcp.NAME`");
+        let error = || {
+            format!("`{text}` is not the name of a service; write `srv:_SERVICE._tcp.NAME`, without a port")
+        };
         Some(dns::is_name(name).then(|| Self::Service(name.to_owned())).ok_or_else(error))
     }
 
@@ -95,5 +97,7 @@ mod tests {
         check("dns:a..b:80", "write `dns:NAME:PORT`");
         check("srv:_http._tcp.example", "srv:_http._tcp.example");
         check("srv:", "write `srv:");
+        check("srv:_http._tcp.example:80", "without a port");
+        check("dns:http://cache.example:80", "write `dns:NAME:PORT`");
     }
 }
