@@ -43,6 +43,11 @@ pub fn start_help(error: &io::Error) -> &'static str {
         io::ErrorKind::AddrNotAvailable => {
             "; this machine does not have that address (`ip addr` lists those it has)"
         }
+        // `io_uring` is refused with EPERM.
+        _ if error.raw_os_error() == Some(libc::EACCES) => {
+            "; a port below 1024 needs root (and `--user` to leave it) or `CAP_NET_BIND_SERVICE`, a Unix socket needs \
+             a directory that can be written"
+        }
         // No address is refused so, only a thread.
         io::ErrorKind::WouldBlock => {
             "; the limit on threads may be reached (`ulimit -u`, `TasksMax=` of a systemd unit)"
@@ -129,6 +134,8 @@ mod tests {
         let of = |errno| start_help(&std::io::Error::from_raw_os_error(errno));
         assert!(of(libc::EAGAIN).contains("`TasksMax=`"), "{}", of(libc::EAGAIN));
         assert!(of(libc::EMFILE).contains("`LimitNOFILE=`"), "{}", of(libc::EMFILE));
+        assert!(of(libc::EACCES).contains("a port below 1024 needs root"), "{}", of(libc::EACCES));
+        assert_eq!(of(libc::EPERM), "");
         assert_eq!(of(libc::ENOENT), "");
     }
 }

@@ -54,3 +54,14 @@ impl ConnectTarget {
         }
     }
 }
+
+/// Parses the address of a DNS server.
+///
+/// Errors: what is wrong, and what to write.
+pub fn name_server(text: &str) -> Result<std::net::SocketAddr, String> {
+    text.parse().map_err(|_| {
+        let is_ip = text.parse::<std::net::IpAddr>().is_ok();
+        let lacks = if is_ip { "has no port" } else { "is not the address of a DNS server" };
+        format!("`{text}` {lacks}; write `127.0.0.1:53` or `[::1]:53`")
+    })
+}

@@ -82,6 +82,7 @@ pub struct File {
     /// File of what an operator changes of backends at run time, relative to the settings file.
     pub backend_state_file: Option<PathBuf>,
     /// DNS server for backend names.
+    #[serde(deserialize_with = "resolver_address")]
     pub resolver: Option<std::net::SocketAddr>,
     /// The admin endpoint.
     pub admin: Admin,
@@ -135,6 +136,14 @@ fn admin_address<'de, D: Deserializer<'de>>(
         }
     }
     deserializer.deserialize_any(AddressOrPort).map(Some)
+}
+
+/// Deserialises the address of a name server.
+fn resolver_address<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<std::net::SocketAddr>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    super::addresses::name_server(&text).map(Some).map_err(de::Error::custom)
 }
 
 /// A program to run, with the settings of its services.
@@ -350,8 +359,9 @@ pub fn read(path: &Path) -> Result<Loaded, Failure> {
 fn parse<T: for<'de> Deserialize<'de>>(source: &mut Source) -> Result<T, Failure> {
     let refused = |title: &str, span, help: Option<String>| source.failure(span, title, help.as_deref());
     let wrong = |error: toml::de::Error| {
-        let (title, help) = in_words(error.message().trim_end());
-        refused(&title, error.span().unwrap_or_default(), help)
+        let span = error.span().unwrap_or_default();
+        let (title, help) = in_words(error.message().trim_end(), source.text(), span.start);
+        refused(&title, span, help)
     };
     let mut root = DeTable::parse(source.text()).map_err(wrong)?;
     let deprecated = deprecated::translate_keys(root.get_mut());
@@ -363,8 +373,32 @@ fn parse<T: for<'de> Deserialize<'de>>(source: &mut Source) -> Result<T, Failure
     Ok(parsed)
 }
 
+/// Rewrites a message of the parser, about the place `start` of `text`, into a title and a help text.
+fn in_words(message: &str, text: &str, start: usize) -> (String, Option<String>) {
+    let here = text.get(start..).unwrap_or_default();
+    let without_quotes = ["string values must be quoted", "invalid boolean", "invalid float"];
+    if without_quotes.iter().any(|begin| message.starts_with(begin)) {
+        let help = "write text in double quotes, such as `\"10s\"` or `\"127.0.0.1:8080\"`";
+        return (
+            "this value is no number, `true` or `false`, and has no quotes".to_owned(),
+            Some(help.to_owned()),
+        );
+    }
+    if message == "duplicate key" && here.starts_with("service") {
+        return (message.to_owned(), Some("write `[[service]]` above each of several services".to_owned()));
+    }
+    let of_a_table =
+        message.split_once(", expected struct ").or_else(|| message.split_once(", expected a map"));
+    if let Some((given, _)) = of_a_table {
+        let line = text.get(..start).unwrap_or_default().lines().next_back().unwrap_or_default();
+        let key = line.trim().trim_end_matches('=').trim_end();
+        return (format!("{given}, expected a table"), Some(format!("write `[{key}]`, and its keys below")));
+    }
+    in_words_of_names(message)
+}
+
 /// Rewrites the message for an unknown key or value into a title and a help text that names the likely one.
-fn in_words(message: &str) -> (String, Option<String>) {
+fn in_words_of_names(message: &str) -> (String, Option<String>) {
     let unknown = [("unknown field `", "key"), ("unknown variant `", "value")];
     let found = unknown.iter().find_map(|(start, what)| Some((message.strip_prefix(start)?, *what)));
     let Some(((name, expected), what)) = found.and_then(|(rest, what)| Some((rest.split_once('`')?, what)))

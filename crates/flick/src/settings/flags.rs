@@ -7,7 +7,7 @@ use flick_compiler::EngineKind;
 use flick_discovery::address::parse_endpoints;
 use flick_runtime::Binding;
 
-use super::addresses::{Connect, ConnectTarget};
+use super::addresses::{Connect, ConnectTarget, name_server};
 use super::deprecated::Deprecated;
 use super::following::TuneSettings;
 use super::health::HealthSettings;
@@ -46,7 +46,7 @@ pub struct RunFlags {
     #[arg(long, value_name = "CHANNEL=BACKEND[,...]", value_parser = connect, help_heading = CHANNELS)]
     pub connect: Vec<Connect>,
     /// DNS server for `dns:` and `srv:`. [default: those of /etc/resolv.conf]
-    #[arg(long, value_name = "ADDRESS:PORT", help_heading = CHANNELS)]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = name_server, help_heading = CHANNELS)]
     pub resolver: Option<std::net::SocketAddr>,
     /// File in which what `flick backend` changes survives a restart. [default: none]
     #[arg(long, value_name = "FILE", help_heading = CHANNELS)]
