@@ -1,4 +1,4 @@
-//! Writes results to standard output, or exits with an error.
+//! Writes results to standard output, or exits with an error. Without a message if its reader is gone (`| head`).
 
 use std::fmt;
 use std::io::{IsTerminal, Write};
@@ -26,6 +26,9 @@ pub fn has_screen() -> bool {
 pub fn write_out(text: fmt::Arguments<'_>) {
     let mut out = anstream::stdout().lock();
     if let Err(error) = out.write_fmt(text).and_then(|()| out.flush()) {
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
+            std::process::exit(128 + libc::SIGPIPE);
+        }
         Failure::failed(format!("cannot write to standard output: {error}")).report();
         std::process::exit(1);
     }

@@ -224,12 +224,23 @@ fn missing_file_is_named() {
 }
 
 #[test]
+fn reader_that_is_gone_was_reported_as_an_error() {
+    let (reader, writer) = std::io::pipe().expect("a pipe can be made");
+    drop(reader);
+    let mut command = common::flick();
+    let output = command.args(["explain", "E0301"]).stdout(writer).output().expect("flick starts");
+    assert_eq!(output.status.code(), Some(141));
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn wrong_usage_exits_with_2() {
     check(&[], 2, &["Usage"]);
     check(&["chekc", PROXY], 2, &["check"]);
     check(&["run", PROXY, "--listen", "127.0.0.1:1"], 2, &["has no channel", "client=127.0.0.1:11211"]);
     check(&["run", PROXY, "--listen", "client=localhost:1"], 2, &["localhost:1"]);
     check(&["run", PROXY, "--response-timeout", "3"], 2, &["a number and a unit"]);
+    check(&["run", PROXY, "--resolver", "8.8.8.8"], 2, &["`8.8.8.8` has no port; write `127.0.0.1:53`"]);
     check(&["run", PROXY, "--workers", "0"], 2, &["the range is 1 to"]);
     check(&["tap", "9900"], 2, &["`9900` is not a connection", "`--admin 9900`"]);
     let both = ["run", PROXY, "--listen", "backends=:1", "--connect", "backends=127.0.0.1:2"];
