@@ -567,11 +567,9 @@ impl Driver for AnyDriver {
         }
     }
 
-    fn close_at_once(&mut self, conn: Handle) {
-        if self.shm_handle(conn).is_none() && !self.has_rings(conn) {
-            either!(self, driver => driver.expect_no_input(conn));
-        }
-        self.close(conn);
+    fn expect_no_input(&mut self, conn: Handle) -> bool {
+        let is_plain = self.shm_handle(conn).is_none() && !self.has_rings(conn);
+        is_plain && either!(self, driver => driver.expect_no_input(conn))
     }
 
     fn close(&mut self, conn: Handle) {

@@ -36,6 +36,8 @@ pub(crate) struct Conns<P> {
     /// Failed connections whose fault is held.
     held_faults: SlotQueue,
     lingerers: LingerQueue,
+    /// Connections closed without lingering, whose output the kernel may never take.
+    flushers: LingerQueue,
 }
 
 /// One connection.
@@ -103,6 +105,11 @@ impl<P> Conn<P> {
 
     pub(crate) fn is_lingering(&self) -> bool {
         matches!(self.state, State::Lingering { .. })
+    }
+
+    /// Returns whether the platform has closed it and the kernel has still to take some of its output.
+    pub(crate) fn is_flushing(&self) -> bool {
+        matches!(self.state, State::Flushing { .. })
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -179,6 +186,7 @@ impl<P> Conns<P> {
             dirty: SlotQueue::new(limits.conns_max),
             held_faults: SlotQueue::new(limits.conns_max),
             lingerers: LingerQueue::new(lingerers_max),
+            flushers: LingerQueue::new(limits.conns_max),
         }
     }
 
@@ -293,9 +301,7 @@ impl<P> Conns<P> {
 
     /// Returns whether a connection that the platform has closed still has output.
     pub(crate) fn is_flushing(&self) -> bool {
-        let flushes =
-            |conn: &Conn<P>| matches!(conn.state, State::Flushing { .. } | State::ConnectingToFlush);
-        self.table.values().any(flushes)
+        self.table.values().any(|conn| conn.is_flushing() || conn.state == State::ConnectingToFlush)
     }
 
     /// Ends the write side once the output is sent.
@@ -308,11 +314,19 @@ impl<P> Conns<P> {
         self.shut_down_if_sent(handle.index)
     }
 
-    /// The peer sends nothing more: a close does not wait for its end.
-    pub(crate) fn expect_no_input(&mut self, handle: Handle) {
-        if let Some(live) = self.table.get_mut(handle).and_then(Conn::live_mut) {
+    /// The peer sends nothing more: the close that follows does not wait for its end, and flushes for a limited time.
+    /// `false`: too many do so already.
+    pub(crate) fn expect_no_input(&mut self, handle: Handle, now_ns: u64) -> bool {
+        let is_over = |handle| self.table.get(handle).is_none_or(|conn| !conn.is_flushing());
+        while self.flushers.oldest().is_some_and(is_over) {
+            self.flushers.pop_oldest();
+        }
+        let Some(live) = self.table.get_mut(handle).and_then(Conn::live_mut) else { return false };
+        let fits = self.flushers.push(handle, now_ns);
+        if fits {
             live.read.end();
         }
+        fits
     }
 
     /// Ends the connection once the output is sent. The handle is dead from here on.
@@ -368,9 +382,20 @@ impl<P> Conns<P> {
 
 /// Lingering connections.
 impl<P> Conns<P> {
-    /// Returns when the next lingering connection is to be closed.
+    /// Returns when the next lingering or flushing connection is to be closed.
     pub(crate) fn linger_deadline_ns(&self) -> Option<u64> {
-        self.lingerers.deadline_ns()
+        self.lingerers.deadline_ns().into_iter().chain(self.flushers.deadline_ns()).min()
+    }
+
+    /// Returns a connection that has flushed long enough: it is to be reset, as its peer would take the end of what it
+    /// has got for the end of all.
+    pub(crate) fn expired_flusher(&mut self, now_ns: u64) -> Option<u32> {
+        loop {
+            let handle = self.flushers.pop_expired(now_ns)?;
+            if self.table.get(handle).is_some_and(Conn::is_flushing) {
+                return Some(handle.index);
+            }
+        }
     }
 
     /// Returns a connection that has lingered long enough.

@@ -350,11 +350,12 @@ pub trait Driver {
     /// not even `Failed`.
     fn close(&mut self, conn: Handle);
 
-    /// Closes a connection as [`Driver::close`] does, but without waiting for the peer to end its side, where the
-    /// driver can: its protocol says that the peer sends nothing more. What it sends all the same may destroy the rest
-    /// of the output on its way.
-    fn close_at_once(&mut self, conn: Handle) {
-        self.close(conn);
+    /// The peer sends nothing more, as its protocol says: the close that follows at once does not wait for the peer to
+    /// end its side. What it sends all the same may destroy the rest of the output on its way. Output that the kernel
+    /// does not take for [`LINGER_NS_MAX`](crate::limits::LINGER_NS_MAX) after that close is lost, and the peer reset.
+    /// `false`: the driver cannot do so for this connection.
+    fn expect_no_input(&mut self, _conn: Handle) -> bool {
+        false
     }
 
     /// Sends what was appended since the last `poll` without waiting for the next one, for a thread that polls other

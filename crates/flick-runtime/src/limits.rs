@@ -250,7 +250,8 @@ pub const SUCCESSOR_TRIES_MAX: usize = 16;
 /// replies.
 pub const LINGER_MS: u64 = 1_000;
 /// Most bytes that are sent in all to a client whose connection is closed without a look at what is left unsent: the
-/// kernel's send buffer takes that many, also of a client that has read nothing.
+/// kernel's send buffer takes that many, also of a client that has read nothing. Hundreds of single messages fill it
+/// earlier, as does a tiny window; the driver resets such a client after a while.
 pub const CLOSE_UNSENT_BYTES_MAX: u64 = 16 * 1024;
 /// Interval between checks of the unsent last replies to a client that has closed its side.
 pub const FLUSH_TICK_MS: u64 = 5;

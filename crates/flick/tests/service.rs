@@ -5,6 +5,7 @@ mod common;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use common::client::{ask, connect, reply, request};
 use common::service::{Service, read_all};
@@ -345,6 +346,52 @@ fn reply_to_a_last_request_was_destroyed_by_what_followed_it() {
         let (service, _, reply) = exchange_to_the_end(io, requests.as_bytes());
         let replies = reply.windows(8).filter(|eight| eight == b"HTTP/1.1").count();
         assert!(replies == 1 && reply.ends_with(b"\n"), "{io}: {}", reply.escape_ascii());
+        service.drained();
+    }
+}
+
+/// Answers each request with few bytes.
+const EMPTY: &str = "\
+use http
+
+proc Empty: (request/response client)
+  | client => answer() => client
+
+fun answer: (_req: request) -> (response)
+  response{status = 204, reason = \"No Content\", headers = [(\"a\", \"b\")], body = \"\"}
+";
+
+#[test]
+fn client_that_read_nothing_kept_its_connection_after_the_last_reply_for_ever() {
+    for io in KERNEL_INTERFACES {
+        let scratch = Scratch::new(&format!("unread-{io}"));
+        let (program, path) = (scratch.path().join("empty.flick"), scratch.path().join("client"));
+        std::fs::write(&program, EMPTY).expect("the directory can be written");
+        let program = program.to_str().expect("the path is UTF-8");
+        let listen = format!("client=127.0.0.1:0,unix:{}", path.display());
+        let service = Service::start(&["run", program, "--listen", &listen, "--io", io]);
+        let mut stream = wait::until("the Unix socket", || UnixStream::connect(&path).ok());
+        // Each reply is a message of its own, so few bytes fill the kernel's buffer.
+        let mut unread_bytes = 0;
+        loop {
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").expect("it is connected");
+            let asked = Instant::now();
+            let bytes = loop {
+                let bytes = rustix::io::ioctl_fionread(&stream).expect("it is a socket");
+                if bytes > unread_bytes || asked.elapsed() > Duration::from_millis(500) {
+                    break bytes;
+                }
+                std::thread::yield_now();
+            };
+            if bytes == unread_bytes {
+                break;
+            }
+            unread_bytes = bytes;
+        }
+        stream.write_all(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").expect("it is connected");
+        let mut sources = [PollFd::new(&stream, PollFlags::empty())];
+        let timeout = Timespec { tv_sec: 5, tv_nsec: 0 };
+        assert_eq!(poll(&mut sources, Some(&timeout)).expect("it waits"), 1, "{io}: {unread_bytes} bytes");
         service.drained();
     }
 }

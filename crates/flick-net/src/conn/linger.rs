@@ -38,6 +38,11 @@ impl LingerQueue {
         self.queue.front().map(|lingerer| lingerer.deadline_ns)
     }
 
+    /// Returns the oldest; its handle may be dead already.
+    pub(crate) fn oldest(&self) -> Option<Handle> {
+        self.queue.front().map(|lingerer| lingerer.conn)
+    }
+
     /// Takes one whose deadline has passed; its handle may be dead already.
     pub(crate) fn pop_expired(&mut self, now_ns: u64) -> Option<Handle> {
         if self.deadline_ns()? <= now_ns { self.pop_oldest() } else { None }

@@ -96,9 +96,23 @@ fn close_after_the_end_of_the_stream_needs_no_lingering() {
 fn close_of_a_connection_that_expects_no_input_does_not_linger() {
     let (mut fixture, conn) = Fixture::open();
     fixture.send(conn, 100);
-    fixture.conns.expect_no_input(conn);
+    assert!(fixture.conns.expect_no_input(conn, 0));
     assert_eq!(fixture.conns.close(conn, 0), Then::Nothing);
     assert_eq!(fixture.sent(conn, 100), Then::Close);
+    assert_eq!(fixture.conns.expired_flusher(LINGER_NS_MAX), None);
+}
+
+#[test]
+fn connection_that_expects_no_input_flushed_forever_if_its_peer_never_read() {
+    let (mut fixture, conn) = Fixture::open();
+    fixture.send(conn, 100);
+    assert!(fixture.conns.expect_no_input(conn, 0));
+    assert_eq!(fixture.conns.close(conn, 0), Then::Nothing);
+    assert_eq!(fixture.sent(conn, 60), Then::Nothing);
+    assert_eq!(fixture.conns.linger_deadline_ns(), Some(LINGER_NS_MAX));
+    assert_eq!(fixture.conns.expired_flusher(LINGER_NS_MAX - 1), None);
+    assert_eq!(fixture.conns.oldest_lingerer(), None, "a slot that is needed cuts no reply short");
+    assert_eq!(fixture.conns.expired_flusher(LINGER_NS_MAX), Some(conn.index));
 }
 
 #[test]

@@ -110,10 +110,9 @@ impl EpollDriver {
     }
 
     /// The peer sends nothing more. What it has sent all the same is read after a close, or a reset would follow.
-    pub(crate) fn expect_no_input(&mut self, conn: Handle) {
-        if self.conns.get(conn).is_some_and(|conn| conn.part.input == Input::Dry) {
-            self.conns.expect_no_input(conn);
-        }
+    pub(crate) fn expect_no_input(&mut self, conn: Handle) -> bool {
+        let is_read = self.conns.get(conn).is_some_and(|conn| conn.part.input == Input::Dry);
+        is_read && self.conns.expect_no_input(conn, self.now_ns)
     }
 
     pub(crate) fn hold_fault(&mut self, conn: Handle, on: bool) {

@@ -14,7 +14,7 @@ use super::readiness::Input;
 use super::token::EpollToken;
 use crate::clock::monotonic_ns;
 use crate::conn::report::FaultReport;
-use crate::driver::{DriverEvent, Handle, ListenerId};
+use crate::driver::{Driver, DriverEvent, Handle, ListenerId};
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
 use crate::limits::{
@@ -56,6 +56,9 @@ impl EpollDriver {
         }
         while let Some(index) = self.conns.expired_lingerer(self.now_ns) {
             self.drop_conn(index);
+        }
+        while let Some(index) = self.conns.expired_flusher(self.now_ns) {
+            self.abort(self.conns.handle(index));
         }
         self.serve_ready(pool, &mut sink);
         let queued = self.ready_light.len() + self.conns.ready.len() + self.starved.len();

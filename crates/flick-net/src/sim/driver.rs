@@ -132,8 +132,8 @@ impl SimDriver {
         })
     }
 
-    pub(crate) fn expect_no_input(&mut self, conn: Handle) {
-        self.with(|driver, _| driver.conns.expect_no_input(conn));
+    pub(crate) fn expect_no_input(&mut self, conn: Handle) -> bool {
+        self.with(|driver, core| driver.conns.expect_no_input(conn, core.now_ns))
     }
 
     pub(crate) fn hold_fault(&mut self, conn: Handle, on: bool) {

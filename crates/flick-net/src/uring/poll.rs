@@ -13,7 +13,7 @@ use super::token::RequestToken;
 use crate::clock::monotonic_ns;
 use crate::conn::Conn;
 use crate::conn::report::FaultReport;
-use crate::driver::DriverEvent;
+use crate::driver::{Driver, DriverEvent};
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
 use crate::limits::{ARMED_WHEN_SHORT_MAX, LIGHT_ARMED_MAX, PROBES_MAX};
@@ -152,6 +152,9 @@ impl UringDriver {
     fn deliver(&mut self, sink: &mut EventSink<'_>) {
         while let Some(index) = self.conns.expired_lingerer(self.now_ns) {
             self.end(index);
+        }
+        while let Some(index) = self.conns.expired_flusher(self.now_ns) {
+            self.abort(self.conns.handle(index));
         }
         self.probe();
         self.serve_ready(sink);

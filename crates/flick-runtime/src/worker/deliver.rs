@@ -284,7 +284,8 @@ impl<D: Driver> Worker<D> {
         }
         session.linger();
         let (conn, eof) = (session.handle(), session.has_ended());
-        if eof && session.bytes_out() <= CLOSE_UNSENT_BYTES_MAX {
+        let is_short = session.bytes_out() <= CLOSE_UNSENT_BYTES_MAX;
+        if eof && is_short && self.io.driver_mut().expect_no_input(conn) {
             return self.end_session(key, true);
         }
         self.io.driver_mut().shutdown(conn);
@@ -301,7 +302,12 @@ impl<D: Driver> Worker<D> {
         let unsent_bytes = self.io.driver().backlog_bytes(session.handle());
         let conn = session.handle();
         match session.linger_on(unsent_bytes, now_ns, LINGER_MS * MS) {
-            Linger::Finished => self.end_session(key, true),
+            Linger::Finished => {
+                if session.has_ended() {
+                    self.io.driver_mut().expect_no_input(conn);
+                }
+                self.end_session(key, true);
+            }
             Linger::Stuck => {
                 self.observe.counters().slow_clients_dropped.add(1);
                 self.io.driver_mut().abort(conn);
@@ -354,9 +360,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn end_session(&mut self, key: Key, abort: bool) {
         if abort && let Some(session) = self.downstream.client(key) {
             let conn = session.handle();
-            if session.is_lingering() && session.has_ended() {
-                self.io.driver_mut().close_at_once(conn);
-            } else if session.is_lingering() {
+            if session.is_lingering() {
                 self.io.driver_mut().close(conn);
             } else {
                 self.io.driver_mut().abort(conn);
