@@ -276,7 +276,7 @@ pairs! {
     postgres_in_every_pair: "postgres", true, Moves("postgres", 100_000);
     apache_prefork_in_every_pair: "apache", true, Moves("apache2", 100_000);
     apache_event_in_every_pair: "apache-event", true, Moves("apache2", 100_000);
-    php_fpm_in_every_pair: "php-fpm", false, Moves("php-fpm8.2", 100_000);
+    php_fpm_in_every_pair: "php-fpm", false, Moves("php-fpm8.2", 10_000);
     python_http_in_every_pair: "python-http", false, Moves("python3", 1_000);
     python_asyncio_in_every_pair: "python-asyncio", false, Moves("python3", 100_000);
     node_in_every_pair: "node", false, Stays("node", OWN_CALLS);
