@@ -91,23 +91,24 @@ fn serve(states: &Path) -> io::Result<()> {
     let (mut pairing, mut busy_until) = (Pairing::default(), Instant::now() + IDLE_MAX);
     let mut byte = [0; 4];
     loop {
-        match socket.recv(&mut byte) {
+        let runs = match socket.recv(&mut byte) {
             Ok(_) => {
                 std::thread::sleep(PAUSE_MIN);
                 // One look serves all who have knocked by now.
                 socket.set_nonblocking(true)?;
                 while socket.recv(&mut byte).is_ok() {}
                 socket.set_nonblocking(false)?;
-                let began = Instant::now();
-                pairing.pair(states);
-                std::thread::sleep(began.elapsed() * PAUSE_FACTOR);
+                std::thread::sleep(pairing.pair(states) * PAUSE_FACTOR);
+                true
             }
-            Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {}
-            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {
+                observed::has_running(states)
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
-        }
+        };
         pairing.collect();
-        if observed::has_running(states) {
+        if runs {
             busy_until = Instant::now() + IDLE_MAX;
         }
         // The directory may be gone, with its user's session.

@@ -11,6 +11,7 @@ use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use flick_preload::limits::{CHUNK_FDS, CHUNKS_MAX, MOVE_CALLS_MIN, SEGMENT_BYTES};
@@ -34,7 +35,7 @@ const CODE_BYTES_MAX: u64 = 256 << 20;
 /// An end of a pipe or a connection, in the table of its process.
 struct End {
     pid: u32,
-    table: File,
+    table: Rc<File>,
     /// Offset of the file in the table.
     at: u64,
     kind: Kind,
@@ -88,11 +89,21 @@ pub struct Pairing {
     offered: Vec<Offered>,
     /// Whether the code of a file makes system calls: by device, inode, length and time of change.
     code: HashMap<(u64, u64, u64, i64), bool>,
+    /// Time that code took in this look which is remembered from now on.
+    code_time: Duration,
 }
 
 impl Pairing {
-    /// Offers segments to all pipes that may move, and says of the others why not.
-    pub fn pair(&mut self, states: &Path) {
+    /// Offers segments to all pipes that may move, and says of the others why not. Returns how long such a look takes:
+    /// without the code that it has looked through for all later ones.
+    pub fn pair(&mut self, states: &Path) -> Duration {
+        self.code_time = Duration::ZERO;
+        let began = Instant::now();
+        self.offer(states);
+        began.elapsed().saturating_sub(self.code_time)
+    }
+
+    fn offer(&mut self, states: &Path) {
         let ends: Vec<End> = observed::pids(states)
             .unwrap_or_default()
             .into_iter()
@@ -220,9 +231,11 @@ impl Pairing {
         if let Some(known) = self.code.get(&key) {
             return *known;
         }
+        let began = Instant::now();
         let makes_calls = fs::read(path).map_or(true, |bytes| patched_text::makes_calls(&bytes));
         if self.code.len() < CODE_MAX {
             self.code.insert(key, makes_calls);
+            self.code_time += began.elapsed();
         }
         makes_calls
     }
@@ -302,20 +315,20 @@ fn ends(states: &Path, pid: u32) -> Vec<End> {
         return Vec::new();
     }
     let epoch = half(offset_of!(ProcessTable, fork_epoch));
+    let table = Rc::new(table);
     let mut ends = Vec::new();
     for index in (0..CHUNKS_MAX).filter(|index| observed::is_populated(&head, *index)) {
         let offset = offset_of!(ProcessTable, chunks) + index * size_of::<Chunk>();
         let Some(chunk) = Words::read(&table, offset, size_of::<Chunk>()) else { continue };
         for slot in 0..CHUNK_FDS {
             let at = offset_of!(Chunk, files) + slot * size_of::<state::File>();
-            let Ok(table) = table.try_clone() else { continue };
-            ends.extend(end(&chunk, at, offset, (pid, epoch), table));
+            ends.extend(end(&chunk, at, offset, (pid, epoch), &table));
         }
     }
     ends
 }
 
-fn end(chunk: &Words, at: usize, offset: usize, process: (u32, u32), table: File) -> Option<End> {
+fn end(chunk: &Words, at: usize, offset: usize, process: (u32, u32), table: &Rc<File>) -> Option<End> {
     let half = |field| chunk.half(at + field);
     let word = |field| chunk.word(at + field);
     let kind = Kind::of(half(offset_of!(state::File, kind)))?;
@@ -331,7 +344,7 @@ fn end(chunk: &Words, at: usize, offset: usize, process: (u32, u32), table: File
         && flags & (flag::SHARED | flag::IN_EPOLL | flag::BY_THREADS) == 0;
     (is_kind && is_free && is_usable).then(|| End {
         pid: process.0,
-        table,
+        table: Rc::clone(table),
         at: (offset + at) as u64,
         kind,
         device: word(offset_of!(state::File, id)),
