@@ -159,14 +159,18 @@ pub struct TcpFacts {
 pub fn tcp_facts(fd: u64) -> Option<TcpFacts> {
     const BYTES: usize = 216;
     const TCP_INFO: u64 = 11;
+    /// States with a FIN of this end that may be unsent, FIN_WAIT1, LAST_ACK and CLOSING: it counts as an unsent byte.
+    const MAY_OWE_FIN: [u8; 3] = [4, 9, 11];
     let (mut info, mut bytes) = ([0_u64; BYTES / 8], BYTES as u32);
     let arguments = [fd, 6, TCP_INFO, info.as_mut_ptr() as u64, &raw mut bytes as u64, 0];
     // SAFETY: the kernel writes at most `bytes` bytes to `info`, and the length to `bytes`.
     let result = unsafe { call(own::GETSOCKOPT, arguments) };
     // `tcpi_bytes_received`, `tcpi_notsent_bytes`, `tcpi_bytes_sent`, `tcpi_bytes_retrans`.
     let (received, unsent, sent, again) = (info[16], info[18] & 0xffff_ffff, info[25], info[26]);
+    let state = info[0] as u8;
+    let unsent = unsent.saturating_sub(u64::from(MAY_OWE_FIN.contains(&state)));
     (result == 0 && bytes as usize == BYTES).then_some(TcpFacts {
-        state: info[0] as u8,
+        state,
         sent: sent.wrapping_sub(again).wrapping_add(unsent),
         received,
     })

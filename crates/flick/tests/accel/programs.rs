@@ -155,6 +155,29 @@ os._exit(0)
     check(&setting, 1);
 }
 
+/// The other end reads nothing, so that the window is full of bytes, behind which the FIN waits.
+#[test]
+fn unsent_fin_of_a_shutdown_is_no_byte_that_was_sent() {
+    let setting = Setting::new("unsent-fin");
+    let script = "
+import socket
+a = socket.create_server(('127.0.0.1', 0))
+c = socket.create_connection(a.getsockname())
+s, _ = a.accept()
+c.setblocking(False)
+try:
+    while True: c.send(b'x' * 100000)
+except BlockingIOError:
+    pass
+c.shutdown(socket.SHUT_WR)
+c.close()
+while s.recv(1000000): pass
+s.close()
+";
+    client(&setting, &["/usr/bin/python3", "-c", script]);
+    check(&setting, 2);
+}
+
 /// A server that forks for each connection: what both processes hold is marked as shared, and never compared.
 #[test]
 fn connection_that_is_inherited_by_fork_is_marked_as_shared() {
