@@ -68,6 +68,8 @@ pub struct Moved {
     pub fails: AtomicU32,
     /// When the sender has last looked whether the receiver is alive.
     pub looked: AtomicU64,
+    /// 1: this end has slept beside the ring since the sender has looked.
+    pub slept: AtomicU32,
     /// Whether its waits poll.
     pub polling: Polling,
     /// Bytes of a ring that cannot be returned to the kernel, since the sender is dead: they are read from the ring.
@@ -111,6 +113,7 @@ impl Moved {
             skip: AtomicU32::new(0),
             fails: AtomicU32::new(0),
             looked: AtomicU64::new(0),
+            slept: AtomicU32::new(0),
             polling: Polling::new(),
             rest: AtomicU64::new(0),
             rest_index: AtomicU64::new(0),

@@ -13,7 +13,7 @@ use crate::limits::RING_BYTES;
 use crate::sync::{AtomicU32, AtomicU64};
 
 /// First word of a segment. The last byte is the version of the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKPIPE4");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKPIPE5");
 
 /// States of a direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -138,7 +138,12 @@ pub struct PipeWords {
     pub sender_core: AtomicU32,
     /// The core on which the receiver has last begun to wait, and 1. 0: none.
     pub receiver_core: AtomicU32,
+    /// Ends for whose sleeps the other end executes fences: bits of [`PipeEnd`] (`sleep.rs`).
+    pub fences: AtomicU32,
 }
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<PipeWords>() == 64);
 
 /// The first page of a segment.
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@
 
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release, SeqCst};
 
-use crate::ring::Control;
+use crate::ring::{Control, PipeEnd};
 use crate::sync::fence;
 
 /// Value of the word of a sleep: the receiver sleeps on the word.
@@ -53,11 +53,44 @@ impl Control {
     #[inline]
     pub fn is_receiver_asleep(&self) -> bool {
         let shared = &self.shared.0;
-        if shared.receiver_event.load(Relaxed) != 0 {
+        if shared.receiver_event.load(Relaxed) != 0 || self.has_fences(PipeEnd::Receiver) {
             // The receiver looks at the bytes after its own fence: one of both sees what the other one has stored.
             fence(SeqCst);
         }
         shared.receiver_sleeps.load(Relaxed) != 0
+    }
+
+    /// Whether the sender sleeps on its word. Asked by the receiver after it has published capacity.
+    #[inline]
+    pub fn is_sender_asleep(&self) -> bool {
+        if self.has_fences(PipeEnd::Sender) {
+            fence(SeqCst);
+        }
+        self.shared.0.sender_sleeps.load(Relaxed) != 0
+    }
+
+    /// Whether the other end executes fences for the sleeps of this one.
+    #[inline]
+    fn has_fences(&self, sleeper: PipeEnd) -> bool {
+        self.shared.0.fences.load(Relaxed) & sleeper as u32 != 0
+    }
+
+    /// Orders the word of an end that is about to sleep before its look at what the other end publishes. The first
+    /// sleep executes `barrier`, which interrupts all cores, and asks the other end for fences from now on.
+    pub fn order_sleep(&self, sleeper: PipeEnd, barrier: impl Fn()) {
+        if self.has_fences(sleeper) {
+            fence(SeqCst);
+        } else {
+            self.shared.0.fences.fetch_or(sleeper as u32, AcqRel);
+            barrier();
+        }
+    }
+
+    /// Frees the other end of its fences, for an end that has not slept for a while. It must not be asleep.
+    pub fn end_fences(&self, sleeper: PipeEnd) {
+        if self.has_fences(sleeper) {
+            self.shared.0.fences.fetch_and(!(sleeper as u32), AcqRel);
+        }
     }
 
     /// Takes the word of a receiver that sleeps, to wake it. 0: another one has.
@@ -122,6 +155,44 @@ mod tests {
         if control.is_receiver_asleep() && control.take_sleep() == ON_EVENT {
             signal.set();
         }
+    }
+
+    /// A receiver that sleeps on its word instead, after a sleep whose barrier the sender was in.
+    #[test]
+    fn receiver_that_sleeps_on_its_word_missed_a_wake_up() {
+        let mut builder = loom::model::Builder::new();
+        builder.preemption_bound = Some(3);
+        builder.check(|| {
+            let control = Control::default();
+            let entering = control.enter(control.look(), BASE).expect("no one else changes it");
+            assert!(control.change(entering, PipeState::Ring));
+            control.order_sleep(PipeEnd::Receiver, || ());
+            let seen = control.look();
+            let (control, signal) = (Arc::new(control), Arc::new(Signal::default()));
+            let (controls, signals) = (Arc::clone(&control), Arc::clone(&signal));
+            let sending = loom::thread::spawn(move || {
+                for index in 1..=2 {
+                    assert!(controls.publish(seen, BASE + index, || ()));
+                    if controls.is_receiver_asleep() && controls.take_sleep() == ON_WORD {
+                        signals.set();
+                    }
+                }
+            });
+            let mut read = BASE;
+            while read < BASE + 2 {
+                let head = || control.head.0.load(core::sync::atomic::Ordering::Acquire);
+                if head() == read {
+                    control.shared.0.receiver_sleeps.store(ON_WORD, SeqCst);
+                    control.order_sleep(PipeEnd::Receiver, || unreachable!("the bit is set"));
+                    if head() == read {
+                        signal.wait();
+                    }
+                    control.shared.0.receiver_sleeps.store(0, Relaxed);
+                }
+                read = head();
+            }
+            sending.join().expect("it only sends");
+        });
     }
 
     /// A sender of messages, and a receiver that sleeps until it has all.

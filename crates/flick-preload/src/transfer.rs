@@ -9,8 +9,8 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
 use crate::limits::{
     ALIVE_CYCLES, EMPTY_CYCLES, EMPTY_PAUSE_NS, EMPTY_PAUSES_MAX, ENTER_SENDS_MIN, ENTER_SKIPS_LOG2_MAX,
-    ENTERING_LOOKS_MAX, FROZEN_NS_MAX, PIPE_BUF, POOR_SLEEPS_MAX, RING_BYTES, RING_BYTES_MAX, SLEEP_NS_MAX,
-    SLEEP_READS_MIN,
+    ENTERING_LOOKS_MAX, FENCED_READS_MAX, FROZEN_NS_MAX, PIPE_BUF, POOR_SLEEPS_MAX, RING_BYTES,
+    RING_BYTES_MAX, SLEEP_NS_MAX, SLEEP_READS_MIN,
 };
 use crate::moving::Moved;
 use crate::ring::{Control, Ctl, PipeEnd, PipeState};
@@ -112,9 +112,13 @@ pub fn receive(
                 get(segment, index, vectors, bytes);
                 if control.consume(seen, index + bytes, sys::barrier) {
                     moved.index.store(index + bytes, Relaxed);
-                    moved.sends.store(moved.sends.load(Relaxed) + 1, Relaxed);
+                    let reads = moved.sends.load(Relaxed) + 1;
+                    moved.sends.store(reads, Relaxed);
+                    if reads == FENCED_READS_MAX {
+                        control.end_fences(PipeEnd::Receiver);
+                    }
                     // A sender that sleeps wants more than a few bytes.
-                    if ready - bytes <= RING_BYTES_MAX / 2 {
+                    if ready - bytes <= RING_BYTES_MAX / 2 && control.is_sender_asleep() {
                         sys::wake_sleeper(&control.shared.0.sender_sleeps);
                     }
                     return PipeProgress { in_ring: bytes, ..none }.done();
@@ -332,6 +336,10 @@ fn put(
     note_core(&control.shared.0.sender_core, core);
     if now.wrapping_sub(moved.looked.load(Relaxed)) > ALIVE_CYCLES {
         moved.looked.store(now, Relaxed);
+        if moved.slept.load(Relaxed) == 0 {
+            control.end_fences(PipeEnd::Sender);
+        }
+        moved.slept.store(0, Relaxed);
         if moved.is_alone(fd) {
             control.end();
             go_back(moved, segment, fd, control.look());
@@ -448,7 +456,8 @@ fn wait(moved: &Moved, control: &Control, is_ready: impl Fn() -> bool) -> Waited
         return Waited::TimedOut;
     }
     sleeps.store(ON_WORD, SeqCst);
-    sys::barrier();
+    control.order_sleep(moved.role(), sys::barrier);
+    moved.slept.store(1, Relaxed);
     let result = if is_ready() { 0 } else { sys::sleep(sleeps, ON_WORD, SLEEP_NS_MAX) };
     sleeps.store(0, Relaxed);
     match result {
