@@ -172,8 +172,12 @@ impl Moved {
     }
 
     /// Gives the token back. Gives the slot up if another thread has left it meanwhile.
-    fn release(&self) {
-        self.token.release();
+    fn release(&self, state: &ProcessTable) {
+        if threads::are_several(state) {
+            self.token.release();
+        } else {
+            self.token.release_alone();
+        }
         self.give_up_if_retired();
     }
 
@@ -473,7 +477,7 @@ fn transfer_alone(
             file.sending.fetch_add(1, SeqCst);
         }
         if taking == Taking::Taken {
-            moved.release();
+            moved.release(state);
         }
         if leaves {
             leave(state, file, kept::LEFT);
@@ -512,10 +516,12 @@ fn use_ring(
     if progress.is_done && progress.error == 0 {
         sys_socket::complete(number, arguments, memory);
     }
-    state.ring_bytes.fetch_add(progress.in_ring, Relaxed);
-    let parted = moved.parted.swap(0, SeqCst);
+    let are_several = threads::are_several(state);
+    threads::add(&state.ring_bytes, progress.in_ring, are_several);
+    // Whoever has stored a number has changed the direction's state behind it, as a call sees that needs the number.
+    let parted = if moved.parted.load(Acquire) == 0 { 0 } else { moved.parted.swap(0, SeqCst) };
     let fd = if parted == 0 { arguments[0] } else { u64::from(parted) };
-    let mut result = account(file, moved, fd, vectors, progress);
+    let mut result = account(file, moved, (fd, are_several), vectors, progress);
     if parted != 0 {
         // The program has closed the descriptor while the call was in the ring.
         let [_, b, c, d, e, f] = arguments;
@@ -547,13 +553,19 @@ pub fn set_nonblocking(state: &ProcessTable, found: FileRef, is_set: bool) {
 }
 
 /// Counts what a call has moved, and moves the rest through the kernel. `None`: the kernel is to make the whole call.
-fn account(file: &File, slot: &Moved, fd: u64, vectors: &Vectors, progress: PipeProgress) -> Option<i64> {
+fn account(
+    file: &File,
+    slot: &Moved,
+    (fd, are_several): (u64, bool),
+    vectors: &Vectors,
+    progress: PipeProgress,
+) -> Option<i64> {
     let PipeProgress { in_ring, in_kernel, error, is_done } = progress;
     let mut moved = in_ring + in_kernel;
     if !is_done && moved == 0 {
         return None;
     }
-    file.ring_bytes.fetch_add(in_ring, Relaxed);
+    threads::add(&file.ring_bytes, in_ring, are_several);
     if !is_done {
         file.sending.fetch_add(1, SeqCst);
         vectors.ranges(moved, vectors.bytes - moved, |address, bytes| {
@@ -564,7 +576,7 @@ fn account(file: &File, slot: &Moved, fd: u64, vectors: &Vectors, progress: Pipe
         file.sending.fetch_sub(1, SeqCst);
     }
     let counter = if slot.role() == PipeEnd::Sender { &file.sent } else { &file.received };
-    counter.fetch_add(moved, Relaxed);
+    threads::add(counter, moved, are_several);
     Some(if moved > 0 { moved as i64 } else { error })
 }
 
@@ -619,7 +631,7 @@ fn count_received(state: &ProcessTable, (file, fd): (&File, u64), moved: &Moved,
         if moved.file(state).is_some_and(|own| core::ptr::eq(own, file)) {
             moved.index.fetch_add(bytes, Relaxed);
         }
-        moved.release();
+        moved.release(state);
     }
     if is_in_ring && bytes > 0 && threads::are_several(state) && threads::is_awaited(file) {
         keep_in_kernel(state, file);
@@ -670,7 +682,7 @@ pub fn abandoned(state: &ProcessTable) {
         if let Some(file) = moved.file(state) {
             leave_moved(state, file, kept::LEFT);
         }
-        moved.release();
+        moved.release(state);
     }
 }
 

@@ -6,8 +6,8 @@
 //! Refuses: taking over what another thread has begun. The cut judges it, as it judges a call that a signal handler
 //! has interrupted.
 
-use core::sync::atomic::AtomicU32;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::limits::{EPOLLS_MAX, LOCK_NAP_NS, POLLED_BITS, TOKEN_NAP_NS, TOKEN_NAPS_MAX};
 use crate::polling::BoundedPoll;
@@ -21,6 +21,16 @@ use crate::sys::{is_thread_gone, process_id, thread_id};
 #[inline]
 pub fn are_several(state: &ProcessTable) -> bool {
     state.threads.load(Relaxed) != 0 && state.moves.load(Relaxed) != 0
+}
+
+/// Adds to a count, which only one thread does if there are not `several`.
+#[inline]
+pub fn add(count: &AtomicU64, amount: u64, are_several: bool) {
+    if are_several {
+        count.fetch_add(amount, Relaxed);
+    } else {
+        count.store(count.load(Relaxed).wrapping_add(amount), Relaxed);
+    }
 }
 
 /// The number of this thread.
@@ -130,6 +140,14 @@ impl Token {
             }
         }
         Taking::Kept
+    }
+
+    /// Gives it back in a process that has one thread, without a locked instruction, which would wait until the other
+    /// end's core has given up the line of the bytes' index. A thread that a signal handler has made meanwhile looks again
+    /// after a while.
+    #[inline]
+    pub fn release_alone(&self) {
+        self.0.store(0, Release);
     }
 
     /// Gives it back.
