@@ -518,7 +518,7 @@ fn use_ring(
     }
     let are_several = threads::are_several(state);
     threads::add(&state.ring_bytes, progress.in_ring, are_several);
-    // Whoever has stored a number has changed the direction's state behind it, as a call sees that needs the number.
+    // The thread that has stored a number has changed the direction's state behind it: a call that needs it sees that.
     let parted = if moved.parted.load(Acquire) == 0 { 0 } else { moved.parted.swap(0, SeqCst) };
     let fd = if parted == 0 { arguments[0] } else { u64::from(parted) };
     let mut result = account(file, moved, (fd, are_several), vectors, progress);

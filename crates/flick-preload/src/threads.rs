@@ -143,8 +143,8 @@ impl Token {
     }
 
     /// Gives it back in a process that has one thread, without a locked instruction, which would wait until the other
-    /// end's core has given up the line of the bytes' index. A thread that a signal handler has made meanwhile looks again
-    /// after a while.
+    /// end's core has given up the line of the bytes' index. A thread that a signal handler has made meanwhile looks
+    /// again after a while.
     #[inline]
     pub fn release_alone(&self) {
         self.0.store(0, Release);

@@ -2,7 +2,7 @@
 server() { exec iperf3 -s -B 127.0.0.1 -p "$port" > "$dir/log"; }
 client() {
     for direction in '' -R; do
-        # After a connection without a test, as of one who asks whether it listens, the server listens anew.
+        # After a connection without a test, as of one who asks whether it listens, the server opens its listener again.
         while
             iperf3 -c 127.0.0.1 -p "$port" -n 40M -l 8K $direction -J > "$dir/result"
             grep -q '"error".*unable to connect' "$dir/result"
