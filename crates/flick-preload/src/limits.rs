@@ -109,8 +109,8 @@ pub const POLL_SKIPS_MAX: u32 = 1023;
 /// Reads between two sleeps of a receiver, from which on the ring is worth it.
 pub const SLEEP_READS_MIN: u64 = 8;
 
-/// Reads since the last sleep of a receiver, after which its sender executes no fences for it any more: until then they
-/// cost less than the barrier of another first sleep.
+/// Reads since the last sleep of a receiver, after which its sender executes no fences for it any more. The next sleep
+/// needs a barrier on all cores again.
 pub const FENCED_READS_MAX: u64 = 256;
 
 /// Sleeps after fewer reads, after which the receiver returns to the kernel.

@@ -128,7 +128,10 @@ impl Moved {
 
     /// Begins a direction in the kernel. Its first readiness is an edge.
     fn reset(&self) {
-        for word in [&self.poor, &self.epoch, &self.skip, &self.fails, &self.error, &self.is_counted] {
+        for word in [&self.poor, &self.epoch, &self.skip, &self.fails] {
+            word.store(0, Relaxed);
+        }
+        for word in [&self.error, &self.is_counted, &self.slept] {
             word.store(0, Relaxed);
         }
         for word in [&self.index, &self.sends, &self.looked, &self.rest] {

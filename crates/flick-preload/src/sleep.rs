@@ -60,13 +60,12 @@ impl Control {
         shared.receiver_sleeps.load(Relaxed) != 0
     }
 
-    /// Whether the sender sleeps on its word. Asked by the receiver after it has published capacity.
+    /// Orders the capacity that a receiver has published before its look at the sender's word.
     #[inline]
-    pub fn is_sender_asleep(&self) -> bool {
+    pub fn order_capacity(&self) {
         if self.has_fences(PipeEnd::Sender) {
             fence(SeqCst);
         }
-        self.shared.0.sender_sleeps.load(Relaxed) != 0
     }
 
     /// Whether the other end executes fences for the sleeps of this one.
@@ -104,9 +103,9 @@ impl Control {
     }
 }
 
-/// All orders of a sender and a receiver that waits beside its event: `RUSTFLAGS="--cfg loom" cargo test -p
-/// flick-preload --lib`. The receiver has slept before, so the fences are both ends' own: loom has no barrier on other
-/// cores, as the first sleep executes it.
+/// All orders of a sender and a receiver that waits beside its event, or on its word:
+/// `RUSTFLAGS="--cfg loom" cargo test -p flick-preload --lib`. The receiver has slept before, so the fences are both
+/// ends' own: loom has no barrier on other cores, as the first sleep executes it.
 #[cfg(all(test, loom))]
 mod tests {
     use loom::sync::{Arc, Condvar, Mutex};
@@ -139,83 +138,66 @@ mod tests {
         }
     }
 
-    /// A direction in its ring, whose receiver has slept before.
-    fn in_ring() -> (Control, Ctl) {
+    /// A direction in its ring, whose receiver has slept before, beside its event or on its word.
+    fn in_ring(asleep: u32) -> (Control, Ctl) {
         let control = Control::default();
         let entering = control.enter(control.look(), BASE).expect("no one else changes it");
         assert!(control.change(entering, PipeState::Ring));
-        assert_eq!(control.fall_asleep(EVENT), FallingAsleep::First);
-        assert!(control.awake(EVENT));
+        if asleep == ON_EVENT {
+            assert_eq!(control.fall_asleep(EVENT), FallingAsleep::First);
+            assert!(control.awake(EVENT));
+        } else {
+            control.order_sleep(PipeEnd::Receiver, || ());
+        }
         let seen = control.look();
         (control, seen)
     }
 
-    fn send(control: &Control, seen: Ctl, index: u64, signal: &Signal) {
+    fn send(control: &Control, seen: Ctl, index: u64, asleep: u32, signal: &Signal) {
         assert!(control.publish(seen, index, || ()));
-        if control.is_receiver_asleep() && control.take_sleep() == ON_EVENT {
+        if control.is_receiver_asleep() && control.take_sleep() == asleep {
             signal.set();
         }
     }
 
-    /// A receiver that sleeps on its word instead, after a sleep whose barrier the sender was in.
-    #[test]
-    fn receiver_that_sleeps_on_its_word_missed_a_wake_up() {
-        let mut builder = loom::model::Builder::new();
-        builder.preemption_bound = Some(3);
-        builder.check(|| {
-            let control = Control::default();
-            let entering = control.enter(control.look(), BASE).expect("no one else changes it");
-            assert!(control.change(entering, PipeState::Ring));
-            control.order_sleep(PipeEnd::Receiver, || ());
-            let seen = control.look();
-            let (control, signal) = (Arc::new(control), Arc::new(Signal::default()));
-            let (controls, signals) = (Arc::clone(&control), Arc::clone(&signal));
-            let sending = loom::thread::spawn(move || {
-                for index in 1..=2 {
-                    assert!(controls.publish(seen, BASE + index, || ()));
-                    if controls.is_receiver_asleep() && controls.take_sleep() == ON_WORD {
-                        signals.set();
-                    }
-                }
-            });
-            let mut read = BASE;
-            while read < BASE + 2 {
-                let head = || control.head.0.load(core::sync::atomic::Ordering::Acquire);
-                if head() == read {
-                    control.shared.0.receiver_sleeps.store(ON_WORD, SeqCst);
-                    control.order_sleep(PipeEnd::Receiver, || unreachable!("the bit is set"));
-                    if head() == read {
-                        signal.wait();
-                    }
-                    control.shared.0.receiver_sleeps.store(0, Relaxed);
-                }
-                read = head();
-            }
-            sending.join().expect("it only sends");
-        });
+    fn fall_asleep(control: &Control, asleep: u32) {
+        if asleep == ON_EVENT {
+            assert_eq!(control.fall_asleep(EVENT), FallingAsleep::Known);
+            fence(SeqCst);
+        } else {
+            control.shared.0.receiver_sleeps.store(ON_WORD, SeqCst);
+            control.order_sleep(PipeEnd::Receiver, || unreachable!("the bit is set"));
+        }
+    }
+
+    fn awake(control: &Control, asleep: u32) {
+        if asleep == ON_EVENT {
+            control.awake(EVENT);
+        } else {
+            control.shared.0.receiver_sleeps.store(0, Relaxed);
+        }
     }
 
     /// A sender of messages, and a receiver that sleeps until it has all.
-    fn check(messages: u64) {
+    fn check(messages: u64, asleep: u32) {
         let mut builder = loom::model::Builder::new();
         builder.preemption_bound = Some(3);
         builder.check(move || {
-            let (control, seen) = in_ring();
+            let (control, seen) = in_ring(asleep);
             let (control, signal) = (Arc::new(control), Arc::new(Signal::default()));
             let (controls, signals) = (Arc::clone(&control), Arc::clone(&signal));
             let sending = loom::thread::spawn(move || {
-                (1..=messages).for_each(|index| send(&controls, seen, BASE + index, &signals));
+                (1..=messages).for_each(|index| send(&controls, seen, BASE + index, asleep, &signals));
             });
             let mut read = BASE;
             while read < BASE + messages {
                 let head = || control.head.0.load(core::sync::atomic::Ordering::Acquire);
                 if head() == read {
-                    assert_eq!(control.fall_asleep(EVENT), FallingAsleep::Known);
-                    fence(SeqCst);
+                    fall_asleep(&control, asleep);
                     if head() == read {
                         signal.wait();
                     }
-                    control.awake(EVENT);
+                    awake(&control, asleep);
                 }
                 read = head();
             }
@@ -225,11 +207,16 @@ mod tests {
 
     #[test]
     fn sender_looked_at_the_sleep_before_its_bytes_were_visible() {
-        check(1);
+        check(1, ON_EVENT);
     }
 
     #[test]
     fn receiver_that_sleeps_for_each_message_missed_a_wake_up() {
-        check(3);
+        check(3, ON_EVENT);
+    }
+
+    #[test]
+    fn receiver_that_sleeps_on_its_word_missed_a_wake_up() {
+        check(2, ON_WORD);
     }
 }

@@ -118,8 +118,8 @@ pub fn receive(
                         control.end_fences(PipeEnd::Receiver);
                     }
                     // A sender that sleeps wants more than a few bytes.
-                    if ready - bytes <= RING_BYTES_MAX / 2 && control.is_sender_asleep() {
-                        sys::wake_sleeper(&control.shared.0.sender_sleeps);
+                    if ready - bytes <= RING_BYTES_MAX / 2 {
+                        wake::sender(control);
                     }
                     return PipeProgress { in_ring: bytes, ..none }.done();
                 }

@@ -133,6 +133,13 @@ pub fn receiver(moved: &Moved, control: &Control) -> bool {
     !control.is_receiver_asleep() || wake(moved, control)
 }
 
+/// Wakes the sender, if it sleeps until there is the capacity that was published.
+#[inline]
+pub fn sender(control: &Control) {
+    control.order_capacity();
+    pipe::wake_sleeper(&control.shared.0.sender_sleeps);
+}
+
 #[cold]
 fn wake(moved: &Moved, control: &Control) -> bool {
     match control.take_sleep() {
