@@ -198,6 +198,7 @@ impl Scratch {
                 others: &[],
                 source_element: 0,
                 channel_lens: &[1, BACKENDS],
+                counters: &[],
                 out: &mut self.out,
                 out_len: 0,
                 sends: &mut self.sends,

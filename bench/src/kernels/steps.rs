@@ -208,6 +208,7 @@ impl Activation {
             others: &[],
             source_element: 0,
             channel_lens: &[1, 16],
+            counters: &[],
             out: &mut self.out,
             out_len: 0,
             sends: &mut self.sends,

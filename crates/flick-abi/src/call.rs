@@ -3,6 +3,8 @@
 //! its list of sends, which the platform executes after the rule has returned.
 //! Refuses: I/O, allocation, waiting. So tests can compare both engines on every call.
 
+use std::sync::atomic::AtomicU64;
+
 use crate::frame::Frame;
 use crate::host::Host;
 use crate::limits::{ASKS_MAX, BYTES_OFFSET_MAX, SENDS_MAX};
@@ -251,6 +253,9 @@ pub struct RuleCall<'a> {
     pub source_element: u64,
     /// Elements of each channel of the program (1 for a single channel), by channel index.
     pub channel_lens: &'a [u64],
+    /// The program's counters, by number, of which this caller is the only writer: code adds to them here. Gauges, and
+    /// counters that are not here, are added to by [`Host::counter_add`].
+    pub counters: &'a [AtomicU64],
     /// The output, in which the rule builds bytes; at least [`crate::limits::OUT_BYTES_MAX`] long, contents undefined
     /// before.
     pub out: &'a mut [u8],

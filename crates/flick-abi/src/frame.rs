@@ -58,6 +58,9 @@ pub struct Frame {
 }
 
 impl Frame {
+    /// Offset of the number of texts that are added to a message, a word, in bytes.
+    pub const INSERTS_LEN_OFFSET: usize = std::mem::offset_of!(Frame, inserts) + Inserts::LEN_OFFSET;
+
     /// Returns a frame before the first byte of a message.
     pub const fn new() -> Self {
         Self {

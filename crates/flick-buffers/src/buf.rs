@@ -72,6 +72,7 @@ impl Buf {
     ///
     /// Shape:  the slice passed to `fill` has `min(max, spare)` bytes of unspecified content.
     /// Panics: `fill` returns more than the slice has, or appends to this same buffer.
+    #[inline]
     pub fn append_with(&self, max: u32, fill: impl FnOnce(&mut [u8]) -> u32) -> u32 {
         let offered = max.min(self.spare());
         if offered == 0 {

@@ -107,6 +107,7 @@ pub(crate) struct FrozenRange {
 
 impl FrozenRange {
     /// Borrows the bytes for as long as the caller's handle is borrowed.
+    #[inline]
     pub(crate) fn bytes<'handle>(&self, region: &'handle Region) -> &'handle [u8] {
         // SAFETY: `buf::Buf::frozen_range` alone constructs a `FrozenRange`; it asserts that the range lies
         // below the buffer's length, and the caller borrows a live handle for `'handle`.

@@ -155,6 +155,7 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
     let lines = symbols::lines::tables(module, options.optimise == Optimise::Speed);
     let symbols = translate::declare_symbols(&mut jit)?;
     let ids = declare_functions(&mut jit, module)?;
+    let is_gauge: Vec<_> = module.program.counters.iter().map(|counter| counter.is_gauge).collect();
     let shared = translate::Shared {
         consts: &consts,
         classes: &classes,
@@ -162,6 +163,7 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
         steps_by_sixteen: options.steps_by_sixteen(),
         ids: &ids,
         channels: module.program.channels.len(),
+        is_gauge: &is_gauge,
         symbols: &symbols,
     };
     let mut context = jit.make_context();

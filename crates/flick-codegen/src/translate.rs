@@ -11,6 +11,7 @@ mod ends;
 mod function;
 mod host;
 mod near;
+mod output;
 mod scan;
 mod state;
 mod text;
@@ -42,6 +43,8 @@ pub(crate) struct Shared<'a> {
     pub(crate) ids: &'a [JitId],
     /// Number of channels of the program.
     pub(crate) channels: usize,
+    /// Whether a counter of the program is a gauge, by number.
+    pub(crate) is_gauge: &'a [bool],
     /// The runtime's functions, by `SymbolId`.
     pub(crate) symbols: &'a [JitId],
 }

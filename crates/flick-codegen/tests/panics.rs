@@ -50,6 +50,7 @@ fn run(engine: &dyn Engine, out_bytes: usize) -> usize {
         others: &[],
         source_element: 0,
         channel_lens: &[],
+        counters: &[],
         out: &mut out,
         out_len: 0,
         sends: &mut sends,

@@ -237,6 +237,7 @@ impl<'e> Side<'e> {
             others: &[],
             source_element: 0,
             channel_lens: &self.channel_lens,
+            counters: &[],
             out: &mut self.out,
             out_len: 0,
             sends: &mut self.sends,

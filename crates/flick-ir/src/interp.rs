@@ -247,6 +247,7 @@ fn with_call<T>(
         others: &[],
         source_element: 0,
         channel_lens: &[],
+        counters: &[],
         out,
         out_len: 0,
         sends: &mut SendList::new(),

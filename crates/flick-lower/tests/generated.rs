@@ -176,6 +176,7 @@ impl<'e> Side<'e> {
                 others: &others,
                 source_element: 1,
                 channel_lens: &[1, BACKENDS],
+                counters: &[],
                 out: &mut self.out,
                 out_len,
                 sends: &mut sends,

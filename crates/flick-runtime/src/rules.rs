@@ -7,6 +7,9 @@ pub(crate) mod scratch;
 pub(crate) mod suspended;
 pub(crate) mod timer_heap;
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
 use flick_abi::FuncId;
 
 use self::host::WorkerHost;
@@ -27,6 +30,8 @@ pub(crate) struct Rules {
     suspended: SuspendedRules,
     locals: Locals,
     host: WorkerHost,
+    /// The program's counters of this worker.
+    counters: Arc<[AtomicU64]>,
     /// Absent while a rule runs.
     scratch: Option<Box<Scratch>>,
     timers: Vec<ProgramTimer>,
@@ -41,6 +46,7 @@ pub(crate) struct RuleParts<'a> {
     pub(crate) suspended: &'a SuspendedRules,
     pub(crate) locals: &'a mut Locals,
     pub(crate) host: &'a mut WorkerHost,
+    pub(crate) counters: &'a [AtomicU64],
 }
 
 impl Rules {
@@ -53,7 +59,17 @@ impl Rules {
         sweeps: bool,
     ) -> Self {
         let sweep_due_ns = sweeps.then_some(0);
-        Self { suspended, locals, host, scratch: Some(Box::default()), timers, preloaded: 0, sweep_due_ns }
+        let counters = Arc::clone(host.counters());
+        Self {
+            suspended,
+            locals,
+            host,
+            counters,
+            scratch: Some(Box::default()),
+            timers,
+            preloaded: 0,
+            sweep_due_ns,
+        }
     }
 
     /// The table of suspended rules.
@@ -89,7 +105,8 @@ impl Rules {
     /// Borrows the parts that a rule needs while it runs.
     #[inline]
     pub(crate) fn parts(&mut self) -> RuleParts<'_> {
-        RuleParts { suspended: &self.suspended, locals: &mut self.locals, host: &mut self.host }
+        let Self { suspended, locals, host, counters, .. } = self;
+        RuleParts { suspended, locals, host, counters }
     }
 
     /// Takes the memory that a rule works in, until [`Self::return_scratch`].

@@ -7,7 +7,7 @@ mod earlier;
 pub mod snapshots;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::time::SystemTime;
 
 use earlier::Earlier;
@@ -57,14 +57,18 @@ pub(crate) struct Dict {
 #[repr(align(64))]
 struct Gauge(AtomicI64);
 
+/// Words of two cache lines, which a processor may load together.
+const DISTANCE_WORDS: usize = 16;
+
 /// State that only one worker writes: its counters, and its use of each dictionary.
 #[derive(Debug)]
 #[repr(align(128))]
 struct WorkerState {
-    counters: Vec<Counter>,
+    /// With [`DISTANCE_WORDS`] more behind them, which keep them from the cache lines of the next worker's.
+    counters: Arc<[AtomicU64]>,
     dicts: Vec<DictUse>,
     /// Keeps the vectors' ends from the next worker's cache lines.
-    _distance: [u64; 16],
+    _distance: [u64; DISTANCE_WORDS],
 }
 
 /// Hits and misses of one worker's look-ups in a dictionary.
@@ -121,9 +125,9 @@ impl State {
         };
         let dicts = program.dicts.iter().enumerate().map(open).collect::<Result<Vec<_>, _>>()?;
         let worker = |_| WorkerState {
-            counters: program.counters.iter().map(|_| Counter::default()).collect(),
+            counters: (0..program.counters.len() + DISTANCE_WORDS).map(|_| AtomicU64::default()).collect(),
             dicts: program.dicts.iter().map(|_| DictUse::default()).collect(),
-            _distance: [0; 16],
+            _distance: [0; DISTANCE_WORDS],
         };
         Ok(Self {
             dicts,
@@ -180,8 +184,14 @@ impl State {
         if self.counters[index].1 {
             self.gauges[index].0.fetch_add(amount, Ordering::Relaxed);
         } else {
-            self.workers[worker].counters[index].add(amount as u64);
+            let counter = &self.workers[worker].counters[index];
+            counter.store(counter.load(Ordering::Relaxed).wrapping_add(amount as u64), Ordering::Relaxed);
         }
+    }
+
+    /// The program's counters of a worker, by number. Only that worker adds to them; gauges among them are not used.
+    pub(crate) fn counters_of(&self, worker: usize) -> &Arc<[AtomicU64]> {
+        &self.workers[worker].counters
     }
 
     pub(crate) fn gauge_set(&self, gauge: u32, value: i64) {
@@ -193,7 +203,8 @@ impl State {
         if self.counters[index].1 {
             return self.gauges[index].0.load(Ordering::Relaxed);
         }
-        let sum = |sum: u64, worker: &WorkerState| sum.wrapping_add(worker.counters[index].get());
+        let sum =
+            |sum: u64, worker: &WorkerState| sum.wrapping_add(worker.counters[index].load(Ordering::Relaxed));
         self.workers.iter().fold(self.earlier.counter(index), sum) as i64
     }
 

@@ -49,6 +49,9 @@ impl<'a> ForwardedPart<'a> {
 }
 
 impl Inserts {
+    /// Offset of their number, a word, in bytes.
+    pub(super) const LEN_OFFSET: usize = std::mem::offset_of!(Inserts, len);
+
     pub(super) const fn new() -> Self {
         Self { positions: [0; INSERTS_MAX], texts: [0; INSERTED_BYTES_MAX], len: 0 }
     }

@@ -1,16 +1,14 @@
 //! Operations on runs of bytes, on the output and on the list of sends: mostly calls of the runtime.
 
 use cranelift_codegen::ir::condcodes::IntCC;
-use cranelift_codegen::ir::{self, BlockArg, InstBuilder, MemFlagsData, types};
+use cranelift_codegen::ir::{self, BlockArg, InstBuilder, types};
 use flick_abi::BytesRef;
 use flick_ir::data::{Op, Type, Value};
-use flick_ir::semantics::with_reserve;
 
 use super::compare::Where;
-use super::function::{Translator, fixed_memory, own_memory};
-use crate::raw;
+use super::function::Translator;
+use crate::symbols::SymbolId;
 use crate::symbols::frame_lists::transform_word;
-use crate::symbols::{self, SymbolId};
 
 impl Translator<'_, '_> {
     /// Translates what is no arithmetic. Returns the word it defines, which is `result`.
@@ -45,9 +43,8 @@ impl Translator<'_, '_> {
             }
             Op::EmitBytes { value } => self.call_runtime(SymbolId::EmitBytes, &[*value]),
             Op::EmitMessage { start, end } => {
-                let zero = self.iconst(0);
-                let args = [self.raw_call(), zero, self.get(*start), self.get(*end)];
-                self.call_symbol(SymbolId::EmitMessage, &args)
+                self.emit_message(*start, *end);
+                None
             }
             Op::EmitMessageOf { message, start, end } => {
                 self.call_runtime(SymbolId::EmitMessage, &[*message, *start, *end])
@@ -199,39 +196,5 @@ impl Translator<'_, '_> {
         self.builder.ins().jump(next, &[BlockArg::Value(equal)]);
         self.builder.switch_to_block(next);
         result
-    }
-
-    /// Returns whether the output has capacity for `bytes`, besides what the rule may build elsewhere.
-    pub(super) fn has_capacity(&mut self, bytes: u32) -> ir::Value {
-        let call = self.raw_call();
-        let used = self.builder.ins().load(types::I64, own_memory(), call, raw::OUT_LEN);
-        let limit = self.builder.ins().load(types::I64, fixed_memory(), call, raw::OUT_MAX);
-        let after = self.builder.ins().iadd_imm_u(used, with_reserve(bytes) as i64);
-        self.builder.ins().icmp(IntCC::UnsignedLessThanOrEqual, after, limit)
-    }
-
-    /// Appends an integer to the output, after checking that it fits.
-    pub(super) fn emit_int(&mut self, value: Value, width_bytes: u8, big_endian: bool) {
-        let value = self.get(value);
-        let call = self.raw_call();
-        let used = self.builder.ins().load(types::I64, own_memory(), call, raw::OUT_LEN);
-        let limit = self.builder.ins().load(types::I64, fixed_memory(), call, raw::OUT_MAX);
-        let after = self.builder.ins().iadd_imm_u(used, i64::from(width_bytes));
-        let is_too_much = self.builder.ins().icmp(IntCC::UnsignedGreaterThan, after, limit);
-        self.bug_if(is_too_much, symbols::BUG_OUT_BOUND);
-        let out = self.builder.ins().load(types::I64, fixed_memory(), call, raw::OUT);
-        let address = self.builder.ins().iadd(out, used);
-        let ty = match width_bytes {
-            1 => types::I8,
-            2 => types::I16,
-            4 => types::I32,
-            _ => types::I64,
-        };
-        let mut word = if ty == types::I64 { value } else { self.builder.ins().ireduce(ty, value) };
-        if width_bytes > 1 && big_endian != cfg!(target_endian = "big") {
-            word = self.builder.ins().bswap(word);
-        }
-        self.builder.ins().store(MemFlagsData::new().with_notrap(), word, address, 0);
-        self.builder.ins().store(own_memory(), after, call, raw::OUT_LEN);
     }
 }

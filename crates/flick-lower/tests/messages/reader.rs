@@ -368,6 +368,7 @@ impl Output {
             others: &[],
             source_element: 0,
             channel_lens: &[1, 1],
+            counters: &[],
             out: &mut self.out,
             out_len: 0,
             sends: &mut self.sends,

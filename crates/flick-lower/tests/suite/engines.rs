@@ -175,6 +175,7 @@ fn run(engine: &dyn Engine, rule: FuncId, frame: &Frame, message: &[u8], channel
         others: &[],
         source_element: 0,
         channel_lens,
+        counters: &[],
         out: &mut out,
         out_len: 0,
         sends: &mut sends,

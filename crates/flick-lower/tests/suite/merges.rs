@@ -56,6 +56,7 @@ fn with_both<T>(
         others: &[Message { frame: &second, bytes: messages[1] }],
         source_element: 0,
         channel_lens: &[8, 1],
+        counters: &[],
         out: &mut out,
         out_len: 0,
         sends: &mut sends,

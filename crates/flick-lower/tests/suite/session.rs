@@ -161,6 +161,7 @@ fn activate(
             others: &numbered,
             source_element,
             channel_lens,
+            counters: &[],
             out: &mut out,
             out_len,
             sends: &mut sends,

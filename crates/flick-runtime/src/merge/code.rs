@@ -92,6 +92,7 @@ impl MergeCode<'_> {
             others,
             source_element: 0,
             channel_lens: self.channel_lens,
+            counters: &[],
             out: &mut scratch.out,
             out_len: 0,
             sends: &mut scratch.sends,

@@ -5,6 +5,7 @@
 
 use std::fmt::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use flick_abi::limits::DICT_ATTEMPTS_MAX;
 use flick_abi::{Host, Policy};
@@ -122,6 +123,11 @@ impl WorkerHost {
     /// The shared state.
     pub fn state(&self) -> &Arc<State> {
         &self.state
+    }
+
+    /// The program's counters of this worker.
+    pub(crate) fn counters(&self) -> &Arc<[AtomicU64]> {
+        self.state.counters_of(self.worker)
     }
 
     /// Returns the host that rules see: this one together with the current backends.

@@ -36,7 +36,9 @@ struct Running {
 impl Running {
     fn counter(&self, index: usize) -> u64 {
         let Some(index) = self.counters[index] else { return 0 };
-        self.workers.iter().fold(0, |sum, worker| sum.wrapping_add(worker.counters[index].get()))
+        self.workers
+            .iter()
+            .fold(0, |sum, worker| sum.wrapping_add(worker.counters[index].load(Ordering::Relaxed)))
     }
 
     fn dict_use(&self, index: usize, read: fn(&DictUse) -> u64) -> u64 {

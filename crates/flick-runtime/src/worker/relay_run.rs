@@ -13,7 +13,7 @@ use flick_net::{Driver, Handle};
 use super::Worker;
 use super::backend_view::BackendView;
 use super::relay::End;
-use super::rules::Start;
+use super::rules::{RuleContext, Start};
 use crate::downstream::inbox::parse_whole;
 use crate::io::WriteParts;
 use crate::limits::{COPY_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
@@ -118,20 +118,24 @@ impl<D: Driver> Worker<D> {
         let setup = &**self.ctx.setup();
         let parser = setup.view(setup.listened).parse_request;
         let around = BackendView { setup, upstream: &self.upstream, now_ns: self.io.now_ns(), client };
+        let RuleParts { locals, host, counters, .. } = self.rules.parts();
         let lens = self.upstream.backend_set().lens();
-        let RuleParts { locals, host, .. } = self.rules.parts();
+        let context = RuleContext::new(setup, setup.listened, lens, counters);
         let (state, mut host) = (locals.words_mut(state), host.view(&around));
         let WriteParts { driver, pool, .. } = self.io.write_parts();
-        let mut output = RunOutput::new(driver, pool, leg.conn, piece, &mut batch);
+        let built_max = setup.program.bounds.out_bytes_max * setup.actions[setup.listened].len() as u64;
+        let mut output = RunOutput::new(driver, pool, (leg, built_max), piece, &mut batch);
         let (bytes, mut at) = (piece.bytes(), 0);
         let mut run = RelayRun { messages: 0, sent: 0, taken_bytes: 0, sent_bytes: 0, end: RunEnd::Over };
         loop {
             let message = &bytes[at as usize..(at + len) as usize];
             let start = Start { channel: setup.listened, element: 0, message };
-            let paused = Self::run_rules((setup, lens), scratch, state, &mut host, &start);
-            assert!(paused.is_none(), "a rule of a relay never suspends");
+            let rules = |scratch: &mut Scratch, out: &mut [u8]| {
+                let paused = Self::run_rules(&context, (scratch, out), state, &mut host, &start);
+                assert!(paused.is_none(), "a rule of a relay never suspends");
+            };
+            let sent = output.message(scratch, at..at + len, rules);
             run.messages += 1;
-            let sent = output.message(leg, scratch, at..at + len);
             at += len;
             match sent {
                 Ok(Sent::Here) => run.sent += 1,
@@ -169,12 +173,30 @@ enum Sent {
 /// No buffer is free.
 struct OutOfBuffers;
 
-/// Output of a run: changed bytes are copied to the batch buffer of the backend connection. Unchanged bytes are
-/// copied too while they are few, otherwise sent by reference; those of adjacent messages are one range.
+/// What the rules of a message have sent.
+enum Sending {
+    /// The message as it came.
+    Unchanged,
+    /// `built` bytes at `offset` of what they have built, and the message's bytes from `tail_from` on.
+    Changed {
+        offset: u32,
+        len: u32,
+        tail_from: u32,
+    },
+    Nothing,
+    /// To another connection, or in a way that a run does not handle.
+    Other,
+}
+
+/// Output of a run: changed bytes are in the batch buffer of the backend connection, where the rules build them if they
+/// fit. Unchanged bytes are copied there too while they are few, otherwise sent by reference; those of adjacent
+/// messages are one range.
 struct RunOutput<'a, D: Driver> {
     driver: &'a mut D,
     pool: &'a Pool,
-    conn: Handle,
+    leg: Leg,
+    /// Bytes that the rules of a message build at most.
+    built_max: u64,
     piece: &'a Slice,
     /// Bytes of `piece`, which it would look up for each message.
     bytes: &'a [u8],
@@ -191,45 +213,89 @@ impl<'a, D: Driver> RunOutput<'a, D> {
     fn new(
         driver: &'a mut D,
         pool: &'a Pool,
-        conn: Handle,
+        (leg, built_max): (Leg, u64),
         piece: &'a Slice,
         batch: &'a mut Option<Buf>,
     ) -> Self {
         let batch_from = batch.as_ref().map_or(0, Buf::len);
         let bytes = piece.bytes();
-        Self { driver, pool, conn, piece, bytes, unchanged: 0..0, batch, batch_from, sent_bytes: 0 }
+        Self { driver, pool, leg, built_max, piece, bytes, unchanged: 0..0, batch, batch_from, sent_bytes: 0 }
     }
 
-    /// Sends the message at `range` of the piece as its rules say, if they send it to this connection alone.
+    /// Runs the rules of the message at `range` of the piece, and sends it as they say, if they send it to this
+    /// connection alone. Otherwise `scratch` has what they have sent.
     #[inline]
-    fn message(&mut self, leg: Leg, scratch: &Scratch, range: Range<u32>) -> Result<Sent, OutOfBuffers> {
-        let send = match scratch.sends.as_slice() {
-            [send] if send.channel == leg.channel && send.element == leg.element => send,
-            [] if scratch.failure.is_none() => return Ok(Sent::Nowhere),
-            _ => return Ok(Sent::Elsewhere),
-        };
-        match send.body {
-            SendBody::Original if !scratch.frame.is_edited() => self.unchanged(range)?,
-            SendBody::Rebuilt { offset, len, tail_from, tail_of: 0 } => {
-                self.changed(&scratch.out[offset as usize..(offset + len) as usize])?;
-                if tail_from < range.end - range.start {
-                    self.unchanged(range.start + tail_from..range.end)?;
+    fn message(
+        &mut self,
+        scratch: &mut Scratch,
+        range: Range<u32>,
+        mut rules: impl FnMut(&mut Scratch, &mut [u8]),
+    ) -> Result<Sent, OutOfBuffers> {
+        let waiting = self.unchanged.end - self.unchanged.start;
+        let room = u64::from(waiting) + self.built_max;
+        let sending = match self.batch.as_ref().filter(|buf| u64::from(buf.spare()) >= room) {
+            Some(buf) if waiting <= COPY_BYTES_MAX && self.built_max > 0 => {
+                let waiting = &self.bytes[self.unchanged.start as usize..self.unchanged.end as usize];
+                let mut sending = Sending::Nothing;
+                let taken = buf.append_with(room as u32, |spare| {
+                    let (front, built) = spare.split_at_mut(waiting.len());
+                    rules(scratch, built);
+                    sending = sending_of(self.leg, scratch, range.start);
+                    if let Sending::Changed { offset: 0, len, .. } = sending {
+                        front.copy_from_slice(waiting);
+                        return waiting.len() as u32 + len;
+                    }
+                    let built = &built[..scratch.out_len];
+                    scratch.out[..built.len()].copy_from_slice(built);
+                    0
+                });
+                if let Sending::Changed { offset: 0, len, tail_from } = sending {
+                    assert!(
+                        taken == waiting.len() as u32 + len,
+                        "a buffer has the room that it was found to have"
+                    );
+                    self.sent_bytes += u64::from(len);
+                    self.unchanged = 0..0;
+                    self.tail(tail_from..range.end)?;
+                    return Ok(Sent::Here);
                 }
+                sending
             }
-            SendBody::Original | SendBody::Message(_) | SendBody::Rebuilt { .. } => {
-                return Ok(Sent::Elsewhere);
+            _ => {
+                let mut out = std::mem::take(&mut scratch.out);
+                rules(scratch, &mut out);
+                scratch.out = out;
+                sending_of(self.leg, scratch, range.start)
             }
+        };
+        match sending {
+            Sending::Unchanged => self.unchanged(range)?,
+            Sending::Changed { offset, len, tail_from } => {
+                self.changed(&scratch.out[offset as usize..(offset + len) as usize])?;
+                self.tail(tail_from..range.end)?;
+            }
+            Sending::Nothing => return Ok(Sent::Nowhere),
+            Sending::Other => return Ok(Sent::Elsewhere),
         }
         Ok(Sent::Here)
     }
 
+    /// Sends what is left of a message, which may be nothing.
+    #[inline]
+    fn tail(&mut self, range: Range<u32>) -> Result<(), OutOfBuffers> {
+        if range.start < range.end { self.unchanged(range) } else { Ok(()) }
+    }
+
+    #[inline]
     fn unchanged(&mut self, range: Range<u32>) -> Result<(), OutOfBuffers> {
         self.sent_bytes += u64::from(range.end - range.start);
         if self.unchanged.end == range.start {
             self.unchanged.end = range.end;
             return Ok(());
         }
-        self.send_unchanged()?;
+        if !self.unchanged.is_empty() {
+            self.send_unchanged()?;
+        }
         self.unchanged = range;
         Ok(())
     }
@@ -255,7 +321,7 @@ impl<'a, D: Driver> RunOutput<'a, D> {
         }
         self.send_batch();
         let range = std::mem::replace(&mut self.unchanged, 0..0);
-        self.driver.send(self.conn, self.piece.sub(range));
+        self.driver.send(self.leg.conn, self.piece.sub(range));
         Ok(())
     }
 
@@ -292,7 +358,7 @@ impl<'a, D: Driver> RunOutput<'a, D> {
 
     fn send_batch(&mut self) {
         if let Some(buf) = self.batch.as_ref().filter(|buf| buf.len() > self.batch_from) {
-            self.driver.send(self.conn, buf.slice(self.batch_from..buf.len()));
+            self.driver.send(self.leg.conn, buf.slice(self.batch_from..buf.len()));
             self.batch_from = buf.len();
         }
     }
@@ -302,5 +368,23 @@ impl<'a, D: Driver> RunOutput<'a, D> {
         let sent = self.send_unchanged();
         self.send_batch();
         sent
+    }
+}
+
+/// What the rules of the message in `scratch`, which begins at `start` of the piece, have sent to the connection of the
+/// run.
+#[inline]
+fn sending_of(leg: Leg, scratch: &Scratch, start: u32) -> Sending {
+    let send = match scratch.sends.as_slice() {
+        [send] if send.channel == leg.channel && send.element == leg.element => send,
+        [] if scratch.failure.is_none() => return Sending::Nothing,
+        _ => return Sending::Other,
+    };
+    match send.body {
+        SendBody::Original if !scratch.frame.is_edited() => Sending::Unchanged,
+        SendBody::Rebuilt { offset, len, tail_from, tail_of: 0 } => {
+            Sending::Changed { offset, len, tail_from: start.saturating_add(tail_from) }
+        }
+        SendBody::Original | SendBody::Message(_) | SendBody::Rebuilt { .. } => Sending::Other,
     }
 }

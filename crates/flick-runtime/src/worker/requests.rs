@@ -8,7 +8,7 @@ use flick_net::Driver;
 use super::Worker;
 use super::backend_view::BackendView;
 use super::relay::End;
-use super::rules::Start;
+use super::rules::{RuleContext, Start};
 use super::sending::Waiter;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseSpec};
@@ -347,15 +347,14 @@ impl<D: Driver> Worker<D> {
         self.first_values(scratch, state);
         let setup = &**self.ctx.setup();
         let around = BackendView { setup, upstream: &self.upstream, now_ns: self.io.now_ns(), client };
-        let RuleParts { locals, host, .. } = self.rules.parts();
-        let mut host = host.view(&around);
-        Self::run_rules(
-            (setup, self.upstream.backend_set().lens()),
-            scratch,
-            locals.words_mut(state),
-            &mut host,
-            start,
-        )
+        let RuleParts { locals, host, counters, .. } = self.rules.parts();
+        let (mut host, mut out) = (host.view(&around), std::mem::take(&mut scratch.out));
+        let lens = self.upstream.backend_set().lens();
+        let context = RuleContext::new(setup, start.channel, lens, counters);
+        let state = locals.words_mut(state);
+        let paused = Self::run_rules(&context, (scratch, &mut out), state, &mut host, start);
+        scratch.out = out;
+        paused
     }
 
     /// Whether there is room for what the next message may need, before its rules run: they run once if that can be

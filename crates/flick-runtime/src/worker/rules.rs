@@ -1,9 +1,11 @@
 //! Running rules: the memory that an activation works in, and the calls into the program's code.
 //! Promises: activations never nest, so that one such memory is enough; nothing here allocates after start.
 
+use std::sync::atomic::AtomicU64;
+
 use flick_abi::limits::MESSAGES_MAX;
 use flick_abi::{
-    FailureReason, Frame, FuncId, Host, Message, RuleAction, RuleCall, RuleOutcome, Send, SendBody,
+    Engine, FailureReason, Frame, FuncId, Host, Message, RuleAction, RuleCall, RuleOutcome, Send, SendBody,
 };
 use flick_buffers::Slice;
 use flick_net::Driver;
@@ -38,12 +40,29 @@ pub(super) struct Start<'a> {
     pub message: &'a [u8],
 }
 
+/// What the rules of all messages of a channel run with.
+pub(super) struct RuleContext<'a> {
+    setup: &'a Setup,
+    engine: &'a dyn Engine,
+    actions: &'a [RuleAction],
+    /// Elements of each channel.
+    lens: &'a [u64],
+    /// The program's counters of this worker.
+    counters: &'a [AtomicU64],
+}
+
+impl<'a> RuleContext<'a> {
+    pub(super) fn new(setup: &'a Setup, channel: usize, lens: &'a [u64], counters: &'a [AtomicU64]) -> Self {
+        Self { setup, engine: &*setup.engine, actions: &setup.actions[channel], lens, counters }
+    }
+}
+
 impl<D: Driver> Worker<D> {
     /// Runs all rules of a channel on the message in `scratch.frame`, or up to one that suspends itself; the sends are
-    /// in `scratch.sends`, the asks in `scratch.asks`.
+    /// in `scratch.sends`, the asks in `scratch.asks`, and what they build is in `out`.
     pub(super) fn run_rules(
-        (setup, lens): (&Setup, &[u64]),
-        scratch: &mut Scratch,
+        &RuleContext { setup, engine, actions, lens, counters }: &RuleContext<'_>,
+        (scratch, out): (&mut Scratch, &mut [u8]),
         state: &mut [u64],
         host: &mut dyn Host,
         start: &Start<'_>,
@@ -51,7 +70,7 @@ impl<D: Driver> Worker<D> {
         scratch.sends.clear();
         scratch.out_len = 0;
         scratch.failure = None;
-        for (at, action) in setup.actions[start.channel].iter().enumerate() {
+        for (at, action) in actions.iter().enumerate() {
             match *action {
                 RuleAction::Pass { to } => {
                     scratch.sends.push(Send { channel: to as u32, element: 0, body: SendBody::Original });
@@ -64,7 +83,8 @@ impl<D: Driver> Worker<D> {
                         others: &[],
                         source_element: start.element,
                         channel_lens: lens,
-                        out: &mut scratch.out,
+                        counters,
+                        out,
                         out_len: scratch.out_len,
                         sends: &mut scratch.sends,
                         asks: &mut scratch.asks,
@@ -75,7 +95,7 @@ impl<D: Driver> Worker<D> {
                         failure: None,
                         host,
                     };
-                    let outcome = setup.engine.run(rule, &mut call);
+                    let outcome = engine.run(rule, &mut call);
                     let (out_len, failure) = (call.out_len, call.failure);
                     scratch.out_len = out_len;
                     scratch.failure = failure.map(reason).or(scratch.failure);
@@ -105,7 +125,7 @@ impl<D: Driver> Worker<D> {
         key: Key,
         state: StateId,
     ) -> RuleOutcome {
-        let RuleParts { suspended: table, locals, host } = self.rules.parts();
+        let RuleParts { suspended: table, locals, host, counters } = self.rules.parts();
         let Some(suspended) = table.get(key) else { return RuleOutcome::Finished };
         let (rule, resume, element) = (suspended.rule, suspended.resume, suspended.element);
         let mut messages = [Message { frame: &EMPTY, bytes: &[] }; MOST];
@@ -122,6 +142,7 @@ impl<D: Driver> Worker<D> {
             others: &messages[..count],
             source_element: element,
             channel_lens: self.upstream.backend_set().lens(),
+            counters,
             out: &mut scratch.out,
             out_len: scratch.out_len,
             sends: &mut scratch.sends,
@@ -150,13 +171,14 @@ impl<D: Driver> Worker<D> {
         let around = BackendView { setup, upstream: &self.upstream, now_ns: self.io.now_ns(), client: None };
         scratch.sends.clear();
         scratch.asks.clear();
-        let RuleParts { locals, host, .. } = self.rules.parts();
+        let RuleParts { locals, host, counters, .. } = self.rules.parts();
         let mut call = RuleCall {
             frame: &EMPTY,
             message: &[],
             others: &[],
             source_element: 0,
             channel_lens: self.upstream.backend_set().lens(),
+            counters,
             out: &mut scratch.out,
             out_len: 0,
             sends: &mut scratch.sends,
