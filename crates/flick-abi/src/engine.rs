@@ -1,6 +1,8 @@
 //! The engine interface: how the platform runs code, whether machine code or the interpreter.
 
-use crate::call::{RuleCall, RuleOutcome};
+use std::ops::Range;
+
+use crate::call::{RuleCall, RuleOutcome, SendList};
 use crate::fault::FaultCause;
 use crate::frame::Frame;
 use crate::program::FuncId;
@@ -50,6 +52,36 @@ impl ParseStep {
     }
 }
 
+/// Whole messages that lie one behind the other, and the rule that runs on each.
+pub struct MessageRun<'a> {
+    /// Parses them.
+    pub parser: FuncId,
+    /// Runs on each; it never suspends itself.
+    pub rule: FuncId,
+    /// Frame that each is parsed into.
+    pub frame: &'a mut Frame,
+    /// The messages; the last one may be cut.
+    pub bytes: &'a [u8],
+    /// Longest message that is whole although its head is shorter, in bytes.
+    pub whole_bytes_max: u64,
+}
+
+/// A message on which a rule has just run.
+pub struct MessageDone<'a> {
+    /// Its frame.
+    pub frame: &'a Frame,
+    /// Its place in the bytes of the run.
+    pub range: Range<usize>,
+    /// The messages that the rule has sent. Offsets in it count from the start of `built`.
+    pub sends: &'a SendList,
+    /// Reason for which the client's request fails, if the rule sets one.
+    pub failure: Option<u32>,
+    /// The output of the run.
+    pub out: &'a mut [u8],
+    /// Bytes of it that the rule has built.
+    pub built: Range<usize>,
+}
+
 /// Runs the functions of one program. Both engines return the same result for every call, to the bit.
 pub trait Engine: std::marker::Send + Sync {
     /// Parses the front of `data`: the bytes of one message from its start that have arrived.
@@ -58,6 +90,56 @@ pub trait Engine: std::marker::Send + Sync {
 
     /// Runs a rule on a parsed message, from its start or, when `call.resume` is not 0, from a suspension.
     fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> RuleOutcome;
+
+    /// Runs a rule on one message after the other, until one is not whole or `done`, which is called after each,
+    /// returns `None`; else it returns the place in the output at which the rule builds next. `call` says all but the
+    /// messages and their frame. Returns the bytes of the messages on which the rule has run.
+    fn run_each(
+        &self,
+        run: MessageRun<'_>,
+        call: &mut RuleCall<'_>,
+        done: &mut dyn FnMut(MessageDone<'_>) -> Option<usize>,
+    ) -> usize {
+        let MessageRun { parser, rule, frame, bytes, whole_bytes_max } = run;
+        let (mut at, mut out_from) = (0, call.out_len);
+        loop {
+            frame.restart();
+            let rest = &bytes[at..];
+            let step = self.parse(parser, frame, rest);
+            if step != ParseStep::Done || !frame.is_whole(rest.len() as u64, whole_bytes_max) {
+                return at;
+            }
+            let range = at..at + frame.total_bytes() as usize;
+            call.sends.clear();
+            let mut each = RuleCall {
+                frame,
+                message: &bytes[range.clone()],
+                others: call.others,
+                source_element: call.source_element,
+                channel_lens: call.channel_lens,
+                counters: call.counters,
+                out: &mut call.out[out_from..],
+                out_len: 0,
+                sends: call.sends,
+                asks: call.asks,
+                answers: call.answers,
+                spills: call.spills,
+                resume: 0,
+                state: call.state,
+                failure: None,
+                host: call.host,
+            };
+            let outcome = self.run(rule, &mut each);
+            assert!(outcome == RuleOutcome::Finished, "the rule of a run never suspends itself");
+            let (built, failure) = (out_from..out_from + each.out_len, each.failure);
+            at = range.end;
+            let message = MessageDone { frame, range, sends: call.sends, failure, out: call.out, built };
+            match done(message) {
+                Some(from) => out_from = from,
+                None => return at,
+            }
+        }
+    }
 
     /// Compares message 0 of `call` with message 1: negative, zero or positive.
     fn order(&self, order: FuncId, call: &mut RuleCall<'_>) -> i64;

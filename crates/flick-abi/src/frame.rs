@@ -71,6 +71,20 @@ impl Frame {
         }
     }
 
+    /// Whether a parsed message is handled by its head: one of parts, and one longer than `whole_bytes_max` that is not
+    /// all head.
+    #[inline]
+    pub fn is_by_head(&self, whole_bytes_max: u64) -> bool {
+        let is_long = self.total_bytes() > whole_bytes_max && self.head_bytes() < self.total_bytes();
+        is_long || self.flags().has(MessageFlags::PARTS)
+    }
+
+    /// Whether a parsed message, of which `have` bytes are there, is there whole and handled so.
+    #[inline]
+    pub fn is_whole(&self, have: u64, whole_bytes_max: u64) -> bool {
+        have >= self.total_bytes() && !self.is_by_head(whole_bytes_max)
+    }
+
     /// Resets the frame for the next message. Only head slots are reset: a parser writes a field's slot before it is
     /// read.
     pub fn restart(&mut self) {

@@ -14,7 +14,7 @@ pub mod limits;
 pub mod program;
 
 pub use call::{Ask, AskList, BytesRef, Message, Region, RuleCall, RuleOutcome, Send, SendBody, SendList};
-pub use engine::{Engine, ParseStep};
+pub use engine::{Engine, MessageDone, MessageRun, ParseStep};
 pub use fault::FaultCause;
 pub use frame::{Frame, MessageFlags};
 pub use host::{Host, HostCall, NoHost, Policy};

@@ -22,7 +22,7 @@ use cranelift_codegen::isa::OwnedTargetIsa;
 use cranelift_frontend::FunctionBuilderContext;
 use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
 use cranelift_module::{FuncId as JitId, Linkage, Module as _};
-use flick_abi::{Engine, Frame, FuncId, ParseStep, RuleCall, RuleOutcome};
+use flick_abi::{Engine, Frame, FuncId, MessageDone, MessageRun, ParseStep, RuleCall, RuleOutcome};
 use flick_ir::data::{Module, Op};
 
 use symbols::scan::ClassTable;
@@ -106,6 +106,15 @@ impl Engine for Compiled {
             0 => RuleOutcome::Finished,
             state => RuleOutcome::Suspended(u32::try_from(state).expect("states are numbered from 1")),
         }
+    }
+
+    fn run_each(
+        &self,
+        run: MessageRun<'_>,
+        call: &mut RuleCall<'_>,
+        done: &mut dyn FnMut(MessageDone<'_>) -> Option<usize>,
+    ) -> usize {
+        self.code.run_each(run, call, done)
     }
 
     fn order(&self, order: FuncId, call: &mut RuleCall<'_>) -> i64 {

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 
 use cranelift_jit::JITModule;
 use cranelift_module::FuncId as JitId;
-use flick_abi::{Frame, FuncId, RuleCall, SendList};
+use flick_abi::{Frame, FuncId, MessageDone, MessageRun, RuleCall, SendList};
 use flick_ir::data::{FuncKind, LineForm};
 
 use crate::raw::RawCall;
@@ -137,6 +137,40 @@ impl Code {
         let out_len = raw.out_len();
         call.out_len = out_len;
         state
+    }
+
+    /// Runs a rule on one message after the other. The raw call is made once for all of them, which takes as long as a
+    /// short rule.
+    pub(crate) fn run_each(
+        &self,
+        run: MessageRun<'_>,
+        call: &mut RuleCall<'_>,
+        done: &mut dyn FnMut(MessageDone<'_>) -> Option<usize>,
+    ) -> usize {
+        let MessageRun { parser, rule, frame, bytes, whole_bytes_max } = run;
+        let function = self.rules[rule.0 as usize].expect("the platform runs only rules");
+        self.check_needs(call, self.needs.spill_words);
+        let (source_element, mut out_from) = (call.source_element, call.out_len);
+        let mut raw = RawCall::of_run(call, frame, &self.consts);
+        raw.move_output(0, out_from);
+        let mut at = 0;
+        loop {
+            let (rest, frame) = (&bytes[at..], raw.frame_mut());
+            frame.restart();
+            // A step other than the last one, or a broken invariant, is for who parses the message again.
+            if self.parse(parser, frame, rest) != 0 || !frame.is_whole(rest.len() as u64, whole_bytes_max) {
+                return at;
+            }
+            let range = at..at + frame.total_bytes() as usize;
+            raw.begin(&bytes[range.clone()]);
+            // SAFETY: as in `run`; `of_run` and `begin` took the frame and the message from borrows that last.
+            let state = unsafe { function(&raw mut raw, source_element) };
+            assert!(state == 0, "the rule of a run never suspends itself");
+            at = range.end;
+            let Some(next_from) = done(raw.done(range, out_from)) else { return at };
+            raw.move_output(out_from, next_from);
+            out_from = next_from;
+        }
     }
 
     /// Runs an order.

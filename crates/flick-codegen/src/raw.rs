@@ -1,15 +1,17 @@
 //! The call of a rule as generated code sees it: pointers and lengths at fixed offsets.
-//! Promises: a `RawCall` made by [`RawCall::of_rule`] or [`RawCall::of_builder`] points only into what those were
-//! given, and carries their lifetime; the slices it gives back are those regions, the output as far as it is built.
+//! Promises: a `RawCall` made by [`RawCall::of_rule`], [`RawCall::of_run`] or [`RawCall::of_builder`] points only into
+//! what those were given, and carries their lifetime; the slices it gives back are those regions, the output as far as
+//! it is built.
 //! Refuses: being made by anyone else but the parsers' own prologue, which fills one in on its stack.
 
 use std::marker::PhantomData;
 use std::mem::offset_of;
+use std::ops::Range;
 use std::slice;
 use std::sync::atomic::AtomicU64;
 
 use flick_abi::limits::OUT_BYTES_MAX;
-use flick_abi::{AskList, BytesRef, Frame, Host, Message, Region, RuleCall, SendList};
+use flick_abi::{AskList, BytesRef, Frame, Host, Message, MessageDone, Region, RuleCall, SendList};
 
 /// Call as generated code receives it, instead of a [`RuleCall`]. Pointers and lengths of message 0, the constants and
 /// the output are in the order of their regions' numbers: generated code indexes them.
@@ -145,6 +147,55 @@ impl<'a> RawCall<'a> {
             rule: (&raw mut *call).cast(),
             lifetime: PhantomData,
         }
+    }
+
+    /// The raw form of the calls of a rule on one message after the other, each parsed into `frame`. There is no
+    /// message before [`RawCall::begin`].
+    pub(crate) fn of_run(call: &'a mut RuleCall<'_>, frame: &'a mut Frame, consts: &'a [u8]) -> Self {
+        let frame = &raw mut *frame;
+        Self { message: [].as_ptr(), message_len: 0, frame, ..Self::of_rule(call, consts) }
+    }
+
+    /// The frame, for a parser. Nothing else refers to it meanwhile.
+    pub(crate) fn frame_mut(&mut self) -> &mut Frame {
+        // SAFETY: only calls of `of_run` are asked, which took it from a `&'a mut Frame`; `&mut self` keeps every other
+        // view of it away.
+        unsafe { &mut *self.frame }
+    }
+
+    /// Begins the call on the next message of a run, which its frame describes; nothing is built or sent.
+    pub(crate) fn begin(&mut self, message: &'a [u8]) {
+        (self.message, self.message_len) = (message.as_ptr(), message.len() as u64);
+        self.sends().clear();
+        // SAFETY: as for `fail`.
+        unsafe { (*self.rule).failure = None };
+    }
+
+    /// Returns what the rule has done with the message at `range`, given the start of its output in that of the run.
+    pub(crate) fn done(&mut self, range: Range<usize>, out_from: usize) -> MessageDone<'_> {
+        let built = out_from..out_from + self.out_len();
+        // SAFETY: as for `fail`.
+        let failure = unsafe { (*self.rule).failure };
+        // SAFETY: `out` was moved from the start of the run's output by `out_from` bytes, by `move_output`.
+        let start = unsafe { self.out.sub(out_from) };
+        // SAFETY: `out_max` bytes are left behind those; `&mut self` keeps every other view of them away.
+        let out = unsafe { slice::from_raw_parts_mut(start, out_from + self.out_max as usize) };
+        // SAFETY: as for `sends`; generated code does not run while the borrow of `self` lasts.
+        let sends = unsafe { &*self.sends };
+        // SAFETY: as for `frame`, and as above.
+        let frame = unsafe { &*self.frame };
+        MessageDone { frame, range, sends, failure, out, built }
+    }
+
+    /// Lets the output of the next message begin at `to` of the run's output; that of the last one began at `from`.
+    pub(crate) fn move_output(&mut self, from: usize, to: usize) {
+        let end = from + self.out_max as usize;
+        assert!(to <= end, "the output of a message begins inside that of its run");
+        // SAFETY: the start of the slice that `out` was made of, as in `done`.
+        let start = unsafe { self.out.sub(from) };
+        // SAFETY: inside that slice, or at its end (asserted above).
+        self.out = unsafe { start.add(to) };
+        (self.out_max, self.out_len) = ((end - to) as u64, 0);
     }
 
     /// The raw form of a builder's call: no message, no channels, no platform, and a list of sends that stays empty.

@@ -43,6 +43,8 @@ mod platform;
 mod random;
 #[path = "suite/rules.rs"]
 mod rules;
+#[path = "suite/runs.rs"]
+mod runs;
 #[path = "suite/session.rs"]
 mod session;
 #[path = "suite/source.rs"]

@@ -115,8 +115,8 @@ impl Translator<'_, '_> {
         let back = self.builder.ins().iadd_imm_s(len, -vectors * VECTOR_BYTES);
         let (from_back, to_back) = (self.builder.ins().iadd(from, back), self.builder.ins().iadd(to, back));
         let offsets = (0..vectors).map(|vector| (vector * VECTOR_BYTES) as i32);
-        let places = offsets.flat_map(|offset| [(from, to, offset), (from_back, to_back, offset)]);
-        for (from, to, offset) in places {
+        let positions = offsets.flat_map(|offset| [(from, to, offset), (from_back, to_back, offset)]);
+        for (from, to, offset) in positions {
             let bytes = self.builder.ins().load(types::I8X16, bytes_memory(), from, offset);
             self.builder.ins().store(MemFlagsData::new().with_notrap(), bytes, to, offset);
         }

@@ -1,5 +1,7 @@
 //! Calls of the platform by one activation.
 
+use std::sync::atomic::Ordering;
+
 use flick_abi::limits::OUT_BYTES_MAX;
 use flick_abi::{BytesRef, Host, HostCall, Region};
 
@@ -44,7 +46,13 @@ impl Activation<'_, '_> {
                 return None;
             }
             HostCall::CounterAdd(counter) => {
-                self.call.host.counter_add(counter, word(0) as i64);
+                let own = self.call.counters.get(counter as usize);
+                match own.filter(|_| !self.module.program.counters[counter as usize].is_gauge) {
+                    Some(own) => {
+                        own.store(own.load(Ordering::Relaxed).wrapping_add(word(0)), Ordering::Relaxed)
+                    }
+                    None => self.call.host.counter_add(counter, word(0) as i64),
+                }
                 return None;
             }
             HostCall::GaugeSet(gauge) => {

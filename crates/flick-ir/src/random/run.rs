@@ -2,6 +2,7 @@
 //! Promises: the inputs depend on the module and the seed alone, so records of two engines may be compared.
 
 use std::cell::Cell;
+use std::sync::atomic::AtomicU64;
 
 use flick_abi::limits::{MESSAGES_MAX, OUT_BYTES_MAX};
 use flick_abi::{Ask, AskList, Engine, Frame, FuncId, Message, RuleCall, RuleOutcome, Send, SendList};
@@ -34,6 +35,8 @@ pub struct Record {
     pub state: Vec<u64>,
     /// The failure.
     pub failure: Option<u32>,
+    /// The counters that it has added to without the platform.
+    pub counters: Vec<u64>,
     /// Calls of the platform and their results.
     pub calls: Vec<String>,
 }
@@ -134,13 +137,16 @@ fn record(module: &Module, seed: u64, inputs: &Inputs, mut way: Way<'_>) -> Reco
     let mut spills = vec![STALE; module.program.bounds.spill_words as usize];
     let (mut sends, mut asks) = (SendList::new(), AskList::new());
     let mut outcomes = Vec::new();
+    // With some seeds the platform gives its counters, with the others it is called.
+    let given = if seed.is_multiple_of(2) { module.program.counters.len() } else { 0 };
+    let counters: Vec<_> = (0..given).map(|_| AtomicU64::default()).collect();
     let mut call = RuleCall {
         frame: &inputs.messages[0].0,
         message: &inputs.messages[0].1,
         others: &[],
         source_element: seed % 4,
         channel_lens: &CHANNEL_LENS,
-        counters: &[],
+        counters: &counters,
         out: &mut out,
         out_len: 0,
         sends: &mut sends,
@@ -173,7 +179,9 @@ fn record(module: &Module, seed: u64, inputs: &Inputs, mut way: Way<'_>) -> Reco
     );
     let (out_len, failure) = (call.out_len, call.failure);
     let out = give_back(out, out_len);
-    Record { outcomes, sends: sends.as_slice().to_vec(), asks: asked, out, state, failure, calls: host.calls }
+    let counters = counters.into_iter().map(AtomicU64::into_inner).collect();
+    let sends = sends.as_slice().to_vec();
+    Record { outcomes, sends, asks: asked, out, state, failure, counters, calls: host.calls }
 }
 
 /// State as an earlier activation may have left it: any words, bytes within their bounds.

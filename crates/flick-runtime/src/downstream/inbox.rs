@@ -491,15 +491,10 @@ fn judge_read(frame: &Frame, have: u32, wants: Completeness) -> Verdict {
 /// Judges a step on `have` bytes of a message.
 fn judge(step: ParseStep, frame: &Frame, have: u32, wants: Completeness) -> Verdict {
     match step {
-        ParseStep::Done if frame.flags().has(MessageFlags::PARTS) => judge_head(frame, have),
-        // A long one that is nothing but head is looked at whole.
-        ParseStep::Done
-            if frame.total_bytes() > WHOLE_BYTES_MAX && frame.head_bytes() < frame.total_bytes() =>
-        {
+        ParseStep::Done if frame.is_whole(u64::from(have), WHOLE_BYTES_MAX) => Verdict::Whole,
+        ParseStep::Done if frame.is_by_head(WHOLE_BYTES_MAX) || wants.is_head(frame) => {
             judge_head(frame, have)
         }
-        ParseStep::Done if u64::from(have) >= frame.total_bytes() => Verdict::Whole,
-        ParseStep::Done if wants.is_head(frame) => judge_head(frame, have),
         ParseStep::Done => Verdict::Rest(frame.total_bytes()),
         ParseStep::NeedMore(bytes) => Verdict::Need(bytes),
         ParseStep::Fault { field, cause } => {

@@ -6,14 +6,14 @@
 
 use std::ops::Range;
 
-use flick_abi::{FailureReason, SendBody};
+use flick_abi::{FailureReason, Frame, FuncId, Host, MessageDone, SendBody, SendList};
 use flick_buffers::{Buf, BufClass, Pool, Slice};
 use flick_net::{Driver, Handle};
 
 use super::Worker;
 use super::backend_view::BackendView;
 use super::relay::End;
-use super::rules::{RuleContext, Start};
+use super::rules::{RuleContext, Start, reason};
 use crate::downstream::inbox::parse_whole;
 use crate::io::WriteParts;
 use crate::limits::{COPY_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX};
@@ -105,7 +105,7 @@ impl<D: Driver> Worker<D> {
         key: Key,
         scratch: &mut Scratch,
         piece: &Slice,
-        mut len: u32,
+        len: u32,
         leg: Leg,
     ) -> Option<RelayRun> {
         let session = self.downstream.client(key)?;
@@ -116,7 +116,6 @@ impl<D: Driver> Worker<D> {
         let bytes_max = SESSION_BACKLOG_BYTES_MAX.saturating_sub(backlog) as u64;
         let mut batch = self.upstream.batch(leg.slot).cloned();
         let setup = &**self.ctx.setup();
-        let parser = setup.view(setup.listened).parse_request;
         let around = BackendView { setup, upstream: &self.upstream, now_ns: self.io.now_ns(), client };
         let RuleParts { locals, host, counters, .. } = self.rules.parts();
         let lens = self.upstream.backend_set().lens();
@@ -125,38 +124,59 @@ impl<D: Driver> Worker<D> {
         let WriteParts { driver, pool, .. } = self.io.write_parts();
         let built_max = setup.program.bounds.out_bytes_max * setup.actions[setup.listened].len() as u64;
         let mut output = RunOutput::new(driver, pool, (leg, built_max), piece, &mut batch);
-        let (bytes, mut at) = (piece.bytes(), 0);
         let mut run = RelayRun { messages: 0, sent: 0, taken_bytes: 0, sent_bytes: 0, end: RunEnd::Over };
-        loop {
-            let message = &bytes[at as usize..(at + len) as usize];
-            let start = Start { channel: setup.listened, element: 0, message };
-            let rules = |scratch: &mut Scratch, out: &mut [u8]| {
-                let paused = Self::run_rules(&context, (scratch, out), state, &mut host, &start);
-                assert!(paused.is_none(), "a rule of a relay never suspends");
-            };
-            let sent = output.message(scratch, at..at + len, rules);
-            run.messages += 1;
-            at += len;
-            match sent {
-                Ok(Sent::Here) => run.sent += 1,
-                Ok(Sent::Nowhere) => {}
-                Ok(Sent::Elsewhere) => run.end = RunEnd::Unsent(len),
-                Err(OutOfBuffers) => run.end = RunEnd::Exhausted,
+        let goes_on = |run: &RelayRun, sent_bytes: u64| {
+            matches!(run.end, RunEnd::Over) && run.messages < messages_max && sent_bytes <= bytes_max
+        };
+        let mut parsed = Some(len);
+        while goes_on(&run, output.sent_bytes) {
+            if let Some(rule) = context.only_rule()
+                && output.has_capacity()
+            {
+                parsed = None;
+                output.run_directly((&context, rule), scratch, (&mut *state, &mut host), &mut run, goes_on);
+                assert!(run.messages > 0, "a run begins with a whole message");
+                if !goes_on(&run, output.sent_bytes) {
+                    break;
+                }
             }
-            let goes_on = matches!(run.end, RunEnd::Over) && run.messages < messages_max;
-            if !goes_on || output.sent_bytes > bytes_max {
+            let rest = &output.bytes[run.taken_bytes as usize..];
+            let Some(len) = parsed.take().or_else(|| {
+                let parser = setup.view(setup.listened).parse_request;
+                parse_whole(&*setup.engine, parser, &mut scratch.frame, rest)
+            }) else {
                 break;
-            }
-            let rest = &bytes[at as usize..];
-            let Some(next) = parse_whole(&*setup.engine, parser, &mut scratch.frame, rest) else { break };
-            len = next;
+            };
+            let range = run.taken_bytes..run.taken_bytes + len;
+            let start = Start { channel: setup.listened, element: 0, message: &rest[..len as usize] };
+            let mut out = std::mem::take(&mut scratch.out);
+            let paused = Self::run_rules(&context, (scratch, &mut out), state, &mut host, &start);
+            scratch.out = out;
+            assert!(paused.is_none(), "a rule of a relay never suspends");
+            let sending = sending_of(leg, (&scratch.frame, &scratch.sends, scratch.failure), range.start);
+            run.note(&range, output.send(sending, range.clone(), &scratch.out));
         }
         if output.finish().is_err() {
             run.end = RunEnd::Exhausted;
         }
-        (run.taken_bytes, run.sent_bytes) = (at, output.sent_bytes);
+        run.sent_bytes = output.sent_bytes;
         self.upstream.set_batch(leg.slot, batch);
         Some(run)
+    }
+}
+
+impl RelayRun {
+    /// Notes what has become of the message at `range`.
+    #[inline]
+    fn note(&mut self, range: &Range<u32>, sent: Result<Sent, OutOfBuffers>) {
+        self.messages += 1;
+        self.taken_bytes = range.end;
+        match sent {
+            Ok(Sent::Here) => self.sent += 1,
+            Ok(Sent::Nowhere) => {}
+            Ok(Sent::Elsewhere) => self.end = RunEnd::Unsent(range.end - range.start),
+            Err(OutOfBuffers) => self.end = RunEnd::Exhausted,
+        }
     }
 }
 
@@ -173,7 +193,7 @@ enum Sent {
 /// No buffer is free.
 struct OutOfBuffers;
 
-/// What the rules of a message have sent.
+/// Target and form of what the rules of a message have sent.
 enum Sending {
     /// The message as it came.
     Unchanged,
@@ -222,56 +242,71 @@ impl<'a, D: Driver> RunOutput<'a, D> {
         Self { driver, pool, leg, built_max, piece, bytes, unchanged: 0..0, batch, batch_from, sent_bytes: 0 }
     }
 
-    /// Runs the rules of the message at `range` of the piece, and sends it as they say, if they send it to this
-    /// connection alone. Otherwise `scratch` has what they have sent.
-    #[inline]
-    fn message(
-        &mut self,
-        scratch: &mut Scratch,
-        range: Range<u32>,
-        mut rules: impl FnMut(&mut Scratch, &mut [u8]),
-    ) -> Result<Sent, OutOfBuffers> {
+    /// Whether the bytes that the next message may build fit behind those that wait for it, in the batch buffer.
+    fn has_capacity(&self) -> bool {
         let waiting = self.unchanged.end - self.unchanged.start;
-        let room = u64::from(waiting) + self.built_max;
-        let sending = match self.batch.as_ref().filter(|buf| u64::from(buf.spare()) >= room) {
-            Some(buf) if waiting <= COPY_BYTES_MAX && self.built_max > 0 => {
-                let waiting = &self.bytes[self.unchanged.start as usize..self.unchanged.end as usize];
-                let mut sending = Sending::Nothing;
-                let taken = buf.append_with(room as u32, |spare| {
-                    let (front, built) = spare.split_at_mut(waiting.len());
-                    rules(scratch, built);
-                    sending = sending_of(self.leg, scratch, range.start);
-                    if let Sending::Changed { offset: 0, len, .. } = sending {
-                        front.copy_from_slice(waiting);
-                        return waiting.len() as u32 + len;
-                    }
-                    let built = &built[..scratch.out_len];
-                    scratch.out[..built.len()].copy_from_slice(built);
-                    0
-                });
-                if let Sending::Changed { offset: 0, len, tail_from } = sending {
-                    assert!(
-                        taken == waiting.len() as u32 + len,
-                        "a buffer has the room that it was found to have"
-                    );
-                    self.sent_bytes += u64::from(len);
-                    self.unchanged = 0..0;
-                    self.tail(tail_from..range.end)?;
-                    return Ok(Sent::Here);
-                }
-                sending
-            }
-            _ => {
-                let mut out = std::mem::take(&mut scratch.out);
-                rules(scratch, &mut out);
-                scratch.out = out;
-                sending_of(self.leg, scratch, range.start)
-            }
+        let spare = self.batch.as_ref().map_or(0, Buf::spare);
+        self.built_max == 0
+            || (waiting <= COPY_BYTES_MAX && u64::from(waiting) + self.built_max <= u64::from(spare))
+    }
+
+    /// Runs the one rule of the channel on the messages from `run.taken_bytes` on, which builds in the place that they
+    /// are sent from, while `goes_on` and there is capacity. One that does not fit in there is sent as others are, and
+    /// ends it.
+    fn run_directly(
+        &mut self,
+        (context, rule): (&RuleContext<'_>, FuncId),
+        scratch: &mut Scratch,
+        (state, host): (&mut [u64], &mut dyn Host),
+        run: &mut RelayRun,
+        goes_on: impl Fn(&RelayRun, u64) -> bool,
+    ) {
+        let (bytes, built_max, first) = (self.bytes, self.built_max, run.taken_bytes);
+        let mut direct =
+            DirectOutput { leg: self.leg, bytes, unchanged: self.unchanged.clone(), used: 0, sent_bytes: 0 };
+        let sent_before = self.sent_bytes;
+        let mut left = None;
+        let mut fill = |out: &mut [u8]| {
+            let (capacity, from) = (out.len(), if built_max == 0 { 0 } else { direct.waiting() });
+            let built = &mut scratch.out;
+            let mut done = |message: MessageDone<'_>| {
+                let range = first + message.range.start as u32..first + message.range.end as u32;
+                let failure = message.failure.map(reason);
+                let sending = sending_of(direct.leg, (message.frame, message.sends, failure), range.start);
+                let Some(sent) = direct.send(&sending, &range, message.out) else {
+                    built[..message.built.len()].copy_from_slice(&message.out[message.built.clone()]);
+                    left = Some((sending, range, message.built.len(), failure));
+                    return None;
+                };
+                run.note(&range, Ok(sent));
+                let from = if built_max == 0 { 0 } else { direct.used + direct.waiting() };
+                let has_capacity = built_max == 0
+                    || (direct.waiting() <= COPY_BYTES_MAX as usize && from + built_max as usize <= capacity);
+                (has_capacity && goes_on(run, sent_before + direct.sent_bytes)).then_some(from)
+            };
+            let each = (&mut scratch.frame, &bytes[first as usize..]);
+            let tools = (&mut scratch.sends, &mut scratch.asks, &mut scratch.spills[..]);
+            context.run_each(rule, each, tools, (out, from), (state, host), &mut done);
+            direct.used as u32
         };
+        match self.batch.as_ref().filter(|_| built_max > 0) {
+            Some(buf) => _ = buf.append_with(buf.spare(), fill),
+            None => _ = fill(&mut []),
+        }
+        (self.unchanged, self.sent_bytes) = (direct.unchanged, sent_before + direct.sent_bytes);
+        if let Some((sending, range, built, failure)) = left {
+            (scratch.out_len, scratch.failure) = (built, failure);
+            run.note(&range, self.send(sending, range.clone(), &scratch.out));
+        }
+    }
+
+    /// Sends the message at `range` of the piece as its rule says, which has built `built`, if that is to this
+    /// connection alone.
+    fn send(&mut self, sending: Sending, range: Range<u32>, built: &[u8]) -> Result<Sent, OutOfBuffers> {
         match sending {
             Sending::Unchanged => self.unchanged(range)?,
             Sending::Changed { offset, len, tail_from } => {
-                self.changed(&scratch.out[offset as usize..(offset + len) as usize])?;
+                self.changed(&built[offset as usize..(offset + len) as usize])?;
                 self.tail(tail_from..range.end)?;
             }
             Sending::Nothing => return Ok(Sent::Nowhere),
@@ -371,17 +406,62 @@ impl<'a, D: Driver> RunOutput<'a, D> {
     }
 }
 
-/// What the rules of the message in `scratch`, which begins at `start` of the piece, have sent to the connection of the
-/// run.
+/// The messages of a run whose rule builds in the place that they are sent from.
+struct DirectOutput<'a> {
+    leg: Leg,
+    /// Bytes of the piece.
+    bytes: &'a [u8],
+    /// Unchanged bytes of it that are still to be sent. The next message is built as far behind `used` as they are
+    /// long.
+    unchanged: Range<u32>,
+    /// Bytes of the output so far.
+    used: usize,
+    /// Bytes of the messages so far.
+    sent_bytes: u64,
+}
+
+impl DirectOutput<'_> {
+    fn waiting(&self) -> usize {
+        (self.unchanged.end - self.unchanged.start) as usize
+    }
+
+    /// Sends the message at `range`. `None`: it cannot be sent from here.
+    #[inline]
+    fn send(&mut self, sending: &Sending, range: &Range<u32>, out: &mut [u8]) -> Option<Sent> {
+        match *sending {
+            Sending::Changed { offset: 0, len, tail_from } if !out.is_empty() => {
+                let waiting = &self.bytes[self.unchanged.start as usize..self.unchanged.end as usize];
+                out[self.used..self.used + waiting.len()].copy_from_slice(waiting);
+                self.used += waiting.len() + len as usize;
+                self.unchanged = tail_from.min(range.end)..range.end;
+                self.sent_bytes += u64::from(len) + self.waiting() as u64;
+            }
+            Sending::Unchanged if self.unchanged.end == range.start || self.unchanged.is_empty() => {
+                let start = if self.unchanged.is_empty() { range.start } else { self.unchanged.start };
+                self.unchanged = start..range.end;
+                self.sent_bytes += u64::from(range.end - range.start);
+            }
+            Sending::Nothing => return Some(Sent::Nowhere),
+            Sending::Unchanged | Sending::Changed { .. } | Sending::Other => return None,
+        }
+        Some(Sent::Here)
+    }
+}
+
+/// Returns what the rules of a message, which begins at `start` of the piece, have sent to the connection of the run.
 #[inline]
-fn sending_of(leg: Leg, scratch: &Scratch, start: u32) -> Sending {
-    let send = match scratch.sends.as_slice() {
+fn sending_of(
+    leg: Leg,
+    (frame, sends, failure): (&Frame, &SendList, Option<FailureReason>),
+    start: u32,
+) -> Sending {
+    let send = match sends.as_slice() {
         [send] if send.channel == leg.channel && send.element == leg.element => send,
-        [] if scratch.failure.is_none() => return Sending::Nothing,
+        [] if failure.is_none() => return Sending::Nothing,
         _ => return Sending::Other,
     };
     match send.body {
-        SendBody::Original if !scratch.frame.is_edited() => Sending::Unchanged,
+        SendBody::Original if !frame.is_edited() => Sending::Unchanged,
         SendBody::Rebuilt { offset, len, tail_from, tail_of: 0 } => {
             Sending::Changed { offset, len, tail_from: start.saturating_add(tail_from) }
         }

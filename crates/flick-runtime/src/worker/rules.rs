@@ -5,14 +5,15 @@ use std::sync::atomic::AtomicU64;
 
 use flick_abi::limits::MESSAGES_MAX;
 use flick_abi::{
-    Engine, FailureReason, Frame, FuncId, Host, Message, RuleAction, RuleCall, RuleOutcome, Send, SendBody,
+    AskList, Engine, FailureReason, Frame, FuncId, Host, Message, MessageDone, MessageRun, RuleAction,
+    RuleCall, RuleOutcome, Send, SendBody, SendList,
 };
 use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::Worker;
 use super::backend_view::BackendView;
-use crate::limits::FEW_MESSAGES;
+use crate::limits::{FEW_MESSAGES, WHOLE_BYTES_MAX};
 use crate::rules::RuleParts;
 use crate::rules::locals::StateId;
 use crate::rules::scratch::Scratch;
@@ -40,7 +41,7 @@ pub(super) struct Start<'a> {
     pub message: &'a [u8],
 }
 
-/// What the rules of all messages of a channel run with.
+/// Context of the rules of a channel: the same for all messages.
 pub(super) struct RuleContext<'a> {
     setup: &'a Setup,
     engine: &'a dyn Engine,
@@ -54,6 +55,49 @@ pub(super) struct RuleContext<'a> {
 impl<'a> RuleContext<'a> {
     pub(super) fn new(setup: &'a Setup, channel: usize, lens: &'a [u64], counters: &'a [AtomicU64]) -> Self {
         Self { setup, engine: &*setup.engine, actions: &setup.actions[channel], lens, counters }
+    }
+
+    /// The rule of the channel, if it has one rule and does nothing else.
+    pub(super) fn only_rule(&self) -> Option<FuncId> {
+        match self.actions {
+            [RuleAction::Run { rule }] => Some(*rule),
+            _ => None,
+        }
+    }
+
+    /// Runs a rule on the whole messages at the front of `bytes`, as [`Engine::run_each`]; the first one builds from
+    /// `out_len` on.
+    pub(super) fn run_each(
+        &self,
+        rule: FuncId,
+        (frame, bytes): (&mut Frame, &[u8]),
+        (sends, asks, spills): (&mut SendList, &mut AskList, &mut [u64]),
+        (out, out_len): (&mut [u8], usize),
+        (state, host): (&mut [u64], &mut dyn Host),
+        done: &mut dyn FnMut(MessageDone<'_>) -> Option<usize>,
+    ) {
+        asks.clear();
+        let parser = self.setup.view(self.setup.listened).parse_request;
+        let run = MessageRun { parser, rule, frame, bytes, whole_bytes_max: WHOLE_BYTES_MAX };
+        let mut call = RuleCall {
+            frame: &EMPTY,
+            message: &[],
+            others: &[],
+            source_element: 0,
+            channel_lens: self.lens,
+            counters: self.counters,
+            out,
+            out_len,
+            sends,
+            asks,
+            answers: &[],
+            spills,
+            resume: 0,
+            state,
+            failure: None,
+            host,
+        };
+        self.engine.run_each(run, &mut call, done);
     }
 }
 
@@ -206,7 +250,7 @@ fn paused(setup: &Setup, rule: FuncId, resume: u32, next: (usize, usize)) -> Pau
 }
 
 /// The reason with that number.
-fn reason(number: u32) -> FailureReason {
+pub(super) fn reason(number: u32) -> FailureReason {
     let named = FailureReason::NAMES.get(number as usize);
     named.expect("a rule fails a request for a reason that there is").1
 }
