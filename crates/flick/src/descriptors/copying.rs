@@ -17,6 +17,9 @@ use super::{DescriptorEvent, Input, InputFront};
 
 /// Bytes of a copy: as many as a pipe of the default size has.
 const COPY_BYTES: usize = 64 << 10;
+/// Bytes of a pipe that is copied from or to: a few copies, so that one end works while the other one does, and a
+/// hundredth of what the kernel grants the pipes of a user by default.
+const PIPE_BYTES: usize = 4 * COPY_BYTES;
 /// Longest wait, in milliseconds, before a thread looks whether the service has closed the connection.
 const LOOK_MS: u32 = 1000;
 
@@ -109,6 +112,7 @@ fn copy_input(
             Ok(0) => return Ok(()),
             Ok(count) => {
                 if std::mem::take(&mut is_first) {
+                    enlarge(file);
                     let shown = count.min(front.len());
                     front[..shown].copy_from_slice(&buffer[..shown]);
                 }
@@ -117,6 +121,14 @@ fn copy_input(
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => return Err(CopyError::Descriptor(error)),
         }
+    }
+}
+
+/// Makes a pipe as long as [`PIPE_BYTES`], if it is a pipe, shorter, and the kernel allows it.
+fn enlarge(file: &OwnedFd) {
+    if rustix::pipe::fcntl_getpipe_size(file).is_ok_and(|bytes| bytes < PIPE_BYTES) {
+        // A user with many pipes may have no more pages for them; the pipe is used as it is then.
+        let _ = rustix::pipe::fcntl_setpipe_size(file, PIPE_BYTES);
     }
 }
 
@@ -167,6 +179,7 @@ pub(super) fn output(
     stop: &OwnedFd,
 ) -> DescriptorEvent {
     let mut buffer = vec![0; COPY_BYTES];
+    enlarge(file);
     loop {
         let stops = match wait_for([Some(listener.socket()), Some(stop.as_fd())]) {
             Ok([false, stops]) => stops,
