@@ -54,6 +54,12 @@ impl ChainKind {
         }
     }
 
+    /// Whether a chain of `length` filters is joined as the name says: the ends of all chains are pipes, so that one
+    /// filter uses no TCP.
+    pub(super) fn has_joint(self, length: usize) -> bool {
+        length > 1 || !matches!(self, ChainKind::FlickTcp | ChainKind::HandTcp | ChainKind::BufferedTcp)
+    }
+
     /// Divides the number of records, so that a round of each side takes about as long.
     pub(super) fn slowness(self) -> usize {
         if matches!(self, ChainKind::HandPipes | ChainKind::HandTcp) { 10 } else { 1 }
