@@ -92,13 +92,15 @@ pub struct Rule {
     pub lookup: Option<KeyLookup>,
 }
 
-/// A look-up in a dictionary by a field of a message.
+/// A look-up in a dictionary by a field of a message, or by its front.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeyLookup {
     /// Number of the dictionary.
     pub dict: u32,
     /// Slot of the field in the message's frame: a [`crate::BytesRef`].
     pub slot: u16,
+    /// Bytes of the field, from its start, that are the key at most.
+    pub bytes_max: u32,
 }
 
 /// A merge of the sorted streams of an array of channels into one.

@@ -25,8 +25,9 @@ pub(super) fn print(program: &Program) -> String {
             RuleAction::Pass { to } => writeln!(text, "  rule {} pass {to}", rule.source),
             RuleAction::Run { rule: id } => {
                 let asks = if rule.asks { " asks" } else { "" };
-                let lookup =
-                    rule.lookup.map(|KeyLookup { dict, slot }| format!(" lookup {dict} slot {slot}"));
+                let lookup = rule.lookup.map(|KeyLookup { dict, slot, bytes_max }| {
+                    format!(" lookup {dict} slot {slot} bytes {bytes_max}")
+                });
                 let lookup = lookup.unwrap_or_default();
                 writeln!(text, "  rule {} run f{}{asks}{lookup}", rule.source, id.0)
             }
@@ -213,7 +214,9 @@ fn rule(reader: &mut Reader) -> Parsed<Rule> {
     let lookup = if reader.opt_word("lookup") {
         let dict = reader.number()?;
         reader.expect_word("slot")?;
-        Some(KeyLookup { dict, slot: reader.number()? })
+        let slot = reader.number()?;
+        reader.expect_word("bytes")?;
+        Some(KeyLookup { dict, slot, bytes_max: reader.number()? })
     } else {
         None
     };

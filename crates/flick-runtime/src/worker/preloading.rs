@@ -35,7 +35,7 @@ impl<D: Driver> Worker<D> {
         let setup = self.ctx.setup();
         let parser = setup.view(setup.listened).parse_request;
         let mut keys: [&[u8]; PRELOAD_KEYS_MAX] = [&[]; PRELOAD_KEYS_MAX];
-        keys[0] = field(&scratch.frame, lookup.slot, piece.bytes());
+        keys[0] = key(&scratch.frame, lookup, piece.bytes());
         let (mut count, mut rest) = (1, &piece.bytes()[first_len as usize..]);
         while count < PRELOAD_KEYS_MAX && !rest.is_empty() {
             let head = &rest[..rest.len().min(PRELOAD_PARSE_BYTES_MAX)];
@@ -43,7 +43,7 @@ impl<D: Driver> Worker<D> {
             if setup.engine.parse(parser, &mut scratch.other, head) != flick_abi::ParseStep::Done {
                 break;
             }
-            keys[count] = field(&scratch.other, lookup.slot, head);
+            keys[count] = key(&scratch.other, lookup, head);
             count += 1;
             rest = usize::try_from(scratch.other.total_bytes())
                 .ok()
@@ -55,7 +55,12 @@ impl<D: Driver> Worker<D> {
     }
 }
 
-/// Returns a field of bytes of a message, as far as it has arrived.
-fn field<'a>(frame: &Frame, slot: u16, message: &'a [u8]) -> &'a [u8] {
-    BytesRef(frame.slots[usize::from(slot)]).resolve(|_| Some(message), &[], &[]).unwrap_or(&[])
+/// Returns the key of a message, as far as it has arrived. A message without the field may have a list of keys: the
+/// first item of its lists then.
+fn key<'a>(frame: &Frame, lookup: KeyLookup, message: &'a [u8]) -> &'a [u8] {
+    let field = BytesRef(frame.slots[usize::from(lookup.slot)]);
+    let first = || frame.items().first().map_or(BytesRef::MISSING, |item| BytesRef(*item));
+    let field = if field == BytesRef::MISSING { first() } else { field };
+    let bytes = field.resolve(|_| Some(message), &[], &[]).unwrap_or(&[]);
+    &bytes[..bytes.len().min(lookup.bytes_max as usize)]
 }
