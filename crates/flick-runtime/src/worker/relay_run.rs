@@ -197,7 +197,8 @@ struct OutOfBuffers;
 enum Sending {
     /// The message as it came.
     Unchanged,
-    /// `built` bytes at `offset` of what they have built, and the message's bytes from `tail_from` on.
+    /// `len` bytes at `offset` of what they have built, and the bytes of the piece from `tail_from` to the message's
+    /// end.
     Changed {
         offset: u32,
         len: u32,
