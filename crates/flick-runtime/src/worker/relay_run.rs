@@ -131,10 +131,9 @@ impl<D: Driver> Worker<D> {
         let mut parsed = Some(len);
         while goes_on(&run, output.sent_bytes) {
             if let Some(rule) = context.only_rule()
-                && output.has_capacity()
+                && output.run_directly((&context, rule), scratch, (&mut *state, &mut host), &mut run, goes_on)
             {
                 parsed = None;
-                output.run_directly((&context, rule), scratch, (&mut *state, &mut host), &mut run, goes_on);
                 assert!(run.messages > 0, "a run begins with a whole message");
                 if !goes_on(&run, output.sent_bytes) {
                     break;
@@ -243,17 +242,9 @@ impl<'a, D: Driver> RunOutput<'a, D> {
         Self { driver, pool, leg, built_max, piece, bytes, unchanged: 0..0, batch, batch_from, sent_bytes: 0 }
     }
 
-    /// Whether the bytes that the next message may build fit behind those that wait for it, in the batch buffer.
-    fn has_capacity(&self) -> bool {
-        let waiting = self.unchanged.end - self.unchanged.start;
-        let spare = self.batch.as_ref().map_or(0, Buf::spare);
-        self.built_max == 0
-            || (waiting <= COPY_BYTES_MAX && u64::from(waiting) + self.built_max <= u64::from(spare))
-    }
-
     /// Runs the one rule of the channel on the messages from `run.taken_bytes` on, which builds in the place that they
     /// are sent from, while `goes_on` and there is capacity. One that does not fit in there is sent as others are, and
-    /// ends it.
+    /// ends it. Returns whether there was capacity for the first one.
     fn run_directly(
         &mut self,
         (context, rule): (&RuleContext<'_>, FuncId),
@@ -261,14 +252,22 @@ impl<'a, D: Driver> RunOutput<'a, D> {
         (state, host): (&mut [u64], &mut dyn Host),
         run: &mut RelayRun,
         goes_on: impl Fn(&RelayRun, u64) -> bool,
-    ) {
+    ) -> bool {
         let (bytes, built_max, first) = (self.bytes, self.built_max, run.taken_bytes);
-        let mut direct =
-            DirectOutput { leg: self.leg, bytes, unchanged: self.unchanged.clone(), used: 0, sent_bytes: 0 };
+        let batch = self.batch.as_ref().filter(|_| built_max > 0);
+        let mut direct = DirectOutput {
+            leg: self.leg,
+            bytes,
+            built_max,
+            capacity: batch.map_or(0, Buf::spare),
+            unchanged: self.unchanged.clone(),
+            used: 0,
+            sent_bytes: 0,
+        };
+        let Some(from) = direct.next_from() else { return false };
         let sent_before = self.sent_bytes;
         let mut left = None;
         let mut fill = |out: &mut [u8]| {
-            let (capacity, from) = (out.len(), if built_max == 0 { 0 } else { direct.waiting() });
             let built = &mut scratch.out;
             let mut done = |message: MessageDone<'_>| {
                 let range = first + message.range.start as u32..first + message.range.end as u32;
@@ -280,17 +279,14 @@ impl<'a, D: Driver> RunOutput<'a, D> {
                     return None;
                 };
                 run.note(&range, Ok(sent));
-                let from = if built_max == 0 { 0 } else { direct.used + direct.waiting() };
-                let has_capacity = built_max == 0
-                    || (direct.waiting() <= COPY_BYTES_MAX as usize && from + built_max as usize <= capacity);
-                (has_capacity && goes_on(run, sent_before + direct.sent_bytes)).then_some(from)
+                direct.next_from().filter(|_| goes_on(run, sent_before + direct.sent_bytes))
             };
             let each = (&mut scratch.frame, &bytes[first as usize..]);
             let tools = (&mut scratch.sends, &mut scratch.asks, &mut scratch.spills[..]);
             context.run_each(rule, each, tools, (out, from), (state, host), &mut done);
             direct.used as u32
         };
-        match self.batch.as_ref().filter(|_| built_max > 0) {
+        match batch {
             Some(buf) => _ = buf.append_with(buf.spare(), fill),
             None => _ = fill(&mut []),
         }
@@ -299,6 +295,7 @@ impl<'a, D: Driver> RunOutput<'a, D> {
             (scratch.out_len, scratch.failure) = (built, failure);
             run.note(&range, self.send(sending, range.clone(), &scratch.out));
         }
+        true
     }
 
     /// Sends the message at `range` of the piece as its rule says, which has built `built`, if that is to this
@@ -412,8 +409,12 @@ struct DirectOutput<'a> {
     leg: Leg,
     /// Bytes of the piece.
     bytes: &'a [u8],
-    /// Unchanged bytes of it that are still to be sent. The next message is built as far behind `used` as they are
-    /// long.
+    /// Bytes that the rule builds for a message at most.
+    built_max: u64,
+    /// Bytes of the output in all.
+    capacity: u32,
+    /// Unchanged bytes of the piece that are still to be sent. The next message is built as far behind `used` as they
+    /// are long.
     unchanged: Range<u32>,
     /// Bytes of the output so far.
     used: usize,
@@ -424,6 +425,16 @@ struct DirectOutput<'a> {
 impl DirectOutput<'_> {
     fn waiting(&self) -> usize {
         (self.unchanged.end - self.unchanged.start) as usize
+    }
+
+    /// Returns where the next message is built; `None` if what it may build does not fit.
+    fn next_from(&self) -> Option<usize> {
+        if self.built_max == 0 {
+            return Some(0);
+        }
+        let from = self.used + self.waiting();
+        let fits = from as u64 + self.built_max <= u64::from(self.capacity);
+        (fits && self.waiting() <= COPY_BYTES_MAX as usize).then_some(from)
     }
 
     /// Sends the message at `range`. `None`: it cannot be sent from here.
