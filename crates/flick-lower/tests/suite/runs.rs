@@ -1,6 +1,6 @@
 //! Runs of a rule over all messages of a buffer: both engines do what calls for one message after the other do.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 
 use flick_abi::limits::{OUT_BYTES_MAX, SPILL_WORDS_MAX};
 use flick_abi::{
@@ -26,6 +26,13 @@ struct Outcome {
     counters: Vec<u64>,
 }
 
+impl Outcome {
+    /// No message was handled; the program has two counters.
+    fn new() -> Self {
+        Self { counters: vec![0; 2], ..Self::default() }
+    }
+}
+
 /// A capture of a few packets of random lengths, the last one cut most of the time.
 fn capture(random: &mut Random) -> Vec<u8> {
     let mut bytes = [0xa1b2_c3d4_u32, 0x0004_0002, 0, 0, 1 << 18, 1].map(u32::to_le_bytes).concat();
@@ -36,6 +43,37 @@ fn capture(random: &mut Random) -> Vec<u8> {
     }
     bytes.truncate(bytes.len() - random.below(40) as usize % bytes.len());
     bytes
+}
+
+/// Makes a call of the rule on a message, which has built `out_len` bytes; what it counts goes to the outcome.
+fn call<T>(
+    outcome: &mut Outcome,
+    (frame, message): (&Frame, &[u8]),
+    out_len: usize,
+    act: impl FnOnce(&mut RuleCall<'_>, &mut Outcome) -> T,
+) -> T {
+    let counters: Vec<_> = outcome.counters.iter().map(|count| AtomicU64::new(*count)).collect();
+    let mut call = RuleCall {
+        frame,
+        message,
+        others: &[],
+        source_element: 0,
+        channel_lens: &[1, 1],
+        counters: &counters,
+        out: &mut vec![0; OUT_BYTES_MAX],
+        out_len,
+        sends: &mut SendList::new(),
+        asks: &mut AskList::new(),
+        answers: &[],
+        spills: &mut [0; SPILL_WORDS_MAX],
+        resume: 0,
+        state: &mut [],
+        failure: None,
+        host: &mut NoHost,
+    };
+    let result = act(&mut call, outcome);
+    outcome.counters = counters.into_iter().map(AtomicU64::into_inner).collect();
+    result
 }
 
 /// A way to handle the messages of a buffer; the rule builds at the position in the output that the function says,
@@ -49,26 +87,7 @@ fn run(
     let program = &engines.module.program;
     let view = program.channels[0].view.as_ref().expect("it is received");
     let RuleAction::Run { rule } = program.rules[0].action else { panic!("it runs code") };
-    let (mut out, mut outcome) = (vec![0; OUT_BYTES_MAX], Outcome::default());
-    let counters = [(); 2].map(|()| AtomicU64::default());
-    let mut call = RuleCall {
-        frame: &Frame::new(),
-        message: &[],
-        others: &[],
-        source_element: 0,
-        channel_lens: &[1, 1],
-        counters: &counters,
-        out: &mut out,
-        out_len: 7,
-        sends: &mut SendList::new(),
-        asks: &mut AskList::new(),
-        answers: &[],
-        spills: &mut [0; SPILL_WORDS_MAX],
-        resume: 0,
-        state: &mut [],
-        failure: None,
-        host: &mut NoHost,
-    };
+    let mut outcome = Outcome::new();
     let mut frame = Frame::new();
     let each = MessageRun {
         parser: view.parse_request,
@@ -77,14 +96,15 @@ fn run(
         bytes,
         whole_bytes_max: WHOLE_BYTES_MAX,
     };
-    outcome.taken = engine.run_each(each, &mut call, &mut |done| {
-        assert_eq!(done.failure, None);
-        assert!(done.frame.is_whole(done.range.len() as u64, WHOLE_BYTES_MAX));
-        let built = done.out[done.built.clone()].to_vec();
-        outcome.messages.push((done.range.start, done.range.end, done.sends.as_slice().to_vec(), built));
-        position(done.built.end, outcome.messages.len())
+    outcome.taken = call(&mut outcome, (&Frame::new(), &[]), 7, |call, outcome| {
+        engine.run_each(each, call, &mut |done| {
+            assert_eq!(done.failure, None);
+            assert!(done.frame.is_whole(done.range.len() as u64, WHOLE_BYTES_MAX));
+            let built = done.out[done.built.clone()].to_vec();
+            outcome.messages.push((done.range.start, done.range.end, done.sends.as_slice().to_vec(), built));
+            position(done.built.end, outcome.messages.len())
+        })
     });
-    outcome.counters = counters.iter().map(|counter| counter.load(Ordering::Relaxed)).collect();
     outcome
 }
 
@@ -93,8 +113,7 @@ fn one_by_one(engines: &Engines, bytes: &[u8], messages_max: usize) -> Outcome {
     let program = &engines.module.program;
     let view = program.channels[0].view.as_ref().expect("it is received");
     let RuleAction::Run { rule } = program.rules[0].action else { panic!("it runs code") };
-    let mut outcome = Outcome::default();
-    let counters = [(); 2].map(|()| AtomicU64::default());
+    let mut outcome = Outcome::new();
     while outcome.messages.len() < messages_max {
         let (rest, mut frame) = (&bytes[outcome.taken..], Frame::new());
         if engines.parse(view.parse_request, &mut frame, rest) != ParseStep::Done
@@ -102,31 +121,14 @@ fn one_by_one(engines: &Engines, bytes: &[u8], messages_max: usize) -> Outcome {
         {
             break;
         }
-        let (mut out, mut sends) = (vec![0; OUT_BYTES_MAX], SendList::new());
-        let mut call = RuleCall {
-            frame: &frame,
-            message: &rest[..frame.total_bytes() as usize],
-            others: &[],
-            source_element: 0,
-            channel_lens: &[1, 1],
-            counters: &counters,
-            out: &mut out,
-            out_len: 0,
-            sends: &mut sends,
-            asks: &mut AskList::new(),
-            answers: &[],
-            spills: &mut [0; SPILL_WORDS_MAX],
-            resume: 0,
-            state: &mut [],
-            failure: None,
-            host: &mut NoHost,
-        };
-        assert_eq!(engines.interpreter().run(rule, &mut call), RuleOutcome::Finished);
-        let (built, start) = (call.out_len, outcome.taken);
-        outcome.taken += frame.total_bytes() as usize;
-        outcome.messages.push((start, outcome.taken, sends.as_slice().to_vec(), out[..built].to_vec()));
+        let (start, end) = (outcome.taken, outcome.taken + frame.total_bytes() as usize);
+        let message = call(&mut outcome, (&frame, &bytes[start..end]), 0, |call, _| {
+            assert_eq!(engines.interpreter().run(rule, call), RuleOutcome::Finished);
+            (start, end, call.sends.as_slice().to_vec(), call.out[..call.out_len].to_vec())
+        });
+        outcome.messages.push(message);
+        outcome.taken = end;
     }
-    outcome.counters = counters.iter().map(|counter| counter.load(Ordering::Relaxed)).collect();
     outcome
 }
 
