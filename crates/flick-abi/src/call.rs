@@ -256,8 +256,8 @@ pub struct RuleCall<'a> {
     /// The program's counters, by number, of which this caller is the only writer: code adds to them here. Gauges, and
     /// counters that are not here, are added to by [`Host::counter_add`].
     pub counters: &'a [AtomicU64],
-    /// The output, in which the rule builds bytes; at least [`crate::limits::OUT_BYTES_MAX`] long, contents undefined
-    /// before.
+    /// The output, in which the rule builds bytes; at least as long as what the program's bounds say that it builds,
+    /// contents undefined before.
     pub out: &'a mut [u8],
     /// Bytes of `out` in use.
     pub out_len: usize,

@@ -17,8 +17,8 @@ use super::{DescriptorEvent, Input, InputFront};
 
 /// Bytes of a copy: as many as a pipe of the default size has.
 const COPY_BYTES: usize = 64 << 10;
-/// Bytes of a pipe that is copied from or to: a few copies, so that one end works while the other one does, and a
-/// hundredth of what the kernel grants the pipes of a user by default.
+/// Bytes of a pipe that is copied from or to: a few copies, so that one end works while the other one does, and
+/// little of the 64 MiB that the kernel grants the pipes of a user by default.
 const PIPE_BYTES: usize = 4 * COPY_BYTES;
 /// Longest wait, in milliseconds, before a thread looks whether the service has closed the connection.
 const LOOK_MS: u32 = 1000;
