@@ -260,6 +260,12 @@ impl<D: Driver> Worker<D> {
             self.observe.note_answered(answered_ns, entry.set_logged(None), self.io.now_ns());
             self.inflight.pop_session(session.stream_mut().requests_mut(), self.io.pieces_mut());
         }
+        self.go_on_after_reply(key);
+    }
+
+    /// A client has got a reply: its session, or others, may have something to do now.
+    pub(super) fn go_on_after_reply(&mut self, key: Key) {
+        let Some(session) = self.downstream.client(key) else { return };
         let resume = session.stream().wait() == Wait::Replies;
         if self.ends_unannounced(key) {
             self.stop_reading(key);

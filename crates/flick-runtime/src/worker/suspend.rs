@@ -6,13 +6,14 @@
 //! Refuses: keeping replies too long to buffer (`WHOLE_BYTES_MAX`): such an ask fails with `Overload`.
 
 use flick_abi::frame::SLOT_ASKED;
+use flick_abi::limits::ECHO_FIELDS_MAX;
 use flick_abi::{Event, FailureReason, MessageFlags, ParseStep, RuleAction, RuleOutcome, Send, SendBody};
 use flick_buffers::{BufClass, SMALL_BYTES, Slice};
 use flick_net::Driver;
 
 use super::Worker;
 use super::deliver::{large_are_plentiful, reply_patches, restore_echo};
-use super::outgoing::{Outgoing, flags_of_sent, outgoing_reply};
+use super::outgoing::{Outgoing, Patches, flags_of_sent, outgoing_reply};
 use super::replies::ReplySource;
 use super::reply_flags::Verdict;
 use super::rules::Paused;
@@ -457,6 +458,58 @@ impl<D: Driver> Worker<D> {
     ) {
         let (echo, kept) = (self.echo_of(&scratch.frame), scratch.frame.slots[SLOT_ASKED]);
         let verdict = self.judge(scratch, send.body, message, (key, &echo, kept));
+        // What a reply repeats of its request is not the author's business.
+        let patches = match send.body {
+            SendBody::Original => [None, None],
+            _ => reply_patches(self.ctx.setup(), &echo),
+        };
+        let flags = flags_of_sent(scratch, send.body, MessageFlags::default());
+        let message = outgoing_reply(scratch, send.body, message);
+        if self.answers_at_once(key, verdict) {
+            self.answer_at_once(key, verdict, (&message, flags, patches));
+        } else {
+            self.answer_in_order(key, verdict, echo, (&message, flags, patches));
+        }
+        if verdict == Verdict::DeliveredAndLast {
+            self.ends_with_reply(key);
+        }
+    }
+
+    /// Whether a reply of the program itself needs no entry in the in-flight table: its client waits for no other
+    /// reply, and no log follows it.
+    #[inline]
+    fn answers_at_once(&self, key: Key, verdict: Verdict) -> bool {
+        let stream = self.downstream.stream(key);
+        verdict != Verdict::Wrong
+            && !self.observe.has_access_log()
+            && stream.is_some_and(|stream| stream.requests().is_empty())
+    }
+
+    fn answer_at_once(
+        &mut self,
+        key: Key,
+        verdict: Verdict,
+        (message, flags, patches): (&Outgoing<'_>, MessageFlags, Patches),
+    ) {
+        let now_ns = self.io.now_ns();
+        let is_silent = verdict == Verdict::Silent;
+        if is_silent {
+            self.observe.counters().replies_suppressed.add(1);
+        } else {
+            self.deliver_message(Recipient::Client(key), message, flags, patches);
+        }
+        let answers = is_silent || !flags.has(MessageFlags::MORE);
+        self.observe.note_answered(answers.then_some(now_ns), None, now_ns);
+        self.go_on_after_reply(key);
+    }
+
+    fn answer_in_order(
+        &mut self,
+        key: Key,
+        verdict: Verdict,
+        echo: [u64; ECHO_FIELDS_MAX],
+        (message, flags, patches): (&Outgoing<'_>, MessageFlags, Patches),
+    ) {
         let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return };
         match verdict {
             Verdict::Delivered | Verdict::DeliveredAndLast => {}
@@ -470,26 +523,15 @@ impl<D: Driver> Worker<D> {
                 return;
             }
         }
-        // What a reply repeats of its request is not the author's business.
-        let patches = if send.body == SendBody::Original {
-            [None, None]
-        } else {
-            reply_patches(self.ctx.setup(), &echo)
-        };
-        let flags = flags_of_sent(scratch, send.body, MessageFlags::default());
         let is_continued = flags.has(MessageFlags::MORE);
         if is_continued {
             self.inflight.get_mut(request).note_continued();
         }
-        let message: Outgoing<'_> = outgoing_reply(scratch, send.body, message);
-        self.deliver_message(Recipient::Request(request), &message, flags, patches);
+        self.deliver_message(Recipient::Request(request), message, flags, patches);
         if is_continued {
             self.log_continued(request);
         }
         self.finish_request(request);
-        if verdict == Verdict::DeliveredAndLast {
-            self.ends_with_reply(key);
-        }
     }
 
     /// A session ends with the reply that it is being sent.
