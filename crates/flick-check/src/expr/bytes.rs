@@ -165,6 +165,11 @@ impl Exprs<'_> {
             return Expr { ty: Ty::Bool, ..unknown(span) };
         }
         adapt(&mut wanted, &elem);
+        if let ExprKind::List(elements) = &list.kind
+            && elements.iter().all(is_constant)
+        {
+            return among(wanted, elements.clone(), span);
+        }
         bind(self, wanted, |exprs, wanted| {
             let location = span.clone();
             let local = exprs.scope.hidden("", (*elem).clone(), location.clone());
@@ -180,6 +185,18 @@ impl Exprs<'_> {
             Expr { kind, ty: Ty::Bool, span: span.clone() }
         })
     }
+}
+
+fn is_constant(expr: &Expr) -> bool {
+    matches!(expr.kind, ExprKind::Int(_) | ExprKind::Bool(_) | ExprKind::Str(_) | ExprKind::Member(..))
+}
+
+/// Whether `value` is one of `constants`.
+pub(super) fn among(value: Expr, constants: Vec<Expr>, span: Span) -> Expr {
+    let truth =
+        |value: bool| value_block(Expr { kind: ExprKind::Bool(value), ty: Ty::Bool, span: span.clone() });
+    let (arms, otherwise) = (vec![(constants, truth(true))], Some(truth(false)));
+    Expr { kind: ExprKind::Switch { value: Box::new(value), arms, otherwise }, ty: Ty::Bool, span }
 }
 
 fn literal_bytes(part: &Expr) -> Option<&[u8]> {

@@ -2,6 +2,7 @@
 
 use flick_syntax::ast;
 
+use super::bytes::among;
 use super::choice::{Branches, value_block};
 use super::{Expectation, Exprs, adapt, unknown};
 use crate::hir::{EnumId, Expr, ExprKind, Span, Ty};
@@ -87,10 +88,7 @@ impl Exprs<'_> {
         let mut seen: Vec<Expr> = Vec::new();
         let patterns: Vec<Expr> =
             set.patterns().filter_map(|pattern| self.pattern(&pattern, &value.ty, &mut seen)).collect();
-        let truth =
-            |value: bool| value_block(Expr { kind: ExprKind::Bool(value), ty: Ty::Bool, span: span.clone() });
-        let (arms, otherwise) = (vec![(patterns, truth(true))], Some(truth(false)));
-        Expr { kind: ExprKind::Switch { value: Box::new(value), arms, otherwise }, ty: Ty::Bool, span }
+        among(value, patterns, span)
     }
 
     /// Checks the value of a `switch` of a grammar.
