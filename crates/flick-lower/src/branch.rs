@@ -1,12 +1,13 @@
 //! Blocks, `if`, `switch` over words and text, `switch` over variants and options, and `else` of an option.
 //! Promises: each is an expression; its value is a block parameter where the branches meet (`carrier.rs`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use flick_check::hir::{BinaryOp, Block, Builtin, Expr, ExprKind, LocalId, Stmt};
 use flick_ir::data::{BlockId, Op, Terminator, Type, Value};
 
 use crate::body::Body;
+use crate::limits::CHAIN_PATTERNS_MAX;
 use crate::value::{Num, Val, Word};
 
 /// Case numbers, the local that gets what the case carries, and the arm's text.
@@ -100,7 +101,28 @@ impl Body<'_> {
                 let value = self.f.bool_to_int(*value);
                 self.switch_words(value, targets, default);
             }
+            Val::Bytes(value) => self.switch_bytes(*value, targets.collect(), default),
             other => self.switch_chain(other, targets, default),
+        }
+    }
+
+    /// Compares with the patterns that are as long as the value, where there are many.
+    fn switch_bytes(&mut self, value: Value, targets: Vec<(&Expr, BlockId)>, default: BlockId) {
+        let mut by_len: BTreeMap<usize, Vec<(&Expr, BlockId)>> = BTreeMap::new();
+        for (pattern, block) in &targets {
+            let ExprKind::Str(text) = &pattern.kind else { panic!("a case of text is a constant") };
+            by_len.entry(text.len()).or_default().push((*pattern, *block));
+        }
+        if targets.len() <= CHAIN_PATTERNS_MAX || by_len.len() == 1 {
+            return self.switch_chain(&Val::Bytes(value), targets.into_iter(), default);
+        }
+        let len = self.f.define(Type::Int, Op::Len(value));
+        let cases: Vec<(i64, BlockId)> =
+            by_len.keys().map(|len| (*len as i64, self.f.new_block(&[]))).collect();
+        self.f.end(Terminator::Switch { value: len, cases: cases.clone(), default });
+        for (targets, (_, block)) in by_len.into_values().zip(cases) {
+            self.f.go_on_in(block);
+            self.switch_chain(&Val::Bytes(value), targets.into_iter(), default);
         }
     }
 

@@ -76,6 +76,23 @@ fn lists_are_gone_through_mapped_filtered_and_compared() {
 }
 
 #[test]
+fn text_is_looked_for_among_constants_of_several_lengths() {
+    let found =
+        [("", 1), ("a", 2), ("b", 3), ("cc", 4), ("abcdefghij", 5), ("c", 0), ("abcdefghik", 0), ("abc", 0)];
+    let texts: Vec<(i64, &str, i64)> = found.iter().map(|(text, number)| (0, *text, *number)).collect();
+    let cases = "\"\": 1, \"a\": 2, \"b\": 3, \"cc\": 4, \"abcdefghij\": 5";
+    check_number(&format!("map req.text {{ {cases}, else: 0 }}"), &texts);
+    let is_there: Vec<(i64, &str, i64)> =
+        texts.iter().map(|(n, text, at)| (*n, *text, (*at > 0).into())).collect();
+    let list = "[\"cc\", \"a\", \"\", \"b\", \"a\", \"abcdefghij\"]";
+    check_number(&format!("if req.text in {list}: 1 else: 0"), &is_there);
+    check_number(&format!("if not (req.text in {list}): 0 else: 1"), &is_there);
+    check_number("if req.text[..1] in [\"a\", \"longer\"]: 1 else: 0", &[(0, "ab", 1), (0, "longer", 0)]);
+    check_number("if req.n in [3, -1, 3]: 1 else: 0", &[(3, "", 1), (-1, "", 1), (1, "", 0)]);
+    check_number("if (req.n == 1) in [true]: 1 else: 0", &[(1, "", 1), (2, "", 0)]);
+}
+
+#[test]
 fn ranges_are_gone_through() {
     check_number("fold i in 0..5, acc = 0: acc + i", &[(0, "", 10)]);
     check_number("fold i in 3..max(0, min(req.n, 100)), acc = 0: acc + i", &[(6, "", 12), (2, "", 0)]);
