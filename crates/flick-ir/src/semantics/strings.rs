@@ -118,11 +118,16 @@ pub fn find(bytes: &[u8], needle: &[u8]) -> i64 {
 /// Cuts `value`, whose bytes are given, at each `separator` into at most `max` parts, the last with the rest. Writes
 /// a word for each part and returns how many bytes that makes. `None`: `out` is too short.
 pub fn split(value: BytesRef, bytes: &[u8], separator: &[u8], max: u32, out: &mut [u8]) -> Option<usize> {
-    let finder = memchr::memmem::Finder::new(separator);
+    let finder = (separator.len() > 1).then(|| memchr::memmem::Finder::new(separator));
+    let next = |rest: &[u8]| match (&finder, separator) {
+        (Some(finder), _) => finder.find(rest),
+        // As in `find`.
+        (None, [byte, ..]) => memchr::memchr(*byte, rest),
+        (None, []) => None,
+    };
     let (mut start, mut written) = (0, 0);
     for index in 0..max {
-        let is_last = index + 1 == max || separator.is_empty();
-        let cut = if is_last { None } else { finder.find(&bytes[start..]) };
+        let cut = if index + 1 == max { None } else { next(&bytes[start..]) };
         let end = cut.map_or(bytes.len(), |at| start + at);
         let word = part(value, start, end).0;
         out.get_mut(written..written + 8)?.copy_from_slice(&word.to_le_bytes());
