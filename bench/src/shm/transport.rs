@@ -177,7 +177,7 @@ impl Shm {
             spin_loop();
             return Ok(());
         }
-        self.stream.wait(interest, SLEEP_MS).map(drop).map_err(io::Error::other)
+        self.stream.wait(interest, Some(SLEEP_MS)).map(drop).map_err(io::Error::other)
     }
 }
 

@@ -76,7 +76,7 @@ fn send_all(stream: &mut ShmStream, mut bytes: &[u8]) {
         let count = stream.send(bytes).expect("the driver reads");
         bytes = &bytes[count..];
         if !bytes.is_empty() {
-            stream.wait(StreamInterest::Writable, 1000).expect("the driver lives");
+            stream.wait(StreamInterest::Writable, Some(1000)).expect("the driver lives");
         }
     }
 }
@@ -214,7 +214,7 @@ fn stop_leaves_the_rings_of_a_process_that_sends_on() {
                 if sent > 4 << 20 {
                     let _ = much.send(());
                 }
-                if count == 0 && stream.wait(StreamInterest::Writable, 1000).is_err() {
+                if count == 0 && stream.wait(StreamInterest::Writable, Some(1000)).is_err() {
                     break;
                 }
                 assert!(Instant::now() < end, "the rings go on");
@@ -291,7 +291,7 @@ fn connection_that_the_service_closes_ends_the_rings() {
                 // A wait may end without a reason, so only a read shows the end.
                 while stream.receive(&mut [0]) == Ok(RingRead::Empty) {
                     assert!(Instant::now() < end, "it sees the end");
-                    if stream.wait(StreamInterest::Readable, 1000).is_err() {
+                    if stream.wait(StreamInterest::Readable, Some(1000)).is_err() {
                         break;
                     }
                 }

@@ -5,13 +5,14 @@
 
 use crate::control::{Direction, FINISHED, RESET};
 use crate::fault::PeerFault;
-use crate::limits::PIECE_BYTES_MAX;
+use crate::limits::{FUTEX_SLEEP_MS_MAX, PIECE_BYTES_MAX};
 use crate::notify::Notifier;
 use crate::raw::{Window, Words};
 use crate::ring::{RingReceiver, RingSender};
 use crate::sleep::{AWAKE, FENCED, SleepKind};
-use crate::sync::Ordering;
+use crate::sync::{AtomicU32, Ordering};
 use crate::sys;
+use crate::watch::WatchedPeer;
 
 /// Location of the ring of a side that refuses a connection.
 pub(crate) const NO_RING: u64 = u64::MAX;
@@ -38,6 +39,32 @@ pub enum OpenAnswer {
     Accepted,
     /// It has no memory, or accepts no more connections.
     Refused,
+}
+
+/// Limit of the sleep of a thread on a futex, beside the other side's wake-up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum SleepLimit<'a> {
+    /// A time in milliseconds.
+    Ms(u32),
+    /// The watch of the other process, and nothing else.
+    PeerEnd(&'a WatchedPeer),
+}
+
+impl SleepLimit<'_> {
+    /// Sleeps on a word behind the announcement that made it `asleep`. `true`: the limit is reached.
+    fn sleep(self, word: &AtomicU32, asleep: u32) -> bool {
+        match self {
+            Self::Ms(timeout_ms) => sys::futex_wait(word, asleep, Some(timeout_ms)),
+            Self::PeerEnd(watched) => {
+                // The watch changes its state first and takes the announcement then: it finds it, or this side has to
+                // find the change here.
+                if watched.is_watched() {
+                    sys::futex_wait(word, asleep, None);
+                }
+                !watched.is_watched()
+            }
+        }
+    }
 }
 
 /// One connection between the two processes of a pair.
@@ -327,35 +354,45 @@ impl RingConn {
         self.sender.prepare_sleep(SleepKind::EventLoop)
     }
 
-    /// Blocks the thread until bytes or the end can be read, or the time is over. `true`: it is over.
+    /// Returns the control words of both directions, on whose sleep words a thread of this side sleeps: for data on
+    /// those of the first, for space on those of the second.
+    pub(crate) fn directions(&self) -> [Words<Direction>; 2] {
+        [self.incoming.clone(), self.sender.words().clone()]
+    }
+
+    /// Blocks the thread until bytes or the end can be read, or the limit is reached. `true`: it is reached.
     ///
     /// Errors: those of [`RingReceiver::prepare_sleep`].
-    pub fn wait_readable(&mut self, timeout_ms: u32) -> Result<bool, PeerFault> {
+    pub(crate) fn wait_readable(&mut self, limit: SleepLimit<'_>) -> Result<bool, PeerFault> {
         let Some(receiver) = self.receiver()? else {
             if self.is_refused {
                 return Ok(false);
             }
-            // The side that accepts wakes this futex.
-            return Ok(sys::futex_wait(&self.incoming.sender.generation, 0, timeout_ms));
+            // The side that accepts wakes this futex; the watch does not.
+            let timeout_ms = match limit {
+                SleepLimit::Ms(timeout_ms) => timeout_ms,
+                SleepLimit::PeerEnd(_) => FUTEX_SLEEP_MS_MAX,
+            };
+            return Ok(sys::futex_wait(&self.incoming.sender.generation, 0, Some(timeout_ms)));
         };
         if !receiver.prepare_sleep(SleepKind::Thread)? {
             return Ok(false);
         }
         let asleep = receiver.asleep(SleepKind::Thread);
-        let is_over = sys::futex_wait(&self.incoming.shared.data_sleep, asleep, timeout_ms);
+        let is_over = limit.sleep(&self.incoming.shared.data_sleep, asleep);
         self.receiver.as_mut().map(RingReceiver::cancel_sleep);
         Ok(is_over)
     }
 
-    /// Blocks the thread until half of the ring is free, or the time is over. `true`: it is over.
+    /// Blocks the thread until half of the ring is free, or the limit is reached. `true`: it is reached.
     ///
     /// Errors: those of [`RingSender::prepare_sleep`].
-    pub fn wait_writable(&mut self, timeout_ms: u32) -> Result<bool, PeerFault> {
+    pub(crate) fn wait_writable(&mut self, limit: SleepLimit<'_>) -> Result<bool, PeerFault> {
         if !self.sender.prepare_sleep(SleepKind::Thread)? {
             return Ok(false);
         }
         let asleep = self.sender.asleep(SleepKind::Thread);
-        let is_over = sys::futex_wait(&self.sender.words().shared.space_sleep, asleep, timeout_ms);
+        let is_over = limit.sleep(&self.sender.words().shared.space_sleep, asleep);
         self.sender.cancel_sleep();
         Ok(is_over)
     }

@@ -40,6 +40,8 @@ pub mod pairing;
 pub mod segment;
 #[cfg(not(loom))]
 pub mod stream;
+#[cfg(not(loom))]
+pub mod watch;
 
 #[cfg(not(loom))]
 mod busy_poll;

@@ -78,6 +78,12 @@ pub const BUSY_POLL_YIELD_NS: u64 = 5_000;
 pub const CORE_SWITCH_NS: u64 = 800;
 /// Longest sleep on a futex in milliseconds, before a wait looks whether the other process lives.
 pub const FUTEX_SLEEP_MS_MAX: u32 = 20;
+/// Most streams of which a watch watches the other processes.
+pub const PEERS_WATCHED_MAX: u32 = 500;
+/// Reports of the kernel that a watch takes at once.
+pub const WATCH_REPORTS_MAX: usize = 64;
+/// Sleep of a watch in nanoseconds behind reports that were not the end of another process. One can cause them.
+pub const WATCH_NAP_NS: u32 = 1_000_000;
 /// Most bytes that a send or a receive copies before the other side sees them, so that both copy at the same time.
 pub const PIECE_BYTES_MAX: u64 = 32 << 10;
 /// Most connections of a set of clients.
@@ -104,6 +110,10 @@ const _: () = {
     assert!(
         (SIGNALS_UNREAD_MAX + 2) * SIGNAL_BYTES_CHARGED <= SOCKET_BYTES_MIN,
         "a signal finds space, or another one that is not reported"
+    );
+    assert!(
+        8 * (1 + PEERS_WATCHED_MAX as u64) <= PAGE_BYTES,
+        "a page has the state of a watch and one of each stream"
     );
     assert!(SLOTS_MIN.is_power_of_two() && SLOTS_MAX.is_power_of_two());
     assert!(SLOTS_MIN / 2 >= 64, "the slots of one side fill whole words of the ready bitmap");

@@ -132,6 +132,53 @@ fn bytes_of_a_smaller_ring_arrive_in_order() {
     check(&[4, 2], &[b"ab", b"c"], Some(PREEMPTIONS_MAX));
 }
 
+/// The other process publishes and dies; a watch then changes a word, and the receiver, which has no other limit, finds
+/// the byte and the change.
+fn check_watch(fencing: Fencing) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(PREEMPTIONS_MAX);
+    builder.check(move || {
+        let (mut sender, mut receiver) = ring(&[2], fencing);
+        let (signal, state) = (Arc::new(Signal::default()), Arc::new(AtomicU64::new(0)));
+        let words = sender.words().clone();
+        let (published, watched) = (Arc::clone(&signal), Arc::clone(&state));
+        let sending = thread::spawn(move || {
+            sender.push(b"a").expect("an honest receiver");
+            published.set(sender.publish().expect("an honest receiver"));
+            // The kernel tells the watch of the end behind it.
+            let sleep_words = [&words.shared.data_sleep, &words.shared.space_sleep];
+            if sleep::interrupt(&watched, 1, sleep_words) {
+                published.set(Wake::Thread);
+            }
+        });
+        let mut out = [0];
+        while receiver.pop(&mut out).expect("an honest sender") == 0 {
+            wait_watched(&mut receiver, &signal, &state);
+        }
+        let _ = receiver.release().expect("an honest sender");
+        while state.load(Ordering::Acquire) == 0 {
+            wait_watched(&mut receiver, &signal, &state);
+        }
+        sending.join().expect("the sender ends");
+    });
+}
+
+/// Sleeps as a thread of a watched stream does. A wake-up that comes before the sleep makes its futex refuse to sleep.
+fn wait_watched(receiver: &mut RingReceiver, signal: &Signal, state: &AtomicU64) {
+    if receiver.prepare_sleep(SleepKind::Thread).expect("an honest sender") {
+        if state.load(Ordering::Acquire) == 0 {
+            signal.wait();
+        }
+        receiver.cancel_sleep();
+    }
+}
+
+#[test]
+fn a_sleep_that_only_a_watch_ends_misses_no_byte_and_no_end() {
+    check_watch(Fencing::Both);
+    check_watch(Fencing::Sleeper);
+}
+
 /// Two sending threads each publish a number and set their bit; the event loop sleeps whenever it may.
 #[test]
 fn the_event_loop_sees_every_ready_connection_before_it_sleeps() {

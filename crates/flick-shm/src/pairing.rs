@@ -152,6 +152,11 @@ impl PeerProcess {
         self.socket.as_fd()
     }
 
+    /// Returns the socket with a share in its owner.
+    pub(crate) fn shared_socket(&self) -> &Arc<OwnedFd> {
+        &self.socket
+    }
+
     /// Returns whether the other process has closed the socket, which the kernel does when it dies.
     pub fn is_gone(&self) -> bool {
         let mut sources = [PollFd::new(&*self.socket, PollFlags::RDHUP)];

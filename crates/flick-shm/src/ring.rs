@@ -222,7 +222,7 @@ impl RingSender {
         self.former
     }
 
-    pub(crate) fn words(&self) -> &Direction {
+    pub(crate) fn words(&self) -> &Words<Direction> {
         &self.words
     }
 }

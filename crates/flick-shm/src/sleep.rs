@@ -11,7 +11,7 @@
 mod exhaustive;
 
 use crate::fault::PeerFault;
-use crate::sync::{AtomicU32, Ordering, fence};
+use crate::sync::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Value of a sleep word whose side looks at the ring by itself.
 pub(crate) const AWAKE: u32 = 0;
@@ -173,9 +173,41 @@ pub(crate) fn take(word: &AtomicU32) -> Result<Wake, PeerFault> {
     }
 }
 
+/// Changes a word of this process that a thread looks at between the announcement of a sleep and the sleep, and takes
+/// the announcement, which may be on either word. The caller then wakes both futexes. The thread finds the change, or
+/// is woken: both sides exchange the sleep word, and the later exchange sees what was done before the earlier one, so
+/// this side needs no fence. The announcement of an event loop stays, because it sleeps on something else. Returns
+/// whether a thread's was there; a dishonest peer may have taken it.
+pub(crate) fn interrupt(word: &AtomicU64, value: u64, sleep_words: [&AtomicU32; 2]) -> bool {
+    let thread = SleepKind::Thread as u32;
+    word.store(value, Ordering::Release);
+    let [first, second] =
+        sleep_words.map(|sleep_word| sleep_word.fetch_and(!thread, Ordering::AcqRel) & thread != 0);
+    first || second
+}
+
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_interrupt_takes_the_announcement_of_a_thread_and_of_nothing_else() {
+        let thread = SleepKind::Thread as u32;
+        let event_loop = SleepKind::EventLoop as u32;
+        for (before, after) in [
+            (AWAKE, AWAKE),
+            (FENCED, FENCED),
+            (thread, AWAKE),
+            (thread | FENCED, FENCED),
+            (event_loop, event_loop),
+            (event_loop | FENCED, event_loop | FENCED),
+        ] {
+            let (word, sleep_words) = (AtomicU64::new(1), [AtomicU32::new(before), AtomicU32::new(before)]);
+            let was_thread = interrupt(&word, 2, [&sleep_words[0], &sleep_words[1]]);
+            assert_eq!((was_thread, word.into_inner()), (before & thread != 0, 2));
+            assert_eq!(sleep_words.map(AtomicU32::into_inner), [after; 2]);
+        }
+    }
 
     #[test]
     fn the_request_for_fences_survives_a_wake_up() {

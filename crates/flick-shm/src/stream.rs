@@ -2,6 +2,8 @@
 //! over the Unix socket between them.
 //! Promises: the same calls for both; bytes that the other process published before it died are delivered before the
 //! error; a wait sees the death of the other process within 50 ms; it busy-polls for a bounded time, then sleeps.
+//! A sleep that sees it by itself has a time limit, and arms a timer; one without needs a thread that watches for it
+//! (`watch.rs`).
 //! Refuses: more than one connection per pair of processes; `pair.rs` has those.
 
 use alloc::boxed::Box;
@@ -12,12 +14,13 @@ use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 
 use crate::busy_poll::BusyPoll;
-use crate::conn::{RingConn, RingRead};
+use crate::conn::{RingConn, RingRead, SleepLimit};
 use crate::fault::PeerFault;
 use crate::limits::{FUTEX_SLEEP_MS_MAX, RING_BYTES_MIN, RING_GROWTH};
 use crate::pair::{OpenError, Pair};
 use crate::pairing::{PairError, PairListener, PairPolicy, PeerProcess, connect_pair};
 use crate::segment::SegmentConfig;
+use crate::watch::{PeerState, PeerWatchHandle, WatchError, WatchedPeer};
 
 /// Connections that one look answers; the other side need not open more at a time.
 const OPENED_MAX: usize = 64;
@@ -134,6 +137,8 @@ pub struct ShmStream {
     busy_poll: BusyPoll,
     /// Waits since the last one that slept.
     awake_waits: u32,
+    /// Slot in a watch of other processes.
+    watched: Option<WatchedPeer>,
 }
 
 impl ShmStream {
@@ -168,7 +173,7 @@ impl ShmStream {
     fn new(peer: PeerProcess, transport: Transport, config: &StreamConfig) -> Self {
         let busy_poll = BusyPoll::new(config.busy_poll_us);
         let StreamConfig { ring_bytes, ring_bytes_max, .. } = *config;
-        Self { peer, transport, ring_bytes, ring_bytes_max, busy_poll, awake_waits: 0 }
+        Self { peer, transport, ring_bytes, ring_bytes_max, busy_poll, awake_waits: 0, watched: None }
     }
 
     /// Returns the other process.
@@ -182,6 +187,19 @@ impl ShmStream {
             Transport::Rings(_) => StreamTransport::SharedMemory,
             Transport::Kernel(reason) => StreamTransport::Kernel(reason),
         }
+    }
+
+    /// Lets a watch see the end of the other process, so that waits without a time limit sleep without one while the
+    /// watch runs. The slot in a former watch is given back. A stream without a pair needs no watch.
+    ///
+    /// Cost: a system call, and two if there was a former watch.
+    /// Errors: `Full`, `Stopped`, `Forked`, `System`: the stream has no watch, and sleeps with a limit.
+    pub fn watch_peer(&mut self, watch: &PeerWatchHandle) -> Result<(), WatchError> {
+        self.watched = None;
+        if matches!(self.transport, Transport::Rings(_)) {
+            self.watched = Some(watch.register(self.peer.shared_socket())?);
+        }
+        Ok(())
     }
 
     /// Takes the ready bits, and accepts the other side's connection if it has opened one. A bit that is not taken
@@ -267,18 +285,20 @@ impl ShmStream {
         }
     }
 
-    /// Blocks until the operation can be tried again, or the time is over; returns whether it can.
+    /// Blocks until the operation can be tried again, or the time is over; returns whether it can. `None`: there is no
+    /// limit, and the result is `true`. A wait may end early.
     ///
+    /// Cost: a sleep has a timer, unless there is no limit and a [watch](Self::watch_peer) runs.
     /// Errors: `PeerGone`, only when nothing is left to be received; `Peer`, `Open`, `System`.
-    pub fn wait(&mut self, interest: StreamInterest, timeout_ms: u32) -> Result<bool, StreamError> {
+    pub fn wait(&mut self, interest: StreamInterest, timeout_ms: Option<u32>) -> Result<bool, StreamError> {
         let Transport::Rings(rings) = &mut self.transport else {
             let flags = match interest {
                 StreamInterest::Readable => PollFlags::IN,
                 StreamInterest::Writable => PollFlags::OUT,
             };
             let mut sources = [PollFd::from_borrowed_fd(self.peer.socket(), flags)];
-            return match poll(&mut sources, Some(&timespec(timeout_ms))) {
-                Err(Errno::INTR) => Ok(false),
+            return match poll(&mut sources, timeout_ms.map(timespec).as_ref()) {
+                Err(Errno::INTR) => Ok(timeout_ms.is_none()),
                 count => Ok(count? > 0),
             };
         };
@@ -288,7 +308,7 @@ impl ShmStream {
             Self::accept_ring(pair, conn, ring_bytes)?;
             is_ready(conn, interest)
         };
-        let is_ready_now = if timeout_ms == 0 { look()? } else { self.busy_poll.run(look)? };
+        let is_ready_now = if timeout_ms == Some(0) { look()? } else { self.busy_poll.run(look)? };
         if is_ready_now {
             self.awake_waits = self.awake_waits.saturating_add(1);
             if self.awake_waits == AWAKE_WAITS
@@ -303,16 +323,24 @@ impl ShmStream {
         let Some(conn) = conn.as_mut().filter(|conn| conn.is_accepted()) else {
             return self.sleep(interest, timeout_ms);
         };
-        let futex_ms = timeout_ms.min(FUTEX_SLEEP_MS_MAX);
-        let is_over = match interest {
-            StreamInterest::Readable => conn.wait_readable(futex_ms)?,
-            StreamInterest::Writable => conn.wait_writable(futex_ms)?,
+        let futex_ms = timeout_ms.unwrap_or(FUTEX_SLEEP_MS_MAX).min(FUTEX_SLEEP_MS_MAX);
+        let limit = match &self.watched {
+            Some(watched) if timeout_ms.is_none() => match watched.attach(conn) {
+                PeerState::Watched => SleepLimit::PeerEnd(watched),
+                PeerState::Ended => return self.sleep(interest, None),
+                PeerState::Foreign | PeerState::New | PeerState::Idle => SleepLimit::Ms(futex_ms),
+            },
+            Some(_) | None => SleepLimit::Ms(futex_ms),
         };
-        if is_over { self.sleep(interest, timeout_ms - futex_ms) } else { Ok(true) }
+        let is_over = match interest {
+            StreamInterest::Readable => conn.wait_readable(limit)?,
+            StreamInterest::Writable => conn.wait_writable(limit)?,
+        };
+        if is_over { self.sleep(interest, timeout_ms.map(|ms| ms - futex_ms)) } else { Ok(true) }
     }
 
     /// Sleeps until the other side signals through the socket or dies, or the time is over.
-    fn sleep(&mut self, interest: StreamInterest, timeout_ms: u32) -> Result<bool, StreamError> {
+    fn sleep(&mut self, interest: StreamInterest, timeout_ms: Option<u32>) -> Result<bool, StreamError> {
         let Transport::Rings(rings) = &mut self.transport else { return Ok(false) };
         let Rings { pair, conn } = &mut **rings;
         Self::accept_ring(pair, conn, self.ring_bytes)?;
@@ -320,7 +348,7 @@ impl ShmStream {
             return Ok(true);
         }
         let mut sources = [PollFd::from_borrowed_fd(pair.socket(), PollFlags::IN | PollFlags::RDHUP)];
-        let polled = poll(&mut sources, Some(&timespec(timeout_ms)));
+        let polled = poll(&mut sources, timeout_ms.map(timespec).as_ref());
         let reported = sources[0].revents();
         let is_gone = reported.intersects(PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR);
         if reported.is_empty() {
@@ -332,7 +360,7 @@ impl ShmStream {
             conn.cancel_sleep();
         }
         match polled {
-            Err(Errno::INTR) => return Ok(false),
+            Err(Errno::INTR) => return Ok(timeout_ms.is_none()),
             Err(errno) => return Err(errno.into()),
             Ok(0) => return Ok(false),
             Ok(_) => {}
@@ -371,6 +399,8 @@ impl ShmStream {
 
 impl Drop for ShmStream {
     fn drop(&mut self) {
+        // The end of this side's socket is no end of the other process.
+        self.watched = None;
         if let Transport::Rings(rings) = &mut self.transport
             && let Some(conn) = rings.conn.take()
         {

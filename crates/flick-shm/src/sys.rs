@@ -4,6 +4,8 @@
 //! Refuses: huge pages of hugetlbfs in another process's file: it can take them back, and an access then raises SIGBUS.
 //! Transparent huge pages of tmpfs have no such limit.
 
+mod lock;
+
 use core::ffi::CStr;
 use core::ptr::{NonNull, null_mut};
 use core::sync::atomic::{AtomicU32, Ordering};
@@ -23,6 +25,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::limits::{PAGE_BYTES, SIGNALS_PER_LOOK_MAX};
 use crate::notify::Signals;
+pub(crate) use lock::Lock;
 
 /// `TMPFS_MAGIC` of `statfs(2)`, the file system of a memory file without huge pages of its own.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
@@ -187,20 +190,26 @@ pub(crate) fn barrier_everywhere() -> bool {
 }
 
 /// Sleeps while the word has the value, until another process wakes it, a signal arrives or the time is over; returns
-/// whether it is over.
-pub(crate) fn futex_wait(word: &AtomicU32, value: u32, timeout_ms: u32) -> bool {
-    let timeout = futex::Timespec {
-        tv_sec: i64::from(timeout_ms / 1000),
-        tv_nsec: i64::from(timeout_ms % 1000) * 1_000_000,
-    };
+/// whether it is over. Without a limit no timer is armed and taken back, which costs more than the rest of the call.
+pub(crate) fn futex_wait(word: &AtomicU32, value: u32, timeout_ms: Option<u32>) -> bool {
+    let timeout = timeout_ms.map(|ms| futex::Timespec {
+        tv_sec: i64::from(ms / 1000),
+        tv_nsec: i64::from(ms % 1000) * 1_000_000,
+    });
     // Every other result means that the caller looks again.
-    futex::wait(word, futex::Flags::empty(), value, Some(&timeout)) == Err(Errno::TIMEDOUT)
+    futex::wait(word, futex::Flags::empty(), value, timeout.as_ref()) == Err(Errno::TIMEDOUT)
 }
 
 /// Wakes one thread that sleeps on the word.
 pub(crate) fn futex_wake(word: &AtomicU32) {
     // It fails only for addresses that are no word of this process.
     let _ = futex::wake(word, futex::Flags::empty(), 1);
+}
+
+/// Wakes all threads that sleep on the word: none of another process gets the wake-up in the place of one of this.
+pub(crate) fn futex_wake_all(word: &AtomicU32) {
+    // As above.
+    let _ = futex::wake(word, futex::Flags::empty(), i32::MAX.unsigned_abs());
 }
 
 /// Lets peers of a Unix socket pass descriptors through it, or not. The kernel closes those that are not received on

@@ -2,7 +2,7 @@
 #![cfg(not(loom))]
 
 use std::os::unix::net::UnixStream;
-use std::sync::Arc;
+use std::sync::{Arc, Barrier};
 
 use flick_alloc_counter::CountingAllocator;
 use flick_shm::conn::RingRead;
@@ -10,6 +10,7 @@ use flick_shm::pair::Pair;
 use flick_shm::pairing::{PairListener, PairPolicy};
 use flick_shm::segment::{Segment, SegmentConfig};
 use flick_shm::stream::{ShmStream, StreamConfig, StreamInterest};
+use flick_shm::watch::PeerWatch;
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -18,26 +19,71 @@ static ALLOCATOR: CountingAllocator = CountingAllocator;
 fn neither_connections_nor_streams_allocate() {
     connections_come_and_go_without_allocations();
     a_stream_grows_and_waits_without_allocations();
+    watched_streams_sleep_without_allocations();
 }
 
-fn a_stream_grows_and_waits_without_allocations() {
-    let config = StreamConfig { ring_bytes: 4096, ..StreamConfig::default() };
+fn streams(config: StreamConfig) -> (ShmStream, ShmStream) {
     let name = format!("shm:test-allocations-{}", std::process::id());
     let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free");
     let connecting = std::thread::spawn(move || ShmStream::connect(&name, &config));
-    let mut far = ShmStream::accept(&listener, &config).expect("it connects");
-    let mut near = connecting.join().expect("it only connects").expect("this side listens");
+    let far = ShmStream::accept(&listener, &config).expect("it connects");
+    (connecting.join().expect("it only connects").expect("this side listens"), far)
+}
+
+/// Sends eight bytes to the other side and gets eight from it, in either order, and sleeps for them.
+fn exchange(stream: &mut ShmStream, is_first: bool) {
+    let mut bytes = [7; 8];
+    for is_sending in [is_first, !is_first] {
+        while is_sending && stream.send(&bytes).expect("honest") == 0 {
+            stream.wait(StreamInterest::Writable, None).expect("honest");
+        }
+        while !is_sending && stream.receive(&mut bytes).expect("honest") == RingRead::Empty {
+            stream.wait(StreamInterest::Readable, None).expect("honest");
+        }
+    }
+}
+
+fn watched_streams_sleep_without_allocations() {
+    let (mut near, mut far) = streams(StreamConfig { busy_poll_us: 0, ..StreamConfig::default() });
+    let watch = PeerWatch::new().expect("descriptors and memory");
+    let handle = watch.handle();
+    near.watch_peer(&handle).expect("there is space");
+    far.watch_peer(&handle).expect("there is space");
+    let (begin, end) = (Barrier::new(4), Barrier::new(3));
+    std::thread::scope(|scope| {
+        let (begin, end) = (&begin, &end);
+        scope.spawn(move || {
+            begin.wait();
+            watch.run()
+        });
+        for (stream, is_first) in [(&mut near, true), (&mut far, false)] {
+            scope.spawn(move || {
+                begin.wait();
+                (0..1000).for_each(|_| exchange(stream, is_first));
+                end.wait();
+            });
+        }
+        begin.wait();
+        let before = flick_alloc_counter::allocations();
+        end.wait();
+        assert_eq!(flick_alloc_counter::allocations(), before);
+        handle.stop();
+    });
+}
+
+fn a_stream_grows_and_waits_without_allocations() {
+    let (mut near, mut far) = streams(StreamConfig { ring_bytes: 4096, ..StreamConfig::default() });
     let mut bytes = vec![7; 100_000];
     let before = flick_alloc_counter::allocations();
     let mut sent = 0;
     for _ in 0..1000 {
         sent += near.send(&bytes).expect("honest");
-        let _ = near.wait(StreamInterest::Writable, 0).expect("honest");
+        let _ = near.wait(StreamInterest::Writable, Some(0)).expect("honest");
         while let RingRead::Bytes(count) = far.receive(&mut bytes).expect("honest") {
             sent -= count;
         }
     }
-    assert_eq!((sent, far.wait(StreamInterest::Readable, 2)), (0, Ok(false)));
+    assert_eq!((sent, far.wait(StreamInterest::Readable, Some(2))), (0, Ok(false)));
     assert_eq!(flick_alloc_counter::allocations(), before);
 }
 

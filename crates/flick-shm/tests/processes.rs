@@ -64,7 +64,7 @@ fn send_all(stream: &mut ShmStream, from: u64, to: u64, piece: usize) {
         let len = piece.min((to - sent) as usize);
         fill(&mut bytes[..len], sent);
         match stream.send(&bytes[..len]).expect("the other side lives") {
-            0 => assert!(stream.wait(StreamInterest::Writable, WAIT_MS).expect("the other side lives")),
+            0 => assert!(stream.wait(StreamInterest::Writable, Some(WAIT_MS)).expect("the other side lives")),
             count => sent += count as u64,
         }
     }
@@ -80,7 +80,7 @@ fn receive_all(stream: &mut ShmStream) -> (u64, Result<(), StreamError>) {
                 received += count as u64;
             }
             Ok(RingRead::Finished) => return (received, Ok(())),
-            Ok(RingRead::Empty) => match stream.wait(StreamInterest::Readable, WAIT_MS) {
+            Ok(RingRead::Empty) => match stream.wait(StreamInterest::Readable, Some(WAIT_MS)) {
                 Ok(is_ready) => assert!(is_ready, "nothing came for {WAIT_MS} ms after {received} bytes"),
                 Err(error) => return (received, Err(error)),
             },
@@ -110,7 +110,9 @@ fn other_side() {
             loop {
                 fill(&mut bytes, sent);
                 match stream.send(&bytes).expect("the first side lives") {
-                    0 => drop(stream.wait(StreamInterest::Writable, WAIT_MS).expect("the first side lives")),
+                    0 => drop(
+                        stream.wait(StreamInterest::Writable, Some(WAIT_MS)).expect("the first side lives"),
+                    ),
                     count => {
                         sent += count as u64;
                         writeln!(out, "sent {sent}.").expect("the first side reads");
@@ -121,7 +123,7 @@ fn other_side() {
         "sleep" => {
             stream.send(b"here").expect("the first side lives");
             // A wait may end early.
-            while stream.wait(StreamInterest::Readable, WAIT_MS).is_ok() {}
+            while stream.wait(StreamInterest::Readable, Some(WAIT_MS)).is_ok() {}
         }
         role => panic!("unknown role {role}"),
     }
@@ -164,7 +166,7 @@ fn bytes_published_before_a_kill_are_delivered_and_then_an_error() {
                     check(&bytes[..count], received);
                     received += count as u64;
                 }
-                _ => drop(stream.wait(StreamInterest::Readable, WAIT_MS).expect("it lives")),
+                _ => drop(stream.wait(StreamInterest::Readable, Some(WAIT_MS)).expect("it lives")),
             }
         }
         child.kill().expect("it lives");
@@ -176,7 +178,7 @@ fn bytes_published_before_a_kill_are_delivered_and_then_an_error() {
                     check(&bytes[..count], received);
                     received += count as u64;
                 }
-                Ok(RingRead::Empty) => match stream.wait(StreamInterest::Readable, WAIT_MS) {
+                Ok(RingRead::Empty) => match stream.wait(StreamInterest::Readable, Some(WAIT_MS)) {
                     Ok(_) => {}
                     Err(error) => break error,
                 },
@@ -200,11 +202,11 @@ fn a_sleeping_side_sees_the_death_of_the_other_at_once() {
     let mut stream = ShmStream::accept(&listener, &StreamConfig::default()).expect("it connects");
     let mut bytes = [0; 16];
     while stream.receive(&mut bytes).expect("it lives") != RingRead::Bytes(4) {
-        stream.wait(StreamInterest::Readable, WAIT_MS).expect("it lives");
+        stream.wait(StreamInterest::Readable, Some(WAIT_MS)).expect("it lives");
     }
     let waiting = std::thread::spawn(move || {
         // A wait may end early.
-        let end = (0..100).find_map(|_| stream.wait(StreamInterest::Readable, WAIT_MS).err());
+        let end = (0..100).find_map(|_| stream.wait(StreamInterest::Readable, Some(WAIT_MS)).err());
         (end, Instant::now())
     });
     let killed = Instant::now();
@@ -222,14 +224,14 @@ fn waits_that_are_shorter_than_a_sleep_on_the_futex_see_the_death_of_the_other_p
     let mut stream = ShmStream::accept(&listener, &StreamConfig::default()).expect("it connects");
     let mut bytes = [0; 16];
     while stream.receive(&mut bytes).expect("it lives") != RingRead::Bytes(4) {
-        stream.wait(StreamInterest::Readable, WAIT_MS).expect("it lives");
+        stream.wait(StreamInterest::Readable, Some(WAIT_MS)).expect("it lives");
     }
     // A wait may end early.
-    assert!((0..5).any(|_| stream.wait(StreamInterest::Readable, 2) == Ok(false)));
+    assert!((0..5).any(|_| stream.wait(StreamInterest::Readable, Some(2)) == Ok(false)));
     child.kill().expect("it lives");
     child.wait().expect("it is dead");
     for timeout_ms in [0, 1] {
-        let end = (0..3).find_map(|_| stream.wait(StreamInterest::Readable, timeout_ms).err());
+        let end = (0..3).find_map(|_| stream.wait(StreamInterest::Readable, Some(timeout_ms)).err());
         assert_eq!(end, Some(StreamError::PeerGone), "waits of {timeout_ms} ms");
     }
 }
@@ -256,7 +258,7 @@ fn a_process_that_asks_for_no_slots_gets_a_byte_stream() {
     assert_eq!(stream.receive(&mut bytes), Ok(RingRead::Empty));
     assert_eq!(stream.send(b"reply"), Ok(5));
     drop(raw);
-    assert!(stream.wait(StreamInterest::Readable, WAIT_MS).expect("the end is readable"));
+    assert!(stream.wait(StreamInterest::Readable, Some(WAIT_MS)).expect("the end is readable"));
     assert!(matches!(stream.receive(&mut bytes), Ok(RingRead::Finished) | Err(StreamError::PeerGone)));
 }
 
@@ -279,8 +281,8 @@ fn a_late_signal_wakes_a_stream_once() {
     let mut stream = ShmStream::accept(&listener, &StreamConfig::default()).expect("the message is right");
     assert_eq!(stream.transport(), StreamTransport::SharedMemory);
     raw.write_all(&[1]).expect("the socket is open");
-    assert_eq!(stream.wait(StreamInterest::Readable, WAIT_MS), Ok(true));
-    assert_eq!(stream.wait(StreamInterest::Readable, 50), Ok(false));
+    assert_eq!(stream.wait(StreamInterest::Readable, Some(WAIT_MS)), Ok(true));
+    assert_eq!(stream.wait(StreamInterest::Readable, Some(50)), Ok(false));
 }
 
 /// Connects to a process that answers with these bytes and descriptors. Returns the reason why the two are no pair;

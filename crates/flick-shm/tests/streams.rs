@@ -40,7 +40,7 @@ fn send_all(stream: &mut ShmStream, pattern: &[u8]) {
         let from = sent % PERIOD;
         let bytes = &pattern[from..from + piece.min(STREAM_BYTES - sent)];
         match stream.send(bytes).expect("the other side lives") {
-            0 => assert!(stream.wait(StreamInterest::Writable, WAIT_MS).expect("the other side lives")),
+            0 => assert!(stream.wait(StreamInterest::Writable, Some(WAIT_MS)).expect("the other side lives")),
             count => sent += count,
         }
     }
@@ -58,7 +58,7 @@ fn receive_all(stream: &mut ShmStream, pattern: &[u8]) {
                 received += count;
             }
             RingRead::Empty => {
-                assert!(stream.wait(StreamInterest::Readable, WAIT_MS).expect("the other side lives"));
+                assert!(stream.wait(StreamInterest::Readable, Some(WAIT_MS)).expect("the other side lives"));
             }
             RingRead::Finished => break,
             RingRead::Reset => panic!("the stream was ended"),
@@ -96,7 +96,7 @@ fn round_trips_arrive_when_sides_sleep_after_they_have_polled() {
             }
             let mut bytes = [0; 4];
             while stream.receive(&mut bytes) == Ok(RingRead::Empty) {
-                assert_eq!(stream.wait(StreamInterest::Readable, WAIT_MS), Ok(true));
+                assert_eq!(stream.wait(StreamInterest::Readable, Some(WAIT_MS)), Ok(true));
             }
             assert_eq!(u32::from_le_bytes(bytes), if begins { trip + 1 } else { trip });
             if trip % 1000 == 0 {

@@ -93,7 +93,7 @@ impl ShmSocket {
             if let Some(done) = attempt(stream).map_err(error_of)? {
                 return Ok(done);
             }
-            stream.wait(interest, 10_000).map_err(error_of)?;
+            stream.wait(interest, Some(10_000)).map_err(error_of)?;
         }
     }
 }

@@ -31,7 +31,7 @@ fn other_side() {
     let (mut sent, mut out) = (0, std::io::stdout().lock());
     loop {
         match stream.send(&service::bytes(id, sent, 1777)).expect("the service lives") {
-            0 => drop(stream.wait(StreamInterest::Writable, 1000).expect("the service lives")),
+            0 => drop(stream.wait(StreamInterest::Writable, Some(1000)).expect("the service lives")),
             count => sent += count as u64,
         }
         writeln!(out, "sent {sent}.").expect("the test reads");

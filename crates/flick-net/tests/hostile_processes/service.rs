@@ -376,10 +376,10 @@ impl EchoPeer for ShmPeer {
                 }
                 RingRead::Empty if sent < len => {
                     // Either direction may move next.
-                    self.stream.wait(StreamInterest::Readable, 1).expect("the service lives");
+                    self.stream.wait(StreamInterest::Readable, Some(1)).expect("the service lives");
                 }
                 RingRead::Empty => {
-                    self.stream.wait(StreamInterest::Readable, 1000).expect("the service lives");
+                    self.stream.wait(StreamInterest::Readable, Some(1000)).expect("the service lives");
                 }
                 other => panic!("{other:?}"),
             }

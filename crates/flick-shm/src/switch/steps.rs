@@ -64,7 +64,7 @@ impl TokenSteps for PlainSteps {
     }
 
     fn sleep(self, word: &AtomicU32, value: u32) {
-        sys::futex_wait(word, value, 1);
+        sys::futex_wait(word, value, Some(1));
     }
 
     fn wake(self, word: &AtomicU32) {

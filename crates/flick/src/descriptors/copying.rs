@@ -54,7 +54,7 @@ pub(super) fn input(input: Input, stop: &OwnedFd) -> DescriptorEvent {
         copy_input(&file, offer, &mut stream, (&mut front, stop.as_fd()))?;
         stream.finish_sending()?;
         while !has_ended(&mut stream)? {
-            stream.wait(StreamInterest::Readable, LOOK_MS)?;
+            stream.wait(StreamInterest::Readable, Some(LOOK_MS))?;
         }
         Ok(())
     });
@@ -146,7 +146,7 @@ fn send_all(to: &mut ShmStream, mut bytes: &[u8]) -> Result<(), CopyError> {
         if bytes.is_empty() {
             return Ok(());
         }
-        to.wait(StreamInterest::Writable, LOOK_MS)?;
+        to.wait(StreamInterest::Writable, Some(LOOK_MS))?;
         if has_ended(to)? {
             return Err(CopyError::Closed);
         }
@@ -163,7 +163,7 @@ fn drain(from: &mut ShmStream, buffer: &mut [u8], file: &OwnedFd) -> Result<(), 
     loop {
         match from.receive(buffer) {
             Ok(RingRead::Bytes(count)) => write_all(file, &buffer[..count])?,
-            Ok(RingRead::Empty) if from.wait(StreamInterest::Readable, LOOK_MS).is_ok() => {}
+            Ok(RingRead::Empty) if from.wait(StreamInterest::Readable, Some(LOOK_MS)).is_ok() => {}
             // A worker that ends leaves its connections as they are.
             _ => return Ok(()),
         }
