@@ -8,17 +8,19 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::thread::JoinHandle;
 
 use flick_ring::{Consumer, Producer, ring};
 use flick_shm::conn::RingRead;
 use flick_shm::pairing::{PairListener, PairPolicy};
 use flick_shm::stream::{ShmStream, StreamConfig, StreamInterest, StreamTransport};
+use flick_shm::watch::{PeerWatch, PeerWatchHandle, WatchError};
 use rustix::io::Errno;
 use rustix::thread::futex;
 
 /// Bytes of a bare ring.
 const RING_BYTES: usize = 64 << 10;
-/// Longest sleep of a blocked side in milliseconds.
+/// Longest sleep of a side that busy-polls first, in milliseconds.
 const SLEEP_MS: u32 = 10_000;
 
 /// A transport and how its sides wait.
@@ -32,7 +34,7 @@ pub(super) enum Kind {
     PolledShm,
     /// Waits as a client with the default settings does.
     DefaultShm,
-    /// Sleeps whenever it has to wait.
+    /// Sleeps whenever it has to wait, without a limit: a thread watches for the end of the other side.
     AsleepShm,
     BareRing,
     /// Wakes and sleeps for each message, and moves nothing but its number: what any sleep of a thread costs.
@@ -142,10 +144,41 @@ impl Side for Files {
     }
 }
 
+/// Wait of a side of a stream in shared memory.
+enum ShmWait {
+    Polled,
+    /// For a time in milliseconds at most.
+    Limited(u32),
+    /// Without a limit, while the thread watches.
+    Watched(#[expect(dead_code, reason = "its drop ends the thread")] Arc<WatchThread>),
+}
+
 /// One side of a stream in shared memory.
 struct Shm {
     stream: ShmStream,
-    is_polled: bool,
+    wait: ShmWait,
+}
+
+/// The thread that watches for the end of both sides.
+struct WatchThread {
+    handle: PeerWatchHandle,
+    thread: Option<JoinHandle<Result<(), WatchError>>>,
+}
+
+impl WatchThread {
+    fn start() -> io::Result<Self> {
+        let watch = PeerWatch::new()?;
+        let handle = watch.handle();
+        Ok(Self { handle, thread: Some(std::thread::spawn(move || watch.run())) })
+    }
+}
+
+impl Drop for WatchThread {
+    fn drop(&mut self) {
+        self.handle.stop();
+        // The figures are taken; a failure would have made waits end with errors.
+        let _ = self.thread.take().map(JoinHandle::join);
+    }
 }
 
 fn streams(kind: Kind) -> io::Result<(Box<dyn Side>, Box<dyn Side>)> {
@@ -162,22 +195,35 @@ fn streams(kind: Kind) -> io::Result<(Box<dyn Side>, Box<dyn Side>)> {
         (ShmStream::connect(&name, &config), accepting.join())
     });
     let far = far.map_err(|_| io::Error::other("the accepting side panicked"))?;
-    let side = |stream: ShmStream| -> io::Result<Box<dyn Side>> {
-        match stream.transport() {
-            StreamTransport::SharedMemory => Ok(Box::new(Shm { stream, is_polled: kind == Kind::PolledShm })),
-            StreamTransport::Kernel(reason) => Err(io::Error::other(reason)),
+    let watch = if kind == Kind::AsleepShm { Some(Arc::new(WatchThread::start()?)) } else { None };
+    let side = |mut stream: ShmStream| -> io::Result<Box<dyn Side>> {
+        if let StreamTransport::Kernel(reason) = stream.transport() {
+            return Err(io::Error::other(reason));
         }
+        let wait = match &watch {
+            Some(watch) => {
+                stream.watch_peer(&watch.handle).map_err(io::Error::other)?;
+                ShmWait::Watched(Arc::clone(watch))
+            }
+            None if kind == Kind::PolledShm => ShmWait::Polled,
+            None => ShmWait::Limited(SLEEP_MS),
+        };
+        Ok(Box::new(Shm { stream, wait }))
     };
     Ok((side(near.map_err(io::Error::other)?)?, side(far.map_err(io::Error::other)?)?))
 }
 
 impl Shm {
     fn wait(&mut self, interest: StreamInterest) -> io::Result<()> {
-        if self.is_polled {
-            spin_loop();
-            return Ok(());
-        }
-        self.stream.wait(interest, Some(SLEEP_MS)).map(drop).map_err(io::Error::other)
+        let timeout_ms = match self.wait {
+            ShmWait::Polled => {
+                spin_loop();
+                return Ok(());
+            }
+            ShmWait::Limited(timeout_ms) => Some(timeout_ms),
+            ShmWait::Watched(_) => None,
+        };
+        self.stream.wait(interest, timeout_ms).map(drop).map_err(io::Error::other)
     }
 }
 
