@@ -12,7 +12,7 @@ use crate::raw::{set_vfork_parent, vfork_parent};
 use crate::state::{File, FileRef, Kind, NewFile, ProcessTable, Seen, flag, kept, reason};
 use crate::sys::{self, ProgramMemory};
 use crate::threads::{self, ThreadWait};
-use crate::{exec, moving, verify, wait, wake};
+use crate::{exec, moving, registrations, verify, wait, wake};
 
 /// A system call, as the entry has stored its registers.
 #[derive(Debug)]
@@ -162,7 +162,7 @@ fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) 
         // Also a socket that is not followed may pass descriptors.
         nr::SENDMSG | nr::RECVMSG => {
             if call.number() == nr::SENDMSG && moving::has_moved() {
-                control(state, call.rsi, memory, leave);
+                control(state, call.rsi, memory, passing);
             }
             match followed(state, call.rdi) {
                 Some(file) => transfer(state, file, call, memory),
@@ -208,19 +208,20 @@ fn decide_on_descriptors(
 ) -> HookDecision {
     match call.number() {
         nr::SOCKET | nr::SOCKETPAIR | nr::PIPE | nr::PIPE2 => HookDecision::Count,
+        nr::EPOLL_CREATE | nr::EPOLL_CREATE1 if state.moves.load(Relaxed) != 0 => HookDecision::Count,
         nr::DUP => {
-            wait::duplicating(state, call.rdi);
+            registrations::duplicating(state, call.rdi);
             HookDecision::Count
         }
         nr::DUP2 | nr::DUP3 => {
-            wait::duplicating(state, call.rdi);
+            registrations::duplicating(state, call.rdi);
             if moving::has_moved()
                 && call.rdi != call.rsi
                 && let Some(file) = followed(state, call.rsi).and_then(|file| state.file(file))
             {
                 moving::closing(state, file, u64::from(call.rsi as u32));
             }
-            closing_numbers(u64::from(call.rsi as u32), u64::from(call.rsi as u32));
+            closing_numbers(state, u64::from(call.rsi as u32), u64::from(call.rsi as u32));
             HookDecision::Count
         }
         nr::ACCEPT | nr::ACCEPT4 | nr::CONNECT | nr::LISTEN => {
@@ -238,11 +239,11 @@ fn decide_on_descriptors(
             HookDecision::Pass
         }
         nr::FCNTL if nr::DUPLICATING.contains(&call.rsi) => {
-            wait::duplicating(state, call.rdi);
+            registrations::duplicating(state, call.rdi);
             HookDecision::Count
         }
         nr::CLOSE => {
-            closing_numbers(u64::from(call.rdi as u32), u64::from(call.rdi as u32));
+            closing_numbers(state, u64::from(call.rdi as u32), u64::from(call.rdi as u32));
             closing(state, call.rdi);
             HookDecision::Pass
         }
@@ -250,10 +251,7 @@ fn decide_on_descriptors(
             close_range(state, call.rdi, call.rsi);
             HookDecision::Pass
         }
-        nr::EPOLL_CTL if state.moves.load(Relaxed) != 0 => {
-            followed(state, call.rdx);
-            HookDecision::Count
-        }
+        nr::EPOLL_CTL if state.moves.load(Relaxed) != 0 => registering(state, call, memory),
         number if nr::WAITS.contains(&number) => waiting(state, call, memory),
         nr::IOCTL | nr::FCNTL => {
             if moving::has_moved() {
@@ -269,8 +267,21 @@ fn decide_on_descriptors(
     }
 }
 
+/// Decides on an `epoll_ctl`.
+fn registering(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> HookDecision {
+    if registrations::keep(state, call, memory) {
+        call.result = 0;
+        return HookDecision::Done;
+    }
+    followed(state, call.rdx);
+    HookDecision::Count
+}
+
 /// Decides on a call that waits. Other threads know of it before it looks at rings.
 fn waiting(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) -> HookDecision {
+    if nr::EPOLL_WAITS.contains(&call.number()) {
+        registrations::waiting(call.rdi as u32);
+    }
     if !threads::are_several(state) {
         let decision = if moving::has_moved() { wait::before(state, call, memory) } else { None };
         return decision.unwrap_or(HookDecision::Pass);
@@ -299,6 +310,12 @@ fn leave(state: &ProcessTable, fd: u64) {
     {
         moving::leave_file(state, file);
     }
+}
+
+/// A descriptor is about to be passed to another process.
+fn passing(state: &ProcessTable, fd: u64) {
+    registrations::duplicating(state, fd);
+    leave(state, fd);
 }
 
 /// Follows whether calls on a file wait. Returns a file to the kernel of which another setting is changed or read.
@@ -352,12 +369,13 @@ fn ending_or_hiding(state: &ProcessTable, call: &Call) -> HookDecision {
 fn forking(state: &ProcessTable, flags: u64) -> HookDecision {
     if flags & nr::CLONE_THREAD != 0 {
         state.threads.store(1, Relaxed);
+        registrations::flush(state);
         return HookDecision::Pass;
     }
     threads::forking(state);
     moving::leave_all(state);
-    if flags & nr::CLONE_VM == 0 && state.moves.load(Relaxed) != 0 {
-        wait::forking(state);
+    if state.moves.load(Relaxed) != 0 {
+        registrations::forking(state, flags & nr::CLONE_VM == 0);
     }
     if flags & (nr::CLONE_FILES | nr::CLONE_VM) == nr::CLONE_FILES {
         // The new process would close them as its own.
@@ -463,9 +481,9 @@ fn enter_other(state: &ProcessTable, fd: usize) {
 }
 
 /// Descriptors of these numbers are closed or replaced.
-fn closing_numbers(first: u64, last: u64) {
+fn closing_numbers(state: &ProcessTable, first: u64, last: u64) {
     moving::closing_numbers(first, last);
-    wait::closing(first, last);
+    registrations::closing(state, first, last);
 }
 
 /// A descriptor is closed.
@@ -485,7 +503,7 @@ fn closing(state: &ProcessTable, fd: u64) {
 }
 
 fn close_range(state: &ProcessTable, first: u64, last: u64) {
-    closing_numbers(u64::from(first as u32), u64::from(last as u32));
+    closing_numbers(state, u64::from(first as u32), u64::from(last as u32));
     let (first, last) = (u64::from(first as u32), u64::from(last as u32).min(FDS_MAX as u64 - 1));
     for (chunk, _) in state.populated_chunks() {
         let end = (chunk + crate::limits::CHUNK_FDS) as u64;
@@ -549,7 +567,7 @@ fn count(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) {
         }
         nr::RECVMMSG | nr::SENDMMSG => messages(state, call, memory, count),
         nr::VMSPLICE | nr::TEE | nr::SPLICE | nr::SENDFILE => spliced(state, call, count),
-        nr::EPOLL_CTL => wait::control(state, call, memory),
+        nr::EPOLL_CTL => registrations::control(state, call, memory),
         _ => opened(state, call, memory, count),
     }
 }
@@ -633,6 +651,7 @@ fn mark(state: &ProcessTable, fd: u64, bits: u32) {
 }
 
 fn mark_passed(state: &ProcessTable, fd: u64) {
+    registrations::duplicating(state, fd);
     mark(state, fd, flag::SHARED);
 }
 
@@ -697,6 +716,7 @@ fn opened(state: &ProcessTable, call: &Call, memory: ProgramMemory, count: u64) 
                 enter(state, fd, &NewFile { kind, flags: 0, id, counts: (0, 0) });
             }
         }
+        nr::EPOLL_CREATE | nr::EPOLL_CREATE1 => registrations::made(count as u32),
         nr::CONNECT => mark(state, call.rdi, flag::CONNECTED),
         nr::LISTEN => mark(state, call.rdi, flag::LISTENING),
         _ if call.rdi != count && has_memory(state, fd) => state.duplicate(call.rdi as u32 as usize, fd),

@@ -31,6 +31,8 @@ mod polling;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod raw;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
+mod registrations;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod socket;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod sys;

@@ -43,6 +43,8 @@ extern "C" fn start(_count: i32, _arguments: *const u64, environment: *const u64
     state.not_followed.fetch_or(if has_uring { reason::IO_URING } else { 0 }, Relaxed);
     state.verify.store(u32::from(environment.variable(b"FLICK_ACCEL_VERIFY=").is_some()), Relaxed);
     if environment.variable(b"FLICK_ACCEL_MOVE=").is_some() {
+        // The kernel has put the list of variables there.
+        sys::set_stack_top(environment.at);
         state.moves.store(1, Relaxed);
         sys::map_polling_permits();
         sys::pipe::learn_core();

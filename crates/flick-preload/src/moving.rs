@@ -16,6 +16,7 @@ use crate::limits::{MOVE_CALLS_MIN, MOVED_MAX};
 use crate::numbers as nr;
 use crate::polling::Polling;
 use crate::raw::{parted_fd, set_parted_fd};
+use crate::registrations;
 use crate::ring::{PipeEnd, PipeState};
 use crate::socket;
 use crate::state::{File, FileRef, Kind, ProcessTable, flag, kept};
@@ -25,7 +26,7 @@ use crate::threads::{self, Locked, Taking, Token};
 use crate::transfer::{self, PipeProgress};
 use crate::wake;
 
-pub use set::MovedSet;
+pub use set::{MovedSet, SharedMovedSet};
 
 /// A pipe of this process, or a direction of a connection, with a segment. All fields but the words of the segment are
 /// this process's own.
@@ -314,6 +315,7 @@ pub fn all() -> impl Iterator<Item = &'static Moved> {
 pub fn forked() {
     threads::forked();
     wake::forked();
+    registrations::forked();
     COUNT.store(0, Relaxed);
     for moved in &MOVED {
         moved.token.reset();
@@ -668,6 +670,7 @@ fn leave(state: &ProcessTable, file: &File, why: u32) {
 
 /// Does so under the lock.
 fn leave_locked(state: &ProcessTable, file: &File, why: u32) {
+    registrations::flush_file(state, file);
     for word in [&file.moved_out, &file.moved] {
         let Some(moved) = slot(word) else { continue };
         let Some(segment) = moved.segment() else { continue };

@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::limits::{CHUNK_FDS, CHUNKS_MAX};
 
 /// First word of a state. The last byte is the version of the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL7");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL8");
 
 /// Kinds of files that are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -154,12 +154,14 @@ pub struct File {
     pub receiving: AtomicU32,
     /// Threads in calls of the kernel that send, if the process has several threads.
     pub sending: AtomicU32,
-    /// The epoll instance that it is in, as `wait.rs` numbers them. 0: none that is followed.
+    /// The epoll instance that it is in, and what the kernel has of it (`registrations.rs`). 0: in none.
     pub epoll: AtomicU64,
-    /// The data that the program has given with it.
-    pub epoll_data: AtomicU64,
-    /// The events that are waited for there.
-    pub epoll_events: AtomicU32,
+    /// Data that the program has given there: that which counts and the kernel's, by bits of `epoll`, and free slots.
+    pub epoll_data: [AtomicU64; 5],
+    /// The events with it.
+    pub epoll_events: [AtomicU32; 5],
+    /// The descriptor by which it is there.
+    pub epoll_fd: AtomicU32,
 }
 
 const _: () = assert!(core::mem::offset_of!(File, epoch) == CACHE_LINE_BYTES);
@@ -245,6 +247,10 @@ pub struct ProcessTable {
     pub late: AtomicU64,
     /// Waits that slept earlier, since others polled on all cores but one.
     pub polls_refused: AtomicU64,
+    /// Calls of `epoll_ctl` that the kernel did not get as the program made them.
+    pub controls_kept: AtomicU64,
+    /// Calls of `epoll_ctl` by which it got the difference.
+    pub controls_sent: AtomicU64,
     /// Connections of TCP whose counts equalled the kernel's when they were closed.
     pub closed_equal: AtomicU64,
     /// Connections of TCP whose counts differed.

@@ -14,7 +14,7 @@ use core::arch::asm;
 use core::mem::offset_of;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU32};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 
 use crate::limits::{CHUNK_FDS, FDS_MAX, PAGE_BYTES, PATH_BYTES_MAX};
 use crate::permits::{PERMITS_FILE, PollingPermits};
@@ -256,6 +256,17 @@ impl ProgramMemory {
         unsafe { ptr::write_unaligned(address as *mut u32, value) };
     }
 
+    /// Whether the program surely has memory at an address: on the stack of the first thread, on which this runs, above
+    /// the hook's own frame.
+    #[inline]
+    pub fn is_on_stack(self, address: u64, bytes: u64) -> bool {
+        /// Below the stack's top by less than this there is nothing but the stack.
+        const STACK_BYTES: u64 = 8 << 20;
+        let frame = 0_u8;
+        let (top, here) = (STACK_TOP.load(Relaxed), ptr::from_ref(&frame).addr() as u64);
+        here < top && top - here < STACK_BYTES && (here..top.saturating_sub(bytes)).contains(&address)
+    }
+
     /// Reads a byte.
     pub fn byte(self, address: u64) -> u8 {
         // SAFETY: as above.
@@ -271,6 +282,14 @@ impl ProgramMemory {
         // SAFETY: the bytes were read just now, and a call's strings stay while it is made.
         unsafe { core::slice::from_raw_parts(address as *const u8, bytes) }
     }
+}
+
+/// An address at the top of the first thread's stack. 0: none is known.
+static STACK_TOP: AtomicU64 = AtomicU64::new(0);
+
+/// Notes an address at the top of the first thread's stack.
+pub fn set_stack_top(address: u64) {
+    STACK_TOP.store(address, Relaxed);
 }
 
 /// Makes `execve` or `execveat` with another environment, and returns its error.

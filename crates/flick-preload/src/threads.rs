@@ -12,6 +12,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::limits::{EPOLLS_MAX, LOCK_NAP_NS, POLLED_BITS, TOKEN_NAP_NS, TOKEN_NAPS_MAX};
 use crate::polling::BoundedPoll;
 use crate::raw::{is_forking, known_thread, set_forking, set_known_thread};
+use crate::registrations;
 use crate::ring::PipeEnd;
 use crate::state::{File, ProcessTable, flag};
 use crate::sys::pipe::{self as sys, SignalsHeld};
@@ -238,7 +239,7 @@ pub fn calls_at(file: &File, role: PipeEnd) -> &AtomicU32 {
 
 /// Threads in `poll` or `select`, by the bits of the files that they wait for.
 static POLLS: [AtomicU32; POLLED_BITS] = [const { AtomicU32::new(0) }; POLLED_BITS];
-/// Threads that wait for each epoll instance, as `wait.rs` numbers them; [`SHARED`]: several have done so.
+/// Threads that wait for each epoll instance, as `registrations.rs` numbers them; [`SHARED`]: several have done so.
 static WAITS: [AtomicU32; EPOLLS_MAX] = [const { AtomicU32::new(0) }; EPOLLS_MAX];
 /// Several threads have waited for an epoll instance at a time.
 const SHARED: u32 = 1 << 31;
@@ -312,8 +313,8 @@ impl ThreadWait {
 }
 
 fn waits_of(file: &File) -> u32 {
-    let index = (file.epoll.load(Relaxed) as u32 as usize).checked_sub(1);
-    index.and_then(|index| WAITS.get(index)).map_or(0, |waits| waits.load(SeqCst))
+    let waits = registrations::index_of(file).and_then(|index| WAITS.get(index));
+    waits.map_or(0, |waits| waits.load(SeqCst))
 }
 
 /// Whether another thread may wait for a file in the kernel.

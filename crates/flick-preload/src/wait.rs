@@ -14,19 +14,19 @@ use core::sync::atomic::{AtomicU32, AtomicU64, fence};
 
 use crate::calls::{Call, HookDecision};
 use crate::limits::{
-    ASK_CYCLES, ASK_SKIPS_MAX, EPOLLS_MAX, FDS_MAX, POLL_ENTRIES_MAX, SELECT_FDS_MAX, SLEEP_NS_MAX,
-    SPURIOUS_MAX,
+    ASK_CYCLES, ASK_SKIPS_MAX, FDS_MAX, POLL_ENTRIES_MAX, SELECT_FDS_MAX, SLEEP_NS_MAX, SPURIOUS_MAX,
 };
 use crate::moving::{self, Moved, MovedSet};
 use crate::numbers as nr;
 use crate::polling::Polling;
+use crate::registrations::{self, EDGE, EVENT_BYTES, EVENT_DATA, Instance, Interest};
 use crate::ring::{Control, PipeEnd, PipeState};
 use crate::sleep::FallingAsleep;
-use crate::state::{File, ProcessTable, Seen, flag, kept};
+use crate::state::{File, ProcessTable, Seen, kept};
 use crate::sys::event::{self, Beside, SET_WORDS};
 use crate::sys::pipe::{self as sys, PipeSegment};
 use crate::sys::{ProgramMemory, state};
-use crate::threads::{self, ThreadWait};
+use crate::threads::ThreadWait;
 use crate::transfer::{self, Readiness};
 use crate::wake::Waiter;
 use time::WaitTime;
@@ -35,13 +35,6 @@ use time::WaitTime;
 const IN: u32 = 0x41;
 /// `POLLOUT` and `POLLWRNORM`.
 const OUT: u32 = 0x104;
-/// `EPOLLET`.
-const EDGE: u32 = 1 << 31;
-/// `EPOLLONESHOT`, `EPOLLWAKEUP`, `EPOLLEXCLUSIVE`.
-const NOT_FOLLOWED: u32 = 7 << 28;
-/// Bytes of a `struct epoll_event`, and the offset of its data.
-const EVENT_BYTES: u64 = 12;
-const EVENT_DATA: u64 = 4;
 
 /// The directions that a call waits for.
 struct Wanted(MovedSet);
@@ -264,8 +257,8 @@ pub fn of_call(call: &Call, memory: ProgramMemory, polled: impl Fn(u64) -> Optio
             }
         }
         _ => {
-            return word_of_new(first as u32)
-                .map_or(ThreadWait::Other, |word| ThreadWait::Epoll(word as u32 as usize - 1));
+            return Instance::of_new(first as u32)
+                .map_or(ThreadWait::Other, |instance| ThreadWait::Epoll(instance.index()));
         }
     }
     if files == 0 { ThreadWait::Other } else { ThreadWait::Poll(files) }
@@ -283,7 +276,7 @@ fn poll(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<
     let mut wanted = Wanted::new();
     for index in 0..count.min(FDS_MAX as u64) {
         let entry = memory.word(list + 8 * index);
-        if is_epoll(entry as u32) {
+        if registrations::is_instance(entry as u32) {
             moving::stay(state, kept::LEFT);
             return None;
         }
@@ -393,7 +386,7 @@ fn set_of(moved: &Moved, call: &Call) -> u64 {
 fn select(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
     let [count, reads, writes, others, ..] = call.arguments();
     let has = |set: u64, fd: u32| is_in_set(set, count, fd, memory);
-    if epolls().any(|fd| has(reads, fd) || has(writes, fd) || has(others, fd)) {
+    if registrations::instances().any(|fd| has(reads, fd) || has(writes, fd) || has(others, fd)) {
         moving::stay(state, kept::LEFT);
         return None;
     }
@@ -468,111 +461,6 @@ fn is_in_set(set: u64, count: u64, fd: u32, memory: ProgramMemory) -> bool {
     u64::from(fd) < count && set != 0 && memory.word(set + u64::from(fd / 64) * 8) >> (fd % 64) & 1 == 1
 }
 
-/// An epoll instance that the program adds files to: its descriptor, and 1. The upper half counts the instances in
-/// this slot, so that files which were added to an earlier one are in none.
-static EPOLLS: [AtomicU64; EPOLLS_MAX] = [const { AtomicU64::new(0) }; EPOLLS_MAX];
-
-fn epolls() -> impl Iterator<Item = u32> {
-    EPOLLS.iter().filter_map(|word| (word.load(Relaxed) as u32).checked_sub(1))
-}
-
-/// Whether a descriptor is an epoll instance that files were added to.
-fn is_epoll(fd: u32) -> bool {
-    epolls().any(|known| known == fd)
-}
-
-/// The word that the files of an epoll instance have: its slot and the count of the slot. `None`: it is not known.
-fn word_of(fd: u32) -> Option<u64> {
-    let known = |(index, word): (usize, &AtomicU64)| {
-        let word = word.load(Relaxed);
-        (word as u32 == fd.wrapping_add(1) && word as u32 != 0)
-            .then_some((word >> 32) << 32 | (index as u64 + 1))
-    };
-    EPOLLS.iter().enumerate().find_map(known)
-}
-
-fn word_of_new(fd: u32) -> Option<u64> {
-    if let Some(word) = word_of(fd) {
-        return Some(word);
-    }
-    for word in &EPOLLS {
-        let value = word.load(Relaxed);
-        let taken = (value >> 32) << 32 | u64::from(fd.wrapping_add(1));
-        if value as u32 == 0 && word.compare_exchange(value, taken, Relaxed, Relaxed).is_ok() {
-            break;
-        }
-    }
-    word_of(fd)
-}
-
-/// The program closes descriptors of these numbers.
-pub fn closing(first: u64, last: u64) {
-    for (index, word) in EPOLLS.iter().enumerate() {
-        let value = word.load(Relaxed);
-        if (value as u32).checked_sub(1).is_some_and(|fd| (first..=last).contains(&u64::from(fd))) {
-            word.store(((value >> 32) + 1) << 32, Relaxed);
-            threads::epoll_closed(index);
-        }
-    }
-}
-
-/// The program duplicates a descriptor: of an epoll instance, calls by another number would not be known.
-pub fn duplicating(state: &ProcessTable, fd: u64) {
-    if is_epoll(fd as u32) {
-        moving::stay(state, kept::LEFT);
-    }
-}
-
-/// The forked process has the epoll instances, too, and may wait there for files that it has closed.
-pub fn forking(state: &ProcessTable) {
-    for file in state.files().filter(|file| is_registered(file)) {
-        file.flags.fetch_or(flag::SHARED, Relaxed);
-    }
-}
-
-/// Notes what a successful `epoll_ctl` has changed.
-pub fn control(state: &ProcessTable, call: &Call, memory: ProgramMemory) {
-    const ADD: u64 = 1;
-    const DELETE: u64 = 2;
-    let [epoll, operation, fd, event, ..] = call.arguments();
-    if is_epoll(fd as u32) {
-        moving::stay(state, kept::LEFT);
-    }
-    let Seen::File(found) = state.look(fd as u32 as usize) else { return };
-    let Some(file) = state.file(found) else { return };
-    if operation & 3 == DELETE {
-        file.epoll.store(0, Relaxed);
-        return;
-    }
-    let events = memory.half(event);
-    let word = word_of_new(epoll as u32);
-    let is_second = operation == ADD && is_registered(file);
-    let Some(word) =
-        word.filter(|_| events & NOT_FOLLOWED == 0 && !is_second && file.refs.load(Relaxed) == 1)
-    else {
-        file.flags.fetch_or(flag::IN_EPOLL, Relaxed);
-        moving::leave_file(state, found);
-        return;
-    };
-    file.epoll_events.store(events, Relaxed);
-    file.epoll_data.store(memory.word(event + EVENT_DATA), Relaxed);
-    file.epoll.store(word, Relaxed);
-    moving::slots_of(file).for_each(Moved::arm);
-    if threads::is_awaited(file) {
-        moving::return_awaited(file);
-    }
-}
-
-/// Whether a file is in an epoll instance that is there.
-fn is_registered(file: &File) -> bool {
-    let word = file.epoll.load(Relaxed);
-    let instance = (word as u32 as usize).checked_sub(1).and_then(|index| EPOLLS.get(index));
-    instance.is_some_and(|instance| {
-        let value = instance.load(Relaxed);
-        value as u32 != 0 && value >> 32 == word >> 32
-    })
-}
-
 /// Whether `epoll_wait` is to report a direction of a file with these events.
 fn is_reportable(moved: &Moved, events: u32) -> bool {
     let is_ready = match readiness(moved) {
@@ -584,19 +472,30 @@ fn is_reportable(moved: &Moved, events: u32) -> bool {
     is_ready && (events & EDGE == 0 || moved.has_edge())
 }
 
-/// Makes `epoll_wait` in one of its forms.
+/// Makes `epoll_wait` in one of its forms. The kernel gets what was registered before it is asked.
 #[inline(never)]
 fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
+    let decision = epoll_wait_in_rings(state, call, memory);
+    match decision {
+        Some(_) => registrations::answered(call.arguments()[0] as u32),
+        None => registrations::flush(state),
+    }
+    decision
+}
+
+fn epoll_wait_in_rings(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
     let [epoll, _, max, ..] = call.arguments();
-    let (word, max) = (word_of(epoll as u32)?, max as u32);
+    let (instance, max) = (Instance::of(epoll as u32)?, max as u32);
     let mut wanted = Wanted::new();
     for moved in moving::all() {
-        let Some(file) = moved.file(state).filter(|file| file.epoll.load(Relaxed) == word) else { continue };
+        let Some(file) = moved.file(state).filter(|file| registrations::is_in(file, instance)) else {
+            continue;
+        };
         if moved.is_busy() {
             moving::leave_all(state);
             return None;
         }
-        if bits_of(moved) & file.epoll_events.load(Relaxed) != 0 {
+        if bits_of(moved) & registrations::interest(file).events != 0 {
             wanted.add(moved);
         }
     }
@@ -604,21 +503,21 @@ fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> O
     if wanted.is_empty() || max == 0 || max > i32::MAX as u32 {
         return None;
     }
-    until_decided(|| epoll_wait_once(state, call, memory, (word, &wanted), &mut time))
+    until_decided(|| epoll_wait_once(state, call, memory, (instance, &wanted), &mut time))
 }
 
-/// Makes `epoll_wait` once, for the instance with this word.
+/// Makes `epoll_wait` once, for this instance.
 fn epoll_wait_once(
     state: &ProcessTable,
     call: &mut Call,
     memory: ProgramMemory,
-    (word, wanted): (u64, &Wanted),
+    (instance, wanted): (Instance, &Wanted),
     time: &mut WaitTime,
 ) -> Decision {
     let [_, list, max, ..] = call.arguments();
     let max = u64::from(max as u32);
     let is_due = |moved: &'static Moved| {
-        moved.file(state).is_some_and(|file| is_reportable(moved, file.epoll_events.load(Relaxed)))
+        moved.file(state).is_some_and(|file| is_reportable(moved, registrations::interest(file).events))
     };
     // An edge that was reported is not waited for.
     wanted.return_those(|moved| moved.role() == PipeEnd::Sender && !is_idle_edge(state, moved));
@@ -630,11 +529,15 @@ fn epoll_wait_once(
         if !waits {
             return ControlFlow::Break(None);
         }
-        let beside = |event: u32, ns: u64| Some(wait_beside(number, arguments, event, ns));
+        let beside = |event: u32, ns: u64| {
+            registrations::flush(state);
+            Some(wait_beside(number, arguments, event, ns))
+        };
         match wanted.sleep(time, is_any_due, beside) {
             Slept::Long => {
                 return_to_wait(state, wanted);
                 if !is_any_due() {
+                    registrations::flush(state);
                     let is_done = time.wait_in_kernel(call, memory) == Waited::Done;
                     return ControlFlow::Break(is_done.then_some(HookDecision::Done));
                 }
@@ -652,6 +555,7 @@ fn epoll_wait_once(
     let mut reported = match asked {
         Some(count) => count,
         None if asks_kernel(max) => {
+            registrations::flush(state);
             let capacity = max.saturating_sub(due).max(1);
             u64::try_from(ask_epoll(number, arguments, capacity)).unwrap_or_default()
         }
@@ -659,7 +563,9 @@ fn epoll_wait_once(
     };
     for moved in wanted.iter().filter(|moved| is_due(moved)) {
         // Another thread may have closed it meanwhile.
-        let Some(file) = moved.file(state).filter(|file| file.epoll.load(Relaxed) == word) else { continue };
+        let Some(file) = moved.file(state).filter(|file| registrations::is_in(file, instance)) else {
+            continue;
+        };
         reported = report(moved, file, list, reported, max, memory);
     }
     call.result = reported as i64;
@@ -689,20 +595,20 @@ fn wait_beside(number: u32, arguments: [u64; 6], event: u32, ns: u64) -> Beside 
 fn return_to_wait(state: &ProcessTable, wanted: &Wanted) {
     wanted.return_those(|moved| !is_idle_edge(state, moved));
     // The kernel tells the next edge of what is waited for by edges, also if the ring has bytes of an earlier one.
-    let is_edge = |file: &File| file.epoll_events.load(Relaxed) & EDGE != 0;
+    let is_edge = |file: &File| registrations::interest(file).events & EDGE != 0;
     let by_edges = wanted.iter().filter_map(|moved| moved.file(state)).filter(|file| is_edge(file));
     by_edges.for_each(moving::return_awaited);
 }
 
 /// Whether only an edge of a direction is reported, and none has come: the kernel need not watch it.
 fn is_idle_edge(state: &ProcessTable, moved: &Moved) -> bool {
-    let is_edge = moved.file(state).is_some_and(|file| file.epoll_events.load(Relaxed) & EDGE != 0);
+    let is_edge = moved.file(state).is_some_and(|file| registrations::interest(file).events & EDGE != 0);
     is_edge && moved.role() == PipeEnd::Sender && !moved.is_refused()
 }
 
 /// Adds what a ring has to the events that are reported of its file. Returns how many events there are then.
 fn report(moved: &Moved, file: &File, list: u64, reported: u64, max: u64, memory: ProgramMemory) -> u64 {
-    let (events, data) = (file.epoll_events.load(Relaxed), file.epoll_data.load(Relaxed));
+    let Interest { events, data } = registrations::interest(file);
     let at = |index: u64| list + EVENT_BYTES * index;
     let own = (0..reported).find(|index| memory.word(at(*index) + EVENT_DATA) == data);
     let index = own.unwrap_or(reported);

@@ -100,6 +100,15 @@ fn time_of(ns: u64) -> [u64; 2] {
     [ns / 1_000_000_000, ns % 1_000_000_000]
 }
 
+/// Makes an `epoll_ctl`; returns the kernel's result.
+pub fn control(epoll: u32, operation: u32, fd: u32, (events, data): (u32, u64)) -> i64 {
+    // `struct epoll_event` is packed.
+    let event = [events, data as u32, (data >> 32) as u32];
+    let arguments = [epoll, operation, fd].map(u64::from);
+    // SAFETY: the kernel reads the event.
+    unsafe { call(nr::EPOLL_CTL, [arguments[0], arguments[1], arguments[2], event.as_ptr() as u64, 0, 0]) }
+}
+
 /// An entry of a poll that waits for bytes of a descriptor.
 pub fn readable(fd: u32) -> u64 {
     u64::from(fd) | POLLIN << 32

@@ -59,6 +59,10 @@ pub struct Waits {
     pub refused: u64,
     /// Waits that slept earlier, since other programs polled on all cores but one.
     pub polls_refused: u64,
+    /// Calls of `epoll_ctl` that the kernel did not get as the program made them.
+    pub controls_kept: u64,
+    /// Calls by which it got the difference.
+    pub controls_sent: u64,
 }
 
 /// Counts of connections of TCP that were closed under `--verify`.
@@ -208,6 +212,8 @@ pub fn one(directory: &Path, pid: u32) -> Option<Process> {
             woken: head.word(offset_of!(ProcessTable, wakes)),
             refused: head.word(offset_of!(ProcessTable, wakes_refused)),
             polls_refused: head.word(offset_of!(ProcessTable, polls_refused)),
+            controls_kept: head.word(offset_of!(ProcessTable, controls_kept)),
+            controls_sent: head.word(offset_of!(ProcessTable, controls_sent)),
         },
         closed: Closed {
             equal: head.word(offset_of!(ProcessTable, closed_equal)),

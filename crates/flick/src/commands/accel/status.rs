@@ -64,6 +64,10 @@ fn text(process: &Process) -> String {
         let refused = waits.polls_refused;
         let _ = writeln!(text, "  {refused} waits slept early: other programs polled on all cores but one");
     }
+    if waits.controls_kept > 0 {
+        let (kept, sent) = (waits.controls_kept, waits.controls_sent);
+        let _ = writeln!(text, "  {kept} calls of epoll_ctl were kept, {sent} were made in their place");
+    }
     let closed = &process.closed;
     if closed.equal + closed.different + closed.not_compared > 0 {
         let (equal, different, not) = (closed.equal, closed.different, closed.not_compared);
