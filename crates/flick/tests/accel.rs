@@ -16,6 +16,8 @@ mod moving;
 mod pairs;
 #[path = "accel/programs.rs"]
 mod programs;
+#[path = "accel/registrations.rs"]
+mod registrations;
 #[path = "accel/signals.rs"]
 mod signals;
 #[path = "accel/threads.rs"]
