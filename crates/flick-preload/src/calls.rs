@@ -280,7 +280,7 @@ fn registering(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> 
 /// Decides on a call that waits. Other threads know of it before it looks at rings.
 fn waiting(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) -> HookDecision {
     if nr::EPOLL_WAITS.contains(&call.number()) {
-        registrations::waiting(call.rdi as u32);
+        registrations::waiting(call, memory);
     }
     if !threads::are_several(state) {
         let decision = if moving::has_moved() { wait::before(state, call, memory) } else { None };

@@ -8,6 +8,7 @@
 
 mod registration;
 
+use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64, compiler_fence};
 
@@ -98,14 +99,14 @@ pub fn is_instance(fd: u32) -> bool {
 struct OwnInstance {
     /// Its descriptor, and 1. 0: none.
     fd: AtomicU32,
-    /// 1: an `epoll_wait` is on its way to the kernel, or was the last time. What a signal handler changes meanwhile is
-    /// the kernel's, which may wait by then.
-    is_awaited: AtomicU32,
+    /// Frame of the `epoll_wait` that is on its way to the kernel, or was the last time. 0: none. What a signal handler
+    /// changes meanwhile is the kernel's, which may wait by then; waits of the handler do not end the one below them.
+    awaited_in: AtomicU64,
 }
 
 impl OwnInstance {
     const fn new() -> Self {
-        Self { fd: AtomicU32::new(0), is_awaited: AtomicU32::new(0) }
+        Self { fd: AtomicU32::new(0), awaited_in: AtomicU64::new(0) }
     }
 
     /// That of a descriptor.
@@ -117,7 +118,7 @@ impl OwnInstance {
 /// The program has made an instance.
 pub fn made(fd: u32) {
     if let Some(free) = OWN.iter().find(|own| own.fd.load(Relaxed) == 0) {
-        free.is_awaited.store(0, Relaxed);
+        free.awaited_in.store(0, Relaxed);
         free.fd.store(fd.wrapping_add(1), Relaxed);
     }
 }
@@ -132,18 +133,28 @@ fn disown(first: u64, last: u64) {
     }
 }
 
-/// An `epoll_wait` begins. The kernel makes it, unless [`answered`] follows.
-pub fn waiting(epoll: u32) {
-    if let Some(own) = OwnInstance::of(epoll) {
-        own.is_awaited.store(1, Relaxed);
+/// An `epoll_wait` begins. The kernel makes it, unless [`answered`] follows. `memory`: of the program.
+pub fn waiting(call: &Call, memory: ProgramMemory) {
+    let Some(own) = OwnInstance::of(call.arguments()[0] as u32) else { return };
+    let (frame, before) = (frame_of(call), own.awaited_in.load(Relaxed));
+    // One in a deeper frame has ended, where both are on one stack: it was a signal handler's, or of a deeper function.
+    if before == 0 || before <= frame && memory.is_on_stack(frame, 0) {
+        own.awaited_in.store(frame, Relaxed);
     }
 }
 
 /// The hook has made an `epoll_wait`.
-pub fn answered(epoll: u32) {
-    if let Some(own) = OwnInstance::of(epoll) {
-        own.is_awaited.store(0, Relaxed);
+pub fn answered(call: &Call) {
+    if let Some(own) = OwnInstance::of(call.arguments()[0] as u32)
+        && own.awaited_in.load(Relaxed) == frame_of(call)
+    {
+        own.awaited_in.store(0, Relaxed);
     }
+}
+
+/// The place of a call on its stack: the same for the same call of a program's loop.
+fn frame_of(call: &Call) -> u64 {
+    ptr::from_ref(call).addr() as u64
 }
 
 /// Whether the program has a file in an instance.
@@ -181,6 +192,10 @@ fn file_of(state: &ProcessTable, fd: u64) -> Option<&File> {
 pub fn keep(state: &ProcessTable, call: &Call, memory: ProgramMemory) -> bool {
     let fd = call.arguments()[2];
     let Some(file) = file_of(state, fd) else {
+        // An instance in another one, which may have no file yet.
+        if OwnInstance::of(fd as u32).is_some() {
+            moving::stay(state, kept::LEFT);
+        }
         sharing(state, fd);
         return false;
     };
@@ -203,7 +218,7 @@ fn defer(state: &ProcessTable, file: &File, call: &Call, change: &Change, memory
         && file.epoll_fd.load(Relaxed) == fd as u32
         && file.refs.load(Relaxed) == 1;
     let may_defer = state.threads.load(Relaxed) == 0
-        && OwnInstance::of(epoll as u32).is_some_and(|own| own.is_awaited.load(Relaxed) == 0);
+        && OwnInstance::of(epoll as u32).is_some_and(|own| own.awaited_in.load(Relaxed) == 0);
     let Some(first) = moving::slots_of(file).next().filter(|_| is_known && may_defer) else { return false };
     let is_kept = match (operation as u32, known.deferral()) {
         (DELETE, Deferral::None | Deferral::Change) => {
@@ -305,8 +320,10 @@ pub fn closing(state: &ProcessTable, first: u64, last: u64) {
 /// The program duplicates a descriptor, or passes it to another process: of an epoll instance, calls by another number
 /// would not be known; of a file in one, the kernel would keep what is closed.
 pub fn duplicating(state: &ProcessTable, fd: u64) {
+    // Also one that has no file yet: files that are added by the other number would be in another instance.
+    let is_known = is_instance(fd as u32) || OwnInstance::of(fd as u32).is_some();
     sharing(state, fd);
-    if is_instance(fd as u32) {
+    if is_known {
         moving::stay(state, kept::LEFT);
     }
     if let Some(file) = file_of(state, fd) {

@@ -477,7 +477,7 @@ fn is_reportable(moved: &Moved, events: u32) -> bool {
 fn epoll_wait(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
     let decision = epoll_wait_in_rings(state, call, memory);
     match decision {
-        Some(_) => registrations::answered(call.arguments()[0] as u32),
+        Some(_) => registrations::answered(call),
         None => registrations::flush(state),
     }
     decision

@@ -247,6 +247,21 @@ static void execute(char *self) {
     fail("exec");
 }
 
+// An instance is known by another number, or to another instance, before it has a file.
+static void early(const char *way) {
+    int others[2], is_around = !strcmp(way, "around");
+    BOTH("remove", control(i, DEL, 0, 0));
+    BOTH("add once more", control(i, ADD, EPOLLIN, 5));
+    for (int i = 0; i < 2; i++) {
+        renew(i);
+        others[i] = is_around ? around(sets[i]) : dup(sets[i]);
+    }
+    BOTH("add", control_with(is_around ? sets[i] : others[i], ADD, fds[i], EPOLLIN, 7));
+    put(5, 1);
+    BOTH("wait", wait_of(is_around ? others[i] : sets[i], 2, 0));
+    expect("what is reported", first(EPOLLIN, is_around ? 8 : 7));
+}
+
 static void known(char *self, const char *name, const char *way) {
     if (!strcmp(name, "removed")) removed();
     else if (!strcmp(name, "errors")) errors();
@@ -254,6 +269,7 @@ static void known(char *self, const char *name, const char *way) {
     else if (!strcmp(name, "duplicated")) duplicated(way);
     else if (!strcmp(name, "reopened")) reopened();
     else if (!strcmp(name, "exec")) execute(self);
+    else if (!strcmp(name, "early")) early(way);
     else {
         int is_removed = !strcmp(name, "asked-removed");
         put(5, 1);
@@ -344,6 +360,30 @@ static void handle(int number) {
     errno = before;
 }
 
+static int changed_count;
+
+// Waits, and then changes what the call waits for that it has interrupted.
+static void wait_and_change(int number) {
+    (void)number;
+    int before = errno;
+    if (control_with(client_set, MOD, clients[0], EPOLLIN, 6) || wait_of(client_set, 4, 1)) fail("wait of the handler");
+    if (control_with(client_set, MOD, clients[0], EPOLLOUT, 7)) fail("change of the handler");
+    changed_count++;
+    errno = before;
+}
+
+// A signal comes while a wait for nothing begins, which must see what the handler changes.
+static void wait_for_signal(void) {
+    struct itimerval once = {{0, 0}, {0, 1 + (int)below(14)}};
+    int before = changed_count;
+    signal(SIGALRM, wait_and_change);
+    if (control_with(client_set, MOD, clients[0], 0, 0)) fail("change");
+    setitimer(ITIMER_REAL, &once, 0);
+    int64_t result = wait_of(client_set, 4, 60);
+    if (changed_count == before || (result != -1000 - EINTR && result != first(EPOLLOUT, 7))) fail("missed");
+    if (control_with(client_set, MOD, clients[0], EPOLLIN, 0)) fail("change back");
+}
+
 // A client asks `count` questions on each connection, and the other process answers. Prints how often it was answered.
 static void ask_questions(uint32_t count, const char *name) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
@@ -384,6 +424,7 @@ static void ask_questions(uint32_t count, const char *name) {
             if (got > 0 && !server) continue;
             if (got > 0 && word != asked[client]) fail("wrong answer");
             if (got > 0) answered++, asked[client]++;
+            if (got > 0 && !strcmp(name, "handled") && answered % 16 == 0) wait_for_signal();
             if (got > 0 && !strcmp(name, "fork") && answered == count) {
                 pid_t child = fork();
                 if (child == 0) _exit(0);

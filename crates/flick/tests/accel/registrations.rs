@@ -58,6 +58,19 @@ fn instance_with_the_number_of_a_closed_one_lost_a_file() {
 }
 
 #[test]
+fn change_of_a_signal_handler_that_had_waited_was_missed() {
+    check(&setting("handled"), "questions 1 6400 handled", "6400 1\n");
+}
+
+#[test]
+fn file_of_an_instance_that_was_duplicated_before_was_not_reported() {
+    let setting = setting("early");
+    for way in ["dup", "around"] {
+        check(&setting, &format!("known early {way}"), "equal\n");
+    }
+}
+
+#[test]
 fn others_that_ask_an_instance_saw_earlier_registrations() {
     let setting = setting("asked");
     for way in ["fork", "thread", "dup", "dup2", "fcntl", "passed", "around", "poll", "select"] {
