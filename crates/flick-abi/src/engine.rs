@@ -64,6 +64,8 @@ pub struct MessageRun<'a> {
     pub bytes: &'a [u8],
     /// Longest message that is whole although its head is shorter, in bytes.
     pub whole_bytes_max: u64,
+    /// Flags of messages on which the rule does not run: one with any of them ends the run.
+    pub leaves: u64,
 }
 
 /// A message on which a rule has just run.
@@ -91,22 +93,23 @@ pub trait Engine: std::marker::Send + Sync {
     /// Runs a rule on a parsed message, from its start or, when `call.resume` is not 0, from a suspension.
     fn run(&self, rule: FuncId, call: &mut RuleCall<'_>) -> RuleOutcome;
 
-    /// Runs a rule on one message after the other, until one is not whole or `done`, which is called after each,
-    /// returns `None`; else it returns the place in the output at which the rule builds next. `call` says all but the
-    /// messages and their frame. Returns the bytes of the messages on which the rule has run.
+    /// Runs a rule on one message after the other, until one is not whole or is left, or `done`, which is called after
+    /// each, returns `None`; else it returns the place in the output at which the rule builds next. `call` says all
+    /// but the messages and their frame. Returns the bytes of the messages on which the rule has run.
     fn run_each(
         &self,
         run: MessageRun<'_>,
         call: &mut RuleCall<'_>,
         done: &mut dyn FnMut(MessageDone<'_>) -> Option<usize>,
     ) -> usize {
-        let MessageRun { parser, rule, frame, bytes, whole_bytes_max } = run;
+        let MessageRun { parser, rule, frame, bytes, whole_bytes_max, leaves } = run;
         let (mut at, mut out_from) = (0, call.out_len);
         loop {
             frame.restart();
             let rest = &bytes[at..];
             let step = self.parse(parser, frame, rest);
-            if step != ParseStep::Done || !frame.is_whole(rest.len() as u64, whole_bytes_max) {
+            let is_whole = step == ParseStep::Done && frame.is_whole(rest.len() as u64, whole_bytes_max);
+            if !is_whole || frame.flags().has_any(leaves) {
                 return at;
             }
             let range = at..at + frame.total_bytes() as usize;

@@ -192,6 +192,12 @@ impl MessageFlags {
         self.0 & mask == mask
     }
 
+    /// Whether any bit of `mask` is set.
+    #[inline]
+    pub fn has_any(self, mask: u64) -> bool {
+        self.0 & mask != 0
+    }
+
     /// Returns the status code of a reply (`%status`); `None` if its grammar states none.
     pub fn status(self) -> Option<u16> {
         let status = (self.0 >> Self::STATUS_SHIFT) as u16 & STATUS_MASK;

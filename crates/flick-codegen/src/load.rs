@@ -147,7 +147,7 @@ impl Code {
         call: &mut RuleCall<'_>,
         done: &mut dyn FnMut(MessageDone<'_>) -> Option<usize>,
     ) -> usize {
-        let MessageRun { parser, rule, frame, bytes, whole_bytes_max } = run;
+        let MessageRun { parser, rule, frame, bytes, whole_bytes_max, leaves } = run;
         let function = self.rules[rule.0 as usize].expect("the platform runs only rules");
         self.check_needs(call, self.needs.spill_words);
         let (source_element, mut out_from) = (call.source_element, call.out_len);
@@ -158,7 +158,9 @@ impl Code {
             let (rest, frame) = (&bytes[at..], raw.frame_mut());
             frame.restart();
             // A step other than the last one, or a broken invariant, is for who parses the message again.
-            if self.parse(parser, frame, rest) != 0 || !frame.is_whole(rest.len() as u64, whole_bytes_max) {
+            let is_whole =
+                self.parse(parser, frame, rest) == 0 && frame.is_whole(rest.len() as u64, whole_bytes_max);
+            if !is_whole || frame.flags().has_any(leaves) {
                 return at;
             }
             let range = at..at + frame.total_bytes() as usize;

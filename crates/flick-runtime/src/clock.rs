@@ -70,6 +70,10 @@ struct TimeSlices {
     unseen: u32,
     /// Messages between two looks at the clock.
     clock_every: u32,
+    /// When the run began, or about then, once the clock has been read.
+    begun: Option<Instant>,
+    /// The task must let others run.
+    is_over: bool,
     /// Messages that a task may handle in one step.
     batch: u32,
     /// Tasks between two checks of how long the iteration has taken.
@@ -237,6 +241,16 @@ impl Clock {
         self.overload.sheds()
     }
 
+    /// Whether the queueing delay is so short that no request is shed.
+    pub(crate) fn sheds_none(&self) -> bool {
+        self.overload.sheds_none()
+    }
+
+    /// Notes requests that were handled while none was shed.
+    pub(crate) fn note_unshed(&mut self, requests: u64) {
+        self.overload.note_unshed(requests);
+    }
+
     /// Rounds through the run queue in one iteration.
     pub(crate) fn rounds_max(&self) -> u32 {
         self.slices.rounds_max
@@ -252,12 +266,13 @@ impl Clock {
         self.slices.policy != TaskScheduling::RoundRobin
     }
 
-    /// Begins a run of a task. Returns its time, where the clock is read after each message. `None`: it is first read
-    /// after a few messages, as most runs end before that.
+    /// Begins a run of a task. Where the clock is not read after each message, it is first read after a few, as most
+    /// runs end before that.
     #[inline]
-    pub(crate) fn begin_run(&mut self) -> Option<Instant> {
-        (self.slices.messages_left, self.slices.unseen) = (self.slices.messages_max, 0);
-        (self.slices.clock_every == 1 && self.slices.slice.is_some()).then(Instant::now)
+    pub(crate) fn begin_run(&mut self) {
+        let slices = &mut self.slices;
+        (slices.messages_left, slices.unseen, slices.is_over) = (slices.messages_max, 0, false);
+        slices.begun = (slices.clock_every == 1 && slices.slice.is_some()).then(Instant::now);
     }
 
     /// Counts a message that the task is about to handle; `false` if it has handled as many as it may.
@@ -283,23 +298,29 @@ impl Clock {
         self.slices.unseen += messages;
     }
 
-    /// Whether the task must let others run. `begun`: when its run began, or about then. A thread that services share
-    /// has iterations of limited length, whatever the policy.
+    /// Whether the task must let others run. A thread that services share has iterations of limited length, whatever
+    /// the policy.
     #[inline]
-    pub(crate) fn run_is_over(&mut self, begun: &mut Option<Instant>) -> bool {
-        if self.slices.unseen < self.slices.clock_every {
-            return false;
+    pub(crate) fn run_is_over(&mut self) -> bool {
+        if self.slices.unseen >= self.slices.clock_every {
+            self.slices.unseen = 0;
+            self.slices.is_over = self.is_late();
         }
-        self.slices.unseen = 0;
-        self.is_late(begun)
+        self.slices.is_over
     }
 
-    fn is_late(&self, begun: &mut Option<Instant>) -> bool {
+    /// Counts a further message of a step, before it is handled; `false` if the task must let others run before.
+    #[inline]
+    pub(crate) fn take_further(&mut self) -> bool {
+        !self.run_is_over() && self.take_message()
+    }
+
+    fn is_late(&mut self) -> bool {
         if self.slices.slice.is_none() && self.iteration_end.is_none() {
             return false;
         }
         let now = Instant::now();
-        let begun = *begun.get_or_insert(now);
+        let begun = *self.slices.begun.get_or_insert(now);
         self.slices.slice.is_some_and(|slice| now.duration_since(begun) > slice)
             || self.iteration_end.is_some_and(|end| now >= end)
     }
@@ -353,6 +374,8 @@ impl TimeSlices {
             slice: has_slice.then_some(setup.tunables.get().time_slice),
             messages_left: 0,
             unseen: 0,
+            begun: None,
+            is_over: false,
             clock_every: if steps >= CLOCK_STEPS { 1 } else { CLOCK_EVERY_MESSAGES },
             batch: (BATCH_STEPS / steps.max(1)).clamp(1, u64::from(BATCH_MESSAGES_MAX)) as u32,
             tasks_every: few(CLOCK_EVERY_TASKS),

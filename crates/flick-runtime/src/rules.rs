@@ -135,6 +135,12 @@ impl Rules {
         is_preloaded
     }
 
+    /// Returns in front of how many further messages the dictionary entries have been loaded.
+    #[inline]
+    pub(crate) fn preloaded(&self) -> u32 {
+        self.preloaded
+    }
+
     /// Timers of the program.
     pub(crate) fn timer_count(&self) -> usize {
         self.timers.len()

@@ -7,7 +7,7 @@ pub(crate) mod requirements;
 
 use std::sync::Arc;
 
-use flick_abi::{Channel, Engine, FailureReason, KeyLookup, Program, Protocol, RuleAction, View};
+use flick_abi::{Channel, Engine, FailureReason, FuncId, KeyLookup, Program, Protocol, RuleAction, View};
 use flick_net::Endpoint;
 
 use crate::backend_set::{BackendSetPublisher, ChannelCapacity};
@@ -188,6 +188,17 @@ impl Setup {
         )
     }
 
+    /// The rule that answers all messages of clients by itself: the program has no other channel, and waits for no
+    /// reply.
+    pub(crate) fn answering_rule(&self) -> Option<FuncId> {
+        match self.actions[self.listened].as_slice() {
+            [RuleAction::Run { rule }] if self.actions.len() == 1 && !self.needs.asks && !self.is_relay => {
+                Some(*rule)
+            }
+            _ => None,
+        }
+    }
+
     /// The protocol of the sessions.
     pub fn protocol(&self) -> &Protocol {
         self.protocol_of(self.listened)
@@ -195,7 +206,7 @@ impl Setup {
 
     /// The builder of the response to a client that is rejected before it has sent a request: the overload response,
     /// where it repeats nothing of a request.
-    pub fn response_before_request(&self) -> Option<flick_abi::FuncId> {
+    pub fn response_before_request(&self) -> Option<FuncId> {
         let protocol = self.protocol();
         protocol.echo.is_empty().then(|| protocol.failures[FailureReason::Overload as usize])?
     }

@@ -31,6 +31,7 @@ mod relay;
 mod relay_run;
 mod replies;
 mod reply_flags;
+mod request_run;
 mod requests;
 mod retrying;
 mod rules;

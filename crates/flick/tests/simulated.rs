@@ -22,6 +22,8 @@ mod hadoop;
 mod health;
 #[path = "common/hadoop.rs"]
 mod pairs;
+#[path = "simulated/request_runs.rs"]
+mod request_runs;
 #[path = "simulated/retries.rs"]
 mod retries;
 #[path = "simulated/scenarios.rs"]

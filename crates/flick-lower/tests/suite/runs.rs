@@ -95,6 +95,7 @@ fn run(
         frame: &mut frame,
         bytes,
         whole_bytes_max: WHOLE_BYTES_MAX,
+        leaves: 0,
     };
     outcome.taken = call(&mut outcome, (&Frame::new(), &[]), 7, |call, outcome| {
         engine.run_each(each, call, &mut |done| {

@@ -149,6 +149,16 @@ impl OverloadDetector {
         self.late = Late::default();
     }
 
+    /// Whether [`Self::sheds`] is false for all new requests until the next measurement.
+    pub fn sheds_none(&self) -> bool {
+        self.share == 0
+    }
+
+    /// Notes new requests while none is shed.
+    pub fn note_unshed(&mut self, requests: u64) {
+        self.new_requests += requests;
+    }
+
     /// Whether the next request, a new one, is shed.
     pub fn sheds(&mut self) -> bool {
         self.new_requests += 1;

@@ -3,7 +3,7 @@
 //! dropped; no rule sees it. Where the grammar has no overload response nothing is shed.
 
 use flick_abi::{FailureReason, Frame, MessageFlags};
-use flick_buffers::{BufClass, SMALL_BYTES, Slice};
+use flick_buffers::{BufClass, Pool, SMALL_BYTES, Slice};
 use flick_net::Driver;
 
 use super::Worker;
@@ -37,8 +37,7 @@ impl<D: Driver> Worker<D> {
 
     /// Whether less than one in `share` of the buffers is free: they are kept for requests in flight.
     pub(super) fn buffers_are_few(&self, share: u32) -> bool {
-        let are_few = |class| self.io.pool().free_count(class) < self.io.pool().capacity_count(class) / share;
-        are_few(BufClass::Small) || are_few(BufClass::Large)
+        buffers_are_few(self.io.pool(), share)
     }
 
     /// Blocks a session whose next message needs shared capacity, for at most the queue timeout.
@@ -109,4 +108,10 @@ impl<D: Driver> Worker<D> {
         }
         Flow::Stop
     }
+}
+
+/// As [`Worker::buffers_are_few`], of a pool.
+pub(super) fn buffers_are_few(pool: &Pool, share: u32) -> bool {
+    let are_few = |class| pool.free_count(class) < pool.capacity_count(class) / share;
+    are_few(BufClass::Small) || are_few(BufClass::Large)
 }

@@ -5,15 +5,16 @@
 
 use flick_abi::frame::SLOT_ASKED;
 use flick_abi::limits::ECHO_FIELDS_MAX;
-use flick_abi::{FaultCause, Frame, FuncId, MessageFlags, ParseStep, Send, SendBody};
+use flick_abi::{Engine, FaultCause, Frame, FuncId, MessageFlags, ParseStep, Send, SendBody};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
 use super::Worker;
 use super::deliver::restore_echo;
-use super::outgoing::{SendSources, has_tail};
+use super::outgoing::{Outgoing, SendSources, has_tail};
 use crate::limits::JOINED_BYTES_MAX;
 use crate::rules::scratch::Scratch;
+use crate::setup::Setup;
 use crate::slab::Key;
 
 /// Result of parsing a message that a rule sends.
@@ -43,7 +44,7 @@ pub(super) enum Verdict {
 }
 
 /// The fields that a reply repeats.
-type Echo = [u64; ECHO_FIELDS_MAX];
+pub(super) type Echo = [u64; ECHO_FIELDS_MAX];
 
 /// Parameters for parsing a message again.
 struct Look<'a> {
@@ -53,6 +54,15 @@ struct Look<'a> {
     kept: u64,
     /// Says whether the client wants a reply, once these fields are restored.
     judge: Option<(FuncId, &'a Echo)>,
+}
+
+/// Parses what rules have built.
+pub(super) struct BuiltReader<'a> {
+    pub setup: &'a Setup,
+    /// Frame that it is parsed into.
+    pub other: &'a mut Frame,
+    /// Memory in which its parts are joined.
+    pub joined: &'a mut Vec<u8>,
 }
 
 impl<D: Driver> Worker<D> {
@@ -82,25 +92,14 @@ impl<D: Driver> Worker<D> {
         (session, echo, kept): (Key, &Echo, u64),
     ) -> Verdict {
         scratch.other.restart();
-        let Some(view) = &self.ctx.setup().program.channels[self.ctx.setup().listened].view else {
+        if !matches!(body, SendBody::Rebuilt { .. }) {
             return Verdict::Delivered;
-        };
-        let SendBody::Rebuilt { tail_from, .. } = body else { return Verdict::Delivered };
-        // Of a message whose parts follow unchanged, the head is all that has been built.
-        let parser = if tail_from == u32::MAX { view.parse_asked } else { view.parse_reply };
-        let kept = kept + self.notice(Some(session), self.ctx.setup().protocol().keep_last);
-        let look = Look { parser, kept, judge: view.reply_flags.map(|judge| (judge, echo)) };
-        if self.read_again(scratch, look, body, message) != Examined::Known {
-            return Verdict::Wrong;
         }
-        let flags = scratch.other.flags();
-        if flags.has(MessageFlags::SILENT) {
-            Verdict::Silent
-        } else if flags.has(MessageFlags::UNTIL_CLOSE) || flags.has(MessageFlags::CLOSES) {
-            Verdict::DeliveredAndLast
-        } else {
-            Verdict::Delivered
-        }
+        let setup = &**self.ctx.setup();
+        let kept = kept + self.notice(Some(session), setup.protocol().keep_last);
+        let Scratch { frame, out, named, named_frame, other, joined, .. } = scratch;
+        let built = SendSources { frame, out, named: named.as_ref(), named_frame }.outgoing(body, message);
+        BuiltReader { setup, other, joined }.judge(&built, body, (echo, kept))
     }
 
     /// Reads what a rule has built into `scratch.other`.
@@ -111,9 +110,44 @@ impl<D: Driver> Worker<D> {
         body: SendBody,
         message: Option<&Slice>,
     ) -> Examined {
+        let setup = &**self.ctx.setup();
         let Scratch { frame, out, named, named_frame, other, joined, .. } = scratch;
         let built = SendSources { frame, out, named: named.as_ref(), named_frame }.outgoing(body, message);
-        let engine = &*self.ctx.setup().engine;
+        BuiltReader { setup, other, joined }.read(look, &built, body)
+    }
+}
+
+impl BuiltReader<'_> {
+    /// Reads a reply that a rule has built, to a request of which `kept` was kept.
+    pub(super) fn judge(
+        &mut self,
+        built: &Outgoing<'_>,
+        body: SendBody,
+        (echo, kept): (&Echo, u64),
+    ) -> Verdict {
+        let Some(view) = &self.setup.program.channels[self.setup.listened].view else {
+            self.other.restart();
+            return Verdict::Delivered;
+        };
+        // Of a message whose parts follow unchanged, the head is all that has been built.
+        let parser = if has_tail(body) { view.parse_reply } else { view.parse_asked };
+        let look = Look { parser, kept, judge: view.reply_flags.map(|judge| (judge, echo)) };
+        if self.read(look, built, body) != Examined::Known {
+            return Verdict::Wrong;
+        }
+        let flags = self.other.flags();
+        if flags.has(MessageFlags::SILENT) {
+            Verdict::Silent
+        } else if flags.has(MessageFlags::UNTIL_CLOSE) || flags.has(MessageFlags::CLOSES) {
+            Verdict::DeliveredAndLast
+        } else {
+            Verdict::Delivered
+        }
+    }
+
+    fn read(&mut self, look: Look<'_>, built: &Outgoing<'_>, body: SendBody) -> Examined {
+        let Self { setup, other, joined } = self;
+        let engine = &*setup.engine;
         let begin = |other: &mut Frame| {
             other.restart();
             other.slots[SLOT_ASKED] = look.kept;
@@ -138,42 +172,42 @@ impl<D: Driver> Worker<D> {
         {
             return Examined::TooLong;
         }
-        if step != ParseStep::Done || stands_alone && !self.is_one_message(look.parser, other, bytes) {
+        if step != ParseStep::Done || stands_alone && !is_one_message(engine, look.parser, other, bytes) {
             return Examined::Wrong;
         }
         if let Some((judge, echo)) = look.judge {
-            restore_echo(other, &self.ctx.setup().protocol().echo, echo);
+            restore_echo(other, &setup.protocol().echo, echo);
             let step = engine.parse(judge, other, bytes);
             assert!(step == ParseStep::Done, "a reply's flags are judged on what has been parsed");
         }
         Examined::Known
     }
+}
 
-    /// Whether the bytes are exactly one message, of which the first part has been parsed. Bytes after it would be
-    /// parsed as the next message, and its reply delivered to another client.
-    fn is_one_message(&self, parser: FuncId, first: &Frame, bytes: &[u8]) -> bool {
-        let mut end = first.total_bytes();
-        // Most messages have one part: the copy of a frame costs more than the rest of this.
-        if !first.flags().has(MessageFlags::UNTIL_CLOSE) && !first.flags().has(MessageFlags::PARTS) {
+/// Whether the bytes are exactly one message, of which the first part has been parsed. Bytes after it would be
+/// parsed as the next message, and its reply delivered to another client.
+fn is_one_message(engine: &dyn Engine, parser: FuncId, first: &Frame, bytes: &[u8]) -> bool {
+    let mut end = first.total_bytes();
+    // Most messages have one part: the copy of a frame costs more than the rest of this.
+    if !first.flags().has(MessageFlags::UNTIL_CLOSE) && !first.flags().has(MessageFlags::PARTS) {
+        return end == bytes.len() as u64;
+    }
+    let mut frame = Frame::new();
+    frame.copy_from(first);
+    // Each part but the last has bytes.
+    for _ in 0..=bytes.len() {
+        if frame.flags().has(MessageFlags::UNTIL_CLOSE) {
+            return true;
+        }
+        if !frame.flags().has(MessageFlags::PARTS) {
             return end == bytes.len() as u64;
         }
-        let mut frame = Frame::new();
-        frame.copy_from(first);
-        // Each part but the last has bytes.
-        for _ in 0..=bytes.len() {
-            if frame.flags().has(MessageFlags::UNTIL_CLOSE) {
-                return true;
-            }
-            if !frame.flags().has(MessageFlags::PARTS) {
-                return end == bytes.len() as u64;
-            }
-            let Some(rest) = usize::try_from(end).ok().and_then(|end| bytes.get(end..)) else { return false };
-            frame.next_part();
-            if self.ctx.setup().engine.parse(parser, &mut frame, rest) != ParseStep::Done {
-                return false;
-            }
-            end = end.saturating_add(frame.total_bytes());
+        let Some(rest) = usize::try_from(end).ok().and_then(|end| bytes.get(end..)) else { return false };
+        frame.next_part();
+        if engine.parse(parser, &mut frame, rest) != ParseStep::Done {
+            return false;
         }
-        false
+        end = end.saturating_add(frame.total_bytes());
     }
+    false
 }

@@ -8,7 +8,7 @@ use flick_net::Driver;
 use super::Worker;
 use super::backend_view::BackendView;
 use super::relay::End;
-use super::rules::{RuleContext, Start};
+use super::rules::{Paused, RuleContext, Start};
 use super::sending::Waiter;
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseSpec};
@@ -277,9 +277,24 @@ impl<D: Driver> Worker<D> {
             return self.shed_request(key, scratch, message.len());
         }
         self.preload(key, scratch, &message);
+        if let Some(flow) = self.request_run(key, scratch, &message) {
+            return flow;
+        }
         let start = Start { channel, element: 0, message: message.bytes() };
         self.rules.host_mut().take_picked();
         let paused = self.run_rules_of(key, scratch, &start);
+        self.carry_out_request(key, scratch, message, (paused, 0))
+    }
+
+    /// Carries out what the rules have left of a request, from the send of that number on.
+    pub(super) fn carry_out_request(
+        &mut self,
+        key: Key,
+        scratch: &mut Scratch,
+        message: Slice,
+        (paused, first): (Option<Paused>, usize),
+    ) -> Flow {
+        let (channel, flags) = (self.ctx.setup().listened, scratch.frame.flags());
         let has_effects = self.ctx.setup().needs.has_effects;
         if !has_effects && let Err(wants) = self.has_capacity(scratch.sends.as_slice()) {
             let is_late = self.downstream.client(key).is_some_and(|session| session.stream().is_overdue());
@@ -296,8 +311,8 @@ impl<D: Driver> Worker<D> {
             return Flow::Go;
         }
         self.observe.edges().ran(StartId::channel(channel), scratch.sends.as_slice());
-        let mut answered = flags.has(MessageFlags::ONE_WAY);
-        for at in 0..scratch.sends.as_slice().len() {
+        let mut answered = flags.has(MessageFlags::ONE_WAY) || first > 0;
+        for at in first..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
             if send.channel as usize == self.ctx.setup().listened {
                 self.answer_directly(key, scratch, &send, Some(&message));
@@ -341,7 +356,7 @@ impl<D: Driver> Worker<D> {
         key: Key,
         scratch: &mut Scratch,
         start: &Start<'_>,
-    ) -> Option<super::rules::Paused> {
+    ) -> Option<Paused> {
         let session = self.downstream.client(key)?;
         let (state, client) = (session.stream().state(), Some(self.io.peer(session.handle())));
         self.first_values(scratch, state);

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicU64;
 
 use flick_abi::limits::MESSAGES_MAX;
 use flick_abi::{
-    AskList, Engine, FailureReason, Frame, FuncId, Host, Message, MessageDone, MessageRun, RuleAction,
-    RuleCall, RuleOutcome, Send, SendBody, SendList,
+    AskList, Engine, FailureReason, Frame, FuncId, Host, Message, MessageDone, MessageFlags, MessageRun,
+    RuleAction, RuleCall, RuleOutcome, Send, SendBody, SendList,
 };
 use flick_buffers::Slice;
 use flick_net::Driver;
@@ -52,6 +52,9 @@ pub(super) struct RuleContext<'a> {
     counters: &'a [AtomicU64],
 }
 
+/// Flags of requests that are not handled in runs.
+pub(super) const LEFT_FLAGS: u64 = MessageFlags::ENDS | MessageFlags::ONE_WAY | MessageFlags::LAST;
+
 impl<'a> RuleContext<'a> {
     pub(super) fn new(setup: &'a Setup, channel: usize, lens: &'a [u64], counters: &'a [AtomicU64]) -> Self {
         Self { setup, engine: &*setup.engine, actions: &setup.actions[channel], lens, counters }
@@ -78,7 +81,9 @@ impl<'a> RuleContext<'a> {
     ) {
         asks.clear();
         let parser = self.setup.view(self.setup.listened).parse_request;
-        let run = MessageRun { parser, rule, frame, bytes, whole_bytes_max: WHOLE_BYTES_MAX };
+        // Requests that get no reply, or are the last of their session, are handled by themselves.
+        let leaves = if self.setup.is_relay { 0 } else { LEFT_FLAGS };
+        let run = MessageRun { parser, rule, frame, bytes, whole_bytes_max: WHOLE_BYTES_MAX, leaves };
         let mut call = RuleCall {
             frame: &EMPTY,
             message: &[],

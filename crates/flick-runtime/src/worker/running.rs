@@ -83,12 +83,12 @@ impl<D: Driver> Worker<D> {
 
     /// Runs a task's steps until it stops or its time slice is over; returns whether it stopped by itself.
     pub(super) fn run_steps(&mut self, kind: TaskKind, mut step: impl FnMut(&mut Self) -> Flow) -> bool {
-        let mut begun = self.clock.begin_run();
+        self.clock.begin_run();
         while self.clock.take_message() {
             if step(self) == Flow::Stop {
                 return true;
             }
-            if self.clock.run_is_over(&mut begun) {
+            if self.clock.run_is_over() {
                 break;
             }
         }

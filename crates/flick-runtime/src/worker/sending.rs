@@ -3,7 +3,7 @@
 
 use flick_abi::frame::{SLOT_ASKED, SLOT_NON_QUIET};
 use flick_abi::limits::ECHO_FIELDS_MAX;
-use flick_abi::{EchoField, Event, FailureReason, Frame, MessageFlags, Send};
+use flick_abi::{EchoField, Event, FailureReason, Frame, MessageFlags, Protocol, Send};
 use flick_buffers::Slice;
 use flick_net::Driver;
 
@@ -254,7 +254,7 @@ impl<D: Driver> Worker<D> {
                 if flags.has(MessageFlags::ONE_WAY) || flags.has(MessageFlags::ENDS) {
                     return Err(Unsent::Unanswerable);
                 }
-                let echo = self.echo_for(channel, frame);
+                let echo = echo_of(self.ctx.setup().protocol_of(channel), frame);
                 let request = self.open_request(None, echo, u64::MAX).ok_or(Unsent::Full)?;
                 self.inflight.get_mut(request).set_reply_target(ReplyTarget::Ask { suspended, ask });
                 self.rules.suspended_mut().wait_for(suspended, ask, request, deadline_ns);
@@ -292,15 +292,7 @@ impl<D: Driver> Worker<D> {
 
     /// The echo fields of a parsed request of a session.
     pub(super) fn echo_of(&self, frame: &Frame) -> [u64; ECHO_FIELDS_MAX] {
-        self.echo_for(self.ctx.setup().listened, frame)
-    }
-
-    fn echo_for(&self, channel: usize, frame: &Frame) -> [u64; ECHO_FIELDS_MAX] {
-        let mut echo = [0; ECHO_FIELDS_MAX];
-        for (kept, field) in echo.iter_mut().zip(&self.ctx.setup().protocol_of(channel).echo) {
-            *kept = frame.slots[usize::from(field.request.slot)];
-        }
-        echo
+        echo_of(self.ctx.setup().protocol(), frame)
     }
 
     /// The backend a send names; `None` for the session's own channel and for an element outside its array.
@@ -320,6 +312,15 @@ impl<D: Driver> Worker<D> {
     pub(super) fn shared_conn_is_usable(&self, backend: u32) -> bool {
         self.upstream.is_usable(backend as usize)
     }
+}
+
+/// The echo fields of a parsed request of that protocol.
+pub(super) fn echo_of(protocol: &Protocol, frame: &Frame) -> [u64; ECHO_FIELDS_MAX] {
+    let mut echo = [0; ECHO_FIELDS_MAX];
+    for (kept, field) in echo.iter_mut().zip(&protocol.echo) {
+        *kept = frame.slots[usize::from(field.request.slot)];
+    }
+    echo
 }
 
 /// The part of a number that the correlate field can carry.
