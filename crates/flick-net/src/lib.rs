@@ -26,6 +26,7 @@ pub mod sim;
 mod socket;
 mod table;
 mod tap;
+mod tick_counter;
 pub mod uring;
 mod waker;
 
@@ -48,5 +49,6 @@ pub use shared_listener::{PrereadConn, SharedListener};
 pub use sim::{SimDriver, SimNet};
 pub use socket::peer_addr;
 pub use tap::TapSink;
+pub use tick_counter::TickCounter;
 pub use uring::UringDriver;
 pub use waker::Waker;

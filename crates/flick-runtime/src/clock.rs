@@ -15,6 +15,7 @@ use crate::overload::batch_delay::{Arrivals, BatchDelay};
 use crate::overload::batch_trial::{BatchTrial, TrialResult, WorkDone};
 use crate::overload::detector::OverloadDetector;
 use crate::setup::Setup;
+use crate::stopwatch::{Stopwatch, Tick};
 
 /// Nanoseconds of a millisecond.
 const MS: u64 = 1_000_000;
@@ -34,7 +35,9 @@ pub(crate) struct Clock {
     /// Version of the tunables in force.
     tunables_version: u64,
     /// End of this iteration, if several services share the thread.
-    iteration_end: Option<Instant>,
+    iteration_end: Option<Tick>,
+    /// Measures slices and iterations.
+    stopwatch: Stopwatch,
 }
 
 /// Polling before sleeping.
@@ -71,7 +74,7 @@ struct TimeSlices {
     /// Messages between two looks at the clock.
     clock_every: u32,
     /// When the run began, or about then, once the clock has been read.
-    begun: Option<Instant>,
+    begun: Option<Tick>,
     /// The task must let others run.
     is_over: bool,
     /// Messages that a task may handle in one step.
@@ -102,6 +105,7 @@ impl Clock {
             may_wait: has_clock,
             tunables_version: u64::MAX,
             iteration_end: None,
+            stopwatch: Stopwatch::new(),
         }
     }
 
@@ -125,7 +129,7 @@ impl Clock {
 
     /// Ends the tasks of this iteration after `length`.
     pub(crate) fn limit_iteration(&mut self, length: Duration) {
-        self.iteration_end = Some(Instant::now() + length);
+        self.iteration_end = Some(self.stopwatch.after(self.stopwatch.now(), length));
     }
 
     /// The present time: of the real clock where it may be read, else `driver_ns`.
@@ -203,6 +207,14 @@ impl Clock {
         if self.batch_trial.delays() { self.batch_delay.wait(arrived) } else { None }
     }
 
+    /// Ends an iteration. `now_ns`: the driver's time.
+    #[inline]
+    pub(crate) fn end_iteration(&mut self, now_ns: u64) {
+        if self.slices.has_clock {
+            self.stopwatch.measure(now_ns);
+        }
+    }
+
     /// Goes on with the trial of the batch delay, when it is time. `messages`: how many the worker has handled.
     #[inline]
     pub(crate) fn try_batch_delay(&mut self, messages: u64, now_ns: u64) -> Option<TrialResult> {
@@ -270,9 +282,9 @@ impl Clock {
     /// runs end before that.
     #[inline]
     pub(crate) fn begin_run(&mut self) {
-        let slices = &mut self.slices;
+        let (slices, stopwatch) = (&mut self.slices, &self.stopwatch);
         (slices.messages_left, slices.unseen, slices.is_over) = (slices.messages_max, 0, false);
-        slices.begun = (slices.clock_every == 1 && slices.slice.is_some()).then(Instant::now);
+        slices.begun = (slices.clock_every == 1 && slices.slice.is_some()).then(|| stopwatch.now());
     }
 
     /// Counts a message that the task is about to handle; `false` if it has handled as many as it may.
@@ -319,9 +331,9 @@ impl Clock {
         if self.slices.slice.is_none() && self.iteration_end.is_none() {
             return false;
         }
-        let now = Instant::now();
+        let now = self.stopwatch.now();
         let begun = *self.slices.begun.get_or_insert(now);
-        self.slices.slice.is_some_and(|slice| now.duration_since(begun) > slice)
+        self.slices.slice.is_some_and(|slice| now > self.stopwatch.after(begun, slice))
             || self.iteration_end.is_some_and(|end| now >= end)
     }
 
@@ -333,7 +345,7 @@ impl Clock {
     /// Whether the iteration of a thread that services share is over.
     #[inline]
     pub(crate) fn iteration_is_over(&self) -> bool {
-        self.iteration_end.is_some_and(|end| Instant::now() >= end)
+        self.iteration_end.is_some_and(|end| self.stopwatch.now() >= end)
     }
 
     /// Whether it is later than `at_ns` by the real clock.

@@ -25,6 +25,7 @@ pub mod setup;
 mod shared;
 mod slab;
 pub mod state;
+mod stopwatch;
 mod thread;
 pub mod tunables;
 mod upstream;

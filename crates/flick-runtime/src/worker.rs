@@ -261,6 +261,7 @@ impl<D: Driver> Worker<D> {
             let backends = self.upstream.backends();
             self.observe.flush_answered(now_ns, |at| backends[at as usize].endpoint());
         }
+        self.clock.end_iteration(self.io.now_ns());
         let is_over = self.ctx.shared().must_stop() || self.drained();
         if is_over {
             if let Some(stats) = self.io.driver().shm_stats() {
