@@ -432,6 +432,16 @@ impl Driver for AnyDriver {
         detached
     }
 
+    fn finish_listener(&mut self, listener: ListenerId) {
+        match shm_listener(listener) {
+            Some(listener) => self.shm.close_listener(listener),
+            None => {
+                self.close_claims(listener);
+                either!(self, driver => driver.finish_listener(listener));
+            }
+        }
+    }
+
     fn drain_listener(&mut self, listener: ListenerId) {
         match shm_listener(listener) {
             Some(listener) => self.shm.close_listener(listener),

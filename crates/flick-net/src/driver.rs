@@ -236,8 +236,14 @@ pub trait Driver {
     /// Pauses or resumes accepting.
     fn accept(&mut self, listener: ListenerId, on: bool);
 
-    /// Closes a listening socket: the kernel refuses new peers from here on.
+    /// Closes a listening socket: the kernel refuses new peers from here on, and resets those in the listen backlog.
     fn close_listener(&mut self, listener: ListenerId);
+
+    /// As [`Driver::close_listener`], but accepts the peers in the listen backlog first: polls still return them, as
+    /// `Accepted`, while [`Driver::is_draining_listeners`]. Those for which no descriptor is left are reset.
+    fn finish_listener(&mut self, listener: ListenerId) {
+        self.close_listener(listener);
+    }
 
     /// Starts connecting. Ends in `Connected` or `Failed`.
     ///
@@ -285,7 +291,8 @@ pub trait Driver {
         self.close_listener(listener);
     }
 
-    /// Returns whether a drained listener may still deliver peers. Dropping the driver before that resets them.
+    /// Returns whether a drained or finished listener may still deliver peers. Dropping the driver before that resets
+    /// them.
     fn is_draining_listeners(&self) -> bool {
         false
     }

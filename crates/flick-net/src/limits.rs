@@ -91,8 +91,9 @@ pub const RING_RESULTS_MAX: u32 = 4096;
 /// Pieces of input kept for connections whose receiving was turned off after the kernel had received them.
 pub const STASH_SLICES_MAX: u32 = 4096;
 
-/// Peers that the kernel had accepted when the platform paused a listener; more are closed.
-pub const ACCEPTS_PARKED_MAX: usize = 1024;
+/// Peers that are accepted and not delivered yet when a listener is paused, drained or finished: a whole listen
+/// backlog, which the kernel lets exceed its limit by one. More are closed.
+pub const ACCEPTS_PARKED_MAX: usize = LISTEN_BACKLOG_MAX as usize + 1;
 
 /// I/O vectors in one system call's worth of requests.
 pub const RING_VECTORS_MAX: usize = 4096;

@@ -14,7 +14,9 @@ use rustix::io::Errno;
 
 use crate::address::PeerAddr;
 use crate::driver::Handle;
-use crate::limits::{ACCEPT_RETRY_NS, ACCEPTS_PER_POLL_MAX, KERNEL_EVENTS_MAX, PREREAD_CONNS_MAX};
+use crate::limits::{
+    ACCEPT_RETRY_NS, ACCEPTS_PER_POLL_MAX, KERNEL_EVENTS_MAX, LISTEN_BACKLOG_MAX, PREREAD_CONNS_MAX,
+};
 use crate::listen::ListenSocket;
 use crate::socket;
 use crate::table::Table;
@@ -96,8 +98,22 @@ impl SharedListener {
         oldest.into_iter().chain(self.retry_ns).min()
     }
 
+    /// Accepts the peers in the listen backlog, passes those whose first byte has arrived to `arrived`, stops
+    /// listening, and closes the connections that have sent nothing.
+    pub fn finish(&mut self, now_ns: u64, mut arrived: impl FnMut(PrereadConn)) {
+        for _ in 0..=LISTEN_BACKLOG_MAX as usize / ACCEPTS_PER_POLL_MAX {
+            if !self.accept_some(now_ns, &mut arrived) {
+                break;
+            }
+        }
+        for index in 0..self.silent.used() {
+            self.peek_silent(self.silent.handle(index), &mut arrived);
+        }
+        self.close();
+    }
+
     /// Stops listening and closes the connections that have sent nothing.
-    pub fn close(&mut self) {
+    fn close(&mut self) {
         if self.listener.is_some() {
             let _ = self.accept(false);
             self.listener = None;
@@ -124,7 +140,9 @@ impl SharedListener {
         let waited = epoll::wait(&self.epoll, spare_capacity(&mut reports), Some(&no_wait));
         for report in &reports {
             match report.data.u64() {
-                LISTENER_TOKEN => self.accept_some(now_ns, &mut arrived),
+                LISTENER_TOKEN => {
+                    self.accept_some(now_ns, &mut arrived);
+                }
                 word => {
                     let handle = Handle { index: word as u32, generation: (word >> 32) as u32 };
                     self.peek_silent(handle, &mut arrived);
@@ -150,16 +168,17 @@ impl SharedListener {
         Ok(())
     }
 
-    fn accept_some(&mut self, now_ns: u64, arrived: &mut impl FnMut(PrereadConn)) {
+    /// Returns whether there may be more to accept.
+    fn accept_some(&mut self, now_ns: u64, arrived: &mut impl FnMut(PrereadConn)) -> bool {
         for _ in 0..ACCEPTS_PER_POLL_MAX {
-            let Some(listener) = &self.listener else { return };
+            let Some(listener) = &self.listener else { return false };
             match socket::accept(listener) {
                 Ok((socket, peer)) => match peek(&socket) {
                     Peeked::First(first_byte) => arrived(PrereadConn { socket, peer, first_byte }),
                     Peeked::Nothing => self.keep(SilentConn { socket, peer, since_ns: now_ns }),
                     Peeked::Closed => {}
                 },
-                Err(Errno::AGAIN) => return,
+                Err(Errno::AGAIN) => return false,
                 Err(errno) if socket::is_per_connection_error(errno) => {}
                 Err(errno) => {
                     tracing::warn!(errno = errno.raw_os_error(), "accepting failed; paused");
@@ -167,10 +186,11 @@ impl SharedListener {
                     if self.accept(false).is_ok() {
                         self.retry_ns = Some(now_ns + ACCEPT_RETRY_NS);
                     }
-                    return;
+                    return false;
                 }
             }
         }
+        true
     }
 
     fn keep(&mut self, silent: SilentConn) {

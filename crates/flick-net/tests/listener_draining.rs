@@ -1,8 +1,10 @@
 //! A driver drains its listener while another one accepts on the same socket: each peer is accepted by one of the two.
+//! One that finishes its listener accepts all peers in the listen backlog.
 
 mod common;
 
 use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use common::{open, pool};
@@ -138,4 +140,91 @@ fn a_peer_in_the_race_of_two_listeners_is_accepted_at_once_on_epoll() {
 #[test]
 fn a_peer_in_the_race_of_two_listeners_is_accepted_at_once_on_uring() {
     check_race(IoKind::Uring);
+}
+
+/// More than a driver accepts in one poll, and more than it has slots.
+const BACKLOG: usize = 200;
+
+/// Polls until all peers of finished listeners are delivered, each of which makes way for the next one.
+fn accept_finished(driver: &mut AnyDriver, pool: &Pool) -> usize {
+    let (mut events, mut found) = (Vec::new(), 0);
+    let end = Instant::now() + Duration::from_secs(20);
+    while driver.is_draining_listeners() {
+        assert!(Instant::now() < end, "{found} of {BACKLOG} peers are delivered");
+        driver.poll(pool, Some(Duration::from_millis(10)), &mut events).expect("the driver polls");
+        for event in events.drain(..) {
+            if let DriverEvent::Accepted { conn, .. } = event {
+                found += 1;
+                driver.abort(conn);
+            }
+        }
+    }
+    found
+}
+
+fn check_finish(kind: IoKind, is_paused: bool) {
+    let (pool, mut events) = (pool(), Vec::new());
+    let Some(mut driver) = open(kind, LIMITS) else { return };
+    let listener = driver.listen(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
+    let at = driver.local_addr(listener).expect("it listens").to_string();
+    driver.accept(listener, !is_paused);
+    assert_eq!(accepted(&mut driver, &pool, Duration::ZERO, &mut events), 0);
+    let peers: Vec<_> = (0..BACKLOG).map(|_| TcpStream::connect(&at).expect("it listens")).collect();
+    driver.finish_listener(listener);
+    TcpStream::connect(&at).expect_err("the socket is closed");
+    assert_eq!(accept_finished(&mut driver, &pool), BACKLOG);
+    drop(peers);
+}
+
+#[test]
+fn peers_in_the_backlog_of_a_closed_listener_were_reset_on_epoll() {
+    check_finish(IoKind::Epoll, false);
+    check_finish(IoKind::Epoll, true);
+}
+
+#[test]
+fn peers_in_the_backlog_of_a_closed_listener_were_reset_on_uring() {
+    check_finish(IoKind::Uring, false);
+    check_finish(IoKind::Uring, true);
+}
+
+#[test]
+fn peers_in_the_backlog_of_a_closed_unix_listener_were_reset() {
+    for (kind, name) in [(IoKind::Epoll, "epoll"), (IoKind::Uring, "uring")] {
+        let pool = pool();
+        let Some(mut driver) = open(kind, LIMITS) else { continue };
+        let path = std::env::temp_dir().join(format!("flick-finish-{}-{name}.sock", std::process::id()));
+        let listener = driver.listen(&flick_net::Endpoint::Unix(path.clone())).expect("a fresh path");
+        let peers: Vec<_> = (0..BACKLOG).map(|_| UnixStream::connect(&path).expect("it listens")).collect();
+        driver.finish_listener(listener);
+        assert_eq!(accept_finished(&mut driver, &pool), BACKLOG, "{name}");
+        drop(peers);
+    }
+}
+
+/// With all slots taken, the driver neither wakes all the time nor closes those that wait for a slot.
+#[test]
+fn peers_of_a_closed_listener_wait_for_a_slot() {
+    for kind in [IoKind::Epoll, IoKind::Uring] {
+        let (pool, mut events, mut conns) = (pool(), Vec::new(), Vec::new());
+        let Some(mut driver) = open(kind, LIMITS) else { continue };
+        let listener = driver.listen(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
+        let at = driver.local_addr(listener).expect("it listens").to_string();
+        let count = LIMITS.conns_max as usize + 1;
+        let peers: Vec<_> = (0..count).map(|_| TcpStream::connect(&at).expect("it listens")).collect();
+        driver.finish_listener(listener);
+        while conns.len() + 1 < count {
+            driver.poll(&pool, None, &mut events).expect("the driver polls");
+            conns.extend(events.drain(..).filter_map(|event| match event {
+                DriverEvent::Accepted { conn, .. } => Some(conn),
+                _ => None,
+            }));
+        }
+        let wait = driver.poll_timeout(&pool, Some(Duration::from_secs(1)));
+        assert_ne!(wait, Some(Duration::ZERO), "{kind:?}: it sleeps until a slot is free");
+        assert!(driver.is_draining_listeners(), "{kind:?}");
+        driver.abort(conns[0]);
+        assert_eq!(accept_finished(&mut driver, &pool), 1, "{kind:?}");
+        drop(peers);
+    }
 }

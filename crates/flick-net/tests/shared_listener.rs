@@ -46,6 +46,11 @@ impl Fixture {
         let arrived = &mut self.arrived;
         self.listener.poll(now_ns, |conn| arrived.push(conn)).expect("it polls");
     }
+
+    fn finish(&mut self) {
+        let arrived = &mut self.arrived;
+        self.listener.finish(0, |conn| arrived.push(conn));
+    }
 }
 
 #[test]
@@ -90,11 +95,29 @@ fn silent_connections_expire_and_the_oldest_is_evicted_first() {
 }
 
 #[test]
-fn close_refuses_new_peers_and_closes_silent_ones() {
+fn finish_refuses_new_peers_and_closes_silent_ones() {
     let mut fixture = Fixture::new("closed");
     let mut silent = fixture.connect();
     fixture.wait_and_poll(0);
-    fixture.listener.close();
+    fixture.finish();
     assert!(!fixture.listener.is_open() && UnixStream::connect(&fixture.path).is_err());
+    assert_eq!(silent.read(&mut [0]).expect("it was closed"), 0);
+}
+
+#[test]
+fn peers_in_the_backlog_of_a_closed_shared_address_were_reset() {
+    const BACKLOG: usize = 100;
+    let mut fixture = Fixture::new("backlog");
+    let (mut silent, mut accepted) = (fixture.connect(), fixture.connect());
+    fixture.wait_and_poll(0);
+    accepted.write_all(b"a").expect("it is connected");
+    let mut waiting: Vec<_> = (0..BACKLOG).map(|_| fixture.connect()).collect();
+    for peer in &mut waiting {
+        peer.write_all(b"b").expect("it is connected");
+    }
+    fixture.finish();
+    let first_bytes: Vec<u8> = fixture.arrived.iter().map(|conn| conn.first_byte).collect();
+    assert_eq!(first_bytes.iter().filter(|byte| **byte == b'a').count(), 1);
+    assert_eq!(first_bytes.iter().filter(|byte| **byte == b'b').count(), BACKLOG);
     assert_eq!(silent.read(&mut [0]).expect("it was closed"), 0);
 }

@@ -282,3 +282,25 @@ fn a_failing_accept_pauses_the_listener() {
     let log = run_echo(&net, &mut driver);
     assert!(log.iter().any(|line| line.contains("Accepted")), "{log:?}");
 }
+
+#[test]
+fn peers_in_the_backlog_of_a_finished_listener_are_delivered() {
+    let net = SimNet::new(1, SimConfig::default());
+    let mut driver = net.driver(LIMITS).expect("sensible limits");
+    let listener = driver.listen(&server_address()).expect("the address is free");
+    let at = driver.local_addr(listener).expect("just opened");
+    let (early, late) = (Diary::default(), Diary::default());
+    driver.accept(listener, false);
+    let (talker, received) = Talker::boxed(b"abc", &early);
+    net.connect(&at, 0, talker);
+    while early.borrow().is_empty() {
+        driver.poll(&pool(), Some(Duration::from_millis(1)), &mut Vec::new()).expect("the simulator polls");
+    }
+    driver.finish_listener(listener);
+    assert!(driver.is_draining_listeners());
+    net.connect(&at, 0, Talker::boxed(b"abc", &late).0);
+    run_echo(&net, &mut driver);
+    assert_eq!(received.borrow().concat(), b"abc");
+    assert_eq!(*late.borrow(), "r", "the address is closed for those that connect later");
+    assert!(!driver.is_draining_listeners());
+}

@@ -106,10 +106,12 @@ impl Shared {
             return;
         }
         self.drain_ms.store(deadline.as_millis() as u64, Ordering::Relaxed);
+        // Before workers learn of it: a client that connects between a worker's last accept and the close of the last
+        // duplicate would be reset.
+        self.kept().clear();
         for from in from {
             let _ = self.state.compare_exchange(*from, how, Ordering::Release, Ordering::Relaxed);
         }
-        self.kept().clear();
     }
 
     /// The duplicates of its sockets.

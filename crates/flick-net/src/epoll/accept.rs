@@ -1,10 +1,12 @@
-//! Accepting.
+//! Accepting, and the peers that were in the backlog of a listener when it was finished.
 
 use rustix::io::Errno;
 
 use super::driver::{EpollDriver, INPUT_EDGES};
+use super::readiness::ParkedPeer;
 use crate::driver::{Driver, DriverEvent, ListenerId};
 use crate::event_sink::EventSink;
+use crate::limits::ACCEPTS_PARKED_MAX;
 use crate::listeners::Accepting;
 use crate::socket;
 
@@ -33,6 +35,34 @@ impl EpollDriver {
                     Accepted::Failed(errno) => self.pause(id, is_free, errno, sink),
                 }
                 break;
+            }
+        }
+    }
+
+    /// Closes a listener, and parks the peers in its backlog.
+    pub(super) fn park_backlog(&mut self, id: ListenerId) {
+        let Some(listener) = self.listeners.remove(id) else { return };
+        while self.parked.len() < ACCEPTS_PARKED_MAX {
+            match socket::accept(&listener.socket) {
+                Ok((socket, peer)) => self.parked.push_back(ParkedPeer { listener: id, socket, peer }),
+                Err(errno) if socket::is_per_connection_error(errno) => {}
+                Err(_) => break,
+            }
+        }
+    }
+
+    /// Returns whether parked peers could be delivered now.
+    pub(super) fn has_parked(&self) -> bool {
+        !self.parked.is_empty() && !self.conns.is_full()
+    }
+
+    /// Delivers parked peers.
+    pub(super) fn accept_parked(&mut self, sink: &mut EventSink<'_>) {
+        while !sink.is_full() && self.free_slot() {
+            let Some(ParkedPeer { listener, socket, peer }) = self.parked.pop_front() else { return };
+            // Without memory for its registration it is closed.
+            if let Ok(conn) = self.insert(socket, true, INPUT_EDGES) {
+                sink.put(DriverEvent::Accepted { listener, conn, peer });
             }
         }
     }

@@ -1,5 +1,6 @@
 //! The epoll driver: what it keeps, and the platform's calls.
 
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
@@ -7,7 +8,7 @@ use std::time::Duration;
 use flick_buffers::{Pool, Slice};
 use rustix::event::epoll;
 
-use super::readiness::{EpollListener, Input, Readiness};
+use super::readiness::{EpollListener, Input, ParkedPeer, Readiness};
 use super::token::EpollToken;
 use crate::address::Endpoint;
 use crate::clock::monotonic_ns;
@@ -34,6 +35,8 @@ pub struct EpollDriver {
     /// Connections with new input of which the last receive brought little: they come before the others that are ready.
     pub(super) ready_light: SlotQueue,
     pub(super) listeners: Listeners<EpollListener>,
+    /// Peers of finished listeners, which are delivered still.
+    pub(super) parked: VecDeque<ParkedPeer>,
     pub(super) receive_buffer: ReceiveBuffer,
     pub(super) quota: SendQuota,
     pub(super) queue_meter: QueueDelayMeter,
@@ -75,6 +78,7 @@ impl EpollDriver {
             starved: SlotQueue::new(limits.conns_max),
             ready_light: SlotQueue::new(limits.conns_max),
             listeners: Listeners::new(),
+            parked: VecDeque::new(),
             receive_buffer: ReceiveBuffer::default(),
             quota: SendQuota::unlimited(),
             queue_meter: QueueDelayMeter::new(),
@@ -262,6 +266,15 @@ impl Driver for EpollDriver {
         // Other workers may share a Unix listener's descriptor, and then closing ours would not end its registration.
         self.accept(listener, false);
         self.listeners.remove(listener);
+    }
+
+    fn finish_listener(&mut self, listener: ListenerId) {
+        self.accept(listener, false);
+        self.park_backlog(listener);
+    }
+
+    fn is_draining_listeners(&self) -> bool {
+        !self.parked.is_empty()
     }
 
     fn connect(&mut self, to: &Endpoint) -> io::Result<Handle> {

@@ -2,6 +2,8 @@
 
 use std::os::fd::OwnedFd;
 
+use crate::address::PeerAddr;
+use crate::driver::ListenerId;
 use crate::listen::ListenSocket;
 use crate::listeners::Accepting;
 
@@ -34,6 +36,13 @@ impl Readiness {
         let reads_to_end = is_ending || self.input == Input::ReadToEnd;
         self.input = if reads_to_end { Input::ReadToEnd } else { Input::Readable };
     }
+}
+
+/// A peer that was accepted from a listener which is closed meanwhile.
+pub(super) struct ParkedPeer {
+    pub(super) listener: ListenerId,
+    pub(super) socket: OwnedFd,
+    pub(super) peer: PeerAddr,
 }
 
 /// A listening socket of the epoll driver.

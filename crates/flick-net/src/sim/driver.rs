@@ -211,11 +211,12 @@ impl Driver for SimDriver {
     fn listen(&mut self, at: &Endpoint) -> io::Result<ListenerId> {
         let at = self.net.world().borrow_mut().resolve(at);
         self.with(|driver, _| {
-            if driver.listeners.iter().any(|listener| listener.at == at) {
+            if driver.listeners.iter().any(|listener| listener.at == at && !listener.is_finished) {
                 return Err(io::ErrorKind::AddrInUse.into());
             }
             let backlog = VecDeque::new();
-            driver.listeners.insert(SimListener { at, accepting: Accepting::On, backlog })
+            let accepting = Accepting::On;
+            driver.listeners.insert(SimListener { at, accepting, is_finished: false, backlog })
         })
     }
 
@@ -239,6 +240,20 @@ impl Driver for SimDriver {
             let Some(closed) = driver.listeners.remove(listener) else { return };
             refuse_backlog(core, driver.side, closed.backlog);
         });
+    }
+
+    fn finish_listener(&mut self, listener: ListenerId) {
+        self.with(|driver, _| {
+            let Some(finished) = driver.listeners.get_mut(listener) else { return };
+            (finished.is_finished, finished.accepting) = (true, Accepting::On);
+            if finished.backlog.is_empty() {
+                driver.listeners.remove(listener);
+            }
+        });
+    }
+
+    fn is_draining_listeners(&self) -> bool {
+        self.with(|driver, _| driver.listeners.iter().any(|listener| listener.is_finished))
     }
 
     fn connect(&mut self, to: &Endpoint) -> io::Result<Handle> {

@@ -39,6 +39,8 @@ pub(super) struct DriverEnd {
 pub(super) struct SimListener {
     pub(super) at: Endpoint,
     pub(super) accepting: Accepting,
+    /// Closed, but its backlog is still delivered.
+    pub(super) is_finished: bool,
     pub(super) backlog: VecDeque<SimConnId>,
 }
 
@@ -67,7 +69,7 @@ impl DriverEnd {
 
     /// Returns the open listener that a connect to this address reaches.
     pub(super) fn listener_at(&mut self, to: &Endpoint) -> Option<&mut SimListener> {
-        self.listeners.iter_mut().find(|listener| reaches(&listener.at, to))
+        self.listeners.iter_mut().find(|listener| !listener.is_finished && reaches(&listener.at, to))
     }
 
     /// Returns whether the next poll has nothing to write and nothing to deliver.
@@ -291,10 +293,15 @@ impl DriverEnd {
         let Some(listener) = self.listeners.get_mut(id) else { return };
         for _ in 0..ACCEPTS_PER_POLL_MAX.min(sink.capacity()) {
             if listener.accepting != Accepting::On || listener.backlog.is_empty() {
-                return;
+                break;
             }
             let is_full = self.conns.is_full();
-            if let Some(errno) = core.accept_errno.take().or(is_full.then_some(libc::ENFILE)) {
+            if listener.is_finished {
+                // The system has accepted them already.
+                if is_full {
+                    return;
+                }
+            } else if let Some(errno) = core.accept_errno.take().or(is_full.then_some(libc::ENFILE)) {
                 listener.accepting = if is_full { Accepting::WaitsForSlot } else { Accepting::Off };
                 sink.put(DriverEvent::AcceptFailed { listener: id, errno });
                 return;
@@ -307,6 +314,9 @@ impl DriverEnd {
                 Endpoint::Unix(_) | Endpoint::Shm(_) | Endpoint::Descriptor(_) => PeerAddr::Unix,
             };
             sink.put(DriverEvent::Accepted { listener: id, conn: handle, peer });
+        }
+        if listener.is_finished && listener.backlog.is_empty() {
+            self.listeners.remove(id);
         }
     }
 }

@@ -8,6 +8,7 @@ use super::complete::errno;
 use super::driver::UringDriver;
 use super::requests::{ListenerState, Requests, UringListener};
 use super::sys::{Completion, Ring};
+use super::token::RequestToken;
 use crate::address::{Endpoint, PeerAddr};
 use crate::driver::{Driver, DriverEvent, ListenerId};
 use crate::event_sink::EventSink;
@@ -82,9 +83,26 @@ impl UringDriver {
         sink.put(DriverEvent::Accepted { listener: id, conn, peer });
     }
 
+    /// Closes a listener, and parks the peers in its backlog: always, or only if it was accepting.
+    pub(super) fn park_backlog(&mut self, id: ListenerId, also_if_paused: bool) {
+        let Some(listener) = self.listeners.get_mut(id) else { return };
+        let before = std::mem::replace(&mut listener.state, ListenerState::Draining);
+        if listener.is_armed {
+            self.ring.cancel_now(RequestToken::Accept(id));
+        }
+        if let ListenerState::Listening { socket, .. } = before
+            && (listener.is_armed || also_if_paused)
+        {
+            let left = ACCEPTS_PARKED_MAX.saturating_sub(listener.parked.len());
+            listener.parked.extend(std::iter::from_fn(|| socket::accept_if_any(&socket)).take(left));
+        }
+        self.remove_if_drained(id);
+    }
+
     /// Returns whether parked peers could be delivered now.
     pub(super) fn has_parked(&self) -> bool {
-        self.listeners.iter().any(|listener| listener.delivers() && !listener.parked.is_empty())
+        let delivers = |listener: &UringListener| listener.delivers() && !listener.parked.is_empty();
+        !self.conns.is_full() && self.listeners.iter().any(delivers)
     }
 
     /// Frees the slot of a draining listener that has no peer left.
@@ -101,12 +119,18 @@ impl UringDriver {
     pub(super) fn accept_parked(&mut self, sink: &mut EventSink<'_>) {
         for id in self.listeners.ids() {
             while !sink.is_full() {
-                let listener = self.listeners.get(id).filter(|listener| listener.delivers());
-                if listener.is_none_or(|listener| listener.parked.is_empty()) {
+                let Some(listener) = self.listeners.get(id).filter(|listener| listener.delivers()) else {
+                    break;
+                };
+                if listener.parked.is_empty() {
                     break;
                 }
+                let is_draining = listener.is_draining();
                 if !self.free_slot() {
-                    self.pause_full(id, sink);
+                    // A listener that is closed has nothing to pause: its peers wait for a slot.
+                    if !is_draining {
+                        self.pause_full(id, sink);
+                    }
                     break;
                 }
                 let parked = self.listeners.get_mut(id).and_then(|listener| listener.parked.pop_front());

@@ -19,7 +19,7 @@ use crate::conn::slices::SliceSlab;
 use crate::conn::{Conn, Conns, Then};
 use crate::driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, checked};
 use crate::fault::ConnFault;
-use crate::limits::{ACCEPTS_PARKED_MAX, STASH_SLICES_MAX};
+use crate::limits::STASH_SLICES_MAX;
 use crate::listen::ListenSocket;
 use crate::listeners::{Accepting, Listeners};
 use crate::queue_delay::{QueueDelay, QueueDelayMeter};
@@ -360,19 +360,14 @@ impl Driver for UringDriver {
         }
     }
 
+    fn finish_listener(&mut self, id: ListenerId) {
+        self.park_backlog(id, true);
+    }
+
     fn drain_listener(&mut self, id: ListenerId) {
-        let Some(listener) = self.listeners.get_mut(id) else { return };
-        let before = std::mem::replace(&mut listener.state, ListenerState::Draining);
-        if let ListenerState::Listening { socket, .. } = before
-            && listener.is_armed
-        {
-            self.ring.cancel_now(RequestToken::Accept(id));
-            // The kernel wakes one of all that wait on a socket. That may have been this driver, which no longer waits:
-            // the others would be woken only for the next peer.
-            let pending = std::iter::from_fn(|| socket::accept_if_any(&socket));
-            listener.parked.extend(pending.take(ACCEPTS_PARKED_MAX));
-        }
-        self.remove_if_drained(id);
+        // The kernel wakes one of all that wait on a socket. That may have been this driver, which no longer waits: the
+        // others would be woken only for the next peer.
+        self.park_backlog(id, false);
     }
 
     fn is_draining_listeners(&self) -> bool {

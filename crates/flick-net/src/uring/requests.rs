@@ -88,7 +88,7 @@ pub(super) enum ListenerState {
         socket: ListenSocket,
         accepting: Accepting,
     },
-    /// Closed, but another driver listens on the socket: parked peers are still delivered.
+    /// Closed, but parked peers are still delivered.
     Draining,
     /// Closed; the slot waits for the last result of the accept request.
     Closed,

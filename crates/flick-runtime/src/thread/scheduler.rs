@@ -355,16 +355,14 @@ impl Scheduler {
     /// Hands each client that was accepted on an address of several services to its service.
     fn let_in(&mut self, now_ns: u64) -> std::io::Result<()> {
         for shared_listener in &mut self.shared_listeners {
-            let members = &mut self.members;
-            if shared_listener.all_drain(members) {
-                shared_listener.listener.close();
-            }
             if !shared_listener.listener.is_open() {
                 continue;
             }
+            let members = &mut self.members;
+            let is_over = shared_listener.all_drain(members);
             let (whose, before) = (&shared_listener.whose, shared_listener.listener.dropped());
             let mut unknown = 0;
-            shared_listener.listener.poll(now_ns, |PrereadConn { socket, peer, first_byte }| {
+            let arrived = |PrereadConn { socket, peer, first_byte }| {
                 let member = whose[usize::from(first_byte)].map(|index| &mut members[usize::from(index)]);
                 match member.and_then(|member| Some((&mut member.is_ready, member.worker.as_mut()?))) {
                     Some((is_ready, worker)) => {
@@ -373,7 +371,12 @@ impl Scheduler {
                     }
                     None => unknown += 1,
                 }
-            })?;
+            };
+            if is_over {
+                shared_listener.listener.finish(now_ns, arrived);
+            } else {
+                shared_listener.listener.poll(now_ns, arrived)?;
+            }
             let silent = shared_listener.listener.dropped() - before;
             let first = shared_listener
                 .members

@@ -62,14 +62,9 @@ impl<D: Driver> Worker<D> {
 
     pub(super) fn accepted(&mut self, conn: Handle) {
         let pauses = self.ctx.setup().limits.on_max_connections == OnMaxConnections::Queue;
-        if self.listeners.is_draining() {
-            if self.ctx.shared().is_replaced() {
-                // The kernel assigned it to this process before the successor accepted.
-                self.keep_waiting(conn);
-            } else {
-                self.refuse(conn);
-            }
-            return;
+        if self.migrates() {
+            // The kernel assigned it to this process before the successor accepted.
+            return self.keep_waiting(conn);
         }
         if self.address_is_full(conn) {
             self.observe.counters().connections_over_ip_limit.add(1);
@@ -255,7 +250,7 @@ impl<D: Driver> Worker<D> {
     /// Admits queued clients while slots are free, and then accepts again if one still is.
     pub(super) fn resume_accept(&mut self) {
         self.listeners.clear_again();
-        if !self.listeners.is_paused() || self.listeners.is_draining() {
+        if !self.listeners.is_paused() || self.migrates() {
             return;
         }
         if self.merging.is_some() {
@@ -301,18 +296,27 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Closes the listeners, and rejects queued clients, from which nothing has been read.
+    /// Closes the listeners. Clients in their backlogs are accepted first, and served, except by a merge: they would
+    /// miss the job that ends.
     pub(super) fn stop_accepting(&mut self) {
         for listener in self.listeners.take_ids() {
-            self.io.driver_mut().close_listener(listener);
+            match self.merging {
+                Some(_) => self.io.driver_mut().close_listener(listener),
+                None => self.io.driver_mut().finish_listener(listener),
+            }
         }
-        self.reject_waiting();
+    }
+
+    /// Whether the worker's clients, and those that it accepts, go to a successor.
+    fn migrates(&self) -> bool {
+        self.listeners.is_draining() && self.ctx.shared().is_replaced()
     }
 
     /// Rejects queued clients, from which nothing has been read.
     pub(super) fn reject_waiting(&mut self) {
         while let Some(conn) = self.listeners.pop_waiting() {
-            self.refuse(conn);
+            self.observe.counters().connections_rejected.add(1);
+            self.reject_client(conn);
         }
     }
 }

@@ -1,7 +1,8 @@
 //! Ends the clients of a worker that drains: each behind a reply.
-//! Promises: a client that asks one request after another loses none. Where the grammar has `%keep_last` (HTTP), every
-//! reply says from the start of a drain that it is the last; elsewhere sessions end in the second half of the deadline,
-//! one after another, so that their clients do not all come back at once.
+//! Promises: a client that asks one request after another loses none, nor does one that had connected before the drain
+//! and was not accepted yet. Where the grammar has `%keep_last` (HTTP), every reply says from the start of a drain that
+//! it is the last; elsewhere sessions end in the second half of the deadline, one after another, so that their clients
+//! do not all come back at once.
 //! Not here: clients that migrate to a successor (`migrate.rs`), which need not end.
 
 use flick_abi::FailureReason;
@@ -22,8 +23,9 @@ const ENDING_STEPS: u64 = 1 << 10;
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl<D: Driver> Worker<D> {
-    /// Drains: the worker accepts no session; each session ends behind a reply or when it has been idle for a moment,
-    /// and at the deadline after the replies to its requests.
+    /// Drains: the worker accepts no client that connects from now on; each session ends behind a reply or when it has
+    /// been idle for a moment, and at the deadline after the replies to its requests. Clients that wait for a session
+    /// slot have one when another client has left, until the deadline.
     pub(super) fn run_drain(&mut self, now_ns: u64) {
         let Some(deadline) = self.ctx.shared().drain_asked() else { return };
         let is_replaced = self.ctx.shared().is_replaced();
@@ -50,7 +52,7 @@ impl<D: Driver> Worker<D> {
         if is_replaced {
             self.migrate_clients();
         }
-        if late || !is_replaced {
+        if late || (!is_replaced && self.merging.is_some()) {
             self.reject_waiting();
         }
         for index in 0..self.downstream.slots_used() {

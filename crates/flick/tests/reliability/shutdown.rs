@@ -155,3 +155,29 @@ fn second_signal_exits_at_once() {
 fn silent() -> Mock {
     Mock::start(|conversation| while conversation.request().is_some() {})
 }
+
+/// The kernel completes connections while the process is stopped. When it goes on, it has the signal, and a backlog of
+/// clients that no worker has accepted: each has its reply before the listening sockets are gone for it.
+#[test]
+fn sigterm_reset_clients_in_the_listen_backlog() {
+    const CLIENTS: u32 = 300;
+    let _machine = machine::together();
+    for io in ["epoll", "uring"] {
+        let (_stores, backends) = stores(2);
+        let service = Service::proxy(&backends, &["--workers", "2", "--io", io, "--shutdown-timeout", "20s"]);
+        service.signal("STOP");
+        let mut clients: Vec<_> = (0..CLIENTS).map(|_| Client::connect(service.address)).collect();
+        for (opaque, client) in clients.iter_mut().enumerate() {
+            client.send(&get(opaque as u32, "key"));
+        }
+        service.signal("TERM");
+        service.signal("CONT");
+        for (opaque, client) in clients.iter_mut().enumerate() {
+            let reply = client.try_reply().unwrap_or_else(|| panic!("{io}: client {opaque} has no reply"));
+            assert_eq!(reply.header.opaque, opaque as u32, "{io}");
+        }
+        drop(clients);
+        let (status, log) = service.ended();
+        assert_eq!(status.code(), Some(0), "{io}:\n{log}");
+    }
+}
