@@ -268,7 +268,7 @@ impl NewProcess {
             FdChannel::pair().map_err(|error| failed("create a channel to the new process", error))?;
         // This process keeps no copy of the other end, so that an exit of the new process is visible.
         let pid = launcher.launch(far.into_fd())?;
-        if let Err(error) = hand_over(&near, resources, must_exit) {
+        if let Err(error) = hand_over(&near, launcher, resources, must_exit) {
             launcher.kill();
             return Err(error);
         }
@@ -354,10 +354,11 @@ fn send_client(clients: &ClientSender, text: String, socket: OwnedFd) -> Result<
 /// Sends the resources, and waits for the answer.
 fn hand_over(
     channel: &FdChannel,
+    launcher: &Launcher,
     resources: &HandedResources<'_>,
     must_exit: &mut dyn FnMut() -> bool,
 ) -> Result<(), String> {
-    let exited = |error: std::io::Error| format!("the new process has exited: {error}");
+    let exited = |error: std::io::Error| exit_text(launcher, Some(error));
     channel.set_timeout(Some(POLL_INTERVAL)).map_err(exited)?;
     let start = Instant::now();
     let mut wait = |error: std::io::Error| match error.kind() {
@@ -405,8 +406,17 @@ fn hand_over(
     match answer {
         Some(passed) if passed.text == "ready" => channel.set_timeout(None).map_err(exited),
         Some(passed) => Err(passed.text.strip_prefix("failed ").unwrap_or(&passed.text).to_owned()),
-        None => Err("the new process exited before it was ready; see its log".to_owned()),
+        None => Err(exit_text(launcher, None)),
     }
+}
+
+/// Describes the end of a new process whose channel is closed, or failed with this error.
+fn exit_text(launcher: &Launcher, error: Option<std::io::Error>) -> String {
+    if let Some(status) = launcher.exit_status() {
+        return format!("the new process exited before it was ready ({status}); see its log");
+    }
+    let why = error.map_or_else(String::new, |error| format!(" ({error})"));
+    format!("the new process closed the channel to this one before it was ready{why}; see its log")
 }
 
 /// Describes an error; the system reports a timeout as an operation that would block.

@@ -7,18 +7,22 @@
 //! |---|---|---|
 //! | service | `start` + descriptor | start the program with this standard input |
 //! | launcher | `started PID` or `failed REASON` | the answer |
+//! | service | `status` | ask how the program that was started last has ended |
+//! | launcher | `ended STATUS` or `running` | the answer |
 //! | service | `kill` | kill the program that was started last |
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use clap::Args;
 use flick_net::fd_channel::FdChannel;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use tracing::warn;
 
@@ -29,6 +33,8 @@ use crate::settings::{Settings, deprecated};
 
 /// Longest time that the launcher takes to start a program.
 const START_TIME_MAX: Duration = Duration::from_secs(10);
+/// Longest time until a program whose standard input is closed has ended. The kernel closes files of a process first.
+const END_TIME_MAX: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 /// Most programs that the launcher has started and that still run: the new process of an upgrade, and stalled ones.
 const STARTED_MAX: usize = 4;
 /// Name of its process.
@@ -92,6 +98,14 @@ impl Launcher {
         }
     }
 
+    /// Returns the exit status, or the signal, of the program that was started last, for a message. `None`: it has not
+    /// ended, or the launcher does not know.
+    pub fn exit_status(&self) -> Option<String> {
+        self.channel.send("status", None).ok()?;
+        let answer = self.channel.receive().ok()??;
+        answer.text.strip_prefix("ended ").map(str::to_owned)
+    }
+
     /// Kills the program that was started last.
     pub fn kill(&self) {
         if let Err(error) = self.channel.send("kill", None) {
@@ -152,6 +166,11 @@ impl LauncherCommand {
                     };
                     channel.send(&answer, None)?;
                 }
+                ("status", _) => {
+                    let ended = started.last_mut().and_then(wait_for_end);
+                    let answer = ended.map_or("running".to_owned(), |status| format!("ended {status}"));
+                    channel.send(&answer, None)?;
+                }
                 _ => started.pop().into_iter().for_each(kill),
             }
         }
@@ -179,6 +198,16 @@ impl LauncherCommand {
         command.env_remove("LISTEN_PID").env_remove("LISTEN_FDS");
         command.env_remove(deprecated::HOT_RESTART_VARIABLE).spawn()
     }
+}
+
+/// Returns how a process has ended; waits for that, but not long.
+fn wait_for_end(child: &mut Child) -> Option<ExitStatus> {
+    if let Ok(pidfd) = pidfd_open(Pid::from_child(child), PidfdFlags::empty()) {
+        let mut polled = [PollFd::new(&pidfd, PollFlags::IN)];
+        // After an error it counts as running, unless it has ended.
+        let _ = rustix::io::retry_on_intr(|| poll(&mut polled, Some(&END_TIME_MAX)));
+    }
+    child.try_wait().ok().flatten()
 }
 
 /// Kills a process.

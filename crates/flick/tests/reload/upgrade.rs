@@ -135,6 +135,22 @@ fn exit_signal_interrupts_the_wait_for_a_new_process() {
 }
 
 #[test]
+fn upgrade_did_not_say_how_the_new_process_ended() {
+    let copied = Copied::new("upgrade-ends");
+    let service = copied.start(&["--sandbox", "off", "--admin", "0"]);
+    let admin = service.admin_address().to_string();
+    for (script, status) in [("exit 3", "exit status: 3"), ("kill -KILL $$", "signal: 9 (SIGKILL)")] {
+        let ends = copied.write("ends", &format!("#!/bin/sh\n{script}\n"), 0o755);
+        std::fs::rename(ends, copied.tool()).expect("the directory is ours");
+        let (code, _, error) = common::run(&["upgrade", &admin]);
+        let expected = format!("the new process exited before it was ready ({status}); see its log");
+        assert!(code == 1 && error.contains(&expected), "{error}");
+    }
+    assert_eq!(get(&mut connect(service.address), "/version"), Ok("version 0".to_owned()));
+    service.drained();
+}
+
+#[test]
 fn failed_upgrade_keeps_socket_files() {
     let scratch = Scratch::new("upgrade-file");
     scratch.write("balancer.flick", &balancer(0));
