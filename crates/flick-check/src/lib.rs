@@ -46,7 +46,7 @@ pub use load::{Loader, check_syntax};
 pub use render::render;
 pub use report::lowering::{RuleLimit, limit_exceeded, too_many_slots, too_much_work};
 pub use report::names::LIBRARIES;
-pub use report::similar;
+pub use report::{counted, similar};
 pub use request_options::{
     REQUEST_HEAD_BYTES_MAX, REQUEST_HEAD_BYTES_MIN, RequestOptionError, RequestOptions, apply_request_options,
 };

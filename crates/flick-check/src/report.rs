@@ -33,6 +33,13 @@ pub fn similar<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
     scored.filter(|(distance, _)| *distance <= allowed).min().map(|(_, candidate)| candidate)
 }
 
+/// Returns a number with its noun, which has an `s` unless the number is 1: `1 byte`, `2 bytes`.
+pub fn counted(count: impl std::fmt::Display, noun: &str) -> String {
+    let count = count.to_string();
+    let ending = if count == "1" { "" } else { "s" };
+    format!("{count} {noun}{ending}")
+}
+
 /// Returns the edit distance of two names: insertions, deletions, substitutions, transpositions.
 fn edits(a: &str, b: &str) -> usize {
     let a: Vec<char> = a.chars().flat_map(char::to_lowercase).take(COMPARED_CHARS_MAX).collect();

@@ -8,6 +8,7 @@ use crate::hir::{Derived, Expr, ExprKind, Facts, Field, FieldId, FieldKind, Forw
 use crate::items::Items;
 use crate::limits::{DEFAULT_BYTES_MAX, WRITTEN_BYTES_MAX};
 use crate::range::{INT, Range, range_of};
+use crate::report::counted;
 use crate::{primitives, units};
 
 /// The type of a field as a record declares it.
@@ -94,7 +95,9 @@ pub(crate) fn writable(unit: &Unit, field: FieldId) -> Writable {
     };
     let source = match length.kind {
         ExprKind::SelfField(source) => source,
-        ExprKind::Int(bytes) => return Writable::NoLength(format!("its length is fixed at {bytes} bytes")),
+        ExprKind::Int(bytes) => {
+            return Writable::NoLength(format!("its length is fixed at {}", counted(bytes, "byte")));
+        }
         _ => return Writable::NoLength("its length is computed from several fields".to_owned()),
     };
     let shares = |other: &crate::hir::Field| matches!(&other.kind, FieldKind::Bytes { length, .. } if matches!(length.kind, ExprKind::SelfField(known) if known == source));

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
-use flick_check::{Diagnostic, Severity, Sources, render};
+use flick_check::{Diagnostic, Severity, Sources, counted, render};
 use tracing::warn;
 
 use crate::logging;
@@ -39,8 +39,7 @@ pub fn text(diagnostics: &[Diagnostic], sources: &Sources) -> (String, usize) {
         diagnostics.iter().map(|diagnostic| render(diagnostic, sources, color)).collect();
     let errors = diagnostics.iter().filter(|diagnostic| diagnostic.severity == Severity::Error).count();
     if errors > 0 {
-        let what = if errors == 1 { "1 error".to_owned() } else { format!("{errors} errors") };
-        lines.push(format!("{what}; the program was not accepted"));
+        lines.push(format!("{}; the program was not accepted", counted(errors, "error")));
     }
     (lines.join("\n"), errors)
 }

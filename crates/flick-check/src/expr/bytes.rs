@@ -96,7 +96,8 @@ impl Exprs<'_> {
             format!("the last index of {what} is `len(...) - 1`")
         // The bound of an empty accumulator is not known yet.
         } else if elements_max > 0 && range.lo >= i128::from(elements_max) {
-            format!("{what} of this type has at most {elements_max} elements, and the first is 0")
+            let most = report::counted(elements_max, "element");
+            format!("{what} of this type has at most {most}, and the first is 0")
         } else {
             return;
         };

@@ -169,7 +169,9 @@ fn why(facts: &KnownValues<'_>, expr: &Expr) -> Option<String> {
                 Some(format!("`{name}` is {} here", range.lo))
             }
             (Ty::Int { .. }, Some(range)) => Some(format!("`{name}` is between {} here", range.describe())),
-            (Ty::Bytes { max, .. }, _) => Some(format!("`{name}` has at most {max} bytes")),
+            (Ty::Bytes { max, .. }, _) => {
+                Some(format!("`{name}` has at most {}", report::counted(max, "byte")))
+            }
             _ => None,
         };
     });

@@ -1,5 +1,6 @@
 //! E03xx: work and memory without a bound, or above a limit.
 
+use super::counted;
 use crate::diagnostic::Diagnostic;
 use crate::hir::{Span, Ty};
 use crate::range::{Range, UINT};
@@ -32,22 +33,24 @@ pub(crate) fn view_wider(span: Span, field: &str, written: u32, allowed: u32, gr
         "E0302",
         span,
         format!(
-            "bound too large: `{field}` is declared with {written} bytes, but the grammar allows {allowed}"
+            "bound too large: `{field}` is declared with {}, but the grammar allows {allowed}",
+            counted(written, "byte")
         ),
     )
     .label("larger than the bound in the grammar")
-    .also(grammar, format!("at most {allowed} bytes"))
+    .also(grammar, format!("at most {}", counted(allowed, "byte")))
     .note("A record may lower the bound of a field; a longer message is then malformed for this program.")
     .help(format!("write `{field} : string<{allowed}>` or less, or no bound at all to use the grammar's"))
 }
 
 pub(crate) fn bytes_too_long(span: Span, field: &str, longest: u32, allowed: u32) -> Diagnostic {
+    let size = counted(longest, "byte");
     Diagnostic::error(
         "E0303",
         span,
-        format!("value may be too long: up to {longest} bytes, but {field} holds at most {allowed}"),
+        format!("value may be too long: up to {size}, but {field} holds at most {allowed}"),
     )
-    .label(format!("up to {longest} bytes"))
+    .label(format!("up to {size}"))
     .help(format!("truncate it, `(...)[..{allowed}]`, or declare a larger bound where {field} is declared"))
 }
 

@@ -1,5 +1,6 @@
 //! E08xx: state: dictionaries, counters, and values of a session.
 
+use super::counted;
 use crate::diagnostic::Diagnostic;
 use crate::hir::Span;
 
@@ -20,7 +21,7 @@ pub(crate) fn global_type(span: Span, name: &str) -> Diagnostic {
 }
 
 pub(crate) fn dict_arguments(span: Span, count: usize) -> Diagnostic {
-    let found = if count == 1 { "1 type argument".to_owned() } else { format!("{count} type arguments") };
+    let found = counted(count, "type argument");
     Diagnostic::error(
         "E0801",
         span,

@@ -1,6 +1,6 @@
 //! E063x and E064x: structured grammars: literals, classes, textual integers, choices, lists, keys, parameters.
 
-use super::{list, similar};
+use super::{counted, list, similar};
 use crate::diagnostic::Diagnostic;
 use crate::hir::Span;
 
@@ -357,14 +357,12 @@ pub(crate) fn argument_count(
         let what = if names.len() == 1 { "a value" } else { "values" };
         format!("write `{name}({})`, with {what} for {}", names.join(", "), list(names.iter().copied()))
     };
-    let arguments =
-        |count: usize| if count == 1 { "1 argument".to_owned() } else { format!("{count} arguments") };
     let declared: Vec<String> = params.iter().map(|(name, ty)| format!("`{name}`, {ty}")).collect();
     let title = format!(
         "wrong number of arguments for unit `{name}`: expected {}, found {found}",
-        arguments(names.len())
+        counted(names.len(), "argument")
     );
-    let diagnostic = Diagnostic::error("E0642", span, title).label(arguments(found)).help(help);
+    let diagnostic = Diagnostic::error("E0642", span, title).label(counted(found, "argument")).help(help);
     if declared.is_empty() {
         diagnostic
     } else {
@@ -539,7 +537,7 @@ pub(crate) fn too_short(span: Span, name: &str, found: usize, wanted: u32, locat
     Diagnostic::error(
         "E0647",
         span,
-        format!("value too short: `{name}` needs at least {wanted} bytes, found {found}"),
+        format!("value too short: `{name}` needs at least {}, found {found}", counted(wanted, "byte")),
     )
     .label("too short")
     .also(location, "declared here")
@@ -661,7 +659,8 @@ pub(crate) fn bounded_by_a_change(
     location: Span,
 ) -> Diagnostic {
     let title = format!(
-        "long messages will be rejected: `{name}` is changed here, so every `{unit}` with more than {bytes_max} bytes of it is refused"
+        "long messages will be rejected: `{name}` is changed here, so every `{unit}` with more than {} of it is refused",
+        counted(bytes_max, "byte")
     );
     let given: String = copied.iter().map(|field| format!("{field} = m.{field}, ")).collect();
     Diagnostic::warning("E0651", span, title)
@@ -681,7 +680,8 @@ pub(crate) fn bounded_by_default(
     location: Span,
 ) -> Diagnostic {
     let title = format!(
-        "long messages will be rejected: `{name}` is used here, so a `{unit}` with more than {bytes_max} bytes of it is refused"
+        "long messages will be rejected: `{name}` is used here, so a `{unit}` with more than {} of it is refused",
+        counted(bytes_max, "byte")
     );
     Diagnostic::warning("E0651", span, title)
         .label("needs the whole field")

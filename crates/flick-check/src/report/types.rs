@@ -1,6 +1,6 @@
 //! E04xx: values of the wrong type.
 
-use super::list;
+use super::{counted, list};
 use crate::diagnostic::Diagnostic;
 use crate::hir::{Span, Ty};
 
@@ -55,8 +55,7 @@ pub(crate) fn argument_count(
     decl: Option<Span>,
     is_piped: bool,
 ) -> Diagnostic {
-    let arguments =
-        |count: usize| if count == 1 { "1 argument".to_owned() } else { format!("{count} arguments") };
+    let arguments = |count: usize| counted(count, "argument");
     let title =
         format!("wrong number of arguments for `{name}`: expected {}, found {found}", arguments(wanted));
     let mut diagnostic = Diagnostic::error("E0402", span, title).label(arguments(found));

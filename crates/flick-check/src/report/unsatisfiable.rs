@@ -1,5 +1,6 @@
 //! E0652: conditions that no message meets.
 
+use super::counted;
 use crate::diagnostic::Diagnostic;
 use crate::hir::Span;
 use crate::range::Range;
@@ -47,8 +48,8 @@ pub(crate) fn length(span: Span, name: &str, found: Range, bound: i128) -> Diagn
     never(
         span,
         format!(
-            "length always above the bound: `{name}` has at least {} bytes, its bound is {bound}",
-            found.lo
+            "length always above the bound: `{name}` has at least {}, its bound is {bound}",
+            counted(found.lo, "byte")
         ),
         None,
     )
@@ -59,7 +60,10 @@ pub(crate) fn length(span: Span, name: &str, found: Range, bound: i128) -> Diagn
 pub(crate) fn count(span: Span, name: &str, found: i128, bound: u32) -> Diagnostic {
     never(
         span,
-        format!("count always above the bound: `{name}` has at least {found} elements, its bound is {bound}"),
+        format!(
+            "count always above the bound: `{name}` has at least {}, its bound is {bound}",
+            counted(found, "element")
+        ),
         None,
     )
     .label("above the bound in every message")

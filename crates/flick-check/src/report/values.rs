@@ -1,5 +1,6 @@
 //! E032x and E042x: compound values: options, lists, tuples, records, variants, loops.
 
+use super::counted;
 use crate::diagnostic::Diagnostic;
 use crate::hir::Span;
 
@@ -303,9 +304,8 @@ pub(crate) fn wrong_case_values(span: Span, case: &str, carried: &str, found: us
 }
 
 pub(crate) fn wrong_element_count(span: Span, names: usize, elements: usize) -> Diagnostic {
-    let found = if names == 1 { "1 name".to_owned() } else { format!("{names} names") };
     Diagnostic::error("E0423", span, format!("mismatched tuple: expected {elements} names, found {names}"))
-        .label(found)
+        .label(counted(names, "name"))
         .help("name every element; write `_` for one that is not needed")
 }
 

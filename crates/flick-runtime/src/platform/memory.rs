@@ -56,7 +56,7 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<MemoryPar
         ),
         MemoryPart {
             what: format!(
-                "tables of {} sessions and {} requests",
+                "tables of sessions ({}) and requests ({})",
                 limits.max_connections, limits.max_inflight_requests
             ),
             bytes: tables + connection_limits,

@@ -115,8 +115,8 @@ impl Requirements {
             return Ok(());
         }
         Err(StartError::Program(format!(
-            "process `{}` may need {total} bytes of state, but {} are allowed (`--max-state-memory`): {} sessions with {} bytes \
-             of `local`s, {} activations that wait with {} bytes each, and dictionaries with {dicts} bytes; lower \
+            "process `{}` may need {total} bytes of state, but {} are allowed (`--max-state-memory`): sessions ({} of {} bytes \
+             of `local`s), activations that wait ({} of {} bytes), and dictionaries with {dicts} bytes; lower \
              `--max-connections`, `--max-suspended-rules` or the dictionaries' `max`, or allow more",
             program.name,
             limits.max_state_memory,

@@ -9,7 +9,7 @@ use std::ffi::OsStr;
 use std::path::PathBuf;
 
 use clap::{Args, FromArgMatches};
-use flick_check::hir;
+use flick_check::{counted, hir};
 use flick_compiler::{Input, MESSAGE_WORK_MAX, check, lower, over_budget};
 
 use super::run::Run;
@@ -123,7 +123,6 @@ fn summary(program: &hir::Program) -> String {
         let array = if channel.is_array { "[]" } else { "" };
         text.push_str(&format!("  {}{array}: {directions}\n", channel.name));
     }
-    let rules = process.rules.len();
-    text.push_str(&format!("  {rules} {}", if rules == 1 { "rule" } else { "rules" }));
+    text.push_str(&format!("  {}", counted(process.rules.len(), "rule")));
     text
 }

@@ -14,6 +14,7 @@ use std::path::PathBuf;
 use clap::Args;
 use flick_admin::state::{TapLine, TapLineKind};
 use flick_admin::{Address, client};
+use flick_check::counted;
 
 use crate::commands::run::admin::read_token;
 use crate::console::sayln;
@@ -94,8 +95,7 @@ impl TapCommand {
         if self.connection.is_some() && !view.has_begun {
             return Err(Failure::failed(over));
         }
-        let bytes = view.bytes;
-        anstream::eprintln!("{over}; {bytes} bytes shown");
+        anstream::eprintln!("{over}; {} shown", counted(view.bytes, "byte"));
         Ok(())
     }
 }
@@ -123,8 +123,8 @@ impl View {
         match line.kind {
             TapLineKind::Dropped => {
                 sayln!(
-                    "{at}  ----  {} bytes left out so far: they came faster than they were read",
-                    line.dropped_bytes
+                    "{at}  ----  {} left out so far: they came faster than they were read",
+                    counted(line.dropped_bytes, "byte")
                 );
             }
             TapLineKind::Over => self.ended = Some(printable(line.data.as_bytes())),
@@ -161,17 +161,18 @@ impl View {
         });
         let peer = &known.peer;
         let Some(grammar) = &self.grammar else {
-            sayln!("{at}  {direction}  {peer}  {} bytes at {}", bytes.len(), line.offset);
+            sayln!("{at}  {direction}  {peer}  {} at {}", counted(bytes.len(), "byte"), line.offset);
             dump(&bytes);
             return Ok(());
         };
         known.conversation.take(grammar, side, line.offset, &bytes, &mut |item| match item {
             Item::Message { what, bytes, front } => {
-                sayln!("{at}  {direction}  {peer}  {what}, {bytes} bytes: {}", summary(front));
+                sayln!("{at}  {direction}  {peer}  {what}, {}: {}", counted(bytes, "byte"), summary(front));
             }
-            Item::Gap(bytes) => sayln!("{at}  {direction}  {peer}  {bytes} bytes are missing"),
+            Item::Gap(bytes) => sayln!("{at}  {direction}  {peer}  {} missing", counted(bytes, "byte")),
             Item::Other(bytes) => {
-                sayln!("{at}  {direction}  {peer}  {} bytes, no message of the grammar", bytes.len());
+                let size = counted(bytes.len(), "byte");
+                sayln!("{at}  {direction}  {peer}  {size}, no message of the grammar");
                 dump(bytes);
             }
         });

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use flick_check::counted;
 use flick_load::http::HttpVersion;
 use flick_load::load::{Gaps, LoadConfig, LoadProtocol, LoadReport, RateTrial};
 use serde_json::{Map, Value, json};
@@ -232,13 +233,11 @@ impl Measured {
             (false, 1) => String::new(),
             (false, depth) => format!(", pipelines of {depth}"),
         };
-        let (connections, threads) = (config.connections, config.threads);
-        let plural = |count: usize| if count == 1 { "" } else { "s" };
         format!(
-            "{}, {connections} connection{}{each}, {threads} thread{}, {pace}{}",
+            "{}, {}{each}, {}, {pace}{}",
             protocol(config),
-            plural(connections),
-            plural(threads),
+            counted(config.connections, "connection"),
+            counted(config.threads, "thread"),
             if self.is_stopped { ", stopped" } else { "" }
         )
     }

@@ -14,6 +14,7 @@ use std::thread;
 use std::time::{Duration, SystemTime};
 
 use flick_admin::{Address, StateProvider, Tokens};
+use flick_check::counted;
 use flick_discovery::{LastLists, Watchers};
 use flick_net::IoKind;
 use flick_runtime::memory::MemoryPart;
@@ -466,8 +467,7 @@ impl Generations {
 
     /// Describes how `next`, with these services and settings, differs from the current generation.
     fn changes(&self, next: &Platform, services: &[ServiceSummary], settings: &Settings) -> Vec<String> {
-        let count = next.services().len();
-        let count = if count == 1 { "1 service".to_owned() } else { format!("{count} services") };
+        let count = counted(next.services().len(), "service");
         let mut differences = changes::of_services(&self.summaries, services);
         differences.extend(changes::of_addresses(&self.current, next));
         differences.extend(changes::of_process(&self.settings, settings));

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use flick_check::counted;
 use flick_runtime::PlatformConfig;
 use flick_runtime::memory::{MemoryPart, parts};
 use rustix::process::{Resource, getrlimit};
@@ -159,7 +160,7 @@ pub fn check(
 fn by_address_space(parts: &[MemoryPart], existing: &[MemoryPart], threads: u64) -> Vec<MemoryPart> {
     let bytes = threads * THREAD_ADDRESSES + PROCESS_ADDRESSES;
     let process = MemoryPart {
-        what: format!("{threads} threads and the process"),
+        what: format!("{} and the process", counted(threads, "thread")),
         bytes,
         addresses: bytes,
         remedy: "lower `--workers`".to_owned(),

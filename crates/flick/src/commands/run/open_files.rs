@@ -4,6 +4,7 @@
 //! more are needed.
 //! Refuses: nothing; merges, whose number of clients is given, keep theirs.
 
+use flick_check::counted;
 use flick_runtime::ServiceConfig;
 use flick_runtime::open_files::OpenFiles;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -31,9 +32,9 @@ pub struct Shortage {
 impl Shortage {
     /// Says what happens, and what to change.
     pub fn text(&self) -> String {
-        let Self { needed, clients, .. } = self;
+        let (needed, clients) = (self.needed, counted(self.clients, "client"));
         format!(
-            "clients and backends may need more open files than the limit; each service takes at most {clients} clients, \
+            "clients and backends may need more open files than the limit; each service takes at most {clients}, \
              and closes idle ones for new ones; raise the limit (`ulimit -n {needed}`, `LimitNOFILE={needed}` of a \
              systemd unit), or lower `max_connections`"
         )
@@ -114,7 +115,14 @@ impl OpenFilesLimit {
 
 #[cfg(test)]
 mod tests {
-    use super::clients_within;
+    use super::{Shortage, clients_within};
+
+    #[test]
+    fn limit_of_one_was_printed_with_a_plural() {
+        let text = |clients| Shortage { limit: Some(64), needed: 100, clients }.text();
+        assert!(text(1).contains("at most 1 client, and"), "{}", text(1));
+        assert!(text(2).contains("at most 2 clients, and"), "{}", text(2));
+    }
 
     #[test]
     fn each_client_has_a_descriptor_for_its_request() {

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
+use flick_check::counted;
 use ratatui::Frame;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEventKind, KeyModifiers};
 use ratatui::layout::{Constraint, Rect};
@@ -221,9 +222,8 @@ fn draw_table(
         .title(format!(" {} ", table.title));
     let left_out = visible.left_out();
     if count < all.len() {
-        let columns = all.len() - count;
-        let noun = if columns == 1 { "column" } else { "columns" };
-        block = block.title(Line::from(format!(" {columns} {noun} cut ")).right_aligned().bold());
+        let columns = counted(all.len() - count, "column");
+        block = block.title(Line::from(format!(" {columns} cut ")).right_aligned().bold());
     }
     if !left_out.is_empty() {
         block = block.title(Line::from(format!(" {left_out} ")).right_aligned().bold());

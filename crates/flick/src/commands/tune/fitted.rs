@@ -6,6 +6,7 @@
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
+use flick_check::counted;
 use flick_tune::limits::{GRID_MAX, TRIALS_MAX};
 use flick_tune::{Prediction, Search, Trial};
 use serde::{Deserialize, Serialize};
@@ -202,9 +203,12 @@ impl PredictedChoice {
     pub(super) fn text(&self, what: &str) -> String {
         let Self { service, percentile, sla_us, present, .. } = self;
         let mut out = format!(
-            "{service}: {} trials at {:.0} requests/s, {percentile} <= {sla_us} us, for {what}\n\
+            "{service}: {} at {:.0} requests/s, {percentile} <= {sla_us} us, for {what}\n\
              present: {percentile} {:.0} us (measured), {}\n",
-            self.trials, self.requests_per_s, present.result.bounded_us, present.knobs
+            counted(self.trials, "trial"),
+            self.requests_per_s,
+            present.result.bounded_us,
+            present.knobs
         );
         match self.best {
             None => out.push_str("the model predicts no setting that keeps the SLA\n"),

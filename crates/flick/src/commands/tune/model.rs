@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 
+use flick_check::counted;
 use flick_tune::plot::{Plot, Point};
 use flick_tune::published::{LIBOS, LINUX, LOADS, Measured, SECONDS};
 use flick_tune::{Machine, OfferedLoad, Path, RunResult, Search, Setting, Trial, grid, simulate};
@@ -155,13 +156,13 @@ fn plot(title: String, tried: &[(Setting, RunResult)]) -> Plot {
 impl Report {
     pub(super) fn text(&self) -> String {
         let mut out = format!(
-            "{} at {:.0} requests/s on the model, p99 at most {:.0} µs, for {}: {} trials\n\n\
+            "{} at {:.0} requests/s on the model, p99 at most {:.0} µs, for {}: {}\n\n\
              {:9} {:>6} {:>9} {:>8} {:>8} {:>14} {:>22}\n",
             self.path,
             self.requests_per_s,
             self.sla_p99_us,
             self.goal,
-            self.trials,
+            counted(self.trials, "trial"),
             "",
             "clock",
             "delay",

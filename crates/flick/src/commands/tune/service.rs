@@ -4,6 +4,7 @@
 
 use std::path::Path;
 
+use flick_check::counted;
 use flick_tune::Machine;
 use flick_tune::machine::NOMINAL_GHZ;
 use serde::Serialize;
@@ -270,7 +271,8 @@ fn heading(tune: &Tune, service: &TunedService, plan: &SearchPlan, no_rapl: Opti
     let trials = tune.budget as usize + 2 * PAIRS;
     let seconds = trials as f64 * tune.dwell.0.as_secs_f64() * 1.1;
     sayln!("{} at {}, {}, for {goal}", service.name, service.admin, plan.sla);
-    sayln!("{} trials and {PAIRS} pairs of {:?} each: about {seconds:.0} s", tune.budget, tune.dwell.0);
+    let trials = counted(tune.budget, "trial");
+    sayln!("{trials} and {PAIRS} pairs of {:?} each: about {seconds:.0} s", tune.dwell.0);
     if let Some(reason) = no_rapl {
         sayln!("energy is modelled: {reason}");
     }
