@@ -182,6 +182,37 @@ fn check_of_an_unreadable_file_prints_json() {
 }
 
 #[test]
+fn check_took_one_file_only() {
+    let scratch = Scratch::new("several");
+    let text_of = |path: std::path::PathBuf| path.to_str().expect("the path is UTF-8").to_owned();
+    let wrong = text_of(scratch.write("wrong.flick", "proc\n"));
+    let other = text_of(scratch.write("other.flick", "use nothing\n"));
+    let settings = text_of(scratch.write("flick.toml", "wrokers = 1\n"));
+    let library = "stdlib/memcached_binary.flick";
+    let (status, stdout, _) = run(&["check", PROXY, library]);
+    assert_eq!(status, 0);
+    for expected in [format!("{PROXY}: ok: process `Memcached`\n"), format!("{library}: ok: a library")] {
+        assert!(stdout.contains(&expected), "`{expected}` is not in\n{stdout}");
+    }
+    // All are checked, whichever is wrong.
+    let (status, stdout, stderr) = run(&["check", &wrong, &settings, "nowhere.flick", &other, PROXY]);
+    assert_eq!(status, 1, "{stderr}");
+    assert!(stdout.starts_with(&format!("{PROXY}: ok: process `Memcached`\n")), "{stdout}");
+    for expected in ["wrong.flick:1:", "wrokers", "cannot read nowhere.flick", "other.flick:1:"] {
+        assert!(stderr.contains(expected), "`{expected}` is not in\n{stderr}");
+    }
+    let (status, stdout, stderr) = run(&["check", "--json", PROXY, &wrong, "nowhere.flick", library]);
+    assert_eq!((status, stderr.as_str()), (1, ""));
+    let objects = stdout.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>();
+    let objects = objects.expect("each line is an object");
+    let found = objects.iter().map(|object| (object["file"].as_str(), object["ok"].as_bool()));
+    let files = [(PROXY, true), (wrong.as_str(), false), ("nowhere.flick", false), (library, true)];
+    assert_eq!(found.collect::<Vec<_>>(), files.map(|(file, is_ok)| (Some(file), Some(is_ok))).to_vec());
+    check(&["check", "--json", PROXY, &settings], 2, &["not for a settings file"]);
+    check(&["check"], 2, &["<FILE>"]);
+}
+
+#[test]
 fn unknown_option_suggests_the_one_that_is_spelled_alike() {
     for (option, suggested) in [
         (concat!("--sessions", "_max"), "'--max-connections'"),

@@ -1,4 +1,4 @@
-//! `flick check`: checks a program, and computes its resource bounds.
+//! `flick check`: checks programs, and computes their resource bounds.
 
 mod bounds;
 mod json;
@@ -6,7 +6,7 @@ mod json;
 pub use bounds::bytes as size_text;
 
 use std::ffi::OsStr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::{Args, FromArgMatches};
 use flick_check::{counted, hir};
@@ -18,32 +18,50 @@ use crate::report;
 use bounds::ResourceBounds;
 use json::CheckResult;
 
-/// Check a program, or the settings and all their programs.
+/// Check programs, or the settings and all their programs, each file on its own.
 #[derive(Debug, Args)]
 pub struct Check {
-    /// Program, or settings file (`flick.toml`), to check
-    file: PathBuf,
+    /// Program, or settings file (`flick.toml`), to check; several are checked one after another
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
     /// Print the resource bounds of each process: memory, work per message, sizes
     #[arg(long)]
     bounds: bool,
     /// Work for one message, in steps of about half a nanosecond, above which a program is rejected; 0 allows any
     #[arg(long, value_name = "STEPS", default_value_t = MESSAGE_WORK_MAX)]
     max_message_work: u64,
-    /// Print one JSON object, with all diagnostics
+    /// Print one JSON object for each file, on a line of its own, with all its diagnostics
     #[arg(long)]
     json: bool,
 }
 
 impl Check {
-    /// Checks the program and prints the result. Errors of the program exit with 1.
+    /// Checks the files and prints the results. Errors of a program exit with 1, and so does any error of several
+    /// files.
     pub fn run(self) -> Outcome {
-        if self.file.extension().is_some_and(|extension| extension == "toml") {
-            return self.check_settings();
+        let is_settings = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "toml");
+        if (self.bounds || self.json) && self.files.iter().any(is_settings) {
+            return Err(Failure::usage("`--bounds` and `--json` are for a program, not for a settings file"));
         }
-        let mut checked = match Input::file(&self.file).and_then(|input| check(&input)) {
+        let check = |file| if is_settings(file) { check_settings(file) } else { self.check_program(file) };
+        if let [file] = &self.files[..] {
+            return check(file);
+        }
+        let mut outcome = Ok(());
+        for file in &self.files {
+            if let Err(failure) = check(file) {
+                failure.report();
+                outcome = Err(Failure::reported());
+            }
+        }
+        outcome
+    }
+
+    fn check_program(&self, file: &Path) -> Outcome {
+        let mut checked = match Input::file(file).and_then(|input| check(&input)) {
             Ok(checked) => checked,
             Err(failure) if self.json => {
-                let (file, error) = (self.file.display().to_string(), failure.to_string());
+                let (file, error) = (file.display().to_string(), failure.to_string());
                 crate::console::sayln!("{}", CheckResult::unread(&file, &error).text());
                 return Err(Failure::reported());
             }
@@ -70,14 +88,16 @@ impl Check {
         }
         let program = checked.program.as_ref();
         if self.json {
-            let result = CheckResult::new(program, &bounds, &checked.diagnostics, &checked.sources);
+            let file = file.display().to_string();
+            let result = CheckResult::new(&file, program, &bounds, &checked.diagnostics, &checked.sources);
             crate::console::sayln!("{}", result.text());
             return if program.is_none() { Err(Failure::reported()) } else { Ok(()) };
         }
         report::report(&checked.diagnostics, &checked.sources);
         let Some(program) = program else { return Err(Failure::reported()) };
+        let name = if self.files.len() > 1 { format!("{}: ", file.display()) } else { String::new() };
         for program in program.each() {
-            crate::console::sayln!("{}", summary(program));
+            crate::console::sayln!("{name}{}", summary(program));
         }
         for bounds in bounds {
             crate::console::say!("{}", bounds.text());
@@ -86,18 +106,12 @@ impl Check {
     }
 }
 
-impl Check {
-    /// As `flick run --check --config FILE`.
-    fn check_settings(&self) -> Outcome {
-        if self.bounds || self.json {
-            return Err(Failure::usage("`--bounds` and `--json` are for a program, not for a settings file"));
-        }
-        let config: [&OsStr; 4] =
-            ["run".as_ref(), "--check".as_ref(), "--config".as_ref(), self.file.as_ref()];
-        let matches = Run::augment_args(clap::Command::new("run")).get_matches_from(config);
-        let run = Run::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
-        run.run()
-    }
+/// As `flick run --check --config FILE`.
+fn check_settings(file: &Path) -> Outcome {
+    let config: [&OsStr; 4] = ["run".as_ref(), "--check".as_ref(), "--config".as_ref(), file.as_ref()];
+    let matches = Run::augment_args(clap::Command::new("run")).get_matches_from(config);
+    let run = Run::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
+    run.run()
 }
 
 /// The summary of a program that is right: its processes, or its units if it is a library.

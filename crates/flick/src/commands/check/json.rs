@@ -1,13 +1,15 @@
-//! The output of `flick check --json`.
+//! The output of `flick check --json`: one line for each file.
 
 use flick_check::{Diagnostic, Severity, Sources, hir};
 use serde::Serialize;
 
 use super::bounds::ResourceBounds;
 
-/// The whole result, as one object.
+/// The whole result of one file, as one object.
 #[derive(Debug, Serialize)]
 pub struct CheckResult<'a> {
+    /// The file as given. Diagnostics name theirs, which may be a library.
+    file: &'a str,
     ok: bool,
     process: Option<&'a str>,
     channels: Vec<Channel<'a>>,
@@ -49,6 +51,7 @@ struct JsonDiagnostic<'a> {
 impl<'a> CheckResult<'a> {
     /// Collects the result.
     pub fn new(
+        file: &'a str,
         program: Option<&'a hir::Program>,
         bounds: &'a [ResourceBounds],
         diagnostics: &'a [Diagnostic],
@@ -85,6 +88,7 @@ impl<'a> CheckResult<'a> {
             }
         };
         Self {
+            file,
             ok: program.is_some(),
             process: first.as_ref().map(|first| first.process),
             bounds: first.as_ref().and_then(|first| first.bounds),
@@ -108,7 +112,7 @@ impl<'a> CheckResult<'a> {
             help: &[],
         };
         let (channels, further, diagnostics) = (Vec::new(), Vec::new(), vec![diagnostic]);
-        Self { ok: false, process: None, channels, bounds: None, further, diagnostics }
+        Self { file, ok: false, process: None, channels, bounds: None, further, diagnostics }
     }
 
     /// The result as one line of JSON.
