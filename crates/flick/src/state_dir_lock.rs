@@ -27,7 +27,7 @@ impl StateDirLocks {
     /// Creates and locks the state directories of these services. A directory that `before` has locked stays locked by
     /// both.
     ///
-    /// Errors: another process has locked one of them; it cannot be created or opened.
+    /// Errors: another process has locked one of them; it cannot be created or opened; its parent is missing.
     pub fn lock(services: &[ServiceConfig], before: &Self) -> Result<Self, Failure> {
         let mut locks = Self::default();
         for directory in services.iter().filter_map(snapshot_dir) {
@@ -44,7 +44,7 @@ impl StateDirLocks {
 
     /// Locks one directory; `None` if this value has locked it already.
     fn lock_one(&self, directory: &Path, before: &Self) -> Result<Option<File>, LockError> {
-        std::fs::create_dir_all(directory).map_err(LockError::Io)?;
+        create(directory)?;
         let file = File::open(directory).map_err(LockError::Io)?;
         let id = file_id(&file);
         if self.0.iter().any(|own| file_id(own) == id) {
@@ -65,8 +65,41 @@ impl StateDirLocks {
     }
 }
 
+/// Checks that a start could create the state directories of these services.
+///
+/// Errors: a parent directory is missing.
+pub fn check(services: &[ServiceConfig]) -> Result<(), Failure> {
+    for directory in services.iter().filter_map(snapshot_dir) {
+        require_parent(directory).map_err(|error| Failure::failed(error.message(directory)))?;
+    }
+    Ok(())
+}
+
+/// Creates a state directory, but not its parent: a path that is not as meant would become a tree of directories, and
+/// the service would start without the snapshots that lie elsewhere.
+fn create(directory: &Path) -> Result<(), LockError> {
+    if directory.is_dir() {
+        return Ok(());
+    }
+    require_parent(directory)?;
+    std::fs::create_dir(directory).map_err(LockError::Io)
+}
+
+fn require_parent(directory: &Path) -> Result<(), LockError> {
+    // Without a parent in its name it is in the working directory.
+    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
+    match parent.map(|parent| (parent, std::fs::metadata(parent))) {
+        Some((parent, Err(error))) if error.kind() == std::io::ErrorKind::NotFound => {
+            Err(LockError::NoParent(parent.to_owned()))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Reason that a directory is not locked.
 enum LockError {
+    /// The directory in which it is to be created is missing.
+    NoParent(PathBuf),
     /// Another process has locked it: its id, if it is visible.
     Locked(Option<u32>),
     /// The system refuses.
@@ -78,6 +111,12 @@ impl LockError {
         let path = directory.display();
         let owner = match self {
             Self::Io(error) => return format!("cannot use the state directory {path}: {error}"),
+            Self::NoParent(parent) => {
+                let parent = parent.display();
+                return format!(
+                    "cannot create the state directory {path}: {parent} does not exist; create it, or correct the path"
+                );
+            }
             Self::Locked(Some(pid)) => format!("process {pid}"),
             Self::Locked(None) => "another process".to_owned(),
         };

@@ -57,6 +57,29 @@ fn check_asked(service: &Service, times: &str) {
     assert_eq!(reply, (200, times.as_bytes().to_vec()));
 }
 
+/// Only the last directory of the path is created, and `flick run --check` says what a start would.
+#[test]
+fn mistyped_state_directory_became_a_tree_of_directories() {
+    let scratch = Scratch::new("kept-mistyped");
+    let (parent, state) = (scratch.path().join("vra/lib"), "vra/lib/flick");
+    let directory = scratch.path().join(state).display().to_string();
+    let start = args(&scratch, state, &[]);
+    let check = args(&scratch, state, &["--check"]);
+    let store = ["store", "--listen", "127.0.0.1:0", "--snapshot", &directory].map(str::to_owned);
+    let expected = format!(
+        "error: cannot create the state directory {directory}: {} does not exist; create it, or correct the path",
+        parent.display()
+    );
+    for args in [&start[..], &check, &store] {
+        let (status, _, stderr) = run(&args.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(status == 1 && stderr.contains(&expected), "{args:?}: {stderr}");
+    }
+    assert!(!scratch.path().join("vra").exists());
+    std::fs::create_dir_all(&parent).expect("the directory is ours");
+    kept(&scratch, state, &[]).drained();
+    assert!(parent.join("flick").is_dir());
+}
+
 #[test]
 fn unwritable_snapshot_exits_with_1() {
     let scratch = Scratch::new("kept-unwritten");

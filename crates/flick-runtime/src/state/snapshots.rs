@@ -68,12 +68,15 @@ impl State {
 
     /// Reads back what is kept in `directory`. What cannot be read is logged, put aside, and starts empty.
     ///
-    /// Errors: a file's name that leads out of the directory, and a directory that cannot be made.
+    /// Errors: a file's name that leads out of the directory, and a directory that cannot be made, as without its
+    /// parent.
     pub fn load_snapshots(&self, directory: &Path) -> Result<(), KeepError> {
         if !self.has_snapshots() {
             return Ok(());
         }
-        std::fs::create_dir_all(directory)?;
+        if !directory.is_dir() {
+            std::fs::create_dir(directory)?;
+        }
         for (dict, path) in self.kept(directory) {
             let path = path?;
             if dict.is_inherited {

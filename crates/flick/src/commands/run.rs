@@ -32,7 +32,7 @@ use crate::hot_restart::{InheritedResources, OldProcess};
 use crate::launcher::Launcher;
 use crate::notify;
 use crate::settings::{self, RunFlags, Shm};
-use crate::state_dir_lock::StateDirLocks;
+use crate::state_dir_lock::{self, StateDirLocks};
 use crate::supervise::{self, ControlQueue, EarlySignals};
 use crate::{descriptors, logging, perf_map, sandbox, sys};
 use backend_overrides::BackendOverrides;
@@ -84,6 +84,7 @@ impl Run {
         let (port, overrides) = (AccessLog::default().port(), BackendOverrides::default());
         let mut prepared = Prepared::new(&self.flags, &port, &LastLists::default(), &[], &overrides)?;
         descriptors::check(&prepared.services, &prepared.settings)?;
+        state_dir_lock::check(&prepared.services)?;
         admin::tokens(&prepared.settings, flick_admin::Tokens::default())?;
         prepared.settings.access_log.as_ref().map_or(Ok(()), access::check)?;
         prepared.settings.warn_deprecated();

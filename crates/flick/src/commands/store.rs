@@ -65,8 +65,8 @@ pub struct Store {
     /// Number of worker threads. [default: one per core]
     #[arg(long, value_name = "N")]
     workers: Option<Workers>,
-    /// Directory in which items survive a restart. They are written there at an interval and at the end.
-    /// [default: none]
+    /// Directory in which items survive a restart. They are written there at an interval and at the end. It is created
+    /// if it is missing, but not its parent. [default: none]
     #[arg(long, value_name = "DIR")]
     snapshot: Option<PathBuf>,
     /// Time between two snapshots: what a crash may lose. From 1s to 24h.

@@ -74,7 +74,8 @@ pub struct RunFlags {
     /// Sandbox of the process, Landlock and seccomp, once it has started. [default: on]
     #[arg(long, value_name = "MODE", help_heading = PROCESS)]
     pub sandbox: Option<SandboxMode>,
-    /// Directory in which dictionaries with a `snapshot` survive restarts. One process at a time uses it.
+    /// Directory in which dictionaries with a `snapshot` survive restarts. One process at a time uses it. It is created
+    /// if it is missing, but not its parent.
     /// [default: flick-state]
     #[arg(long, value_name = "DIR", help_heading = PROCESS)]
     pub state_dir: Option<PathBuf>,
