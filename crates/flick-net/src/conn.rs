@@ -390,22 +390,14 @@ impl<P> Conns<P> {
     /// Returns a connection that has flushed long enough: it is to be reset, as its peer would take the end of what it
     /// has got for the end of all.
     pub(crate) fn expired_flusher(&mut self, now_ns: u64) -> Option<u32> {
-        loop {
-            let handle = self.flushers.pop_expired(now_ns)?;
-            if self.table.get(handle).is_some_and(Conn::is_flushing) {
-                return Some(handle.index);
-            }
-        }
+        let table = &self.table;
+        self.flushers.pop_expired(now_ns, |handle| table.get(handle).is_some_and(Conn::is_flushing))
     }
 
     /// Returns a connection that has lingered long enough.
     pub(crate) fn expired_lingerer(&mut self, now_ns: u64) -> Option<u32> {
-        loop {
-            let handle = self.lingerers.pop_expired(now_ns)?;
-            if self.table.get(handle).is_some_and(Conn::is_lingering) {
-                return Some(handle.index);
-            }
-        }
+        let table = &self.table;
+        self.lingerers.pop_expired(now_ns, |handle| table.get(handle).is_some_and(Conn::is_lingering))
     }
 
     /// Returns the connection that has lingered longest, whose slot is needed.

@@ -43,9 +43,15 @@ impl LingerQueue {
         self.queue.front().map(|lingerer| lingerer.conn)
     }
 
-    /// Takes one whose deadline has passed; its handle may be dead already.
-    pub(crate) fn pop_expired(&mut self, now_ns: u64) -> Option<Handle> {
-        if self.deadline_ns()? <= now_ns { self.pop_oldest() } else { None }
+    /// Takes the oldest that still waits, if its deadline has passed.
+    pub(crate) fn pop_expired(&mut self, now_ns: u64, waits: impl Fn(Handle) -> bool) -> Option<u32> {
+        while self.deadline_ns()? <= now_ns {
+            let handle = self.pop_oldest()?;
+            if waits(handle) {
+                return Some(handle.index);
+            }
+        }
+        None
     }
 
     /// Takes the oldest; its handle may be dead already.
