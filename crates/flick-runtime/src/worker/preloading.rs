@@ -55,12 +55,37 @@ impl<D: Driver> Worker<D> {
     }
 }
 
-/// Returns the key of a message, as far as it has arrived. A message without the field may have a list of keys: the
-/// first item of its lists then.
+/// Returns the key of a message, as far as it has arrived. A message without the field, which is empty then, may have a
+/// list of keys: the first item of its lists.
 fn key<'a>(frame: &Frame, lookup: KeyLookup, message: &'a [u8]) -> &'a [u8] {
-    let field = BytesRef(frame.slots[usize::from(lookup.slot)]);
-    let first = || frame.items().first().map_or(BytesRef::MISSING, |item| BytesRef(*item));
-    let field = if field == BytesRef::MISSING { first() } else { field };
-    let bytes = field.resolve(|_| Some(message), &[], &[]).unwrap_or(&[]);
+    let resolve =
+        |word: u64| BytesRef(word).resolve(|_| Some(message), &[], &[]).filter(|bytes| !bytes.is_empty());
+    let field = resolve(frame.slots[usize::from(lookup.slot)]);
+    let bytes = field.or_else(|| resolve(*frame.items().first()?)).unwrap_or(&[]);
     &bytes[..bytes.len().min(lookup.bytes_max as usize)]
+}
+
+#[cfg(test)]
+mod tests {
+    use flick_abi::{BytesRef, Frame, KeyLookup, Region};
+
+    use super::key;
+
+    #[test]
+    fn key_of_a_list_was_not_loaded_ahead() {
+        let lookup = KeyLookup { dict: 0, slot: 14, bytes_max: 3 };
+        let part = |offset, len| BytesRef::new(Region::Message, offset, len).0;
+        let message = b"get first second\r\n";
+        let mut frame = Frame::new();
+        for (field, first) in [(part(0, 0), "fir"), (BytesRef::MISSING.0, "fir"), (part(10, 6), "sec")] {
+            frame.restart();
+            frame.slots[14] = field;
+            frame.push_item(part(4, 5));
+            frame.push_item(part(10, 6));
+            assert_eq!(key(&frame, lookup, message), first.as_bytes());
+        }
+        // Of a message that was cut, or has no key, nothing is looked for.
+        assert_eq!(key(&frame, lookup, b"get fi"), b"");
+        assert_eq!(key(&Frame::new(), lookup, message), b"");
+    }
 }
