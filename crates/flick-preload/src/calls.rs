@@ -96,7 +96,8 @@ pub fn before(call: &mut Call, memory: ProgramMemory) -> HookDecision {
     }
 }
 
-fn has_filter(state: &ProcessTable) -> bool {
+/// Whether a seccomp filter may refuse the library's calls.
+pub fn has_filter(state: &ProcessTable) -> bool {
     state.not_followed.load(Relaxed) & reason::SECCOMP != 0
 }
 

@@ -23,6 +23,8 @@ pub mod calls;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod exec;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
+mod fast;
+#[cfg(all(target_arch = "x86_64", not(loom)))]
 mod load;
 #[cfg(all(target_arch = "x86_64", not(loom)))]
 mod moving;

@@ -55,9 +55,14 @@ pub struct Moved {
     /// A [`Kind`].
     kind: AtomicU32,
     /// Of the thread whose call is in the ring, or has left it by `siglongjmp`.
-    token: Token,
+    pub token: Token,
     /// The epoch in which the receiver has found the kernel's pipe empty.
     pub epoch: AtomicU32,
+    /// The word of the direction, as the last call in the ring has left it; while it is the same, so is all that call
+    /// has made sure of (`fast.rs`). 0: the next call makes sure of it.
+    pub fast: AtomicU32,
+    /// The index of the other end, as this end has last seen it in that state.
+    pub known: AtomicU64,
     /// This end's index: bytes through the kernel count too.
     pub index: AtomicU64,
     /// 1: the receiver's index is that of the sender, since both were in a ring.
@@ -110,6 +115,8 @@ impl Moved {
             kind: AtomicU32::new(0),
             token: Token::new(),
             epoch: AtomicU32::new(0),
+            fast: AtomicU32::new(0),
+            known: AtomicU64::new(0),
             index: AtomicU64::new(0),
             is_counted: AtomicU32::new(0),
             sends: AtomicU64::new(0),
@@ -135,7 +142,7 @@ impl Moved {
         for word in [&self.poor, &self.epoch, &self.skip, &self.fails] {
             word.store(0, Relaxed);
         }
-        for word in [&self.error, &self.is_counted, &self.slept] {
+        for word in [&self.error, &self.is_counted, &self.slept, &self.fast] {
             word.store(0, Relaxed);
         }
         for word in [&self.index, &self.sends, &self.looked, &self.rest] {
@@ -189,7 +196,8 @@ impl Moved {
     }
 
     /// Gives the slot of a direction up that was left, unless a call is in it: then that one does.
-    fn give_up_if_retired(&self) {
+    #[inline]
+    pub fn give_up_if_retired(&self) {
         while self.is_retired.load(SeqCst) != 0 && self.token.try_take() {
             if self.is_retired.swap(0, SeqCst) != 0 {
                 let segment = self.segment();
@@ -221,6 +229,12 @@ impl Moved {
         if parted != 0 {
             close(u64::from(parted));
         }
+    }
+
+    /// Whether it is the direction of this file, and none that was left.
+    #[inline]
+    pub fn is_of(&self, found: FileRef) -> bool {
+        self.file.load(Relaxed) == found.into_word() && self.is_retired.load(Relaxed) == 0
     }
 
     /// The file.
@@ -335,7 +349,7 @@ pub fn slots_of(file: &File) -> impl Iterator<Item = &'static Moved> + use<> {
 
 /// The slot of one direction of a file.
 #[inline]
-fn slot_of(file: &File, role: PipeEnd) -> Option<&'static Moved> {
+pub fn slot_of(file: &File, role: PipeEnd) -> Option<&'static Moved> {
     let has_two = file.moved_out.load(Relaxed) != 0 && role == PipeEnd::Sender;
     slot(if has_two { &file.moved_out } else { &file.moved }).filter(|moved| moved.role() == role)
 }
@@ -469,8 +483,7 @@ fn use_ring(
     (call, vectors, blocks): (&mut Call, &Vectors, bool),
     memory: ProgramMemory,
 ) -> (Option<HookDecision>, bool) {
-    let is_own = moved.file.load(Relaxed) == found.into_word() && moved.is_retired.load(Relaxed) == 0;
-    let Some(segment) = moved.segment().filter(|_| is_own) else { return (None, false) };
+    let Some(segment) = moved.segment().filter(|_| moved.is_of(found)) else { return (None, false) };
     let (number, arguments) = (call.number(), call.arguments());
     moved.fd.store(arguments[0] as u32, Relaxed);
     let progress = match moved.role() {

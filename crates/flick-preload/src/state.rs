@@ -364,6 +364,15 @@ impl ProcessTable {
         }
     }
 
+    /// The file of a descriptor, if it is followed.
+    #[inline]
+    pub fn file_of(&self, fd: usize) -> Option<(FileRef, &File)> {
+        let slot = (self.entry(fd)?.load(Acquire) as u32).checked_sub(SLOT)?;
+        let file = self.slot(slot)?;
+        let serial = file.serial.load(Acquire);
+        (file.refs.load(Relaxed) > 0).then_some((FileRef { slot, serial }, file))
+    }
+
     /// The file of a reference, unless the slot has another one by now.
     pub fn file(&self, file: FileRef) -> Option<&File> {
         let found = self.slot(file.slot)?;

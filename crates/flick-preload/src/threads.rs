@@ -84,6 +84,13 @@ impl Token {
         self.0.compare_exchange(0, own(), SeqCst, Relaxed).is_ok()
     }
 
+    /// Takes it, if no thread has it, in a process that has one thread: a signal handler comes before or behind. If it
+    /// makes a thread, this one may not be the only one that has the token, and must not use it.
+    #[inline]
+    pub fn try_take_alone(&self) -> bool {
+        sys::exchange_alone(&self.0, 0, own())
+    }
+
     /// Whether this thread has it.
     #[inline]
     pub fn is_own(&self) -> bool {

@@ -7,6 +7,7 @@
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 
+use crate::fast;
 use crate::limits::{
     ALIVE_CYCLES, EMPTY_CYCLES, EMPTY_PAUSE_NS, EMPTY_PAUSES_MAX, ENTER_SENDS_MIN, ENTER_SKIPS_LOG2_MAX,
     ENTERING_LOOKS_MAX, FENCED_READS_MAX, FROZEN_NS_MAX, PIPE_BUF, POOR_SLEEPS_MAX, RING_BYTES,
@@ -97,8 +98,8 @@ pub fn receive(
                         None => continue,
                     }
                 }
-                let index = moved.index.load(Relaxed);
-                let ready = control.head.0.load(Acquire).wrapping_sub(index);
+                let (index, head) = (moved.index.load(Relaxed), control.head.0.load(Acquire));
+                let ready = head.wrapping_sub(index);
                 if ready == 0 {
                     let Some(error) = wait_for_bytes(moved, segment, (fd, blocks), seen) else { continue };
                     return none.failed(error);
@@ -112,6 +113,7 @@ pub fn receive(
                 get(segment, index, vectors, bytes);
                 if control.consume(seen, index + bytes, sys::barrier) {
                     moved.index.store(index + bytes, Relaxed);
+                    fast::allow(moved, seen, head);
                     let reads = moved.sends.load(Relaxed) + 1;
                     moved.sends.store(reads, Relaxed);
                     if reads == FENCED_READS_MAX {
@@ -360,11 +362,18 @@ fn put(
         return Err(Waited::Ready);
     }
     moved.index.store(index + bytes, Relaxed);
+    fast::allow(moved, seen, control.tail(seen.epoch()));
     moved.sends.store(moved.sends.load(Relaxed) + 1, Relaxed);
-    if !wake::receiver(moved, control) {
-        go_back(moved, segment, fd, control.look());
-    }
+    wake_receiver(moved, segment, fd);
     Ok(bytes)
+}
+
+/// Wakes a receiver that sleeps, by a return to the kernel if there is no other way.
+#[inline]
+pub fn wake_receiver(moved: &Moved, segment: PipeSegment, fd: u64) {
+    if !wake::receiver(moved, segment.control()) {
+        go_back(moved, segment, fd, segment.control().look());
+    }
 }
 
 /// Whether a sender that is in the kernel is to enter the ring: both ends are there, the pipe is empty, and the last

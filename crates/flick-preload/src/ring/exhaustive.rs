@@ -1,5 +1,6 @@
 //! All interleavings of a sender and a receiver that enter the ring and leave it at any step, and of the sender's death
-//! at any step. Barriers are taken for what they promise: steps take effect in their order.
+//! at any step. A call may begin with the state and the other end's index as an earlier call has seen them (`fast.rs`).
+//! Barriers are taken for what they promise: steps take effect in their order.
 //! Without each of five rules a byte is wrong: see [`Rule`].
 
 use std::collections::HashSet;
@@ -81,6 +82,11 @@ struct End {
     bytes: u8,
     index: u8,
     seen: Word,
+    /// The word in which its last call has used the ring, and the other end's index as it has last seen it.
+    fast: Word,
+    known: u8,
+    /// It goes the long way.
+    has_looked: bool,
     cut: (u8, u8),
     copied: u8,
     /// Of the receiver: whether its index is the sender's; the epoch in which it has found the pipe empty.
@@ -142,6 +148,13 @@ fn sender(world: &World, left_out: Rule, bytes: u8) -> Vec<World> {
     match own.at {
         At::Look if own.bytes == bytes => {}
         At::Look => match words.ctl.0 {
+            _ if own.fast.0 == Mode::Ring && !own.has_looked => {
+                // The short way, or not.
+                go(&|_, own| own.has_looked = true);
+                if own.index - own.known < CAPACITY {
+                    go(&|_, own| (own.at, own.seen) = (At::LookAgain, own.fast));
+                }
+            }
             Mode::Kernel => {
                 go(&|words, own| (own.at, own.seen) = (At::KernelCall, words.ctl));
                 if own.enters > 0 {
@@ -163,7 +176,7 @@ fn sender(world: &World, left_out: Rule, bytes: u8) -> Vec<World> {
         At::Empty | At::Words | At::Enter | At::LastWrite | At::Entered => entering(world, left_out, &mut go),
         At::Capacity => {
             if own.index - words.tail(own.seen.1) < CAPACITY {
-                go(&|_, own| own.at = At::LookAgain);
+                go(&|words, own| (own.at, own.known) = (At::LookAgain, words.tail(own.seen.1)));
             } else {
                 if own.backs > 0 {
                     go(&|_, own| (own.at, own.backs) = (At::Freeze, own.backs - 1));
@@ -174,8 +187,9 @@ fn sender(world: &World, left_out: Rule, bytes: u8) -> Vec<World> {
             }
         }
         At::LookAgain => go(&|words, own| {
-            own.at = if is_same { At::Publish } else { At::Look };
-            if is_same {
+            own.at = if words.ctl == own.seen { At::Publish } else { At::Look };
+            own.has_looked = true;
+            if words.ctl == own.seen {
                 words.ring[usize::from(own.index % 4)] = own.bytes;
             }
         }),
@@ -229,6 +243,7 @@ fn entering(world: &World, left_out: Rule, go: &mut dyn FnMut(Change<'_>)) {
 }
 
 fn sent(own: &mut End) {
+    (own.fast, own.has_looked) = (own.seen, false);
     (own.at, own.bytes, own.index) = (At::Look, own.bytes + 1, own.index + 1);
 }
 
@@ -270,6 +285,12 @@ fn receiver(world: &World, left_out: Rule, bytes: u8) -> Vec<World> {
     match own.at {
         At::Look if own.bytes == bytes => {}
         At::Look => match words.ctl.0 {
+            _ if own.fast.0 == Mode::Ring && !own.has_looked => {
+                go(&|_, own| own.has_looked = true);
+                if own.known != own.index {
+                    go(&|_, own| (own.at, own.seen) = (At::LookAgain, own.fast));
+                }
+            }
             Mode::Kernel => go(&|_, own| (own.at, own.drained) = (At::KernelCall, 0)),
             Mode::Entering if !words.pipe.is_empty() => go(&|_, own| own.at = At::KernelCall),
             Mode::Entering if own.enters > 0 || is_dead => go(&|words, own| {
@@ -294,7 +315,9 @@ fn receiver(world: &World, left_out: Rule, bytes: u8) -> Vec<World> {
             (own.at, own.bytes, own.index) = (At::Look, own.bytes + 1, own.index + 1);
         }),
         At::Count | At::Capacity => before_reading(world, left_out, &mut go),
-        At::LookAgain => go(&|_, own| own.at = if is_same { At::Copy } else { At::Look }),
+        At::LookAgain => go(&|_, own| {
+            (own.at, own.has_looked) = (if is_same { At::Copy } else { At::Look }, true);
+        }),
         At::Copy => {
             go(&|words, own| (own.at, own.copied) = (At::Publish, words.ring[usize::from(own.index % 4)]))
         }
@@ -329,7 +352,7 @@ fn before_reading(world: &World, left_out: Rule, go: &mut dyn FnMut(Change<'_>))
         At::Capacity => {
             let is_ready = words.head != own.index;
             if is_ready {
-                go(&|_, own| own.at = At::LookAgain);
+                go(&|words, own| (own.at, own.known) = (At::LookAgain, words.head));
             } else if !is_same {
                 go(&|_, own| own.at = At::Look);
             }
@@ -343,6 +366,7 @@ fn before_reading(world: &World, left_out: Rule, go: &mut dyn FnMut(Change<'_>))
 
 fn received(own: &mut End) {
     assert_eq!(own.copied, own.bytes, "from the ring");
+    (own.fast, own.has_looked) = (own.seen, false);
     (own.at, own.bytes, own.index, own.copied) = (At::Look, own.bytes + 1, own.index + 1, 0);
 }
 
@@ -370,6 +394,9 @@ fn explore(bytes: u8, enters: u8, backs: u8, left_out: Rule) -> usize {
         bytes: 0,
         index: 0,
         seen: (Mode::Kernel, 0),
+        fast: (Mode::Kernel, 0),
+        known: 0,
+        has_looked: false,
         cut: (0, 0),
         copied: 0,
         is_counted: false,

@@ -91,6 +91,19 @@ pub fn learn_core() {
     KNOWS_CORE.store(u32::from(is_known), Relaxed);
 }
 
+/// Replaces the value of a word that no other thread writes; a signal comes before or behind. Returns whether it had the
+/// expected value.
+#[inline]
+pub fn exchange_alone(word: &AtomicU32, expected: u32, new: u32) -> bool {
+    let seen: u32;
+    // SAFETY: the word is borrowed; one instruction reads and writes it.
+    unsafe {
+        asm!("cmpxchg dword ptr [{word}], {new:e}", word = in(reg) word.as_ptr(), new = in(reg) new,
+            inlateout("eax") expected => seen, options(nostack));
+    }
+    seen == expected
+}
+
 /// Sleeps while a word has a value, for `ns` at most. A signal whose handler restarts calls continues the sleep.
 ///
 /// Errors: [`INTERRUPTED`], [`TIMED_OUT`], [`AGAIN`] (the word has another value).
