@@ -171,6 +171,8 @@ pub const CPU_WEIGHT_MAX: u32 = 10_000;
 pub const QUANTUM_NS_MAX: u64 = 1_000_000;
 /// Scheduling quantum of a service that is the only one with work on its thread.
 pub const LONE_QUANTUM_NS: u64 = 200_000;
+/// Time above which such a quantum is long: it takes fewer events the next time.
+pub const LONE_LONG_NS: u64 = 2 * LONE_QUANTUM_NS;
 /// Time without work for any other service after which a service gets [`LONE_QUANTUM_NS`].
 pub const LONE_AFTER_NS: u64 = 10_000_000;
 /// Time over which a service's part of the processor is bounded.

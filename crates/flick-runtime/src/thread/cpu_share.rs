@@ -5,8 +5,8 @@
 //! Source: deficit round robin (Shreedhar and Varghese, 1995); a token bucket for the maximum.
 
 use crate::limits::{
-    CPU_WEIGHT, CPU_WINDOW_NS, EVENTS_LONE_MAX, EVENTS_SHARED_MAX, EVENTS_SHARED_MIN, LONE_QUANTUM_NS,
-    QUANTUM_NS, QUANTUM_NS_MAX, SENT_BYTES_LONE_MAX, SENT_BYTES_SHARED_MAX,
+    CPU_WEIGHT, CPU_WINDOW_NS, EVENTS_LONE_MAX, EVENTS_SHARED_MAX, EVENTS_SHARED_MIN, LONE_LONG_NS,
+    LONE_QUANTUM_NS, QUANTUM_NS, QUANTUM_NS_MAX, SENT_BYTES_LONE_MAX, SENT_BYTES_SHARED_MAX,
 };
 
 /// Bounds of one scheduling quantum.
@@ -17,8 +17,8 @@ pub struct Quantum {
     pub events_max: usize,
     /// Bytes that are sent.
     pub sent_bytes_max: usize,
-    /// No other service has work.
-    is_lone: bool,
+    /// No other service has work, and its share is not bounded: its time is no debt.
+    pub is_lone: bool,
 }
 
 /// Processor time that a service may use, and has used.
@@ -98,7 +98,7 @@ impl CpuShare {
         };
         // Time that no other service wanted is no debt, but one may want some before the turn is over.
         if iteration.is_lone {
-            let is_long = used_ns > 2 * LONE_QUANTUM_NS as i64;
+            let is_long = used_ns > LONE_LONG_NS as i64;
             self.lone_events_max = next(self.lone_events_max, is_long, EVENTS_LONE_MAX);
             return;
         }

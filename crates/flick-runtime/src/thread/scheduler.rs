@@ -15,7 +15,7 @@ use std::time::Duration;
 use flick_net::{AnyDriver, Poller, PrereadConn, SharedListener, Waker, monotonic_ns};
 
 use crate::clock::thread_cpu_ns;
-use crate::limits::{LONE_AFTER_NS, QUANTUM_NS};
+use crate::limits::{LONE_AFTER_NS, LONE_LONG_NS, QUANTUM_NS};
 use crate::shared::Shared;
 use crate::thread::cpu_share::CpuShare;
 use crate::worker::Worker;
@@ -77,6 +77,9 @@ pub struct ScheduledService {
     is_named: bool,
     /// Time at which the poller last reported an event for it.
     polled_ns: u64,
+    /// Its last quantum beside quiet services was long: it was, or the thread was interrupted, which the clock counts
+    /// too. So its next one is measured by processor time.
+    seems_long: bool,
     budget: CpuShare,
 }
 
@@ -100,6 +103,7 @@ impl ScheduledService {
             has_slept: true,
             is_named: false,
             polled_ns: 0,
+            seems_long: false,
             budget: CpuShare::new(weight, max_percent),
         }
     }
@@ -128,25 +132,32 @@ impl ScheduledService {
         self.worker.is_none() || (!self.is_ready && now_ns.saturating_sub(self.polled_ns) > LONE_AFTER_NS)
     }
 
-    /// Runs it for a quantum. `before_ns`: processor time of the thread so far; returns that time afterwards.
-    /// `is_lone`: all others are quiet, so the quantum may be longer, which pays for polling them and sends more at
-    /// once.
-    fn run(&mut self, before_ns: u64, is_lone: bool) -> u64 {
-        let Some(worker) = &mut self.worker else { return before_ns };
+    /// Runs it for a quantum, and returns the time that it used, in nanoseconds. `cpu_ns`: processor time of the thread
+    /// so far, if it was just read. `is_lone`: all others are quiet, so the quantum may be longer, which pays for
+    /// polling them and sends more at once. Its time is no debt then, and the clock says enough, which costs no system
+    /// call.
+    fn run(&mut self, cpu_ns: &mut Option<u64>, is_lone: bool) -> u64 {
+        let Some(worker) = &mut self.worker else { return 0 };
         // A worker that has slept may have answered all that came; a busy one sends everything in its next iteration.
         let flushes = self.has_slept && !is_lone;
         (self.is_ready, self.has_slept) = (false, false);
         let iteration = self.budget.iteration(is_lone);
         let length = Duration::from_nanos(iteration.length_ns);
+        let reads_clock = iteration.is_lone && !self.seems_long;
+        let begun_ns = if reads_clock { monotonic_ns() } else { cpu_ns.unwrap_or_else(thread_cpu_ns) };
         let outcome = catch_unwind(AssertUnwindSafe(|| {
             worker.short_iteration(length, iteration.events_max, iteration.sent_bytes_max, flushes)
         }));
-        let after_ns = thread_cpu_ns();
-        let used_ns = after_ns.saturating_sub(before_ns);
+        let ended_ns = if reads_clock { monotonic_ns() } else { thread_cpu_ns() };
+        *cpu_ns = (!reads_clock).then_some(ended_ns);
+        let used_ns = ended_ns.saturating_sub(begun_ns);
         worker.note_iteration(used_ns);
-        self.budget.spend(&iteration, used_ns);
+        self.seems_long = iteration.is_lone && used_ns > LONE_LONG_NS;
+        if !(reads_clock && self.seems_long) {
+            self.budget.spend(&iteration, used_ns);
+        }
         let end = match outcome {
-            Ok(Ok(true)) => return after_ns,
+            Ok(Ok(true)) => return used_ns,
             Ok(Ok(false)) => WorkerExit::Over(Ok(())),
             Ok(Err(error)) => WorkerExit::Over(Err(error)),
             Err(panic) => {
@@ -157,7 +168,7 @@ impl ScheduledService {
         };
         self.end = Some(end);
         self.worker = None;
-        after_ns
+        used_ns
     }
 }
 
@@ -264,17 +275,16 @@ impl Scheduler {
         {
             self.let_in(now_ns)?;
         }
-        let begun_ns = thread_cpu_ns();
-        let mut spent_ns = begun_ns;
-        while spent_ns < begun_ns + QUANTUM_NS
+        let (mut used_ns, mut cpu_ns) = (0, None);
+        while used_ns < QUANTUM_NS
             && let Some(index) = self.awake()
         {
             let is_lone = self.is_lone(index, now_ns);
-            spent_ns = self.members[index].run(spent_ns, is_lone);
+            used_ns += self.members[index].run(&mut cpu_ns, is_lone);
         }
         if let Some(index) = self.busy() {
             let is_lone = self.is_lone(index, now_ns);
-            self.members[index].run(spent_ns, is_lone);
+            self.members[index].run(&mut cpu_ns, is_lone);
         }
         Ok(())
     }

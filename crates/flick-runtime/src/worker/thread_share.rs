@@ -47,7 +47,8 @@ impl Worker<AnyDriver> {
     }
 
     /// Runs one iteration without waiting, of about `length` and with at most `events_max` events. `flushes`: replies
-    /// are sent at its end, not at the beginning of the next one, before which other services run.
+    /// are sent at its end, not at the beginning of the next one, before which other services run; so are they when
+    /// there is nothing else to do.
     pub(crate) fn short_iteration(
         &mut self,
         length: Duration,
@@ -58,7 +59,7 @@ impl Worker<AnyDriver> {
         self.io.driver_mut().limit_poll(events_max, sent_bytes_max);
         self.clock.limit_iteration(length);
         let goes_on = self.run_once(Some(Duration::ZERO))?;
-        if flushes {
+        if flushes || self.is_idle() {
             self.io.driver_mut().flush()?;
         }
         Ok(goes_on)
