@@ -114,11 +114,7 @@ pub fn receive(
                 if control.consume(seen, index + bytes, sys::barrier) {
                     moved.index.store(index + bytes, Relaxed);
                     fast::allow(moved, seen, head);
-                    let reads = moved.sends.load(Relaxed) + 1;
-                    moved.sends.store(reads, Relaxed);
-                    if reads == FENCED_READS_MAX {
-                        control.end_fences(PipeEnd::Receiver);
-                    }
+                    note_read(moved, control);
                     // A sender that sleeps wants more than a few bytes.
                     if ready - bytes <= RING_BYTES_MAX / 2 {
                         wake::sender(control);
@@ -127,6 +123,15 @@ pub fn receive(
                 }
             }
         }
+    }
+}
+
+/// Counts a read since the last sleep. After many of them the sender needs no fences.
+fn note_read(moved: &Moved, control: &Control) {
+    let reads = moved.sends.load(Relaxed) + 1;
+    moved.sends.store(reads, Relaxed);
+    if reads == FENCED_READS_MAX {
+        control.end_fences(PipeEnd::Receiver);
     }
 }
 

@@ -91,8 +91,8 @@ pub fn learn_core() {
     KNOWS_CORE.store(u32::from(is_known), Relaxed);
 }
 
-/// Replaces the value of a word that no other thread writes; a signal comes before or behind. Returns whether it had the
-/// expected value.
+/// Replaces the value of a word that no other thread writes; a signal comes before or behind. Returns whether it had
+/// the expected value.
 #[inline]
 pub fn exchange_alone(word: &AtomicU32, expected: u32, new: u32) -> bool {
     let seen: u32;
