@@ -274,6 +274,11 @@ pub const SHED_SHARES: u32 = 256;
 pub const SHED_SHARE_MAX: u32 = 243;
 /// Entries of the in-flight table, beyond `max_inflight_requests`, for requests that get an overload response.
 pub const BUSY_ENTRIES: usize = 256;
+/// Received pieces of a client that wait to be handled, each in a buffer, before its input is paused at the end of a
+/// time slice; fewer when less than [`INPUT_SHARE`] times as many large buffers are free.
+pub const INPUT_PIECES_MAX: u32 = 16;
+/// One in this many free large buffers may hold pieces of one client that wait.
+pub const INPUT_SHARE: u32 = 64;
 /// The part of the buffers of which fewer are left when new requests are answered *busy*.
 pub const SCARCE_SHARE: u32 = 64;
 /// One in this many buffers must be free, or bodies of requests are no longer buffered whole.

@@ -112,6 +112,16 @@ impl Pieces {
         if queue.head == NONE { None } else { self.pieces[queue.head as usize].slice.as_ref() }
     }
 
+    /// Whether a queue has more than `most` pieces. Cost: a look at that many.
+    pub fn has_more_than(&self, queue: &PieceQueue, most: usize) -> bool {
+        let mut at = queue.head;
+        for _ in 0..most {
+            let Some(piece) = self.pieces.get(at as usize) else { return false };
+            at = piece.next;
+        }
+        at != NONE
+    }
+
     /// Bytes of the buffers in which a queue is.
     pub fn pinned_bytes(&self, queue: &PieceQueue) -> u64 {
         let mut at = queue.head;

@@ -126,6 +126,11 @@ impl Inbox {
         partial + pieces.pinned_bytes(&self.queue)
     }
 
+    /// Whether more than `most` received pieces wait, each of which may keep a buffer from others.
+    pub fn has_more_pieces_than(&self, pieces: &Pieces, most: usize) -> bool {
+        pieces.has_more_than(&self.queue, most)
+    }
+
     /// Whether a message has begun and is not complete.
     pub fn in_message(&self) -> bool {
         self.partial.is_some()

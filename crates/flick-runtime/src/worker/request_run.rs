@@ -162,7 +162,8 @@ impl<D: Driver> Worker<D> {
         run.sent_bytes = output.sent_bytes;
         *session.fill_mut() = fill;
         session.note_sent(run.sent_bytes);
-        self.rules.set_preloaded(self.rules.preloaded().saturating_sub(run.requests.saturating_sub(1)));
+        let taken = run.requests + u32::from(matches!(run.end, RunEnd::Unsent { .. }));
+        self.rules.set_preloaded(self.rules.preloaded().saturating_sub(taken.saturating_sub(1)));
         Some(run)
     }
 }
@@ -206,6 +207,7 @@ impl<D: Driver> Answers<'_, D> {
                 Delivery::Unsent => self.run.end = unsent(at),
                 Delivery::Exhausted => {
                     self.run.requests += 1;
+                    self.run.sends += sends.len() as u64;
                     self.run.end = RunEnd::Exhausted;
                 }
             }

@@ -2,7 +2,7 @@
 
 use flick_abi::frame::SLOT_ASKED;
 use flick_abi::{FailureReason, MessageFlags, Send};
-use flick_buffers::Slice;
+use flick_buffers::{BufClass, Slice};
 use flick_net::Driver;
 
 use super::Worker;
@@ -14,7 +14,8 @@ use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseSpec};
 use crate::downstream::stream::{LastWord, NextRequest, Route, Upload, Wait};
 use crate::limits::{
-    BACKEND_CONN_BACKLOG_BYTES_MAX, HELD_BYTES_MAX, HELD_SLICES, SESSION_BACKLOG_BYTES_MAX, WHOLE_SHARE,
+    BACKEND_CONN_BACKLOG_BYTES_MAX, HELD_BYTES_MAX, HELD_SLICES, INPUT_PIECES_MAX, INPUT_SHARE,
+    SESSION_BACKLOG_BYTES_MAX, WHOLE_SHARE,
 };
 use crate::observe::edge_counters::StartId;
 use crate::observe::task_counters::TaskKind;
@@ -59,12 +60,13 @@ impl<D: Driver> Worker<D> {
             self.upstream.backend_mut(backend as usize).remove_pending();
         }
         if !self.run_steps(TaskKind::Client, |worker| worker.session_step(key)) {
-            if let Route::Requests = route {
-                if self.io.driver().pause_is_free() {
-                    // It has enough for its next time slice. What comes meanwhile is received after that, and is then
-                    // still in the cache when it is parsed.
-                    self.set_receiving(key, false);
-                }
+            let takes_requests = matches!(route, Route::Requests);
+            if takes_requests && self.io.driver().pause_is_free() || self.has_enough_input(key) {
+                // It has enough for its next time slice. What comes meanwhile is received after that, and is then still
+                // in the cache when it is parsed.
+                self.set_receiving(key, false);
+            }
+            if takes_requests {
                 self.hold_replies(key);
             }
             self.enqueue_session(key);
@@ -78,6 +80,13 @@ impl<D: Driver> Worker<D> {
             Route::Tunnel(_) => self.tunnel_session_is_idle(key),
             Route::Relay(_) => self.relay_session_is_idle(key),
         }
+    }
+
+    /// Whether so much input of a client waits that more would take buffers from others.
+    fn has_enough_input(&self, key: Key) -> bool {
+        let most = INPUT_PIECES_MAX.min(self.io.pool().free_count(BufClass::Large) / INPUT_SHARE);
+        let session = self.downstream.client(key);
+        session.is_some_and(|session| session.inbox().has_more_pieces_than(self.io.pieces(), most as usize))
     }
 
     /// Batches the replies of a few time slices, as each send to a client costs as much as a part of a slice. A client

@@ -173,3 +173,28 @@ fn binary_requests_that_arrive_together_are_answered_as_single_ones() {
         requests
     });
 }
+
+/// Some clients send far more than is handled at once. Their input took all buffers, and everyone was answered *busy*.
+#[test]
+fn input_of_pipelining_clients_took_all_buffers() {
+    let (native, _) = subject::example("key_value_server/key_value_server.flick");
+    let mut config = SimServiceConfig::new(1, 0);
+    config.limits.buffer_memory = 16 << 20;
+    config.sim.window_bytes = 8 << 20;
+    let mut service = SimService::new(&config, &native, |_, _| None);
+    let (clients, requests) = (16, 400_000);
+    let over: Vec<_> = (0..clients)
+        .map(|_| {
+            let is_over = Rc::<Cell<bool>>::default();
+            let pieces = vec![b"get absent\r\n".repeat(requests), b"quit\r\n".to_vec()];
+            let client = Client { pieces, written: 0, received: Rc::default(), is_over: Rc::clone(&is_over) };
+            service.net.connect(&service.listen, 0, Box::new(client));
+            is_over
+        })
+        .collect();
+    let is_done = |_: &SimService| over.iter().all(|is_over| is_over.get());
+    service.run(60_000 * MS, is_done).expect("no spinning");
+    let totals = service.totals();
+    assert_eq!((totals.requests_shed, totals.errors_overload), (0, 0), "{totals:?}");
+    assert_eq!(totals.replies, clients * requests as u64, "{totals:?}");
+}
