@@ -315,6 +315,15 @@ impl AnyDriver {
         self.serve_shm(pool, events, left);
         Ok(())
     }
+
+    /// Closes what of a listener is in shared memory. Whether the kernel has one, too, which is still to be closed.
+    fn closes_in_kernel(&mut self, listener: ListenerId) -> bool {
+        match shm_listener(listener) {
+            Some(listener) => self.shm.close_listener(listener),
+            None => self.close_claims(listener),
+        }
+        shm_listener(listener).is_none()
+    }
 }
 
 impl Driver for AnyDriver {
@@ -354,12 +363,8 @@ impl Driver for AnyDriver {
     }
 
     fn close_listener(&mut self, listener: ListenerId) {
-        match shm_listener(listener) {
-            Some(listener) => self.shm.close_listener(listener),
-            None => {
-                self.close_claims(listener);
-                either!(self, driver => driver.close_listener(listener));
-            }
+        if self.closes_in_kernel(listener) {
+            either!(self, driver => driver.close_listener(listener));
         }
     }
 
@@ -433,22 +438,14 @@ impl Driver for AnyDriver {
     }
 
     fn finish_listener(&mut self, listener: ListenerId) {
-        match shm_listener(listener) {
-            Some(listener) => self.shm.close_listener(listener),
-            None => {
-                self.close_claims(listener);
-                either!(self, driver => driver.finish_listener(listener));
-            }
+        if self.closes_in_kernel(listener) {
+            either!(self, driver => driver.finish_listener(listener));
         }
     }
 
     fn drain_listener(&mut self, listener: ListenerId) {
-        match shm_listener(listener) {
-            Some(listener) => self.shm.close_listener(listener),
-            None => {
-                self.close_claims(listener);
-                either!(self, driver => driver.drain_listener(listener));
-            }
+        if self.closes_in_kernel(listener) {
+            either!(self, driver => driver.drain_listener(listener));
         }
     }
 
