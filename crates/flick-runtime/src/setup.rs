@@ -188,15 +188,19 @@ impl Setup {
         )
     }
 
+    /// The rule of a channel, if it has one rule and does nothing else.
+    pub(crate) fn only_rule(&self, channel: usize) -> Option<FuncId> {
+        match self.actions[channel].as_slice() {
+            [RuleAction::Run { rule }] => Some(*rule),
+            _ => None,
+        }
+    }
+
     /// The rule that answers all messages of clients by itself: the program has no other channel, and waits for no
     /// reply.
     pub(crate) fn answering_rule(&self) -> Option<FuncId> {
-        match self.actions[self.listened].as_slice() {
-            [RuleAction::Run { rule }] if self.actions.len() == 1 && !self.needs.asks && !self.is_relay => {
-                Some(*rule)
-            }
-            _ => None,
-        }
+        let answers_all = self.actions.len() == 1 && !self.needs.asks && !self.is_relay;
+        self.only_rule(self.listened).filter(|_| answers_all)
     }
 
     /// The protocol of the sessions.

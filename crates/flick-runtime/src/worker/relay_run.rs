@@ -130,7 +130,7 @@ impl<D: Driver> Worker<D> {
         };
         let mut parsed = Some(len);
         while goes_on(&run, output.sent_bytes) {
-            if let Some(rule) = context.only_rule()
+            if let Some(rule) = setup.only_rule(setup.listened)
                 && output.run_directly((&context, rule), scratch, (&mut *state, &mut host), &mut run, goes_on)
             {
                 parsed = None;

@@ -7,7 +7,7 @@
 
 use flick_abi::frame::SLOT_ASKED;
 use flick_abi::limits::SENDS_MAX;
-use flick_abi::{Frame, MessageDone, MessageFlags, Send, SendBody};
+use flick_abi::{Frame, FuncId, MessageDone, MessageFlags, Send, SendBody};
 use flick_buffers::{Buf, BufClass, Pool, Slice};
 use flick_net::{Driver, Handle};
 
@@ -43,16 +43,14 @@ enum RunEnd {
 
 /// Progress of a run.
 struct RequestRun {
-    /// Requests whose sends have been carried out.
-    requests: u32,
-    /// Messages that they are.
+    /// Requests that the rule has run on.
+    taken: u32,
+    /// Messages that were sent in reply to those of them that do not remain unsent.
     sends: u64,
     /// Requests that have been answered.
     answered: u32,
     /// Bytes of the received buffer whose requests the rule has run on.
     taken_bytes: u32,
-    /// Bytes of the replies.
-    sent_bytes: u64,
     end: RunEnd,
 }
 
@@ -61,32 +59,33 @@ impl<D: Driver> Worker<D> {
     /// are handled one by one.
     pub(super) fn request_run(&mut self, key: Key, scratch: &mut Scratch, first: &Slice) -> Option<Flow> {
         let setup = self.ctx.setup();
-        setup.answering_rule()?;
+        let rule = setup.answering_rule()?;
         let session = self.downstream.client(key)?;
         let piece = session.inbox().piece(self.io.pieces()).filter(|piece| piece.len() > first.len())?;
         let is_free = session.stream().requests().is_empty() && self.inflight.capacity() > SENDS_MAX;
         let is_left = scratch.frame.flags().has_any(LEFT_FLAGS);
-        if is_left
-            || !is_free
-            || self.observe.has_access_log()
-            || (self.clock.may_shed() && !self.clock.sheds_none())
-        {
+        if is_left || !is_free || self.observe.has_access_log() || !self.clock.sheds_none() {
             return None;
         }
         let (piece, listened) = (piece.clone(), setup.listened);
-        let run = self.run_requests(key, scratch, &piece)?;
-        assert!(run.taken_bytes > 0, "a run begins with a whole request");
+        let run = self.run_requests(key, scratch, (rule, &piece))?;
+        let further = run.taken.checked_sub(1).expect("a run begins with a whole request");
+        self.rules.set_preloaded(self.rules.preloaded().saturating_sub(further));
+        if self.clock.may_shed() {
+            self.clock.note_unshed(u64::from(further));
+        }
+        let (unsent, unsent_bytes) = match run.end {
+            RunEnd::Unsent { bytes, .. } => (1, bytes),
+            RunEnd::Over | RunEnd::Exhausted => (0, 0),
+        };
+        let carried_out = u64::from(run.taken - unsent);
         let (start, now_ns) = (StartId::channel(listened), self.io.now_ns());
-        self.observe.counters().requests.add(u64::from(run.requests));
-        self.observe.edges().started(start, u64::from(run.requests));
+        self.observe.counters().requests.add(carried_out);
+        self.observe.edges().started(start, carried_out);
         self.observe.edges().sent(start, listened as u32, run.sends);
         for _ in 0..run.answered {
             self.observe.note_answered(Some(now_ns), None, now_ns);
         }
-        if self.clock.may_shed() {
-            self.clock.note_unshed(u64::from(run.requests.saturating_sub(1)));
-        }
-        let unsent_bytes = if let RunEnd::Unsent { bytes, .. } = run.end { bytes } else { 0 };
         self.consume(key, run.taken_bytes - unsent_bytes);
         self.go_on_after_reply(key);
         match run.end {
@@ -101,13 +100,17 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Runs the rule on requests at the front of `piece`, and delivers its replies. `None`: the client is gone.
-    fn run_requests(&mut self, key: Key, scratch: &mut Scratch, piece: &Slice) -> Option<RequestRun> {
+    fn run_requests(
+        &mut self,
+        key: Key,
+        scratch: &mut Scratch,
+        (rule, piece): (FuncId, &Slice),
+    ) -> Option<RequestRun> {
         let session = self.downstream.client(key)?;
         let (conn, state) = (session.handle(), session.stream().state());
         let client = Some(self.io.peer(conn));
         self.first_values(scratch, state);
         let setup = &**self.ctx.setup();
-        let rule = setup.answering_rule()?;
         let notice = self.notice(Some(key), setup.protocol().keep_last);
         // Those whose dictionary entries have been loaded.
         let further_max = setup.lookup.map_or(u32::MAX, |_| self.rules.preloaded());
@@ -128,14 +131,7 @@ impl<D: Driver> Worker<D> {
             piece,
             named_frame,
             notice,
-            run: RequestRun {
-                requests: 0,
-                sends: 0,
-                answered: 0,
-                taken_bytes: 0,
-                sent_bytes: 0,
-                end: RunEnd::Over,
-            },
+            run: RequestRun { taken: 0, sends: 0, answered: 0, taken_bytes: 0, end: RunEnd::Over },
         };
         let sheds = self.clock.may_shed();
         let clock = &mut self.clock;
@@ -143,7 +139,7 @@ impl<D: Driver> Worker<D> {
             *failure = message.failure.map(reason);
             let is_done = answers.carry_out(&message);
             let goes_on = is_done
-                && answers.run.requests <= further_max
+                && answers.run.taken <= further_max
                 && backlog + answers.output.sent_bytes <= SESSION_BACKLOG_BYTES_MAX as u64
                 && !(sheds && buffers_are_few(pool, SCARCE_SHARE))
                 && clock.take_further();
@@ -157,13 +153,11 @@ impl<D: Driver> Worker<D> {
             (state, &mut host),
             &mut done,
         );
-        let Answers { mut output, mut run, .. } = answers;
+        let Answers { mut output, run, .. } = answers;
         output.flush();
-        run.sent_bytes = output.sent_bytes;
+        let sent_bytes = output.sent_bytes;
         *session.fill_mut() = fill;
-        session.note_sent(run.sent_bytes);
-        let taken = run.requests + u32::from(matches!(run.end, RunEnd::Unsent { .. }));
-        self.rules.set_preloaded(self.rules.preloaded().saturating_sub(taken.saturating_sub(1)));
+        session.note_sent(sent_bytes);
         Some(run)
     }
 }
@@ -197,6 +191,7 @@ impl<D: Driver> Answers<'_, D> {
     /// Carries out what the rule has sent in reply to a request. Whether all of it could be.
     fn carry_out(&mut self, message: &MessageDone<'_>) -> bool {
         let (range, sends) = (message.range.start as u32..message.range.end as u32, message.sends.as_slice());
+        self.run.taken += 1;
         self.run.taken_bytes = range.end;
         let unsent = |first| RunEnd::Unsent { bytes: range.end - range.start, first };
         let echo = echo_of(self.reader.setup.protocol(), message.frame);
@@ -206,7 +201,6 @@ impl<D: Driver> Answers<'_, D> {
                 Delivery::Done => {}
                 Delivery::Unsent => self.run.end = unsent(at),
                 Delivery::Exhausted => {
-                    self.run.requests += 1;
                     self.run.sends += sends.len() as u64;
                     self.run.end = RunEnd::Exhausted;
                 }
@@ -219,7 +213,6 @@ impl<D: Driver> Answers<'_, D> {
             self.run.end = unsent(0);
             return false;
         }
-        self.run.requests += 1;
         self.run.sends += sends.len() as u64;
         true
     }

@@ -60,14 +60,6 @@ impl<'a> RuleContext<'a> {
         Self { setup, engine: &*setup.engine, actions: &setup.actions[channel], lens, counters }
     }
 
-    /// The rule of the channel, if it has one rule and does nothing else.
-    pub(super) fn only_rule(&self) -> Option<FuncId> {
-        match self.actions {
-            [RuleAction::Run { rule }] => Some(*rule),
-            _ => None,
-        }
-    }
-
     /// Runs a rule on the whole messages at the front of `bytes`, as [`Engine::run_each`]; the first one builds from
     /// `out_len` on.
     pub(super) fn run_each(
