@@ -161,6 +161,7 @@ impl AnyDriver {
             KernelDriver::Epoll(driver) => poller.add(driver.as_fd(), token),
             KernelDriver::Uring(driver) => {
                 driver.use_eventfd()?;
+                driver.watched().map_or(Ok(()), |watched| poller.add(watched, token))?;
                 driver.eventfds().try_for_each(|eventfd| poller.add_edge_triggered(eventfd, token))
             }
             KernelDriver::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
@@ -173,8 +174,58 @@ impl AnyDriver {
     pub fn set_paused(&self, poller: &mut Poller, token: u32, paused: bool) -> io::Result<()> {
         match &self.kernel {
             KernelDriver::Epoll(driver) => poller.set_paused(driver.as_fd(), token, paused),
-            // Edge-triggered, so an unhandled report does not repeat.
-            KernelDriver::Uring(_) | KernelDriver::Simulated(_) => Ok(()),
+            // The others are edge-triggered, so an unhandled report does not repeat.
+            KernelDriver::Uring(driver) => {
+                driver.watched().map_or(Ok(()), |watched| poller.set_paused(watched, token, paused))
+            }
+            KernelDriver::Simulated(_) => Ok(()),
+        }
+    }
+
+    /// Takes this driver out of `poller`, in which it was registered under `token`, and makes its own polls end when
+    /// `poller` has a report. So a thread waits for this driver without a system call of the poller.
+    ///
+    /// Errors: those of epoll_ctl(2) and dup(2); the driver stays registered then.
+    pub fn host_poller(&mut self, poller: &mut Poller, token: u32) -> io::Result<()> {
+        match &mut self.kernel {
+            KernelDriver::Epoll(driver) => {
+                poller.remove(driver.as_fd())?;
+                driver.host_poller(poller).or_else(|error| {
+                    poller.add(driver.as_fd(), token)?;
+                    Err(error)
+                })
+            }
+            KernelDriver::Uring(driver) => {
+                driver.host_poller(poller)?;
+                driver.watched().map_or(Ok(()), |watched| poller.set_paused(watched, token, true))
+            }
+            KernelDriver::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Ends [`AnyDriver::host_poller`]: registers the driver again. The next poll must not wait.
+    ///
+    /// Errors: those of epoll_ctl(2).
+    pub fn release_poller(&mut self, poller: &mut Poller, token: u32) -> io::Result<()> {
+        match &mut self.kernel {
+            KernelDriver::Epoll(driver) => {
+                driver.release_poller(poller)?;
+                poller.add(driver.as_fd(), token)
+            }
+            KernelDriver::Uring(driver) => {
+                driver.release_poller();
+                driver.watched().map_or(Ok(()), |watched| poller.set_paused(watched, token, false))
+            }
+            KernelDriver::Simulated(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    /// Returns whether the poller that it hosts may have a report that was not taken.
+    pub fn take_poller_ready(&mut self) -> bool {
+        match &mut self.kernel {
+            KernelDriver::Epoll(driver) => driver.take_poller_ready(),
+            KernelDriver::Uring(driver) => driver.take_poller_ready(),
+            KernelDriver::Simulated(_) => false,
         }
     }
 

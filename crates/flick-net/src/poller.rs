@@ -4,7 +4,7 @@
 //! Refuses: knowing what happened; the owner of a reported token polls its driver.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::Duration;
 
 use rustix::buffer::spare_capacity;
@@ -51,6 +51,13 @@ impl Poller {
         Ok(epoll::modify(&self.epoll, what, data, flags)?)
     }
 
+    /// Removes a descriptor.
+    ///
+    /// Errors: those of epoll_ctl(2).
+    pub fn remove(&mut self, what: impl AsFd) -> io::Result<()> {
+        Ok(epoll::delete(&self.epoll, what)?)
+    }
+
     /// Waits at most `timeout` (`None`: until something happens) and calls `ready` with each reported token.
     ///
     /// Errors: those of epoll_wait(2) except `EINTR`.
@@ -63,6 +70,13 @@ impl Poller {
         }
         self.reports.iter().for_each(|report| ready(report.data.u64() as u32));
         Ok(())
+    }
+}
+
+/// Its descriptor is readable while it has a report.
+impl AsFd for Poller {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
     }
 }
 

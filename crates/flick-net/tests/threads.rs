@@ -8,7 +8,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use common::{open, pool};
-use flick_net::{Driver, DriverEvent, DriverLimits, Endpoint, IoKind, ListenSockets, Poller};
+use flick_buffers::Pool;
+use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, Endpoint, IoKind, ListenSockets, Poller};
 
 const LIMITS: DriverLimits = DriverLimits {
     conns_max: 64,
@@ -76,6 +77,71 @@ fn check_waking_a_poller(kind: IoKind) {
     }
     drop(again);
     other.join().expect("the other thread only wakes");
+}
+
+/// Polls a driver that hosts a poller until something came.
+fn poll_until(driver: &mut AnyDriver, pool: &Pool, events: &mut Vec<DriverEvent>, what: &str) {
+    let end = Instant::now() + Duration::from_secs(5);
+    events.clear();
+    while events.is_empty() && !driver.take_poller_ready() {
+        assert!(Instant::now() < end, "{what}");
+        driver.poll(pool, Some(Duration::from_secs(5)), events).expect("the driver polls");
+    }
+}
+
+/// A thread waits in one driver for itself and for the poller of another driver, again and again.
+fn check_hosting_a_poller(kind: IoKind) {
+    let (Some(mut host), Some(mut other_driver)) = (open(kind, LIMITS), open(kind, LIMITS)) else { return };
+    let (pool, mut poller, mut events) = (pool(), Poller::new(2).expect("the kernel polls"), Vec::new());
+    host.register(&mut poller, 0).expect("it can be registered");
+    other_driver.register(&mut poller, 1).expect("it can be registered");
+    let (socket, mut peer) = UnixStream::pair().expect("a pair of sockets");
+    let conn = host.adopt(socket.into()).expect("a slot is free");
+    host.receive(conn, true);
+    for round in 0..10 {
+        host.host_poller(&mut poller, 0).expect("an epoll in an epoll");
+        peer.write_all(b"a").expect("it is connected");
+        poll_until(&mut host, &pool, &mut events, "an event of its own");
+        assert!(matches!(events[..], [DriverEvent::Data { .. }]), "{kind:?}, {round}: {events:?}");
+        let waker = other_driver.waker();
+        let other = std::thread::spawn(move || {
+            std::thread::park_timeout(Duration::from_millis(2));
+            waker.wake();
+        });
+        let mut tokens = Vec::new();
+        // A ring may have signalled something of its own before.
+        while !tokens.contains(&1) {
+            poll_until(&mut host, &pool, &mut events, "an event of the other driver");
+            assert!(events.is_empty(), "{kind:?}, {round}: {events:?}");
+            poller.wait(Some(Duration::ZERO), |token| tokens.push(token)).expect("the kernel polls");
+        }
+        other_driver.poll(&pool, Some(Duration::ZERO), &mut events).expect("the driver polls");
+        assert!(matches!(events[..], [DriverEvent::Woken]), "{kind:?}, {round}: {events:?}");
+        other.join().expect("it only wakes");
+        host.release_poller(&mut poller, 0).expect("it can be registered");
+        events.clear();
+        host.poll(&pool, Some(Duration::ZERO), &mut events).expect("the driver polls");
+        // As before: the poller has its events again.
+        peer.write_all(b"b").expect("it is connected");
+        let end = Instant::now() + Duration::from_secs(5);
+        while events.is_empty() {
+            assert!(Instant::now() < end, "{kind:?}, {round}: an event of the poller");
+            let wait = host.poll_timeout(&pool, None).unwrap_or(Duration::from_secs(5));
+            poller.wait(Some(wait), |token| assert_eq!(token, 0)).expect("the kernel polls");
+            host.poll(&pool, Some(Duration::ZERO), &mut events).expect("the driver polls");
+        }
+        assert!(matches!(events[..], [DriverEvent::Data { .. }]), "{kind:?}, {round}: {events:?}");
+    }
+}
+
+#[test]
+fn driver_of_epoll_waits_for_the_poller_that_it_hosts() {
+    check_hosting_a_poller(IoKind::Epoll);
+}
+
+#[test]
+fn driver_of_a_ring_waits_for_the_poller_that_it_hosts() {
+    check_hosting_a_poller(IoKind::Uring);
 }
 
 #[test]

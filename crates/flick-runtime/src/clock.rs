@@ -132,6 +132,14 @@ impl Clock {
         self.iteration_end = Some(self.stopwatch.after(self.stopwatch.now(), length));
     }
 
+    /// Adds time in which the worker waited for events to this iteration, if its length is limited.
+    #[inline]
+    pub(crate) fn extend_iteration(&mut self, waited_ns: u64) {
+        if let Some(end) = self.iteration_end {
+            self.iteration_end = Some(self.stopwatch.after(end, Duration::from_nanos(waited_ns)));
+        }
+    }
+
     /// The present time: of the real clock where it may be read, else `driver_ns`.
     #[inline]
     pub(crate) fn now_ns(&self, driver_ns: u64) -> u64 {

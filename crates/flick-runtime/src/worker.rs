@@ -49,6 +49,7 @@ mod tunnels;
 mod uploads;
 
 pub use audit::WorkerAudit;
+pub use thread_share::Quantum;
 
 use std::sync::Arc;
 use std::time::Duration;

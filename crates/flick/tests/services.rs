@@ -14,8 +14,10 @@ use common::{Scratch, wait};
 use flick_abi::{Engine, FuncId, ParseStep, RuleCall, RuleOutcome};
 use flick_compiler::{EngineKind, Executable, Input, compile};
 use flick_net::{Endpoint, IoKind};
-use flick_runtime::limits::{CLOCK_STEPS, LONE_QUANTUM_NS};
+use flick_runtime::limits::{CLOCK_STEPS, LONE_AFTER_NS, LONE_QUANTUM_NS};
 use flick_runtime::{Binding, Limits, Platform, PlatformConfig, ServiceConfig, Timeouts, Totals};
+use flick_shm::client::{ClientAddress, ClientConfig, ClientEvent, ClientSet};
+use flick_shm::conn::RingRead;
 
 /// Two processes that share a dictionary: one takes shots of two bytes, one answers lines.
 const STORE: &str = r#"
@@ -213,6 +215,76 @@ fn ambiguous_grammars_cannot_share_an_address() {
         "byte 0x80",
     );
     check(&STORE.replace("  %request = self.magic == 0x80;\n", ""), "neither grammar says with which byte");
+}
+
+#[test]
+fn services_cannot_share_a_name_in_shared_memory() {
+    let at = Endpoint::Shm(format!("shared-{}", std::process::id()));
+    let services = services(STORE, 0, IoKind::Epoll, &[at.clone(), at], |_, _| {});
+    match Platform::start_services(services) {
+        Ok(_) => panic!("no client of it would be answered"),
+        Err(error) => assert!(error.to_string().contains("give each a name of its own"), "{error}"),
+    }
+}
+
+/// With io_uring, a request through a ring waited up to two seconds for the next timer.
+#[test]
+fn request_through_a_ring_waited_where_several_services_share_a_thread() {
+    const REQUESTS: usize = 2_000;
+    const CLIENTS: u32 = 2;
+    for io in IOS {
+        let name = format!("ring-{io:?}-{}", std::process::id());
+        let at = [Endpoint::Shm(name.clone()), any_port()];
+        let Some(platform) = start(services(STORE, 0, io, &at, |_, _| {})) else { continue };
+        let mut clients = ClientSet::new(&ClientConfig::new(CLIENTS)).expect("an epoll");
+        let to = ClientAddress::Shm(name);
+        (0..CLIENTS).for_each(|token| clients.connect(token, &to).expect("the service pairs"));
+        let (mut events, mut out) = (Vec::with_capacity(CLIENTS as usize), [0; 2]);
+        let (mut sent, mut answered, begun) = ([0_u8; CLIENTS as usize], 0, Instant::now());
+        while answered < REQUESTS {
+            clients.wait(&mut events, None).expect("an epoll");
+            for (token, sent) in (0..CLIENTS).zip(&mut sent) {
+                let has_reply = matches!(clients.receive(token, &mut out), Ok(RingRead::Bytes(2)));
+                if has_reply {
+                    assert_eq!(out, [0x81, *sent], "{io:?}");
+                    answered += 1;
+                }
+                let begins = events.iter().any(|event| *event == ClientEvent::Connected(token));
+                if has_reply || begins {
+                    *sent = sent.wrapping_add(1);
+                    assert_eq!(clients.send(token, &[0x80, *sent]).ok(), Some(2), "{io:?}");
+                }
+            }
+            assert!(begun.elapsed() < wait::WAIT_MAX, "{io:?}: {answered} of {REQUESTS} replies");
+        }
+        drop(clients);
+        platform.drain(Duration::from_secs(5));
+        platform.wait();
+    }
+}
+
+/// The thread waits in the driver of the one service that has work, and the other's clients end that wait.
+#[test]
+fn quiet_service_is_answered_while_another_one_waits_alone() {
+    const ROUNDS: u8 = 20;
+    for io in IOS {
+        let Some(platform) = start(services(STORE, 0, io, &[any_port(), any_port()], |_, _| {})) else {
+            continue;
+        };
+        let mut busy = connect(&address(&platform, "Binary"));
+        let mut quiet = connect(&address(&platform, "Text"));
+        for round in 0..ROUNDS {
+            let begun = Instant::now();
+            while begun.elapsed() < Duration::from_nanos(2 * LONE_AFTER_NS) {
+                check(&mut busy, &[0x80, round], &[0x81, round]);
+            }
+            check(&mut quiet, b"a\n", format!("a {round}\n").as_bytes());
+        }
+        let mut late = connect(&address(&platform, "Text"));
+        check(&mut late, b"b\n", b"b 19\n");
+        platform.drain(Duration::from_secs(5));
+        assert_eq!(platform.wait().errors.len(), 0);
+    }
 }
 
 /// Keeps asking with as many requests as fit until told to stop; how many were answered.

@@ -32,6 +32,8 @@ use discovery::{QUESTION_BYTES, Question};
 pub(super) use table::UpgradeTable;
 use table::{Claim, Entry, NONE, ReceivePath, SendPath};
 
+/// The listener of connections that are adopted.
+const NO_LISTENER: ListenerId = ListenerId(u32::MAX);
 /// Bytes of an offset.
 const OFFSET_BYTES: usize = 8;
 /// Bytes of an offset and the gate.
@@ -80,6 +82,11 @@ impl AnyDriver {
             }
             return;
         }
+    }
+
+    /// Offers rings to connections that this driver adopts from a listener of the kernel at `at`, which is not its own.
+    pub fn offer_rings_at(&mut self, at: &Endpoint) {
+        self.listen_for_claims(NO_LISTENER, at);
     }
 
     /// Shows the present user of this process to those that claim connections, if it has changed since the listeners

@@ -19,6 +19,7 @@ use crate::fault::ConnFault;
 use crate::limits::{ACCEPTS_PER_POLL_MAX, KERNEL_EVENTS_MAX, LINGER_SCRATCH_BYTES};
 use crate::listen::ListenSocket;
 use crate::listeners::{Accepting, Listeners};
+use crate::poller::Poller;
 use crate::queue_delay::{QueueDelay, QueueDelayMeter};
 use crate::receive_buffer::ReceiveBuffer;
 use crate::slot_queue::SlotQueue;
@@ -53,6 +54,8 @@ pub struct EpollDriver {
     pub(super) accepts_max: usize,
     /// The descriptor of [`EpollDriver::watch`] was readable.
     pub(super) is_watch_ready: bool,
+    /// The poller of [`EpollDriver::host_poller`] had a report.
+    pub(super) is_poller_ready: bool,
 }
 
 /// Events that a connection is registered for. A connect or the first short write adds writability.
@@ -91,6 +94,7 @@ impl EpollDriver {
             received_bytes: 0,
             accepts_max: ACCEPTS_PER_POLL_MAX,
             is_watch_ready: false,
+            is_poller_ready: false,
         })
     }
 
@@ -111,6 +115,20 @@ impl EpollDriver {
 
     pub(crate) fn take_watch_ready(&mut self) -> bool {
         std::mem::take(&mut self.is_watch_ready)
+    }
+
+    /// Makes polls end when `poller` has a report, until it is released.
+    pub(crate) fn host_poller(&mut self, poller: &Poller) -> io::Result<()> {
+        Ok(epoll::add(&self.epoll, poller, EpollToken::Poller.pack(), epoll::EventFlags::IN)?)
+    }
+
+    pub(crate) fn release_poller(&mut self, poller: &Poller) -> io::Result<()> {
+        self.is_poller_ready = false;
+        Ok(epoll::delete(&self.epoll, poller)?)
+    }
+
+    pub(crate) fn take_poller_ready(&mut self) -> bool {
+        std::mem::take(&mut self.is_poller_ready)
     }
 
     /// The peer sends nothing more. What it has sent all the same is read after a close, or a reset would follow.

@@ -95,6 +95,7 @@ impl EpollDriver {
             match EpollToken::unpack(report.data) {
                 EpollToken::Waker => woken = true,
                 EpollToken::Watched => self.is_watch_ready = true,
+                EpollToken::Poller => self.is_poller_ready = true,
                 EpollToken::Listener(index) => {
                     if let Some(listener) = self.listeners.get_mut(ListenerId(index)) {
                         listener.is_ready = true;

@@ -32,6 +32,10 @@ impl UringDriver {
                 self.watch.is_ready = true;
                 self.watch.is_armed = false;
             }
+            RequestToken::Poller => {
+                self.poller.is_ready = true;
+                self.poller.is_armed = false;
+            }
             RequestToken::Accept(listener) => self.accepted(listener, completion, sink),
             RequestToken::Receive(index) => self.received(index, completion, sink),
             RequestToken::Send(index) => self.sent(index, completion),

@@ -22,6 +22,7 @@ use crate::fault::ConnFault;
 use crate::limits::STASH_SLICES_MAX;
 use crate::listen::ListenSocket;
 use crate::listeners::{Accepting, Listeners};
+use crate::poller::Poller;
 use crate::queue_delay::{QueueDelay, QueueDelayMeter};
 use crate::slot_queue::SlotQueue;
 use crate::socket::{self, ConnectStart};
@@ -51,6 +52,8 @@ pub struct UringDriver {
     pub(super) waker: Waker,
     pub(super) wake_path: WakePath,
     pub(super) watch: Watch,
+    /// The poller of [`UringDriver::host_poller`].
+    pub(super) poller: Watch,
     /// Each accept request is for one connection.
     pub(super) accepts_singly: bool,
     pub(super) now_ns: u64,
@@ -121,6 +124,7 @@ impl UringDriver {
             waker: Waker::with_eventfd()?,
             wake_path: WakePath::Ring { is_armed: false },
             watch: Watch::default(),
+            poller: Watch::default(),
             accepts_singly: false,
             now_ns: monotonic_ns(),
             waited_ns: 0,
@@ -137,16 +141,21 @@ impl UringDriver {
         Ok(())
     }
 
-    /// Returns the eventfds of [`UringDriver::use_eventfd`]: the ring's, and the waker's own. A wake-up through the
-    /// ring would signal one eventfd from within the signalling of another, which the kernel delays (by milliseconds)
-    /// the first time and forgets the second time (seen on 6.18).
+    /// Returns the eventfds of [`UringDriver::use_eventfd`]: the ring's, and the waker's own. Each signal is an edge. A
+    /// wake-up through the ring would signal one eventfd from within the signalling of another, which the kernel delays
+    /// (by milliseconds) the first time and forgets the second time (seen on 6.18).
     pub fn eventfds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         let ring = match &self.wake_path {
             WakePath::Ring { .. } => None,
             WakePath::Poller(eventfd) => Some(eventfd.as_fd()),
         };
-        let watched = self.watch.descriptor.as_ref().map(OwnedFd::as_fd);
-        ring.into_iter().chain(self.waker.fd()).chain(watched)
+        ring.into_iter().chain(self.waker.fd())
+    }
+
+    /// Returns the descriptor of [`UringDriver::watch`]. It is readable until it was looked into, which not every poll
+    /// does: a poller must not take the report for done.
+    pub(crate) fn watched(&self) -> Option<BorrowedFd<'_>> {
+        self.watch.descriptor.as_ref().map(OwnedFd::as_fd)
     }
 
     /// Returns whether the poll itself must look at the waker, because the ring does not.
@@ -160,14 +169,41 @@ impl UringDriver {
         Ok(())
     }
 
-    /// Returns whether [`UringDriver::take_watch_ready`] is exact.
+    /// Returns whether [`UringDriver::take_watch_ready`] is exact: the ring watches the descriptor.
     pub(crate) fn knows_watch(&self) -> bool {
-        !self.polls_waker()
+        !self.polls_waker() || self.poller.descriptor.is_some()
     }
 
     /// Returns whether the watched descriptor may have become readable. A [`crate::Poller`] does not say.
     pub(crate) fn take_watch_ready(&mut self) -> bool {
-        std::mem::take(&mut self.watch.is_ready) || self.polls_waker()
+        std::mem::take(&mut self.watch.is_ready) || !self.knows_watch()
+    }
+
+    /// Makes polls end when `poller` has a report, and the ring signal nothing, until it is released.
+    pub(crate) fn host_poller(&mut self, poller: &Poller) -> io::Result<()> {
+        self.poller.descriptor = Some(poller.as_fd().try_clone_to_owned()?);
+        self.ring.pause_signal(true);
+        // The ring watches it from now on, and what came before is to be looked at.
+        self.watch.is_ready = true;
+        Ok(())
+    }
+
+    /// Results that came meanwhile were not signalled, so a poll has to follow.
+    pub(crate) fn release_poller(&mut self) {
+        // Before results are signalled again: one that the signal itself causes would be delayed, as a wake-up through
+        // the ring (see [`UringDriver::eventfds`]).
+        if self.poller.is_armed {
+            self.ring.cancel_now(RequestToken::Poller);
+        }
+        if self.watch.is_armed {
+            self.ring.cancel_now(RequestToken::Watched);
+        }
+        (self.poller.descriptor, self.poller.is_ready) = (None, false);
+        self.ring.pause_signal(false);
+    }
+
+    pub(crate) fn take_poller_ready(&mut self) -> bool {
+        std::mem::take(&mut self.poller.is_ready)
     }
 
     /// The peer sends nothing more. What it has sent all the same is read after a close, or a reset would follow.

@@ -304,6 +304,12 @@ impl Ring {
         self.io.submitter().register_eventfd(eventfd.as_fd().as_raw_fd())
     }
 
+    /// Pauses or resumes [`Ring::signal`]. Results that come meanwhile are never signalled.
+    pub(super) fn pause_signal(&mut self, paused: bool) {
+        let completion = self.io.completion();
+        if paused { completion.disable_eventfd() } else { completion.enable_eventfd() }
+    }
+
     /// Provides as many buffers as the kernel may hold. Returns whether it has any.
     pub(super) fn provide(&mut self, pool: &Pool) -> bool {
         self.provided.fill(pool);

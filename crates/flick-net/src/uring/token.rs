@@ -11,6 +11,8 @@ pub(super) enum RequestToken {
     Waker,
     /// The watch of shared memory.
     Watched,
+    /// A poller of the thread's other services.
+    Poller,
     Accept(ListenerId),
     Receive(u32),
     Send(u32),
@@ -23,6 +25,7 @@ impl RequestToken {
             RequestToken::Ignored => (0, 0),
             RequestToken::Waker => (1, 0),
             RequestToken::Watched => (6, 0),
+            RequestToken::Poller => (7, 0),
             RequestToken::Accept(listener) => (2, listener.0),
             RequestToken::Receive(index) => (3, index),
             RequestToken::Send(index) => (4, index),
@@ -40,6 +43,7 @@ impl RequestToken {
             4 => RequestToken::Send(index),
             5 => RequestToken::Connect(index),
             6 => RequestToken::Watched,
+            7 => RequestToken::Poller,
             other => {
                 assert!(other == 0, "every request has a kind");
                 RequestToken::Ignored

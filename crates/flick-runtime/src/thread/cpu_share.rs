@@ -8,18 +8,7 @@ use crate::limits::{
     CPU_WEIGHT, CPU_WINDOW_NS, EVENTS_LONE_MAX, EVENTS_SHARED_MAX, EVENTS_SHARED_MIN, LONE_LONG_NS,
     LONE_QUANTUM_NS, QUANTUM_NS, QUANTUM_NS_MAX, SENT_BYTES_LONE_MAX, SENT_BYTES_SHARED_MAX,
 };
-
-/// Bounds of one scheduling quantum.
-pub struct Quantum {
-    /// Length of the quantum.
-    pub length_ns: u64,
-    /// Events that are taken.
-    pub events_max: usize,
-    /// Bytes that are sent.
-    pub sent_bytes_max: usize,
-    /// No other service has work, and its share is not bounded: its time is no debt.
-    pub is_lone: bool,
-}
+use crate::worker::Quantum;
 
 /// Processor time that a service may use, and has used.
 pub struct CpuShare {
@@ -76,35 +65,38 @@ impl CpuShare {
         (self.credit_ns > 0).then_some(self.credit_ns)
     }
 
-    /// Its next quantum. `is_lone`: no other service has work, so the quantum may be longer, unless its share is
-    /// bounded.
-    pub fn iteration(&self, is_lone: bool) -> Quantum {
-        if is_lone && self.max_percent >= 100 {
-            let (length_ns, events_max) = (LONE_QUANTUM_NS, self.lone_events_max);
-            return Quantum { length_ns, events_max, sent_bytes_max: SENT_BYTES_LONE_MAX, is_lone: true };
-        }
+    /// Its next quantum.
+    pub fn quantum(&self) -> Quantum {
         let length_ns = self.credit_ns.max(0) as u64;
-        let (events_max, sent_bytes_max) = (self.events_max, SENT_BYTES_SHARED_MAX);
-        Quantum { length_ns, events_max, sent_bytes_max, is_lone: false }
+        Quantum { length_ns, events_max: self.events_max, sent_bytes_max: SENT_BYTES_SHARED_MAX }
+    }
+
+    /// Its next quantum while no other service has work; `None` if its share is bounded: then it gets no longer ones.
+    pub fn lone_quantum(&self) -> Option<Quantum> {
+        let (length_ns, events_max) = (LONE_QUANTUM_NS, self.lone_events_max);
+        let quantum = Quantum { length_ns, events_max, sent_bytes_max: SENT_BYTES_LONE_MAX };
+        (self.max_percent >= 100).then_some(quantum)
     }
 
     /// Subtracts the processor time that a quantum used.
-    pub fn spend(&mut self, iteration: &Quantum, used_ns: u64) {
-        let used_ns = used_ns as i64;
-        self.allowed_ns -= used_ns;
-        // What the kernel does for the events of a turn is not in the time that the worker looks at.
-        let next = |events_max: usize, is_long: bool, most: usize| {
-            if is_long { (events_max / 2).max(EVENTS_SHARED_MIN) } else { (events_max + 1).min(most) }
-        };
-        // Time that no other service wanted is no debt, but one may want some before the turn is over.
-        if iteration.is_lone {
-            let is_long = used_ns > LONE_LONG_NS as i64;
-            self.lone_events_max = next(self.lone_events_max, is_long, EVENTS_LONE_MAX);
-            return;
-        }
-        self.credit_ns -= used_ns;
-        self.events_max = next(self.events_max, used_ns > self.quantum_ns, EVENTS_SHARED_MAX);
+    pub fn spend(&mut self, used_ns: u64) {
+        let is_long = used_ns as i64 > self.quantum_ns;
+        self.allowed_ns -= used_ns as i64;
+        self.credit_ns -= used_ns as i64;
+        self.events_max = next_events_max(self.events_max, is_long, EVENTS_SHARED_MAX);
     }
+
+    /// Notes the time that a quantum used while no other service had work. Time that no other one wanted is no debt,
+    /// but one may want some before such a quantum is over.
+    pub fn spend_lone(&mut self, used_ns: u64) {
+        self.lone_events_max = next_events_max(self.lone_events_max, used_ns > LONE_LONG_NS, EVENTS_LONE_MAX);
+    }
+}
+
+/// Events of the next quantum. The kernel's work for the events of a quantum is not in the time that the worker looks
+/// at, so a service whose quanta are too long gets fewer.
+fn next_events_max(events_max: usize, is_long: bool, most: usize) -> usize {
+    if is_long { (events_max / 2).max(EVENTS_SHARED_MIN) } else { (events_max + 1).min(most) }
 }
 
 #[cfg(test)]

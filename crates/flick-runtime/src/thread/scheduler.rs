@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use flick_net::{AnyDriver, Poller, PrereadConn, SharedListener, Waker, monotonic_ns};
+use flick_net::{AnyDriver, Driver, Endpoint, Poller, PrereadConn, SharedListener, Waker, monotonic_ns};
 
 use crate::clock::thread_cpu_ns;
 use crate::limits::{LONE_AFTER_NS, LONE_LONG_NS, QUANTUM_NS};
@@ -108,6 +108,13 @@ impl ScheduledService {
         }
     }
 
+    /// Makes clients that are accepted at a shared address use rings in shared memory, where they do so too.
+    pub fn offer_rings_at(&mut self, at: &Endpoint) {
+        if let Some(worker) = &mut self.worker {
+            worker.driver().offer_rings_at(at);
+        }
+    }
+
     /// Runs to its end on a thread of its own.
     pub fn run_alone(mut self) -> WorkerExit {
         let worker = self.worker.take();
@@ -133,31 +140,53 @@ impl ScheduledService {
     }
 
     /// Runs it for a quantum, and returns the time that it used, in nanoseconds. `cpu_ns`: processor time of the thread
-    /// so far, if it was just read. `is_lone`: all others are quiet, so the quantum may be longer, which pays for
-    /// polling them and sends more at once. Its time is no debt then, and the clock says enough, which costs no system
-    /// call.
-    fn run(&mut self, cpu_ns: &mut Option<u64>, is_lone: bool) -> u64 {
+    /// so far, if it was just read.
+    fn run(&mut self, cpu_ns: &mut Option<u64>) -> u64 {
         let Some(worker) = &mut self.worker else { return 0 };
         // A worker that has slept may have answered all that came; a busy one sends everything in its next iteration.
-        let flushes = self.has_slept && !is_lone;
+        let flushes = self.has_slept;
         (self.is_ready, self.has_slept) = (false, false);
-        let iteration = self.budget.iteration(is_lone);
-        let length = Duration::from_nanos(iteration.length_ns);
-        let reads_clock = iteration.is_lone && !self.seems_long;
-        let begun_ns = if reads_clock { monotonic_ns() } else { cpu_ns.unwrap_or_else(thread_cpu_ns) };
-        let outcome = catch_unwind(AssertUnwindSafe(|| {
-            worker.short_iteration(length, iteration.events_max, iteration.sent_bytes_max, flushes)
-        }));
-        let ended_ns = if reads_clock { monotonic_ns() } else { thread_cpu_ns() };
-        *cpu_ns = (!reads_clock).then_some(ended_ns);
+        let quantum = self.budget.quantum();
+        let begun_ns = cpu_ns.unwrap_or_else(thread_cpu_ns);
+        let outcome = catch_unwind(AssertUnwindSafe(|| worker.short_iteration(&quantum, flushes)));
+        let ended_ns = thread_cpu_ns();
+        *cpu_ns = Some(ended_ns);
         let used_ns = ended_ns.saturating_sub(begun_ns);
         worker.note_iteration(used_ns);
-        self.seems_long = iteration.is_lone && used_ns > LONE_LONG_NS;
+        self.budget.spend(used_ns);
+        self.note_end(outcome);
+        used_ns
+    }
+
+    /// Waits at most `wait` for an event of this service or of the poller that its driver hosts, then runs it for a
+    /// quantum, which may be longer: all others are quiet. Returns the time that it used, in nanoseconds, and whether
+    /// it has waited. This time is no debt, and the clock says enough, which costs no system call.
+    fn run_lone(&mut self, wait: Option<Duration>) -> (u64, bool) {
+        let Some(worker) = &mut self.worker else { return (0, false) };
+        let quantum = self.budget.lone_quantum().expect("a service with a maximum does not run alone");
+        let reads_clock = !self.seems_long;
+        let begun_ns = if reads_clock { monotonic_ns() } else { thread_cpu_ns() };
+        let before_ns = worker.driver_ref().waited_ns();
+        let outcome = catch_unwind(AssertUnwindSafe(|| worker.waiting_iteration(wait, &quantum)));
+        let waited_ns = worker.driver_ref().waited_ns() - before_ns;
+        let used_ns = if reads_clock {
+            monotonic_ns().saturating_sub(begun_ns + waited_ns)
+        } else {
+            thread_cpu_ns().saturating_sub(begun_ns)
+        };
+        worker.note_iteration(used_ns);
+        self.seems_long = used_ns > LONE_LONG_NS;
         if !(reads_clock && self.seems_long) {
-            self.budget.spend(&iteration, used_ns);
+            self.budget.spend_lone(used_ns);
         }
+        self.note_end(outcome);
+        (used_ns, waited_ns > 0)
+    }
+
+    /// Notes that it has ended, if an iteration says so.
+    fn note_end(&mut self, outcome: std::thread::Result<std::io::Result<bool>>) {
         let end = match outcome {
-            Ok(Ok(true)) => return used_ns,
+            Ok(Ok(true)) => return,
             Ok(Ok(false)) => WorkerExit::Over(Ok(())),
             Ok(Err(error)) => WorkerExit::Over(Err(error)),
             Err(panic) => {
@@ -168,7 +197,6 @@ impl ScheduledService {
         };
         self.end = Some(end);
         self.worker = None;
-        used_ns
     }
 }
 
@@ -245,6 +273,27 @@ impl Scheduler {
     /// Waits until a service has work, then runs services for about one quantum, and one more.
     fn iterations(&mut self) -> std::io::Result<()> {
         let timeout = self.timeout()?;
+        let now_ns = self.look(timeout)?;
+        if let Some(index) = self.lone(now_ns)
+            && self.iterations_of_lone(index)?
+        {
+            return Ok(());
+        }
+        let (mut used_ns, mut cpu_ns) = (0, None);
+        while used_ns < QUANTUM_NS
+            && let Some(index) = self.awake()
+        {
+            used_ns += self.members[index].run(&mut cpu_ns);
+        }
+        if let Some(index) = self.busy() {
+            self.members[index].run(&mut cpu_ns);
+        }
+        Ok(())
+    }
+
+    /// Waits at most `timeout` until the poller has a report; marks the services that have work, and lets clients in.
+    /// Returns the time.
+    fn look(&mut self, timeout: Option<Duration>) -> std::io::Result<u64> {
         let (members, shared_listeners) = (&mut self.members, self.shared_listeners.len());
         let (mut opened, mut named) = (false, false);
         let count = members.len();
@@ -275,18 +324,54 @@ impl Scheduler {
         {
             self.let_in(now_ns)?;
         }
-        let (mut used_ns, mut cpu_ns) = (0, None);
-        while used_ns < QUANTUM_NS
-            && let Some(index) = self.awake()
-        {
-            let is_lone = self.is_lone(index, now_ns);
-            used_ns += self.members[index].run(&mut cpu_ns, is_lone);
+        Ok(now_ns)
+    }
+
+    /// Returns the service that has work, if all others are quiet.
+    fn lone(&self, now_ns: u64) -> Option<usize> {
+        let index = self.members.iter().position(ScheduledService::is_runnable)?;
+        let member = &self.members[index];
+        let may_be_lone = member.budget.lone_quantum().is_some() && member.shared.drain_asked().is_none();
+        (may_be_lone && self.is_lone(index, now_ns)).then_some(index)
+    }
+
+    /// Runs a service until another one has work. Its driver waits, also for the poller, so that its requests cost no
+    /// system call of the poller. Returns `false`, and has done nothing, if the system refuses that.
+    fn iterations_of_lone(&mut self, index: usize) -> std::io::Result<bool> {
+        let due_ns = self.due_ns(monotonic_ns(), Some(index))?;
+        let (member, poller) = (&mut self.members[index], &mut self.poller);
+        let Some(worker) = &mut member.worker else { return Ok(false) };
+        if worker.driver().host_poller(poller, index as u32).is_err() {
+            return Ok(false);
         }
-        if let Some(index) = self.busy() {
-            let is_lone = self.is_lone(index, now_ns);
-            self.members[index].run(&mut cpu_ns, is_lone);
+        let mut unseen_ns = 0;
+        loop {
+            let now_ns = monotonic_ns();
+            let member = &mut self.members[index];
+            let is_due = due_ns.is_some_and(|due_ns| due_ns <= now_ns);
+            if is_due || member.shared.drain_asked().is_some() {
+                break;
+            }
+            let wait = due_ns.map(|due_ns| Duration::from_nanos(due_ns - now_ns));
+            let (used_ns, has_waited) = member.run_lone(wait);
+            // A wait sees a report at once.
+            unseen_ns = if has_waited { 0 } else { unseen_ns + used_ns };
+            // Its driver ended with it, and hosts nothing.
+            let Some(worker) = &mut member.worker else { return Ok(true) };
+            if worker.driver().take_poller_ready() || unseen_ns >= QUANTUM_NS {
+                unseen_ns = 0;
+                let now_ns = self.look(Some(Duration::ZERO))?;
+                if !self.is_lone(index, now_ns) {
+                    break;
+                }
+            }
         }
-        Ok(())
+        let (member, poller) = (&mut self.members[index], &mut self.poller);
+        (member.is_ready, member.has_slept) = (true, true);
+        if let Some(worker) = &mut member.worker {
+            worker.driver().release_poller(poller, index as u32)?;
+        }
+        Ok(true)
     }
 
     /// Whether for `LONE_AFTER_NS` no other service has had an event, and no client has connected to a shared listener.
@@ -326,10 +411,19 @@ impl Scheduler {
     /// and those that must wait although they have some. Errors: the system's.
     fn timeout(&mut self) -> std::io::Result<Option<Duration>> {
         let now_ns = monotonic_ns();
+        let next_ns = self.due_ns(now_ns, None)?;
+        Ok(next_ns.map(|next_ns| Duration::from_nanos(next_ns.saturating_sub(now_ns))))
+    }
+
+    /// Returns when a service, other than `but`, or a shared listener must run although no event arrives.
+    fn due_ns(&mut self, now_ns: u64, but: Option<usize>) -> std::io::Result<Option<u64>> {
         let mut next_ns: Option<u64> = None;
         let mut note = |at_ns: u64| next_ns = Some(next_ns.map_or(at_ns, |next: u64| next.min(at_ns)));
         for (token, member) in self.members.iter_mut().enumerate() {
             let Some(worker) = &mut member.worker else { continue };
+            if but == Some(token) {
+                continue;
+            }
             if !member.is_ready {
                 match worker.quantum_due_ns() {
                     Some(due_ns) if due_ns <= now_ns => member.is_ready = true,
@@ -359,7 +453,7 @@ impl Scheduler {
             .iter()
             .filter_map(|shared_listener| shared_listener.listener.deadline_ns())
             .for_each(note);
-        Ok(next_ns.map(|next_ns| Duration::from_nanos(next_ns.saturating_sub(now_ns))))
+        Ok(next_ns)
     }
 
     /// Hands each client that was accepted on an address of several services to its service.

@@ -28,7 +28,9 @@ impl<D: Driver> Worker<D> {
             Some(wait)
         };
         if let Some(wait) = left {
+            let before_ns = self.io.driver().waited_ns();
             self.io.poll(wait, events)?;
+            self.clock.extend_iteration(self.io.driver().waited_ns() - before_ns);
         }
         if let Some(stats) = self.io.driver().shm_stats() {
             self.observe.counters().publish_shm(stats);

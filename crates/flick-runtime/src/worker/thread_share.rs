@@ -11,6 +11,16 @@ use flick_net::{AnyDriver, Driver, PeerAddr};
 use super::Worker;
 use crate::limits::CPU_WEIGHT_MAX;
 
+/// Bounds of one scheduling quantum.
+pub struct Quantum {
+    /// Length of the quantum.
+    pub length_ns: u64,
+    /// Events that are taken.
+    pub events_max: usize,
+    /// Bytes that are sent.
+    pub sent_bytes_max: usize,
+}
+
 impl Worker<AnyDriver> {
     /// Prepares the worker to share its thread. Of the services of one program, one `sweeps` their dictionaries.
     pub(crate) fn share_thread(&mut self, sweeps: bool) {
@@ -46,23 +56,25 @@ impl Worker<AnyDriver> {
         Some(self.io.now_ns().saturating_add(wait.as_nanos() as u64))
     }
 
-    /// Runs one iteration without waiting, of about `length` and with at most `events_max` events. `flushes`: replies
-    /// are sent at its end, not at the beginning of the next one, before which other services run; so are they when
-    /// there is nothing else to do.
-    pub(crate) fn short_iteration(
-        &mut self,
-        length: Duration,
-        events_max: usize,
-        sent_bytes_max: usize,
-        flushes: bool,
-    ) -> std::io::Result<bool> {
-        self.io.driver_mut().limit_poll(events_max, sent_bytes_max);
-        self.clock.limit_iteration(length);
-        let goes_on = self.run_once(Some(Duration::ZERO))?;
+    /// Runs one iteration without waiting. `flushes`: replies are sent at its end, not at the beginning of the next
+    /// one, before which other services run; so are they when there is nothing else to do.
+    pub(crate) fn short_iteration(&mut self, quantum: &Quantum, flushes: bool) -> std::io::Result<bool> {
+        let goes_on = self.waiting_iteration(Some(Duration::ZERO), quantum)?;
         if flushes || self.is_idle() {
             self.io.driver_mut().flush()?;
         }
         Ok(goes_on)
+    }
+
+    /// Runs one iteration, before which it waits at most `wait` for events. Its replies are sent by the next one.
+    pub(crate) fn waiting_iteration(
+        &mut self,
+        wait: Option<Duration>,
+        quantum: &Quantum,
+    ) -> std::io::Result<bool> {
+        self.io.driver_mut().limit_poll(quantum.events_max, quantum.sent_bytes_max);
+        self.clock.limit_iteration(Duration::from_nanos(quantum.length_ns));
+        self.run_once(wait)
     }
 
     /// Adopts a client that the thread accepted on an address of several services.

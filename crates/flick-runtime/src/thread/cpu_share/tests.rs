@@ -23,7 +23,7 @@ impl Random {
 const LONGEST_NS: u64 = 3_000_000;
 
 /// Quanta of a service that always has work, or nearly always if `is_idle`: when each ended, and the time it used.
-fn flooded(max_percent: u32, is_lone: bool, is_idle: bool, seed: u64) -> Vec<(u64, u64)> {
+fn flooded(max_percent: u32, is_idle: bool, seed: u64) -> Vec<(u64, u64)> {
     let (mut budget, mut random) = (CpuShare::new(CPU_WEIGHT, max_percent), Random(seed));
     let (mut now_ns, mut round, mut iterations) = (1_000_000_000, 0, Vec::new());
     let end_ns = now_ns + SPAN_NS;
@@ -42,9 +42,9 @@ fn flooded(max_percent: u32, is_lone: bool, is_idle: bool, seed: u64) -> Vec<(u6
         if budget.pay(round).is_none() {
             continue;
         }
-        let iteration = budget.iteration(is_lone);
-        let used_ns = random.used_ns(iteration.length_ns);
-        budget.spend(&iteration, used_ns);
+        assert!(budget.lone_quantum().is_none(), "it never gets long quanta");
+        let used_ns = random.used_ns(budget.quantum().length_ns);
+        budget.spend(used_ns);
         now_ns += used_ns;
         iterations.push((now_ns, used_ns));
     }
@@ -54,8 +54,8 @@ fn flooded(max_percent: u32, is_lone: bool, is_idle: bool, seed: u64) -> Vec<(u6
 #[test]
 fn a_part_of_the_thread_is_not_exceeded_over_any_time() {
     for seed in 0..20 {
-        for (percent, is_lone) in [(10, false), (10, true), (1, false), (50, true), (99, false)] {
-            let iterations = flooded(percent, is_lone, seed % 2 == 0, seed);
+        for percent in [1, 10, 50, 99] {
+            let iterations = flooded(percent, seed % 2 == 0, seed);
             let longest = iterations.iter().map(|(_, used_ns)| *used_ns).max().unwrap_or(0);
             let saved = CPU_WINDOW_NS * u64::from(percent) / 100;
             for begin in (0..iterations.len()).step_by(iterations.len() / 50 + 1) {
@@ -74,7 +74,7 @@ fn a_part_of_the_thread_is_not_exceeded_over_any_time() {
 fn a_part_of_the_thread_is_there_to_be_had() {
     for seed in 0..20 {
         for percent in [1, 10, 50] {
-            let used: u64 = flooded(percent, false, false, seed).iter().map(|(_, used_ns)| used_ns).sum();
+            let used: u64 = flooded(percent, false, seed).iter().map(|(_, used_ns)| used_ns).sum();
             let least = SPAN_NS * u64::from(percent) / 100 * 9 / 10;
             assert!(used >= least, "seed {seed}, {percent} %: {used} ns of {least}");
         }
@@ -89,9 +89,8 @@ fn two_who_always_have_something_to_do_share_by_weight() {
         for round in 1..20_000 {
             for (budget, used) in both.iter_mut().zip(&mut used) {
                 if budget.pay(round).is_some() {
-                    let iteration = budget.iteration(false);
-                    let spent_ns = random.used_ns(iteration.length_ns);
-                    budget.spend(&iteration, spent_ns);
+                    let spent_ns = random.used_ns(budget.quantum().length_ns);
+                    budget.spend(spent_ns);
                     *used += spent_ns;
                 }
             }
@@ -106,8 +105,7 @@ fn a_quantum_that_was_too_long_is_subtracted_from_the_next() {
     let mut budget = CpuShare::new(CPU_WEIGHT, 100);
     assert_eq!(budget.pay(1), Some(QUANTUM_NS as i64));
     assert_eq!(budget.pay(1), Some(QUANTUM_NS as i64), "once in a round");
-    let iteration = budget.iteration(false);
-    budget.spend(&iteration, 4 * QUANTUM_NS);
+    budget.spend(4 * QUANTUM_NS);
     assert_eq!(budget.pay(1), None);
     let paid: Vec<bool> = (2..7).map(|round| budget.pay(round).is_some()).collect();
     assert_eq!(paid, [false, false, false, true, true], "three turns that it had ahead");
@@ -116,9 +114,9 @@ fn a_quantum_that_was_too_long_is_subtracted_from_the_next() {
 #[test]
 fn time_that_no_other_service_wanted_is_no_debt() {
     let mut budget = CpuShare::new(CPU_WEIGHT, 100);
-    let iteration = budget.iteration(true);
-    assert_eq!((iteration.length_ns, iteration.events_max), (LONE_QUANTUM_NS, EVENTS_SHARED_MAX));
-    budget.spend(&iteration, LONE_QUANTUM_NS);
+    let quantum = budget.lone_quantum().expect("its share is not bounded");
+    assert_eq!((quantum.length_ns, quantum.events_max), (LONE_QUANTUM_NS, EVENTS_SHARED_MAX));
+    budget.spend_lone(LONE_QUANTUM_NS);
     assert_eq!(budget.pay(1), Some(QUANTUM_NS as i64));
 }
 
@@ -126,9 +124,8 @@ fn time_that_no_other_service_wanted_is_no_debt() {
 fn events_are_fewer_where_they_make_iterations_too_long() {
     let mut budget = CpuShare::new(CPU_WEIGHT, 100);
     let mut events = |used_ns| {
-        let iteration = budget.iteration(false);
-        budget.spend(&iteration, used_ns);
-        budget.iteration(false).events_max
+        budget.spend(used_ns);
+        budget.quantum().events_max
     };
     let many = (0..1_000).map(|_| events(QUANTUM_NS / 2)).last();
     assert_eq!(many, Some(EVENTS_SHARED_MAX));
@@ -145,12 +142,12 @@ fn quanta_that_the_events_of_a_flood_make_long_take_fewer_events_also_while_othe
     let mut longest_ns = 0;
     for round in 0..1_000 {
         assert!(budget.pay(round + 1).is_some());
-        let iteration = budget.iteration(true);
-        let used_ns = LONE_QUANTUM_NS + iteration.events_max as u64 * event_ns;
+        let quantum = budget.lone_quantum().expect("its share is not bounded");
+        let used_ns = LONE_QUANTUM_NS + quantum.events_max as u64 * event_ns;
         if round > 10 {
             longest_ns = longest_ns.max(used_ns);
         }
-        budget.spend(&iteration, used_ns);
+        budget.spend_lone(used_ns);
     }
     assert!(longest_ns <= 3 * LONE_QUANTUM_NS, "{longest_ns} ns");
 }
