@@ -146,6 +146,9 @@ impl ThreadPlan {
             members.push(ScheduledService::new(worker, part.name, part.group, shared));
         }
         let shared_listener = |part: SharedListenerPart| {
+            for service in &part.services {
+                members[usize::from(*service)].offer_rings_at(part.socket.local_addr());
+            }
             let listener = SharedListener::new(part.socket, part.silent_ns)?;
             Ok(SharedAddressListener { listener, whose: part.whose, members: part.services })
         };

@@ -50,6 +50,15 @@ fn table(
     services: &[u16],
 ) -> Result<Box<[Option<u16>; 256]>, StartError> {
     let refuse = |text: String| Err(StartError::Binding(text));
+    if let Endpoint::Shm(_) = at {
+        let all: Vec<String> = services.iter().map(|at| format!("`{}`", names[usize::from(*at)])).collect();
+        return refuse(format!(
+            "{} cannot share {at}: the first byte of a client, which would tell whose it is, comes through the memory \
+             of one service; give each a name of its own, or one address of TCP, whose clients on this host move to \
+             shared memory",
+            all.join(" and ")
+        ));
+    }
     let mut whose = Box::new([None; 256]);
     let mut rest: Option<u16> = None;
     for &service in services {

@@ -10,8 +10,9 @@ use super::{connect, has_every_capability, read_until};
 use crate::common::captured;
 use crate::common::client::{ask, reply, request};
 use crate::common::peers::{Memcached, output};
-use crate::common::service::Service;
-use crate::stores::exchange;
+use crate::common::service::{Service, seen};
+use crate::common::wait;
+use crate::stores::{exchange, service};
 
 /// Meta commands and those of managers, `KEY` of which is replaced by the CAS value of that key. Left out is where
 /// `docs/limitations.md` says that the answers differ.
@@ -71,6 +72,35 @@ fn store_answers_meta_commands_as_memcached_does() {
         compared += 1;
     }
     assert!(compared > 100, "{compared} lines");
+    store.drained();
+}
+
+/// A value of the metrics of a service.
+fn metric(service: &Service, name: &str) -> u64 {
+    let (_, text) = seen(service.admin_address(), "/metrics");
+    let line = text.lines().find(|line| line.starts_with(name));
+    let value = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+    value.unwrap_or_else(|| panic!("no {name} in\n{text}")) as u64
+}
+
+/// Connections to an address that several services share stayed in the kernel.
+#[test]
+fn connections_of_a_proxy_to_the_store_move_to_shared_memory() {
+    let options = ["--workers", "1", "--shm", "auto"];
+    let store = store(&[&["--"], &options[2..]].concat());
+    let proxy = service(
+        "memcached_proxy",
+        Some(("backends", &[store.address])),
+        &[&options[..], &["--admin", "0"]].concat(),
+    );
+    let mut client = connect(proxy.address);
+    let mut number = 0;
+    wait::until("the connection to the store to use a ring", || {
+        number += 1;
+        assert_eq!(ask(&mut client, Opcode::Set, number, b"key", b"value").status, 0);
+        (metric(&proxy, "flick_shm_upgraded_connections") > 0).then_some(())
+    });
+    proxy.drained();
     store.drained();
 }
 
