@@ -23,10 +23,12 @@ pub fn fmt_check() -> Outcome {
 }
 
 /// Clippy over all crates and targets, and over flick without its default features; no other crate has any. Uses the
-/// tests' profile, so that they share their builds.
+/// tests' profile, so that they share their builds. `flick-shm` is checked alone as well: in a build of the workspace,
+/// other crates switch features of its dependencies on.
 pub fn lint() -> Outcome {
     clippy(&["--workspace", "--all-targets"])?;
-    clippy(&["--package", "flick", "--all-targets", "--no-default-features"])
+    clippy(&["--package", "flick", "--all-targets", "--no-default-features"])?;
+    run::run(run::cargo(&["check", "--profile", "ci", "--package", "flick-shm", "--lib"]))
 }
 
 fn clippy(selection: &[&str]) -> Outcome {

@@ -283,7 +283,7 @@ impl SharedWatch {
             // Only the end is reported, once for each time that something happens to it; no byte is. Not only once at
             // all: a peer that shuts its socket down may still write to the sleep words, until it ends.
             let events = epoll::EventFlags::RDHUP | epoll::EventFlags::ET;
-            epoll::add(&self.epoll, socket, data, events)?;
+            epoll::add(&self.epoll, &**socket, data, events)?;
             entry.stream = Some(WatchedStream { socket: Arc::clone(socket), directions: None });
             registry.free.pop();
             self.word(slot).store(PeerState::New as u64, Ordering::Release);
@@ -350,7 +350,7 @@ impl Drop for WatchedPeer {
             let entry = &mut registry.slots[self.slot as usize];
             if let Some(stream) = entry.stream.take() {
                 // It fails only for a socket that is not there.
-                let _ = epoll::delete(&self.shared.epoll, &stream.socket);
+                let _ = epoll::delete(&self.shared.epoll, &*stream.socket);
             }
             entry.generation = entry.generation.wrapping_add(1);
             registry.free.push(self.slot);
