@@ -53,7 +53,8 @@ use crate::busy_poll::BusyPoll;
 use crate::conn::{OpenAnswer, RingConn, RingRead};
 use crate::limits::{
     ARENA_BYTES_MAX, CLIENT_CONNS_MAX, CLIENT_GROWN_RINGS, CLIENT_IDLE_LOOKS_MAX, CLIENT_LOOKS_MAX,
-    CLIENT_REPORTS_MAX, CLIENT_RING_SHARE, RING_BYTES_MIN, RING_GROWTH, SLOTS_MAX, SLOTS_MIN,
+    CLIENT_MOVES_MAX, CLIENT_REPORTS_MAX, CLIENT_RING_SHARE, RING_BYTES_MIN, RING_GROWTH, SLOTS_MAX,
+    SLOTS_MIN,
 };
 use crate::pairing::{PairError, PairPolicy};
 use crate::segment::SegmentConfig;
@@ -172,11 +173,27 @@ struct ClientRing {
     pair: u32,
     /// `None` until the handshake of the pair is over.
     ring: Option<RingConn>,
+    /// Pairs that have not accepted it.
+    moves: u32,
     is_connected: bool,
     has_failed: bool,
     wants_writable: bool,
     /// Looks at an empty ring since something was there.
     idle_looks: u32,
+}
+
+impl ClientRing {
+    fn new(pair: u32) -> Self {
+        Self {
+            pair,
+            ring: None,
+            moves: 0,
+            is_connected: false,
+            has_failed: false,
+            wants_writable: false,
+            idle_looks: 0,
+        }
+    }
 }
 
 /// Client connections of one thread.
@@ -226,7 +243,9 @@ impl ClientSet {
         epoll::add(&self.epoll, descriptor, News::Watched(token).pack(), epoll::EventFlags::IN)
     }
 
-    /// Starts to connect; an event reports the result. The token must not be in use.
+    /// Starts to connect; an event reports the result. The token must not be in use. A connection through shared memory
+    /// that a process refuses goes to the one that listens at the name then: a service that is reloaded or upgraded
+    /// refuses what comes to its former workers.
     ///
     /// Errors: `Name`, `User`, `Segment`, `Handshake` of a pair; `System`.
     pub fn connect(&mut self, token: u32, to: &ClientAddress) -> Result<(), PairError> {
@@ -234,11 +253,8 @@ impl ClientSet {
         let conn = match to {
             ClientAddress::Shm(name) => {
                 let pair = self.pairs.connect(name, &self.epoll)?;
-                let (is_connected, has_failed, wants_writable) = (false, false, false);
-                let ring =
-                    ClientRing { pair, ring: None, is_connected, has_failed, wants_writable, idle_looks: 0 };
                 self.ready.push(token);
-                Conn::Ring(ring)
+                Conn::Ring(ClientRing::new(pair))
             }
             ClientAddress::Ip(_) | ClientAddress::Unix(_) => {
                 let watched = epoll::EventFlags::OUT;
@@ -498,7 +514,7 @@ impl ClientSet {
             let Some(token) = self.ready.pop() else { return };
             let Some(Some(Conn::Ring(conn))) = self.conns.get_mut(token as usize) else { continue };
             if !conn.is_connected {
-                report_connect(token, conn, &mut self.pairs, events);
+                report_connect(token, conn, (&mut self.pairs, &self.epoll), events);
             }
             let Some(ring) = conn.ring.as_mut().filter(|_| conn.is_connected) else { continue };
             let is_gone = self.pairs.is_gone(conn.pair);
@@ -605,25 +621,53 @@ fn ring_of(conns: &mut [Option<Conn>], token: u32) -> Option<(&mut RingConn, &mu
     }
 }
 
-/// Opens a connection whose pair is there, and reports how it was answered.
-fn report_connect(token: u32, conn: &mut ClientRing, pairs: &mut ClientPairs, events: &mut Vec<ClientEvent>) {
-    let mut is_over = pairs.is_gone(conn.pair);
+/// Opens a connection whose pair is there, and reports how it was answered. One that was refused is opened in another
+/// pair, with the process that listens at the name now.
+fn report_connect(
+    token: u32,
+    conn: &mut ClientRing,
+    (pairs, epoll): (&mut ClientPairs, &OwnedFd),
+    events: &mut Vec<ClientEvent>,
+) {
+    while !conn.has_failed {
+        match open_answer(token, conn, pairs) {
+            OpenAnswer::Pending => return,
+            OpenAnswer::Accepted => {
+                conn.is_connected = true;
+                return events.push(ClientEvent::Connected(token));
+            }
+            OpenAnswer::Refused => {}
+        }
+        // The next connect, too, goes to another pair.
+        pairs.replace(conn.pair);
+        let may_move = conn.moves < CLIENT_MOVES_MAX;
+        match may_move.then(|| pairs.connect_instead(conn.pair, epoll)) {
+            Some(Ok(next)) => {
+                pairs.close(conn.pair, conn.ring.take());
+                conn.pair = next;
+                conn.moves += 1;
+            }
+            Some(Err(_)) | None => {
+                conn.has_failed = true;
+                events.push(ClientEvent::Failed(token));
+            }
+        }
+    }
+}
+
+/// Opens a connection once its pair is there, and returns how it was answered. A process that is gone, violates the
+/// protocol, or has no memory has refused it.
+fn open_answer(token: u32, conn: &mut ClientRing, pairs: &mut ClientPairs) -> OpenAnswer {
     if conn.ring.is_none() && pairs.is_open(conn.pair) {
         conn.ring = pairs.open(conn.pair, token);
-        is_over = conn.ring.is_none();
+        if conn.ring.is_none() {
+            return OpenAnswer::Refused;
+        }
     }
     match conn.ring.as_mut().map(RingConn::answer) {
-        Some(Ok(OpenAnswer::Accepted)) => {
-            conn.is_connected = true;
-            events.push(ClientEvent::Connected(token));
-        }
-        Some(Ok(OpenAnswer::Refused) | Err(_)) => is_over = true,
-        Some(Ok(OpenAnswer::Pending)) | None => {}
-    }
-    if is_over && !conn.is_connected && !core::mem::replace(&mut conn.has_failed, true) {
-        // Perhaps a successor listens at the name.
-        pairs.replace(conn.pair);
-        events.push(ClientEvent::Failed(token));
+        Some(Ok(OpenAnswer::Accepted)) => OpenAnswer::Accepted,
+        Some(Ok(OpenAnswer::Pending)) | None if !pairs.is_gone(conn.pair) => OpenAnswer::Pending,
+        Some(_) | None => OpenAnswer::Refused,
     }
 }
 

@@ -90,6 +90,8 @@ pub const PIECE_BYTES_MAX: u64 = 32 << 10;
 pub const CLIENT_CONNS_MAX: u32 = SLOTS_MAX / 2;
 /// Most processes that a set of clients is paired with.
 pub const CLIENT_PAIRS_MAX: usize = 64;
+/// Pairs that a connect of a client is moved to, after one refused it or ended.
+pub const CLIENT_MOVES_MAX: u32 = 4;
 /// Reports of the kernel that one wait of a set of clients takes.
 pub const CLIENT_REPORTS_MAX: usize = 512;
 /// Times its first ring that a connection of a client has in a pair on average; some grow to their largest.

@@ -11,10 +11,11 @@ use std::time::{Duration, Instant};
 use flick_alloc_counter::CountingAllocator;
 use flick_shm::client::{ClientAddress, ClientConfig, ClientEvent, ClientSet};
 use flick_shm::conn::{RingConn, RingRead};
+use flick_shm::limits::CLIENT_MOVES_MAX;
 use flick_shm::pair::Pair;
 use flick_shm::pairing::{PairListener, PairPolicy};
 use flick_shm::stream::StreamError;
-use rustix::event::Timespec;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 #[global_allocator]
 static ALLOCATOR: CountingAllocator = CountingAllocator;
@@ -296,6 +297,104 @@ fn a_server_that_comes_again_is_paired_with_again() {
         assert_eq!(events, [ClientEvent::Failed(generation % 2)]);
         set.close(generation % 2);
     }
+}
+
+/// Waits until the other side has news of `count` slots, `known` apart, and returns them.
+fn opened(pair: &mut Pair, count: usize, known: Option<u32>) -> Vec<u32> {
+    let (begun, mut slots) = (Instant::now(), Vec::new());
+    while slots.len() < count {
+        pair.take_ready(|slot| {
+            if Some(slot) != known && !slots.contains(&slot) {
+                slots.push(slot);
+            }
+        });
+        assert!(begun.elapsed() < Duration::from_secs(20), "nothing is opened");
+        std::thread::yield_now();
+    }
+    slots
+}
+
+#[test]
+fn a_connect_failed_when_the_service_had_been_reloaded() {
+    let name = name();
+    let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free");
+    let mut set = ClientSet::new(&ClientConfig::new(3)).expect("descriptors are left");
+    let address = ClientAddress::Shm(name);
+    let (reload, reloaded) = std::sync::mpsc::channel();
+    let serving = std::thread::spawn(move || {
+        let (_peer, former) = listener.accept().expect("the set connects");
+        let mut former = former.expect("both can pair");
+        let slot = opened(&mut former, 1, None)[0];
+        let mut kept = former.accept(slot, 4096).expect("memory").expect("it is opened");
+        reloaded.recv().expect("the test goes on");
+        // What comes to the former worker from now on is refused; the next one gets a pair of its own.
+        opened(&mut former, 2, Some(slot)).into_iter().for_each(|slot| former.refuse(slot));
+        let (peer, pair) = listener.accept().expect("the set connects again");
+        let (mut pair, mut conns) = (pair.expect("both can pair"), Vec::new());
+        while conns.len() < 2 {
+            accept(&mut pair, &mut conns);
+            std::thread::yield_now();
+        }
+        conns.iter_mut().for_each(|conn| send(conn, b"new"));
+        send(&mut kept, b"old");
+        while !peer.is_gone() {
+            std::thread::yield_now();
+        }
+    });
+    connected(&mut set, 0, &address);
+    reload.send(()).expect("it waits");
+    let mut events = Vec::with_capacity(8);
+    (1..3).for_each(|token| set.connect(token, &address).expect("it listens"));
+    let mut connected = 0;
+    while connected < 2 {
+        wait(&mut set, &mut events);
+        assert!(!events.iter().any(|event| matches!(event, ClientEvent::Failed(_))), "{events:?}");
+        connected += events.iter().filter(|event| matches!(event, ClientEvent::Connected(1 | 2))).count();
+    }
+    for (token, expected) in [(0, b"old"), (1, b"new"), (2, b"new")] {
+        let mut bytes = [0; 8];
+        while set.receive(token, &mut bytes) == Ok(RingRead::Empty) {
+            wait(&mut set, &mut events);
+        }
+        assert_eq!(&bytes[..3], expected, "{token}");
+    }
+    drop(set);
+    serving.join().expect("it serves to the end");
+}
+
+#[test]
+fn a_connect_that_every_process_refuses_fails_once() {
+    let name = name();
+    let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free");
+    let (ended, is_over) = std::sync::mpsc::channel();
+    let serving = std::thread::spawn(move || {
+        let mut pairs = Vec::new();
+        while is_over.try_recv().is_err() {
+            let mut sources = [PollFd::from_borrowed_fd(listener.socket(), PollFlags::IN)];
+            let look = Timespec { tv_sec: 0, tv_nsec: 1_000_000 };
+            if poll(&mut sources, Some(&look)) == Ok(1) {
+                let (peer, pair) = listener.accept().expect("the set connects");
+                pairs.push((peer, pair.expect("both can pair")));
+            }
+            for (_, pair) in &mut pairs {
+                let mut slots = Vec::new();
+                pair.take_ready(|slot| slots.push(slot));
+                slots.into_iter().for_each(|slot| pair.refuse(slot));
+            }
+        }
+        pairs.len()
+    });
+    let mut set = ClientSet::new(&ClientConfig::new(1)).expect("descriptors are left");
+    set.connect(0, &ClientAddress::Shm(name)).expect("it listens");
+    let mut events = Vec::with_capacity(4);
+    wait(&mut set, &mut events);
+    assert_eq!(events, [ClientEvent::Failed(0)]);
+    set.wait(&mut events, Some(Timespec { tv_sec: 0, tv_nsec: 50_000_000 })).expect("the descriptors live");
+    assert_eq!(events, [], "it is reported once");
+    set.close(0);
+    ended.send(()).expect("it serves");
+    let pairs = serving.join().expect("it only refuses");
+    assert_eq!(pairs as u32, 1 + CLIENT_MOVES_MAX);
 }
 
 #[test]

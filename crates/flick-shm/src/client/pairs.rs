@@ -1,9 +1,9 @@
 //! The processes that a set of clients is paired with: one pair for each name, which all connections to it share.
-//! Promises: a handshake does not block; a pair that ends is replaced by the next connect to its name.
+//! Promises: a handshake does not block; a pair that ends or refuses is replaced by the next connect to its name.
 //! Not here: bytes and waits (`client.rs`).
 
 use alloc::boxed::Box;
-use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -28,7 +28,7 @@ pub(super) struct ClientPairs {
 
 #[derive(Debug)]
 struct PairEntry {
-    name: String,
+    name: Arc<str>,
     state: PairState,
     /// Connections, waiting ones among them.
     conns: u32,
@@ -80,7 +80,7 @@ impl ClientPairs {
     ///
     /// Errors: those of [`Offer::begin`]; `System` with `ENFILE` if there are too many pairs.
     pub fn connect(&mut self, name: &str, epoll: &OwnedFd) -> Result<u32, PairError> {
-        let is_it = |entry: &PairEntry| entry.is_current && entry.name == name;
+        let is_it = |entry: &PairEntry| entry.is_current && *entry.name == *name;
         if let Some(at) = self.entries.iter().position(|entry| entry.as_ref().is_some_and(is_it)) {
             self.entries[at].as_mut().expect("it was found").conns += 1;
             return Ok(at as u32);
@@ -162,6 +162,15 @@ impl ClientPairs {
         if entry.conns == 0 && is_over {
             self.entries[number as usize] = None;
         }
+    }
+
+    /// Returns the pair for a connection that `refused` has not accepted, and counts the connection: the one with the
+    /// process that listens at the same name now.
+    ///
+    /// Errors: those of [`connect`](Self::connect).
+    pub fn connect_instead(&mut self, refused: u32, epoll: &OwnedFd) -> Result<u32, PairError> {
+        let name = self.entry(refused).map(|entry| Arc::clone(&entry.name)).ok_or(PairError::Name)?;
+        self.connect(&name, epoll)
     }
 
     /// Makes the next connect to the name of a pair begin another one.

@@ -1,6 +1,7 @@
 //! Two services that talk through shared memory, under load: one of them is reloaded, upgraded or stopped.
 
 use std::net::SocketAddr;
+use std::process::Stdio;
 
 use super::common::process::OwnedPid;
 use super::common::service::Service;
@@ -137,6 +138,34 @@ fn reloads_and_upgrades_lost_no_request_through_shared_memory_epoll() {
 #[test]
 fn reloads_and_upgrades_lost_no_request_through_shared_memory_uring() {
     check_reloads("shm-reload-uring", "auto");
+}
+
+/// `flick load` connects through shared memory itself, as other programs with the client do.
+#[test]
+fn reload_and_upgrade_failed_connects_of_clients_through_shared_memory() {
+    let scratch = Scratch::new("shm-clients");
+    scratch.write("back.flick", &balancer(0));
+    let name = format!("shm-clients-{}", std::process::id());
+    let mut back = start_back(&scratch, &name, &[]);
+    let url = format!("http://shm:{name}/page");
+    let mut load = common::flick();
+    load.args(["load", &url, "--connections", "8", "--rate", "500", "--warm-up", "0", "--duration", "60s"]);
+    load.args(["--json"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let load = load.spawn().expect("the tool starts");
+    for version in 1..=3 {
+        // Connections of the load are there before the reload.
+        wait::until("the load to connect", || {
+            (figure(back.admin_address(), "flick_shm_connections") >= 8).then_some(())
+        });
+        reload(&back, &scratch.path().join("back.flick"), version);
+    }
+    let second = upgrade(back.admin_address());
+    assert_eq!(back.gone().code(), Some(0));
+    common::peers::signal(load.id(), "INT");
+    let output = load.wait_with_output().expect("it is a child");
+    let found = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{found}{}", String::from_utf8_lossy(&output.stderr));
+    terminate(&second);
 }
 
 #[test]
