@@ -73,7 +73,11 @@ impl FromStr for Endpoint {
             return if fits { Ok(Endpoint::Unix(PathBuf::from(path))) } else { Err(refused()) };
         }
         if let Some(name) = text.strip_prefix("shm:") {
-            return if is_shm_name(name) { Ok(Endpoint::Shm(name.to_owned())) } else { Err(refused()) };
+            return if flick_shm::pairing::is_name(name) {
+                Ok(Endpoint::Shm(name.to_owned()))
+            } else {
+                Err(refused())
+            };
         }
         if let Some(at) = parse_descriptor(text) {
             return at.map(Endpoint::Descriptor).ok_or_else(refused);
@@ -84,12 +88,6 @@ impl FromStr for Endpoint {
         }
         text.parse().map(Endpoint::Tcp).map_err(|_| refused())
     }
-}
-
-/// Returns whether a name can stand behind `shm:`: visible characters except `/`, of a limited length.
-fn is_shm_name(name: &str) -> bool {
-    let fits = (1..=flick_shm::limits::NAME_BYTES_MAX).contains(&name.len());
-    fits && name.chars().all(|character| character.is_ascii_graphic() && character != '/')
 }
 
 /// Parses the address of a descriptor; `None` if the text is of another kind, `Some(None)` if it is malformed.

@@ -241,6 +241,12 @@ impl Hello {
     }
 }
 
+/// Returns whether a name of a service can stand behind `shm:`: visible characters except `/`, of a limited length.
+pub fn is_name(name: &str) -> bool {
+    let fits = (1..=NAME_BYTES_MAX).contains(&name.len());
+    fits && name.chars().all(|character| character.is_ascii_graphic() && character != '/')
+}
+
 fn address(name: &str) -> Result<SocketAddrUnix, PairError> {
     let name = name.strip_prefix("shm:").unwrap_or(name).as_bytes();
     if name.is_empty() || name.len() > NAME_BYTES_MAX || name.contains(&0) {

@@ -5,6 +5,8 @@ use core::fmt;
 use core::net::SocketAddr;
 use core::str::FromStr;
 
+use crate::pairing::is_name;
+
 /// Address of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientAddress {
@@ -12,7 +14,8 @@ pub enum ClientAddress {
     Ip(SocketAddr),
     /// A Unix stream socket, through the kernel.
     Unix(String),
-    /// Shared memory with the process that listens at the name.
+    /// Shared memory with the process that listens at the name. With `/` it is the path of a Unix socket, as
+    /// [`pairing`](crate::pairing) has them; no text is parsed as one.
     Shm(String),
 }
 
@@ -27,7 +30,8 @@ impl FromStr for ClientAddress {
 
     fn from_str(text: &str) -> Result<Self, &'static str> {
         if let Some(name) = text.strip_prefix("shm:") {
-            return Ok(Self::Shm(name.into()));
+            let refused = "a name behind `shm:` has 1 to 90 visible characters without `/`";
+            return if is_name(name) { Ok(Self::Shm(name.into())) } else { Err(refused) };
         }
         if let Some(path) = text.strip_prefix("unix:") {
             return Ok(Self::Unix(path.into()));
@@ -51,6 +55,7 @@ mod tests {
     use alloc::string::ToString;
 
     use super::ClientAddress;
+    use crate::limits::NAME_BYTES_MAX;
 
     #[test]
     fn addresses_are_printed_as_they_are_written() {
@@ -59,5 +64,15 @@ mod tests {
             assert_eq!(address.to_string(), text);
         }
         assert!("localhost:80".parse::<ClientAddress>().is_err() && "80".parse::<ClientAddress>().is_err());
+    }
+
+    #[test]
+    fn name_behind_shm_was_taken_for_a_path() {
+        let long = "a".repeat(NAME_BYTES_MAX + 1);
+        assert!(alloc::format!("shm:{}", &long[1..]).parse::<ClientAddress>().is_ok());
+        for name in ["", "/", "a/", "a/b", "/run/a", "a b", "ä", &long] {
+            let error = alloc::format!("shm:{name}").parse::<ClientAddress>().expect_err(name);
+            assert!(error.contains(&alloc::format!("1 to {NAME_BYTES_MAX} visible")), "{name}: {error}");
+        }
     }
 }

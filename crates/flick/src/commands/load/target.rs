@@ -4,9 +4,12 @@
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
 use std::str::FromStr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use flick_shm::client::ClientAddress;
+use flick_shm::client::{ClientAddress, ClientConfig, ClientEvent, ClientSet};
+use flick_shm::pairing::PairError;
+use rustix::event::Timespec;
+use rustix::io::Errno;
 
 /// Longest time that one address may take to accept the first connection.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -65,20 +68,18 @@ impl FromStr for Target {
             _ => return Err(wrong()),
         };
         if rest.starts_with("unix:") || rest.starts_with("shm:") {
-            let address = Address::Local(rest.parse().map_err(str::to_owned)?);
-            let (host, path) = ("localhost".to_owned(), "/".to_owned());
+            // The path of a Unix socket is all of the rest.
+            let is_name = rest.starts_with("shm:");
+            let (at, path) = rest.split_at(rest.find('/').filter(|_| is_name).unwrap_or(rest.len()));
+            let path = if is_name { asked_path(url, scheme, path)? } else { "/".to_owned() };
+            let address = at.parse().map_err(|error| format!("`{at}` is not an address: {error}"))?;
+            let (host, address) = ("localhost".to_owned(), Address::Local(address));
             return Ok(Self { url: url.to_owned(), scheme, host, path, address });
         }
         let (host, path) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-        let path = path.split('#').next().unwrap_or_default();
-        if scheme != Scheme::Http && !matches!(path, "" | "/") {
-            return Err(format!("`{path}` is not expected: only `http://` has a path"));
-        }
+        let path = asked_path(url, scheme, path)?;
         if host.contains('@') {
             return Err("users and passwords are not supported".to_owned());
-        }
-        if !url.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(format!("`{url}` has a space or another byte that a URL must escape"));
         }
         let has_port = host.rsplit_once(':').filter(|(name, _)| !name.contains(':') || name.ends_with(']'));
         let (name, port) = match has_port {
@@ -89,14 +90,27 @@ impl FromStr for Target {
         if name.is_empty() {
             return Err(wrong());
         }
-        let path = match path.strip_prefix('?') {
-            Some(query) => format!("/?{query}"),
-            None if path.is_empty() => "/".to_owned(),
-            None => path.to_owned(),
-        };
         let address = Address::Host(name.to_owned(), port);
         Ok(Self { url: url.to_owned(), scheme, host: host.to_owned(), path, address })
     }
+}
+
+/// Returns the path and query to ask for, by what is behind the address of a URL.
+///
+/// Errors: the protocol has no path, or the URL has bytes that it must escape.
+fn asked_path(url: &str, scheme: Scheme, path: &str) -> Result<String, String> {
+    let path = path.split('#').next().unwrap_or_default();
+    if scheme != Scheme::Http && !matches!(path, "" | "/") {
+        return Err(format!("`{path}` is not expected: only `http://` has a path"));
+    }
+    if !url.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(format!("`{url}` has a space or another byte that a URL must escape"));
+    }
+    Ok(match path.strip_prefix('?') {
+        Some(query) => format!("/?{query}"),
+        None if path.is_empty() => "/".to_owned(),
+        None => path.to_owned(),
+    })
 }
 
 impl Target {
@@ -111,7 +125,11 @@ impl Target {
                 UnixStream::connect(path).map_err(failed)?;
                 return Ok(ClientAddress::Unix(path.clone()));
             }
-            Address::Local(other) => return Ok(other.clone()),
+            Address::Local(other) => {
+                connect_through_memory(other)
+                    .map_err(|reason| format!("cannot connect to `{other}`: {reason}"))?;
+                return Ok(other.clone());
+            }
         };
         let resolved = (name, port).to_socket_addrs();
         let resolved = resolved.map_err(|error| format!("cannot resolve `{name}`: {error}"))?;
@@ -126,8 +144,35 @@ impl Target {
     }
 }
 
+/// Connects once through shared memory.
+///
+/// Errors: why it fails.
+fn connect_through_memory(address: &ClientAddress) -> Result<(), String> {
+    let mut set = ClientSet::new(&ClientConfig::new(1)).map_err(|error| error.to_string())?;
+    set.connect(0, address).map_err(|error| match error {
+        PairError::System(Errno::CONNREFUSED) => "no process listens at this name".to_owned(),
+        error => error.to_string(),
+    })?;
+    let (deadline, mut events) = (Instant::now() + CONNECT_WAIT_MAX, Vec::with_capacity(2));
+    while let Some(left) = deadline.checked_duration_since(Instant::now()) {
+        let timeout = Timespec::try_from(left).ok();
+        set.wait(&mut events, timeout).map_err(|error| error.to_string())?;
+        for event in &events {
+            match event {
+                ClientEvent::Connected(_) => return Ok(()),
+                ClientEvent::Failed(_) => return Err("the process at this name refuses it".to_owned()),
+                _ => {}
+            }
+        }
+    }
+    Err(format!("the process at this name does not answer within {} s", CONNECT_WAIT_MAX.as_secs()))
+}
+
 #[cfg(test)]
 mod tests {
+    use flick_shm::client::ClientAddress;
+    use flick_shm::pairing::{PairListener, PairPolicy};
+
     use super::{Address, Scheme, Target};
 
     #[track_caller]
@@ -152,6 +197,50 @@ mod tests {
     }
 
     #[test]
+    fn path_behind_a_name_was_taken_for_a_part_of_it() {
+        for (url, path) in [
+            ("http://shm:cache-1", "/"),
+            ("http://shm:cache-1/", "/"),
+            ("http://shm:cache-1/a/b?c=d#e", "/a/b?c=d"),
+            ("redis://shm:cache-1/", "/"),
+        ] {
+            let target: Target = url.parse().expect(url);
+            let name = Address::Local(ClientAddress::Shm("cache-1".to_owned()));
+            assert_eq!((target.address, target.path.as_str()), (name, path), "{url}");
+        }
+        let target: Target = "http://unix:/run/a.sock".parse().expect("a path");
+        let path = Address::Local(ClientAddress::Unix("/run/a.sock".to_owned()));
+        assert_eq!((target.address, target.path.as_str()), (path, "/"));
+    }
+
+    #[test]
+    fn name_without_a_service_was_found_only_by_the_load() {
+        let name = format!("load-target-{}", std::process::id());
+        let target: Target = format!("http://shm:{name}/a").parse().expect("a name");
+        let failed = |why: &str| Err(format!("cannot connect to `shm:{name}`: {why}"));
+        assert_eq!(target.connect(), failed("no process listens at this name"));
+        let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free");
+        let refusing = std::thread::spawn(move || {
+            let is_wanted = |pair: &mut flick_shm::pair::Pair| {
+                let mut slots = Vec::new();
+                pair.take_ready(|slot| slots.push(slot));
+                slots.iter().for_each(|slot| pair.refuse(*slot));
+                slots.is_empty()
+            };
+            // Every pair that the connect is moved to.
+            for _ in 0..=flick_shm::limits::CLIENT_MOVES_MAX {
+                let (_peer, pair) = listener.accept().expect("the target connects");
+                let mut pair = pair.expect("both can pair");
+                while is_wanted(&mut pair) {
+                    std::thread::yield_now();
+                }
+            }
+        });
+        assert_eq!(target.connect(), failed("the process at this name refuses it"));
+        refusing.join().expect("it only refuses");
+    }
+
+    #[test]
     fn a_wrong_url_is_refused() {
         for (url, why) in [
             ("localhost:80", "is not a target"),
@@ -163,6 +252,10 @@ mod tests {
             ("redis://a/1", "only `http://` has a path"),
             ("http://u:p@a/", "passwords"),
             ("http://a/b c", "must escape"),
+            ("http://shm:a/b c", "must escape"),
+            ("http://shm:", "1 to 90 visible characters"),
+            ("http://shm:/run/a", "1 to 90 visible characters"),
+            ("redis://shm:a/1", "only `http://` has a path"),
         ] {
             let error = url.parse::<Target>().expect_err(url);
             assert!(error.contains(why), "{url}: {error}");
