@@ -556,17 +556,29 @@ fn wrong_descriptors_are_errors_of_the_command_line() {
     check("pipe:/nowhere/x", "stdout:", &[], "cannot open `pipe:/nowhere/x` for reading: No such file");
     check("stdin:", "pipe:/", &[], "cannot open `pipe:/` for writing: it is a directory");
     check("stdin:", "pipe:/nowhere/x", &[], "cannot open `pipe:/nowhere/x` for writing: No such file");
-    check("stdin:,fd:0", "stdout:", &[], "`stdin:` has one user; it is named twice");
-    check("stdin:x2", "stdout:", &[], "`stdin:` has one user; it is named twice");
+    check("stdin:,fd:0", "stdout:", &[], "`stdin:` is named twice; a descriptor can have one channel");
+    check("stdin:x2", "stdout:", &[], "`stdin:` is named twice; a descriptor can have one channel");
     check("stdout:", "stdin:", &[], "`stdout:` is written to, so it belongs to `--connect`");
     check("stdin:", "stdin:", &[], "`stdin:` is read, so it belongs to `--listen`");
-    check("stdin:", "fd:0", &[], "`stdin:` has one user; it is named twice");
+    check("stdin:", "fd:0", &[], "`stdin:` is named twice; a descriptor can have one channel");
     check("stdin:", "stdout:", &["--access-log", "-"], "cannot carry the access log");
     check("stdin:", "stdout:", &["--user", "nobody"], "`--user` does not go with `stdin:`");
     check("stdin:", "stdout:", &["--watch"], "`--watch` does not go with `stdin:`");
     check("stdin:", "stdout:", &["--workers", "2"], "`--workers 2` does not go with `stdin:`");
     check("stdin:", "fd:2", &[], "standard error carries the log");
     check(&format!("pipe:{COUNTER}"), &format!("pipe:./{COUNTER}"), &[], "is the file that");
+    for check in [&[][..], &["--check"]] {
+        let null =
+            |reads: bool| File::options().read(reads).write(!reads).open("/dev/null").expect("a device");
+        let refused = |mut command: Command| captured(command.args(check).output().expect("the tool starts"));
+        let (mut reader, mut writer) = (filter(), filter());
+        reader.stdin(null(false)).stdout(null(false));
+        writer.stdin(null(true)).stdout(null(true));
+        let text = "cannot open `stdin:` for reading: it is open for writing only";
+        assert!(matches!(refused(reader), (2, _, log) if log.contains(text)), "{check:?}");
+        let text = "cannot open `stdout:` for writing: it is open for reading only";
+        assert!(matches!(refused(writer), (2, _, log) if log.contains(text)), "{check:?}");
+    }
     let proxy = ["run", common::PROXY, "--listen", "client=stdin:", "--connect", "backends=127.0.0.1:1"];
     let (code, _, log) = run(&proxy);
     assert_eq!(code, 2, "{log}");

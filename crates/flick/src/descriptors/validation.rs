@@ -103,7 +103,10 @@ fn check_file_limit(at: &DescriptorAddr) -> Outcome {
 fn add<'a>(named: &mut Vec<Named<'a>>, at: &'a DescriptorAddr, purpose: Purpose) -> Outcome {
     let mut new = Named { at, purpose, file: None };
     if let Some(other) = named.iter().find(|other| other.is_same(&new)) {
-        return Err(Failure::usage(format!("`{}` has one user; it is named twice", other.at)));
+        return Err(Failure::usage(format!(
+            "`{}` is named twice; a descriptor can have one channel",
+            other.at
+        )));
     }
     new.file = find(at, purpose)
         .map_err(|error| Failure::usage(format!("cannot open `{at}` for {}: {error}", purpose.name())))?;
@@ -162,7 +165,8 @@ fn find(at: &DescriptorAddr, purpose: Purpose) -> Result<Option<Stat>, String> {
             let file = sys::inherited_descriptor(number.unwrap_or_default()).map_err(text)?;
             let mode = fcntl_getfl(&file).map_err(text)? & OFlags::RWMODE;
             if mode != OFlags::RDWR && (mode == OFlags::RDONLY) != (purpose == Purpose::Reading) {
-                return Err("it has the other direction".to_owned());
+                let way = if mode == OFlags::RDONLY { "reading" } else { "writing" };
+                return Err(format!("it is open for {way} only"));
             }
             file
         }
