@@ -15,6 +15,7 @@ use std::sync::mpsc::Sender;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use flick_check::counted;
 use flick_net::{Continuation, DescriptorAddr, Endpoint, ListenSocket, ListenSockets};
 use flick_runtime::{Binding, ExitReport, PlatformConfig, ServiceConfig};
 use flick_shm::pairing::{PairListener, PairPolicy};
@@ -383,10 +384,8 @@ impl RunningDescriptors {
             } else if totals.truncated > 0 {
                 format!("the input of `{name}` ends inside a message")
             } else if totals.protocol_errors_client > 0 {
-                let is_known = |front: &[u8]| self.fronts.iter().any(|known| known.starts_with(front));
-                let known = KNOWN_FORMATS.iter().find(|(front, _)| is_known(front));
-                let known = known.map(|(_, what)| format!("; it begins like {what}")).unwrap_or_default();
-                format!("the input of `{name}` is malformed: a message violates its grammar{known}")
+                let detail = self.malformed_detail(totals.requests);
+                format!("the input of `{name}` is malformed: a message violates its grammar{detail}")
             } else if lost > 0 {
                 format!("`{name}` could not deliver {lost} messages")
             } else {
@@ -396,6 +395,17 @@ impl RunningDescriptors {
         }
         let refused = self.refused.as_ref();
         refused.map_or(Ok(()), |at| Err(Failure::failed(format!("the service closed `{at}` before its end"))))
+    }
+
+    /// Returns more about a malformed input: how many messages before were `taken`; if none was, the known format
+    /// that it begins like. An input of the right format may be damaged further on.
+    fn malformed_detail(&self, taken: u64) -> String {
+        if taken > 0 {
+            return format!("; it follows {}", counted(taken, "good message"));
+        }
+        let is_known = |front: &[u8]| self.fronts.iter().any(|known| known.starts_with(front));
+        let known = KNOWN_FORMATS.iter().find(|(front, _)| is_known(front));
+        known.map(|(_, what)| format!("; it begins like {what}")).unwrap_or_default()
     }
 
     /// Says that filters were stopped with input that they had read and not written.

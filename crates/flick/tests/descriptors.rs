@@ -142,10 +142,15 @@ fn message_that_the_input_cuts_off_is_an_error() {
 
 #[test]
 fn malformed_message_ends_the_filter_with_an_error() {
-    let input = [capture(0), vec![0xff; 1 << 20]].concat();
-    let (code, _, log) = filtered(filter(), &input);
-    assert_eq!(code, Some(1), "{log}");
-    assert!(log.contains("the input of `Count` is malformed"), "{log}");
+    for (records, taken) in [(0, "1 good message"), (1000, "1001 good messages")] {
+        let input = [capture(records), vec![0xff; 1 << 20]].concat();
+        let (code, _, log) = filtered(filter(), &input);
+        assert_eq!(code, Some(1), "{log}");
+        let expected =
+            format!("the input of `Count` is malformed: a message violates its grammar; it follows {taken}");
+        assert!(log.contains(&expected), "{log}");
+        assert!(!log.contains("it begins like"), "it is of the format that the filter reads: {log}");
+    }
 }
 
 #[test]
