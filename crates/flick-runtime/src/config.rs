@@ -272,10 +272,15 @@ impl PlatformConfig {
         (self.limits.buffer_memory / RING_MEMORY_SHARE).max(least)
     }
 
-    /// Whether a binding or the move of TCP connections uses rings.
+    /// Whether a binding or the move of connections of sockets uses rings.
     fn uses_rings(&self) -> bool {
+        self.upgrades_to_shm || self.is_at_shm()
+    }
+
+    /// Whether a binding is an address of shared memory.
+    pub fn is_at_shm(&self) -> bool {
         let mut endpoints = self.listen.iter().chain(&self.connect).flat_map(|binding| &binding.endpoints);
-        self.upgrades_to_shm || endpoints.any(|at| matches!(at, Endpoint::Shm(_)))
+        endpoints.any(|at| matches!(at, Endpoint::Shm(_)))
     }
 
     /// Returns the bytes that are set apart for rings: none, unless they are used.

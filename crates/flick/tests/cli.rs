@@ -139,6 +139,15 @@ fn service_above_max_memory_does_not_start() {
         1,
         &expected,
     );
+    // Without an address `shm:NAME`, only moved connections need this memory.
+    let moved = "and Unix sockets move: lower `--buffer-memory`, or set `--shm pipes`";
+    for (mode, address, is_hinted) in
+        [("auto", listen, true), ("auto", "client=shm:above-max-memory", false), ("pipes", listen, false)]
+    {
+        let args = ["run", PROXY, "--listen", address, "--connect", "backends=127.0.0.1:1"];
+        let (status, _, stderr) = run(&[&args[..], &["--max-memory", "1MiB", "--shm", mode]].concat());
+        assert_eq!((status, stderr.contains(moved)), (1, is_hinted), "{mode}, {address}: {stderr}");
+    }
 }
 
 #[test]

@@ -50,10 +50,7 @@ pub fn parts(program: &Program, config: &PlatformConfig) -> Result<Vec<MemoryPar
     let mut out = vec![
         of_buffers("network buffers", config.pool_memory()),
         of_buffers("rings in shared memory", config.ring_memory()),
-        of_buffers(
-            "rings and tables of paired processes in shared memory",
-            config.ring_memory() * SHM_PAIR_MEMORY_FACTOR,
-        ),
+        of_pairs(config),
         MemoryPart {
             what: format!(
                 "tables of sessions ({}) and requests ({})",
@@ -106,6 +103,18 @@ fn of_buffers(what: &str, bytes: u64) -> MemoryPart {
         remedy: "lower `--buffer-memory`".to_owned(),
         of_program: false,
     }
+}
+
+/// Memory of other processes that the service is paired with. Without an address `shm:NAME` it is there because
+/// connections of sockets may move to shared memory.
+fn of_pairs(config: &PlatformConfig) -> MemoryPart {
+    let bytes = config.ring_memory() * SHM_PAIR_MEMORY_FACTOR;
+    let mut part = of_buffers("rings and tables of paired processes in shared memory", bytes);
+    if !config.is_at_shm() {
+        part.what.push_str(", to which connections of TCP and Unix sockets move");
+        part.remedy.push_str(", or set `--shm pipes`");
+    }
+    part
 }
 
 /// The memory of a dictionary.
