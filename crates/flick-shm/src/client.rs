@@ -10,6 +10,8 @@
 //! carry. An event [`Readable`](ClientEvent::Readable) is for one or more receives, until one returns fewer bytes than
 //! asked for; more bytes are then reported again.
 //!
+//! The first page of this crate has a client of a service; this one has two transports.
+//!
 //! ```no_run
 //! use flick_shm::client::{ClientConfig, ClientEvent, ClientSet};
 //!
@@ -39,28 +41,31 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::mem::MaybeUninit;
 
-use rustix::event::{Timespec, epoll};
+use rustix::event::epoll;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, send,
     socket_with, sockopt,
 };
 
 pub use address::ClientAddress;
+pub use rustix::event::Timespec;
+pub use rustix::io::Errno;
+
+pub use crate::conn::RingRead;
+pub use crate::pairing::{PairError, PairPolicy};
+pub use crate::stream::StreamError;
 
 use crate::busy_poll::BusyPoll;
-use crate::conn::{OpenAnswer, RingConn, RingRead};
+use crate::conn::{OpenAnswer, RingConn};
 use crate::limits::{
     ARENA_BYTES_MAX, CLIENT_CONNS_MAX, CLIENT_GROWN_RINGS, CLIENT_IDLE_LOOKS_MAX, CLIENT_LOOKS_MAX,
     CLIENT_MOVES_MAX, CLIENT_REPORTS_MAX, CLIENT_RING_SHARE, RING_BYTES_MIN, RING_GROWTH, SLOTS_MAX,
     SLOTS_MIN,
 };
-use crate::pairing::{PairError, PairPolicy};
 use crate::segment::SegmentConfig;
 use crate::sleep::Fencing;
 use crate::slot_queue::SlotQueue;
-use crate::stream::StreamError;
 use pairs::{ClientPairs, Progress};
 
 /// Settings of a set of clients.
@@ -303,7 +308,7 @@ impl ClientSet {
         }
     }
 
-    /// Receives bytes to the front of `out`. A reset is an error.
+    /// Receives bytes to the front of `out`. [`RingRead::Reset`] is never returned: a reset is the error `PeerGone`.
     ///
     /// Errors: `Peer`, `PeerGone`, also for a token without a connection; `System`.
     #[inline]
