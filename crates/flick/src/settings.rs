@@ -83,7 +83,7 @@ pub enum Shm {
     Auto,
     /// shared memory in place of pipes between filters only
     Pipes,
-    /// the kernel only
+    /// the kernel only; does not affect addresses `shm:NAME`
     Off,
 }
 
