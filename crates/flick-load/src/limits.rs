@@ -51,6 +51,9 @@ pub const SPLIT_BYTES_MAX: u64 = 64;
 /// Longest time the load waits for its first connections before it starts counting.
 pub const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// Longest time without a reply, or without a connection, while the keys of a load are written.
+pub const POPULATE_WAIT_MAX: Duration = Duration::from_secs(10);
+
 /// Shortest pause before a lost connection is tried again; doubled at each failure.
 pub const RECONNECT_PAUSE_MIN: Duration = Duration::from_millis(10);
 

@@ -27,15 +27,15 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use flick_shm::client::ClientAddress;
 
 use crate::binary::Status;
 use crate::http::HttpRequest;
 use crate::limits::{
-    CONNECTIONS_MAX, DEPTH_MAX, HTTP_NAME_BYTES_MAX, KEY_BYTES_MAX, THREADS_MAX, VALUE_BYTES_MAX,
-    ZIPF_EXPONENT_MAX,
+    CONNECTIONS_MAX, DEPTH_MAX, HTTP_NAME_BYTES_MAX, KEY_BYTES_MAX, POPULATE_WAIT_MAX, THREADS_MAX,
+    VALUE_BYTES_MAX, ZIPF_EXPONENT_MAX,
 };
 
 pub use progress::{LoadCounts, LoadLatency, LoadProgress, LoadSnapshot};
@@ -44,6 +44,9 @@ pub use search::{RateTrial, search};
 
 /// Requests that `populate` keeps unanswered.
 const POPULATE_DEPTH: usize = 64;
+
+/// Time between two looks of `populate` at its progress.
+const POPULATE_LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// Wire protocol of a load.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -272,11 +275,13 @@ impl LoadReport {
     }
 }
 
-/// A running load. Dropping it stops the load and waits for its threads.
+/// A running load. Dropping it ends the load without waiting for replies, and waits for its threads.
 #[derive(Debug)]
 pub struct LoadRun {
     progress: Arc<LoadProgress>,
     stop: Arc<AtomicBool>,
+    /// Ends the load without its last replies.
+    abort: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Duration>>,
 }
 
@@ -289,11 +294,6 @@ impl LoadRun {
     /// Makes the load send nothing more, wait for its last replies and end. Returns at once.
     pub fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-    }
-
-    /// Returns the flag behind [`LoadRun::stop`], for a signal handler or a view.
-    pub fn stop_flag(&self) -> Arc<AtomicBool> {
-        Arc::clone(&self.stop)
     }
 
     /// Returns whether every thread has ended, so that [`LoadRun::wait`] would return at once.
@@ -324,7 +324,7 @@ impl LoadRun {
 
 impl Drop for LoadRun {
     fn drop(&mut self) {
-        self.stop();
+        self.abort.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
             // Its own thread has reported the panic of a driver; here the load only has to end.
             let _ = thread.join();
@@ -339,15 +339,16 @@ impl Drop for LoadRun {
 pub fn start(config: LoadConfig) -> io::Result<LoadRun> {
     config.check()?;
     let progress = Arc::new(LoadProgress::new());
-    let stop = Arc::new(AtomicBool::new(false));
+    let (stop, abort) = (Arc::default(), Arc::default());
     let config = Arc::new(config);
-    let mut run = LoadRun { progress, stop, threads: Vec::with_capacity(config.threads) };
+    let mut run = LoadRun { progress, stop, abort, threads: Vec::with_capacity(config.threads) };
     for thread in 0..config.threads {
         let driver = driver::Driver::new(
             Arc::clone(&config),
             thread,
             Arc::clone(&run.progress),
             Arc::clone(&run.stop),
+            Arc::clone(&run.abort),
         )?;
         run.threads
             .push(std::thread::Builder::new().name(format!("load-{thread}")).spawn(move || driver.run())?);
@@ -367,13 +368,56 @@ pub fn run(config: LoadConfig) -> io::Result<LoadReport> {
 
 /// Writes every key of `config` once, over one pipelined connection, before a load that reads them.
 ///
-/// Errors: the server cannot be reached, or a write was not answered as it should be.
+/// Errors: the server cannot be reached, a write was not answered as it should be, or no reply came for
+/// [`POPULATE_WAIT_MAX`].
 pub fn populate(config: &LoadConfig) -> io::Result<LoadReport> {
+    let pause = || {
+        std::thread::sleep(POPULATE_LOOK_EVERY);
+        false
+    };
+    populate_unless(config, POPULATE_WAIT_MAX, pause)
+}
+
+/// Writes every key as [`populate`] does, unless no reply comes for `reply_wait_max`, or `must_stop`, which waits a
+/// moment, returns true.
+///
+/// Errors: as for [`populate`], and `Interrupted` after `must_stop`. Neither waits for the last replies.
+pub fn populate_unless(
+    config: &LoadConfig,
+    reply_wait_max: Duration,
+    mut must_stop: impl FnMut() -> bool,
+) -> io::Result<LoadReport> {
+    let failed = |why: String| {
+        io::Error::other(format!("could not write {} keys to {}: {why}", config.keys, config.addr))
+    };
+    let run = start(populating(config, reply_wait_max))?;
+    let (mut replies, mut since) = (0, Instant::now());
+    while !run.is_finished() {
+        if must_stop() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
+        let counts = run.progress.counts();
+        if counts.replies_total > replies {
+            (replies, since) = (counts.replies_total, Instant::now());
+        } else if since.elapsed() >= reply_wait_max && !run.is_finished() {
+            let missing = if counts.connects == 0 { "connection" } else { "reply" };
+            return Err(failed(format!("no {missing} for {} s", reply_wait_max.as_secs_f64())));
+        }
+    }
+    let report = run.wait();
+    match why_not_written(&report, config.keys) {
+        None => Ok(report),
+        Some(why) => Err(failed(why)),
+    }
+}
+
+/// Returns the load that writes every key once.
+fn populating(config: &LoadConfig, reply_wait_max: Duration) -> LoadConfig {
     let depth = match config.value {
         ValueSize::Etc => POPULATE_DEPTH,
         value => (VALUE_BYTES_MAX / value.max().max(1)).clamp(1, POPULATE_DEPTH),
     };
-    let report = run(LoadConfig {
+    LoadConfig {
         connections: 1,
         threads: 1,
         depth,
@@ -383,24 +427,25 @@ pub fn populate(config: &LoadConfig) -> io::Result<LoadReport> {
         warmup: Duration::ZERO,
         duration: None,
         requests: Some(config.keys),
+        drain: reply_wait_max,
         split_writes: false,
         reconnect: false,
         order: KeyOrder::Sequential,
         ..config.clone()
-    })?;
-    if report.faults() > 0 || report.replies != config.keys {
-        let counts = &report.counts;
-        let why = match (&report.first_wrong, &report.first_error) {
-            (Some(wrong), _) => format!("the first wrong reply: {wrong}"),
-            (None, Some(error)) => format!("the first error reply: {error}"),
-            (None, None) if counts.connect_failures > 0 => "it refuses connections".to_owned(),
-            (None, None) if counts.disconnects > 0 => "it closes the connection".to_owned(),
-            (None, None) => format!("{} of {} requests have no reply", counts.lost, counts.requests),
-        };
-        return Err(io::Error::other(format!(
-            "could not write {} keys to {}: {why}",
-            config.keys, config.addr
-        )));
     }
-    Ok(report)
+}
+
+/// Says why not every key is written.
+fn why_not_written(report: &LoadReport, keys: u64) -> Option<String> {
+    let counts = &report.counts;
+    if report.faults() == 0 && report.replies == keys {
+        return None;
+    }
+    Some(match (&report.first_wrong, &report.first_error) {
+        (Some(wrong), _) => format!("the first wrong reply: {wrong}"),
+        (None, Some(error)) => format!("the first error reply: {error}"),
+        (None, None) if counts.connect_failures > 0 => "it refuses connections".to_owned(),
+        (None, None) if counts.disconnects > 0 => "it closes the connection".to_owned(),
+        (None, None) => format!("{} of {} requests have no reply", counts.lost, counts.requests),
+    })
 }

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
+use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use flick_load::binary::{HEADER_BYTES, Header, MAGIC_RESPONSE, Opcode, Status};
@@ -232,6 +233,62 @@ fn a_missing_server_counts_as_connect_failures() {
         load::run(LoadConfig { requests: Some(10), ..LoadConfig::new(addr) }).expect("the load runs");
     assert_eq!((report.replies, report.counts.connect_failures), (0, 16));
     assert!(load::populate(&LoadConfig::new(addr)).is_err());
+}
+
+/// A server that accepts connections, reads what comes and says nothing; it tells when the first bytes have come.
+fn silent_server() -> (SocketAddr, mpsc::Receiver<()>) {
+    let listener = TcpListener::bind(any_port()).expect("a free port");
+    let addr = listener.local_addr().expect("a bound address");
+    let (sender, asked) = mpsc::channel();
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("the load connects");
+        // The end of the stream, or an error, is the end of the load.
+        while stream.read(&mut [0; 1 << 16]).is_ok_and(|len| len > 0) {
+            let _ = sender.send(());
+        }
+    });
+    (addr, asked)
+}
+
+#[test]
+fn silent_server_fails_the_writing_of_keys_after_the_limit() {
+    let (addr, _asked) = silent_server();
+    let limit = Duration::from_millis(250);
+    let begun = Instant::now();
+    let error = load::populate_unless(&LoadConfig::new(addr), limit, pause).expect_err("no reply comes");
+    assert_eq!(error.to_string(), format!("could not write 10000 keys to {addr}: no reply for 0.25 s"));
+    assert!(begun.elapsed() >= limit);
+}
+
+#[test]
+fn server_that_takes_no_connection_kept_the_writing_of_keys_waiting() {
+    let listener = TcpListener::bind(any_port()).expect("a free port");
+    let addr = listener.local_addr().expect("a bound address");
+    rustix::net::listen(&listener, 0).expect("it listens already");
+    // The kernel drops what connects beyond the backlog.
+    let connect = || TcpStream::connect_timeout(&addr, Duration::from_millis(200));
+    let backlog: Vec<TcpStream> = std::iter::from_fn(|| connect().ok()).take(64).collect();
+    assert!((1..64).contains(&backlog.len()), "{}", backlog.len());
+    let limit = Duration::from_millis(250);
+    let error = load::populate_unless(&LoadConfig::new(addr), limit, pause).expect_err("it cannot connect");
+    assert!(error.to_string().ends_with(": no connection for 0.25 s"), "{error}");
+}
+
+#[test]
+fn stop_ends_the_writing_of_keys_without_waiting_for_replies() {
+    let (addr, asked) = silent_server();
+    let long = Duration::from_secs(600);
+    let begun = Instant::now();
+    let stop = || asked.recv_timeout(Duration::from_millis(1)).is_ok();
+    let stopped = load::populate_unless(&LoadConfig::new(addr), long, stop).expect_err("it is stopped");
+    assert_eq!(stopped.kind(), std::io::ErrorKind::Interrupted);
+    assert!(begun.elapsed() < long, "it has waited for replies");
+}
+
+/// Waits a moment, and lets the load go on.
+fn pause() -> bool {
+    std::thread::sleep(Duration::from_millis(1));
+    false
 }
 
 /// Answers the text protocol as a server with one item per connection would: the last one that was set.

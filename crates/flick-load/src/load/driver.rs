@@ -64,6 +64,7 @@ pub(super) struct Driver {
     config: Arc<LoadConfig>,
     progress: Arc<LoadProgress>,
     stop: Arc<AtomicBool>,
+    abort: Arc<AtomicBool>,
     set: ClientSet,
     timer: OwnedFd,
     clients: Vec<Client>,
@@ -101,6 +102,7 @@ impl Driver {
         thread: usize,
         progress: Arc<LoadProgress>,
         stop: Arc<AtomicBool>,
+        abort: Arc<AtomicBool>,
     ) -> io::Result<Driver> {
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags)?;
@@ -131,6 +133,7 @@ impl Driver {
             config,
             progress,
             stop,
+            abort,
             set,
             timer,
             epoch: Instant::now(),
@@ -191,7 +194,7 @@ impl Driver {
     fn is_over(&self) -> bool {
         let all_dead = self.clients.iter().all(|client| matches!(client.state, State::Dead));
         match self.phase {
-            _ if all_dead => true,
+            _ if all_dead || self.abort.load(Ordering::Acquire) => true,
             Phase::Draining { until_ns } => {
                 (self.unanswered == 0 && self.overdue_ns().is_none()) || self.now_ns() >= until_ns
             }
