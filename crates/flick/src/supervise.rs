@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use flick_runtime::{ExitReport, State};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2, SIGXFSZ};
+use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use tracing::{error, info, warn};
 
@@ -98,7 +99,7 @@ impl EarlySignals {
     /// Collects them from now on; starts no thread. Errors: the kernel rejects the handlers.
     pub fn new() -> Result<Self, Failure> {
         // A write beyond the limit of a file's size fails then. A handler does not outlive `execve`.
-        signal_hook::flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map_err(no_handler)?;
+        flag::register(SIGXFSZ, Arc::new(AtomicBool::new(false))).map_err(no_handler)?;
         Signals::new([SIGHUP, SIGUSR1, SIGUSR2]).map(Self).map_err(no_handler)
     }
 }
@@ -165,6 +166,20 @@ pub fn signals() -> Result<Receiver<i32>, Failure> {
     let (sender, receiver) = mpsc::channel();
     deliver(&[SIGTERM, SIGINT], move |signal| sender.send(signal).is_ok())?;
     Ok(receiver)
+}
+
+/// Delivers the first SIGTERM or SIGINT as [`signals`] does; a second one ends the process at once with 128 plus its
+/// number, whatever it waits for. Errors: the kernel rejects the handlers.
+pub fn first_signal() -> Result<Receiver<i32>, Failure> {
+    let has_come = Arc::new(AtomicBool::new(false));
+    for signal in [SIGTERM, SIGINT] {
+        flag::register_conditional_shutdown(signal, 128 + signal, Arc::clone(&has_come))
+            .map_err(no_handler)?;
+    }
+    for signal in [SIGTERM, SIGINT] {
+        flag::register(signal, Arc::clone(&has_come)).map_err(no_handler)?;
+    }
+    signals()
 }
 
 fn deliver(signals: &[i32], to: impl Fn(i32) -> bool + Send + 'static) -> Result<(), Failure> {

@@ -6,6 +6,8 @@ mod common;
 mod linearizable;
 #[path = "stores/mixed_clients.rs"]
 mod mixed_clients;
+#[path = "stores/silent_server.rs"]
+mod silent_server;
 #[path = "stores/snapshots.rs"]
 mod snapshots;
 #[path = "stores/store_command.rs"]

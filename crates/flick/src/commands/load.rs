@@ -1,6 +1,7 @@
 //! `flick load`: sends requests to a server of HTTP, memcached or Redis, checks every reply, and measures.
 //! Promises: results on standard output, progress on standard error; a wrong, missing or error reply ends it with 1; a
-//! latency in an open loop counts from the time a request was due.
+//! latency in an open loop counts from the time a request was due; a signal ends the load, and the writing of keys
+//! before it; a second one ends the process at once.
 //! With agents, they put the load on the server, and this process measures at a low rate on connections of its own.
 //! Not here: the load itself (`flick-load`), the URL (`load/target.rs`), the output (`load/report.rs`).
 
@@ -15,7 +16,7 @@ use std::time::{Duration, Instant};
 
 use clap::{Args, Subcommand, ValueEnum};
 use flick_load::http::{HttpRequest, HttpVersion};
-use flick_load::limits::{CONNECTIONS_MAX, DEPTH_MAX, THREADS_MAX};
+use flick_load::limits::{CONNECTIONS_MAX, DEPTH_MAX, POPULATE_WAIT_MAX, THREADS_MAX};
 use flick_load::load::{
     self, Gaps, KeyOrder, KeySize, LoadConfig, LoadProtocol, LoadSnapshot, RateTrial, ValueSize,
 };
@@ -178,11 +179,12 @@ impl Load {
 
 impl LoadOptions {
     fn run(self) -> Outcome {
-        let signals = supervise::signals()?;
+        // Without a handler, a signal ends the process while it connects to the server.
         let config = self.config()?;
+        let signals = supervise::first_signal()?;
         raise_file_limit(config.connections);
         if config.protocol != LoadProtocol::Http && !self.no_populate {
-            load::populate(&config).map_err(|error| Failure::failed(error.to_string()))?;
+            populate(&config, &signals)?;
         }
         let Some(bound) = self.search else {
             let measured = self.measure(config, &signals)?;
@@ -340,9 +342,23 @@ impl LoadOptions {
     }
 }
 
+/// Writes every key. Errors: that fails, or a signal has come.
+fn populate(config: &LoadConfig, signals: &Receiver<i32>) -> Outcome {
+    let mut signal = None;
+    let must_stop = || {
+        signal = signals.recv_timeout(LOOK_EVERY).ok();
+        signal.is_some()
+    };
+    match (load::populate_unless(config, POPULATE_WAIT_MAX, must_stop), signal) {
+        (Ok(_), _) => Ok(()),
+        (Err(_), Some(signal)) => Err(Failure::signal(signal)),
+        (Err(error), None) => Err(Failure::failed(error.to_string())),
+    }
+}
+
 /// Runs a load until it ends, or `must_stop`, which waits a moment, returns true.
 ///
-/// Errors: the load cannot start, or it is stopped twice.
+/// Errors: the load cannot start.
 fn drive(
     url: &str,
     config: LoadConfig,
@@ -356,9 +372,6 @@ fn drive(
     let (mut shown, mut is_stopped) = (progress.snapshot(), false);
     while !run.is_finished() {
         if must_stop() {
-            if is_stopped {
-                return Err(Failure::signal(signal_hook::consts::SIGINT));
-            }
             is_stopped = true;
             run.stop();
         }
