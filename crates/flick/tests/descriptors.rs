@@ -140,6 +140,22 @@ fn message_that_the_input_cuts_off_is_an_error() {
     assert!(log.contains("the input of `Count` ends inside a message"), "{log}");
 }
 
+/// Only a message above 16 KiB is passed on before all of it is there.
+#[test]
+fn message_above_the_buffer_is_cut_in_the_output_too() {
+    /// The longest record that fits, behind its header.
+    const WHOLE_BYTES: u32 = 16 * 1024 - 16;
+    for (bytes, is_streamed) in [(WHOLE_BYTES, false), (WHOLE_BYTES + 1, true)] {
+        let header = [10, 0, bytes, bytes].map(u32::to_le_bytes).concat();
+        let input = [capture(10), header, vec![10; bytes as usize - 1]].concat();
+        let (code, output, log) = filtered(filter(), &input);
+        assert_eq!(code, Some(1), "{bytes}: {log}");
+        let expected = if is_streamed { &input } else { &capture(10) };
+        assert!(output == *expected, "{bytes}: {} bytes, not {}", output.len(), expected.len());
+        assert!(log.contains("the input of `Count` ends inside a message"), "{bytes}: {log}");
+    }
+}
+
 #[test]
 fn malformed_message_ends_the_filter_with_an_error() {
     for (records, taken) in [(0, "1 good message"), (1000, "1001 good messages")] {
