@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -263,14 +263,74 @@ fn address_in_use_is_named() {
     assert!(stderr.contains(&expected) && stderr.contains("another process listens there"), "{stderr}");
 }
 
-/// Runs the proxy under these limits on open files, as a shell sets them.
-fn with_limits(limits: &str) -> Service {
+/// The proxy of a backend under these limits on open files, as a shell sets them.
+fn limited(limits: &str, backend: SocketAddr) -> std::process::Command {
     let mut command = std::process::Command::new("sh");
     let script = format!("ulimit {limits}; exec \"$0\" \"$@\"");
     command.args(["-c", &script, env!("CARGO_BIN_EXE_flick"), "run", PROXY, "--max-connections", "300"]);
-    command.args(["--workers", "1", "--listen", "client=127.0.0.1:0", "--connect", "backends=127.0.0.1:1"]);
+    command.args(["--workers", "1", "--listen", "client=127.0.0.1:0"]);
+    command.args(["--connect", &format!("backends={backend}")]);
     command.current_dir(common::root()).env("NO_COLOR", "1").env_remove("FLICK_LOG");
-    Service::start_as(command)
+    command
+}
+
+fn with_limits(limits: &str) -> Service {
+    Service::start_as(limited(limits, SocketAddr::from(([127, 0, 0, 1], 1))))
+}
+
+/// Starts a service; its process if it listens, else its status and log.
+fn try_start(mut command: std::process::Command) -> Result<(Killed, SocketAddr), (i32, String)> {
+    let child = command.stderr(std::process::Stdio::piped()).spawn().expect("a shell starts");
+    let mut child = Killed(child);
+    let mut lines = BufReader::new(child.0.stderr.take().expect("it was asked for")).lines();
+    let mut log = String::new();
+    for line in lines.by_ref().map_while(Result::ok) {
+        if let Some(address) = common::service::address_in(&line, "listening") {
+            // Its log must be read, so that it can write.
+            std::thread::spawn(move || lines.map_while(Result::ok).for_each(drop));
+            return Ok((child, address));
+        }
+        log += &line;
+    }
+    Err((child.0.wait().expect("our own child").code().unwrap_or(-1), log))
+}
+
+/// A process that ends with the test.
+struct Killed(std::process::Child);
+
+impl Drop for Killed {
+    fn drop(&mut self) {
+        // One that has ended cannot be killed; after `wait` it is gone in any case.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn service_that_starts_has_descriptors_for_a_client() {
+    let store = store();
+    for io in KERNEL_INTERFACES {
+        let start = |limit: u32| {
+            let mut command = limited(&format!("-n {limit}"), store.addr());
+            command.args(["--io", io]);
+            try_start(command)
+        };
+        // Below that, a program cannot be loaded.
+        let mut refusals = 0;
+        let (_service, address) = (10..64)
+            .find_map(|limit| match start(limit) {
+                Ok(started) => Some(started),
+                Err((status, log)) => {
+                    let is_named = log.contains("Too many open files (os error 24)");
+                    assert!(status == 1 && is_named, "{io}, {limit}: {status}: {log}");
+                    refusals += 1;
+                    None
+                }
+            })
+            .expect("some limit is enough");
+        assert!(refusals > 0, "{io}");
+        check_works(&mut connect(address));
+    }
 }
 
 #[test]

@@ -152,6 +152,9 @@ impl Run {
         let mut generations =
             Generations::start(self.flags, prepared, inherited, observed, access, overrides, launcher)?;
         let descriptors = descriptors.start(&queue.sender())?;
+        if !is_filter {
+            open_files::check_left()?;
+        }
         generations.set_sandbox(sandbox::drop_privileges(generations.settings(), files)?);
         generations.log_addresses();
         sys::trim_memory();

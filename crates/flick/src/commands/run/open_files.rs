@@ -1,8 +1,10 @@
 //! The limit on open files, compared with what clients and backends may need.
 //! Promises: raises the soft limit to the hard limit if needed; if that is not enough, services take fewer clients, so
 //! that each has a descriptor for its request to a backend, and a warning names the number needed, once, and again when
-//! more are needed.
-//! Refuses: nothing; merges, whose number of clients is given, keep theirs.
+//! more are needed. A service that starts has the descriptors to serve a client.
+//! Refuses: a start that leaves none; merges, whose number of clients is given, keep theirs.
+
+use std::io;
 
 use flick_check::counted;
 use flick_runtime::ServiceConfig;
@@ -11,7 +13,7 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::{debug, warn};
 
 use super::start_failure;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Failure, Outcome, start_help};
 
 /// Open files of the process beside its services: programs, logs, the admin endpoint and its clients. Rounded up.
 const OF_THE_PROCESS: u64 = 64;
@@ -89,6 +91,18 @@ fn clients_within(files: u64, needed_with: impl Fn(u64) -> u64) -> u32 {
         step /= 2;
     }
     most.max(1)
+}
+
+/// Checks that a process whose services have started has descriptors left: for a client and its backend.
+///
+/// Errors: it has not.
+pub fn check_left() -> Outcome {
+    let duplicate = || rustix::io::fcntl_dupfd_cloexec(io::stderr(), 0);
+    duplicate().and_then(|first| duplicate().map(|second| drop((first, second)))).map_err(|error| {
+        let error = io::Error::from(error);
+        let help = start_help(&error);
+        Failure::failed(format!("no descriptor is left for a client and its backend: {error}{help}"))
+    })
 }
 
 /// The limit of this process.
