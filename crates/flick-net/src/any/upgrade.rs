@@ -30,7 +30,7 @@ use crate::socket::{self, SocketOwners};
 pub(super) use discovery::NamedBy;
 use discovery::{QUESTION_BYTES, Question};
 pub(super) use table::UpgradeTable;
-use table::{Claim, Entry, NONE, ReceivePath, SendPath};
+use table::{Claim, Entry, Met, NONE, ReceivePath, SendPath};
 
 /// The listener of connections that are adopted.
 const NO_LISTENER: ListenerId = ListenerId(u32::MAX);
@@ -402,7 +402,11 @@ impl AnyDriver {
         self.set_claim(index, Claim::None);
         match claim {
             Claim::None | Claim::Asked | Claim::AskingClosed(_) => {}
-            Claim::Asking(owner) => self.ask_next_worker(owner),
+            Claim::Asking(owner) => {
+                if let Some(upgrades) = &mut self.upgrades {
+                    upgrades.ask_next(owner, fault);
+                }
+            }
             Claim::Linked(owner, _) => {
                 let Some(upgrades) = &mut self.upgrades else { return };
                 upgrades.stats.upgraded -= 1;
@@ -525,10 +529,10 @@ impl AnyDriver {
         };
         let Some(upgrades) = &mut self.upgrades else { return };
         let first = upgrades.look(conn).map_or(0, |entry| entry.name);
-        let mut found = None;
         let mut space = [0; discovery::NAME_BYTES_MAX];
         for number in first..UPGRADE_NAMES_MAX {
-            if upgrades.is_absent(key, number, now_ns) {
+            if let Some(why) = upgrades.absence(key, number, now_ns) {
+                upgrades.note_met(conn, why);
                 continue;
             }
             if upgrades.names_left == 0 {
@@ -544,38 +548,18 @@ impl AnyDriver {
                     }
                     return;
                 }
-                Err(ConnFault::Refused | ConnFault::OtherUser) => {
+                Err(why @ (ConnFault::Refused | ConnFault::OtherUser)) => {
                     upgrades.names_left -= 1;
-                    upgrades.note_absent(key, number, now_ns);
+                    upgrades.note_absent(key, number, why, now_ns);
+                    upgrades.note_met(conn, why);
                 }
-                Err(_) => {
-                    found = Some(PlainReason::Limit);
+                Err(why) => {
+                    upgrades.note_met(conn, why);
                     break;
                 }
             }
         }
-        let Some(entry) = upgrades.entry(conn) else { return };
-        let was_asked = std::mem::take(&mut entry.was_asked);
-        entry.name = 0;
-        entry.attempts_left -= 1;
-        let failed = UPGRADE_ATTEMPTS_MAX.saturating_sub(entry.attempts_left);
-        entry.retry_ns = now_ns + UPGRADE_RETRY_NS * u64::from(failed) * u64::from(failed);
-        if entry.attempts_left > 0 {
-            upgrades.candidates.push(conn.index);
-        } else if found.is_none() {
-            found = Some(if was_asked { PlainReason::Refused } else { PlainReason::NoPeer });
-        }
-        if let Some(reason) = found {
-            upgrades.keep_plain(conn, reason);
-        }
-    }
-
-    /// A worker does not have the connection.
-    fn ask_next_worker(&mut self, conn: Handle) {
-        let Some(upgrades) = &mut self.upgrades else { return };
-        let Some(entry) = upgrades.entry(conn) else { return };
-        (entry.claim, entry.name, entry.was_asked) = (NONE, entry.name + 1, true);
-        upgrades.candidates.push(conn.index);
+        upgrades.end_attempt(conn, now_ns);
     }
 
     /// Asks for a connection, unless its other end belongs to another user than the process that is asked.
@@ -664,7 +648,7 @@ impl AnyDriver {
         upgrades.stats.upgraded += 1;
         let Some(entry) = upgrades.entry(conn) else { return };
         (entry.claim, entry.receive) = (index, receive);
-        (entry.name, entry.was_asked, entry.plain) = (0, false, None);
+        (entry.name, entry.met, entry.plain) = (0, Met::default(), None);
         let (sent, is_shut) = (entry.sent, entry.is_shut);
         entry.send = if is_shut { SendPath::Kernel } else { SendPath::Ring };
         upgrades.due.push(conn.index);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use flick_buffers::{BufClass, Pool, PoolConfig};
 use flick_net::limits::{
-    UPGRADE_EXCHANGES_MIN, UPGRADE_LOOK_NS, UPGRADE_NAMES_MAX, UPGRADE_NAMES_PER_LOOK_MAX,
+    UPGRADE_EXCHANGES_MIN, UPGRADE_LOOK_NS, UPGRADE_NAMES_MAX, UPGRADE_NAMES_PER_LOOK_MAX, UPGRADE_RETRY_NS,
 };
 use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, IoKind, PlainReason, TransportKind};
 use flick_shm::conn::{RingConn, RingRead};
@@ -240,6 +240,41 @@ fn check_answer_for_another_user<S: Read + Write + Send + 'static>(
         stream.read_exact(&mut [0; 5])
     };
     run_beside(&mut driver, &pool, &mut events, after).expect("the connection stays");
+}
+
+#[test]
+fn service_of_another_user_counted_as_one_that_is_no_flick_process() {
+    let server = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let at = server.local_addr().expect("just opened");
+    let name = format!("flick-upgrade.{}.0", at.port());
+    let bind = || PairListener::bind(&name, PairPolicy::SameUser).expect("no process has the name");
+    let Some(_listener) = as_another_user(bind) else { return };
+    let mut driver = AnyDriver::open(IoKind::Epoll, LIMITS).expect("every kernel has epoll");
+    driver.enable_upgrades();
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
+    let mut events = Vec::new();
+    // The second connection finds the names in memory.
+    for number in 1..=2 {
+        let conn = driver.connect(&at.to_string().parse().expect("an endpoint")).expect("a slot is free");
+        driver.receive(conn, true);
+        let mut stream = server.accept().expect("the driver connects").0;
+        let exchanges = move || {
+            for _ in 0..=UPGRADE_EXCHANGES_MIN {
+                stream.write_all(b"x").expect("it is connected");
+                stream.read_exact(&mut [0; 1]).expect("it is connected");
+            }
+            stream
+        };
+        let _stream = run_beside(&mut driver, &pool, &mut events, exchanges);
+        // Shorter than the time to a second attempt.
+        let end = Instant::now() + Duration::from_nanos(UPGRADE_RETRY_NS / 2);
+        while driver.transport(conn) != TransportKind::Kernel(PlainReason::OtherUser) {
+            assert!(Instant::now() < end, "{:?}", driver.transport(conn));
+            run(&mut driver, &pool, &mut events, 1);
+        }
+        let stats = driver.shm_stats().expect("upgrades are on");
+        assert_eq!((stats.plain_other_user, stats.plain_no_peer), (number, 0));
+    }
 }
 
 /// A worker has the last of the names, so that all others are tried before it.

@@ -2,13 +2,18 @@
 //! Promises: a look-up costs one access by index, or by the peer's port; nothing is allocated after `new`.
 //! Not here: what is done with them (`upgrade.rs`).
 
+#[cfg(test)]
+mod tests;
+
 use rustix::process::Uid;
 
 use super::discovery::ListenerKey;
 use crate::address::PeerAddr;
 use crate::driver::{Handle, ListenerId, PlainReason, ShmStats};
+use crate::fault::ConnFault;
 use crate::limits::{
-    LISTENERS_MAX, UPGRADE_EXCHANGES_MIN, UPGRADE_NAMES_MAX, UPGRADE_NAMES_NS, UPGRADE_PORTS_MAX,
+    LISTENERS_MAX, UPGRADE_ATTEMPTS_MAX, UPGRADE_EXCHANGES_MIN, UPGRADE_NAMES_MAX, UPGRADE_NAMES_NS,
+    UPGRADE_PORTS_MAX, UPGRADE_RETRY_NS,
 };
 use crate::slot_queue::SlotQueue;
 use crate::socket::SocketOwners;
@@ -34,6 +39,17 @@ pub(super) enum ReceivePath {
     Ring,
 }
 
+/// The workers that an attempt has met: none of them has moved the connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Met {
+    /// One was asked.
+    asked: bool,
+    /// One belongs to another user.
+    other_user: bool,
+    /// One had no memory or no slot, or this side had none.
+    limit: bool,
+}
+
 /// A connection of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Entry {
@@ -53,8 +69,8 @@ pub(super) struct Entry {
     pub attempts_left: u8,
     /// Number of the next name to ask.
     pub name: u8,
-    /// A worker was asked in this attempt.
-    pub was_asked: bool,
+    /// The workers of the present attempt.
+    pub met: Met,
     pub peer_port: u16,
     /// It was accepted from a Unix socket.
     pub is_unix: bool,
@@ -106,7 +122,7 @@ const NO_ENTRY: Entry = Entry {
     retry_ns: 0,
     attempts_left: 0,
     name: 0,
-    was_asked: false,
+    met: Met { asked: false, other_user: false, limit: false },
     peer_port: 0,
     is_unix: false,
     is_counted: false,
@@ -134,11 +150,13 @@ pub(super) enum Claim {
     Linked(Handle, u64),
 }
 
-/// Names of a listener at which no process listens, as of some time.
+/// Names of a listener at which no process of this user listens, as of some time.
 #[derive(Clone, Copy)]
 struct AbsentNames {
     key: ListenerKey,
     names: u64,
+    /// Of these, the names at which a process of another user listens.
+    names_of_others: u64,
     since_ns: u64,
 }
 
@@ -177,7 +195,7 @@ impl UpgradeTable {
             entries: Vec::with_capacity(conns_max as usize),
             claims: Vec::with_capacity(claims_max as usize),
             by_port: vec![0; 1 << 16].into(),
-            absent: [AbsentNames { key: 0, names: 0, since_ns: 0 }; UPGRADE_PORTS_MAX],
+            absent: [AbsentNames { key: 0, names: 0, names_of_others: 0, since_ns: 0 }; UPGRADE_PORTS_MAX],
             absent_next: 0,
             unix_next: 0,
             candidates: SlotQueue::new(conns_max),
@@ -341,23 +359,70 @@ impl UpgradeTable {
         self.listeners.iter().any(|(_, own)| *own == listener)
     }
 
-    /// Returns whether no process listened at a name lately.
-    pub(super) fn is_absent(&self, key: ListenerKey, name: u8, now_ns: u64) -> bool {
+    /// Returns why no process could be asked at a name lately.
+    pub(super) fn absence(&self, key: ListenerKey, name: u8, now_ns: u64) -> Option<ConnFault> {
         let is_it = |absent: &&AbsentNames| absent.key == key && absent.since_ns + UPGRADE_NAMES_NS > now_ns;
-        self.absent.iter().find(is_it).is_some_and(|absent| absent.names & 1 << name != 0)
+        let absent = self.absent.iter().find(is_it).filter(|absent| absent.names & 1 << name != 0)?;
+        let is_of_other = absent.names_of_others & 1 << name != 0;
+        Some(if is_of_other { ConnFault::OtherUser } else { ConnFault::Refused })
     }
 
-    /// Notes that no process listens at a name.
-    pub(super) fn note_absent(&mut self, key: ListenerKey, name: u8, now_ns: u64) {
+    /// Notes that no process can be asked at a name. `why`: as of [`UpgradeTable::note_met`].
+    pub(super) fn note_absent(&mut self, key: ListenerKey, name: u8, why: ConnFault, now_ns: u64) {
         let at = self.absent.iter().position(|absent| absent.key == key).unwrap_or_else(|| {
             self.absent_next = (self.absent_next + 1) % UPGRADE_PORTS_MAX;
             self.absent_next
         });
         let absent = &mut self.absent[at];
         if absent.key != key || absent.since_ns + UPGRADE_NAMES_NS <= now_ns {
-            *absent = AbsentNames { key, names: 0, since_ns: now_ns };
+            *absent = AbsentNames { key, names: 0, names_of_others: 0, since_ns: now_ns };
         }
         absent.names |= 1 << name;
+        absent.names_of_others |= u64::from(why == ConnFault::OtherUser) << name;
+    }
+
+    /// Notes why a connection could not ask at a name: `Refused` if no process listens there.
+    pub(super) fn note_met(&mut self, conn: Handle, why: ConnFault) {
+        let Some(entry) = self.entry(conn) else { return };
+        match why {
+            ConnFault::Refused | ConnFault::Reset => {}
+            ConnFault::OtherUser => entry.met.other_user = true,
+            ConnFault::Exhausted | ConnFault::PairMemory | ConnFault::System(_) => entry.met.limit = true,
+        }
+    }
+
+    /// Ends the claim of a connection that was not moved. `why`: `Refused` or `Reset` if its worker was asked;
+    /// otherwise as of [`UpgradeTable::note_met`].
+    pub(super) fn ask_next(&mut self, conn: Handle, why: ConnFault) {
+        self.note_met(conn, why);
+        let Some(entry) = self.entry(conn) else { return };
+        entry.met.asked |= matches!(why, ConnFault::Refused | ConnFault::Reset);
+        (entry.claim, entry.name) = (NONE, entry.name + 1);
+        self.candidates.push(conn.index);
+    }
+
+    /// Ends an attempt that has met all workers, and notes what keeps the connection in the kernel. It tries again
+    /// later, but for a service of another user.
+    pub(super) fn end_attempt(&mut self, conn: Handle, now_ns: u64) {
+        let Some(entry) = self.entry(conn) else { return };
+        let met = std::mem::take(&mut entry.met);
+        let is_of_other = met.other_user && !met.asked && !met.limit;
+        entry.name = 0;
+        entry.attempts_left = if is_of_other { 0 } else { entry.attempts_left - 1 };
+        let failed = UPGRADE_ATTEMPTS_MAX.saturating_sub(entry.attempts_left);
+        entry.retry_ns = now_ns + UPGRADE_RETRY_NS * u64::from(failed) * u64::from(failed);
+        let is_over = entry.attempts_left == 0;
+        let reason = match met {
+            Met { limit: true, .. } => PlainReason::Limit,
+            _ if is_of_other => PlainReason::OtherUser,
+            _ if !is_over => return self.candidates.push(conn.index),
+            Met { asked: true, .. } => PlainReason::Refused,
+            Met { .. } => PlainReason::NoPeer,
+        };
+        if !is_over {
+            self.candidates.push(conn.index);
+        }
+        self.keep_plain(conn, reason);
     }
 }
 
