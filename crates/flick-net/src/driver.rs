@@ -119,6 +119,8 @@ pub struct ShmStats {
     pub sent_bytes: u64,
     /// Times so far that another process has woken it.
     pub wake_ups: u64,
+    /// Connections to listeners at `shm:` so far that were refused, because there was no memory for their rings.
+    pub refused: u64,
     /// Connections of the kernel that use rings now.
     pub upgraded: u64,
     /// Times so far that a connection began to use rings.
@@ -134,7 +136,7 @@ pub struct ShmStats {
     /// The same, because the other end does not belong to the user of the process that this driver paired with, or the
     /// kernel does not tell; and claims that were refused for that.
     pub plain_other_user: u64,
-    /// Attempts so far that found no memory, or too many connections.
+    /// Attempts so far, of either side, that found no memory, or too many connections.
     pub plain_limit: u64,
     /// Outgoing connections so far to the loopback or to a Unix socket, by a driver that upgrades none.
     pub plain_off: u64,

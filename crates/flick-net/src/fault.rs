@@ -15,7 +15,8 @@ pub enum ConnFault {
     Exhausted,
     /// The process at a `shm:` address belongs to another user.
     OtherUser,
-    /// This process or the one at a `shm:` address has too little memory for a further pair.
+    /// This process or the one at a `shm:` address has too little memory for a further pair, or for the rings of a
+    /// further connection.
     PairMemory,
 }
 

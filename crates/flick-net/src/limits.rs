@@ -175,6 +175,9 @@ pub const SHM_LATE_BYTES_MAX: u64 = 2 * flick_shm::limits::RING_BYTES_MAX;
 /// Pairs that a connect is moved to, after one refused it or ended.
 pub const SHM_MOVES_MAX: u32 = 8;
 
+/// Time between two lines in the log about connections without memory for their rings.
+pub const SHM_REFUSALS_LOG_NS: u64 = 60_000_000_000;
+
 /// Time that a pair without connections is kept.
 pub const SHM_PAIR_UNUSED_NS_MAX: u64 = 10_000_000_000;
 

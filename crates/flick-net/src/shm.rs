@@ -33,7 +33,7 @@ use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
 use crate::limits::{
     ACCEPTS_PER_POLL_MAX, LINGER_SCRATCH_BYTES, LISTENERS_MAX, SHM_HANDSHAKES_PER_POLL_MAX, SHM_MOVES_MAX,
-    SHM_PAIRS_MAX, SHM_RING_BYTES_START,
+    SHM_PAIRS_MAX, SHM_REFUSALS_LOG_NS, SHM_RING_BYTES_START,
 };
 use crate::listen::ListenSocket;
 use crate::listeners::{Accepting, Listeners};
@@ -71,6 +71,10 @@ pub(crate) struct ShmTransport {
     accept_faults: Vec<(ListenerId, i32)>,
     received_bytes: usize,
     stats: ShmStats,
+    /// Connections that were refused for lack of memory since the last line about them.
+    refusals_unlogged: u64,
+    /// Time before which there is no further line; `None`: there was none yet.
+    refusals_log_ns: Option<u64>,
     /// Handshakes that the next poll advances at most.
     handshakes_left: usize,
     /// News were left in the watch.
@@ -129,6 +133,8 @@ impl ShmTransport {
             accept_faults: Vec::with_capacity(LISTENERS_MAX),
             received_bytes: 0,
             stats: ShmStats::default(),
+            refusals_unlogged: 0,
+            refusals_log_ns: None,
             handshakes_left: 0,
             has_news: false,
             now_ns: clock.now_ns(),
@@ -411,12 +417,34 @@ impl ShmTransport {
                 sink.put(DriverEvent::AcceptFailed { listener, errno: libc::ENFILE });
                 return;
             }
-            if let Some(ring) = self.pairs.accept_opened(pair) {
-                let conn = self.insert(pair, Some(ring), true);
-                self.note_continued(listener, pair, conn.index);
-                sink.put(DriverEvent::Accepted { listener, conn, peer: PeerAddr::Shm });
+            match self.pairs.accept_opened(pair) {
+                Ok(Some(ring)) => {
+                    let conn = self.insert(pair, Some(ring), true);
+                    self.note_continued(listener, pair, conn.index);
+                    sink.put(DriverEvent::Accepted { listener, conn, peer: PeerAddr::Shm });
+                }
+                Ok(None) => {}
+                Err(_) => self.note_refusal(listener, pair),
             }
         }
+    }
+
+    /// Counts a connection that was refused because there is no memory for its rings.
+    fn note_refusal(&mut self, listener: ListenerId, pair: u32) {
+        let is_claim = self.listeners.get(listener).is_some_and(|at| at.is_for_claims);
+        *(if is_claim { &mut self.stats.plain_limit } else { &mut self.stats.refused }) += 1;
+        self.refusals_unlogged += 1;
+        if self.refusals_log_ns.is_some_and(|log_ns| self.now_ns < log_ns) {
+            return;
+        }
+        self.refusals_log_ns = Some(self.now_ns + SHM_REFUSALS_LOG_NS);
+        tracing::warn!(
+            pid = self.pairs.pid(pair),
+            connections = std::mem::take(&mut self.refusals_unlogged),
+            ring_bytes = self.pairs.ring_bytes(),
+            "no memory for the rings of further connections of a process: those to `shm:` are refused, others stay \
+             on their sockets; raise --buffer-memory"
+        );
     }
 
     /// Returns whether a slot is free; closes the oldest lingering connection if its slot is needed.
@@ -474,18 +502,23 @@ impl ShmTransport {
                 self.conns.ready.push(index);
                 self.apply(index, then);
             }
-            Ok(OpenAnswer::Refused) => self.end_refused(index),
+            Ok(OpenAnswer::Refused) => {
+                let is_for_memory = ring.is_refused_for_memory();
+                self.end_refused(index, is_for_memory);
+            }
             Err(fault) => self.fail_peer(index, fault),
         }
     }
 
     /// The other process accepts no more connections of this pair, or is gone, perhaps because it gives its address to
-    /// a successor: the connection gets a pair with the process that listens there now.
-    fn end_refused(&mut self, index: u32) {
+    /// a successor: the connection gets a pair with the process that listens there now. Of several workers at a name
+    /// another one may have memory, but not of those that have a name each.
+    fn end_refused(&mut self, index: u32, is_for_memory: bool) {
         let Some(conn) = self.conns.at_mut(index) else { return };
         let refused = conn.part.pair;
-        if conn.part.moves == SHM_MOVES_MAX {
-            return self.fail(index, ConnFault::Refused);
+        if conn.part.moves == SHM_MOVES_MAX || is_for_memory && conn.part.is_claim {
+            let fault = if is_for_memory { ConnFault::PairMemory } else { ConnFault::Refused };
+            return self.fail(index, fault);
         }
         conn.part.moves += 1;
         let next = self.pairs.replace(refused, self.now_ns);
@@ -650,7 +683,7 @@ impl ShmTransport {
             if conn.is_connecting() {
                 match refusal {
                     Some(fault) => self.fail(index, fault),
-                    None => self.end_refused(index),
+                    None => self.end_refused(index, false),
                 }
             } else if has_input {
                 // It fails once the input is delivered, or when it sends; that may be when receiving is resumed.

@@ -347,7 +347,10 @@ impl<D: Driver> Worker<D> {
     /// The driver has lost a connection.
     fn conn_failed(&mut self, conn: Handle, fault: ConnFault) {
         match self.role(conn) {
-            Role::Client(key) => self.end_session(key, false),
+            Role::Client(key) => {
+                self.observe.counters().exhausted.add(u64::from(fault == ConnFault::Exhausted));
+                self.end_session(key, false);
+            }
             Role::BackendConn { backend_conn, .. } => self.backend_conn_lost(backend_conn, fault),
             Role::Waiting => self.listeners.remove_waiting(conn),
             Role::Stream(stream) => self.stream_failed(stream),

@@ -16,6 +16,9 @@ use crate::watch::WatchedPeer;
 
 /// Location of the ring of a side that refuses a connection.
 pub(crate) const NO_RING: u64 = u64::MAX;
+/// Location of the second ring of a connection that was refused because there is no memory for its rings. Processes
+/// that do not know it do not look there, and leave the word 0.
+pub(crate) const NO_MEMORY: u64 = u64::MAX;
 
 /// Result of a look for received bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +82,7 @@ pub struct RingConn {
     /// `None` until the other side has accepted.
     receiver: Option<RingReceiver>,
     is_refused: bool,
+    is_refused_for_memory: bool,
     is_event_loop_asleep: bool,
 }
 
@@ -98,6 +102,7 @@ impl RingConn {
             notifier,
             receiver: None,
             is_refused: false,
+            is_refused_for_memory: false,
             is_event_loop_asleep: false,
         }
     }
@@ -125,6 +130,8 @@ impl RingConn {
             let location = self.incoming.sender.ring_location[0].load(Ordering::Relaxed);
             if location == NO_RING {
                 self.is_refused = true;
+                let reason = self.incoming.sender.ring_location[1].load(Ordering::Relaxed);
+                self.is_refused_for_memory = reason == NO_MEMORY;
                 return Ok(None);
             }
             let fencing = self.notifier.fencing;
@@ -143,6 +150,11 @@ impl RingConn {
             (false, true) => OpenAnswer::Refused,
             (false, false) => OpenAnswer::Pending,
         })
+    }
+
+    /// Returns whether [`answer`](Self::answer) has found that the other side has no memory for the connection's rings.
+    pub fn is_refused_for_memory(&self) -> bool {
+        self.is_refused_for_memory
     }
 
     /// Sends the front of `bytes` and returns how many bytes the ring took.

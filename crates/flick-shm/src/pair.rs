@@ -18,7 +18,7 @@ use core::fmt;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use crate::arena::Arena;
-use crate::conn::{NO_RING, RingConn};
+use crate::conn::{NO_MEMORY, NO_RING, RingConn};
 use crate::control::{Direction, RESET, SideWords};
 use crate::fault::PeerFault;
 use crate::limits::{RECLAIM_STEPS_MAX, RING_BYTES_MAX, RING_BYTES_MIN, SIGNALS_UNREAD_MAX};
@@ -202,17 +202,23 @@ impl Pair {
     ///
     /// Errors: `NoMemory`: the connection is refused; the other side finds that its stream has ended.
     pub fn accept(&mut self, slot: u32, ring_bytes: u64) -> Result<Option<RingConn>, OpenError> {
-        self.answer(slot, Some(ring_bytes))
+        self.answer(slot, Ok(ring_bytes))
     }
 
     /// Refuses the connection that the other side has opened in a slot, if there is one.
     pub fn refuse(&mut self, slot: u32) {
         // The error is the refusal.
-        let _ = self.answer(slot, None);
+        let _ = self.answer(slot, Err(0));
     }
 
-    /// Accepts a connection with a ring of `ring_bytes`, or refuses it.
-    fn answer(&mut self, slot: u32, ring_bytes: Option<u64>) -> Result<Option<RingConn>, OpenError> {
+    /// As [`refuse`](Self::refuse), and shows the other side that there is no memory for the connection. Returns
+    /// whether there was one.
+    pub fn refuse_for_memory(&mut self, slot: u32) -> bool {
+        self.answer(slot, Err(NO_MEMORY)).is_err()
+    }
+
+    /// Accepts a connection with a ring of `ring_bytes`, or refuses it for a reason: [`NO_MEMORY`] or 0.
+    fn answer(&mut self, slot: u32, ring_bytes: Result<u64, u64>) -> Result<Option<RingConn>, OpenError> {
         if slot >= self.segment.slots()
             || self.segment.owner(slot) == self.side()
             || self.is_used[slot as usize]
@@ -227,13 +233,18 @@ impl Pair {
         self.generations[slot as usize] = generation;
         self.is_used[slot as usize] = true;
         let ring_bytes = ring_bytes.map(|bytes| bytes.clamp(RING_BYTES_MIN, RING_BYTES_MAX));
-        let Some(location) = ring_bytes.and_then(|ring_bytes| self.arena.take(ring_bytes)) else {
-            outgoing.sender.ring_location[0].store(NO_RING, Ordering::Relaxed);
-            outgoing.sender.closed.store(RESET, Ordering::Release);
-            incoming.shared.receiver_closed.store(1, Ordering::Release);
-            self.announce_accepted(slot, &outgoing, generation);
-            self.add_closed(ClosedConn { slot, locations: [None, None] });
-            return Err(OpenError::NoMemory);
+        let location = ring_bytes.and_then(|ring_bytes| self.arena.take(ring_bytes).ok_or(NO_MEMORY));
+        let location = match location {
+            Ok(location) => location,
+            Err(reason) => {
+                outgoing.sender.ring_location[0].store(NO_RING, Ordering::Relaxed);
+                outgoing.sender.ring_location[1].store(reason, Ordering::Relaxed);
+                outgoing.sender.closed.store(RESET, Ordering::Release);
+                incoming.shared.receiver_closed.store(1, Ordering::Release);
+                self.announce_accepted(slot, &outgoing, generation);
+                self.add_closed(ClosedConn { slot, locations: [None, None] });
+                return Err(OpenError::NoMemory);
+            }
         };
         let conn = self.conn(slot, self.sender(slot, location));
         self.announce_accepted(slot, &outgoing, generation);

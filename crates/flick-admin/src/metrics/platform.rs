@@ -280,8 +280,9 @@ const COUNTERS: &[Family] = &[
     ),
 ];
 
-/// Counters that are in no metric of their own: `flick_task_slices_exceeded_total` has them by kind of task.
-const ELSEWHERE: &[&str] = &["slices_exceeded"];
+/// Counters that are in no metric of their own: `flick_task_slices_exceeded_total` has them by kind of task, and
+/// `exhausted` has those that were refused.
+const ELSEWHERE: &[&str] = &["slices_exceeded", "shm_refused"];
 
 /// Writes the platform's metrics of all services.
 pub(super) fn write(out: &mut Exposition, state: &StateReport, detail: Detail) {

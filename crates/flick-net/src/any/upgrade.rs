@@ -116,6 +116,8 @@ impl AnyDriver {
             received_bytes: stats.received_bytes,
             sent_bytes: stats.sent_bytes,
             wake_ups: stats.wake_ups,
+            refused: stats.refused,
+            plain_limit: stats.plain_limit + upgrades.stats.plain_limit,
             ..upgrades.stats
         }
     }

@@ -92,7 +92,7 @@ impl ShmTransport {
                 continue;
             };
             if ring.is_none() {
-                *ring = self.pairs.accept_opened(*pair);
+                *ring = self.pairs.accept_opened(*pair).unwrap_or(None);
                 if let Some(ring) = ring {
                     self.pairs.set_conn(*pair, ring.slot(), index);
                 } else if self.pairs.is_gone(*pair) {

@@ -683,23 +683,29 @@ impl PairTable {
         None
     }
 
-    /// Accepts one connection of a pair that [`PairTable::with_opened`] returned, or that continues a connection.
-    pub(super) fn accept_opened(&mut self, number: u32) -> Option<RingConn> {
-        let open = self.open_pair(number)?;
-        let slot = open.opened.pop()?;
+    /// Accepts one connection of a pair that [`PairTable::with_opened`] returned, or that continues a connection;
+    /// `None` if there is none.
+    ///
+    /// Errors: `NoMemory`: it was refused.
+    pub(super) fn accept_opened(&mut self, number: u32) -> Result<Option<RingConn>, OpenError> {
+        let Some(open) = self.open_pair(number) else { return Ok(None) };
+        let Some(slot) = open.opened.pop() else { return Ok(None) };
         open.conns[slot as usize] = NONE;
         if !open.opened.is_empty() {
             self.opened.push(number);
         }
         let has_memory = self.has_ring_bytes(number, SHM_RING_BYTES_START, true);
-        self.with_pair(number, |pair| {
-            if !has_memory {
-                pair.refuse(slot);
-                return None;
+        let accepted = self.with_pair(number, |pair| {
+            if has_memory {
+                pair.accept(slot, SHM_RING_BYTES_START)
+            } else if pair.refuse_for_memory(slot) {
+                Err(OpenError::NoMemory)
+            } else {
+                // A bit that means nothing.
+                Ok(None)
             }
-            // Refused for lack of memory, or a bit that means nothing.
-            pair.accept(slot, SHM_RING_BYTES_START).unwrap_or(None)
-        })?
+        });
+        accepted.unwrap_or(Ok(None))
     }
 }
 

@@ -71,6 +71,33 @@ fn service_without_memory_for_a_pair_appeared_to_speak_another_protocol() {
 }
 
 #[test]
+fn connection_refused_for_lack_of_memory_was_counted_nowhere() {
+    let name = format!("flick-net-rings-{}", std::process::id());
+    let open = || ShmTransport::new(&LIMITS, Clock::Monotonic).expect("an epoll");
+    let (mut service, mut client) = (open(), open());
+    let socket = ListenSocket::open(&Endpoint::Shm(name.clone())).expect("the name is free");
+    service.listen_on(socket).expect("it is the first listener");
+    client.connect(&name).expect("the table has capacity");
+    let accepted = (0..10).find_map(|_| {
+        poll(&mut client);
+        poll(&mut service).pop()
+    });
+    assert!(matches!(accepted, Some(DriverEvent::Accepted { .. })), "{accepted:?}");
+    poll(&mut client);
+    service.limit_rings(0);
+    client.connect(&name).expect("the table has capacity");
+    let fault = (0..100).find_map(|_| {
+        poll(&mut service);
+        poll(&mut client).into_iter().find_map(|event| match event {
+            DriverEvent::Failed { fault, .. } => Some(fault),
+            _ => None,
+        })
+    });
+    assert_eq!(fault, Some(ConnFault::PairMemory));
+    assert_eq!((service.stats().refused, service.stats().plain_limit), (1, 0));
+}
+
+#[test]
 fn sender_stalled_that_was_woken_before_its_larger_ring_had_space() {
     let name = format!("flick-net-early-{}", std::process::id());
     let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free");

@@ -75,6 +75,24 @@ fn a_connection_with_fewer_exchanges_does_not_ask() {
 }
 
 #[test]
+fn worker_without_memory_for_rings_counted_as_one_without_the_connection() {
+    for_all(|world| {
+        world.connect();
+        (0..3).for_each(|_| world.exchange(100));
+        world.run_until(|world| world.is_upgraded());
+        world.driver(Side::Server).limit_rings(0);
+        world.connect();
+        (0..3).for_each(|_| world.exchange(100));
+        let limit = TransportKind::Kernel(PlainReason::Limit);
+        world.run_until(|world| world.transports()[0] == limit);
+        world.exchange(100);
+        for stats in world.stats() {
+            assert_eq!((stats.upgrades, stats.plain_limit, stats.plain_refused, stats.refused), (1, 1, 0, 0));
+        }
+    });
+}
+
+#[test]
 fn every_byte_arrives_once_while_traffic_flows_through_the_upgrade() {
     for_all(|world| {
         for _ in 0..world.rounds() {

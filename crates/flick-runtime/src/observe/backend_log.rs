@@ -87,7 +87,7 @@ impl fmt::Display for WhyDown {
                 "it belongs to another user, and only processes of one user share memory; use TCP or a Unix socket"
             }
             Self::Fault(ConnFault::PairMemory) => {
-                "no memory for rings with a further process, here or there; raise --buffer-memory or --max-memory"
+                "no memory for further rings, here or there; raise --buffer-memory or --max-memory"
             }
             Self::Fault(ConnFault::System(errno)) => {
                 return write!(f, "{}", std::io::Error::from_raw_os_error(*errno));

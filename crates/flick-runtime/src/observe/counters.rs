@@ -122,6 +122,7 @@ counters! {
     shm_plain_limit: "Attempts to use shared memory that found a limit reached.",
     shm_plain_off: "Backend connections within this host that stay on their sockets: `--shm off`.",
     shm_plain_short_lived: "Backend connections that ended before their third exchange.",
+    shm_refused: "Clients at `shm:NAME` refused because there was no memory for their rings; `exhausted` has them, too.",
     exhausted: "Connections closed because buffers or tables were full.",
 }
 
@@ -135,6 +136,8 @@ impl Counters {
         self.shm_bytes_received.set(received_bytes);
         self.shm_bytes_sent.set(sent_bytes);
         self.shm_wake_ups.set(wake_ups);
+        self.exhausted.add(stats.refused.saturating_sub(self.shm_refused.get()));
+        self.shm_refused.set(stats.refused);
         self.shm_upgraded_open.set(stats.upgraded);
         self.shm_upgrades.set(stats.upgrades);
         self.shm_downgrades.set(stats.downgrades);

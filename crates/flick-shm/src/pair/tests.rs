@@ -5,7 +5,7 @@ use std::string::String;
 use std::vec::Vec;
 
 use super::*;
-use crate::conn::RingRead;
+use crate::conn::{OpenAnswer, RingRead};
 use crate::limits::SLOTS_MIN;
 use crate::segment::SegmentConfig;
 
@@ -94,10 +94,25 @@ fn a_connection_without_memory_is_refused_and_ends_at_the_other_side() {
     one.take_ready(|slot| slots.push(slot));
     assert_eq!(one.accept(slots[0], 1).err(), Some(OpenError::NoMemory));
     assert_eq!(receive(&mut a), Err(RingRead::Finished));
-    assert!(a.is_peer_gone());
+    assert!(a.is_peer_gone() && a.is_refused_for_memory());
     zero.close(a);
     reclaim(&mut zero, &mut one);
     assert_eq!((zero.ring_bytes(), zero.closed_conns(), one.closed_conns()), (0, 0, 0));
+}
+
+#[test]
+fn a_connection_shows_whether_memory_was_the_reason_for_its_refusal() {
+    for is_memory in [false, true] {
+        let (mut zero, mut one) = pairs(1 << 20);
+        let mut conn = zero.open(4096).expect("free");
+        if is_memory {
+            assert!(one.refuse_for_memory(conn.slot()));
+            assert!(!one.refuse_for_memory(conn.slot()), "it is refused already");
+        } else {
+            one.refuse(conn.slot());
+        }
+        assert_eq!((conn.answer(), conn.is_refused_for_memory()), (Ok(OpenAnswer::Refused), is_memory));
+    }
 }
 
 #[test]
