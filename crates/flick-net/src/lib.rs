@@ -14,6 +14,7 @@ pub mod epoll;
 mod event_sink;
 mod fault;
 pub mod fd_channel;
+mod internal;
 pub mod limits;
 pub mod listen;
 mod listeners;
@@ -42,6 +43,7 @@ pub use driver::{
 pub use epoll::EpollDriver;
 pub use fault::ConnFault;
 pub use fd_channel::{FdChannel, FdMessage};
+pub use internal::internal_shm_name;
 pub use listen::{ListenSocket, ListenSockets};
 pub use poller::Poller;
 pub use queue_delay::{DelaySample, QueueDelay, QueueDelayMeter};

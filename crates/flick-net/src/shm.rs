@@ -31,6 +31,7 @@ use crate::conn::{Conns, Then};
 use crate::driver::{DriverEvent, DriverLimits, Handle, ListenerId, ShmStats};
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
+use crate::internal;
 use crate::limits::{
     ACCEPTS_PER_POLL_MAX, LINGER_SCRATCH_BYTES, LISTENERS_MAX, SHM_HANDSHAKES_PER_POLL_MAX, SHM_MOVES_MAX,
     SHM_PAIRS_MAX, SHM_REFUSALS_LOG_NS, SHM_RING_BYTES_START,
@@ -172,9 +173,9 @@ impl ShmTransport {
         self.pairs.limit_rings(bytes_max);
     }
 
-    /// Returns the use of this transport.
+    /// Returns the use of this transport, [internal](crate::internal) connections excepted.
     pub(crate) fn stats(&self) -> ShmStats {
-        ShmStats { pairs: self.pairs.open_count(), ring_bytes: self.pairs.ring_bytes(), ..self.stats }
+        self.pairs.with_pairs(self.stats)
     }
 
     /// Returns how often the other side has signalled input of a connection.
@@ -624,7 +625,7 @@ impl ShmTransport {
                 Progress::Nothing => {}
                 Progress::Opened => self.open_waiting(pair),
                 Progress::Signalled => {
-                    self.stats.wake_ups += 1;
+                    self.stats.wake_ups += u64::from(!self.pairs.is_internal(pair));
                     self.pairs.wake(pair);
                 }
                 Progress::Ended => self.end_pair(pair, None),
@@ -641,8 +642,9 @@ impl ShmTransport {
     fn accept_processes(&mut self, id: ListenerId) {
         for _ in 0..ACCEPTS_PER_POLL_MAX {
             let Some(listener) = self.listeners.get(id) else { return };
+            let is_internal = internal::is_of(listener.socket.local_addr());
             match crate::socket::accept(&listener.socket) {
-                Ok((socket, _)) => self.pairs.accept_process(socket, id, self.now_ns),
+                Ok((socket, _)) => self.pairs.accept_process(socket, id, is_internal, self.now_ns),
                 Err(errno) if crate::socket::is_per_connection_error(errno) => {}
                 Err(Errno::AGAIN) => return,
                 Err(errno) => {

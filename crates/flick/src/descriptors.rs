@@ -242,7 +242,7 @@ impl Descriptors {
 
     /// A fresh name in shared memory for `at`.
     fn name(&mut self, at: &DescriptorAddr) -> String {
-        let name = rings::fresh_name();
+        let name = flick_net::internal_shm_name();
         self.names.push((name.clone(), at.clone()));
         name
     }

@@ -18,7 +18,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 
 use super::fairness::Holdings;
-use crate::driver::ListenerId;
+use crate::driver::{ListenerId, ShmStats};
 use crate::fault::ConnFault;
 use crate::limits::{
     SHM_IDLE_LOOKS_MAX, SHM_PAIR_UNUSED_NS_MAX, SHM_PAIRS_MAX, SHM_PAIRS_OF_PROCESS_MAX,
@@ -49,6 +49,8 @@ pub(super) struct PairTable {
     /// Pairs in which the other side has opened connections that are not accepted.
     pub(super) opened: SlotQueue,
     open_count: u64,
+    /// There is, or was, an internal pair.
+    has_internal: bool,
     /// Open pairs whose process is gone, and of which connections are still to be accepted.
     ending_pairs: u32,
     /// Bytes of the rings of this process in all pairs.
@@ -66,6 +68,8 @@ pub(super) struct PairTable {
 struct PairEntry {
     state: PairState,
     origin: Origin,
+    /// It is between threads of this process; see [`crate::internal`].
+    is_internal: bool,
     /// Number of the process.
     pid: i32,
     /// Connections of the platform, waiting ones among them.
@@ -174,6 +178,7 @@ impl PairTable {
             awake: SlotQueue::new(SHM_PAIRS_MAX),
             opened: SlotQueue::new(SHM_PAIRS_MAX),
             open_count: 0,
+            has_internal: false,
             ending_pairs: 0,
             ring_bytes: 0,
             ring_bytes_max: SHM_RING_BYTES_MAX,
@@ -187,9 +192,26 @@ impl PairTable {
         self.count == 0
     }
 
-    /// Returns the number of processes that are paired.
-    pub(super) fn open_count(&self) -> u64 {
-        self.open_count
+    /// Returns `stats` with the pairs and the bytes of rings of this process, those within it excepted, and without the
+    /// connections within it.
+    pub(super) fn with_pairs(&self, stats: ShmStats) -> ShmStats {
+        let mut stats = ShmStats { pairs: self.open_count, ring_bytes: self.ring_bytes, ..stats };
+        // Filters have internal pairs, and few.
+        let entries: &[Option<PairEntry>] = if self.has_internal { &self.entries } else { &[] };
+        for entry in entries.iter().flatten().filter(|entry| entry.is_internal) {
+            stats.conns = stats.conns.saturating_sub(entry.conns.into());
+            if let PairState::Open(open) = &entry.state {
+                stats.pairs -= 1;
+                stats.ring_bytes -= open.ring_bytes();
+            }
+        }
+        stats
+    }
+
+    /// Returns whether a pair is between threads of this process.
+    pub(super) fn is_internal(&self, number: u32) -> bool {
+        let entry = || self.entries.get(number as usize)?.as_ref();
+        self.has_internal && entry().is_some_and(|entry| entry.is_internal)
     }
 
     /// Returns the bytes of the rings of this process.
@@ -311,6 +333,7 @@ impl PairTable {
                 .map_err(|errno| ConnFault::System(errno.raw_os_error()))?;
         }
         self.note_deadline(entry.deadline_ns);
+        self.has_internal |= entry.is_internal;
         if number == self.entries.len() {
             self.entries.push(None);
         }

@@ -7,9 +7,10 @@ use flick_shm::pairing::{PairListener, PairPolicy};
 use super::ShmTransport;
 use crate::address::Endpoint;
 use crate::clock::{Clock, monotonic_ns};
-use crate::driver::{DriverEvent, DriverLimits};
+use crate::driver::{DriverEvent, DriverLimits, ShmStats};
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
+use crate::internal::internal_shm_name;
 use crate::listen::ListenSocket;
 
 const LIMITS: DriverLimits = DriverLimits {
@@ -95,6 +96,39 @@ fn connection_refused_for_lack_of_memory_was_counted_nowhere() {
     });
     assert_eq!(fault, Some(ConnFault::PairMemory));
     assert_eq!((service.stats().refused, service.stats().plain_limit), (1, 0));
+}
+
+/// Sends through a connection between two transports of this process; their use afterwards.
+fn use_of(name: &str) -> [ShmStats; 2] {
+    let open = || ShmTransport::new(&LIMITS, Clock::Monotonic).expect("an epoll");
+    let (mut service, mut client) = (open(), open());
+    let socket = ListenSocket::open(&Endpoint::Shm(name.to_owned())).expect("the name is free");
+    service.listen_on(socket).expect("it is the first listener");
+    let conn = client.connect(name).expect("the table has capacity");
+    let pool = Pool::new(PoolConfig { small_count: 0, large_count: 2, huge_count: 0 });
+    let buf = pool.alloc(BufClass::Large).expect("the pool has enough");
+    buf.append_with(100, |spare| spare.len() as u32);
+    client.send(conn, buf.slice(0..100));
+    let has_arrived = (0..100).any(|_| {
+        poll(&mut client);
+        poll(&mut service).into_iter().any(|event| match event {
+            DriverEvent::Accepted { conn, .. } => {
+                service.receive(conn, true);
+                false
+            }
+            event => matches!(event, DriverEvent::Data { .. }),
+        })
+    });
+    assert!(has_arrived);
+    [service.stats(), client.stats()]
+}
+
+#[test]
+fn connection_between_threads_of_a_filter_counted_as_use_of_shared_memory() {
+    assert_eq!(use_of(&internal_shm_name()), [ShmStats::default(); 2]);
+    let [service, client] = use_of(&format!("flick-net-use-{}", std::process::id()));
+    assert_eq!((service.conns, service.pairs, service.received_bytes), (1, 1, 100));
+    assert_eq!((client.conns, client.pairs, client.sent_bytes), (1, 1, 100));
 }
 
 #[test]

@@ -95,7 +95,7 @@ impl ShmTransport {
         ring.publish().map_err(reset)?;
         let pair = conn.part.pair;
         self.quota.take(sent);
-        self.stats.sent_bytes += sent as u64;
+        self.stats.sent_bytes += if self.pairs.is_internal(pair) { 0 } else { sent as u64 };
         self.conns.consume(index, sent);
         if !is_full {
             return Ok(Written::All);
@@ -218,7 +218,7 @@ impl ShmTransport {
                     conn.part.late_bytes += if is_gone { bytes as u64 } else { 0 };
                     let is_too_late = conn.part.late_bytes > SHM_LATE_BYTES_MAX;
                     self.received_bytes += bytes;
-                    self.stats.received_bytes += bytes as u64;
+                    self.stats.received_bytes += if self.pairs.is_internal(pair) { 0 } else { bytes as u64 };
                     let data = buf.slice(start..start + bytes as u32);
                     sink.put(DriverEvent::Data { conn: self.conns.handle(index), data });
                     if is_too_late {

@@ -10,10 +10,9 @@ use std::io::{Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use flick_net::{Continuation, ContinuationEnd};
+use flick_net::{Continuation, ContinuationEnd, internal_shm_name};
 use flick_shm::limits::NAME_BYTES_MAX;
 use flick_shm::pairing::{PairListener, PairPolicy};
 use flick_shm::stream::ShmStream;
@@ -31,12 +30,6 @@ const SEARCH_TIME_MAX: Duration = Duration::from_millis(100);
 const SEARCH_INTERVAL: Duration = Duration::from_millis(1);
 /// Longest time that it waits for the answer of one.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
-
-/// Returns a name in shared memory that no other process uses.
-pub(super) fn fresh_name() -> String {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    format!("flick-descriptor-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed))
-}
 
 /// Returns the abstract name at which the reader of this pipe listens; `None` if it is no pipe.
 fn name_of(file: BorrowedFd<'_>) -> Option<String> {
@@ -82,7 +75,7 @@ impl RingOffer {
         to: &mut ShmStream,
         stop: BorrowedFd<'_>,
     ) -> Result<(), CopyError> {
-        let name = fresh_name();
+        let name = internal_shm_name();
         let (Ok((mut writer, _)), Ok(listener)) =
             (self.0.accept(), PairListener::bind(&name, PairPolicy::SameUser))
         else {

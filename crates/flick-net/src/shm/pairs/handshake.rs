@@ -13,6 +13,7 @@ use rustix::io::Errno;
 use super::{NONE, News, OpenPair, Origin, PairEntry, PairState, PairTable, Progress};
 use crate::driver::ListenerId;
 use crate::fault::ConnFault;
+use crate::internal;
 use crate::limits::{
     SHM_ARENA_BYTES, SHM_ARENA_BYTES_MAX, SHM_ARENA_BYTES_MIN, SHM_HANDSHAKE_NS_MAX, SHM_PAIR_ARENA_SHARE,
     SHM_PAIR_MEMORY_FACTOR, SHM_PAIR_SLOTS_SHARE, SHM_SLOT_BYTES, SHM_SLOTS,
@@ -62,6 +63,7 @@ impl PairTable {
             pid,
             state: PairState::Offered(Box::new(offer)),
             origin: Origin::Connected { name: name.to_owned(), is_current: true },
+            is_internal: internal::is_internal(name),
             conns: 0,
             memory_bytes: memory_of(&config),
             waiting: Vec::new(),
@@ -82,20 +84,32 @@ impl PairTable {
         self.pair_to(&name, now_ns)
     }
 
-    /// Takes in a process that has connected to a listener.
-    pub(in crate::shm) fn accept_process(&mut self, socket: OwnedFd, id: ListenerId, now_ns: u64) {
-        self.accept_from(socket, Origin::Accepted(Some(id)), now_ns);
+    /// Takes in a process that has connected to a listener. `is_internal`: it is this one.
+    pub(in crate::shm) fn accept_process(
+        &mut self,
+        socket: OwnedFd,
+        id: ListenerId,
+        is_internal: bool,
+        now_ns: u64,
+    ) {
+        self.accept_from(socket, Origin::Accepted(Some(id)), is_internal, now_ns);
     }
 
     /// Takes in a process whose connection continues one of this process; returns the number of the pair. The caller
     /// uncounts a connection of the pair when it is over.
     pub(in crate::shm) fn accept_continuing(&mut self, socket: OwnedFd, now_ns: u64) -> Option<u32> {
-        let number = self.accept_from(socket, Origin::Continuing, now_ns)?;
+        let number = self.accept_from(socket, Origin::Continuing, false, now_ns)?;
         self.count_conn(number);
         Some(number)
     }
 
-    fn accept_from(&mut self, socket: OwnedFd, origin: Origin, now_ns: u64) -> Option<u32> {
+    fn accept_from(
+        &mut self,
+        socket: OwnedFd,
+        origin: Origin,
+        is_internal: bool,
+        now_ns: u64,
+    ) -> Option<u32> {
         let acceptance = match Acceptance::begin(socket, PairPolicy::SameUser) {
             Ok(acceptance) => acceptance,
             Err(error) => {
@@ -107,6 +121,7 @@ impl PairTable {
             pid: acceptance.pid(),
             state: PairState::Accepting(acceptance),
             origin,
+            is_internal,
             conns: 0,
             memory_bytes: 0,
             waiting: Vec::new(),
