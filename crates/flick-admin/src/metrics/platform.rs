@@ -41,7 +41,7 @@ const GAUGES: &[Family] = &[
     ),
     family(
         "flick_shm_processes",
-        "Processes that workers share connections through shared memory with.",
+        "Pairs of a worker and another process that share connections through shared memory.",
         &[one("shm_processes")],
     ),
     family("flick_shm_ring_bytes", "Bytes of rings in shared memory.", &[one("shm_ring_bytes")]),

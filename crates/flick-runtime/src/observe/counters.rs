@@ -107,7 +107,7 @@ counters! {
     access_log_lines: "Access log lines handed to the writer.",
     access_log_dropped: "Access log lines dropped: the writer is behind, or too many requests are in flight.",
     shm_connections_open: "Connections through shared memory, of clients and to backends, open.",
-    shm_processes: "Processes that connections through shared memory are shared with, open.",
+    shm_processes: "Pairs of a worker and another process that share connections through shared memory, open.",
     shm_ring_bytes: "Bytes of the rings of this process in shared memory.",
     shm_bytes_received: "Bytes received through shared memory.",
     shm_bytes_sent: "Bytes sent through shared memory.",

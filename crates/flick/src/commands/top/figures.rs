@@ -170,7 +170,7 @@ fn shared_memory(pairs: &[Pair<'_>]) -> FigureTable {
             "service",
             "connections",
             "upgraded",
-            "processes",
+            "pairs",
             "rings",
             "received B/s",
             "sent B/s",
