@@ -317,6 +317,8 @@ pub const LATENCY_SHARE_BITS: u32 = 3;
 /// Requests answered in an iteration whose times are noted with one look at the clock at its end; more are noted
 /// before.
 pub const ANSWERED_MAX: usize = 1024;
+/// Connections of each kind that a worker looks at for those that it names.
+pub const CONNS_LOOKED_MAX: usize = 4096;
 /// Clients that a worker names when it is asked which it has.
 pub const SESSIONS_LISTED_MAX: usize = 64;
 /// Connections to backends that a worker names with them.

@@ -1,11 +1,11 @@
 //! A worker's answers to a thread that observes its connections: lists of them, and copies of their bytes.
 
-use flick_net::{Driver, Handle, TapSink};
+use flick_net::{Driver, Handle, TapSink, TransportKind};
 
 use super::Worker;
 use crate::downstream::client::ClientConn;
 use crate::downstream::stream::Wait;
-use crate::limits::{BACKEND_CONNS_LISTED_MAX, SESSIONS_LISTED_MAX};
+use crate::limits::{BACKEND_CONNS_LISTED_MAX, CONNS_LOOKED_MAX, SESSIONS_LISTED_MAX};
 use crate::observe::session_list::{BackendConnInfo, SessionInfo};
 use crate::upstream::conn::BackendConn;
 
@@ -17,9 +17,14 @@ impl<D: Driver> Worker<D> {
     pub(super) fn answer_session_list(&mut self) {
         let Some(question) = self.ctx.shared().question(self.ctx.index()) else { return };
         question.answer(|list| {
-            let sessions = self.downstream.clients().take(SESSIONS_LISTED_MAX);
             let now_ns = self.io.now_ns();
             let (driver, worker) = (self.io.driver(), self.ctx.index());
+            let uses_rings = |handle| !matches!(driver.transport(handle), TransportKind::Kernel(_));
+            let sessions = some_of_both(
+                || self.downstream.clients().take(CONNS_LOOKED_MAX),
+                |session| uses_rings(session.handle()),
+                SESSIONS_LISTED_MAX,
+            );
             list.sessions.extend(sessions.map(|session| SessionInfo {
                 worker,
                 conn: session.handle(),
@@ -32,7 +37,11 @@ impl<D: Driver> Worker<D> {
                 bytes_in: session.bytes_in(),
                 bytes_out: session.bytes_out(),
             }));
-            let conns = self.backend_conns().take(BACKEND_CONNS_LISTED_MAX);
+            let conns = some_of_both(
+                || self.backend_conns().take(CONNS_LOOKED_MAX),
+                |(_, handle)| uses_rings(*handle),
+                BACKEND_CONNS_LISTED_MAX,
+            );
             list.backend_conns.extend(conns.map(|(conn, handle)| {
                 let backend = self.upstream.backend(conn.backend() as usize);
                 BackendConnInfo {
@@ -71,6 +80,20 @@ impl<D: Driver> Worker<D> {
     }
 }
 
+/// Takes at most `most` of some items. Of those that are something, and of those that are not, it takes half each if
+/// there are as many.
+fn some_of_both<'a, T: 'a, I: Iterator<Item = T>>(
+    items: impl Fn() -> I + 'a,
+    is_it: impl Fn(&T) -> bool + Copy + 'a,
+    most: usize,
+) -> impl Iterator<Item = T> {
+    let are = items().filter(is_it).take(most).count();
+    let are_not = items().filter(move |item| !is_it(item)).take(most).count();
+    let are = are.min(most - are_not.min(most / 2));
+    let first = items().filter(is_it).take(are);
+    first.chain(items().filter(move |item| !is_it(item)).take(most - are))
+}
+
 fn state_of(session: &ClientConn) -> &'static str {
     match session.stream().wait() {
         _ if session.is_lingering() => "closing",
@@ -82,5 +105,25 @@ fn state_of(session: &ClientConn) -> &'static str {
         _ if !session.stream().requests().is_empty() => "waiting for replies",
         _ if session.inbox().in_message() => "receiving request",
         _ => "idle",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::some_of_both;
+
+    /// Takes four of the numbers up to `count`.
+    fn taken(count: u32, is_it: impl Fn(&u32) -> bool + Copy) -> Vec<u32> {
+        some_of_both(|| 0..count, is_it, 4).collect()
+    }
+
+    #[test]
+    fn all_that_were_listed_had_one_transport() {
+        assert_eq!(taken(10, |number| *number >= 5), [5, 6, 0, 1]);
+        assert_eq!(taken(10, |number| *number >= 9), [9, 0, 1, 2]);
+        assert_eq!(taken(10, |number| *number >= 1), [1, 2, 3, 0]);
+        assert_eq!(taken(10, |_| true), [0, 1, 2, 3]);
+        assert_eq!(taken(10, |_| false), [0, 1, 2, 3]);
+        assert_eq!(taken(2, |number| *number == 0), [0, 1]);
     }
 }
