@@ -153,10 +153,14 @@ fn exchanges(
     let sessions = u64::from(limits.session_slots());
     let bytes_of =
         |bodies: u64| backend_conns * size_of::<BackendConn>() as u64 + bodies * size_of::<Frame>() as u64;
-    Some(MemoryPart {
-        what: format!(
+    let what = match backend_conns {
+        0 => "bodies in flight".to_owned(),
+        _ => format!(
             "{backend_conns} backend connections of single exchanges or sessions, and bodies in flight"
         ),
+    };
+    Some(MemoryPart {
+        what,
         bytes: bytes_of(sessions + backend_conns),
         addresses: bytes_of(sessions * workers + backend_conns),
         remedy: "lower `--max-connections-per-backend` or `--max-connections`".to_owned(),
