@@ -163,6 +163,18 @@ pub const SHM_RING_GROWTH: u64 = 8;
 /// Longest handshake of two processes.
 pub const SHM_HANDSHAKE_NS_MAX: u64 = 1_000_000_000;
 
+/// Longest time until the other side of a claim asks.
+pub const CLAIM_QUESTION_NS_MAX: u64 = SHM_HANDSHAKE_NS_MAX;
+
+/// Claims of one driver whose other side has not asked yet.
+pub const SILENT_CLAIMS_MAX: u32 = 64;
+
+/// Part of a driver's connections through shared memory that such claims may have: one in this many.
+pub const SILENT_CLAIMS_SHARE: u32 = 4;
+
+/// Part of such claims that one process may have: one in this many.
+pub const SILENT_CLAIMS_PROCESS_SHARE: u32 = 4;
+
 /// Handshakes that one poll advances: each maps a segment and allocates, so that many of them would stall connections.
 pub const SHM_HANDSHAKES_PER_POLL_MAX: usize = 16;
 

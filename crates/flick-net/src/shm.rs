@@ -10,6 +10,7 @@ mod claims;
 mod continued;
 mod fairness;
 mod pairs;
+mod silent_claims;
 mod sleeping;
 #[cfg(test)]
 mod tests;
@@ -43,6 +44,7 @@ use crate::slot_queue::SlotQueue;
 pub(crate) use claims::{ClaimPeek, ClaimRead};
 use continued::Continued;
 use pairs::{NEWS_MAX, NONE, News, PairTable, Progress};
+use silent_claims::SilentClaims;
 
 /// All connections through shared memory of one driver.
 pub(crate) struct ShmTransport {
@@ -58,6 +60,7 @@ pub(crate) struct ShmTransport {
     starved: SlotQueue,
     /// Connections of the driver above that have something to read now; see `claims.rs`.
     claims: SlotQueue,
+    silent_claims: SilentClaims,
     /// Connections whose sleep is being announced.
     sleepers: Vec<u32>,
     /// Connections that may go on in rings of another process.
@@ -125,6 +128,7 @@ impl ShmTransport {
             polled: SlotQueue::new(conns_max),
             starved: SlotQueue::new(conns_max),
             claims: SlotQueue::new(conns_max),
+            silent_claims: SilentClaims::new(conns_max),
             sleepers: Vec::with_capacity(conns_max as usize),
             continued: Vec::new(),
             scratch: vec![0; LINGER_SCRATCH_BYTES].into_boxed_slice(),
@@ -401,26 +405,36 @@ impl ShmTransport {
             if sink.is_full() {
                 return;
             }
-            let listeners = &self.listeners;
-            let accepting = |id| listeners.get(id).map(|listener| listener.accepting);
+            let (listeners, silent_claims) = (&self.listeners, &self.silent_claims);
+            let accepting = |id, pid| {
+                let listener = listeners.get(id)?;
+                let waits = listener.is_for_claims && silent_claims.is_full_for(pid);
+                Some(if waits { Accepting::Off } else { listener.accepting })
+            };
             let Some((pair, listener)) = self.pairs.with_opened(accepting) else {
                 if has_opened && self.conns.is_full() {
                     self.evict_greedy();
                 }
                 return;
             };
+            let is_for_claims = self.listeners.get(listener).is_some_and(|at| at.is_for_claims);
             if !self.free_slot() {
                 self.accept(listener, false);
                 if let Some(listener) = self.listeners.get_mut(listener) {
                     listener.accepting = Accepting::WaitsForSlot;
                 }
-                self.evict_greedy();
+                if is_for_claims || !self.silent_claims.expire_one() {
+                    self.evict_greedy();
+                }
                 sink.put(DriverEvent::AcceptFailed { listener, errno: libc::ENFILE });
                 return;
             }
             match self.pairs.accept_opened(pair) {
                 Ok(Some(ring)) => {
                     let conn = self.insert(pair, Some(ring), true);
+                    if is_for_claims {
+                        self.await_question(pair, conn.index);
+                    }
                     self.note_continued(listener, pair, conn.index);
                     sink.put(DriverEvent::Accepted { listener, conn, peer: PeerAddr::Shm });
                 }
@@ -582,6 +596,7 @@ impl ShmTransport {
         self.end_continued(index);
         let ring = self.rings.get_mut(index as usize).and_then(Option::take);
         let Some(part) = self.conns.remove(index) else { return };
+        self.end_silence(index);
         self.stats.conns -= 1;
         if let Some(ring) = ring {
             self.pairs.end_conn(part.pair, ring, is_complete);
@@ -665,10 +680,12 @@ impl ShmTransport {
         }
     }
 
-    /// Returns when a handshake, an unused pair or a lingering connection ends by time, as a wait from now.
+    /// Returns when a handshake, an unused pair, a silent claim or a lingering connection ends by time, as a wait from
+    /// now.
     pub(crate) fn wait_time(&self) -> Option<Duration> {
-        let deadline_ns =
-            self.pairs.deadline_ns().into_iter().chain(self.conns.linger_deadline_ns()).min()?;
+        let of_claims = self.silent_claims.deadline_ns();
+        let of_conns = self.conns.linger_deadline_ns().into_iter().chain(of_claims);
+        let deadline_ns = self.pairs.deadline_ns().into_iter().chain(of_conns).min()?;
         Some(Duration::from_nanos(deadline_ns.saturating_sub(self.now_ns)))
     }
 

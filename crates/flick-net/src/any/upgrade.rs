@@ -436,6 +436,14 @@ impl AnyDriver {
                 }
             }
         }
+        while let Some(index) = self.shm.take_late_claim() {
+            // The question may have come while this thread was late.
+            self.answer(index);
+            if self.upgrades.as_ref().is_some_and(|upgrades| upgrades.claim(index) == Claim::Asked) {
+                self.set_claim(index, Claim::None);
+                self.shm.abort(self.shm.handle_at(index));
+            }
+        }
         self.enter_due();
     }
 

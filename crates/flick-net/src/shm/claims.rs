@@ -92,7 +92,10 @@ impl ShmTransport {
         let Some(ring) = &mut self.rings[index as usize] else { return ClaimRead::Over };
         match ring.receive(out) {
             // The other side publishes a message at once, so a part of one is a violation.
-            Ok(RingRead::Bytes(count)) if count == out.len() => ClaimRead::All,
+            Ok(RingRead::Bytes(count)) if count == out.len() => {
+                self.end_silence(index);
+                ClaimRead::All
+            }
             Ok(RingRead::Empty) if !self.is_gone(index) => {
                 self.poll_again(index);
                 ClaimRead::Nothing

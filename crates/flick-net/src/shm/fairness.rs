@@ -31,8 +31,8 @@ impl ShmTransport {
         }
         let listeners = &self.listeners;
         let is_paused = |id| {
-            let listener = listeners.get(id);
-            listener.is_some_and(|at| !at.is_for_claims && at.accepting != Accepting::On)
+            let listener = listeners.get(id).filter(|at| !at.is_for_claims)?;
+            Some(listener.accepting != Accepting::On)
         };
         let Some(greedy) = self.pairs.greedy(is_paused) else { return false };
         let mut longest: Option<(u32, u32)> = None;
@@ -62,7 +62,7 @@ impl ShmTransport {
 impl PairTable {
     /// Returns the process that holds most connections, if another one waits that would hold fewer also after it got
     /// one of them.
-    fn greedy(&mut self, is_paused: impl Fn(ListenerId) -> bool) -> Option<i32> {
+    fn greedy(&mut self, is_paused: impl Fn(ListenerId) -> Option<bool>) -> Option<i32> {
         self.list_holdings(is_paused);
         let holdings = &mut self.holdings;
         holdings.sort_unstable_by_key(|of| of.pid);

@@ -464,13 +464,16 @@ impl PairTable {
         self.entries.iter().flatten().filter(|other| Some(other.pid) == pid).map(|other| other.conns).sum()
     }
 
-    /// Lists the connections of each pair that began at a listener.
-    pub(super) fn list_holdings(&mut self, is_paused: impl Fn(ListenerId) -> bool) {
+    /// Lists the connections of each pair that began at a listener. `is_paused`: of a listener; `None` if its
+    /// connections are not the platform's.
+    pub(super) fn list_holdings(&mut self, is_paused: impl Fn(ListenerId) -> Option<bool>) {
         self.holdings.clear();
         for entry in self.entries.iter().flatten() {
-            if let Origin::Accepted(Some(id)) = entry.origin {
+            if let Origin::Accepted(Some(id)) = entry.origin
+                && let Some(is_paused) = is_paused(id)
+            {
                 let has_opened = matches!(&entry.state, PairState::Open(open) if !open.opened.is_empty());
-                let is_waiting = has_opened && is_paused(id);
+                let is_waiting = has_opened && is_paused;
                 self.holdings.push(Holdings { pid: entry.pid, conns: entry.conns, is_waiting });
             }
         }
@@ -680,10 +683,10 @@ impl PairTable {
     }
 
     /// Returns a pair with a connection to be accepted, and its listener. Connections of a closed listener are refused;
-    /// those of a paused one stay.
+    /// those of a paused one stay. `accepting`: of a listener, for a process.
     pub(super) fn with_opened(
         &mut self,
-        accepting: impl Fn(ListenerId) -> Option<Accepting>,
+        accepting: impl Fn(ListenerId, i32) -> Option<Accepting>,
     ) -> Option<(u32, ListenerId)> {
         while let Some(number) = self.take_opened() {
             let Some(entry) = self.entry(number).filter(|entry| !matches!(entry.origin, Origin::Continuing))
@@ -697,7 +700,7 @@ impl PairTable {
                 }
                 continue;
             };
-            match id.and_then(|id| Some((id, accepting(id)?))) {
+            match id.and_then(|id| Some((id, accepting(id, entry.pid)?))) {
                 Some((id, Accepting::On)) if !open.opened.is_empty() => return Some((number, id)),
                 Some(_) => {}
                 None => open.refuse_opened(),

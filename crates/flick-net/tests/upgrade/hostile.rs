@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 
 use flick_buffers::{BufClass, Pool, PoolConfig};
 use flick_net::limits::{
-    UPGRADE_EXCHANGES_MIN, UPGRADE_LOOK_NS, UPGRADE_NAMES_MAX, UPGRADE_NAMES_PER_LOOK_MAX, UPGRADE_RETRY_NS,
+    CLAIM_QUESTION_NS_MAX, SILENT_CLAIMS_SHARE, UPGRADE_EXCHANGES_MIN, UPGRADE_LOOK_NS, UPGRADE_NAMES_MAX,
+    UPGRADE_NAMES_PER_LOOK_MAX, UPGRADE_RETRY_NS,
 };
-use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, IoKind, PlainReason, TransportKind};
+use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, Endpoint, IoKind, PlainReason, TransportKind};
 use flick_shm::conn::{RingConn, RingRead};
 use flick_shm::pair::Pair;
 use flick_shm::pairing::{PairListener, PairPolicy, PeerProcess, connect_pair};
@@ -437,5 +438,35 @@ fn reset_of_the_socket_was_noticed_after_a_whole_wait() {
             is_over = hostile.events.drain(..).any(|event| matches!(event, DriverEvent::Failed { .. }));
         }
         assert!(begun.elapsed() < NOTICED_MAX, "{kind:?}: noticed after {:?}", begun.elapsed());
+    }
+}
+
+/// Claims of a process that asks nothing left others no connection of the driver.
+#[test]
+fn claims_that_ask_nothing_took_all_connections() {
+    let mut hostile = Hostile::new();
+    let _own = hostile.claim.take();
+    let silent: Vec<_> = (0..32).map(|_| hostile.pair.open(4096).expect("a slot")).collect();
+    hostile.run();
+    let accepted_max = LIMITS.shm_conns_max / SILENT_CLAIMS_SHARE;
+    let conns = hostile.driver.shm_stats().expect("upgrades are on").conns;
+    assert!((1..=u64::from(accepted_max)).contains(&conns), "{conns} claims were accepted");
+    let name = format!("flick-silent-{}", std::process::id());
+    hostile.driver.listen(&Endpoint::Shm(name.clone())).expect("the name is free");
+    let config = SegmentConfig { slots: 128, arena_bytes: 1 << 20, huge_pages: false };
+    let pairing = move || connect_pair(&name, &config, PairPolicy::SameUser);
+    let Hostile { driver, pool, events, .. } = &mut hostile;
+    let (_peer, pair) = run_beside(driver, pool, events, pairing).expect("the driver listens");
+    let mut pair = pair.expect("a pair");
+    let mut client = pair.open(4096).expect("a slot");
+    assert_eq!(client.send(b"text"), Ok(4));
+    run(driver, pool, events, POLLS);
+    let mut reply = [0; 4];
+    assert_eq!(client.receive(&mut reply), Ok(RingRead::Bytes(4)));
+    // Each has a second, one after the other: the first is that of `hostile`.
+    let (begun, time_max) = (Instant::now(), Duration::from_nanos(CLAIM_QUESTION_NS_MAX) * 3);
+    while !silent.iter().any(RingConn::is_peer_gone) {
+        run(driver, pool, events, 1);
+        assert!(begun.elapsed() < time_max, "a claim was kept that asks nothing");
     }
 }

@@ -214,8 +214,18 @@ impl<D: Driver> Worker<D> {
 
     pub(super) fn accept_failed(&mut self, errno: i32) {
         if let Some(left_out) = DESCRIPTOR_LOG.admit(self.io.now_ns()) {
-            let (service, error) = (self.ctx.service(), std::io::Error::from_raw_os_error(errno));
-            tracing::warn!(service, %error, left_out, "cannot accept a client; clients wait in the listen queue");
+            let service = self.ctx.service();
+            if errno == rustix::io::Errno::NFILE.raw_os_error() {
+                tracing::warn!(
+                    service,
+                    left_out,
+                    "cannot accept a client: all connections that the worker may have are in use, or all files that \
+                     the system may open; clients wait in the listen queue"
+                );
+            } else {
+                let error = std::io::Error::from_raw_os_error(errno);
+                tracing::warn!(service, %error, left_out, "cannot accept a client; clients wait in the listen queue");
+            }
         }
         self.observe.counters().accept_pauses.add(1);
         self.listeners.pause();
