@@ -443,6 +443,16 @@ impl Driver for AnyDriver {
         self.shm.evict_greedy()
     }
 
+    fn limit_accepts(&mut self, most: u32) {
+        self.shm.limit_accepts(most);
+    }
+
+    fn wait_for_session(&mut self, conn: Handle) {
+        if let Some(conn) = self.shm_handle(conn) {
+            self.shm.wait_for_session(conn);
+        }
+    }
+
     fn is_hung_up(&self, conn: Handle) -> bool {
         match self.shm_handle(conn) {
             Some(conn) => self.shm.is_hung_up(conn),

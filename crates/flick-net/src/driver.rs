@@ -392,6 +392,13 @@ pub trait Driver {
         false
     }
 
+    /// Limits the connections through shared memory that are accepted until the next call, so that those that would
+    /// have no session wait in the driver, which knows whose they are.
+    fn limit_accepts(&mut self, _most: u32) {}
+
+    /// Says that an accepted connection waits for a session. It ends with [`Driver::receive`].
+    fn wait_for_session(&mut self, _conn: Handle) {}
+
     /// Returns the queue delay after the last poll. A driver whose polls return everything has none.
     fn queue_delay(&self) -> QueueDelay {
         QueueDelay::None

@@ -79,6 +79,8 @@ pub(crate) struct ShmTransport {
     refusals_unlogged: u64,
     /// Time before which there is no further line; `None`: there was none yet.
     refusals_log_ns: Option<u64>,
+    /// Connections that the platform takes at most.
+    accepts_left: u32,
     /// Handshakes that the next poll advances at most.
     handshakes_left: usize,
     /// News were left in the watch.
@@ -101,6 +103,8 @@ struct ShmPart {
     wake_ups: u64,
     /// The driver above reads it, not the platform.
     is_claim: bool,
+    /// The platform has no session for it yet.
+    is_waiting: bool,
 }
 
 /// An address at which processes pair.
@@ -140,6 +144,7 @@ impl ShmTransport {
             stats: ShmStats::default(),
             refusals_unlogged: 0,
             refusals_log_ns: None,
+            accepts_left: u32::MAX,
             handshakes_left: 0,
             has_news: false,
             now_ns: clock.now_ns(),
@@ -278,7 +283,9 @@ impl ShmTransport {
 
     pub(crate) fn receive(&mut self, conn: Handle, on: bool) {
         let index = conn.index;
-        if self.conns.set_receiving(conn, on).is_some_and(|conn| conn.wants_input()) {
+        let Some(conn) = self.conns.set_receiving(conn, on) else { return };
+        conn.part.is_waiting &= !on;
+        if conn.wants_input() {
             self.conns.ready.push(index);
         }
     }
@@ -402,7 +409,7 @@ impl ShmTransport {
         }
         let has_opened = self.pairs.has_opened();
         for _ in 0..ACCEPTS_PER_POLL_MAX {
-            if sink.is_full() {
+            if sink.is_full() || self.accepts_left == 0 {
                 return;
             }
             let (listeners, silent_claims) = (&self.listeners, &self.silent_claims);
@@ -434,6 +441,8 @@ impl ShmTransport {
                     let conn = self.insert(pair, Some(ring), true);
                     if is_for_claims {
                         self.await_question(pair, conn.index);
+                    } else {
+                        self.accepts_left -= 1;
                     }
                     self.note_continued(listener, pair, conn.index);
                     sink.put(DriverEvent::Accepted { listener, conn, peer: PeerAddr::Shm });
@@ -474,7 +483,15 @@ impl ShmTransport {
     /// Takes in a connection of a pair.
     fn insert(&mut self, pair: u32, ring: Option<RingConn>, is_established: bool) -> Handle {
         let handle = self.conns.insert(
-            ShmPart { pair, idle_looks: 0, late_bytes: 0, moves: 0, wake_ups: 0, is_claim: false },
+            ShmPart {
+                pair,
+                idle_looks: 0,
+                late_bytes: 0,
+                moves: 0,
+                wake_ups: 0,
+                is_claim: false,
+                is_waiting: false,
+            },
             is_established,
         );
         let at = handle.index as usize;

@@ -223,6 +223,7 @@ impl<D: Driver> Worker<D> {
             (a, b) => a.or(b),
         };
         let mut events = self.io.take_events();
+        self.limit_accepts();
         self.poll(wait, is_idle, &mut events)?;
         let mut arrived = Arrivals::default();
         // Before the batch delay: the worker must receive from a new connection before its peer may end it.

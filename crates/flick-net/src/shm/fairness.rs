@@ -1,11 +1,12 @@
 //! Shares of connections: which process pays when all connections are in use.
 //! Promises: a process that waits with fewer connections than another one has gets its share: the process that holds
-//! most loses the connection that was idle longest, one at a time; while no process waits, one may have all.
+//! most loses the connection that was idle longest, one at a time; while no process waits, one may have all. A process
+//! waits with connections that are not accepted, and with those that have no session, which it does not hold.
 //! Not here: shares of memory (`pairs.rs`).
 
 use super::ShmTransport;
 use super::pairs::PairTable;
-use crate::driver::ListenerId;
+use crate::driver::{Handle, ListenerId};
 use crate::fault::ConnFault;
 use crate::limits::SHM_FAIR_LOOKS_MAX;
 use crate::listeners::Accepting;
@@ -15,11 +16,23 @@ use crate::listeners::Accepting;
 pub(super) struct Holdings {
     pub(super) pid: i32,
     pub(super) conns: u32,
-    /// It has opened a connection that a paused listener does not accept.
+    /// It has opened a connection that a paused listener does not accept, or that has no session.
     pub(super) is_waiting: bool,
 }
 
 impl ShmTransport {
+    /// Limits how many connections are accepted for the platform from now on.
+    pub(crate) fn limit_accepts(&mut self, most: u32) {
+        self.accepts_left = most;
+    }
+
+    /// Notes that the platform has no session for a connection yet.
+    pub(crate) fn wait_for_session(&mut self, conn: Handle) {
+        if let Some(conn) = self.conns.get_mut(conn) {
+            conn.part.is_waiting = true;
+        }
+    }
+
     /// Fails a connection of the process that holds most, if another one waits with fewer at a listener that is paused;
     /// processes can pair there from now on. The platform calls it while all its sessions are in use. Returns whether
     /// one was failed.
@@ -34,7 +47,9 @@ impl ShmTransport {
             let listener = listeners.get(id).filter(|at| !at.is_for_claims)?;
             Some(listener.accepting != Accepting::On)
         };
-        let Some(greedy) = self.pairs.greedy(is_paused) else { return false };
+        let conns = (0..self.conns.used()).filter_map(|index| self.conns.at(index));
+        let waiting = conns.filter(|conn| conn.part.is_waiting && conn.is_live()).map(|conn| conn.part.pair);
+        let Some(greedy) = self.pairs.greedy(is_paused, waiting) else { return false };
         let mut longest: Option<(u32, u32)> = None;
         for index in 0..self.conns.used() {
             let Some(conn) = self.conns.at(index) else { continue };
@@ -48,7 +63,7 @@ impl ShmTransport {
                 return false;
             }
             let looks = conn.part.idle_looks;
-            if conn.is_live() && longest.is_none_or(|(_, most)| looks > most) {
+            if conn.is_live() && !conn.part.is_waiting && longest.is_none_or(|(_, most)| looks > most) {
                 longest = Some((index, looks));
             }
         }
@@ -61,12 +76,15 @@ impl ShmTransport {
 
 impl PairTable {
     /// Returns the process that holds most connections, if another one waits that would hold fewer also after it got
-    /// one of them.
-    fn greedy(&mut self, is_paused: impl Fn(ListenerId) -> Option<bool>) -> Option<i32> {
+    /// one of them. `waiting`: the pairs of accepted connections that wait for sessions.
+    fn greedy(
+        &mut self,
+        is_paused: impl Fn(ListenerId) -> Option<bool>,
+        waiting: impl Iterator<Item = u32>,
+    ) -> Option<i32> {
         self.list_holdings(is_paused);
-        let holdings = &mut self.holdings;
-        holdings.sort_unstable_by_key(|of| of.pid);
-        holdings.dedup_by(|next, of| {
+        self.holdings.sort_unstable_by_key(|of| of.pid);
+        self.holdings.dedup_by(|next, of| {
             let is_same = next.pid == of.pid;
             if is_same {
                 of.conns += next.conns;
@@ -74,6 +92,14 @@ impl PairTable {
             }
             is_same
         });
+        for pair in waiting {
+            let pid = self.pid(pair);
+            if let Some(of) = self.holdings.iter_mut().find(|of| Some(of.pid) == pid) {
+                of.conns = of.conns.saturating_sub(1);
+                of.is_waiting = true;
+            }
+        }
+        let holdings = &self.holdings;
         let least = holdings.iter().filter(|of| of.is_waiting).map(|of| of.conns).min()?;
         let most = holdings.iter().max_by_key(|of| of.conns)?;
         (most.conns > least + 1).then_some(most.pid)

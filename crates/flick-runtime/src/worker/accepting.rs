@@ -176,14 +176,18 @@ impl<D: Driver> Worker<D> {
     /// Queues a client, and reads nothing from it. The kernel may accept several at once, and another worker may have
     /// taken the last slot.
     pub(super) fn keep_waiting(&mut self, conn: Handle) {
-        self.io.set_role(conn, Role::Waiting);
-        self.listeners.queue(conn);
+        self.queue(conn);
         self.pause_accept();
     }
 
-    fn keep_waiting_until(&mut self, conn: Handle, at_ns: u64) {
+    fn queue(&mut self, conn: Handle) {
         self.io.set_role(conn, Role::Waiting);
         self.listeners.queue(conn);
+        self.io.driver_mut().wait_for_session(conn);
+    }
+
+    fn keep_waiting_until(&mut self, conn: Handle, at_ns: u64) {
+        self.queue(conn);
         if !self.listeners.is_paused() {
             self.observe.counters().accept_rate_limited.add(1);
             self.stop_listening();
@@ -297,6 +301,15 @@ impl<D: Driver> Worker<D> {
         for listener in self.listeners.ids() {
             self.io.driver_mut().accept(*listener, true);
         }
+    }
+
+    /// Makes the driver accept no more connections through shared memory than there are sessions for. One more shows
+    /// that none is left.
+    pub(super) fn limit_accepts(&mut self) {
+        let limits = &self.ctx.setup().limits;
+        let waits = limits.on_max_connections == OnMaxConnections::Queue && !limits.few_descriptors;
+        let free = limits.max_connections.saturating_sub(self.ctx.shared().sessions());
+        self.io.driver_mut().limit_accepts(if waits { free.max(1) } else { u32::MAX });
     }
 
     /// Lets a process that waits with few connections have one of the process that holds most.

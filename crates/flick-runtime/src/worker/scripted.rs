@@ -45,6 +45,8 @@ struct Script {
     now_ns: u64,
     sent: Vec<(Handle, Vec<u8>)>,
     aborted: Vec<Handle>,
+    accepts_max: u32,
+    waiting: Vec<Handle>,
     is_lost: bool,
 }
 
@@ -56,6 +58,12 @@ impl Driver for Script {
         Err(io::ErrorKind::Unsupported.into())
     }
     fn accept(&mut self, _listener: ListenerId, _on: bool) {}
+    fn limit_accepts(&mut self, most: u32) {
+        self.accepts_max = most;
+    }
+    fn wait_for_session(&mut self, conn: Handle) {
+        self.waiting.push(conn);
+    }
     fn close_listener(&mut self, _listener: ListenerId) {}
     fn connect(&mut self, _to: &Endpoint) -> io::Result<Handle> {
         if self.is_lost { Err(io::ErrorKind::ConnectionRefused.into()) } else { Ok(BACKEND) }
@@ -320,4 +328,30 @@ fn a_tunable_takes_effect_in_the_next_iteration() {
     assert_eq!(worker.clock.busy_poll_max_ns(), 0, "an iteration has one value");
     iteration(&mut worker);
     assert_eq!(worker.clock.busy_poll_max_ns(), 3_000);
+}
+
+/// Clients that the driver accepts and the worker has no session for are served in the order of their arrival, so that
+/// a process with many has all sessions that end.
+#[test]
+fn driver_accepted_connections_that_got_no_session() {
+    let accepted = |index| {
+        let conn = Handle { index, generation: 0 };
+        Happens::DriverEvent(DriverEvent::Accepted { listener: ListenerId(0), conn, peer: PeerAddr::Shm })
+    };
+    let mut script = Script::default();
+    script.polls.push_back(vec![accepted(1), accepted(2), accepted(3)]);
+    script.polls.push_back(vec![accepted(4)]);
+    // Another worker may have the last session.
+    script.polls.push_back(vec![accepted(5)]);
+    let mut worker = worker(script, &Arc::new(Shared::new(1, None)));
+    let accepts_max = [4, 1, 1].map(|_| {
+        iteration(&mut worker);
+        worker.driver().accepts_max
+    });
+    assert_eq!(
+        accepts_max,
+        [4, 1, 1],
+        "as many as there are sessions, and one that shows that there is none"
+    );
+    assert_eq!(worker.driver().waiting, [Handle { index: 5, generation: 0 }]);
 }

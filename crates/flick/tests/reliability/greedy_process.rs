@@ -56,30 +56,36 @@ fn client_connections(service: &Service) -> u32 {
     value.unwrap_or_else(|| panic!("no metric in\n{text}")) as u32
 }
 
-/// Sends a request through a connection of its own; returns the beginning of the response.
-fn ask(to: &ClientAddress) -> String {
-    let mut client = ClientSet::new(&ClientConfig::new(1)).expect("an epoll");
-    client.connect(0, to).expect("the service pairs");
-    let (mut events, mut out) = (Vec::with_capacity(4), [0; 512]);
-    wait::until("a response beside a greedy process", || {
+/// Sends a request through each of `conns` connections of its own, and keeps them until all have a response.
+fn ask(to: &ClientAddress, conns: u32) {
+    let mut client = ClientSet::new(&ClientConfig::new(conns)).expect("an epoll");
+    (0..conns).for_each(|token| client.connect(token, to).expect("the service pairs"));
+    let (mut events, mut out) = (Vec::with_capacity(64), [0; 512]);
+    let mut waiting: Vec<u32> = (0..conns).collect();
+    wait::until("responses beside a greedy process", || {
         client.wait(&mut events, Some(SHORT)).expect("an epoll");
         for event in &events {
             assert!(!matches!(event, ClientEvent::Failed(_)), "{event:?}");
-            if let ClientEvent::Connected(_) = event {
+            if let ClientEvent::Connected(token) = *event {
                 let request = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";
-                assert_eq!(client.send(0, request).ok(), Some(request.len()));
+                assert_eq!(client.send(token, request).ok(), Some(request.len()));
             }
         }
-        match client.receive(0, &mut out) {
-            Ok(RingRead::Bytes(count)) => Some(String::from_utf8_lossy(&out[..count]).into_owned()),
-            Ok(RingRead::Empty) => None,
+        waiting.retain(|token| match client.receive(*token, &mut out) {
+            Ok(RingRead::Bytes(count)) => {
+                let response = String::from_utf8_lossy(&out[..count]);
+                assert!(response.starts_with("HTTP/1.1 200"), "{response}");
+                false
+            }
+            Ok(RingRead::Empty) => true,
             other => panic!("{other:?}"),
-        }
-    })
+        });
+        waiting.is_empty().then_some(())
+    });
 }
 
-#[test]
-fn a_process_that_held_all_connections_kept_others_out() {
+/// Runs a service beside the greedy process, which holds all connections, with each driver.
+fn beside_greedy_process(run: impl Fn(&ClientAddress)) {
     let _machine = machine::alone();
     for io in ["epoll", "uring"] {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
@@ -100,14 +106,24 @@ fn a_process_that_held_all_connections_kept_others_out() {
         wait::until("the greedy process to hold all connections", || {
             (client_connections(&service) == CONNECTIONS_MAX).then_some(())
         });
-        let to = ClientAddress::Shm(name);
-        for _ in 0..3 {
-            let response = ask(&to);
-            assert!(response.starts_with("HTTP/1.1 200"), "{io}: {response}");
-        }
+        run(&ClientAddress::Shm(name));
         drop(greedy.stdin.take());
         assert!(greedy.wait().expect("it is a child").success());
         service.drained();
         backend.stop();
     }
+}
+
+#[test]
+fn a_process_that_held_all_connections_kept_others_out() {
+    beside_greedy_process(|to| {
+        for _ in 0..3 {
+            ask(to, 1);
+        }
+    });
+}
+
+#[test]
+fn a_process_that_came_late_got_one_connection_of_its_share() {
+    beside_greedy_process(|to| ask(to, CONNECTIONS_MAX / 2 - 2));
 }
