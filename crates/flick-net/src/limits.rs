@@ -119,6 +119,13 @@ pub const SHM_PAIRS_MAX: u32 = 1024;
 /// Pairs of one driver with the same process, handshakes among them.
 pub const SHM_PAIRS_OF_PROCESS_MAX: usize = 128;
 
+/// Part of the descriptors of this process that the pairs of one driver with the same process may have: one in this
+/// many.
+pub const SHM_PAIRS_OF_PROCESS_FILES_SHARE: u64 = 16;
+
+/// Part of the descriptors of this process that second pairs with another process do not take: one in this many.
+pub const SHM_PAIRS_FILES_LEFT_SHARE: u64 = 4;
+
 /// Memory of all pairs of one driver, its own rings excepted, in multiples of what those may have. It holds the rings
 /// of the other processes, and the control words and tables of connections, whether they are in use or not.
 pub const SHM_PAIR_MEMORY_FACTOR: u64 = 2;

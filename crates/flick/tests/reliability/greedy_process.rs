@@ -1,13 +1,15 @@
 //! A process that holds all connections of a service through shared memory, and others that come later.
 
 use std::io::Read;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use flick_shm::client::{ClientAddress, ClientConfig, ClientEvent, ClientSet};
 use flick_shm::conn::RingRead;
+use flick_shm::pairing::{PairPolicy, connect_pair};
+use flick_shm::segment::SegmentConfig;
 use rustix::event::Timespec;
 
 use crate::common::http::Backend;
@@ -18,6 +20,7 @@ use crate::machine;
 /// Variable that makes this binary the greedy process.
 const NAME: &str = "FLICK_TEST_GREEDY_PROCESS";
 const CONNECTIONS_MAX: u32 = 40;
+const DESCRIPTORS: u64 = 256;
 /// Time for which clients wait at once.
 const SHORT: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
@@ -84,21 +87,51 @@ fn ask(to: &ClientAddress, conns: u32) {
     });
 }
 
+/// Starts a service in front of a backend; returns its name, too.
+fn start(io: &str) -> (Backend, String, Service) {
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let backend = Backend::start_at(any, |_, _| b"hello".to_vec(), 0).expect("a free port");
+    let program = crate::common::root().join("examples/http_balancer/round_robin.flick");
+    let name = format!("greedy-process-{io}-{}", std::process::id());
+    let listen = format!("client=127.0.0.1:0,shm:{name}");
+    let connect = format!("backends={}", backend.address);
+    let program = program.to_str().expect("a path of the repository");
+    let most = CONNECTIONS_MAX.to_string();
+    let options = ["--workers", "1", "--io", io, "--admin", "0", "--max-connections", &most];
+    let args = ["run", program, "--listen", &listen, "--connect", &connect];
+    let service = Service::start(&[&args[..], &options].concat());
+    (backend, name, service)
+}
+
+/// Processes that pair as often as they can, with a service that has few descriptors.
+#[test]
+fn pairs_of_one_process_took_all_descriptors() {
+    let _machine = machine::alone();
+    for io in ["epoll", "uring"] {
+        let (backend, name, service) = start(io);
+        let before = machine::descriptors(service.pid());
+        machine::limit_descriptors(service.pid(), DESCRIPTORS);
+        let config = SegmentConfig { slots: 128, arena_bytes: 64 << 10, huge_pages: false };
+        let pairs: Vec<_> = (0..DESCRIPTORS)
+            .filter_map(|_| connect_pair(&name, &config, PairPolicy::SameUser).ok())
+            .collect();
+        assert!(pairs.iter().any(|(_, pair)| pair.is_ok()), "{io}: a process has its first pair");
+        let taken = machine::descriptors(service.pid()) - before;
+        assert!(taken < DESCRIPTORS / 8, "{io}: {taken} of {DESCRIPTORS} descriptors");
+        let mut client = TcpStream::connect(service.address).expect("the service listens");
+        let (status, _) = crate::common::http::exchange(&mut client, "/").expect("a descriptor is left");
+        assert_eq!(status, 200, "{io}");
+        drop((pairs, client));
+        service.drained();
+        backend.stop();
+    }
+}
+
 /// Runs a service beside the greedy process, which holds all connections, with each driver.
 fn beside_greedy_process(run: impl Fn(&ClientAddress)) {
     let _machine = machine::alone();
     for io in ["epoll", "uring"] {
-        let any = SocketAddr::from(([127, 0, 0, 1], 0));
-        let backend = Backend::start_at(any, |_, _| b"hello".to_vec(), 0).expect("a free port");
-        let program = crate::common::root().join("examples/http_balancer/round_robin.flick");
-        let name = format!("greedy-process-{io}-{}", std::process::id());
-        let listen = format!("client=127.0.0.1:0,shm:{name}");
-        let connect = format!("backends={}", backend.address);
-        let program = program.to_str().expect("a path of the repository");
-        let most = CONNECTIONS_MAX.to_string();
-        let options = ["--workers", "1", "--io", io, "--admin", "0", "--max-connections", &most];
-        let args = ["run", program, "--listen", &listen, "--connect", &connect];
-        let service = Service::start(&[&args[..], &options].concat());
+        let (backend, name, service) = start(io);
         let mut command = Command::new(std::env::current_exe().expect("this binary"));
         command.args(["--exact", "greedy_process::holder", "--nocapture"]).env(NAME, &name);
         let mut greedy =

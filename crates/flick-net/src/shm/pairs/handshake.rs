@@ -1,7 +1,7 @@
 //! Handshakes of a driver with other processes: how a pair begins.
 //! Promises: none blocks; one that fails costs the connections that wait for it only.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 
 use flick_shm::limits::{SLOTS_MAX, SLOTS_MIN};
 use flick_shm::pair::{Pair, Signals};
@@ -9,6 +9,7 @@ use flick_shm::pairing::{Acceptance, Handshake, Offer, PairError, PairPolicy, Pe
 use flick_shm::segment::{SegmentConfig, SegmentError};
 use rustix::event::epoll;
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use super::{NONE, News, OpenPair, Origin, PairEntry, PairState, PairTable, Progress};
 use crate::driver::ListenerId;
@@ -16,7 +17,8 @@ use crate::fault::ConnFault;
 use crate::internal;
 use crate::limits::{
     SHM_ARENA_BYTES, SHM_ARENA_BYTES_MAX, SHM_ARENA_BYTES_MIN, SHM_HANDSHAKE_NS_MAX, SHM_PAIR_ARENA_SHARE,
-    SHM_PAIR_MEMORY_FACTOR, SHM_PAIR_SLOTS_SHARE, SHM_SLOT_BYTES, SHM_SLOTS,
+    SHM_PAIR_MEMORY_FACTOR, SHM_PAIR_SLOTS_SHARE, SHM_PAIRS_FILES_LEFT_SHARE,
+    SHM_PAIRS_OF_PROCESS_FILES_SHARE, SHM_SLOT_BYTES, SHM_SLOTS,
 };
 
 /// Smallest sizes of a pair.
@@ -117,8 +119,13 @@ impl PairTable {
                 return None;
             }
         };
+        let pid = acceptance.pid();
+        if matches!(origin, Origin::Accepted(_)) && !self.has_descriptors(pid, acceptance.socket()) {
+            tracing::debug!(pid, "a process that is paired gets no further pair: descriptors are few");
+            return None;
+        }
         let added = self.add(PairEntry {
-            pid: acceptance.pid(),
+            pid,
             state: PairState::Accepting(acceptance),
             origin,
             is_internal,
@@ -130,6 +137,16 @@ impl PairTable {
         added
             .inspect_err(|fault| tracing::debug!(?fault, "no more processes can pair with this service"))
             .ok()
+    }
+
+    /// Returns whether a process may have the descriptor of a further pair. It always has the first.
+    fn has_descriptors(&self, pid: i32, socket: BorrowedFd<'_>) -> bool {
+        let Some(files) = getrlimit(Resource::Nofile).current else { return true };
+        let of_process = self.entries.iter().flatten().filter(|other| other.pid == pid).count() as u64;
+        // The system gives out the lowest number that is free.
+        let number = socket.as_raw_fd().unsigned_abs().into();
+        let is_spare = files - files / SHM_PAIRS_FILES_LEFT_SHARE > number;
+        of_process == 0 || is_spare && of_process < files / SHM_PAIRS_OF_PROCESS_FILES_SHARE
     }
 
     /// Acts on news from a pair's socket. `is_over`: its end was reported.
