@@ -550,6 +550,9 @@ impl ShmTransport {
         let refused = conn.part.pair;
         if conn.part.moves == SHM_MOVES_MAX || is_for_memory && conn.part.is_claim {
             let fault = if is_for_memory { ConnFault::PairMemory } else { ConnFault::Refused };
+            if let Some(ring) = self.rings[index as usize].take() {
+                self.pairs.end_conn(refused, ring, true);
+            }
             return self.fail(index, fault);
         }
         conn.part.moves += 1;

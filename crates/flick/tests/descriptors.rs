@@ -100,6 +100,7 @@ fn filter_copies_pipes_with_both_drivers_and_engines() {
         assert_eq!(code, Some(0), "{extra:?}: {log}");
         assert!(output == input, "{extra:?}: {} of {} bytes", output.len(), input.len());
         assert!(log.contains("packets 20000"), "{log}");
+        assert!(!log.contains("shm_"), "copies within the process are no use of shared memory: {log}");
     }
 }
 
@@ -260,6 +261,7 @@ fn filters_in_a_pipeline_use_shared_memory() {
     let logs = (log_of(&mut first), log_of(&mut second));
     assert!(output == input, "{} of {} bytes; {logs:?}", output.len(), input.len());
     assert!(logs.0.contains("is a flick process: using shared memory"), "{logs:?}");
+    assert!(logs.0.contains("shm_bytes_sent") && logs.1.contains("shm_bytes_received"), "{logs:?}");
     assert_eq!((status(first), status(second)), (Some(0), Some(0)), "{logs:?}");
 }
 
