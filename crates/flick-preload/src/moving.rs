@@ -499,7 +499,8 @@ fn use_ring(
         sys_socket::complete(number, arguments, memory);
     }
     let are_several = threads::are_several(state);
-    threads::add(&state.ring_bytes, progress.in_ring, are_several);
+    let in_ring = if vectors.peeks() { 0 } else { progress.in_ring };
+    threads::add(&state.ring_bytes, in_ring, are_several);
     // The thread that has stored a number has changed the direction's state behind it: a call that needs it sees that.
     let parted = if moved.parted.load(Acquire) == 0 { 0 } else { moved.parted.swap(0, SeqCst) };
     let fd = if parted == 0 { arguments[0] } else { u64::from(parted) };
@@ -546,6 +547,9 @@ fn account(
     let mut moved = in_ring + in_kernel;
     if !is_done && moved == 0 {
         return None;
+    }
+    if vectors.peeks() {
+        return Some(if moved > 0 { moved as i64 } else { error });
     }
     threads::add(&file.ring_bytes, in_ring, are_several);
     if !is_done {

@@ -173,10 +173,14 @@ pub fn read_rest(moved: &Moved, segment: PipeSegment, fd: u64, vectors: &Vectors
     let (index, rest) = (moved.rest_index.load(Relaxed), moved.rest.load(Relaxed));
     let bytes = rest.min(vectors.bytes);
     transfer::get(segment, index, vectors, bytes);
+    let progress = PipeProgress { in_ring: bytes, ..PipeProgress::default() }.done();
+    if vectors.peeks() {
+        return progress;
+    }
     moved.rest_index.store(index + bytes, Relaxed);
     moved.rest.store(rest - bytes, Relaxed);
     if rest == bytes {
         transfer::thaw(segment.control());
     }
-    PipeProgress { in_ring: bytes, ..PipeProgress::default() }.done()
+    progress
 }

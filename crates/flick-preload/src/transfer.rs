@@ -4,8 +4,8 @@
 //! longer than [`SLEEP_NS_MAX`]: then it returns to the kernel, whose calls know of signals and of the end of the pipe.
 //! Refuses: two threads in one direction (`threads.rs`).
 
-use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use core::sync::atomic::{AtomicU32, fence};
 
 use crate::fast;
 use crate::limits::{
@@ -90,40 +90,64 @@ pub fn receive(
                 }
             }
             PipeState::Ring => {
-                let epoch = u32::from(seen.epoch()) | 1 << 16;
-                if moved.epoch.load(Relaxed) != epoch {
-                    match is_drained(moved, segment, fd, seen, blocks) {
-                        Some(true) => moved.epoch.store(epoch, Relaxed),
-                        Some(false) => return none,
-                        None => continue,
-                    }
-                }
-                let (index, head) = (moved.index.load(Relaxed), control.head.0.load(Acquire));
-                let ready = head.wrapping_sub(index);
-                if ready == 0 {
-                    let Some(error) = wait_for_bytes(moved, segment, (fd, blocks), seen) else { continue };
-                    return none.failed(error);
-                }
-                if ready > RING_BYTES || !control.look().is_same(seen) {
-                    // The words of another epoch, or overwritten ones: those are cut to what the ring can hold.
-                    go_back(moved, segment, fd, seen);
-                    continue;
-                }
-                let bytes = ready.min(vectors.bytes);
-                get(segment, index, vectors, bytes);
-                if control.consume(seen, index + bytes, sys::barrier) {
-                    moved.index.store(index + bytes, Relaxed);
-                    fast::allow(moved, seen, head);
-                    note_read(moved, control);
-                    // A sender that sleeps wants more than a few bytes.
-                    if ready - bytes <= RING_BYTES_MAX / 2 {
-                        wake::sender(control);
-                    }
-                    return PipeProgress { in_ring: bytes, ..none }.done();
+                if let Some(progress) = receive_in_ring(moved, segment, (fd, blocks), vectors, seen) {
+                    return progress;
                 }
             }
         }
     }
+}
+
+/// Reads in the state *ring*. `None`: the state has changed or is to be looked at again.
+#[inline]
+fn receive_in_ring(
+    moved: &Moved,
+    segment: PipeSegment,
+    (fd, blocks): (u64, bool),
+    vectors: &Vectors,
+    seen: Ctl,
+) -> Option<PipeProgress> {
+    let (control, none) = (segment.control(), PipeProgress::default());
+    let epoch = u32::from(seen.epoch()) | 1 << 16;
+    if moved.epoch.load(Relaxed) != epoch {
+        if !is_drained(moved, segment, fd, seen, blocks)? {
+            if vectors.peeks() {
+                // The kernel shows what it has, also the next time: all bytes are to be there.
+                go_back(moved, segment, fd, seen);
+            }
+            return Some(none);
+        }
+        moved.epoch.store(epoch, Relaxed);
+    }
+    let (index, head) = (moved.index.load(Relaxed), control.head.0.load(Acquire));
+    let ready = head.wrapping_sub(index);
+    if ready == 0 {
+        return wait_for_bytes(moved, segment, (fd, blocks), seen).map(|error| none.failed(error));
+    }
+    if ready > RING_BYTES || !control.look().is_same(seen) {
+        // The words of another epoch, or overwritten ones: those are cut to what the ring can hold.
+        go_back(moved, segment, fd, seen);
+        return None;
+    }
+    let bytes = ready.min(vectors.bytes);
+    get(segment, index, vectors, bytes);
+    let progress = PipeProgress { in_ring: bytes, ..none }.done();
+    if vectors.peeks() {
+        // Bytes that were copied while the state was this one are the next ones, wherever they are by now.
+        fence(Acquire);
+        return control.look().is_same(seen).then_some(progress);
+    }
+    if !control.consume(seen, index + bytes, sys::barrier) {
+        return None;
+    }
+    moved.index.store(index + bytes, Relaxed);
+    fast::allow(moved, seen, head);
+    note_read(moved, control);
+    // A sender that sleeps wants more than a few bytes.
+    if ready - bytes <= RING_BYTES_MAX / 2 {
+        wake::sender(control);
+    }
+    Some(progress)
 }
 
 /// Counts a read since the last sleep. After many of them the sender needs no fences.

@@ -417,7 +417,7 @@ pub struct Vectors {
     count: Option<u64>,
     /// All bytes.
     pub bytes: u64,
-    /// Flags of a send.
+    /// Flags of a send; of a receive only `MSG_PEEK`.
     pub flags: u64,
 }
 
@@ -450,6 +450,12 @@ impl Vectors {
             bytes = bytes.checked_add(memory.word(address + 16 * index + 8))?;
         }
         (bytes <= CALL_BYTES_MAX).then_some(Self { memory, address, count: Some(count), bytes, flags })
+    }
+
+    /// Whether a receive leaves the bytes where they are.
+    #[inline]
+    pub fn peeks(&self) -> bool {
+        self.flags & nr::MSG_PEEK != 0
     }
 
     /// Whether the bytes are one range; its address.

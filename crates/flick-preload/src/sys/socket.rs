@@ -202,7 +202,7 @@ pub fn bytes_of(
     arguments: [u64; 6],
     memory: ProgramMemory,
 ) -> Option<Vectors> {
-    const PLAIN_RECEIVES: u64 = 0x4000 | nr::MSG_DONTWAIT;
+    const PLAIN_RECEIVES: u64 = 0x4000 | nr::MSG_DONTWAIT | nr::MSG_PEEK;
     const ADDRESS_BYTES_MAX: u64 = 128;
     let [_, address, bytes, flags, name, name_bytes] = arguments;
     let is_tcp = kind == Some(Kind::Tcp);
@@ -214,10 +214,10 @@ pub fn bytes_of(
         nr::RECVFROM if flags & !PLAIN_RECEIVES == 0 => {
             let is_length = || name_bytes != 0 && memory.half(name_bytes) as i32 >= 0;
             let is_plain = name == 0 || is_tcp && is_length();
-            is_plain.then(|| Vectors::range(memory, address, bytes, 0)).flatten()
+            is_plain.then(|| Vectors::range(memory, address, bytes, flags & nr::MSG_PEEK)).flatten()
         }
         nr::SENDMSG if bytes & !nr::PLAIN_SENDS == 0 => message(memory, address, bytes),
-        nr::RECVMSG if bytes & !PLAIN_RECEIVES == 0 => message(memory, address, 0),
+        nr::RECVMSG if bytes & !PLAIN_RECEIVES == 0 => message(memory, address, bytes & nr::MSG_PEEK),
         nr::READ | nr::WRITE | nr::READV | nr::WRITEV => Vectors::of(number, arguments, memory),
         _ => None,
     }

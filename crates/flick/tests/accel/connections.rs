@@ -3,13 +3,16 @@
 //! through rings.
 
 use std::process::Stdio;
+use std::time::Duration;
 
 use rustix::process::Signal;
 
-use super::Setting;
 use super::moving::{kill_one_end, pids, rounds, setting_with, signal, start, state_of};
+use super::{Setting, run};
 use crate::common::wait;
 
+/// Time in which a connection has to move early and to stay in its rings.
+const STAYED_MAX: Duration = Duration::from_secs(120);
 const FAMILIES: [&str; 3] = ["tcp", "unix", "pair"];
 
 fn setting(name: &str) -> Setting {
@@ -44,6 +47,43 @@ fn stream_continues_after_calls_that_a_ring_does_not_serve() {
 #[test]
 fn calls_with_an_address_returned_a_connection_to_the_kernel() {
     setting("addressed").check(&["./sockets tcp echo 5000000 addressed addressed"]);
+}
+
+/// php looks so at a connection that lasts when a page begins.
+#[test]
+fn looks_at_what_comes_returned_a_connection_to_the_kernel() {
+    let setting = setting("looks");
+    for family in FAMILIES {
+        setting.check(&[&format!("./sockets {family} echo 3000000 looks looks")]);
+        setting.check(&[&format!("./sockets {family} upload 5000000 looks")]);
+    }
+    let script = r#"
+import os, socket, sys
+listener = socket.create_server(('127.0.0.1', 0))
+if os.fork() == 0:
+    theirs = socket.create_connection(listener.getsockname())
+    listener.close()
+    while data := theirs.recv(100): theirs.sendall(data)
+    os._exit(0)
+ours = listener.accept()[0]
+for _ in range(20000):
+    ours.sendall(b'a question')
+    while len(ours.recv(10, socket.MSG_PEEK)) < 10: pass
+    assert ours.recv(10) == b'a question'
+    try: assert not ours.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError: pass
+print('asked')
+"#;
+    setting.scratch.write("looks.py", script);
+    let has_stayed = wait::within(STAYED_MAX, || {
+        let (status, stdout, stderr) = run(setting.moved("/usr/bin/python3 looks.py"));
+        assert_eq!((status, stdout.as_str()), (0, "asked\n"), "{stderr}");
+        // Of 400,000 bytes that each end sends and receives; it leaves within a page if a look is not served.
+        let bytes = setting.ring_bytes();
+        setting.forget();
+        (bytes > 200_000).then_some(())
+    });
+    assert!(has_stayed.is_some(), "the connection did not stay in its rings");
 }
 
 #[test]

@@ -16,6 +16,8 @@
 
 // Calls name an address, which a connection of TCP ignores.
 static int is_addressed;
+// Each receive looks first at what comes.
+static int looks_first;
 
 static ssize_t send_to(int fd, const void *from, size_t n) {
     struct sockaddr_in address = {.sin_family = AF_INET};
@@ -45,7 +47,7 @@ static ssize_t send_some(int fd, unsigned char *from, size_t n) {
 }
 
 // One receive, by the calls in turns.
-static ssize_t receive_some(int fd, unsigned char *to, size_t n) {
+static ssize_t receive_by_turns(int fd, unsigned char *to, size_t n) {
     static unsigned turn;
     struct iovec parts[2] = {{to, n / 3}, {to + n / 3, n - n / 3}};
     struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2, .msg_flags = -1};
@@ -60,6 +62,23 @@ static ssize_t receive_some(int fd, unsigned char *to, size_t n) {
         if (moved >= 0 && (message.msg_flags & ~MSG_CMSG_CLOEXEC)) fail("flags of a message");
         return moved;
     }
+}
+
+// What a receive finds are the bytes that a look before it has seen. Looks wait or do not, by `recv` and `recvmsg`.
+static ssize_t receive_some(int fd, unsigned char *to, size_t n) {
+    static unsigned char seen[BYTES_MAX];
+    static unsigned turn;
+    struct iovec parts[2] = {{seen, n / 2}, {seen + n / 2, n - n / 2}};
+    struct msghdr message = {.msg_iov = parts, .msg_iovlen = 2};
+    if (!looks_first) return receive_by_turns(fd, to, n);
+    int flags = MSG_PEEK | (turn & 1 ? MSG_DONTWAIT : 0);
+    ssize_t looked = turn++ & 2 ? recvmsg(fd, &message, flags) : recv(fd, seen, n, flags);
+    if (looked < 0 && errno != EAGAIN) return looked;
+    ssize_t moved = receive_by_turns(fd, to, n);
+    // Both may have found a part: the smaller one counts.
+    size_t both = looked < moved ? (looked < 0 ? 0 : (size_t)looked) : (moved < 0 ? 0 : (size_t)moved);
+    if (memcmp(seen, to, both)) fail("bytes that were seen");
+    return moved;
 }
 
 static void send_all(int fd, unsigned char *from, size_t n) {
@@ -246,6 +265,7 @@ int main(int count, char **arguments) {
     state = is_child ? 7 : 1;
     signal(SIGPIPE, SIG_IGN);
     is_addressed = !strcmp(event, "addressed");
+    looks_first = !strcmp(event, "looks");
     if (!strcmp(mode, "echo")) {
         if (is_child) ask(fd, bytes, event, BYTES_MAX);
         else printf("%llu\n", (unsigned long long)echo(fd, bytes, event));
