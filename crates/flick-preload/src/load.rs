@@ -8,7 +8,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use crate::image::{BUILD_ID_BYTES, Image, Mismatch};
 use crate::limits::{IMAGE_BYTES_MAX, LIBRARIES_MAX, PATH_BYTES_MAX};
 use crate::raw::entry_address;
-use crate::state::{Method, ProcessTable, reason};
+use crate::state::{MOVES, MOVES_GENERATED, Method, ProcessTable, reason};
 use crate::sys::{self, BoundedText, Libc, ProgramMemory};
 
 #[cfg(flick_preload)]
@@ -28,12 +28,12 @@ extern "C" fn start(_count: i32, _arguments: *const u64, environment: *const u64
     let set = sys::set_settings(|settings| {
         let state = environment.variable(b"FLICK_ACCEL_STATE=").unwrap_or_default();
         let verify = environment.variable(b"FLICK_ACCEL_VERIFY=").is_some();
-        let moves = environment.variable(b"FLICK_ACCEL_MOVE=").is_some();
+        let moves = environment.variable(b"FLICK_ACCEL_MOVE=").unwrap_or_default();
         settings.preload.push(b"LD_PRELOAD=")
             && settings.preload.push(own)
             && (state.is_empty() || settings.state.push(b"FLICK_ACCEL_STATE=") && settings.state.push(state))
             && (!verify || settings.verify.push(b"FLICK_ACCEL_VERIFY=1"))
-            && (!moves || settings.moves.push(b"FLICK_ACCEL_MOVE=1"))
+            && (moves.is_empty() || settings.moves.push(b"FLICK_ACCEL_MOVE=") && settings.moves.push(moves))
     });
     if !set {
         return;
@@ -42,10 +42,10 @@ extern "C" fn start(_count: i32, _arguments: *const u64, environment: *const u64
     let has_uring = libraries.has_uring;
     state.not_followed.fetch_or(if has_uring { reason::IO_URING } else { 0 }, Relaxed);
     state.verify.store(u32::from(environment.variable(b"FLICK_ACCEL_VERIFY=").is_some()), Relaxed);
-    if environment.variable(b"FLICK_ACCEL_MOVE=").is_some() {
+    if let Some(moves) = environment.variable(b"FLICK_ACCEL_MOVE=") {
         // The kernel has put the list of variables there.
         sys::set_stack_top(environment.at);
-        state.moves.store(1, Relaxed);
+        state.moves.store(if moves == b"2" { MOVES_GENERATED } else { MOVES }, Relaxed);
         sys::map_polling_permits();
         sys::pipe::learn_core();
     }

@@ -98,6 +98,11 @@ pub mod kept {
     pub const CLOSED: u32 = 12;
 }
 
+/// Pipes and connections are to move, unless the program makes code as it runs.
+pub const MOVES: u32 = 1;
+/// They are to move also then: the user who started the program says that such code makes no system calls.
+pub const MOVES_GENERATED: u32 = 2;
+
 /// Bytes that a core fetches at a time.
 const CACHE_LINE_BYTES: usize = 64;
 
@@ -213,7 +218,7 @@ pub struct ProcessTable {
     pub fork_epoch: AtomicU32,
     /// Whether counts are compared with the kernel's at each close.
     pub verify: AtomicU32,
-    /// Whether pipes and connections are to move.
+    /// Whether pipes and connections are to move: 0, [`MOVES`] or [`MOVES_GENERATED`].
     pub moves: AtomicU32,
     /// 1: the process has made threads.
     pub threads: AtomicU32,

@@ -308,7 +308,7 @@ pub struct Settings {
     pub state: BoundedText,
     /// `FLICK_ACCEL_VERIFY=1`, or nothing.
     pub verify: BoundedText,
-    /// `FLICK_ACCEL_MOVE=1`, or nothing.
+    /// `FLICK_ACCEL_MOVE=` with its value, or nothing.
     pub moves: BoundedText,
 }
 

@@ -19,6 +19,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
+use flick_preload::state::{MOVES, MOVES_GENERATED};
 
 use crate::console::say;
 use crate::failure::{Failure, Outcome};
@@ -42,6 +43,9 @@ pub struct Accel {
     /// Move pipes and connections between programs that are started so to shared memory (experimental)
     #[arg(long = "move")]
     moves: bool,
+    /// With --move, also of programs that make code as they run (node, Java): you say that it makes no system calls
+    #[arg(long, requires = "moves")]
+    jit: bool,
     /// Show which call sites of a libc are seen, and which are not
     #[arg(long, value_name = "FILE", conflicts_with_all = ["program", "status", "why", "verify"])]
     libc: Option<PathBuf>,
@@ -95,7 +99,7 @@ impl Accel {
             // Without permits waits sleep earlier, no more.
             let _ = install::polling_permits(&states);
             monitor::start(&states)?;
-            command.env("FLICK_ACCEL_MOVE", "1");
+            command.env("FLICK_ACCEL_MOVE", (if self.jit { MOVES_GENERATED } else { MOVES }).to_string());
         }
         Ok(())
     }

@@ -18,6 +18,9 @@ const ROUNDS_MAX: u32 = 20;
 /// The user of servers that refuse to run as root.
 const USER: &str = "www-data";
 
+/// Pairs whose programs make code as they run, and may.
+const MAKES_CODE: [&str; 2] = ["node-jit", "java-jit"];
+
 /// Expectation of a program whose peers are accelerated as it is.
 enum Expected {
     /// Programs of this name send and receive this number of bytes through rings, or more.
@@ -91,8 +94,8 @@ impl Pair {
         let text = format!("set -eu; . {}; {function}", scripts.join(format!("{}.sh", self.name)).display());
         let arguments = ["setsid", "--wait", "bash", "-o", "pipefail", "-c", &text];
         let mut command = if side == Side::Accelerated {
-            let mut command = self.setting.accel(&["--verify", "--move", "--"]);
-            command.args(arguments);
+            let mut command = self.setting.accel(&["--verify", "--move"]);
+            command.args(MAKES_CODE.contains(&self.name).then_some("--jit")).arg("--").args(arguments);
             command
         } else {
             let mut command = Command::new(arguments[0]);
@@ -267,6 +270,8 @@ pairs! {
     python_http_in_every_pair: "python-http", false, Moves("python3", 1_000);
     python_asyncio_in_every_pair: "python-asyncio", false, Moves("python3", 100_000);
     node_in_every_pair: "node", false, Stays("node", OWN_CALLS);
+    node_whose_code_may_move_in_every_pair: "node-jit", false, Moves("node", 100_000);
+    java_whose_code_may_move_in_every_pair: "java-jit", false, Moves("java", 100_000);
     java_in_every_pair: "java", false, Stays("java", OWN_CALLS);
     iperf3_in_every_pair: "iperf3", false, Moves("iperf3", 50_000);
     sockperf_in_every_pair: "sockperf", false, Moves("sockperf", 100_000);

@@ -16,7 +16,9 @@ use std::time::{Duration, Instant};
 
 use flick_preload::limits::{CHUNK_FDS, CHUNKS_MAX, MOVE_CALLS_MIN, SEGMENT_BYTES};
 use flick_preload::ring::{Control, MAGIC, PipeEnd, PipeHeader, PipeWords};
-use flick_preload::state::{self, Chunk, Kind, Method, ProcessTable, SegmentOffer, flag, kept};
+use flick_preload::state::{
+    self, Chunk, Kind, MOVES_GENERATED, Method, ProcessTable, SegmentOffer, flag, kept,
+};
 use rustix::fs::{MemfdFlags, SealFlags};
 
 use super::holders::{self, Holder, Holders, Wanted};
@@ -47,6 +49,8 @@ struct End {
     serial: u32,
     epoch: u32,
     calls: u32,
+    /// Whether the process may make code as it runs.
+    may_generate: bool,
 }
 
 impl End {
@@ -75,6 +79,14 @@ impl End {
         // A process that has ended needs no reason.
         let _ = self.table.write_all_at(&why.to_le_bytes(), at);
     }
+}
+
+/// Facts that all ends of a process have in common.
+#[derive(Clone, Copy)]
+struct ProcessFacts {
+    pid: u32,
+    epoch: u32,
+    may_generate: bool,
 }
 
 /// A segment that was offered.
@@ -157,7 +169,7 @@ impl Pairing {
     /// Checks that the programs of both ends make no calls that are not seen.
     fn check_calls(&mut self, known: &mut HashMap<u32, bool>, ends: [&End; 2]) -> Result<(), u32> {
         for end in ends {
-            if *known.entry(end.pid).or_insert_with(|| self.makes_calls(end.pid)) {
+            if *known.entry(end.pid).or_insert_with(|| self.makes_calls(end)) {
                 return Err(kept::OWN_CALLS);
             }
         }
@@ -205,9 +217,9 @@ impl Pairing {
         });
     }
 
-    /// Whether a process has code outside of libc that makes system calls, or makes code as it runs.
-    fn makes_calls(&mut self, pid: u32) -> bool {
-        let Ok(maps) = fs::read_to_string(format!("/proc/{pid}/maps")) else { return true };
+    /// Whether a process has code outside of libc that makes system calls, or makes code as it runs and may not.
+    fn makes_calls(&mut self, end: &End) -> bool {
+        let Ok(maps) = fs::read_to_string(format!("/proc/{}/maps", end.pid)) else { return true };
         let known = ["/libc.so.6", "/ld-linux-x86-64.so.2", "/libflick_preload.so", "[vdso]", "[vsyscall]"];
         let is_known = |path: &str| {
             known.iter().any(|end| path.ends_with(end))
@@ -216,8 +228,10 @@ impl Pairing {
         maps.lines().any(|line| {
             let mut fields = line.split_whitespace();
             let is_code = fields.nth(1).is_some_and(|permissions| permissions.contains('x'));
-            let path = fields.nth(3);
-            is_code && !path.is_some_and(|path| is_known(path) || !self.file_makes_calls(Path::new(path)))
+            let Some(path) = fields.nth(3).filter(|path| !path.starts_with("[anon:")) else {
+                return is_code && !end.may_generate;
+            };
+            is_code && !is_known(path) && self.file_makes_calls(Path::new(path))
         })
     }
 
@@ -305,16 +319,21 @@ fn ends(states: &Path, pid: u32) -> Vec<End> {
     let Ok(table) = table else { return Vec::new() };
     let Some(head) = Words::read(&table, 0, offset_of!(ProcessTable, chunks)) else { return Vec::new() };
     let half = |at| head.half(at);
+    let moves = half(offset_of!(ProcessTable, moves));
     let may_move = head.word(offset_of!(ProcessTable, magic)) == state::MAGIC
         && half(offset_of!(ProcessTable, method)) == Method::PatchedText as u32
-        && half(offset_of!(ProcessTable, moves)) != 0
+        && moves != 0
         && half(offset_of!(ProcessTable, stays)) == 0
         && half(offset_of!(ProcessTable, not_followed)) == 0
         && observed::is_alive(pid, &head);
     if !may_move {
         return Vec::new();
     }
-    let epoch = half(offset_of!(ProcessTable, fork_epoch));
+    let facts = ProcessFacts {
+        pid,
+        epoch: half(offset_of!(ProcessTable, fork_epoch)),
+        may_generate: moves == MOVES_GENERATED,
+    };
     let table = Rc::new(table);
     let mut ends = Vec::new();
     for index in (0..CHUNKS_MAX).filter(|index| observed::is_populated(&head, *index)) {
@@ -322,13 +341,13 @@ fn ends(states: &Path, pid: u32) -> Vec<End> {
         let Some(chunk) = Words::read(&table, offset, size_of::<Chunk>()) else { continue };
         for slot in 0..CHUNK_FDS {
             let at = offset_of!(Chunk, files) + slot * size_of::<state::File>();
-            ends.extend(end(&chunk, at, offset, (pid, epoch), &table));
+            ends.extend(end(&chunk, at, offset, facts, &table));
         }
     }
     ends
 }
 
-fn end(chunk: &Words, at: usize, offset: usize, process: (u32, u32), table: &Rc<File>) -> Option<End> {
+fn end(chunk: &Words, at: usize, offset: usize, process: ProcessFacts, table: &Rc<File>) -> Option<End> {
     let half = |field| chunk.half(at + field);
     let word = |field| chunk.word(at + field);
     let kind = Kind::of(half(offset_of!(state::File, kind)))?;
@@ -343,7 +362,7 @@ fn end(chunk: &Words, at: usize, offset: usize, process: (u32, u32), table: &Rc<
     let is_usable = half(offset_of!(state::File, refs)) > 0
         && flags & (flag::SHARED | flag::IN_EPOLL | flag::BY_THREADS) == 0;
     (is_kind && is_free && is_usable).then(|| End {
-        pid: process.0,
+        pid: process.pid,
         table: Rc::clone(table),
         at: (offset + at) as u64,
         kind,
@@ -351,7 +370,8 @@ fn end(chunk: &Words, at: usize, offset: usize, process: (u32, u32), table: &Rc<
         inode,
         pair: word(offset_of!(state::File, pair)),
         serial: half(offset_of!(state::File, serial)),
-        epoch: process.1,
+        epoch: process.epoch,
+        may_generate: process.may_generate,
         calls: half(offset_of!(state::File, calls)),
     })
 }

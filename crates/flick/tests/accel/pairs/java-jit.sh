@@ -1,0 +1,2 @@
+# Java whose code may move.
+. "$scripts/java.sh"
