@@ -16,6 +16,9 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 /// Longest wait until a started server accepts a connection.
 const START_WAIT_MAX: Duration = Duration::from_secs(5);
 
+/// Longest wait until a server ends that was asked to.
+const TERM_WAIT_MAX: Duration = Duration::from_secs(3);
+
 /// Pause between two tries to connect.
 const START_PAUSE: Duration = Duration::from_millis(5);
 
@@ -46,15 +49,24 @@ impl Server {
         home_core: usize,
         addr: impl Into<ClientAddress>,
     ) -> io::Result<Server> {
-        let name = command.get_program().to_string_lossy().into_owned();
-        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         // A child inherits the cores of the thread that starts it, and so do all threads it will ever have.
         pin_this_thread(core)?;
-        let started = command.spawn();
+        let started = spawn(&mut command);
         pin_this_thread(home_core)?;
-        let child =
-            started.map_err(|error| io::Error::new(error.kind(), format!("cannot start {name}: {error}")))?;
-        let mut server = Server { name, child, addr: addr.into() };
+        Self::await_start(started?, &command, addr.into())
+    }
+
+    /// Starts `command` wherever the scheduler puts it, as [`Server::start`] does, and leaves this thread so.
+    pub(crate) fn start_anywhere(mut command: Command, addr: impl Into<ClientAddress>) -> io::Result<Server> {
+        let mut cores = CpuSet::new();
+        (0..CpuSet::MAX_CPU).for_each(|core| cores.set(core));
+        sched_setaffinity(None, &cores)?;
+        let child = spawn(&mut command)?;
+        Self::await_start(child, &command, addr.into())
+    }
+
+    fn await_start(child: Child, command: &Command, addr: ClientAddress) -> io::Result<Server> {
+        let mut server = Server { name: name_of(command), child, addr };
         server.await_listening()?;
         Ok(server)
     }
@@ -90,19 +102,56 @@ impl Server {
 
     /// Returns the processor time of the child, user and system time apart.
     pub(crate) fn cpu(&self) -> io::Result<CpuTimes> {
-        let (user_ticks, system_ticks) = ticks_of(self.child.id())?;
-        Ok(CpuTimes { total: self.cpu_time_of_threads()?, user_ticks, system_ticks })
+        cpu_of(self.child.id())
     }
 
     /// Returns the processor time of the child's threads that are alive, to the nanosecond.
     pub(crate) fn cpu_time_of_threads(&self) -> io::Result<Duration> {
-        let mut ns = 0;
-        for thread in std::fs::read_dir(format!("/proc/{}/task", self.child.id()))? {
-            let text = std::fs::read_to_string(thread?.path().join("schedstat"))?;
-            ns += text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
-        }
-        Ok(Duration::from_nanos(ns))
+        cpu_time_of_threads(self.child.id())
     }
+
+    /// Asks the child to end (`SIGTERM`), so that it ends its own children, and waits for `TERM_WAIT_MAX` at most.
+    pub(crate) fn terminate(&mut self) {
+        let deadline = Instant::now() + TERM_WAIT_MAX;
+        // It may have ended by itself; what does not end is killed when this is dropped.
+        let _ = rustix::process::kill_process(self.pid(), rustix::process::Signal::TERM);
+        while Instant::now() < deadline && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(START_PAUSE);
+        }
+    }
+}
+
+/// Starts a program without standard input and output.
+fn spawn(command: &mut Command) -> io::Result<Child> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let started = command.spawn();
+    started
+        .map_err(|error| io::Error::new(error.kind(), format!("cannot start {}: {error}", name_of(command))))
+}
+
+fn name_of(command: &Command) -> String {
+    command.get_program().to_string_lossy().into_owned()
+}
+
+/// Returns the processor time of a process, user and system time apart.
+pub(crate) fn cpu_of(pid: u32) -> io::Result<CpuTimes> {
+    let (user_ticks, system_ticks) = ticks_of(pid)?;
+    Ok(CpuTimes { total: cpu_time_of_threads(pid)?, user_ticks, system_ticks })
+}
+
+fn cpu_time_of_threads(pid: u32) -> io::Result<Duration> {
+    let mut ns = 0;
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task"))? {
+        let text = std::fs::read_to_string(thread?.path().join("schedstat"))?;
+        ns += text.split_whitespace().next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+    }
+    Ok(Duration::from_nanos(ns))
+}
+
+/// Returns the children of a process.
+pub(crate) fn children_of(pid: u32) -> io::Result<Vec<u32>> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    text.split_whitespace().map(|word| word.parse().map_err(io::Error::other)).collect()
 }
 
 /// Returns whether a server accepts a connection at an address.

@@ -60,8 +60,13 @@ pub(crate) fn arguments(addr: SocketAddr, connections: usize, seconds: u64) -> V
 
 /// Requests per second of a round.
 pub(crate) fn requests_per_s(output: &Output) -> io::Result<f64> {
+    Ok(requests_and_rate(output)?.1)
+}
+
+/// Requests of a round, and requests per second.
+pub(crate) fn requests_and_rate(output: &Output) -> io::Result<(f64, f64)> {
     let summary = summary(output)?;
-    Ok(summary.requests / summary.seconds)
+    Ok((summary.requests, summary.requests / summary.seconds))
 }
 
 fn summary(output: &Output) -> io::Result<Summary> {

@@ -87,6 +87,16 @@ impl<'a> Setting<'a> {
         command
     }
 
+    /// The same for a program that makes code as it runs.
+    pub(super) fn command_with_jit(&self, side: Mode, program: impl AsRef<OsStr>) -> Command {
+        if side != Mode::Accelerated {
+            return Command::new(program);
+        }
+        let mut command = self.flick();
+        command.args(["--move", "--jit", "--"]).arg(program);
+        command
+    }
+
     fn flick(&self) -> Command {
         let mut command = Command::new(self.args.run.flick.path());
         command.env("XDG_RUNTIME_DIR", self.scratch.0.join("run"));
