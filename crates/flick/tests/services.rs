@@ -249,7 +249,7 @@ fn request_through_a_ring_waited_where_several_services_share_a_thread() {
                     assert_eq!(out, [0x81, *sent], "{io:?}");
                     answered += 1;
                 }
-                let begins = events.iter().any(|event| *event == ClientEvent::Connected(token));
+                let begins = events.contains(&ClientEvent::Connected(token));
                 if has_reply || begins {
                     *sent = sent.wrapping_add(1);
                     assert_eq!(clients.send(token, &[0x80, *sent]).ok(), Some(2), "{io:?}");
