@@ -28,14 +28,8 @@ impl UringDriver {
                     sink.put(DriverEvent::Woken);
                 }
             }
-            RequestToken::Watched => {
-                self.watch.is_ready = true;
-                self.watch.is_armed = false;
-            }
-            RequestToken::Poller => {
-                self.poller.is_ready = true;
-                self.poller.is_armed = false;
-            }
+            RequestToken::Watched => self.watch.complete(),
+            RequestToken::Poller => self.poller.complete(),
             RequestToken::Accept(listener) => self.accepted(listener, completion, sink),
             RequestToken::Receive(index) => self.received(index, completion, sink),
             RequestToken::Send(index) => self.sent(index, completion),

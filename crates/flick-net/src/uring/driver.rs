@@ -72,6 +72,31 @@ pub(super) struct Watch {
     pub(super) is_ready: bool,
 }
 
+impl Watch {
+    /// Has the ring watch the descriptor, if there is one and the ring does not do so yet. Once per report, so that
+    /// each request begins with a look: an epoll is readable until it was looked into.
+    pub(super) fn arm(&mut self, ring: &mut Ring, token: RequestToken) {
+        if !self.is_armed
+            && let Some(descriptor) = &self.descriptor
+        {
+            (self.is_armed, self.is_just_armed) = (true, true);
+            ring.watch(descriptor, libc::POLLIN, false, token);
+        }
+    }
+
+    /// Ends the watching of the ring; its last result is still to come.
+    fn disarm(&self, ring: &mut Ring, token: RequestToken) {
+        if self.is_armed {
+            ring.cancel_now(token);
+        }
+    }
+
+    /// Notes the result of a request.
+    pub(super) fn complete(&mut self) {
+        (self.is_ready, self.is_armed) = (true, false);
+    }
+}
+
 /// Drivers whose output was leaked, because the kernel did not end all requests.
 static LEAKED_OUTPUTS: AtomicU64 = AtomicU64::new(0);
 
@@ -192,12 +217,8 @@ impl UringDriver {
     pub(crate) fn release_poller(&mut self) {
         // Before results are signalled again: one that the signal itself causes would be delayed, as a wake-up through
         // the ring (see [`UringDriver::eventfds`]).
-        if self.poller.is_armed {
-            self.ring.cancel_now(RequestToken::Poller);
-        }
-        if self.watch.is_armed {
-            self.ring.cancel_now(RequestToken::Watched);
-        }
+        self.poller.disarm(&mut self.ring, RequestToken::Poller);
+        self.watch.disarm(&mut self.ring, RequestToken::Watched);
         (self.poller.descriptor, self.poller.is_ready) = (None, false);
         self.ring.pause_signal(false);
     }

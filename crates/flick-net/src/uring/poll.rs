@@ -68,20 +68,10 @@ impl UringDriver {
             *is_armed = true;
             self.ring.watch(eventfd, libc::POLLIN, true, RequestToken::Waker);
         }
-        if self.knows_watch()
-            && !self.watch.is_armed
-            && let Some(descriptor) = &self.watch.descriptor
-        {
-            (self.watch.is_armed, self.watch.is_just_armed) = (true, true);
-            // Once per report, so that each request begins with a look: an epoll is readable until it was looked into.
-            self.ring.watch(descriptor, libc::POLLIN, false, RequestToken::Watched);
+        if self.knows_watch() {
+            self.watch.arm(&mut self.ring, RequestToken::Watched);
         }
-        if !self.poller.is_armed
-            && let Some(descriptor) = &self.poller.descriptor
-        {
-            self.poller.is_armed = true;
-            self.ring.watch(descriptor, libc::POLLIN, false, RequestToken::Poller);
-        }
+        self.poller.arm(&mut self.ring, RequestToken::Poller);
         self.quota.renew();
         self.start_sends();
         if !self.ring.provide(pool) {
