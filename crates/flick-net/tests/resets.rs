@@ -1,7 +1,7 @@
 //! Connections that are reset right behind data: the data is delivered, and the reset reported.
 
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use flick_buffers::{BufClass, Pool, PoolConfig};
@@ -17,6 +17,8 @@ const LIMITS: DriverLimits = DriverLimits {
 /// Repetitions. The kernel now and then misses a reset, behind large bodies only, which
 /// `FLICK_MOCKS=24000 cargo test -p flick --test reliability m2_` provokes.
 const ROUNDS: u32 = 2_000;
+/// Connects to a peer that answers at once. One of the first twenty shows the symptom.
+const CONNECTS: u32 = 200;
 /// Longest wait for an operation that takes microseconds.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -93,4 +95,46 @@ fn a_reset_peer_is_hung_up_and_a_send_fails_on_io_uring() {
 #[test]
 fn a_reset_peer_is_hung_up_and_a_send_fails_on_epoll() {
     check(IoKind::Epoll, ROUNDS);
+}
+
+/// Connects, with a request that waits to be sent, to a peer that answers its first bytes and resets the connection.
+fn check_answer_before_connected_is_handled(io: IoKind) {
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
+    let mut driver = AnyDriver::open(io, LIMITS).expect("this machine has it");
+    let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
+    let at = Endpoint::Tcp(listener.local_addr().expect("it listens"));
+    let peers = std::thread::spawn(move || {
+        for _ in 0..CONNECTS {
+            let (mut peer, _) = listener.accept().expect("a connection arrives");
+            peer.set_nonblocking(true).expect("a live socket");
+            // Does not sleep, so that it answers while the rest of the request is being sent.
+            while peer.read(&mut [0; 8]).is_err() {}
+            peer.write_all(b"reply").expect("it is connected");
+        }
+    });
+    for round in 0..CONNECTS {
+        let conn = driver.connect(&at).expect("loopback");
+        for _ in 0..32 {
+            let buf = pool.alloc(BufClass::Large).expect("there are buffers");
+            let len = buf.append(&[b'v'; 65_536]);
+            driver.send(conn, buf.slice(0..len));
+        }
+        let came = until(&mut driver, &pool, |event| matches!(event, DriverEvent::Connected { .. }));
+        driver.receive(conn, true);
+        let is_over = |event: &DriverEvent| matches!(event, DriverEvent::Failed { .. });
+        let after = if came.iter().any(is_over) { Vec::new() } else { until(&mut driver, &pool, is_over) };
+        let is_reply = |event: &DriverEvent| matches!(event, DriverEvent::Data { .. });
+        assert!(after.iter().any(is_reply), "round {round}: no reply in {came:?} and {after:?}");
+    }
+    peers.join().expect("no peer fails");
+}
+
+#[test]
+fn an_answer_that_came_before_connected_was_handled_was_lost_on_epoll() {
+    check_answer_before_connected_is_handled(IoKind::Epoll);
+}
+
+#[test]
+fn an_answer_that_came_before_connected_was_handled_was_lost_on_io_uring() {
+    check_answer_before_connected_is_handled(IoKind::Uring);
 }

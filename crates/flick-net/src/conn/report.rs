@@ -18,17 +18,20 @@ pub(crate) enum FaultReport {
 }
 
 impl<P> Conns<P> {
-    /// Reports that a connect has succeeded and that output has drained. The sink has capacity for one event at least.
-    pub(crate) fn report_progress(&mut self, index: u32, sink: &mut EventSink<'_>) {
+    /// Reports that a connect has succeeded and that output has drained; returns whether it was a connect. The sink has
+    /// capacity for one event at least.
+    pub(crate) fn report_progress(&mut self, index: u32, sink: &mut EventSink<'_>) -> bool {
         let conn = self.table.handle(index);
-        let Some(live) = self.table.at_mut(index).and_then(Conn::live_mut) else { return };
-        if live.take_connected() {
+        let Some(live) = self.table.at_mut(index).and_then(Conn::live_mut) else { return false };
+        let is_new = live.take_connected();
+        if is_new {
             sink.put(DriverEvent::Connected { conn });
         }
         if live.watermark == Watermark::Drained && !sink.is_full() {
             live.watermark = Watermark::Below;
             sink.put(DriverEvent::Drained { conn });
         }
+        is_new
     }
 
     /// Reports the end of the stream if it has come and receiving is on; all input is delivered. A failed connection

@@ -188,7 +188,12 @@ impl EpollDriver {
         if !conn.is_live() {
             return if conn.is_lingering() { self.discard(index) } else { Served::Done };
         }
-        self.conns.report_progress(index, sink);
+        let has_failed = conn.has_failed();
+        if self.conns.report_progress(index, sink) && has_failed {
+            // It was reset while its first output was written: the platform is asked whether it receives before the
+            // fault is reported, for the peer may have answered first.
+            return Served::More;
+        }
         let received = self.receive_some(index, pool, sink);
         if !matches!(received, Served::Done) {
             return received;
