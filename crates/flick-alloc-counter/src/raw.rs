@@ -25,6 +25,19 @@ unsafe impl GlobalAlloc for CountingAllocator {
         unsafe { System.alloc(layout) }
     }
 
+    // Without this one, memory that the kernel hands out zeroed would be written a second time, and be resident from then.
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: our contract is the system allocator's.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, new_bytes: usize) -> *mut u8 {
+        COUNT.set(COUNT.get() + 1);
+        // SAFETY: our contract is the system allocator's, and `pointer` came from it.
+        unsafe { System.realloc(pointer, layout, new_bytes) }
+    }
+
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         // SAFETY: our contract is the system allocator's, and `pointer` came from it.
         unsafe { System.dealloc(pointer, layout) }
