@@ -113,17 +113,35 @@ impl Body<'_> {
             let ExprKind::Str(text) = &pattern.kind else { panic!("a case of text is a constant") };
             by_len.entry(text.len()).or_default().push((*pattern, *block));
         }
-        if targets.len() <= CHAIN_PATTERNS_MAX || by_len.len() == 1 {
+        let letters = by_len.get(&1).map_or(0, Vec::len);
+        if targets.len() <= CHAIN_PATTERNS_MAX || by_len.len() == 1 && letters == 0 {
             return self.switch_chain(&Val::Bytes(value), targets.into_iter(), default);
         }
         let len = self.f.define(Type::Int, Op::Len(value));
         let cases: Vec<(i64, BlockId)> =
             by_len.keys().map(|len| (*len as i64, self.f.new_block(&[]))).collect();
         self.f.end(Terminator::Switch { value: len, cases: cases.clone(), default });
-        for (targets, (_, block)) in by_len.into_values().zip(cases) {
+        for (targets, (len, block)) in by_len.into_values().zip(cases) {
             self.f.go_on_in(block);
-            self.switch_chain(&Val::Bytes(value), targets.into_iter(), default);
+            if len == 1 && letters > CHAIN_PATTERNS_MAX {
+                self.switch_letters(value, &targets, default);
+            } else {
+                self.switch_chain(&Val::Bytes(value), targets.into_iter(), default);
+            }
         }
+    }
+
+    /// Decides on the one byte of a value.
+    fn switch_letters(&mut self, value: Value, targets: &[(&Expr, BlockId)], default: BlockId) {
+        let index = self.f.int(0);
+        let letter = self.f.define(Type::Int, Op::ByteAt { bytes: value, index });
+        let mut seen = BTreeSet::new();
+        let cases = targets.iter().filter_map(|(pattern, block)| match &pattern.kind {
+            ExprKind::Str(text) => Some((i64::from(*text.first()?), *block)),
+            _ => None,
+        });
+        let cases = cases.filter(|(letter, _)| seen.insert(*letter)).collect();
+        self.f.end(Terminator::Switch { value: letter, cases, default });
     }
 
     fn switch_words<'e>(

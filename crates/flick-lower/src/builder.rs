@@ -180,6 +180,24 @@ impl FunctionBuilder {
         self.append(None, op);
     }
 
+    /// The place in the output of a value that the current block has just joined there: it need not be copied to be
+    /// sent. `None` where the output has grown since, or may have, and of other values.
+    pub fn mark_before(&mut self, value: Value) -> Option<Value> {
+        let insts = &self.blocks[self.current.0 as usize].insts;
+        let is_constant = |inst: &&Inst| matches!(inst.op, Op::Const(_) | Op::ConstBytes { .. });
+        let behind = insts.iter().rev().take_while(is_constant).count();
+        let at = (insts.len() - behind).checked_sub(1)?;
+        let Inst { result, op, origin } = &insts[at];
+        let (Some(joined), Op::Concat { .. }, origin) = (*result, op, *origin) else { return None };
+        if joined != value {
+            return None;
+        }
+        let mark = self.new_value(Type::Int);
+        let block = &mut self.blocks[self.current.0 as usize];
+        block.insts.insert(at, Inst { result: Some(mark), op: Op::OutMark, origin });
+        Some(mark)
+    }
+
     /// A signed constant.
     pub fn int(&mut self, value: i64) -> Value {
         self.define(Type::Int, Op::Const(value))

@@ -42,8 +42,11 @@ impl Body<'_> {
     }
 
     fn hand_over_wire(&mut self, value: Value, hand_over: &mut dyn FnMut(&mut Self, OutMessage)) {
-        let mark = self.f.define(Type::Int, Op::OutMark);
-        self.f.effect(Op::EmitBytes { value });
+        let mark = self.f.mark_before(value).unwrap_or_else(|| {
+            let mark = self.f.define(Type::Int, Op::OutMark);
+            self.f.effect(Op::EmitBytes { value });
+            mark
+        });
         hand_over(self, OutMessage::Rebuilt { mark, tail_from: None, tail_of: None });
     }
 

@@ -2,7 +2,7 @@
 //! Promises: operands are evaluated from left to right.
 
 use flick_check::hir::{BinaryOp, Builtin, ClassId, Expr, ExprKind, Ty};
-use flick_ir::data::{Op, Type};
+use flick_ir::data::{Op, Type, Value};
 use flick_ir::semantics;
 
 use crate::body::Body;
@@ -202,10 +202,19 @@ impl Body<'_> {
         }
     }
 
-    /// `a + b` of text.
+    /// `a + b` of text. Parts that are joined themselves are joined here, once.
     fn concat(&mut self, parts: &[Expr], ty: &Ty) -> Val {
         let Ty::Bytes { max, .. } = ty else { panic!("the checker joins text and bytes only") };
-        let parts = parts.iter().map(|part| self.expr(part).bytes()).collect();
-        Val::Bytes(self.f.define(Type::Bytes, Op::Concat { parts, max_bytes: *max }))
+        let mut values = Vec::new();
+        parts.iter().for_each(|part| self.parts_of(part, &mut values));
+        Val::Bytes(self.f.define(Type::Bytes, Op::Concat { parts: values, max_bytes: *max }))
+    }
+
+    fn parts_of(&mut self, part: &Expr, values: &mut Vec<Value>) {
+        match &part.kind {
+            ExprKind::Concat(parts) => parts.iter().for_each(|part| self.parts_of(part, values)),
+            ExprKind::Builtin(Builtin::Text | Builtin::Raw, args) => self.parts_of(&args[0], values),
+            _ => values.push(self.expr(part).bytes()),
+        }
     }
 }

@@ -13,7 +13,8 @@ pub const FUNCTION_INSTS_MAX: usize = 1 << 20;
 /// Expressions of a function that gives a tuple, record, option or variant and is lowered where it is called; a longer
 /// one is called, and gives its words in memory.
 pub const INLINED_PARTS_MAX: usize = 120;
-/// Patterns of text with which a `switch` compares one after the other; of more, only with those of the value's length.
+/// Patterns of text with which a `switch` compares one after the other; of more, only with those of the value's length,
+/// and of more letters it looks at the value's own.
 pub const CHAIN_PATTERNS_MAX: usize = 4;
 /// Bytes that all attempts of an `update` together may build; where they would build more, the first attempt already
 /// has the entry for itself.
