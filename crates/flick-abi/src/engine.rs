@@ -58,8 +58,10 @@ pub struct MessageRun<'a> {
     pub parser: FuncId,
     /// Runs on each; it never suspends itself.
     pub rule: FuncId,
-    /// Frame that each is parsed into.
+    /// Frame that the first one is parsed into, and those behind it of which `ahead` has none.
     pub frame: &'a mut Frame,
+    /// Frames of the messages behind the first one, as far as they have been parsed already.
+    pub ahead: &'a mut [Frame],
     /// The messages; the last one may be cut.
     pub bytes: &'a [u8],
     /// Longest message that is whole although its head is shorter, in bytes.
@@ -102,13 +104,20 @@ pub trait Engine: std::marker::Send + Sync {
         call: &mut RuleCall<'_>,
         done: &mut dyn FnMut(MessageDone<'_>) -> Option<usize>,
     ) -> usize {
-        let MessageRun { parser, rule, frame, bytes, whole_bytes_max, leaves } = run;
-        let (mut at, mut out_from) = (0, call.out_len);
+        let MessageRun { parser, rule, mut frame, ahead, bytes, whole_bytes_max, leaves } = run;
+        let (mut at, mut out_from, mut ahead) = (0, call.out_len, ahead.iter_mut());
         loop {
-            frame.restart();
             let rest = &bytes[at..];
-            let step = self.parse(parser, frame, rest);
-            let is_whole = step == ParseStep::Done && frame.is_whole(rest.len() as u64, whole_bytes_max);
+            let is_done = if at > 0
+                && let Some(next) = ahead.next()
+            {
+                frame = next;
+                true
+            } else {
+                frame.restart();
+                self.parse(parser, frame, rest) == ParseStep::Done
+            };
+            let is_whole = is_done && frame.is_whole(rest.len() as u64, whole_bytes_max);
             if !is_whole || frame.flags().has_any(leaves) {
                 return at;
             }

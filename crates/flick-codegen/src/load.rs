@@ -147,19 +147,27 @@ impl Code {
         call: &mut RuleCall<'_>,
         done: &mut dyn FnMut(MessageDone<'_>) -> Option<usize>,
     ) -> usize {
-        let MessageRun { parser, rule, frame, bytes, whole_bytes_max, leaves } = run;
+        let MessageRun { parser, rule, frame, ahead, bytes, whole_bytes_max, leaves } = run;
         let function = self.rules[rule.0 as usize].expect("the platform runs only rules");
         self.check_needs(call, self.needs.spill_words);
         let (source_element, mut out_from) = (call.source_element, call.out_len);
         let mut raw = RawCall::of_run(call, frame, &self.consts);
         raw.move_output(0, out_from);
-        let mut at = 0;
+        let (mut at, mut ahead) = (0, ahead.iter_mut());
         loop {
-            let (rest, frame) = (&bytes[at..], raw.frame_mut());
-            frame.restart();
+            let rest = &bytes[at..];
+            let next = if at > 0 { ahead.next() } else { None };
+            let is_parsed = next.is_some();
+            if let Some(next) = next {
+                raw.set_frame(next);
+            }
+            let frame = raw.frame_mut();
+            if !is_parsed {
+                frame.restart();
+            }
             // A step other than the last one, or a broken invariant, is for who parses the message again.
-            let is_whole =
-                self.parse(parser, frame, rest) == 0 && frame.is_whole(rest.len() as u64, whole_bytes_max);
+            let is_done = is_parsed || self.parse(parser, frame, rest) == 0;
+            let is_whole = is_done && frame.is_whole(rest.len() as u64, whole_bytes_max);
             if !is_whole || frame.flags().has_any(leaves) {
                 return at;
             }

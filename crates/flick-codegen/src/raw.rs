@@ -163,6 +163,11 @@ impl<'a> RawCall<'a> {
         unsafe { &mut *self.frame }
     }
 
+    /// Takes another frame for the messages of a run from here on.
+    pub(crate) fn set_frame(&mut self, frame: &'a mut Frame) {
+        self.frame = &raw mut *frame;
+    }
+
     /// Begins the call on the next message of a run, which its frame describes; nothing is built or sent.
     pub(crate) fn begin(&mut self, message: &'a [u8]) {
         (self.message, self.message_len) = (message.as_ptr(), message.len() as u64);

@@ -76,23 +76,41 @@ fn call<T>(
     result
 }
 
-/// A way to handle the messages of a buffer; the rule builds at the position in the output that the function says,
+/// The frames of at most `count` messages behind the first one.
+fn parsed_ahead(engines: &Engines, mut bytes: &[u8], count: usize) -> Vec<Frame> {
+    let view = engines.module.program.channels[0].view.as_ref().expect("it is received");
+    let mut frames = Vec::new();
+    while frames.len() <= count {
+        let mut frame = Frame::new();
+        if engines.parse(view.parse_request, &mut frame, bytes) != ParseStep::Done {
+            break;
+        }
+        let rest = bytes.get(frame.total_bytes() as usize..);
+        frames.push(frame);
+        let Some(rest) = rest else { break };
+        bytes = rest;
+    }
+    frames.into_iter().skip(1).collect()
+}
+
+/// A way to handle the messages of a buffer, of which some have been parsed ahead; the rule builds at the position in the output that the function says,
 /// given the end of what was built last and the number of messages so far, until it says `None`.
 fn run(
     engine: &dyn Engine,
     engines: &Engines,
-    bytes: &[u8],
+    (bytes, ahead_max): (&[u8], usize),
     position: &dyn Fn(usize, usize) -> Option<usize>,
 ) -> Outcome {
     let program = &engines.module.program;
     let view = program.channels[0].view.as_ref().expect("it is received");
     let RuleAction::Run { rule } = program.rules[0].action else { panic!("it runs code") };
     let mut outcome = Outcome::new();
-    let mut frame = Frame::new();
+    let (mut frame, mut ahead) = (Frame::new(), parsed_ahead(engines, bytes, ahead_max));
     let each = MessageRun {
         parser: view.parse_request,
         rule,
         frame: &mut frame,
+        ahead: &mut ahead,
         bytes,
         whole_bytes_max: WHOLE_BYTES_MAX,
         leaves: 0,
@@ -145,7 +163,10 @@ fn run_over_a_buffer_differed_from_calls_for_each_message() {
         let position = |end: usize, messages: usize| (messages < messages_max).then_some((end + gap) % 1000);
         let expected = one_by_one(&engines, &bytes, messages_max);
         for engine in [engines.interpreter(), engines.compiled()] {
-            assert_eq!(run(engine, &engines, &bytes, &position), expected, "seed {seed}");
+            for ahead_max in [0, random.below(5) as usize] {
+                let outcome = run(engine, &engines, (&bytes, ahead_max), &position);
+                assert_eq!(outcome, expected, "seed {seed}, {ahead_max} ahead");
+            }
         }
         handled += expected.messages.len();
     }

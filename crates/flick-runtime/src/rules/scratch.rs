@@ -3,6 +3,7 @@
 use flick_abi::limits::{OUT_BYTES_MAX, SPILL_WORDS_MAX};
 use flick_abi::{AskList, FailureReason, Frame, SendList};
 use flick_buffers::Slice;
+use flick_dict::limits::PRELOAD_KEYS_MAX;
 
 use crate::limits::JOINED_BYTES_MAX;
 
@@ -14,6 +15,10 @@ pub(crate) struct Scratch {
     pub has_frame: bool,
     /// Frame of a sent message that was parsed again.
     pub other: Frame,
+    /// Frames of the requests behind the one that is handled, if they have been parsed ahead; the first `ahead_len`.
+    pub ahead: Vec<Frame>,
+    /// Number of them; it is of one step.
+    pub ahead_len: usize,
     /// Bytes of that message, joined.
     pub joined: Vec<u8>,
     /// Buffer in which rules build messages.
@@ -40,6 +45,8 @@ impl Default for Scratch {
             frame: Frame::new(),
             has_frame: false,
             other: Frame::new(),
+            ahead: vec![Frame::new(); PRELOAD_KEYS_MAX - 1],
+            ahead_len: 0,
             joined: Vec::with_capacity(JOINED_BYTES_MAX),
             out: vec![0; OUT_BYTES_MAX],
             out_len: 0,

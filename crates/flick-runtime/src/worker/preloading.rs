@@ -1,6 +1,7 @@
 //! Loads dictionary entries into the processor's cache before rules read them: those of several pipelined requests at
 //! once, so that their cache misses overlap.
-//! Promises: what it does changes no answer; it parses at most `PRELOAD_PARSE_BYTES_MAX` bytes of a request, once.
+//! Promises: what it does changes no answer; it parses at most `PRELOAD_PARSE_BYTES_MAX` bytes of a request, once, and
+//! leaves the frames of requests that are whole to the run of the step.
 //! Not here: which look-up a rule does (`flick_ir::lookups`).
 
 use flick_abi::{BytesRef, Frame, KeyLookup};
@@ -18,6 +19,7 @@ impl<D: Driver> Worker<D> {
     /// been done. A request alone gains nothing.
     #[inline]
     pub(super) fn preload(&mut self, key: Key, scratch: &mut Scratch, message: &Slice) {
+        scratch.ahead_len = 0;
         let Some(lookup) = self.ctx.setup().lookup else { return };
         if self.rules.take_preloaded() {
             return;
@@ -37,19 +39,17 @@ impl<D: Driver> Worker<D> {
         let mut keys: [&[u8]; PRELOAD_KEYS_MAX] = [&[]; PRELOAD_KEYS_MAX];
         keys[0] = key(&scratch.frame, lookup, piece.bytes());
         let (mut count, mut rest) = (1, &piece.bytes()[first_len as usize..]);
-        while count < PRELOAD_KEYS_MAX && !rest.is_empty() {
+        for frame in &mut scratch.ahead {
             let head = &rest[..rest.len().min(PRELOAD_PARSE_BYTES_MAX)];
-            scratch.other.restart();
-            if setup.engine.parse(parser, &mut scratch.other, head) != flick_abi::ParseStep::Done {
+            frame.restart();
+            if head.is_empty() || setup.engine.parse(parser, frame, head) != flick_abi::ParseStep::Done {
                 break;
             }
-            keys[count] = key(&scratch.other, lookup, head);
+            keys[count] = key(frame, lookup, head);
             count += 1;
-            rest = usize::try_from(scratch.other.total_bytes())
-                .ok()
-                .and_then(|len| rest.get(len..))
-                .unwrap_or(&[]);
+            rest = usize::try_from(frame.total_bytes()).ok().and_then(|len| rest.get(len..)).unwrap_or(&[]);
         }
+        scratch.ahead_len = count - 1;
         self.rules.host_mut().state().dict(lookup.dict).preload(keys[..count].iter().copied());
         self.rules.set_preloaded(count as u32 - 1);
     }

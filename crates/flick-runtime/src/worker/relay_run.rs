@@ -281,7 +281,7 @@ impl<'a, D: Driver> RunOutput<'a, D> {
                 run.note(&range, Ok(sent));
                 direct.next_from().filter(|_| goes_on(run, sent_before + direct.sent_bytes))
             };
-            let each = (&mut scratch.frame, &bytes[first as usize..]);
+            let each = (&mut scratch.frame, &mut [] as &mut [Frame], &bytes[first as usize..]);
             let tools = (&mut scratch.sends, &mut scratch.asks, &mut scratch.spills[..]);
             context.run_each(rule, each, tools, (out, from), (state, host), &mut done);
             direct.used as u32

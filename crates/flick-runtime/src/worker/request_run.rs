@@ -122,7 +122,9 @@ impl<D: Driver> Worker<D> {
         let backlog = driver.backlog_bytes(conn) as u64;
         let session = self.downstream.client_to_fill(key)?;
         let mut fill = session.fill_mut().take();
-        let Scratch { frame, out, sends, asks, spills, other, joined, named_frame, failure, .. } = scratch;
+        let Scratch { frame, ahead, ahead_len, out, sends, asks, spills, .. } = scratch;
+        let Scratch { other, joined, named_frame, failure, .. } = scratch;
+        let ahead = &mut ahead[..std::mem::take(ahead_len)];
         let mut answers = Answers {
             reader: BuiltReader { setup, other, joined },
             output: ReplyOutput::new(driver, (pool, conn), &mut fill),
@@ -147,13 +149,17 @@ impl<D: Driver> Worker<D> {
         };
         context.run_each(
             rule,
-            (frame, piece.bytes()),
+            (&mut *frame, &mut *ahead, piece.bytes()),
             (sends, asks, spills),
             (out, 0),
             (state, &mut host),
             &mut done,
         );
         let Answers { mut output, run, .. } = answers;
+        let last = (run.taken as usize).saturating_sub(1).min(ahead.len());
+        if let (RunEnd::Unsent { .. }, Some(last)) = (run.end, last.checked_sub(1)) {
+            frame.copy_from(&ahead[last]);
+        }
         output.flush();
         let sent_bytes = output.sent_bytes;
         *session.fill_mut() = fill;

@@ -65,7 +65,7 @@ impl<'a> RuleContext<'a> {
     pub(super) fn run_each(
         &self,
         rule: FuncId,
-        (frame, bytes): (&mut Frame, &[u8]),
+        (frame, ahead, bytes): (&mut Frame, &mut [Frame], &[u8]),
         (sends, asks, spills): (&mut SendList, &mut AskList, &mut [u64]),
         (out, out_len): (&mut [u8], usize),
         (state, host): (&mut [u64], &mut dyn Host),
@@ -75,7 +75,7 @@ impl<'a> RuleContext<'a> {
         let parser = self.setup.view(self.setup.listened).parse_request;
         // Requests that get no reply, or are the last of their session, are handled by themselves.
         let leaves = if self.setup.is_relay { 0 } else { LEFT_FLAGS };
-        let run = MessageRun { parser, rule, frame, bytes, whole_bytes_max: WHOLE_BYTES_MAX, leaves };
+        let run = MessageRun { parser, rule, frame, ahead, bytes, whole_bytes_max: WHOLE_BYTES_MAX, leaves };
         let mut call = RuleCall {
             frame: &EMPTY,
             message: &[],
