@@ -86,8 +86,9 @@ pub const SLEEP_NS_MAX: u64 = 20_000_000;
 /// Time that an end waits for one that returns bytes to the kernel, before it looks whether that one is dead.
 pub const FROZEN_NS_MAX: u64 = 1_000_000;
 
-/// Cycles for which an end polls before it sleeps: some 20 microseconds.
-pub const POLL_CYCLES: u64 = 50_000;
+/// Cycles for which an end polls before it sleeps: some 60 microseconds. Longer than it takes to wake a halted core, with
+/// what the woken end does first: else two ends that wait for each other in turn are both asleep each time.
+pub const POLL_CYCLES: u64 = 150_000;
 
 /// Cycles for which an end polls without a permit: a microsecond, which is less than it costs to fall asleep and wake.
 pub const FREE_POLL_CYCLES: u64 = 2_500;
