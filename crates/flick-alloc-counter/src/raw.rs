@@ -25,7 +25,7 @@ unsafe impl GlobalAlloc for CountingAllocator {
         unsafe { System.alloc(layout) }
     }
 
-    // Without this one, memory that the kernel hands out zeroed would be written a second time, and be resident from then.
+    // The default would write memory that the kernel hands out zeroed, and make it resident.
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         COUNT.set(COUNT.get() + 1);
         // SAFETY: our contract is the system allocator's.

@@ -86,8 +86,8 @@ pub const SLEEP_NS_MAX: u64 = 20_000_000;
 /// Time that an end waits for one that returns bytes to the kernel, before it looks whether that one is dead.
 pub const FROZEN_NS_MAX: u64 = 1_000_000;
 
-/// Cycles for which an end polls before it sleeps: some 60 microseconds. Longer than it takes to wake a halted core, with
-/// what the woken end does first: else two ends that wait for each other in turn are both asleep each time.
+/// Cycles for which an end polls before it sleeps: some 60 microseconds. That is longer than a halted core takes to
+/// wake: else two ends that wait for each other in turn would both be asleep each time.
 pub const POLL_CYCLES: u64 = 150_000;
 
 /// Cycles for which an end polls without a permit: a microsecond, which is less than it costs to fall asleep and wake.
