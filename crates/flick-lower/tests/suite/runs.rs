@@ -93,9 +93,9 @@ fn parsed_ahead(engines: &Engines, mut bytes: &[u8], count: usize) -> Vec<Frame>
     frames.into_iter().skip(1).collect()
 }
 
-/// A way to handle the messages of a buffer, of which some have been parsed ahead. The rule builds at the position in the
-/// output that the function says, given the end of what was built last and the number of messages so far, until it says
-/// `None`.
+/// A way to handle the messages of a buffer, of which some have been parsed ahead. The rule builds at the position in
+/// the output that the function says, given the end of what was built last and the number of messages so far, until it
+/// says `None`.
 fn run(
     engine: &dyn Engine,
     engines: &Engines,
