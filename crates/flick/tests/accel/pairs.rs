@@ -110,18 +110,24 @@ impl Pair {
         command
     }
 
-    /// Starts a server, and waits until it accepts connections.
+    /// Runs a function of the script that not every script has.
+    fn optional(&self, function: &str, server: (Side, &[String; 2])) -> Result<(), String> {
+        let call = format!("if [ -n \"$(type -t {function})\" ]; then {function}; fi");
+        let (status, stdout, stderr) = run(self.script(&call, Side::Plain, server));
+        if status == 0 { Ok(()) } else { Err(format!("{}: {stdout}{stderr}", self.name)) }
+    }
+
+    /// Starts a server, and waits until it serves connections: `ready` is for those that accept before.
     fn start(&self, side: Side) -> Server {
         let ports = [(); 2].map(|()| free_address().port().to_string());
-        let setup = "if [ -n \"$(type -t setup)\" ]; then setup; fi";
-        let (status, stdout, stderr) = run(self.script(setup, Side::Plain, (side, &ports)));
-        assert_eq!(status, 0, "{}: {stdout}{stderr}", self.name);
+        self.optional("setup", (side, &ports)).expect("the server is set up");
         let mut command = self.script("server", side, (side, &ports));
         let mut child = command.stdout(Stdio::null()).spawn().expect("bash starts");
         wait::until("the server to accept", || {
             assert!(child.try_wait().expect("our own child").is_none(), "{} ended", self.name);
             std::net::TcpStream::connect(format!("127.0.0.1:{}", ports[0])).ok()
         });
+        wait::until("the server to be ready", || self.optional("ready", (side, &ports)).ok());
         Server { child, side, ports }
     }
 
