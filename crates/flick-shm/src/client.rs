@@ -406,6 +406,7 @@ impl ClientSet {
         self.looks = 0;
         let may_wait = events.is_empty() && timeout != Some(zero) && self.prepare_sleep();
         self.ask_kernel(events, if may_wait { timeout } else { Some(zero) })?;
+        self.busy_poll.slept();
         self.look();
         self.report_ready(events);
         Ok(())
@@ -418,7 +419,7 @@ impl ClientSet {
             return;
         }
         let mut busy_poll = self.busy_poll;
-        let Ok(_) = busy_poll.run(|| Ok::<bool, core::convert::Infallible>(self.look()));
+        let Ok(_) = busy_poll.run(|_| Ok::<bool, core::convert::Infallible>(self.look()));
         self.busy_poll = busy_poll;
     }
 

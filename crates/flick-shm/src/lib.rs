@@ -88,6 +88,8 @@ pub mod switch;
 #[cfg(not(loom))]
 pub mod arena;
 #[cfg(not(loom))]
+pub mod busy_poll;
+#[cfg(not(loom))]
 pub mod client;
 #[cfg(not(loom))]
 pub mod conn;
@@ -102,8 +104,6 @@ pub mod stream;
 #[cfg(not(loom))]
 pub mod watch;
 
-#[cfg(not(loom))]
-mod busy_poll;
 mod control;
 #[cfg(all(test, loom))]
 mod model;

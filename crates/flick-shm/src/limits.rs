@@ -76,6 +76,14 @@ pub const BUSY_POLL_PAUSE_MAX: u32 = 1023;
 pub const BUSY_POLL_YIELD_NS: u64 = 5_000;
 /// Shortest time in nanoseconds of a call that has let another thread run.
 pub const CORE_SWITCH_NS: u64 = 800;
+/// Shortest time in nanoseconds of such a call that shows a program which does not give the core back.
+pub const CORE_LOST_NS: u64 = 1_000_000;
+/// Shortest time in nanoseconds without busy-polling after that.
+pub const CORE_LOST_PAUSE_NS_MIN: u64 = 10_000_000;
+/// Longest such time.
+pub const CORE_LOST_PAUSE_NS_MAX: u64 = 400_000_000;
+/// Time after such a pause in which the same makes the next one twice as long, as a multiple of the time that was lost.
+pub const CORE_LOST_AGAIN: u64 = 200;
 /// Longest sleep on a futex in milliseconds, before a wait looks whether the other process lives.
 pub const FUTEX_SLEEP_MS_MAX: u32 = 20;
 /// Most streams of which a watch watches the other processes.

@@ -308,7 +308,7 @@ impl ShmStream {
             Self::accept_ring(pair, conn, ring_bytes)?;
             is_ready(conn, interest)
         };
-        let is_ready_now = if timeout_ms == Some(0) { look()? } else { self.busy_poll.run(look)? };
+        let is_ready_now = if timeout_ms == Some(0) { look()? } else { self.busy_poll.run(|_| look())? };
         if is_ready_now {
             self.awake_waits = self.awake_waits.saturating_add(1);
             if self.awake_waits == AWAKE_WAITS
@@ -336,6 +336,7 @@ impl ShmStream {
             StreamInterest::Readable => conn.wait_readable(limit)?,
             StreamInterest::Writable => conn.wait_writable(limit)?,
         };
+        self.busy_poll.slept();
         if is_over { self.sleep(interest, timeout_ms.map(|ms| ms - futex_ms)) } else { Ok(true) }
     }
 
