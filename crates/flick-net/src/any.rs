@@ -21,6 +21,7 @@ macro_rules! either {
     };
 }
 
+mod busy_poll;
 mod kernel;
 mod upgrade;
 
@@ -30,6 +31,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use flick_buffers::{Pool, Slice};
+use flick_shm::busy_poll::BusyPoll;
 
 use crate::address::Endpoint;
 use crate::clock::Clock;
@@ -77,6 +79,9 @@ pub struct AnyDriver {
     kernel_polled_ns: u64,
     /// The watch of shared memory is still to be looked at.
     defers_news: bool,
+    /// Whether a wait busy-polls rings before it sleeps; see `busy_poll.rs`.
+    busy_poll: BusyPoll,
+    busy_polled_ns: u64,
     tap: Option<Box<dyn TapSink>>,
 }
 
@@ -138,6 +143,8 @@ impl AnyDriver {
             shm_polls: 0,
             kernel_polled_ns: 0,
             defers_news: false,
+            busy_poll: BusyPoll::new(0),
+            busy_polled_ns: 0,
             tap: None,
         };
         either!(any, driver => driver.watch(any.shm.watch_fd()))?;
@@ -344,26 +351,42 @@ impl AnyDriver {
                 return either!(self, driver => driver.flush());
             }
         }
+        if waits && self.busy_poll(pool, timeout, events)? {
+            return Ok(());
+        }
         let timeout = if !waits || !self.shm.prepare_sleep() {
             Some(Duration::ZERO)
         } else {
             self.shm.wait_time().into_iter().chain(timeout).min()
         };
         // One limit on events for both.
+        self.poll_kernel_beside(pool, timeout, events, events_max - (events.len() - before))?;
+        self.busy_poll.slept();
         let left = events_max - (events.len() - before);
-        either!(self, driver => driver.bounds_mut()).0.events_max = left;
-        let before_kernel = events.len();
+        self.serve_shm(pool, events, left);
+        Ok(())
+    }
+
+    /// Polls the kernel for at most `events_max` events, and takes over what it tells about shared memory.
+    fn poll_kernel_beside(
+        &mut self,
+        pool: &Pool,
+        timeout: Option<Duration>,
+        events: &mut Vec<DriverEvent>,
+        events_max: usize,
+    ) -> io::Result<()> {
+        let before = events.len();
+        let own_max =
+            either!(self, driver => std::mem::replace(&mut driver.bounds_mut().0.events_max, events_max));
         let polled = either!(self, driver => driver.poll(pool, timeout, events));
-        either!(self, driver => driver.bounds_mut()).0.events_max = events_max;
+        either!(self, driver => driver.bounds_mut()).0.events_max = own_max;
         polled?;
-        self.note_kernel_events(events, before_kernel);
+        self.note_kernel_events(events, before);
         (self.shm_polls, self.kernel_polled_ns) = (0, either!(ref self, driver => driver.now_ns()));
         self.shm.begin_poll(self.kernel_polled_ns);
         if either!(self, driver => driver.take_watch_ready()) || self.shm.is_due() {
             self.shm.take_news();
         }
-        let left = events_max - (events.len() - before);
-        self.serve_shm(pool, events, left);
         Ok(())
     }
 
@@ -598,13 +621,14 @@ impl Driver for AnyDriver {
     }
 
     fn waited_ns(&self) -> u64 {
-        either!(ref self, driver => driver.waited_ns())
+        self.busy_polled_ns + either!(ref self, driver => driver.waited_ns())
     }
 
     #[inline]
     fn shm_stats(&self) -> Option<ShmStats> {
         let is_used = self.shm.is_used() || self.upgrades.is_some() || self.plain_off > 0;
-        is_used.then(|| self.with_upgrades(self.shm.stats()))
+        let busy_polled_ns = self.busy_polled_ns;
+        is_used.then(|| ShmStats { busy_polled_ns, ..self.with_upgrades(self.shm.stats()) })
     }
 
     #[inline]

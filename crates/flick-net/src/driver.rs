@@ -119,6 +119,8 @@ pub struct ShmStats {
     pub sent_bytes: u64,
     /// Times so far that another process has woken it.
     pub wake_ups: u64,
+    /// Nanoseconds so far in which it busy-polled rings before a wait.
+    pub busy_polled_ns: u64,
     /// Connections to listeners at `shm:` so far that were refused, because there was no memory for their rings.
     pub refused: u64,
     /// Connections of the kernel that use rings now.

@@ -212,6 +212,9 @@ pub const SHM_POLLS_MAX: u32 = 32;
 /// Time in which such polls may follow each other.
 pub const SHM_POLLS_NS_MAX: u64 = 50_000;
 
+/// Nanoseconds between two looks at the kernel while a driver busy-polls rings.
+pub const SHM_BUSY_POLL_KERNEL_NS: u64 = 10_000;
+
 /// Exchanges of an outgoing connection before it looks for rings: short connections do not pay for it.
 pub const UPGRADE_EXCHANGES_MIN: u32 = 3;
 

@@ -372,8 +372,7 @@ impl ShmTransport {
             self.drop_conn(index, true);
         }
         self.write_dirty();
-        self.take_ready();
-        self.look_at_polled();
+        self.look(true);
         self.accept_opened(sink);
         if !self.starved.is_empty() && self.receive_buffer.is_available(pool) {
             while let Some(index) = self.starved.pop() {
@@ -384,15 +383,17 @@ impl ShmTransport {
         self.advance_continued();
     }
 
-    /// Takes the ready bits of all pairs that are awake.
-    fn take_ready(&mut self) {
+    /// Looks at the ready bits of all pairs that are awake, and at all connections that were active lately. `may_rest`:
+    /// those that were found idle often are not looked at any more, until the other side signals.
+    fn look(&mut self, may_rest: bool) {
         let Self { pairs, conns, .. } = self;
-        pairs.take_ready(|index| {
+        pairs.take_ready(may_rest, |index| {
             if let Some(conn) = conns.at_mut(index) {
                 conn.part.wake_ups += 1;
             }
             conns.ready.push(index);
         });
+        self.look_at_polled(may_rest);
     }
 
     /// Accepts connections that other processes have opened.

@@ -125,6 +125,7 @@ fn check_shm(kind: IoKind) {
         Err(error) => return eprintln!("not tested: {error}"),
     };
     let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
+    driver.busy_poll_rings(60);
     let at = Endpoint::Shm(format!("flick-allocations-{}", std::process::id()));
     driver.listen(&at).expect("the name is free");
     let mut events = Vec::with_capacity(LIMITS.events_max);

@@ -648,7 +648,8 @@ impl PairTable {
     }
 
     /// Takes the ready bits of all pairs that are awake, and calls `ready` with the index of each connection.
-    pub(super) fn take_ready(&mut self, mut ready: impl FnMut(u32)) {
+    /// `may_rest`: pairs that were found idle often fall asleep.
+    pub(super) fn take_ready(&mut self, may_rest: bool, mut ready: impl FnMut(u32)) {
         let mut bits = 0;
         for _ in 0..self.awake.len() {
             // The rest comes first in the next poll, which `prepare_sleep` demands.
@@ -664,8 +665,8 @@ impl PairTable {
             let is_idle = taken == 0;
             bits += taken;
             let returned = before - open.pair.ring_bytes();
-            open.idle_looks = if is_idle { open.idle_looks.saturating_add(1) } else { 0 };
-            open.is_asleep = open.idle_looks >= SHM_IDLE_LOOKS_MAX && open.pair.sleep_if_quiet();
+            open.idle_looks = if is_idle { open.idle_looks.saturating_add(u32::from(may_rest)) } else { 0 };
+            open.is_asleep = may_rest && open.idle_looks >= SHM_IDLE_LOOKS_MAX && open.pair.sleep_if_quiet();
             let (is_awake, has_opened) = (!open.is_asleep, !is_idle && !open.opened.is_empty());
             self.ring_bytes -= returned;
             if has_opened {
@@ -675,6 +676,11 @@ impl PairTable {
                 self.awake.push(number);
             }
         }
+    }
+
+    /// Returns whether the ready bits of any pair are looked at.
+    pub(super) fn is_any_awake(&self) -> bool {
+        !self.awake.is_empty()
     }
 
     /// Returns whether there are connections to be accepted.

@@ -17,8 +17,8 @@ impl ShmTransport {
     }
 
     /// Looks at all connections that were active lately.
-    pub(super) fn look_at_polled(&mut self) {
-        let mut may_rest = false;
+    pub(super) fn look_at_polled(&mut self, may_rest: bool) {
+        let mut is_any_idle = false;
         for _ in 0..self.polled.len() {
             let Some(index) = self.polled.pop() else { break };
             let (Some(conn), Some(ring)) = (self.conns.at_mut(index), &mut self.rings[index as usize]) else {
@@ -29,13 +29,23 @@ impl ShmTransport {
                 self.conns.ready.push(index);
                 continue;
             }
-            conn.part.idle_looks += 1;
-            may_rest |= conn.part.idle_looks >= SHM_IDLE_LOOKS_MAX;
+            conn.part.idle_looks += u32::from(may_rest);
+            is_any_idle |= conn.part.idle_looks >= SHM_IDLE_LOOKS_MAX;
             self.polled.push(index);
         }
-        if may_rest {
+        if may_rest && is_any_idle {
             self.rest_polled(SHM_IDLE_LOOKS_MAX);
         }
+    }
+
+    /// Returns whether anything is looked at in a poll, so that other processes need not signal.
+    pub(crate) fn is_awake(&self) -> bool {
+        !self.polled.is_empty() || self.pairs.is_any_awake()
+    }
+
+    /// Looks once more while the driver busy-polls.
+    pub(crate) fn look_again(&mut self) {
+        self.look(false);
     }
 
     /// Prepares a wait in the kernel. `false`: something is to be done first.
