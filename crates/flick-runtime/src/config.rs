@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flick_net::{Endpoint, IoKind};
 
-use crate::limits::{RING_MEMORY_MIN_BYTES, RING_MEMORY_SHARE};
+use crate::limits::{RING_MEMORY_MIN_BYTES, RING_MEMORY_SHARE, SHM_BUSY_POLL};
 use crate::observe::access_log::AccessLog;
 
 /// Addresses for one channel of the process.
@@ -126,6 +126,9 @@ pub struct Limits {
     pub batch_delay_max: Duration,
     /// Time that a worker without work polls before it sleeps, at most a millisecond; zero: it sleeps at once.
     pub busy_poll: Duration,
+    /// Time for which a worker busy-polls rings in shared memory before it sleeps, while the other side answers within
+    /// it, at most a millisecond; zero: it sleeps at once.
+    pub shm_busy_poll: Duration,
     /// Its part of a thread that it shares, against the other services that have something to do.
     pub cpu_weight: u32,
     /// The part of a thread that it has at most, in percent, whatever the others do.
@@ -164,6 +167,7 @@ impl Default for Limits {
             merge_ring_bytes: 128 * 1024,
             batch_delay_max: Duration::ZERO,
             busy_poll: Duration::ZERO,
+            shm_busy_poll: SHM_BUSY_POLL,
             cpu_weight: 100,
             cpu_max_percent: 100,
         }

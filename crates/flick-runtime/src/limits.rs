@@ -222,6 +222,9 @@ pub const RETRY_WINDOW_NS: u64 = 1_000_000_000;
 pub const BACKOFF_SHIFT_MAX: u32 = 6;
 /// Longest that a worker may look for something to do before it sleeps.
 pub const BUSY_POLL_MAX: Duration = Duration::from_millis(1);
+/// Time for which a worker busy-polls rings before it sleeps: longer than two halted cores take to wake, else
+/// processes that wait for each other in turn would all be asleep each time.
+pub const SHM_BUSY_POLL: Duration = Duration::from_micros(80);
 /// Longest batch delay.
 pub const BATCH_DELAY_MAX: Duration = Duration::from_millis(10);
 /// Longest time slice of a task.

@@ -121,6 +121,10 @@ impl ThreadPlan {
             if part.config.setup.limits.few_descriptors {
                 driver.accept_singly();
             }
+            // A service whose processor time is limited has none to wait with.
+            if part.config.setup.limits.cpu_max_percent == 100 {
+                driver.busy_poll_rings(part.config.setup.limits.shm_busy_poll.as_micros() as u32);
+            }
             if self.upgrades_to_shm {
                 driver.enable_upgrades();
             }

@@ -59,6 +59,13 @@ const BUSY: Family = family(
     &[one("busy_ns")],
 );
 
+/// Time before sleeps: a counter in seconds.
+const SHM_BUSY_POLL: Family = family(
+    "flick_shm_busy_poll_seconds",
+    "Time in which workers busy-polled shared memory before they slept.",
+    &[one("shm_busy_polled_ns")],
+);
+
 /// Lines of the access log that were dropped: one series is of the process.
 const ACCESS_LOG_DROPPED: Family = family(
     "flick_access_log_lines_dropped",
@@ -300,7 +307,9 @@ pub(super) fn write(out: &mut Exposition, state: &StateReport, detail: Detail) {
     for family in COUNTERS {
         write_family(out, services, family, Kind::Counter, detail, |value| value.to_string());
     }
-    write_family(out, services, &BUSY, Kind::Counter, detail, |value| seconds(value as u64));
+    for family in [&BUSY, &SHM_BUSY_POLL] {
+        write_family(out, services, family, Kind::Counter, detail, |value| seconds(value as u64));
+    }
     write_family(out, services, &ACCESS_LOG_DROPPED, Kind::Counter, detail, |value| value.to_string());
     out.sample(&[("reason", "write_error")], state.access_dropped);
 }

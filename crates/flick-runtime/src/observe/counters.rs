@@ -112,6 +112,7 @@ counters! {
     shm_bytes_received: "Bytes received through shared memory.",
     shm_bytes_sent: "Bytes sent through shared memory.",
     shm_wake_ups: "Times that another process woke a worker through shared memory.",
+    shm_busy_polled_ns: "Nanoseconds in which workers busy-polled shared memory before they slept.",
     shm_upgraded_open: "Connections of sockets that use shared memory now.",
     shm_upgrades: "Times that a connection of a socket began to use shared memory.",
     shm_downgrades: "Times that such a connection returned to its socket.",
@@ -136,6 +137,7 @@ impl Counters {
         self.shm_bytes_received.set(received_bytes);
         self.shm_bytes_sent.set(sent_bytes);
         self.shm_wake_ups.set(wake_ups);
+        self.shm_busy_polled_ns.set(stats.busy_polled_ns);
         self.exhausted.add(stats.refused.saturating_sub(self.shm_refused.get()));
         self.shm_refused.set(stats.refused);
         self.shm_upgraded_open.set(stats.upgraded);

@@ -123,6 +123,10 @@ pub struct LimitSettings {
     /// Time that an idle worker polls for events before it sleeps. At most 1ms. 0 disables busy polling. [default: 0]
     #[arg(long, value_name = "DURATION", help_heading = SCHEDULING)]
     busy_poll: Option<Bounded<0, 1_000>>,
+    /// Time that a worker polls shared memory before it sleeps, while the other sides answer within it. At most 1ms. 0
+    /// disables it; so does `--cpu-max`. [default: 80us]
+    #[arg(long, value_name = "DURATION", help_heading = SCHEDULING)]
+    shm_busy_poll: Option<Bounded<0, 1_000>>,
     /// Share of a thread, relative to the other busy services on it. 1 to 10000. [default: 100]
     #[arg(long, value_name = "WEIGHT", help_heading = SCHEDULING)]
     cpu_weight: Option<Count<1, 10_000>>,
@@ -201,6 +205,7 @@ impl LimitSettings {
         set(&mut limits.time_slice, self.time_slice.map(|period| period.0));
         set(&mut limits.batch_delay_max, self.batch_delay_max.map(|period| period.0));
         set(&mut limits.busy_poll, self.busy_poll.map(|period| period.0));
+        set(&mut limits.shm_busy_poll, self.shm_busy_poll.map(|period| period.0));
         set(&mut limits.cpu_weight, self.cpu_weight.map(|count| count.0));
         set(&mut limits.cpu_max_percent, self.cpu_max.map(|percent| percent.0));
     }
