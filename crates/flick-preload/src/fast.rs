@@ -83,6 +83,14 @@ fn find(fd: u64, role: PipeEnd) -> Option<(&'static ProcessTable, FileRef, &'sta
     (moved.fd.load(Relaxed) == fd as u32).then_some((state, found, file, moved))
 }
 
+/// Whether a read is to look for a sender that sleeps until half of the ring is free. Such a sender has filled the ring
+/// since the last look. So what is known crosses the half later on, or is read before all is and has to be looked up.
+#[inline]
+fn is_sender_due(ready: u64, bytes: u64, is_looked_up: bool) -> bool {
+    const HALF: u64 = RING_BYTES_MAX / 2;
+    ready - bytes <= HALF && (is_looked_up || ready > HALF)
+}
+
 impl Direction<'_> {
     /// Reads what is in the ring.
     #[inline]
@@ -90,7 +98,8 @@ impl Direction<'_> {
         let (moved, control) = (self.moved, self.segment.control());
         let index = moved.index.load(Relaxed);
         let mut ready = moved.known.load(Relaxed).wrapping_sub(index);
-        if ready < wanted {
+        let is_looked_up = ready < wanted;
+        if is_looked_up {
             // As many as the kernel would return.
             let head = control.head.0.load(Acquire);
             moved.known.store(head, Relaxed);
@@ -107,7 +116,7 @@ impl Direction<'_> {
         }
         moved.index.store(index + bytes, Relaxed);
         moved.sends.store(reads, Relaxed);
-        if ready - bytes <= RING_BYTES_MAX / 2 {
+        if is_sender_due(ready, bytes, is_looked_up) {
             wake::sender(control);
         }
         threads::add(&self.file.received, bytes, false);
@@ -160,5 +169,45 @@ impl Direction<'_> {
     fn count(&self, bytes: u64) {
         threads::add(&self.file.ring_bytes, bytes, false);
         threads::add(&self.state.ring_bytes, bytes, false);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A sender that fills the ring and sleeps, at any moment in what the receiver knows, and reads of any size.
+    #[test]
+    fn sender_slept_on_since_no_read_looked_for_it() {
+        let mut seed = 1_u64;
+        let mut random = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        for _ in 0..20_000 {
+            let (mut head, mut index, mut known) = (random(RING_BYTES_MAX), 0_u64, 0_u64);
+            let wanted_bits = random(17);
+            let (mut is_asleep, mut reads) = (false, random(100));
+            loop {
+                if !is_asleep {
+                    head = head.max(index + random(RING_BYTES_MAX));
+                }
+                if !is_asleep && reads == 0 {
+                    (head, is_asleep) = (head.max(index + RING_BYTES_MAX - random(4096)), true);
+                }
+                reads = reads.saturating_sub(1);
+                let wanted = 1 + random(1 << wanted_bits);
+                let is_looked_up = known - index < wanted;
+                if is_looked_up {
+                    known = head;
+                }
+                let (ready, bytes) = (known - index, wanted.min(known - index));
+                index += bytes;
+                if bytes > 0 && is_asleep && is_sender_due(ready, bytes, is_looked_up) {
+                    break;
+                }
+                assert!(!is_asleep || index < head, "all is read, and the sender sleeps");
+            }
+        }
     }
 }
