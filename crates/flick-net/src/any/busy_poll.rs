@@ -2,7 +2,8 @@
 //! and be woken, and needs not wake it.
 //! Promises: sockets, wakers and other processes wait for [`SHM_BUSY_POLL_KERNEL_NS`] at most; a driver without rings
 //! that were active since the last sleep sleeps at once; other threads of the core run first.
-//! Refuses: waits that end sooner than the time to poll; the simulator, whose clock stands still in a poll.
+//! Refuses: waits that end sooner than the time to poll; services with filters, whose threads copy in large pieces; the
+//! simulator, whose clock stands still in a poll.
 
 use std::io;
 use std::time::Duration;

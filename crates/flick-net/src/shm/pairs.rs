@@ -50,7 +50,7 @@ pub(super) struct PairTable {
     pub(super) opened: SlotQueue,
     open_count: u64,
     /// There is, or was, an internal pair.
-    has_internal: bool,
+    pub(super) has_internal: bool,
     /// Open pairs whose process is gone, and of which connections are still to be accepted.
     ending_pairs: u32,
     /// Bytes of the rings of this process in all pairs.

@@ -38,9 +38,9 @@ impl ShmTransport {
         }
     }
 
-    /// Returns whether anything is looked at in a poll, so that other processes need not signal.
+    /// Returns whether rings of other processes are looked at in a poll, so that those need not signal.
     pub(crate) fn is_awake(&self) -> bool {
-        !self.polled.is_empty() || self.pairs.is_any_awake()
+        !self.pairs.has_internal && (!self.polled.is_empty() || self.pairs.is_any_awake())
     }
 
     /// Looks once more while the driver busy-polls.
