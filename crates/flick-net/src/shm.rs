@@ -385,7 +385,7 @@ impl ShmTransport {
 
     /// Looks at the ready bits of all pairs that are awake, and at all connections that were active lately. `may_rest`:
     /// those that were found idle often are not looked at any more, until the other side signals.
-    fn look(&mut self, may_rest: bool) {
+    pub(crate) fn look(&mut self, may_rest: bool) {
         let Self { pairs, conns, .. } = self;
         pairs.take_ready(may_rest, |index| {
             if let Some(conn) = conns.at_mut(index) {

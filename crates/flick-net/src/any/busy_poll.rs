@@ -16,8 +16,8 @@ use crate::driver::{Driver, DriverEvent};
 use crate::limits::SHM_BUSY_POLL_KERNEL_NS;
 
 impl AnyDriver {
-    /// Makes waits busy-poll rings that were active since the last sleep, for at most `time_us` microseconds (twice as
-    /// long at times); 0: they sleep at once, as they do by default.
+    /// Makes waits busy-poll rings that were active since the last sleep, for at most `time_us` microseconds; 0:
+    /// they sleep at once, as they do by default.
     pub fn busy_poll_rings(&mut self, time_us: u32) {
         self.busy_poll = BusyPoll::new(time_us);
     }
@@ -31,7 +31,8 @@ impl AnyDriver {
         events: &mut Vec<DriverEvent>,
     ) -> io::Result<bool> {
         let time_ns = self.busy_poll.time_ns();
-        if timeout.is_some_and(|timeout| timeout.as_nanos() <= u128::from(time_ns)) || !self.shm.is_awake() {
+        let is_short = timeout.is_some_and(|timeout| timeout.as_nanos() <= u128::from(time_ns));
+        if time_ns == 0 || is_short || !self.shm.is_awake() {
             return Ok(false);
         }
         // What waits to be sent is sent by a poll.
@@ -45,7 +46,7 @@ impl AnyDriver {
                 kernel_due_ns = elapsed_ns + SHM_BUSY_POLL_KERNEL_NS;
                 self.poll_kernel_beside(pool, Some(Duration::ZERO), events, events_max)?;
             }
-            self.shm.look_again();
+            self.shm.look(false);
             Ok::<bool, io::Error>(self.shm.has_work(pool) || events.len() > before)
         });
         self.busy_poll = busy_poll;

@@ -43,11 +43,6 @@ impl ShmTransport {
         !self.pairs.has_internal && (!self.polled.is_empty() || self.pairs.is_any_awake())
     }
 
-    /// Looks once more while the driver busy-polls.
-    pub(crate) fn look_again(&mut self) {
-        self.look(false);
-    }
-
     /// Prepares a wait in the kernel. `false`: something is to be done first.
     pub(crate) fn prepare_sleep(&mut self) -> bool {
         self.pairs.announce_sleep();
