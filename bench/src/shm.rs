@@ -78,6 +78,7 @@ const FIGURES: &[Figure] = &[
             Kind::UnixSocket,
             Kind::Pipe,
             Kind::BareRing,
+            Kind::BareLine,
             Kind::BareFutex,
             Kind::PolledShm,
             Kind::DefaultShm,

@@ -37,6 +37,8 @@ pub(super) enum Kind {
     /// Sleeps whenever it has to wait, without a limit: a thread watches for the end of the other side.
     AsleepShm,
     BareRing,
+    /// Moves a number in a cache line of each direction: what the two cores take to show each other anything.
+    BareLine,
     /// Wakes and sleeps for each message, and moves nothing but its number: what any sleep of a thread costs.
     BareFutex,
 }
@@ -52,12 +54,13 @@ impl Kind {
             Self::DefaultShm => "shared memory, default",
             Self::AsleepShm => "shared memory, asleep",
             Self::BareRing => "`flick-ring` within the process, polled",
+            Self::BareLine => "cache lines alone, polled",
             Self::BareFutex => "wake-ups of futexes alone",
         }
     }
 
     pub(super) fn is_polled(self) -> bool {
-        matches!(self, Self::PolledTcp | Self::PolledShm | Self::BareRing)
+        matches!(self, Self::PolledTcp | Self::PolledShm | Self::BareRing | Self::BareLine)
     }
 }
 
@@ -97,6 +100,11 @@ pub(super) fn sides(kind: Kind) -> io::Result<(Box<dyn Side>, Box<dyn Side>)> {
             let ((to_far, from_near), (to_near, from_far)) = (ring(RING_BYTES), ring(RING_BYTES));
             let near = Bare { producer: to_far, consumer: from_far };
             Ok((Box::new(near), Box::new(Bare { producer: to_near, consumer: from_near })))
+        }
+        Kind::BareLine => {
+            let (to_far, to_near) = (Arc::new(Line::default()), Arc::new(Line::default()));
+            let near = BareLine { to: Arc::clone(&to_far), from: Arc::clone(&to_near), seen: 0 };
+            Ok((Box::new(near), Box::new(BareLine { to: to_near, from: to_far, seen: 0 })))
         }
         Kind::BareFutex => {
             let (to_far, to_near) = (Arc::new(FutexWord::default()), Arc::new(FutexWord::default()));
@@ -271,6 +279,40 @@ impl Side for Bare {
             spin_loop();
         }
         let _ = self.consumer.release();
+        Ok(())
+    }
+}
+
+/// A number plus one, which shares neither its cache line nor the one that is fetched together with it.
+#[derive(Default)]
+#[repr(align(128))]
+struct Line(AtomicU64);
+
+/// One side of an exchange of different numbers in which each waits for the other's.
+struct BareLine {
+    to: Arc<Line>,
+    from: Arc<Line>,
+    /// Value that was received last.
+    seen: u64,
+}
+
+impl Side for BareLine {
+    fn send_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let number: [u8; 8] = bytes.try_into().map_err(io::Error::other)?;
+        self.to.0.store(u64::from_le_bytes(number).wrapping_add(1), Ordering::Release);
+        Ok(())
+    }
+
+    fn receive_all(&mut self, out: &mut [u8]) -> io::Result<()> {
+        let line = loop {
+            let line = self.from.0.load(Ordering::Acquire);
+            if line != self.seen {
+                break line;
+            }
+            spin_loop();
+        };
+        self.seen = line;
+        out.copy_from_slice(&line.wrapping_sub(1).to_le_bytes());
         Ok(())
     }
 }
