@@ -14,6 +14,7 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use flick_shm::pairing::peer_credentials;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -161,14 +162,14 @@ pub(crate) fn remote_name(socket: BorrowedFd<'_>) -> Option<UnixName> {
     abstract_name(rustix::net::getpeername(socket).ok()??)
 }
 
-/// Returns the number of the process that connected to a Unix socket.
+/// Returns the number of the process that connected to a Unix socket; `None` of one in another PID namespace.
 pub(crate) fn peer_pid(socket: BorrowedFd<'_>) -> Option<i32> {
-    Some(sockopt::socket_peercred(socket).ok()?.pid.as_raw_nonzero().get())
+    Some(peer_credentials(socket).ok()?.pid).filter(|pid| *pid > 0)
 }
 
 /// Returns the user of the process that connected to a Unix socket, or that listened at it.
 pub(crate) fn peer_uid(socket: BorrowedFd<'_>) -> Option<u32> {
-    Some(sockopt::socket_peercred(socket).ok()?.uid.as_raw())
+    Some(peer_credentials(socket).ok()?.uid)
 }
 
 fn abstract_name(address: SocketAddrAny) -> Option<UnixName> {

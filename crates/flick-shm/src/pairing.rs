@@ -19,7 +19,7 @@ use rustix::io::{Errno, IoSlice, IoSliceMut};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind,
-    connect, getsockname, listen, recv, recvmsg, send, sendmsg, shutdown, socket_with, sockopt,
+    connect, getsockname, listen, recv, recvmsg, send, sendmsg, shutdown, socket_with,
 };
 
 use crate::limits::{HANDSHAKE_BYTES, HANDSHAKE_TIMEOUT_MS, NAME_BYTES_MAX, PAIRING_BACKLOG};
@@ -27,6 +27,7 @@ use crate::pair::{OpenError, Pair};
 use crate::segment::{LAYOUT_VERSION, Segment, SegmentConfig, SegmentError};
 use crate::sys;
 pub use crate::sys::allow_descriptors;
+pub use crate::sys::{PeerCredentials, peer_credentials};
 
 /// First bytes of both messages of the handshake.
 const MAGIC: [u8; 8] = *b"flickshm";
@@ -128,16 +129,15 @@ pub struct PeerProcess {
 impl PeerProcess {
     /// Reads the peer's credentials from the socket and applies the policy to them.
     fn new(socket: OwnedFd, policy: PairPolicy) -> Result<Self, PairError> {
-        let credentials = sockopt::socket_peercred(&socket)?;
-        let uid = credentials.uid.as_raw();
+        let PeerCredentials { pid, uid } = peer_credentials(socket.as_fd())?;
         if !policy.allows(uid, rustix::process::geteuid().as_raw()) {
             return Err(PairError::User(uid));
         }
-        let pid = credentials.pid.as_raw_nonzero().get();
         Ok(Self { socket: Arc::new(socket), pid, uid })
     }
 
-    /// Returns the process number that the kernel recorded when the socket was connected.
+    /// Returns the process number that the kernel recorded when the socket was connected; 0 of a process in another PID
+    /// namespace.
     pub fn pid(&self) -> i32 {
         self.pid
     }

@@ -222,6 +222,30 @@ pub fn allow_descriptors(socket: BorrowedFd<'_>, is_allowed: bool) -> bool {
     unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, value, bytes) == 0 }
 }
 
+/// The process at the other end of a Unix socket, as the kernel recorded it when the socket was connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerCredentials {
+    /// Process number; 0: the process is in another PID namespace, and this one has no number for it.
+    pub pid: i32,
+    /// Effective user.
+    pub uid: u32,
+}
+
+/// Reads `SO_PEERCRED`; the type of `rustix` has no value for a process without a number.
+///
+/// Errors: those of getsockopt(2).
+pub fn peer_credentials(socket: BorrowedFd<'_>) -> Result<PeerCredentials, Errno> {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let (value, mut bytes) = ((&raw mut found).cast(), size_of_val(&found) as libc::socklen_t);
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_PEERCRED);
+    // SAFETY: the kernel writes at most `bytes` bytes to `value`, which points to as many.
+    match unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, value, &raw mut bytes) } {
+        0 => Ok(PeerCredentials { pid: found.pid, uid: found.uid }),
+        // SAFETY: the address is that of this thread's error number.
+        _ => Err(Errno::from_raw_os_error(unsafe { *libc::__errno_location() })),
+    }
+}
+
 /// Sleeps for a moment, or until a signal arrives.
 pub(crate) fn nap(nanoseconds: u32) {
     let _ = nanosleep(&futex::Timespec { tv_sec: 0, tv_nsec: i64::from(nanoseconds) });

@@ -52,7 +52,10 @@ fn listener(test: &str) -> (PairListener, String) {
 }
 
 fn start(role: &str, name: &str) -> Child {
-    let mut command = Command::new(std::env::current_exe().expect("this binary"));
+    start_by(Command::new(std::env::current_exe().expect("this binary")), role, name)
+}
+
+fn start_by(mut command: Command, role: &str, name: &str) -> Child {
     command.args(["--exact", "other_side", "--nocapture"]).env(ROLE, role).env(NAME, name);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("this binary starts")
 }
@@ -138,6 +141,21 @@ fn two_processes_exchange_bytes_in_both_directions() {
     assert_eq!(stream.peer().pid() as u32, child.id());
     let (received, end) = receive_all(&mut stream);
     assert_eq!((received, end), (3_000_000, Ok(())));
+    send_all(&mut stream, 0, 2_000_000, 5000);
+    stream.finish_sending().expect("the other side lives");
+    assert!(child.wait().expect("it ends").success());
+}
+
+#[test]
+fn process_in_another_pid_namespace_was_refused_with_the_error_success() {
+    let (listener, name) = listener("namespace");
+    let mut command = Command::new("unshare");
+    command.args(["--map-root-user", "--pid", "--fork"]).arg(std::env::current_exe().expect("this binary"));
+    // It has no number for this process, which the kernel shows it as 0.
+    let mut child = start_by(command, "exchange", &name);
+    let mut stream = ShmStream::accept(&listener, &StreamConfig::default()).expect("the other side connects");
+    assert_eq!(stream.transport(), StreamTransport::SharedMemory);
+    assert_eq!(receive_all(&mut stream), (3_000_000, Ok(())));
     send_all(&mut stream, 0, 2_000_000, 5000);
     stream.finish_sending().expect("the other side lives");
     assert!(child.wait().expect("it ends").success());

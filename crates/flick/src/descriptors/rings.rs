@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use flick_net::{Continuation, ContinuationEnd, internal_shm_name};
 use flick_shm::limits::NAME_BYTES_MAX;
-use flick_shm::pairing::{PairListener, PairPolicy};
+use flick_shm::pairing::{PairListener, PairPolicy, peer_credentials};
 use flick_shm::stream::ShmStream;
 use rustix::fs::{FileType, fstat};
 use rustix::net::{
@@ -47,10 +47,10 @@ fn connect_at_once(name: &str) -> Option<UnixStream> {
     Some(stream)
 }
 
-/// Returns the number of the process at the other end, if it has the same user.
+/// Returns the number of the process at the other end, if it has the same user; 0 in another PID namespace.
 fn peer_of(stream: &UnixStream) -> Option<i32> {
-    let peer = rustix::net::sockopt::socket_peercred(stream).ok()?;
-    (peer.uid == rustix::process::geteuid()).then(|| peer.pid.as_raw_nonzero().get())
+    let peer = peer_credentials(stream.as_fd()).ok()?;
+    (peer.uid == rustix::process::geteuid().as_raw()).then_some(peer.pid)
 }
 
 /// The reader's side of a pipe.
