@@ -1,8 +1,8 @@
 //! The HTTP server of the admin endpoint.
 //! Promises: runs on threads of its own; at most `CONNECTIONS_MAX` connections, each with a timeout, and a new
-//! connection replaces one that has sent no request; the file of a Unix socket is removed when its server ends, and a
-//! stale one is replaced; connections are accepted only between `serve` and the end, even if another process shares
-//! the socket.
+//! connection replaces one that has sent no request; the file of a Unix socket is removed when its server ends, unless
+//! another file has its path by then, and a stale one is replaced; connections are accepted only between `serve` and
+//! the end, even if another process shares the socket.
 //! Refuses: an address that other machines can reach without a token.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -10,7 +10,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -156,6 +156,8 @@ pub struct Server {
     thread: Option<JoinHandle<()>>,
     /// Whether another process shares the socket, and owns its file.
     is_shared: bool,
+    /// Device and inode of the file of a Unix socket. Another file may have its path by the end.
+    file_id: Option<(u64, u64)>,
 }
 
 impl Server {
@@ -178,6 +180,7 @@ impl Server {
             Some(socket) => Listener::adopt(&config.address, socket)?,
             None => Listener::open(&config.address)?,
         };
+        let file_id = file_id(&address);
         listener.set_nonblocking()?;
         let listener = Arc::new(listener);
         let is_tcp = matches!(address, Address::Tcp(_));
@@ -194,7 +197,7 @@ impl Server {
         let thread = std::thread::Builder::new().name("flick-admin".to_owned());
         let thread = thread.spawn(move || accept_loop.run())?;
         let (control, thread) = (Some(control), Some(thread));
-        Ok(Self { address, listener, control, policy, connections, thread, is_shared })
+        Ok(Self { address, listener, control, policy, connections, thread, is_shared, file_id })
     }
 
     /// Starts accepting connections. The process that opened the socket has stopped.
@@ -252,11 +255,22 @@ impl Drop for Server {
             // A panic was reported when it happened.
             let _ = thread.join();
         }
-        if let (Address::Unix(path), false) = (&self.address, self.is_shared) {
+        if let Address::Unix(path) = &self.address
+            && !self.is_shared
+            && self.file_id.is_some()
+            && file_id(&self.address) == self.file_id
+        {
             // It may have been removed already.
             let _ = std::fs::remove_file(path);
         }
     }
+}
+
+/// Returns the device and the inode of a Unix socket's file; `None` if there is none, or something else.
+fn file_id(address: &Address) -> Option<(u64, u64)> {
+    let Address::Unix(path) = address else { return None };
+    let file = std::fs::symlink_metadata(path).ok()?;
+    file.file_type().is_socket().then(|| (file.dev(), file.ino()))
 }
 
 enum Listener {

@@ -1,8 +1,8 @@
 //! Listening sockets, opened before the workers start, one per worker.
 //! Promises: the workers of one process share an address. TCP: one `SO_REUSEPORT` socket per worker, over which the
 //! kernel spreads peers (port 0 becomes the same port for all). Unix and shared memory: one socket from which all
-//! workers accept; its file is removed when the last of them is closed, and the stale file of a dead process is
-//! replaced.
+//! workers accept; its file is removed when the last of them is closed, unless another file has its path by then, and
+//! the stale file of a dead process is replaced.
 //! Refuses: replacing a Unix socket file on which another process still accepts.
 //! Source: sd_listen_fds(3) for sockets inherited from systemd.
 
@@ -10,7 +10,8 @@ mod raw;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -39,17 +40,25 @@ pub struct ListenSockets {
 #[derive(Debug)]
 struct SocketFile {
     path: PathBuf,
+    /// Device and inode of the file. Another file may have the path by now.
+    id: Option<(u64, u64)>,
     /// Another process listens on the socket and removes the file.
     is_released: AtomicBool,
 }
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if !self.is_released.load(Ordering::Acquire) {
+        if !self.is_released.load(Ordering::Acquire) && self.id.is_some() && file_id(&self.path) == self.id {
             // The file may be gone already, which is the goal.
             let _ = std::fs::remove_file(&self.path);
         }
     }
+}
+
+/// Returns the device and the inode of a socket file; `None` if there is none, or something else.
+fn file_id(path: &Path) -> Option<(u64, u64)> {
+    let file = std::fs::symlink_metadata(path).ok()?;
+    file.file_type().is_socket().then(|| (file.dev(), file.ino()))
 }
 
 impl ListenSocket {
@@ -72,7 +81,8 @@ impl ListenSocket {
         let at = socket::local_endpoint(&fd)?;
         let file = match &at {
             Endpoint::Unix(path) => {
-                Some(Arc::new(SocketFile { path: path.clone(), is_released: AtomicBool::new(false) }))
+                let (path, id) = (path.clone(), file_id(path));
+                Some(Arc::new(SocketFile { path, id, is_released: AtomicBool::new(false) }))
             }
             Endpoint::Tcp(_) | Endpoint::Shm(_) | Endpoint::Descriptor(_) => None,
         };
@@ -264,6 +274,22 @@ mod tests {
         UnixStream::connect(&path).expect("the second socket still listens");
         drop(sockets);
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn exit_removed_the_socket_file_of_another_process() {
+        let path = path("replaced");
+        let at = Endpoint::Unix(path.clone());
+        let own = ListenSocket::open(&at).expect("a fresh path");
+        std::fs::remove_file(&path).expect("it is there");
+        let other = ListenSocket::open(&at).expect("the path is free");
+        drop(own);
+        assert!(path.exists());
+        std::fs::remove_file(&path).expect("it is there");
+        std::fs::write(&path, "precious").expect("the temporary directory is writable");
+        drop(other);
+        assert_eq!(std::fs::read(&path).expect("still there"), b"precious");
+        std::fs::remove_file(&path).expect("ours");
     }
 
     #[test]
