@@ -263,6 +263,16 @@ fn address_in_use_is_named() {
     assert!(stderr.contains(&expected) && stderr.contains("another process listens there"), "{stderr}");
 }
 
+#[test]
+fn address_given_twice_was_said_to_be_in_use_by_another_process() {
+    let taken = common::peers::free_address();
+    for listen in [format!("client={taken},{taken}"), "client=shm:twice,shm:twice".to_owned()] {
+        let (status, _, stderr) =
+            common::run(&["run", PROXY, "--listen", &listen, "--connect", "backends=127.0.0.1:1"]);
+        assert!(status != 0 && stderr.contains("twice; leave one out"), "{stderr}");
+    }
+}
+
 /// The proxy of a backend under these limits on open files, as a shell sets them.
 fn limited(limits: &str, backend: SocketAddr) -> std::process::Command {
     let mut command = std::process::Command::new("sh");

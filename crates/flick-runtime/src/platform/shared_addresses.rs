@@ -18,7 +18,8 @@ pub struct SharedAddress {
 
 /// The addresses that several of the services listen on. `names` are for people.
 ///
-/// Errors: their first bytes do not tell them apart, or one of them cannot share an address at all.
+/// Errors: their first bytes do not tell them apart, one of them cannot share an address at all, or one has an address
+/// twice.
 pub fn shared(
     setups: &[&Setup],
     names: &[String],
@@ -26,6 +27,12 @@ pub fn shared(
 ) -> Result<Vec<SharedAddress>, StartError> {
     let mut found: Vec<SharedAddress> = Vec::new();
     for (index, setup) in setups.iter().enumerate() {
+        let repeated = |at: usize| setup.listen[..at].iter().any(|(_, other)| *other == setup.listen[at].1);
+        let own = |at: &usize| setup.listen[*at].1.port() != Some(0);
+        if let Some(at) = (0..setup.listen.len()).filter(own).find(|at| repeated(*at)) {
+            let text = format!("`{}` is given {} twice; leave one out", names[index], setup.listen[at].1);
+            return Err(StartError::Binding(text));
+        }
         for (_, at) in setup.listen.iter().filter(|(_, at)| shares_free_ports || at.port() != Some(0)) {
             let same = |setup: &&Setup| setup.listen.iter().any(|(_, other)| other == at);
             let is_first = !setups[..index].iter().any(same);
