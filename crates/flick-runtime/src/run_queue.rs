@@ -69,6 +69,11 @@ impl RunQueue {
         self.queue.pop_front()
     }
 
+    /// The tasks, from the oldest one on.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Task> {
+        self.queue.iter()
+    }
+
     /// Tasks in the queue.
     pub(crate) fn len(&self) -> usize {
         self.queue.len()

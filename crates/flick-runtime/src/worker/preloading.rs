@@ -12,6 +12,7 @@ use flick_net::Driver;
 use super::Worker;
 use crate::limits::PRELOAD_PARSE_BYTES_MAX;
 use crate::rules::scratch::Scratch;
+use crate::run_queue::Task;
 use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
@@ -31,6 +32,34 @@ impl<D: Driver> Worker<D> {
             let piece = piece.clone();
             self.preload_piece(lookup, scratch, &piece, message.len());
         }
+    }
+
+    /// Loads the entries of the first requests of the clients whose tasks are next in the run queue. Returns for how
+    /// many tasks that is done.
+    pub(super) fn preload_tasks(&mut self) -> usize {
+        let setup = self.ctx.setup();
+        let Some(lookup) = setup.lookup.filter(|_| self.tasks.len() > 1) else { return usize::MAX };
+        let parser = setup.view(setup.listened).parse_request;
+        let mut scratch = self.rules.take_scratch();
+        let mut keys: [&[u8]; PRELOAD_KEYS_MAX] = [&[]; PRELOAD_KEYS_MAX];
+        let (mut count, mut tasks) = (0, 0);
+        for (task, frame) in self.tasks.iter().zip(&mut scratch.ahead) {
+            tasks += 1;
+            let Task::Session(session) = task else { continue };
+            let Some(session) = self.downstream.client(*session) else { continue };
+            let Some(piece) = session.inbox().piece(self.io.pieces()) else { continue };
+            let head = &piece.bytes()[..piece.bytes().len().min(PRELOAD_PARSE_BYTES_MAX)];
+            frame.restart();
+            if setup.engine.parse(parser, frame, head) == flick_abi::ParseStep::Done {
+                keys[count] = key(frame, lookup, head);
+                count += 1;
+            }
+        }
+        if count > 1 {
+            self.rules.host_mut().state().dict(lookup.dict).preload(keys[..count].iter().copied());
+        }
+        self.rules.return_scratch(scratch);
+        tasks
     }
 
     fn preload_piece(&mut self, lookup: KeyLookup, scratch: &mut Scratch, piece: &Slice, first_len: u32) {

@@ -36,7 +36,12 @@ impl<D: Driver> Worker<D> {
         let mut sampled = if self.tasks.is_empty() { None } else { self.clock.sample() };
         while self.tasks.needs_round() && rounds_left > 0 {
             rounds_left -= 1;
+            let mut preloaded = 0;
             for _ in 0..self.tasks.len() {
+                if preloaded == 0 {
+                    preloaded = self.preload_tasks();
+                }
+                preloaded -= 1;
                 let Some(task) = self.tasks.pop() else { break };
                 self.run_task(task, &mut sampled);
                 self.clock.note_task(self.io.now_ns());
