@@ -1,4 +1,4 @@
-//! The memory behind one class of buffers; the only unsafe code of this crate.
+//! The memory behind one class of buffers.
 //! Promises: one allocation on a page boundary, zeroed by the kernel page by page as it is first touched, freed once.
 //! Refuses: knowing which bytes are frozen and which are spare; `buf.rs` knows and upholds the contracts below.
 

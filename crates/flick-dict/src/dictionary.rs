@@ -4,6 +4,8 @@
 
 use std::sync::atomic::AtomicU64 as PlainU64;
 
+use flick_buffers::advise_huge_pages;
+
 use crate::bucket::{Bucket, Version};
 use crate::config::{DictConfig, Evict, Sizes, check};
 use crate::eviction::{Eviction, SmallQueue};
@@ -120,6 +122,7 @@ impl Dictionary {
         let count = (sizes.buckets + sizes.overflow) as usize;
         let mut buckets = Vec::new();
         buckets.try_reserve_exact(count).map_err(|_| DictError::Memory(count as u64 * 64))?;
+        advise_huge_pages(buckets.spare_capacity_mut());
         buckets.resize_with(count, Bucket::new);
         let buckets = buckets.into_boxed_slice();
         let heads = sizes.buckets as usize;

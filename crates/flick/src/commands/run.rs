@@ -145,7 +145,9 @@ impl Run {
         })?;
         // Before the services start: a signal must not kill the process while they are half started.
         let queue = ControlQueue::new(early)?;
-        disable_huge_pages();
+        if let Err(error) = sys::disable_huge_pages() {
+            tracing::debug!(%error, "cannot disable huge pages");
+        }
         let observed =
             Arc::new(ObservedState::new(recent, access.dropped(), queue.sender(), Arc::clone(&overrides)));
         let inherited = InheritedResources { locks, ..inherited };
@@ -159,14 +161,6 @@ impl Run {
         generations.log_addresses();
         sys::trim_memory();
         Ok((generations, descriptors, queue))
-    }
-}
-
-/// Disables transparent huge pages. Tables are as large as their limits, and their pages are touched only when used; a
-/// huge page would touch 2 MiB at a time, so that 10,000 idle connections would use the memory of 40,000.
-fn disable_huge_pages() {
-    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
-        tracing::debug!(%error, "cannot disable huge pages");
     }
 }
 
