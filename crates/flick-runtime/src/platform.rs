@@ -71,6 +71,19 @@ struct Opened {
 }
 
 impl Platform {
+    /// Checks the addresses of services, as a start does before it opens any.
+    ///
+    /// Errors: `Binding`.
+    pub fn check(services: &[ServiceConfig]) -> Result<(), StartError> {
+        let setup = |service: &ServiceConfig| {
+            Setup::new(Arc::clone(&service.program), Arc::clone(&service.engine), &service.config)
+        };
+        let setups = services.iter().map(setup).collect::<Result<Vec<_>, _>>()?;
+        let names: Vec<String> = services.iter().map(|service| service.name.clone()).collect();
+        let shares_free_ports = services.first().is_some_and(|service| service.config.shares_free_ports);
+        shared_addresses::shared(&setups.iter().collect::<Vec<_>>(), &names, shares_free_ports).map(drop)
+    }
+
     /// Starts one service: see [`Platform::start_services`].
     pub fn start(
         program: Arc<Program>,

@@ -23,7 +23,7 @@ use clap::Args;
 use flick_abi::Program;
 use flick_admin::recent_events::RecentEvents;
 use flick_discovery::LastLists;
-use flick_runtime::StartError;
+use flick_runtime::{Platform, StartError};
 
 use crate::access::{self, AccessLog};
 use crate::descriptors::{Descriptors, RunningDescriptors};
@@ -84,6 +84,7 @@ impl Run {
         let (port, overrides) = (AccessLog::default().port(), BackendOverrides::default());
         let mut prepared = Prepared::new(&self.flags, &port, &LastLists::default(), &[], &overrides)?;
         descriptors::check(&prepared.services, &prepared.settings)?;
+        Platform::check(&prepared.services).map_err(start_failure)?;
         state_dir_lock::check(&prepared.services)?;
         admin::tokens(&prepared.settings, flick_admin::Tokens::default())?;
         prepared.settings.access_log.as_ref().map_or(Ok(()), access::check)?;
