@@ -277,7 +277,7 @@ pub struct BackendEntry {
     pub address: String,
     /// `ready`, `drain` or `maint`.
     pub mode: String,
-    /// Its weight.
+    /// Its weight; 0 if the operator has set that, which drains it.
     pub weight: u32,
 }
 

@@ -39,7 +39,7 @@ pub struct Backend {
 /// An action on a backend.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Action {
-    /// All requests
+    /// All requests, unless its weight is 0: its weight stays
     Ready,
     /// No request that is balanced without a key; those sent to it by a key go on
     Drain,

@@ -63,6 +63,28 @@ fn backend_is_drained_and_put_into_maintenance_at_run_time() {
 }
 
 #[test]
+fn ready_did_not_say_that_the_weight_of_a_backend_was_0() {
+    let origins = origins(3);
+    let service = start(BALANCER, &origins, &[]);
+    let second = origins[1].to_string();
+    let is_shown = |line: &str| {
+        let shown = backend(&service, &[]);
+        assert!(shown.contains(&format!("[1] {second} {line}\n")), "{line}: {shown}");
+    };
+    backend(&service, &["weight", &second, "0"]);
+    is_shown("drain weight=0");
+    let said = backend(&service, &["ready", &second]);
+    let expected =
+        format!("its weight is 0, so it stays drained: `flick backend ADMIN weight {second} N` sets");
+    assert!(said.contains(&expected), "{said}");
+    is_shown("drain weight=0");
+    backend(&service, &["weight", &second, "3"]);
+    is_shown("ready weight=3");
+    let said = backend(&service, &["ready", &second]);
+    assert!(!said.contains("its weight is 0"), "{said}");
+}
+
+#[test]
 fn change_of_a_backend_moves_no_other_key() {
     let origins = origins(4);
     let scratch = Scratch::new("changing-keys");

@@ -9,8 +9,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use flick_discovery::address::check_changeable;
 use flick_net::Endpoint;
-use flick_runtime::BackendOverride;
 use flick_runtime::limits::WEIGHT_MAX;
+use flick_runtime::{BackendMode, BackendOverride};
 use serde::{Deserialize, Serialize};
 use tracing::warn;
 
@@ -240,6 +240,18 @@ pub fn describe(change: &BackendOverride) -> String {
     let parts: Vec<String> = parts.into_iter().flatten().collect();
     let parts = if parts.is_empty() { "as configured".to_owned() } else { parts.join(" ") };
     format!("{}: {parts}", change.backend)
+}
+
+/// Says why a backend that the operator has set to `ready` is drained nevertheless.
+pub fn why_not_ready(change: &BackendOverride) -> Option<String> {
+    let is_drained = change.mode == Some(BackendMode::Ready) && change.weight == Some(0);
+    is_drained.then(|| {
+        format!(
+            "its weight is 0, so it stays drained: `flick backend ADMIN weight {0} N` sets a weight from 1 to {WEIGHT_MAX}, \
+             `flick backend ADMIN reset {0}` undoes all changes",
+            change.backend
+        )
+    })
 }
 
 #[cfg(test)]

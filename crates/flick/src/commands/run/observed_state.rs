@@ -302,6 +302,7 @@ impl StateProvider for ObservedState {
                 if of != channel {
                     (of, elements) = (channel, 0..);
                 }
+                let own = self.overrides.of_backend(watch.name(), channel, &given.endpoint);
                 BackendEntry {
                     service: watch.name().to_owned(),
                     channel: channel.to_owned(),
@@ -309,7 +310,8 @@ impl StateProvider for ObservedState {
                     backend: given.endpoint.to_string(),
                     address: now.endpoint.to_string(),
                     mode: now.mode.name().to_owned(),
-                    weight: now.weight,
+                    // A backend of weight 0 is drained, and its former weight is of no use to a reader.
+                    weight: if own.weight == Some(0) { 0 } else { now.weight },
                 }
             });
             entries.collect::<Vec<_>>()
@@ -345,6 +347,7 @@ impl StateProvider for ObservedState {
             let line = format!("{}.{channel} {}", watch.name(), backend_overrides::describe(&change));
             tracing::info!("backend changed: {line}");
             lines.push(line);
+            lines.extend(backend_overrides::why_not_ready(&change));
             self.overrides.set(watch.name(), &channel, change);
         }
         drop(generations);
