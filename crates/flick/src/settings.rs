@@ -190,6 +190,8 @@ pub struct Settings {
     pub backend_state_file: Option<PathBuf>,
     /// DNS server for backend names; `None`: those of the machine.
     pub resolver: Option<std::net::SocketAddr>,
+    /// Remedy for dictionaries that need too much memory, if the program is part of this binary.
+    pub dictionary_remedy: Option<&'static str>,
     /// Deprecated options that were used.
     deprecated: Vec<Deprecated>,
     /// Whether the programs are those of the settings file.
@@ -217,14 +219,13 @@ impl Settings {
         let loaded = settings_path(&flags)?.map(|path| file::read(&path)).transpose()?;
         let (mut file, source) =
             loaded.map_or_else(Default::default, |loaded| (loaded.file, Some(loaded.source)));
-        let services = std::mem::take(&mut file.service.0);
         // The path is relative to the file in which the service, or the file's own table, is written.
         let beside = |service: Option<usize>, path: PathBuf| match &source {
             Some(source) => source.directory_of(service).join(path),
             None => path,
         };
         let beside_file = |path: PathBuf| beside(None, path);
-        let programs = programs(&flags, services, source.as_ref(), beside)?;
+        let programs = programs(&flags, std::mem::take(&mut file.service.0), source.as_ref(), beside)?;
         consistency::check(&flags, &file, &programs, source.as_ref())?;
         let access_log = access_log(&flags, &file, source.as_ref(), beside_file)?;
         let log_fields = access_log.as_ref().map_or(&[][..], |log| &log.fields);
@@ -272,6 +273,7 @@ impl Settings {
             admin_read_token_file,
             backend_state_file: flags.backend_state_file.or_else(|| file.backend_state_file.map(beside_file)),
             resolver: flags.resolver.or(file.resolver),
+            dictionary_remedy: flags.embedded.map(|embedded| embedded.dictionary_remedy),
             user: flags.user.or(file.user),
             sandbox: flags.sandbox.or(file.sandbox).unwrap_or_default(),
             access_log,

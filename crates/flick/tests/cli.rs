@@ -286,6 +286,7 @@ fn wrong_usage_exits_with_2() {
     let both = ["run", PROXY, "--listen", "backends=:1", "--connect", "backends=127.0.0.1:2"];
     check(&both, 2, &["channel `backends` is bound twice; it either listens or connects"]);
     check(&["store", "--memory", "1MiB"], 2, &["`--memory` is at least 16MiB"]);
+    check(&["store", "--memory", "53GiB"], 2, &["`--memory` is at most 52GiB"]);
     check(&["store", "--listen", "localhost:1"], 2, &["localhost:1"]);
     check(&["store", "--", "--state-dir", "x"], 2, &["`--state-dir`, which is `--snapshot` here"]);
     check(&["store", "--", "--workes", "1"], 2, &["--workers"]);
@@ -446,4 +447,12 @@ fn tune_finds_a_cheaper_setting_within_the_sla() {
     check(&["tune", "--model", "--load", "5M"], 0, &["no setting that was tried keeps the SLA"]);
     check(&["tune", "--knobs", "--root", "/nonexistent"], 0, &["no cpufreq driver", "energy modelled"]);
     assert_eq!(run(&["tune", "--load", "400k"]).0, 2, "a search is on the model");
+}
+
+#[test]
+fn store_of_much_memory_was_refused_for_a_file_of_its_own() {
+    let memory = |size: &str| run(&["store", "--memory", size, "--", "--check", "--max-memory", "1GiB"]);
+    let (status, _, stderr) = memory("52GiB");
+    assert!(status == 1 && stderr.contains("the dictionary `items`: lower `--memory`"), "{stderr}");
+    check(&["store", "--memory", "52GiB", "--", "--check", "--max-memory", "60GiB"], 0, &["ok: services"]);
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser};
+use flick_check::limits::DICT_ENTRIES_MAX;
 
 use crate::commands::run::Run;
 use crate::failure::{Failure, Outcome};
@@ -44,6 +45,8 @@ const MEMORY_MIN: u64 = 16 << 20;
 /// Least memory for each entry: its share of the index (19 bytes), and more than a block of 96 bytes. Fewer bytes would
 /// hold more of the shortest items, and less of all others.
 const BYTES_PER_ENTRY: u64 = 200;
+/// Most memory: the blocks of one dictionary are 48 GiB, and the index of its most entries nearly 5 GiB.
+const MEMORY_MAX: u64 = 52 << 30;
 /// State beside the items.
 const OTHER_STATE: u64 = 64 << 20;
 
@@ -58,7 +61,7 @@ pub struct Store {
     /// Addresses that clients connect to, with any of the protocols: `0.0.0.0:11211`, `unix:/run/store.sock`.
     #[arg(long, value_name = "ADDRESS[,...]", default_value = "127.0.0.1:11211")]
     listen: String,
-    /// Memory of all items, with their keys and the index, at least 16MiB. When it is full, items that were not used
+    /// Memory of all items, with their keys and the index, 16MiB to 52GiB. When it is full, items that were not used
     /// lately are evicted.
     #[arg(long, value_name = "SIZE", default_value = "64MiB")]
     memory: Size,
@@ -97,6 +100,11 @@ impl Store {
         if memory < MEMORY_MIN {
             return Err(Failure::usage("`--memory` is at least 16MiB"));
         }
+        if memory > MEMORY_MAX {
+            return Err(Failure::usage(
+                "`--memory` is at most 52GiB; for more, run several stores behind a proxy that distributes keys",
+            ));
+        }
         let own = [
             ("a program", !flags.programs.is_empty()),
             ("`--config`", flags.config.is_some()),
@@ -131,7 +139,7 @@ fn program(memory: u64, interval: Option<Duration>) -> EmbeddedProgram {
             Some(interval) => format!(", snapshot \"{of}\" every {}ms", interval.as_millis()),
             None => String::new(),
         };
-        let entries = memory / BYTES_PER_ENTRY;
+        let entries = (memory / BYTES_PER_ENTRY).min(DICT_ENTRIES_MAX);
         let mut text = text
             .replace(ITEMS_SIZE, &format!("max {entries} entries, {memory} bytes{}", snapshot("items")))
             .replace(ITEMS_MEMORY, &memory.to_string());
@@ -140,7 +148,11 @@ fn program(memory: u64, interval: Option<Duration>) -> EmbeddedProgram {
         }
         (name, text)
     };
-    EmbeddedProgram { text: TEXT, libraries: LIBRARIES.map(sized).to_vec() }
+    EmbeddedProgram {
+        text: TEXT,
+        libraries: LIBRARIES.map(sized).to_vec(),
+        dictionary_remedy: "lower `--memory`",
+    }
 }
 
 #[cfg(test)]

@@ -158,6 +158,8 @@ pub struct EmbeddedProgram {
     pub text: &'static str,
     /// Names and texts of the files that it uses.
     pub libraries: Vec<(&'static str, String)>,
+    /// Remedy for its dictionaries in errors about memory.
+    pub dictionary_remedy: &'static str,
 }
 
 /// Splits `CHANNEL=...`.

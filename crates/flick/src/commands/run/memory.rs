@@ -127,6 +127,10 @@ pub fn check(
             // All processes of a program share its dictionaries.
             own.retain(|part| !part.of_program);
         }
+        if let Some(remedy) = settings.dictionary_remedy {
+            let dicts = own.iter_mut().filter(|part| part.of_program);
+            dicts.for_each(|part| remedy.clone_into(&mut part.remedy));
+        }
         if services.len() > 1 {
             own.iter_mut().for_each(|part| part.what = format!("`{}`: {}", service.name, part.what));
         }
