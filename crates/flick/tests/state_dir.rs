@@ -187,3 +187,19 @@ fn reload_locks_the_new_state_directory_and_unlocks_the_old_one() {
     next.drained();
     first.drained();
 }
+
+#[test]
+fn upgrade_emptied_a_dictionary_without_a_word() {
+    let scratch = Scratch::new("kept-not");
+    let admin = format!("unix:{}", scratch.path().join("admin").display());
+    let store =
+        Service::start(&["store", "--listen", "127.0.0.1:0", "--workers", "1", "--", "--admin", &admin]);
+    let (status, stdout, error) = run(&["upgrade", &admin]);
+    assert_eq!(status, 0, "{error}");
+    let second = stdout.trim().strip_prefix("process ").and_then(|pid| pid.parse().ok());
+    let second = OwnedPid(second.expect("it says which"));
+    common::peers::signal(second.0, "TERM");
+    let (_, log) = store.ended();
+    assert!(log.contains("dictionaries without a snapshot start empty after an upgrade"), "{log}");
+    assert!(log.contains("items"), "{log}");
+}

@@ -122,6 +122,7 @@ impl Run {
         inherited.admin.tokens = admin::tokens(settings, inherited.admin.tokens)?;
         if is_upgrade {
             backends::complete(&prepared.opened)?;
+            warn_unsaved(&prepared);
         }
         if settings.verbose {
             prepared.times.iter().for_each(|line| match logging::is_json() {
@@ -162,6 +163,17 @@ impl Run {
         generations.log_addresses();
         sys::trim_memory();
         Ok((generations, descriptors, queue))
+    }
+}
+
+/// Warns of the dictionaries that an upgrade empties, because no snapshot passes on what they hold.
+fn warn_unsaved(prepared: &Prepared) {
+    let dicts = prepared.services.iter().flat_map(|service| &service.program.dicts);
+    let unsaved = dicts.filter(|dict| dict.snapshot.is_none()).map(|dict| dict.name.as_str());
+    let names: std::collections::BTreeSet<&str> = unsaved.collect();
+    if !names.is_empty() {
+        let names = names.into_iter().collect::<Vec<_>>().join(", ");
+        tracing::warn!(dictionaries = names, "dictionaries without a snapshot start empty after an upgrade");
     }
 }
 
