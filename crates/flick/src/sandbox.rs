@@ -130,10 +130,15 @@ fn give_directory(directory: &Path, user: Option<&User>) -> Result<(), Failure> 
 /// threads run.
 ///
 /// Errors: flick cannot switch to the user.
-pub fn drop_privileges(settings: &Settings, files: Enforcement) -> Result<ActiveSandbox, Failure> {
+pub fn drop_privileges(
+    settings: &Settings,
+    files: Enforcement,
+    is_filter: bool,
+) -> Result<ActiveSandbox, Failure> {
     if let Some(user) = &settings.user {
         user.switch()?;
-    } else if user::is_root() {
+    } else if user::is_root() && !is_filter {
+        // A filter refuses `--user`.
         warn!("flick runs as root; `--user NAME` drops root's privileges once the sockets are open");
     }
     let syscalls = match settings.sandbox {

@@ -100,6 +100,7 @@ fn filter_copies_pipes_with_both_drivers_and_engines() {
         assert_eq!(code, Some(0), "{extra:?}: {log}");
         assert!(output == input, "{extra:?}: {} of {} bytes", output.len(), input.len());
         assert!(log.contains("packets 20000"), "{log}");
+        assert!(!log.contains("--user"), "a filter refuses this option: {log}");
         assert!(!log.contains("shm_"), "copies within the process are no use of shared memory: {log}");
     }
 }

@@ -159,7 +159,7 @@ impl Run {
         if !is_filter {
             open_files::check_left()?;
         }
-        generations.set_sandbox(sandbox::drop_privileges(generations.settings(), files)?);
+        generations.set_sandbox(sandbox::drop_privileges(generations.settings(), files, is_filter)?);
         generations.log_addresses();
         sys::trim_memory();
         Ok((generations, descriptors, queue))
