@@ -373,6 +373,17 @@ fn channel_index(program: &Program, name: &str) -> Result<usize, StartError> {
     })
 }
 
+/// The options that bind a channel: neither an array that the process sends on nor a channel that it only sends on is
+/// listened on.
+fn binding_options(channel: &Channel) -> String {
+    let name = &channel.name;
+    match (channel.is_array, channel.view.is_some(), channel.sends) {
+        (true, _, true) => format!("`--connect {name}=ADDRESS,ADDRESS`"),
+        (false, false, _) => format!("`--connect {name}=ADDRESS`"),
+        _ => format!("`--listen {name}=ADDRESS` or `--connect {name}=ADDRESS`"),
+    }
+}
+
 fn check_names(program: &Program, config: &PlatformConfig) -> Result<(), StartError> {
     let bound: Vec<&str> = config.listen.iter().chain(&config.connect).map(|b| b.channel.as_str()).collect();
     for (at, name) in bound.iter().enumerate() {
@@ -393,10 +404,11 @@ fn check_names(program: &Program, config: &PlatformConfig) -> Result<(), StartEr
     let missing: Vec<&Channel> = program.channels.iter().filter(is_missing).collect();
     if missing.len() > 1 {
         let names: Vec<String> = missing.iter().map(|channel| format!("`{}`", channel.name)).collect();
-        // Most services listen at single channels and connect to arrays.
-        let options = missing.iter().map(|channel| match channel.is_array {
-            true => format!("--connect {}=ADDRESS,ADDRESS", channel.name),
-            false => format!("--listen {}=ADDRESS", channel.name),
+        // Most services listen at single channels that they receive from, and connect to arrays.
+        let options = missing.iter().map(|channel| match (channel.is_array, channel.view.is_some()) {
+            (true, _) => format!("--connect {}=ADDRESS,ADDRESS", channel.name),
+            (false, false) => format!("--connect {}=ADDRESS", channel.name),
+            (false, true) => format!("--listen {}=ADDRESS", channel.name),
         });
         return Err(StartError::Binding(format!(
             "channels {} of process `{}` are not bound; give each an address with `--listen` or `--connect`, such as \
@@ -407,11 +419,12 @@ fn check_names(program: &Program, config: &PlatformConfig) -> Result<(), StartEr
             describe_channels(program)
         )));
     }
-    if let Some(first) = missing.first().map(|channel| &channel.name) {
+    if let Some(first) = missing.first() {
         return Err(StartError::Binding(format!(
-            "channel `{first}` of process `{}` is not bound; give it `--listen {first}=ADDRESS` or \
-             `--connect {first}=ADDRESS`. Its channels are: {}",
+            "channel `{}` of process `{}` is not bound; give it {}. Its channels are: {}",
+            first.name,
             program.name,
+            binding_options(first),
             describe_channels(program)
         )));
     }

@@ -119,6 +119,15 @@ fn suggest(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let exact = known.iter().copied().find(|known| *known == unknown);
     let suggested = exact.or(renamed).or_else(|| flick_check::similar(&unknown, known));
     error.remove(ContextKind::SuggestedArg);
+    let of_run = command.find_subcommand("run").into_iter().flat_map(clap::Command::get_arguments);
+    if name == "store"
+        && exact.is_none()
+        && of_run.filter_map(clap::Arg::get_long).any(|known| known == unknown)
+    {
+        let tip = format!("options of `flick run` go behind `--`: `flick store -- --{unknown} ...`");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
+        return error;
+    }
     if let Some(suggested) = suggested {
         error.insert(ContextKind::SuggestedArg, ContextValue::String(format!("--{suggested}")));
     }

@@ -456,3 +456,17 @@ fn store_of_much_memory_was_refused_for_a_file_of_its_own() {
     assert!(status == 1 && stderr.contains("the dictionary `items`: lower `--memory`"), "{stderr}");
     check(&["store", "--memory", "52GiB", "--", "--check", "--max-memory", "60GiB"], 0, &["ok: services"]);
 }
+
+#[test]
+fn hints_named_options_that_are_refused() {
+    let expected = "options of `flick run` go behind `--`: `flick store -- --admin ...`";
+    let (status, _, stderr) = run(&["store", "--admin", "9900"]);
+    assert!(status == 2 && stderr.contains(expected) && !stderr.contains("as a value"), "{stderr}");
+    let listen = ["run", PROXY, "--listen", "client=127.0.0.1:0"];
+    check(&listen, 2, &["give it `--connect backends=ADDRESS,ADDRESS`."]);
+    check(
+        &["run", "examples/packet_edit/packet_edit.flick"],
+        2,
+        &["`--listen capture=ADDRESS --connect next=ADDRESS`"],
+    );
+}
