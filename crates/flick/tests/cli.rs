@@ -444,17 +444,22 @@ fn tune_finds_a_cheaper_setting_within_the_sla() {
         drawn.matches("<circle").count() > 5 && drawn.contains(">x</text>") && drawn.contains(">+</text>"),
         "{drawn}"
     );
-    check(&["tune", "--model", "--load", "5M"], 0, &["no setting that was tried keeps the SLA"]);
+    check(&["tune", "--model", "--load", "5M"], 1, &["no setting that was tried keeps the SLA"]);
     check(&["tune", "--knobs", "--root", "/nonexistent"], 0, &["no cpufreq driver", "energy modelled"]);
     assert_eq!(run(&["tune", "--load", "400k"]).0, 2, "a search is on the model");
 }
 
 #[test]
-fn store_of_much_memory_was_refused_for_a_file_of_its_own() {
-    let memory = |size: &str| run(&["store", "--memory", size, "--", "--check", "--max-memory", "1GiB"]);
-    let (status, _, stderr) = memory("52GiB");
-    assert!(status == 1 && stderr.contains("the dictionary `items`: lower `--memory`"), "{stderr}");
-    check(&["store", "--memory", "52GiB", "--", "--check", "--max-memory", "60GiB"], 0, &["ok: services"]);
+fn tune_showed_a_hidden_option_in_its_usage() {
+    let (status, _, stderr) = run(&["tune"]);
+    assert!(status == 2 && stderr.contains("`--model [FILE]` or `--knobs`"), "{stderr}");
+    assert!(!stderr.contains("watcher"), "{stderr}");
+}
+
+#[test]
+fn load_did_not_say_how_an_agents_address_is_written() {
+    let expected = "`7000` is not an address; write an IP address and a port: `127.0.0.1:7000`";
+    check(&["load", "agent", "--listen", "7000"], 2, &[expected]);
 }
 
 #[test]
@@ -469,4 +474,12 @@ fn hints_named_options_that_are_refused() {
         2,
         &["`--listen capture=ADDRESS --connect next=ADDRESS`"],
     );
+}
+
+#[test]
+fn store_of_much_memory_was_refused_for_a_file_of_its_own() {
+    let memory = |size: &str| run(&["store", "--memory", size, "--", "--check", "--max-memory", "1GiB"]);
+    let (status, _, stderr) = memory("52GiB");
+    assert!(status == 1 && stderr.contains("the dictionary `items`: lower `--memory`"), "{stderr}");
+    check(&["store", "--memory", "52GiB", "--", "--check", "--max-memory", "60GiB"], 0, &["ok: services"]);
 }

@@ -182,6 +182,13 @@ impl LoadOptions {
         // Without a handler, a signal ends the process while it connects to the server.
         let config = self.config()?;
         let signals = supervise::first_signal()?;
+        if config.threads < self.threads.0 as usize {
+            anstream::eprintln!(
+                "note: {} threads: each needs a connection (`--connections {}`)",
+                config.threads,
+                config.connections
+            );
+        }
         raise_file_limit(config.connections);
         if config.protocol != LoadProtocol::Http && !self.no_populate {
             populate(&config, &signals)?;

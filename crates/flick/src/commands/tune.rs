@@ -42,7 +42,6 @@ const BUDGET_MAX: i64 = flick_tune::limits::TRIALS_MAX as i64;
 
 /// Searches settings, or shows the knobs of this machine.
 #[derive(Debug, Args)]
-#[command(group = clap::ArgGroup::new("what").required(true).multiple(true))]
 #[command(
     override_usage = "flick tune [OPTIONS] <ADDRESS|--model [FILE]|--knobs>",
     after_help = "\
@@ -56,14 +55,14 @@ Examples:
 pub struct Tune {
     /// Search on a running service under its present load: turns its tunables, and puts them back. The address is that
     /// of its admin endpoint, as given to `flick run --admin`: `9900`, `ADDRESS:PORT`, `unix:PATH`
-    #[arg(value_name = "ADDRESS", group = "what")]
+    #[arg(value_name = "ADDRESS")]
     admin: Option<Address>,
     /// Choose by a model instead of trials: that of a service in FILE, which a search at ADDRESS writes if it does not
     /// exist. Without FILE, search on the model of a 16-core server, beside the published figures that it was fitted to
-    #[arg(long, value_name = "FILE", num_args = 0..=1, group = "what")]
+    #[arg(long, value_name = "FILE", num_args = 0..=1)]
     model: Option<Option<PathBuf>>,
     /// List the knobs and energy meters of this machine, and why others are missing
-    #[arg(long, group = "what", conflicts_with_all = ["admin", "model"])]
+    #[arg(long, conflicts_with_all = ["admin", "model"])]
     knobs: bool,
     /// Requests per second, such as `400k`. Without it, the model is compared with the published figures
     #[arg(long, value_name = "RATE", requires = "model")]
@@ -116,7 +115,7 @@ pub struct Tune {
     #[arg(long, hide = true, value_name = "DIR", default_value = "/")]
     root: PathBuf,
     /// Read what a search turns, and put it back when the search has ended
-    #[arg(long, hide = true, group = "what", conflicts_with_all = ["admin", "model", "knobs"])]
+    #[arg(long, hide = true, conflicts_with_all = ["admin", "model", "knobs"])]
     watcher: bool,
     /// Print JSON
     #[arg(long)]
@@ -168,6 +167,11 @@ impl Tune {
         if self.watcher {
             return restore::watch();
         }
+        if self.admin.is_none() && self.model.is_none() {
+            return Err(Failure::usage(
+                "nothing is to be searched or listed: add the ADDRESS of an admin endpoint, `--model [FILE]` or `--knobs`",
+            ));
+        }
         if let Some(Some(_)) = &self.model {
             let of_server =
                 [("--load", self.load.is_some()), ("--grid", self.grid), ("--plot", self.plot.is_some())];
@@ -186,9 +190,11 @@ impl Tune {
             (None, _) => {}
         }
         let sla_us = self.model_sla_us()?;
+        let mut is_kept = true;
         let text = match self.load {
             Some(Rate(requests_per_s)) => {
                 let answer = model::search(&self, requests_per_s, sla_us);
+                is_kept = answer.report.keeps_sla();
                 self.draw(std::slice::from_ref(&answer.plot), 1, sla_us)?;
                 if self.json { json(&answer.report)? } else { answer.report.text() }
             }
@@ -199,7 +205,10 @@ impl Tune {
             }
         };
         crate::console::sayln!("{}", text.trim_end());
-        Ok(())
+        match is_kept {
+            true => Ok(()),
+            false => Err(Failure::failed("no setting that was tried keeps the SLA")),
+        }
     }
 
     /// The file of a service's model.

@@ -33,8 +33,14 @@ const OF_THE_OPEN_LOOP: &str = "--gaps";
 #[derive(Debug, Args)]
 pub struct Agent {
     /// Address to listen on, as IP:PORT; every process that reaches it can make this one load any server
-    #[arg(long, value_name = "ADDRESS")]
+    #[arg(long, value_name = "ADDRESS", value_parser = listen_address)]
     listen: SocketAddr,
+}
+
+/// Parses an address to listen on. Errors: how one is written.
+fn listen_address(text: &str) -> Result<SocketAddr, String> {
+    let wrong = |_| format!("`{text}` is not an address; write an IP address and a port: `127.0.0.1:7000`");
+    text.parse().map_err(wrong)
 }
 
 /// The arguments that a master sends.

@@ -154,6 +154,11 @@ fn plot(title: String, tried: &[(Setting, RunResult)]) -> Plot {
 }
 
 impl Report {
+    /// Whether a setting that was tried keeps the SLA.
+    pub(super) fn keeps_sla(&self) -> bool {
+        self.best.is_some()
+    }
+
     pub(super) fn text(&self) -> String {
         let mut out = format!(
             "{} at {:.0} requests/s on the model, p99 at most {:.0} µs, for {}: {}\n\n\
@@ -188,7 +193,8 @@ impl Report {
             out.push_str("\nthe default does not keep the SLA\n");
         }
         match self.best {
-            None => out.push_str("\nno setting that was tried keeps the SLA\n"),
+            // The error says so.
+            None => {}
             Some(best) if best.is_as(&self.default) => out.push_str("\nthe default is the best\n"),
             Some(best) => {
                 let change = 100.0 * (best.watts / self.default.watts - 1.0);
