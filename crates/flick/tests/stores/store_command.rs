@@ -75,6 +75,45 @@ fn store_answers_meta_commands_as_memcached_does() {
     store.drained();
 }
 
+/// Numbers around 2^64: what is added, CAS values, item flags, delays of a flush.
+const NUMBERS: &str = include_str!("numbers.txt");
+
+/// Also through the proxy: a command that its server refuses must not leave data that the server reads as commands.
+#[test]
+fn numbers_above_64_bits_do_not_wrap() {
+    let (memcached, backend) = (Memcached::start(), Memcached::start());
+    let stores = ["native", "interpreter"].map(|engine| store(&["--", "--engine", engine]));
+    let proxy = service("memcached_text_proxy", Some(("backends", &[backend.address])), &[]);
+    let mut theirs = connect(memcached.address);
+    let mut subjects = [stores[0].address, stores[1].address, proxy.address].map(connect);
+    let mut compared = 0;
+    for line in NUMBERS.lines().filter(|line| !line.starts_with('#')) {
+        let command = line.replace("\\r\\n", "\r\n") + "\r\n";
+        let expected = answer(&mut theirs, &command);
+        let got = subjects.each_mut().map(|client| answer(client, &command));
+        let got = got.each_ref().map(String::as_str);
+        assert_eq!(got, [expected.as_str(); 3], "`{line}` to the store, interpreted, and through the proxy");
+        compared += 1;
+    }
+    assert!(compared > 50, "{compared} lines");
+    proxy.drained();
+    stores.into_iter().for_each(|store| drop(store.drained()));
+}
+
+/// memcached stores their low 32 bits.
+#[test]
+fn item_flags_above_32_bits_are_refused() {
+    let store = store(&[]);
+    let mut client = connect(store.address);
+    for flags in ["4294967296", "9223372036854775808", "18446744073709551616", "99999999999999999999"] {
+        let refused = answer(&mut client, &format!("set k {flags} 0 3\r\nmn\r\n\r\nget k\r\n"));
+        assert_eq!(refused, "CLIENT_ERROR bad command line format\r\nMN\r\nERROR\r\nEND\r\n", "{flags}");
+        let refused = answer(&mut client, &format!("ms k 1 F{flags}\r\nx\r\nmg k v\r\n"));
+        assert_eq!(refused, "CLIENT_ERROR bad command line format\r\nEN\r\n", "{flags}");
+    }
+    store.drained();
+}
+
 /// A value of the metrics of a service.
 fn metric(service: &Service, name: &str) -> u64 {
     let (_, text) = seen(service.admin_address(), "/metrics");
