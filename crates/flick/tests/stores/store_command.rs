@@ -1,6 +1,6 @@
 //! `flick store`: all protocols at one address, answered as memcached answers.
 
-use std::io::Write;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 
@@ -98,6 +98,27 @@ fn numbers_above_64_bits_do_not_wrap() {
     assert!(compared > 50, "{compared} lines");
     proxy.drained();
     stores.into_iter().for_each(|store| drop(store.drained()));
+}
+
+/// A request line of HTTP ends the connection; a command that only looks like one is answered.
+#[test]
+fn get_in_upper_case_ends_the_connection_only_as_http() {
+    let (memcached, store) = (Memcached::start(), store(&[]));
+    let mut clients = [memcached.address, store.address].map(connect);
+    for line in
+        ["GET a", "GET", "POST /", "PUT a b", "DELETE a", "OPTIONS *", "CONNECT a:1", "GET a/HTTP/1.1"]
+    {
+        let got = clients.each_mut().map(|client| answer(client, &format!("{line}\r\n")));
+        assert_eq!(got, ["ERROR\r\n"; 2], "`{line}` to memcached, to the store");
+    }
+    for line in ["GET / HTTP/1.1", "POST /a HTTP/1.0", "PATCH  /  HTTP/1.1", "GET HTTP/1.1"] {
+        let mut client = connect(store.address);
+        client.write_all(format!("{line}\r\nversion\r\n").as_bytes()).expect("the server reads");
+        let mut got = Vec::new();
+        let end = client.read_to_end(&mut got);
+        assert!(got.is_empty(), "`{line}` was answered `{}` ({end:?})", got.escape_ascii());
+    }
+    store.drained();
 }
 
 /// memcached stores their low 32 bits.
