@@ -241,8 +241,12 @@ pub fn peer_credentials(socket: BorrowedFd<'_>) -> Result<PeerCredentials, Errno
     // SAFETY: the kernel writes at most `bytes` bytes to `value`, which points to as many.
     match unsafe { libc::getsockopt(socket.as_raw_fd(), level, option, value, &raw mut bytes) } {
         0 => Ok(PeerCredentials { pid: found.pid, uid: found.uid }),
-        // SAFETY: the address is that of this thread's error number.
-        _ => Err(Errno::from_raw_os_error(unsafe { *libc::__errno_location() })),
+        _ => {
+            // SAFETY: the call has no conditions.
+            let errno = unsafe { libc::__errno_location() };
+            // SAFETY: the address is that of this thread's error number.
+            Err(Errno::from_raw_os_error(unsafe { *errno }))
+        }
     }
 }
 
