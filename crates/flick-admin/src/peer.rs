@@ -5,7 +5,6 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 /// The tables of TCP sockets of this network namespace.
@@ -15,7 +14,7 @@ const ESTABLISHED: &str = "01";
 
 /// The user id of the process that connected a Unix socket.
 pub(crate) fn of_unix(stream: &UnixStream) -> Option<u32> {
-    Some(flick_shm::pairing::peer_credentials(stream.as_fd()).ok()?.uid)
+    Some(rustix::net::sockopt::socket_peercred(stream).ok()?.uid.as_raw())
 }
 
 /// The user id that owns the client's socket of a TCP connection; `None`: the client is on another machine. Cost: reads

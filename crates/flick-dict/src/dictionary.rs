@@ -4,8 +4,6 @@
 
 use std::sync::atomic::AtomicU64 as PlainU64;
 
-use flick_buffers::advise_huge_pages;
-
 use crate::bucket::{Bucket, Version};
 use crate::config::{DictConfig, Evict, Sizes, check};
 use crate::eviction::{Eviction, SmallQueue};
@@ -118,11 +116,18 @@ impl Dictionary {
     ///
     /// Errors: `Config` when the configuration exceeds a limit, `Memory` when the allocation fails.
     pub fn new(config: DictConfig) -> Result<Self, DictError> {
+        Self::with_advice(config, |_, _| {})
+    }
+
+    /// As [`Dictionary::new`]; `advise` gets the address and the bytes of the index before anything is written to it.
+    /// It is read at random, a cache line at a time.
+    pub fn with_advice(config: DictConfig, advise: impl FnOnce(*mut u8, usize)) -> Result<Self, DictError> {
         let sizes: Sizes = check(&config).map_err(DictError::Config)?;
         let count = (sizes.buckets + sizes.overflow) as usize;
         let mut buckets = Vec::new();
         buckets.try_reserve_exact(count).map_err(|_| DictError::Memory(count as u64 * 64))?;
-        advise_huge_pages(buckets.spare_capacity_mut());
+        let index = buckets.spare_capacity_mut();
+        advise(index.as_mut_ptr().cast(), size_of_val(index));
         buckets.resize_with(count, Bucket::new);
         let buckets = buckets.into_boxed_slice();
         let heads = sizes.buckets as usize;

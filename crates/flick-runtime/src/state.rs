@@ -12,6 +12,7 @@ use std::time::SystemTime;
 
 use earlier::Earlier;
 use flick_abi::Program;
+use flick_buffers::advise_huge_pages;
 use flick_dict::{DictConfig, DictError, Dictionary, Seed};
 use flick_stats::{CounterValue, DictionaryStats};
 
@@ -119,8 +120,8 @@ impl State {
             let seed = seed.map_or(Seed::Random, |seed| {
                 Seed::Fixed(crate::backend_set::load_balancer::mix(seed ^ index as u64))
             });
-            let dictionary =
-                Dictionary::new(DictConfig::of(dict, seed)).map_err(|error| (dict.name.clone(), error))?;
+            let dictionary = Dictionary::with_advice(DictConfig::of(dict, seed), advise_huge_pages)
+                .map_err(|error| (dict.name.clone(), error))?;
             Ok(Dict { shape: dict.clone(), dictionary: Arc::new(dictionary), is_inherited: false })
         };
         let dicts = program.dicts.iter().enumerate().map(open).collect::<Result<Vec<_>, _>>()?;
