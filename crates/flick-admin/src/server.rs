@@ -257,8 +257,7 @@ impl Drop for Server {
         }
         if let Address::Unix(path) = &self.address
             && !self.is_shared
-            && self.file_id.is_some()
-            && file_id(&self.address) == self.file_id
+            && self.file_id.is_some_and(|id| file_id(&self.address) == Some(id))
         {
             // It may have been removed already.
             let _ = std::fs::remove_file(path);

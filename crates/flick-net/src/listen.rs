@@ -48,7 +48,8 @@ struct SocketFile {
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        if !self.is_released.load(Ordering::Acquire) && self.id.is_some() && file_id(&self.path) == self.id {
+        let is_own = self.id.is_some_and(|id| file_id(&self.path) == Some(id));
+        if is_own && !self.is_released.load(Ordering::Acquire) {
             // The file may be gone already, which is the goal.
             let _ = std::fs::remove_file(&self.path);
         }

@@ -4,7 +4,7 @@
 //! leaves the frames of requests that are whole to the run of the step.
 //! Not here: which look-up a rule does (`flick_ir::lookups`).
 
-use flick_abi::{BytesRef, Frame, KeyLookup};
+use flick_abi::{BytesRef, Frame, KeyLookup, ParseStep};
 use flick_buffers::Slice;
 use flick_dict::limits::PRELOAD_KEYS_MAX;
 use flick_net::Driver;
@@ -13,6 +13,7 @@ use super::Worker;
 use crate::limits::PRELOAD_PARSE_BYTES_MAX;
 use crate::rules::scratch::Scratch;
 use crate::run_queue::Task;
+use crate::setup::Setup;
 use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
@@ -39,7 +40,6 @@ impl<D: Driver> Worker<D> {
     pub(super) fn preload_tasks(&mut self) -> usize {
         let setup = self.ctx.setup();
         let Some(lookup) = setup.lookup.filter(|_| self.tasks.len() > 1) else { return usize::MAX };
-        let parser = setup.view(setup.listened).parse_request;
         let mut scratch = self.rules.take_scratch();
         let mut keys: [&[u8]; PRELOAD_KEYS_MAX] = [&[]; PRELOAD_KEYS_MAX];
         let (mut count, mut tasks) = (0, 0);
@@ -48,10 +48,8 @@ impl<D: Driver> Worker<D> {
             let Task::Session(session) = task else { continue };
             let Some(session) = self.downstream.client(*session) else { continue };
             let Some(piece) = session.inbox().piece(self.io.pieces()) else { continue };
-            let head = &piece.bytes()[..piece.bytes().len().min(PRELOAD_PARSE_BYTES_MAX)];
-            frame.restart();
-            if setup.engine.parse(parser, frame, head) == flick_abi::ParseStep::Done {
-                keys[count] = key(frame, lookup, head);
+            if let Some(key) = key_ahead(setup, lookup, frame, piece.bytes()) {
+                keys[count] = key;
                 count += 1;
             }
         }
@@ -64,17 +62,12 @@ impl<D: Driver> Worker<D> {
 
     fn preload_piece(&mut self, lookup: KeyLookup, scratch: &mut Scratch, piece: &Slice, first_len: u32) {
         let setup = self.ctx.setup();
-        let parser = setup.view(setup.listened).parse_request;
         let mut keys: [&[u8]; PRELOAD_KEYS_MAX] = [&[]; PRELOAD_KEYS_MAX];
         keys[0] = key(&scratch.frame, lookup, piece.bytes());
         let (mut count, mut rest) = (1, &piece.bytes()[first_len as usize..]);
         for frame in &mut scratch.ahead {
-            let head = &rest[..rest.len().min(PRELOAD_PARSE_BYTES_MAX)];
-            frame.restart();
-            if head.is_empty() || setup.engine.parse(parser, frame, head) != flick_abi::ParseStep::Done {
-                break;
-            }
-            keys[count] = key(frame, lookup, head);
+            let Some(key) = key_ahead(setup, lookup, frame, rest) else { break };
+            keys[count] = key;
             count += 1;
             rest = usize::try_from(frame.total_bytes()).ok().and_then(|len| rest.get(len..)).unwrap_or(&[]);
         }
@@ -82,6 +75,17 @@ impl<D: Driver> Worker<D> {
         self.rules.host_mut().state().dict(lookup.dict).preload(keys[..count].iter().copied());
         self.rules.set_preloaded(count as u32 - 1);
     }
+}
+
+/// Parses the request in front of `bytes`, and returns its key; `None` if it is not whole in the first
+/// `PRELOAD_PARSE_BYTES_MAX` of them.
+#[inline]
+fn key_ahead<'a>(setup: &Setup, lookup: KeyLookup, frame: &mut Frame, bytes: &'a [u8]) -> Option<&'a [u8]> {
+    let head = &bytes[..bytes.len().min(PRELOAD_PARSE_BYTES_MAX)];
+    frame.restart();
+    let parser = setup.view(setup.listened).parse_request;
+    let is_whole = !head.is_empty() && setup.engine.parse(parser, frame, head) == ParseStep::Done;
+    is_whole.then(|| key(frame, lookup, head))
 }
 
 /// Returns the key of a message, as far as it has arrived. A message without the field, which is empty then, may have a
