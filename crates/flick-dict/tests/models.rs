@@ -34,8 +34,12 @@ fn dictionary_of(
 
 /// Runs `model` over all interleavings.
 fn check(model: impl Fn() + Sync + Send + 'static) {
+    check_within(SWITCHES_MAX, model);
+}
+
+fn check_within(switches_max: usize, model: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(SWITCHES_MAX);
+    builder.preemption_bound = Some(switches_max);
     builder.max_branches = 100_000;
     builder.check(model);
 }
@@ -117,7 +121,7 @@ fn a_slot_reused_by_another_bucket_is_not_mistaken() {
 }
 
 /// A value in a slot and two chunks; models have small ones.
-fn long_value(key: u8, number: u8) -> [u8; 40] {
+const fn long_value(key: u8, number: u8) -> [u8; 40] {
     let mut value = [number; 40];
     value[0] = key;
     value[39] = key;
@@ -133,21 +137,39 @@ fn read_long(dictionary: &Dictionary, key: u8) -> Option<u8> {
     Some(out[1])
 }
 
-#[test]
-fn a_value_in_chunks_is_never_torn() {
-    check(|| {
+/// One reads a long value while the other thread writes these; in the end the last is there.
+fn check_chunks(switches_max: usize, before: &'static [u8], writes: &'static [&'static [u8]]) {
+    check_within(switches_max, move || {
         let dictionary = dictionary_of(1, 40, None, Evict::Nothing);
-        dictionary.put(b"a", &long_value(b'a', 1), 1);
+        dictionary.put(b"a", before, 1);
         let writer = Arc::clone(&dictionary);
         let thread = thread::spawn(move || {
-            // Shorter, so that the chunks are freed, then long again, so that they are allocated in another order.
-            writer.put(b"a", &[b'a', 2, 2, 2, 2, 2, 2, b'a'], 1);
-            writer.put(b"a", &long_value(b'a', 3), 1);
+            for value in writes {
+                writer.put(b"a", value, 1);
+            }
         });
         let first = read_long(&dictionary, b'a').expect("it is always there");
         thread.join().expect("the writer ends");
-        assert!(first <= 3 && read_long(&dictionary, b'a') == Some(3));
+        let last = writes[writes.len() - 1][1];
+        assert!(first <= last && read_long(&dictionary, b'a') == Some(last));
     });
+}
+
+const LONG_1: [u8; 40] = long_value(b'a', 1);
+const SHORT_2: [u8; 8] = [b'a', 2, 2, 2, 2, 2, 2, b'a'];
+const LONG_3: [u8; 40] = long_value(b'a', 3);
+
+#[test]
+fn a_value_in_chunks_is_never_torn() {
+    check_chunks(SWITCHES_MAX, &LONG_1, &[&LONG_3]);
+    check_chunks(SWITCHES_MAX, &LONG_1, &[&SHORT_2]);
+    check_chunks(SWITCHES_MAX, &SHORT_2, &[&LONG_3]);
+}
+
+/// With one switch less: with as many it takes as long as all other models together.
+#[test]
+fn a_value_in_chunks_allocated_in_another_order_is_never_torn() {
+    check_chunks(SWITCHES_MAX - 1, &LONG_1, &[&SHORT_2, &LONG_3]);
 }
 
 #[test]
