@@ -152,12 +152,14 @@ fn reload_keeps_the_slow_start_of_a_backend() {
         let (_, text) = common::service::seen(service.admin_address(), "/metrics");
         text.contains(&origins[1].to_string()).then_some(())
     });
+    // One of 20 at random, which makes 15 of 60 once in 10^7 runs; 30 without slow start.
     let of_new = || (0..ASKED).filter(|_| ask(service.address) == 3).count();
-    assert!(of_new() < ASKED / 10, "it has just begun");
+    let before = of_new();
+    assert!(before < ASKED / 4, "{before} of {ASKED} have just begun");
     let (status, _, error) = common::run(&["reload", &service.admin_address().to_string()]);
     assert_eq!(status, 0, "{error}");
     let behind = of_new();
-    assert!(behind < ASKED / 10, "{behind} of {ASKED} behind the reload");
+    assert!(behind < ASKED / 4, "{behind} of {ASKED} behind the reload");
     service.drained();
 }
 
