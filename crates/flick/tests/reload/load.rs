@@ -7,9 +7,15 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use crate::common::http::{self, Backend};
 use crate::common::wait::WAIT_MAX;
+
+/// Requests of a client between two pauses.
+const BURST: u64 = 8;
+/// What a client leaves to others then: clients that never pause take most of two cores from the reloads.
+const PAUSE: Duration = Duration::from_millis(2);
 
 /// Asks over one connection; what a reply must be is the caller's.
 pub trait Asks: Send + 'static {
@@ -50,6 +56,9 @@ impl Load {
                         return;
                     }
                     asked.fetch_add(1, Ordering::Relaxed);
+                    if (number / 1_000).is_multiple_of(BURST) {
+                        std::thread::sleep(PAUSE);
+                    }
                     if !keeps {
                         stream = None;
                     }
