@@ -22,12 +22,12 @@ pub fn fmt_check() -> Outcome {
         .map_err(|failure| format!("{failure}\nthe code is not formatted: run `cargo xtask fmt`"))
 }
 
-/// Clippy over all crates and targets, and again without default features. Only flick has some, so that the second run
-/// checks few other crates. Uses the tests' profile, so that they share their builds. `flick-shm` is checked alone as
-/// well: in a build of the workspace, other crates switch features of its dependencies on.
+/// Clippy over all crates and targets, and flick again without default features, which no other crate has. Uses the
+/// tests' profile, so that they share their builds. `flick-shm` is checked alone as well: in a build of the workspace,
+/// other crates switch features of its dependencies on.
 pub fn lint() -> Outcome {
     clippy(&["--workspace", "--all-targets"])?;
-    clippy(&["--workspace", "--all-targets", "--no-default-features"])?;
+    clippy(&["--package", "flick", "--all-targets", "--no-default-features"])?;
     run::run(run::cargo(&["check", "--profile", "ci", "--package", "flick-shm", "--lib"]))
 }
 
