@@ -36,6 +36,18 @@ fn resources() -> (usize, usize) {
     (descriptors, maps.lines().filter(|line| line.contains("memfd:flick-shm")).count())
 }
 
+/// Returns them when they have been the same for some looks: what has ended may still be closing its descriptors.
+fn settled_resources() -> (usize, usize) {
+    let (mut last, mut looks) = (resources(), 0);
+    wait_until("descriptors and segments stay as many as they are", || {
+        let now = resources();
+        looks = if now == last { looks + 1 } else { 0 };
+        last = now;
+        looks == 20
+    });
+    last
+}
+
 /// Runs a test with a service on each driver. What the process holds of the service is the same before and after.
 fn with_services(test: impl Fn(&Service)) {
     let _alone = alone();
@@ -45,15 +57,10 @@ fn with_services(test: impl Fn(&Service)) {
         service::ShmPeer::connect(&service.shm, 1).round_trip(100);
         service.wait_unused();
         wait_until("the first pair has ended", || resources().1 == 0);
-        let before = resources();
+        let before = settled_resources();
         test(&service);
         service.wait_unused();
-        let mut after = before;
-        let holds_same = || {
-            after = resources();
-            after == before
-        };
-        wait_until("descriptors and segments are as many as before", holds_same);
+        wait_until(&format!("descriptors and segments are {before:?}"), || resources() == before);
         println!("{kind:?}: slowest poll {:?} us", service.counters.slowest_poll_us);
         service.stop();
     }
