@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
 use serde_json::Value;
@@ -15,6 +16,8 @@ use crate::common::wait;
 
 /// Rounds of accelerated clients until the monitor has paired enough in time: one or two, on a quiet machine.
 const ROUNDS_MAX: u32 = 20;
+/// Longest wait for the end of calls of a server before it is ended.
+const REST_MAX: Duration = Duration::from_secs(2);
 /// The user of servers that refuse to run as root.
 const USER: &str = "www-data";
 
@@ -155,12 +158,36 @@ impl Pair {
 }
 
 impl Drop for Server {
-    /// Ends all processes of its group.
+    /// Ends all processes of its group, once they wait: where a signal's handler exits behind a call in the kernel and
+    /// before its bytes are counted, the counts differ.
     fn drop(&mut self) {
+        let _ = wait::within(REST_MAX, || is_at_rest(self.child.id()).then_some(()));
         // They may have ended by themselves.
         let _ = kill_process_group(Pid::from_child(&self.child), Signal::TERM);
         let _ = self.child.wait();
     }
+}
+
+/// Whether all threads of a group of processes sleep or have ended.
+fn is_at_rest(group: u32) -> bool {
+    const STATE: usize = 0;
+    const GROUP: usize = 2;
+    let stats = |directory: &Path| {
+        let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+        entries.filter_map(|entry| {
+            Some((entry.path(), std::fs::read_to_string(entry.path().join("stat")).ok()?))
+        })
+    };
+    let field = |stat: &str, index: usize| {
+        let (_, rest) = stat.rsplit_once(')')?;
+        rest.split_whitespace().nth(index).map(str::to_owned)
+    };
+    let in_group = |stat: &str| field(stat, GROUP).is_some_and(|number| number == group.to_string());
+    let sleeps =
+        |stat: &str| field(stat, STATE).is_some_and(|state| ["S", "Z", "X"].contains(&state.as_str()));
+    stats(Path::new("/proc"))
+        .filter(|(_, stat)| in_group(stat))
+        .all(|(process, _)| stats(&process.join("task")).all(|(_, stat)| sleeps(&stat)))
 }
 
 /// A server in the background, which has written its number to a file.
