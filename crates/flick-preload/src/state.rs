@@ -9,7 +9,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use crate::limits::{CHUNK_FDS, CHUNKS_MAX};
 
 /// First word of a state. The last byte is the version of the layout.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL8");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"FLKACCL9");
 
 /// Kinds of files that are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub mod kept {
     pub const PEER: u32 = 2;
     /// A process of the session cannot be looked into.
     pub const UNREADABLE: u32 = 3;
-    /// An end's program makes system calls of its own, or code as it runs.
+    /// An end's program makes system calls of its own.
     pub const OWN_CALLS: u32 = 4;
     /// It has timeouts, flags or another size, or is otherwise not of the default kind.
     pub const SETTINGS: u32 = 5;
@@ -96,6 +96,8 @@ pub mod kept {
     pub const COUNTS: u32 = 11;
     /// Its last descriptor is closed.
     pub const CLOSED: u32 = 12;
+    /// An end's program makes code as it runs, and was not started with `--jit`.
+    pub const GENERATES: u32 = 13;
 }
 
 /// Pipes and connections are to move, unless the program makes code as it runs.
@@ -256,6 +258,12 @@ pub struct ProcessTable {
     pub controls_kept: AtomicU64,
     /// Calls of `epoll_ctl` by which it got the difference.
     pub controls_sent: AtomicU64,
+    /// Files that are closed.
+    pub closed: AtomicU64,
+    /// Bytes that these have sent.
+    pub closed_sent: AtomicU64,
+    /// Bytes that these have received.
+    pub closed_received: AtomicU64,
     /// Connections of TCP whose counts equalled the kernel's when they were closed.
     pub closed_equal: AtomicU64,
     /// Connections of TCP whose counts differed.
@@ -393,7 +401,13 @@ impl ProcessTable {
         if old >= SLOT
             && let Some(file) = self.slot(old - SLOT)
         {
-            file.refs.fetch_sub(1, AcqRel);
+            // The counts are the next file's once the slot is free.
+            let (sent, received) = (file.sent.load(Relaxed), file.received.load(Relaxed));
+            if file.refs.fetch_sub(1, AcqRel) == 1 {
+                self.closed.fetch_add(1, Relaxed);
+                self.closed_sent.fetch_add(sent, Relaxed);
+                self.closed_received.fetch_add(received, Relaxed);
+            }
         }
     }
 

@@ -344,6 +344,46 @@ sys.stdin.read()
 }
 
 #[test]
+fn status_did_not_count_closed_connections_or_say_why_everything_stays() {
+    let setting = Setting::new("closed");
+    let script = "
+import os, socket, sys
+listener = socket.create_server(('127.0.0.1', 0))
+for _ in range(3):
+    client = socket.create_connection(listener.getsockname())
+    server, _ = listener.accept()
+    client.sendall(b'x' * 1000)
+    server.recv(1000, socket.MSG_WAITALL)
+    same = client.dup()
+    client.close()
+    server.close()
+    same.close()
+os.setresuid(-1, -1, -1)
+print(flush=True)
+sys.stdin.read()
+";
+    let mut command = setting.accel(&["--move", "--", "/usr/bin/python3", "-c", script]);
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("python starts");
+    let mut stdout = std::io::BufReader::new(child.stdout.take().expect("piped"));
+    std::io::BufRead::read_line(&mut stdout, &mut String::new()).expect("python writes");
+    let state = setting.of(child.id());
+    let closed = &state["closed"];
+    assert_eq!(
+        [&closed["files"], &closed["sent"], &closed["received"]],
+        [&Value::from(6), &Value::from(3000), &Value::from(3000)],
+        "{state}"
+    );
+    let why = state["why_stays"].as_str().expect("it has called setresuid");
+    assert!(why.contains("has changed its user"), "{why}");
+    let (_, text, _) = run(setting.accel(&["--why", &child.id().to_string()]));
+    for line in ["everything stays in the kernel: the process has changed its user", "6 closed, sent 3000"] {
+        assert!(text.contains(line), "{text}");
+    }
+    drop(child.stdin.take());
+    assert!(child.wait().expect("our own child").success());
+}
+
+#[test]
 fn program_was_not_started_where_its_calls_could_not_be_seen() {
     let setting = Setting::new("unwritable");
     for variable in ["XDG_CACHE_HOME", "XDG_RUNTIME_DIR"] {

@@ -286,7 +286,7 @@ macro_rules! pairs {
     };
 }
 
-const OWN_CALLS: &str = "makes system calls outside of libc";
+const GENERATES: &str = "makes code as it runs; `--jit` says";
 /// Other users' processes cannot look into a server of ssh.
 const FILES_STAY: &str = "its files stay";
 
@@ -302,10 +302,10 @@ pairs! {
     php_fpm_in_every_pair: "php-fpm", false, Moves("php-fpm8.2", 100_000);
     python_http_in_every_pair: "python-http", false, Moves("python3", 1_000);
     python_asyncio_in_every_pair: "python-asyncio", false, Moves("python3", 100_000);
-    node_in_every_pair: "node", false, Stays("node", OWN_CALLS);
+    node_in_every_pair: "node", false, Stays("node", GENERATES);
     node_whose_code_may_move_in_every_pair: "node-jit", false, Moves("node", 100_000);
     java_whose_code_may_move_in_every_pair: "java-jit", false, Moves("java", 100_000);
-    java_in_every_pair: "java", false, Stays("java", OWN_CALLS);
+    java_in_every_pair: "java", false, Stays("java", GENERATES);
     iperf3_in_every_pair: "iperf3", false, Moves("iperf3", 50_000);
     sockperf_in_every_pair: "sockperf", false, Moves("sockperf", 100_000);
     openssl_in_every_pair: "openssl", false, Moves("openssl", 10_000);

@@ -30,6 +30,8 @@ pub struct Process {
     pub why_plain: Option<String>,
     /// Reasons for which it is not followed.
     pub not_followed: Vec<&'static str>,
+    /// The reason for which nothing of it moves to rings any more.
+    pub why_stays: Option<&'static str>,
     /// Whether its pipes are to move to rings.
     pub moves: bool,
     /// Bytes that it has sent and received through rings.
@@ -40,7 +42,7 @@ pub struct Process {
     pub not_entered: u32,
     /// Time that the library took to start.
     pub start_ns: u64,
-    /// Connections of TCP that were compared when they were closed.
+    /// Sockets and pipes that it has closed.
     pub closed: Closed,
     /// The files in use.
     pub files: Vec<Followed>,
@@ -65,9 +67,15 @@ pub struct Waits {
     pub controls_sent: u64,
 }
 
-/// Counts of connections of TCP that were closed under `--verify`.
+/// Counts of sockets and pipes that were closed, and under `--verify` of connections of TCP among them.
 #[derive(Debug, Serialize)]
 pub struct Closed {
+    /// All of them.
+    pub files: u64,
+    /// Bytes that they have sent.
+    pub sent: u64,
+    /// Bytes that they have received.
+    pub received: u64,
     /// The counts equalled the kernel's.
     pub equal: u64,
     /// They differed.
@@ -125,7 +133,11 @@ const KEPT: &[(u32, &str)] = &[
     (kept::HOLDERS, "its ends are not held by two processes with one descriptor each"),
     (kept::PEER, "the process at the other end was not started with `flick accel --move`, or its files stay"),
     (kept::UNREADABLE, "a process that may hold it too belongs to another user and cannot be looked into"),
-    (kept::OWN_CALLS, "the program of an end makes system calls outside of libc, or makes code as it runs"),
+    (kept::OWN_CALLS, "the program of an end makes system calls outside of libc"),
+    (
+        kept::GENERATES,
+        "the program of an end makes code as it runs; `--jit` says that such code makes no system calls",
+    ),
     (
         kept::SETTINGS,
         "it has timeouts, flags or another size than usual, or cannot be opened by `/proc/self/fd`",
@@ -143,6 +155,10 @@ const KEPT: &[(u32, &str)] = &[
     (kept::PEER_SOCKET, "the socket of the other end cannot be had (`pidfd_getfd`), or has ended"),
     (kept::COUNTS, "the kernel has counted other bytes than the program's calls have moved"),
 ];
+
+fn why_kept(number: u32) -> Option<&'static str> {
+    KEPT.iter().find(|entry| entry.0 == number).map(|entry| entry.1)
+}
 
 fn names(table: &[(u32, &'static str)], bits: u32) -> Vec<&'static str> {
     table.iter().filter(|entry| bits & entry.0 != 0).map(|entry| entry.1).collect()
@@ -202,6 +218,7 @@ pub fn one(directory: &Path, pid: u32) -> Option<Process> {
         sites: half(offset_of!(ProcessTable, sites)),
         why_plain: (!is_patched).then(|| why_plain(why)),
         not_followed: names(REASONS, half(offset_of!(ProcessTable, not_followed))),
+        why_stays: why_kept(half(offset_of!(ProcessTable, stays))),
         moves: half(offset_of!(ProcessTable, moves)) != 0,
         ring_bytes: head.word(offset_of!(ProcessTable, ring_bytes)),
         not_entered: half(offset_of!(ProcessTable, not_entered)),
@@ -216,6 +233,9 @@ pub fn one(directory: &Path, pid: u32) -> Option<Process> {
             controls_sent: head.word(offset_of!(ProcessTable, controls_sent)),
         },
         closed: Closed {
+            files: head.word(offset_of!(ProcessTable, closed)),
+            sent: head.word(offset_of!(ProcessTable, closed_sent)),
+            received: head.word(offset_of!(ProcessTable, closed_received)),
             equal: head.word(offset_of!(ProcessTable, closed_equal)),
             different: head.word(offset_of!(ProcessTable, closed_different)),
             not_compared: head.word(offset_of!(ProcessTable, closed_not_compared)),
@@ -272,8 +292,6 @@ fn followed(chunk: &Words, at: usize, epoch: u32) -> Option<Followed> {
     let is_inherited = half(offset_of!(state::File, epoch)) != epoch;
     let shared = if is_inherited { flag::SHARED } else { 0 };
     let is_moved = half(offset_of!(state::File, moved)) != 0;
-    let kept = KEPT.iter().find(|entry| entry.0 == half(offset_of!(state::File, kept)) && !is_moved);
-    let kept = kept.map(|entry| entry.1);
     Some(Followed {
         fd: half(offset_of!(state::File, fd)),
         kind,
@@ -283,7 +301,7 @@ fn followed(chunk: &Words, at: usize, epoch: u32) -> Option<Followed> {
         received: word(offset_of!(state::File, received)),
         transport: if is_moved { "ring" } else { "kernel" },
         ring_bytes: word(offset_of!(state::File, ring_bytes)),
-        why_kernel: kept,
+        why_kernel: if is_moved { None } else { why_kept(half(offset_of!(state::File, kept))) },
         flags: names(FLAGS, half(offset_of!(state::File, flags)) | shared),
     })
 }

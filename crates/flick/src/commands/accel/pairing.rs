@@ -131,11 +131,11 @@ impl Pairing {
         let sockets = pairs.iter().flat_map(|pair| [pair.0.inode, pair.1.inode]).collect();
         let wanted = Wanted { pipes: pipes.keys().copied().collect(), sockets };
         let Some(holders) = holders::look(&wanted) else { return };
-        let mut own_calls = HashMap::new();
+        let mut unseen = HashMap::new();
         for (inode, ends) in pipes {
             let held = holders.of_pipe.get(&inode).map(Vec::as_slice).unwrap_or_default();
             let outcome = pair_of(&ends, held, &holders).and_then(|(sender, receiver)| {
-                self.check_calls(&mut own_calls, [sender, receiver])?;
+                self.check_calls(&mut unseen, [sender, receiver])?;
                 let id = [sender.device, sender.inode];
                 let segment = self.segment(sender, receiver, id, 0).map_err(|_| kept::SEGMENT)?;
                 for end in [sender, receiver] {
@@ -152,7 +152,7 @@ impl Pairing {
                 if one.pid == other.pid {
                     return Err(kept::HOLDERS);
                 }
-                self.check_calls(&mut own_calls, [one, other])?;
+                self.check_calls(&mut unseen, [one, other])?;
                 let mut segment = |sender: &End, receiver: &End, fd| {
                     self.segment(sender, receiver, [sender.device, receiver.device], fd)
                 };
@@ -167,13 +167,10 @@ impl Pairing {
     }
 
     /// Checks that the programs of both ends make no calls that are not seen.
-    fn check_calls(&mut self, known: &mut HashMap<u32, bool>, ends: [&End; 2]) -> Result<(), u32> {
-        for end in ends {
-            if *known.entry(end.pid).or_insert_with(|| self.makes_calls(end)) {
-                return Err(kept::OWN_CALLS);
-            }
-        }
-        Ok(())
+    ///
+    /// Errors: a reason of [`kept`].
+    fn check_calls(&mut self, known: &mut HashMap<u32, Result<(), u32>>, ends: [&End; 2]) -> Result<(), u32> {
+        ends.iter().try_for_each(|end| *known.entry(end.pid).or_insert_with(|| self.check_code(end)))
     }
 
     /// Makes a segment for a direction; returns its descriptor.
@@ -217,22 +214,31 @@ impl Pairing {
         });
     }
 
-    /// Whether a process has code outside of libc that makes system calls, or makes code as it runs and may not.
-    fn makes_calls(&mut self, end: &End) -> bool {
-        let Ok(maps) = fs::read_to_string(format!("/proc/{}/maps", end.pid)) else { return true };
+    /// Checks that a process has no code outside of libc that makes system calls, and makes none as it runs, or may.
+    ///
+    /// Errors: a reason of [`kept`].
+    fn check_code(&mut self, end: &End) -> Result<(), u32> {
+        let maps = fs::read_to_string(format!("/proc/{}/maps", end.pid)).map_err(|_| kept::OWN_CALLS)?;
         let known = ["/libc.so.6", "/ld-linux-x86-64.so.2", "/libflick_preload.so", "[vdso]", "[vsyscall]"];
         let is_known = |path: &str| {
             known.iter().any(|end| path.ends_with(end))
                 || path.contains("/flick/accel-") && path.ends_with(".text")
         };
-        maps.lines().any(|line| {
+        let mut generates = false;
+        for line in maps.lines() {
             let mut fields = line.split_whitespace();
-            let is_code = fields.nth(1).is_some_and(|permissions| permissions.contains('x'));
-            let Some(path) = fields.nth(3).filter(|path| !path.starts_with("[anon:")) else {
-                return is_code && !end.may_generate;
-            };
-            is_code && !is_known(path) && self.file_makes_calls(Path::new(path))
-        })
+            if !fields.nth(1).is_some_and(|permissions| permissions.contains('x')) {
+                continue;
+            }
+            match fields.nth(3).filter(|path| !path.starts_with("[anon:")) {
+                None => generates = true,
+                Some(path) if !is_known(path) && self.file_makes_calls(Path::new(path)) => {
+                    return Err(kept::OWN_CALLS);
+                }
+                Some(_) => {}
+            }
+        }
+        if generates && !end.may_generate { Err(kept::GENERATES) } else { Ok(()) }
     }
 
     /// Whether the code of a file makes system calls, or cannot be read.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use super::observed::{self, Process};
+use super::observed::{self, Closed, Process};
 use super::patched_text::PatchedText;
 use super::program;
 use crate::console::{say, sayln};
@@ -45,6 +45,9 @@ fn text(process: &Process) -> String {
     for why in &process.not_followed {
         let _ = writeln!(text, "  not followed: {why}");
     }
+    if let Some(why) = process.why_stays {
+        let _ = writeln!(text, "  everything stays in the kernel: {why}");
+    }
     if process.not_entered > 0 {
         let _ = writeln!(text, "  {} descriptors could not be entered", process.not_entered);
     }
@@ -71,7 +74,15 @@ fn text(process: &Process) -> String {
     let closed = &process.closed;
     if closed.equal + closed.different + closed.not_compared > 0 {
         let (equal, different, not) = (closed.equal, closed.different, closed.not_compared);
-        let _ = writeln!(text, "  closed: {equal} as the kernel counts, {different} not, {not} not compared");
+        let _ =
+            writeln!(text, "  compared: {equal} as the kernel counts, {different} not, {not} not compared");
+    }
+    if closed.files > 0 {
+        let Closed { files, sent, received, .. } = closed;
+        let _ = writeln!(text, "  {files} closed, sent {sent}, received {received}");
+    }
+    if process.ring_bytes > 0 {
+        let _ = writeln!(text, "  {} bytes by ring, of open and closed ones", process.ring_bytes);
     }
     for file in &process.files {
         let flags =
