@@ -1,6 +1,8 @@
 //! The services of memcached's text protocol and of Redis between real servers and clients, none of them ours; beside
 //! them the relay and the counter of packets, between sockets of the tests' own.
 
+#[path = "stores/binary_failures.rs"]
+mod binary_failures;
 mod common;
 #[path = "stores/linearizable.rs"]
 mod linearizable;
