@@ -11,6 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, geteuid, kill_process, kill_process_group};
 use serde_json::Value;
 
+use super::moving::state_of;
 use super::{Setting, free_address, run};
 use crate::common::wait;
 
@@ -168,26 +169,22 @@ impl Drop for Server {
     }
 }
 
+/// The group of a process; 0 of the kernel's own, which `getpgid` of rustix refuses to return.
+fn group_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split_whitespace().nth(2)?.parse().ok()
+}
+
 /// Whether all threads of a group of processes sleep or have ended.
 fn is_at_rest(group: u32) -> bool {
-    const STATE: usize = 0;
-    const GROUP: usize = 2;
-    let stats = |directory: &Path| {
+    let numbers = |directory: &str| {
         let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-        entries.filter_map(|entry| {
-            Some((entry.path(), std::fs::read_to_string(entry.path().join("stat")).ok()?))
-        })
+        entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
     };
-    let field = |stat: &str, index: usize| {
-        let (_, rest) = stat.rsplit_once(')')?;
-        rest.split_whitespace().nth(index).map(str::to_owned)
-    };
-    let in_group = |stat: &str| field(stat, GROUP).is_some_and(|number| number == group.to_string());
-    let sleeps =
-        |stat: &str| field(stat, STATE).is_some_and(|state| ["S", "Z", "X"].contains(&state.as_str()));
-    stats(Path::new("/proc"))
-        .filter(|(_, stat)| in_group(stat))
-        .all(|(process, _)| stats(&process.join("task")).all(|(_, stat)| sleeps(&stat)))
+    numbers("/proc")
+        .filter(|pid| group_of(*pid) == Some(group))
+        .flat_map(|pid| numbers(&format!("/proc/{pid}/task")))
+        .all(|thread| state_of(thread).is_none_or(|state| "SZX".contains(state)))
 }
 
 /// A server in the background, which has written its number to a file.
