@@ -238,6 +238,7 @@ impl Pairing {
                 Some(_) => {}
             }
         }
+        // Behind the others: with calls of its own, `--jit` would not help.
         if generates && !end.may_generate { Err(kept::GENERATES) } else { Ok(()) }
     }
 
