@@ -1,7 +1,7 @@
 //! Sets `FLICK_TARGET`, `FLICK_COMMIT` and `FLICK_BUILD` for `flick --version`.
 //! The commit is the environment variable `FLICK_COMMIT` if it is set, else that of the git checkout, else that of the
-//! archive that `git archive` wrote, else empty. Only release builds have it, so that a commit does not rebuild the
-//! crate while it is developed.
+//! archive that `git archive` wrote, else empty. Only builds with all optimisations have it, so that a commit does not
+//! rebuild the crate while it is developed.
 //!
 //! It also compiles the library of `flick accel` (`preload`), which the binary holds as data: that library stands
 //! alone, without `std`, and with an abort in place of a panic, which Cargo cannot say of one crate of a workspace.
@@ -57,7 +57,7 @@ fn commit() -> Option<String> {
     if let Ok(commit) = std::env::var("FLICK_COMMIT") {
         return Some(commit);
     }
-    if std::env::var("PROFILE").is_ok_and(|profile| profile != "release") {
+    if std::env::var("OPT_LEVEL").is_ok_and(|level| level != "3") {
         return None;
     }
     of_checkout().or_else(of_archive)

@@ -22,12 +22,13 @@ pub fn fmt_check() -> Outcome {
         .map_err(|failure| format!("{failure}\nthe code is not formatted: run `cargo xtask fmt`"))
 }
 
-/// Clippy over all crates and targets, and flick again without default features, which no other crate has. Uses the
-/// tests' profile, so that they share their builds. `flick-shm` is checked alone as well: in a build of the workspace,
-/// other crates switch features of its dependencies on.
+/// Clippy over all crates and targets, with and without default features, which only flick has: of the whole workspace
+/// both times, as a part of it has dependencies with other features, which are built anew. Uses the tests' profile, so
+/// that they share their builds. `flick-shm` is checked alone as well: in a build of the workspace, other crates switch
+/// features of its dependencies on.
 pub fn lint() -> Outcome {
     clippy(&["--workspace", "--all-targets"])?;
-    clippy(&["--package", "flick", "--all-targets", "--no-default-features"])?;
+    clippy(&["--workspace", "--all-targets", "--no-default-features"])?;
     run::run(run::cargo(&["check", "--profile", "ci", "--package", "flick-shm", "--lib"]))
 }
 

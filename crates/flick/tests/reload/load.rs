@@ -15,7 +15,7 @@ use crate::common::wait::WAIT_MAX;
 /// Requests of a client between two pauses.
 const BURST: u64 = 8;
 /// The time a client leaves to others then: clients that never pause take most of two cores from the reloads.
-const PAUSE: Duration = Duration::from_millis(2);
+const PAUSE: Duration = Duration::from_millis(10);
 
 /// Asks over one connection; what a reply must be is the caller's.
 pub trait Asks: Send + 'static {
