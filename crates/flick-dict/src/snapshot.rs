@@ -7,9 +7,10 @@
 //! u32, time u64 (when it expires, or was written), key, value; then `ffff_ffff` u32, 0 u32, number of entries u64;
 //! then the XXH3-64 of everything before it. Times are of the caller's clock, which must be the wall clock.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
-use std::path::Path;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -92,18 +93,44 @@ impl<T: Write> HashingWriter<T> {
     }
 }
 
-/// Writes all entries to `path`, through the file `PATH.new`, and returns how many. `layout` identifies the types of
-/// keys and values.
+/// Checks that `save` could write to `path`.
 ///
-/// Errors: those of create, write, sync and rename; the old file stays.
-pub fn save(dictionary: &Dictionary, path: &Path, layout: u64, now_ns: u64) -> io::Result<u64> {
+/// Errors: those of creating a file in its directory.
+pub fn check_writable(path: &Path) -> io::Result<()> {
+    // Not the file that `save` writes: another process may be writing it until it hands over to this one.
+    let probe = beside(path, ".probe");
+    create(&probe)?;
+    std::fs::remove_file(&probe)
+}
+
+/// The path of a file with a longer name.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(".new");
-    let temporary = Path::new(&name);
-    let file = File::create(temporary)?;
-    let (file, entries) = write_to(dictionary, BufWriter::new(file), layout, now_ns)?;
-    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-    std::fs::rename(temporary, path)?;
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Creates a file that only its user can read: keys and values may be secret.
+fn create(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}
+
+/// Writes all entries to `path`, through the file `PATH.new`, and returns how many. `layout` identifies the types of
+/// keys and values. Only the user of the process can read the file.
+///
+/// Errors: those of create, write, sync and rename; the old file stays, and the new one is removed.
+pub fn save(dictionary: &Dictionary, path: &Path, layout: u64, now_ns: u64) -> io::Result<u64> {
+    let temporary = beside(path, ".new");
+    let written = create(&temporary).and_then(|file| {
+        let (file, entries) = write_to(dictionary, BufWriter::new(file), layout, now_ns)?;
+        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+        std::fs::rename(&temporary, path)?;
+        Ok(entries)
+    });
+    let entries = written.inspect_err(|_| {
+        // A half file would keep the disk full. If it cannot be removed, the next save overwrites it.
+        let _ = std::fs::remove_file(&temporary);
+    })?;
     // The rename survives a power failure only if the directory is synced.
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
     File::open(directory)?.sync_all()?;
@@ -196,6 +223,10 @@ pub fn load(
     layout: u64,
     now_ns: u64,
 ) -> Result<LoadSummary, LoadError> {
+    // To open a pipe would wait for its writer.
+    if !std::fs::metadata(path)?.is_file() {
+        return Err(LoadError::Damaged("it is not a regular file"));
+    }
     let mut file = File::open(path)?;
     let length = file.metadata()?.len();
     check_head(&mut file, layout)?;

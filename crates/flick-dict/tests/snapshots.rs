@@ -2,6 +2,7 @@
 
 #![cfg(not(loom))]
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use flick_dict::snapshot::{load, save};
@@ -153,4 +154,34 @@ fn a_failed_save_leaves_the_old_file() {
     std::fs::create_dir(dir.0.join("state.new")).expect("it can be created");
     save(&dictionary(1, None), &dir.file(), 5, 2_000).expect_err("the temporary file cannot be written");
     assert_eq!(std::fs::read(dir.file()).expect("it is still there"), old);
+}
+
+#[test]
+fn a_failed_save_left_a_half_file_that_kept_the_disk_full() {
+    let dir = TempDir::new("half");
+    // A file cannot take the place of a directory.
+    std::fs::create_dir(dir.file()).expect("it is writable");
+    save(&filled(None), &dir.file(), 5, 2_000).expect_err("the rename fails");
+    let names: Vec<_> = std::fs::read_dir(&dir.0)
+        .expect("it is there")
+        .map(|entry| entry.expect("an entry").file_name())
+        .collect();
+    assert_eq!(names, ["state"]);
+}
+
+#[test]
+fn snapshots_were_readable_by_every_user() {
+    let dir = TempDir::new("mode");
+    save(&filled(None), &dir.file(), 5, 2_000).expect("it is written");
+    let mode = std::fs::metadata(dir.file()).expect("it is there").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
+#[test]
+fn a_load_waited_for_the_writer_of_a_pipe() {
+    let dir = TempDir::new("pipe");
+    let made = std::process::Command::new("mkfifo").arg(dir.file()).status().expect("mkfifo is there");
+    assert!(made.success());
+    let loaded = load(&dictionary(100, None), &dir.file(), 5, 2_000);
+    assert!(matches!(loaded, Err(LoadError::Damaged("it is not a regular file"))), "{loaded:?}");
 }

@@ -105,3 +105,19 @@ fn a_snapshot_may_not_leave_its_directory() {
     let error = Keeper::start(&Arc::new(state), &dir.0).expect_err("the name leads out").to_string();
     assert!(error.contains("is not a name"), "{error}");
 }
+
+#[test]
+fn a_directory_that_cannot_be_written_was_noticed_by_the_first_save() {
+    let dir = TempDir::new("unwritable");
+    std::fs::create_dir_all(&dir.0).expect("the temporary directory can be written");
+    // A file cannot be created in what is no directory.
+    std::fs::write(dir.0.join("state"), "a file").expect("it is writable");
+    let state =
+        Arc::new(State::new(&program("hits", 1), 1, Origin::System(0)).expect("small dictionaries fit"));
+    let error = Keeper::start(&state, &dir.0.join("state")).expect_err("it is a file").to_string();
+    assert!(error.contains("File exists"), "{error}");
+    // For root, only what is no file at all cannot be read.
+    std::fs::create_dir(dir.0.join("hits.probe")).expect("it is writable");
+    let error = Keeper::start(&state, &dir.0).expect_err("nothing can be written").to_string();
+    assert!(error.contains("cannot read and write the snapshot"), "{error}");
+}

@@ -4,9 +4,10 @@
 //! Refuses: nothing where the file system has no locks, or does not share them between machines; the log says so.
 //! Source: flock(2) on the directory itself, so that no lock file is left behind.
 
-use std::fs::{File, TryLockError};
+use std::fs::{DirBuilder, File, TryLockError};
+use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use flick_runtime::ServiceConfig;
@@ -82,14 +83,14 @@ fn create(directory: &Path) -> Result<(), LockError> {
         return Ok(());
     }
     require_parent(directory)?;
-    std::fs::create_dir(directory).map_err(LockError::Io)
+    DirBuilder::new().mode(0o700).create(directory).map_err(LockError::Io)
 }
 
 fn require_parent(directory: &Path) -> Result<(), LockError> {
     // Without a parent in its name it is in the working directory.
     let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty());
     match parent.map(|parent| (parent, std::fs::metadata(parent))) {
-        Some((parent, Err(error))) if error.kind() == std::io::ErrorKind::NotFound => {
+        Some((parent, Err(error))) if error.kind() == ErrorKind::NotFound => {
             Err(LockError::NoParent(parent.to_owned()))
         }
         _ => Ok(()),
@@ -110,6 +111,9 @@ impl LockError {
     fn message(&self, directory: &Path) -> String {
         let path = directory.display();
         let owner = match self {
+            Self::Io(error) if error.kind() == ErrorKind::AlreadyExists => {
+                return format!("cannot use the state directory {path}: it is not a directory");
+            }
             Self::Io(error) => return format!("cannot use the state directory {path}: {error}"),
             Self::NoParent(parent) => {
                 let parent = parent.display();
@@ -122,7 +126,7 @@ impl LockError {
         };
         format!(
             "{owner} uses the state directory {path}; both would overwrite each other's snapshots; end that process, or \
-             set another `--state-dir`"
+             give this one another directory"
         )
     }
 }

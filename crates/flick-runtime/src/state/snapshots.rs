@@ -1,15 +1,18 @@
 //! Keeping dictionaries across restarts: read back at the start, written at intervals and at the end, by a thread of
 //! their own, as they wait for the disk. Workers wait for it only where it copies a bucket that changes all the time.
-//! Promises: a snapshot that cannot be read is reported and kept under another name, and the dictionary starts empty;
-//! one that cannot be written is reported, and the old file stays.
+//! Promises: a damaged snapshot is reported and kept under another name, and the dictionary starts empty; one that may
+//! not be read or not be written is an error at the start; one that cannot be written later is reported, and the old
+//! file stays.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use flick_dict::snapshot::{load, save};
+use flick_dict::snapshot::{check_writable, load, save};
 use flick_dict::{LoadError, LoadSummary};
 
 use super::{Dict, State, wall_ns};
@@ -39,6 +42,8 @@ pub enum KeepError {
     Name(String),
     /// The state directory cannot be made, or the thread not started.
     Io(std::io::Error),
+    /// This snapshot cannot be read, or not be written.
+    File(PathBuf, std::io::Error),
 }
 
 impl std::fmt::Display for KeepError {
@@ -48,6 +53,9 @@ impl std::fmt::Display for KeepError {
                 write!(f, "snapshot \"{file}\" is not a name: write a file's name without `/` and `..`")
             }
             Self::Io(error) => write!(f, "{error}"),
+            Self::File(path, error) => {
+                write!(f, "cannot read and write the snapshot {}: {error}", path.display())
+            }
         }
     }
 }
@@ -66,28 +74,30 @@ impl State {
         self.dicts().iter().any(|dict| dict.shape.snapshot.is_some())
     }
 
-    /// Reads back what is kept in `directory`. What cannot be read is logged, put aside, and starts empty.
+    /// Reads back what is kept in `directory`. A damaged file is logged, put aside, and its dictionary starts empty.
     ///
-    /// Errors: a file's name that leads out of the directory, and a directory that cannot be made, as without its
-    /// parent.
+    /// Errors: a file's name that leads out of the directory; a directory that cannot be made, as without its parent; a
+    /// file that may not be read or not be written.
     pub fn load_snapshots(&self, directory: &Path) -> Result<(), KeepError> {
         if !self.has_snapshots() {
             return Ok(());
         }
         if !directory.is_dir() {
-            std::fs::create_dir(directory)?;
+            DirBuilder::new().mode(0o700).create(directory)?;
         }
         for (dict, path) in self.kept(directory) {
             let path = path?;
             if dict.is_inherited {
                 continue;
             }
+            check_writable(&path).map_err(|error| KeepError::File(path.clone(), error))?;
             let (name, now_ns) = (&dict.shape.name, wall_ns().max(0) as u64);
             match load(&dict.dictionary, &path, dict.shape.layout, now_ns) {
                 Ok(LoadSummary { entries, expired, refused }) => {
                     tracing::info!(dictionary = name, entries, expired, refused, "read back a snapshot");
                 }
                 Err(LoadError::Missing) => {}
+                Err(LoadError::Io(error)) => return Err(KeepError::File(path, error)),
                 Err(error) => {
                     let kept = keep_unread(&path, now_ns);
                     tracing::warn!(dictionary = name, file = %path.display(), %error, kept, "starts empty");
