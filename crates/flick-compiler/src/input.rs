@@ -74,9 +74,20 @@ impl<'a> Input<'a> {
 
 /// Reads a source text, at most one byte more than a source may have, so that its parser refuses a longer one.
 ///
-/// Errors: the file cannot be opened or read; it is not UTF-8.
+/// Errors: the file cannot be opened or read, or is not a regular one; it is not UTF-8.
 pub fn read_source(path: &Path) -> io::Result<String> {
-    read_source_from(File::open(path)?)
+    read_source_from(open_regular(path)?)
+}
+
+/// Opens a file to read. To open a pipe waits for its writer, and a process that reloads its files answers nobody
+/// meanwhile; only what is open already (`/dev/stdin`, `/dev/fd/63` of a shell) may be one.
+///
+/// Errors: those of open(2); `InvalidInput` if it is not a regular file.
+pub fn open_regular(path: &Path) -> io::Result<File> {
+    if !std::fs::metadata(path)?.is_file() && !path.starts_with("/dev") {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
+    }
+    File::open(path)
 }
 
 /// As [`read_source`], from what is open.
