@@ -143,6 +143,29 @@ fn unknown_user_is_an_error() {
 }
 
 #[test]
+fn reload_of_settings_with_a_user_was_denied_its_number() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    for sandbox in ["on", "strict"] {
+        let scratch = Scratch::new(&format!("sandbox-user-{sandbox}"));
+        let program = scratch.write("kept.flick", KEPT).display().to_string();
+        let settings = settings_of(&scratch, &program);
+        let text = std::fs::read_to_string(&settings).expect("it was written");
+        std::fs::write(&settings, format!("user = \"nobody:nogroup\"\n{text}")).expect("it is writable");
+        let state = scratch.path().join("state").display().to_string();
+        let args = ["run", "--config", &settings, "--state-dir", &state, "--sandbox", sandbox];
+        let service = Service::start(&args);
+        scratch.write("kept.flick", &KEPT.replace("\"kept\"", "\"kept again\""));
+        let (status, _, error) = run(&["reload", &service.admin_address().to_string()]);
+        assert_eq!(status, 0, "{sandbox}: {error}");
+        let (_, body) = exchange(&mut connect(service.address), "/").expect("a response");
+        assert_eq!(String::from_utf8_lossy(&body), "kept again", "{sandbox}");
+        service.drained();
+    }
+}
+
+#[test]
 fn sandboxed_reload_says_why_a_program_cannot_be_read() {
     let (scratch, other) = (Scratch::new("sandbox-reload"), Scratch::new("sandbox-reload-elsewhere"));
     let elsewhere = other.write("kept.flick", KEPT).display().to_string();

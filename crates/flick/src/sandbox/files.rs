@@ -12,13 +12,15 @@ use landlock::{
 
 use super::{AllowedPaths, Enforcement};
 
-/// Paths that every service reads: procfs and sysfs, name resolution, the time zone, system libraries.
+/// Paths that every service reads: procfs and sysfs, names of hosts and users, the time zone, system libraries.
 const ALWAYS_READ: &[&str] = &[
     "/proc",
     "/sys/fs/cgroup",
     "/sys/devices/system/cpu",
     "/etc/resolv.conf",
     "/etc/hosts",
+    "/etc/passwd",
+    "/etc/group",
     "/etc/nsswitch.conf",
     "/etc/host.conf",
     "/etc/gai.conf",
