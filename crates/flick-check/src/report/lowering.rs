@@ -21,8 +21,13 @@ pub fn too_many_slots(
         Some(format!("`{name}` {slots}"))
     });
     let named: Vec<String> = named.take(NAMED_MAX).collect();
-    super::grammar::too_many_fields(unit.span.clone(), &unit.name, used, UNIT_FIELDS_MAX)
-        .note(format!("Most slots are used by {}.", named.join(", ")))
+    let mut report = super::grammar::too_many_fields(unit.span.clone(), &unit.name, used, UNIT_FIELDS_MAX)
+        .note(format!("Most slots are used by {}.", named.join(", ")));
+    let logged = unit.facts.logged.len();
+    if logged > 0 {
+        report = report.note(format!("{logged} of them are fields of the access log (`access_log_fields`)."));
+    }
+    report
         .note("Only fields that the grammar refers to, and those that the program reads or changes, use slots; a changed field uses two more, each key of a list that is looked up one.")
         .help("read fewer fields and keys in one program, or declare several of them as one string")
 }
