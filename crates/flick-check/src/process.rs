@@ -215,9 +215,13 @@ fn warn_unused(
         let is_read = process.rules.iter().any(|rule| rule.source == id) || is_merged || asking.contains(&id);
         if !channel.is_used && !is_read {
             sink.push(report::channels::unused_channel(channel.span.clone(), &channel.name));
-        } else if let (Some(unit), false) = (ends(&channel.ty).0, is_read) {
-            let ty = &items.unit(unit).name;
-            sink.push(report::channels::never_read(channel.span.clone(), &channel.name, ty));
+        } else if let ((Some(_), sends), false) = (ends(&channel.ty), is_read) {
+            let declared = sends.map(|sends| {
+                let ty = format!("-/{}", items.unit(sends).name);
+                if matches!(channel.ty, Ty::ChanArray { .. }) { format!("[{ty}]") } else { ty }
+            });
+            let (span, name) = (channel.span.clone(), &channel.name);
+            sink.push(report::channels::never_read(span, name, declared.as_deref()));
         }
     }
 }

@@ -108,6 +108,23 @@ impl Exprs<'_> {
         replies(AskAll::Over(Box::new(over)), found, max, timeout, span)
     }
 
+    /// Returns the type that a channel of one direction needs to be asked.
+    fn with_both_directions(
+        &self,
+        receives: Option<UnitId>,
+        sends: Option<UnitId>,
+        is_array: bool,
+    ) -> String {
+        let items = &self.items;
+        let units = || (0..items.units.len() as u32).map(UnitId);
+        let replies = sends.and_then(|sends| items.unit(sends).facts.replies).or(sends);
+        let requests =
+            receives.and_then(|of| units().find(|unit| items.unit(*unit).facts.replies == Some(of)));
+        let name = |unit: Option<UnitId>| unit.map_or("cmd", |unit| items.unit(unit).name.as_str());
+        let channel = format!("{}/{}", name(receives.or(replies)), name(sends.or(requests).or(receives)));
+        if is_array { format!("[{channel}]") } else { channel }
+    }
+
     /// Returns the unit of the replies of an asked channel; an invalid channel is reported.
     fn reply_unit(&mut self, channel: &Expr, is_all: bool) -> Option<UnitId> {
         let span = channel.span.clone();
@@ -143,9 +160,10 @@ impl Exprs<'_> {
                 receives
             }
             (receives, sends) => {
-                let unit = receives.or(sends).map_or("cmd", |unit| self.items.unit(unit).name.as_str());
+                let declared =
+                    self.with_both_directions(receives, sends, matches!(channel.kind, ExprKind::Index(..)));
                 let misses = if receives.is_none() { "is send-only" } else { "is receive-only" };
-                self.sink.push(report::ask::one_direction(span, &name, misses, unit, location));
+                self.sink.push(report::ask::one_direction(span, &name, misses, &declared, location));
                 return None;
             }
         };

@@ -160,8 +160,13 @@ impl Exprs<'_> {
         let Ty::List { elem, .. } = list.ty.clone() else { return unknown(span) };
         let mut wanted = wanted;
         if join(&wanted.ty, &elem).is_none() {
+            let is_name = matches!(wanted.ty, Ty::Bytes { .. });
             let (wanted, list) = (self.items.describe(&wanted.ty), self.items.describe(&list.ty));
-            let help = "search for a value of the element type of the list";
+            let help = if is_name {
+                "search for a value of the element type of the list; a field that has this name is `fields[name] != none`"
+            } else {
+                "search for a value of the element type of the list"
+            };
             self.sink.push(report::types::operator(span.clone(), "in", &wanted, &list, help));
             return Expr { ty: Ty::Bool, ..unknown(span) };
         }

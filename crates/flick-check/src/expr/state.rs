@@ -1,7 +1,7 @@
 //! State in bodies: entries of dictionaries, `:=`, `update`.
 //! Promises: only a `local` and an entry of a dictionary can be assigned, and only values of their type.
 
-use flick_syntax::ast;
+use flick_syntax::ast::{self, AstNode};
 
 use super::{Expectation, Exprs, builtin_named, unknown};
 use crate::hir::{DictId, Expr, ExprKind, Span, Stmt, Ty};
@@ -77,10 +77,20 @@ impl Exprs<'_> {
                         self.sink.push(report::state::not_assignable(target_span, &name, is, &help));
                     }
                     _ => {
-                        let is = self.items.describe(&base.ty);
-                        let name = self.text_of(&base);
-                        let help = "build a new value and name it with `let`";
-                        self.sink.push(report::state::not_assignable(target_span, &name, &is, help));
+                        let entry = target.syntax().text().to_string();
+                        let (is, help) = match entry.split_once('.') {
+                            Some((message, entry)) if matches!(base.kind, ExprKind::Field(..)) => (
+                                "part of a message".to_owned(),
+                                format!(
+                                    "make a changed copy: `let {message}2 = {message} with {entry} = value`"
+                                ),
+                            ),
+                            _ => (
+                                format!("in {}", self.items.describe(&base.ty)),
+                                "build a new value and name it with `let`".to_owned(),
+                            ),
+                        };
+                        self.sink.push(report::state::not_assignable(target_span, &entry, &is, &help));
                     }
                 }
             }

@@ -30,13 +30,13 @@ pub(crate) fn channel_after_ask_all(span: Span, name: &str) -> Diagnostic {
     .help(format!("write `ask {name} with ...`, or list several channels: `ask all [a with x, b with y]`"))
 }
 
-pub(crate) fn one_direction(span: Span, name: &str, misses: &str, unit: &str, decl: Span) -> Diagnostic {
+pub(crate) fn one_direction(span: Span, name: &str, misses: &str, declared: &str, decl: Span) -> Diagnostic {
     Diagnostic::error("E0902", span, format!("cannot ask `{name}`: the channel {misses}"))
         .label("expected a channel with both directions")
         .also(decl, "declared here")
         .note("`ask` sends a request and receives the reply on the same channel.")
         .help(format!(
-            "declare it with both directions, `{unit}/{unit} {name}`, here and where it is passed as an argument"
+            "declare it with both directions, `{declared} {name}`, here and where it is passed as an argument"
         ))
 }
 

@@ -89,14 +89,20 @@ pub(crate) fn process_in_library(span: Span, name: &str) -> Diagnostic {
         .help("move the process into the program")
 }
 
-pub(crate) fn never_read(span: Span, name: &str, ty: &str) -> Diagnostic {
+/// A channel that no rule reads; `send_only` is its type if it is only sent to.
+pub(crate) fn never_read(span: Span, name: &str, send_only: Option<&str>) -> Diagnostic {
+    let rule = format!("add a rule `| {name} => ...`");
+    let help = match send_only {
+        Some(ty) => format!("{rule}, or declare it as `{ty} {name}` if nothing should arrive"),
+        None => rule,
+    };
     Diagnostic::warning(
         "E0509",
         span,
         format!("messages from `{name}` are never received: no rule reads the channel"),
     )
     .label("messages that arrive here are dropped")
-    .help(format!("add a rule `| {name} => ...`, or declare it as `-/{ty} {name}` if nothing should arrive"))
+    .help(help)
 }
 
 pub(crate) fn not_a_source<'a>(
