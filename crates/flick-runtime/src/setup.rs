@@ -109,7 +109,8 @@ impl Setup {
         }
         let [listen] = config.listen.as_slice() else {
             return Err(StartError::Binding(format!(
-                "this version of flick listens on exactly one channel of a process; the channels of `{}` are: {}",
+                "a process listens on exactly one channel: give one with `--listen CHANNEL=ADDRESS`, and the others with \
+                 `--connect`; the channels of `{}` are: {}",
                 program.name,
                 describe_channels(&program)
             )));
@@ -176,6 +177,11 @@ impl Setup {
     /// The protocol of a channel.
     pub fn protocol_of(&self, channel: usize) -> &Protocol {
         &self.program.protocols[self.program.channels[channel].protocol]
+    }
+
+    /// Whether a rule takes what is received on a channel. Otherwise no client gets the replies.
+    pub fn has_rule_of(&self, channel: u32) -> bool {
+        self.program.rules.iter().any(|rule| rule.source == channel as usize)
     }
 
     /// Connections of one worker to one backend of a channel that are dedicated to single exchanges.
@@ -373,14 +379,23 @@ fn channel_index(program: &Program, name: &str) -> Result<usize, StartError> {
     })
 }
 
-/// The options that bind a channel: neither an array that the process sends on nor a channel that it only sends on is
-/// listened on.
+/// The options that bind a channel, and the entries of a settings file: neither an array that the process sends on nor
+/// a channel that it only sends on is listened on.
 fn binding_options(channel: &Channel) -> String {
     let name = &channel.name;
+    let in_file = |tables: &str, value: &str| format!("in `flick.toml` `{name} = {value}` in {tables}");
     match (channel.is_array, channel.view.is_some(), channel.sends) {
-        (true, _, true) => format!("`--connect {name}=ADDRESS,ADDRESS`"),
-        (false, false, _) => format!("`--connect {name}=ADDRESS`"),
-        _ => format!("`--listen {name}=ADDRESS` or `--connect {name}=ADDRESS`"),
+        (true, _, true) => {
+            let in_file = in_file("`connect`", "[\"ADDRESS\", \"ADDRESS\"]");
+            format!("`--connect {name}=ADDRESS,ADDRESS`, {in_file}")
+        }
+        (false, false, _) => {
+            format!("`--connect {name}=ADDRESS`, {}", in_file("`connect`", "\"ADDRESS\""))
+        }
+        _ => {
+            let in_file = in_file("`listen` or `connect`", "\"ADDRESS\"");
+            format!("`--listen {name}=ADDRESS` or `--connect {name}=ADDRESS`, {in_file}")
+        }
     }
 }
 

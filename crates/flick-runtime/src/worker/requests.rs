@@ -224,7 +224,8 @@ impl<D: Driver> Worker<D> {
                 Flow::Stop
             }
             NextMessage::Fault { field, cause, answerable } => {
-                tracing::debug!(field, why = cause.text(), "client sent what is not of the grammar");
+                let client = self.io.peer(session.handle());
+                tracing::debug!(%client, field, why = cause.text(), "malformed request");
                 self.request_fault(key, &mut scratch, cause.reason(), answerable);
                 Flow::Stop
             }
@@ -321,10 +322,19 @@ impl<D: Driver> Worker<D> {
         }
         self.observe.edges().ran(StartId::channel(channel), scratch.sends.as_slice());
         let mut answered = flags.has(MessageFlags::ONE_WAY) || first > 0;
+        let mut is_sent = false;
         for at in first..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
             if send.channel as usize == self.ctx.setup().listened {
                 self.answer_directly(key, scratch, &send, Some(&message));
+            } else if !self.ctx.setup().has_rule_of(send.channel) {
+                // Its reply is not the client's; that of another send may be.
+                is_sent |= self.send_request(scratch, &send, Some(&message), Waiter::NoClient).is_ok();
+                self.pin_to_shared(key);
+                if has_effects {
+                    self.note_clog(key, &send);
+                }
+                continue;
             } else {
                 let waiter = if answered { Waiter::NoClient } else { Waiter::Session(key) };
                 if let Err(unsent) = self.send_request(scratch, &send, Some(&message), waiter)
@@ -344,7 +354,7 @@ impl<D: Driver> Worker<D> {
             }
             answered = true;
         }
-        if !answered {
+        if !answered && !is_sent {
             let reason = scratch.failure.unwrap_or(FailureReason::Unavailable);
             self.note_too_long(reason);
             self.fail_new_request(key, &scratch.frame, reason);

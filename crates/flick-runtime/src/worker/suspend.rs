@@ -309,7 +309,10 @@ impl<D: Driver> Worker<D> {
     fn send_to_backend(&mut self, key: Key, scratch: &mut Scratch, send: &Send, message: Option<&Slice>) {
         let Some(suspended) = self.rules.suspended_mut().get_mut(key) else { return };
         let session = suspended.session;
-        let may_forward = suspended.forwards && !suspended.is_answered && suspended.reason.is_some();
+        let may_forward = suspended.forwards
+            && !suspended.is_answered
+            && suspended.reason.is_some()
+            && self.ctx.setup().has_rule_of(send.channel);
         let request = suspended.request.filter(|_| may_forward);
         let waiter = request.map_or(Waiter::NoClient, Waiter::InFlight);
         if let Some(request) = request {
