@@ -68,6 +68,7 @@ use crate::listener::Listeners;
 use crate::merge::Hub;
 use crate::observe::Observe;
 use crate::observe::access_log::AccessLogSink;
+use crate::observe::backend_log::WhyDown;
 use crate::observe::counters::{BackendCounters, Counters};
 use crate::observe::edge_counters::EdgeCounters;
 use crate::observe::heartbeat::HeartbeatReader;
@@ -320,7 +321,7 @@ impl<D: Driver> Worker<D> {
                     self.enqueue_backend_conn(backend_conn);
                 }
                 Role::Stream(stream) => self.stream_eof(stream),
-                Role::Check(at) => self.check_over(at as usize, false),
+                Role::Check(at) => self.check_over(at as usize, Err(WhyDown::Closed)),
                 Role::Sink => self.sink_eof(),
                 Role::Waiting | Role::Unused => {}
             },
@@ -357,7 +358,7 @@ impl<D: Driver> Worker<D> {
             Role::Stream(stream) => self.stream_failed(stream),
             Role::Check(at) => {
                 self.upstream.backend_mut(at as usize).health_mut().take_check_conn();
-                self.check_over(at as usize, false);
+                self.check_over(at as usize, Err(WhyDown::Fault(fault)));
             }
             Role::Sink => self.sink_failed(),
             Role::Unused => {}

@@ -60,7 +60,7 @@ impl BackendLog {
     }
 }
 
-/// The reason for which a backend is down.
+/// The reason for which a backend is down, or fails its health checks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum WhyDown {
     /// It has closed its connection.
@@ -74,6 +74,10 @@ pub(crate) enum WhyDown {
     ResponseTimeout,
     /// It has sent what is not a response to a request.
     WrongResponse,
+    /// It did not answer a health check in time.
+    CheckTimeout,
+    /// It has answered a health check with something else.
+    UnexpectedReply,
 }
 
 impl fmt::Display for WhyDown {
@@ -95,6 +99,8 @@ impl fmt::Display for WhyDown {
             Self::ConnectTimeout => "no connection within the connect timeout",
             Self::ResponseTimeout => "no response within the response timeout",
             Self::WrongResponse => "wrong response",
+            Self::CheckTimeout => "no reply within `health_check_timeout`",
+            Self::UnexpectedReply => "its reply does not begin with `health_check_expect`",
         })
     }
 }

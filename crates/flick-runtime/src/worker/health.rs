@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use flick_abi::FailureReason;
 use flick_buffers::{BufClass, Slice};
-use flick_net::{Driver, Endpoint, Handle};
+use flick_net::{ConnFault, Driver, Endpoint, Handle};
 
 use super::Worker;
 use crate::backend_set::load_balancer::Standing;
 use crate::io::Role;
-use crate::observe::backend_log::Trouble;
+use crate::observe::backend_log::{Trouble, WhyDown};
 use crate::upstream::backend::Backend;
 use crate::upstream::health::EjectedFrom;
 
@@ -134,7 +134,7 @@ impl<D: Driver> Worker<D> {
             let health = self.upstream.backend(at).health();
             if has_checks && health.is_check_due(now_ns) {
                 if health.check_conn().is_some() {
-                    self.check_over(at, false);
+                    self.check_over(at, Err(WhyDown::CheckTimeout));
                 } else {
                     self.begin_check(at);
                 }
@@ -157,9 +157,12 @@ impl<D: Driver> Worker<D> {
     }
 
     fn begin_check(&mut self, at: usize) {
-        let Ok(conn) = self.io.driver_mut().connect(self.upstream.backend(at).endpoint()) else {
-            self.check_over(at, false);
-            return;
+        let conn = match self.io.driver_mut().connect(self.upstream.backend(at).endpoint()) {
+            Ok(conn) => conn,
+            Err(error) => {
+                let fault = ConnFault::System(error.raw_os_error().unwrap_or_default());
+                return self.check_over(at, Err(WhyDown::Fault(fault)));
+            }
         };
         self.io.set_role(conn, Role::Check(at as u32));
         let timeout = self.ctx.setup().limits.health.health_check_timeout;
@@ -172,7 +175,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn check_connected(&mut self, at: usize, conn: Handle) {
         let limits = &self.ctx.setup().limits.health;
         if limits.health_check_send.is_empty() && limits.health_check_expect.is_empty() {
-            self.check_over(at, true);
+            self.check_over(at, Ok(()));
             return;
         }
         let buf =
@@ -189,13 +192,14 @@ impl<D: Driver> Worker<D> {
         let expected = &self.ctx.setup().limits.health.health_check_expect;
         let health = self.upstream.backend_mut(at).health_mut();
         if let Some(is_right) = health.compare_answer(expected, data.bytes()) {
-            self.check_over(at, is_right);
+            self.check_over(at, if is_right { Ok(()) } else { Err(WhyDown::UnexpectedReply) });
         }
     }
 
     /// A check has ended, one way or the other.
-    pub(super) fn check_over(&mut self, at: usize, is_good: bool) {
+    pub(super) fn check_over(&mut self, at: usize, outcome: Result<(), WhyDown>) {
         self.drop_check(at);
+        let is_good = outcome.is_ok();
         let limits = &self.ctx.setup().limits.health;
         let due_ns = self.io.now_ns() + limits.health_check_interval.as_nanos() as u64;
         if !is_good {
@@ -206,12 +210,14 @@ impl<D: Driver> Worker<D> {
             let channel = backend.channel();
             let is_news = self.note_trouble(at, Trouble::FailsChecks, !is_good);
             let (service, address) = (self.ctx.service(), self.upstream.backend(at).endpoint());
-            match is_good {
-                true if is_news => {
+            match outcome {
+                Ok(()) if is_news => {
                     tracing::info!(service, %address, "backend passes its health checks again")
                 }
-                false if is_news => tracing::warn!(service, %address, "backend fails its health checks"),
-                _ => {}
+                Err(why) if is_news => {
+                    tracing::warn!(service, %address, %why, "backend fails its health checks")
+                }
+                Ok(()) | Err(_) => {}
             }
             if is_good {
                 self.is_back(at);

@@ -182,9 +182,7 @@ impl<D: Driver> Worker<D> {
             NextMessage::TooLong => self.reply_too_long(backend_conn),
             NextMessage::Fault { field, cause, .. } => {
                 let why = cause.text();
-                self.log_backend(backend_conn, |context| {
-                    warn_of!(context, field, why, "backend sent what is not of the grammar")
-                });
+                self.log_backend(backend_conn, |context| warn_of!(context, field, why, "malformed response"));
                 self.backend_fault(backend_conn)
             }
             NextMessage::NoBuffers => {
@@ -546,7 +544,7 @@ impl<D: Driver> Worker<D> {
             Piece::Fault { field, cause } => {
                 let why = cause.text();
                 self.log_backend(backend_conn, |context| {
-                    warn_of!(context, field, why, "backend sent a body that is not of the grammar")
+                    warn_of!(context, field, why, "malformed body of a response")
                 });
                 self.backend_fault(backend_conn)
             }

@@ -279,7 +279,7 @@ impl<D: Driver> Worker<D> {
             Piece::Over => Flow::Go,
             Piece::Nothing => Flow::Stop,
             Piece::Fault { field, cause } => {
-                tracing::debug!(field, why = cause.text(), "the body of a request is not of the grammar");
+                tracing::debug!(field, why = cause.text(), "malformed body of a request");
                 self.body_fault(key, cause);
                 Flow::Stop
             }
