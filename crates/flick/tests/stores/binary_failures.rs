@@ -1,4 +1,4 @@
-//! Failures of memcached's binary protocol, byte for byte as memcached answers them.
+//! Failures of memcached's binary protocol, and replies that are easily missed, byte for byte as memcached answers.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -48,6 +48,10 @@ const REQUESTS: &[(&str, Request)] = &[
     ("touch nothing", (0x1c, "none", &[0; 4], "", 0)),
     ("get and touch nothing", (0x1d, "none", &[0; 4], "", 0)),
     ("get with key and touch nothing", (0x23, "none", &[0; 4], "", 0)),
+    ("touch", (0x1c, "word", &[0; 4], "", 0)),
+    ("set with flags for 80 years", (0x01, "late", &[0, 0, 0, 9, 0x95, 0, 0, 0], "abc", 0)),
+    ("touch for longer", (0x1c, "late", &[255, 255, 255, 254], "", 0)),
+    ("get what lives long", (0x00, "late", b"", "", 0)),
     ("statistics that nothing has", (0x10, "nothing", b"", "", 0)),
     ("an unknown opcode", (0x77, "", b"", "", 0)),
 ];
