@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use flick_admin::recent_events::RecentEvents;
 use tracing::{Event, Subscriber};
-use tracing_subscriber::filter::Directive;
+use tracing_subscriber::filter::{Directive, LevelFilter};
 use tracing_subscriber::fmt::format::{Format, Writer};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::layer::SubscriberExt;
@@ -17,6 +17,10 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{EnvFilter, Layer};
 
+use crate::failure::{Failure, Outcome};
+
+/// Environment variable of the filter.
+const FILTER: &str = "FLICK_LOG";
 /// Target of the event that says why flick exits.
 pub const FAILURE_TARGET: &str = "flick::failure";
 /// Logs that event whatever `FLICK_LOG` filters.
@@ -38,12 +42,15 @@ pub enum LogFormat {
 
 /// Starts the log on standard error; warnings and errors go to `recent` as well. Later calls do nothing. The filter is
 /// `FLICK_LOG` (`debug`, `flick_runtime=trace`), by default `info`, or `debug` if `verbose`.
-pub fn start(format: LogFormat, verbose: bool, recent: &RecentEvents) {
-    if FORMAT.set(format).is_err() {
-        return;
-    }
+///
+/// Errors: `FLICK_LOG` is no filter.
+pub fn start(format: LogFormat, verbose: bool, recent: &RecentEvents) -> Outcome {
     let default = if verbose { "debug" } else { "info" };
-    let mut filter = EnvFilter::try_from_env("FLICK_LOG").unwrap_or_else(|_| EnvFilter::new(default));
+    let text = std::env::var(FILTER).ok().filter(|text| !text.is_empty());
+    let mut filter = parse_filter(text.as_deref().unwrap_or(default)).map_err(Failure::usage)?;
+    if FORMAT.set(format).is_err() {
+        return Ok(());
+    }
     if let Ok(shown) = FAILURE_DIRECTIVE.parse::<Directive>() {
         filter = filter.add_directive(shown);
     }
@@ -62,6 +69,21 @@ pub fn start(format: LogFormat, verbose: bool, recent: &RecentEvents) {
             all.with(log).with(recent.layer()).try_init()
         }
     };
+    Ok(())
+}
+
+/// Parses levels and `MODULE=LEVEL`, separated by commas. A word that is no level would be the name of a module, and
+/// the log would be empty.
+fn parse_filter(text: &str) -> Result<EnvFilter, String> {
+    for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let level = part.rsplit_once('=').map_or(part, |(_, level)| level);
+        if level.parse::<LevelFilter>().is_err() {
+            let levels = "the levels are `error`, `warn`, `info`, `debug`, `trace` and `off`";
+            let of_module = "for one module write `flick_runtime=debug`";
+            return Err(format!("{FILTER}: `{level}` is no level of the log; {levels}; {of_module}"));
+        }
+    }
+    EnvFilter::builder().parse(text).map_err(|error| format!("{FILTER}: {error}"))
 }
 
 /// The format of the log as text, with time and level on each line of a message: errors of a program have several.

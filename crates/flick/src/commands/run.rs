@@ -52,11 +52,13 @@ impl Run {
     /// Compiles and starts the services, and returns when they have ended.
     pub fn run(self) -> Outcome {
         if self.flags.check {
-            return self.check();
+            let names = self.check()?;
+            crate::console::sayln!("ok: services {}", names.join(", "));
+            return Ok(());
         }
         let recent = RecentEvents::default();
         if let Some(format) = settings::log_format(&self.flags) {
-            logging::start(format, self.flags.verbose, &recent);
+            logging::start(format, self.flags.verbose, &recent)?;
         }
         let (old_process, inherited) = OldProcess::receive()?;
         let started = self.start(inherited, old_process.is_some(), recent);
@@ -79,8 +81,8 @@ impl Run {
     }
 
     /// Checks what can be checked without opening a socket: settings, programs, bindings, needed memory, token files,
-    /// the access log, limits of this process.
-    fn check(self) -> Outcome {
+    /// the access log, limits of this process. Returns the names of the services.
+    pub(super) fn check(self) -> Result<Vec<String>, Failure> {
         let (port, overrides) = (AccessLog::default().port(), BackendOverrides::default());
         let mut prepared = Prepared::new(&self.flags, &port, &LastLists::default(), &[], &overrides)?;
         descriptors::check(&prepared.services, &prepared.settings)?;
@@ -92,9 +94,7 @@ impl Run {
         if let Some(shortage) = open_files::raise_limit(&mut prepared.services)? {
             anstream::eprintln!("warning: {shortage}");
         }
-        let names: Vec<_> = prepared.services.iter().map(|service| format!("`{}`", service.name)).collect();
-        crate::console::sayln!("ok: services {}", names.join(", "));
-        Ok(())
+        Ok(prepared.services.iter().map(|service| format!("`{}`", service.name)).collect())
     }
 
     /// Compiles the programs, opens the sockets and starts the workers. A new process of an upgrade rejects what a
@@ -117,7 +117,7 @@ impl Run {
             prepared.settings.workers = 1;
         }
         let settings = &prepared.settings;
-        logging::start(settings.log, settings.verbose, &recent);
+        logging::start(settings.log, settings.verbose, &recent)?;
         settings.warn_deprecated();
         inherited.admin.tokens = admin::tokens(settings, inherited.admin.tokens)?;
         if is_upgrade {
