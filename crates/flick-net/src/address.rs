@@ -214,6 +214,10 @@ impl EndpointError {
 impl fmt::Display for EndpointError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { text } = self;
+        if text.contains(',') {
+            let list = text.replace(',', "\", \"");
+            return write!(f, "`{text}` is not one address; in `flick.toml` write a list: `[\"{list}\"]`");
+        }
         if let Some(hint) = self.hint() {
             return f.write_str(&hint);
         }
@@ -293,6 +297,7 @@ mod tests {
             ("cache.example:11211", "`dns:cache.example:11211`"),
             ("300.0.0.1:80", "unix:/path"),
             ("unix:", "unix:/path"),
+            ("127.0.0.1:80,127.0.0.1:81", "write a list: `[\"127.0.0.1:80\", \"127.0.0.1:81\"]`"),
             ("8080", "`8080` is a port only; write `127.0.0.1:8080`, or `:8080` for all addresses"),
             ("127.0.0.1", "`127.0.0.1` has no port; write `127.0.0.1:8080`"),
             ("::1:80", "is an IPv6 address without brackets or port; write `[::1]:8080`"),

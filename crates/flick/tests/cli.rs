@@ -197,6 +197,12 @@ fn check_took_one_file_only() {
     let wrong = text_of(scratch.write("wrong.flick", "proc\n"));
     let other = text_of(scratch.write("other.flick", "use nothing\n"));
     let settings = text_of(scratch.write("flick.toml", "wrokers = 1\n"));
+    let program = common::root().join(PROXY);
+    let text = format!(
+        "[service]\nprogram = \"{}\"\n[listen]\nclient = \"127.0.0.1:0\"\n[connect]\nbackends = [\"127.0.0.1:1\"]\n[limits]\nmax_connections = 9\n",
+        program.display()
+    );
+    let right = text_of(scratch.write("right.toml", &text));
     let library = "stdlib/memcached_binary.flick";
     let (status, stdout, _) = run(&["check", PROXY, library]);
     assert_eq!(status, 0);
@@ -210,15 +216,40 @@ fn check_took_one_file_only() {
     for expected in ["wrong.flick:1:", "wrokers", "cannot read nowhere.flick", "other.flick:1:"] {
         assert!(stderr.contains(expected), "`{expected}` is not in\n{stderr}");
     }
-    let (status, stdout, stderr) = run(&["check", "--json", PROXY, &wrong, "nowhere.flick", library]);
+    let (status, stdout, stderr) =
+        run(&["check", "--json", PROXY, &wrong, "nowhere.flick", library, &settings, &right]);
     assert_eq!((status, stderr.as_str()), (1, ""));
     let objects = stdout.lines().map(serde_json::from_str).collect::<Result<Vec<serde_json::Value>, _>>();
     let objects = objects.expect("each line is an object");
     let found = objects.iter().map(|object| (object["file"].as_str(), object["ok"].as_bool()));
-    let files = [(PROXY, true), (wrong.as_str(), false), ("nowhere.flick", false), (library, true)];
+    let files = [
+        (PROXY, true),
+        (&wrong, false),
+        ("nowhere.flick", false),
+        (library, true),
+        (&settings, false),
+        (&right, true),
+    ];
     assert_eq!(found.collect::<Vec<_>>(), files.map(|(file, is_ok)| (Some(file), Some(is_ok))).to_vec());
-    check(&["check", "--json", PROXY, &settings], 2, &["not for a settings file"]);
+    let title = objects[4]["diagnostics"][0]["title"].as_str();
+    assert!(title.is_some_and(|title| title.contains("unknown key `wrokers`")), "{stdout}");
+    check(&["check", "--bounds", PROXY, &settings], 2, &["not for a settings file"]);
     check(&["check"], 2, &["<FILE>"]);
+}
+
+#[test]
+fn log_level_that_does_not_exist_silenced_the_log() {
+    let args = ["run", PROXY, "--listen", "client=127.0.0.1:0", "--connect", "backends=dns:nowhere:1"];
+    for (level, wrong) in [
+        ("warning", "`warning`"),
+        ("flick_runtime=verbose", "`verbose`"),
+        ("flick_runtime", "`flick_runtime`"),
+    ] {
+        let output = common::flick().args(args).env("FLICK_LOG", level).output().expect("the tool starts");
+        let (status, _, stderr) = common::captured(output);
+        let expected = format!("FLICK_LOG: {wrong} is no level of the log; the levels are `error`, `warn`");
+        assert!(status == 2 && stderr.contains(&expected), "{level}: {status} {stderr}");
+    }
 }
 
 #[test]
@@ -288,7 +319,11 @@ fn wrong_usage_exits_with_2() {
     check(&["store", "--memory", "1MiB"], 2, &["`--memory` is at least 16MiB"]);
     check(&["store", "--memory", "53GiB"], 2, &["`--memory` is at most 52GiB"]);
     check(&["store", "--listen", "localhost:1"], 2, &["localhost:1"]);
-    check(&["store", "--", "--state-dir", "x"], 2, &["`--state-dir`, which is `--snapshot` here"]);
+    check(
+        &["store", "--", "--state-dir", "x"],
+        2,
+        &["does not take `--state-dir`: write `--snapshot` before `--`"],
+    );
     check(&["store", "--", "--workes", "1"], 2, &["--workers"]);
 }
 
@@ -468,7 +503,7 @@ fn hints_named_options_that_are_refused() {
     let (status, _, stderr) = run(&["store", "--admin", "9900"]);
     assert!(status == 2 && stderr.contains(expected) && !stderr.contains("as a value"), "{stderr}");
     let listen = ["run", PROXY, "--listen", "client=127.0.0.1:0"];
-    check(&listen, 2, &["give it `--connect backends=ADDRESS,ADDRESS`."]);
+    check(&listen, 2, &["give it `--connect backends=ADDRESS,ADDRESS`, in `flick.toml`"]);
     check(
         &["run", "examples/packet_edit/packet_edit.flick"],
         2,

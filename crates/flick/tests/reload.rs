@@ -242,7 +242,7 @@ fn flick_reload_prints_the_result() {
     let at = changing.service.admin_address().to_string();
     changing.scratch.write("balancer.flick", &balancer(1));
     let (status, output, _) = common::run(&["reload", &at]);
-    assert_eq!((status, output.trim_end()), (0, "generation 2; 1 service; `Balancer` has other program"));
+    assert_eq!((status, output.trim_end()), (0, "generation 2; 1 service; `Balancer`: program changed"));
     assert_eq!(get(&mut connect(changing.address()), "/version"), Ok("version 1".to_owned()));
     changing.scratch.write("balancer.flick", &balancer(2).replace("count(all)", "count(none)"));
     let (status, _, error) = common::run(&["reload", &at]);

@@ -252,7 +252,10 @@ fn quoted(chars: &mut impl Iterator<Item = char>) -> Result<Vec<u8>, String> {
                     u8::from_str_radix(&digits, 16).map_err(|_| format!("`\\x{digits}` is no byte"))?
                 }
                 Some(same @ ('"' | '\\')) => same as u8,
-                other => return Err(format!("`\\{}` means nothing", other.unwrap_or(' '))),
+                other => {
+                    let escapes = "`\\r`, `\\n`, `\\xFF`, `\\\"` and `\\\\`";
+                    return Err(format!("`\\{}` is no escape; there are {escapes}", other.unwrap_or(' ')));
+                }
             }),
             other => text.extend(other.to_string().bytes()),
         }

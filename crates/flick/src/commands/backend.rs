@@ -14,7 +14,7 @@ use crate::failure::{Failure, Outcome};
 #[derive(Debug, Args)]
 pub struct Backend {
     /// Address of the admin endpoint, as given to `flick run --admin`: `9900`, `ADDRESS:PORT`, `unix:PATH`
-    #[arg(value_name = "ADMIN")]
+    #[arg(value_name = "ADDRESS")]
     admin: Address,
     /// Action; without one, the backends are listed
     #[arg(value_name = "ACTION", requires = "backend")]

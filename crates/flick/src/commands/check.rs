@@ -40,10 +40,11 @@ impl Check {
     /// files.
     pub fn run(self) -> Outcome {
         let is_settings = |file: &PathBuf| file.extension().is_some_and(|extension| extension == "toml");
-        if (self.bounds || self.json) && self.files.iter().any(is_settings) {
-            return Err(Failure::usage("`--bounds` and `--json` are for a program, not for a settings file"));
+        if self.bounds && self.files.iter().any(is_settings) {
+            return Err(Failure::usage("`--bounds` is for a program, not for a settings file"));
         }
-        let check = |file| if is_settings(file) { check_settings(file) } else { self.check_program(file) };
+        let check =
+            |file| if is_settings(file) { self.check_settings(file) } else { self.check_program(file) };
         if let [file] = &self.files[..] {
             return check(file);
         }
@@ -104,14 +105,20 @@ impl Check {
         }
         Ok(())
     }
-}
 
-/// As `flick run --check --config FILE`.
-fn check_settings(file: &Path) -> Outcome {
-    let config: [&OsStr; 4] = ["run".as_ref(), "--check".as_ref(), "--config".as_ref(), file.as_ref()];
-    let matches = Run::augment_args(clap::Command::new("run")).get_matches_from(config);
-    let run = Run::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
-    run.run()
+    /// As `flick run --check --config FILE`.
+    fn check_settings(&self, file: &Path) -> Outcome {
+        let config: [&OsStr; 4] = ["run".as_ref(), "--check".as_ref(), "--config".as_ref(), file.as_ref()];
+        let matches = Run::augment_args(clap::Command::new("run")).get_matches_from(config);
+        let run = Run::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
+        if !self.json {
+            return run.run();
+        }
+        let error = run.check().err().map(|failure| failure.text());
+        let name = file.display().to_string();
+        crate::console::sayln!("{}", CheckResult::of_settings(&name, error.as_deref()).text());
+        if error.is_some() { Err(Failure::reported()) } else { Ok(()) }
+    }
 }
 
 /// The summary of a program that is right: its processes, or its units if it is a library.

@@ -109,14 +109,12 @@ impl Store {
             ("a program", !flags.programs.is_empty()),
             ("`--config`", flags.config.is_some()),
             ("`--connect`", !flags.connect.is_empty()),
-            ("`--listen`, which is given before `--`,", !flags.listen.is_empty()),
-            ("`--workers`, which is given before `--`,", flags.workers.is_some()),
-            ("`--state-dir`, which is `--snapshot` here,", flags.state_dir.is_some()),
+            ("`--listen`: write it before `--`", !flags.listen.is_empty()),
+            ("`--workers`: write it before `--`", flags.workers.is_some()),
+            ("`--state-dir`: write `--snapshot` before `--`", flags.state_dir.is_some()),
         ];
         if let Some((name, _)) = own.iter().find(|(_, is_given)| *is_given) {
-            return Err(Failure::usage(format!(
-                "the store takes no option of this kind: {name} behind `--`"
-            )));
+            return Err(Failure::usage(format!("the store does not take {name}")));
         }
         for process in ["Text", "Binary"] {
             let bound = binding(&format!("{process}.client={}", self.listen)).map_err(Failure::usage)?;

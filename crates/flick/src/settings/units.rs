@@ -137,9 +137,17 @@ impl<const MIN: u32, const MAX: u32> TryFrom<i64> for Count<MIN, MAX> {
     fn try_from(number: i64) -> Result<Self, String> {
         match u32::try_from(number) {
             Ok(number) if (MIN..=MAX).contains(&number) => Ok(Self(number)),
-            _ if MAX == u32::MAX => Err(format!("{number} is out of range; the minimum is {MIN}")),
-            _ => Err(format!("{number} is out of range; the range is {MIN} to {MAX}")),
+            _ if MAX == u32::MAX && number < i64::from(MIN) => {
+                Err(format!("{number} is out of range; the minimum is {MIN}"))
+            }
+            _ => Err(Self::out_of_range(number)),
         }
+    }
+}
+
+impl<const MIN: u32, const MAX: u32> Count<MIN, MAX> {
+    fn out_of_range(number: impl fmt::Display) -> String {
+        format!("{number} is out of range; the range is {MIN} to {MAX}")
     }
 }
 
@@ -155,6 +163,11 @@ impl<'de, const MIN: u32, const MAX: u32> Deserialize<'de> for Count<MIN, MAX> {
 
             fn visit_i64<E: de::Error>(self, number: i64) -> Result<Self::Value, E> {
                 number.try_into().map_err(E::custom)
+            }
+
+            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Self::Value, E> {
+                let counted = i64::try_from(number).map_err(|_| Count::<MIN, MAX>::out_of_range(number));
+                counted.and_then(i64::try_into).map_err(E::custom)
             }
 
             // A variable of the environment is in quotes.
@@ -250,6 +263,15 @@ mod tests {
         }
         for text in ["", "10", "s", "-1s", "1.5s", "10 s", "99999999999999999h", "1d"] {
             check(text, None);
+        }
+    }
+
+    #[test]
+    fn count_that_is_too_large_was_called_too_small() {
+        let most = "the range is 1 to 4294967295";
+        for (number, help) in [(0, "the minimum is 1"), (1 << 32, most), (i64::MAX, most)] {
+            let error = Count::<1, { u32::MAX }>::try_from(number).expect_err("it is out of range");
+            assert!(error.contains(help), "{error}");
         }
     }
 

@@ -269,23 +269,11 @@ fn reload_response_names_settings_that_need_a_restart() {
     let admin = service.admin_address().to_string();
     // The running process, not the last file, is what the settings are compared with.
     for (generation, head, notice) in [
-        (
-            2,
-            "workers = 1\nlog = \"json\"\n",
-            "nothing has changed; `log` takes effect at the next start only",
-        ),
-        (
-            3,
-            "workers = 1\nlog = \"json\"\n",
-            "nothing has changed; `log` takes effect at the next start only",
-        ),
-        (4, "workers = 1\n", "nothing has changed"),
-        (
-            5,
-            "workers = 2\nwatchdog_timeout = \"9s\"\n",
-            "the process has other `workers`, `watchdog_timeout`",
-        ),
-        (6, "workers = 2\nwatchdog_timeout = \"9s\"\n", "nothing has changed"),
+        (2, "workers = 1\nlog = \"json\"\n", "services unchanged; `log` takes effect at the next start only"),
+        (3, "workers = 1\nlog = \"json\"\n", "services unchanged; `log` takes effect at the next start only"),
+        (4, "workers = 1\n", "services unchanged"),
+        (5, "workers = 2\nwatchdog_timeout = \"9s\"\n", "`workers`, `watchdog_timeout` changed"),
+        (6, "workers = 2\nwatchdog_timeout = \"9s\"\n", "services unchanged"),
     ] {
         write(head);
         let (status, stdout, _) = common::run(&["reload", &admin]);
@@ -315,4 +303,29 @@ fn warning_about_open_files_is_not_repeated_by_a_reload() {
     }
     let log = service.drained();
     assert_eq!(log.matches("may need more open files").count(), 1, "{log}");
+}
+
+#[test]
+fn reload_waited_for_the_writer_of_a_pipe() {
+    let scratch = Scratch::new("reload-pipe");
+    scratch.write("a.flick", &balancer(0));
+    let head = "workers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n\n";
+    let text = format!("{head}{}", entry("a", "a.flick", free_address(), load::origin()));
+    let settings = scratch.write("flick.toml", &text);
+    let service = Service::start(&["run", "--config", settings.to_str().expect("the path is UTF-8")]);
+    let admin = service.admin_address().to_string();
+    for file in ["flick.toml", "a.flick"] {
+        let path = scratch.path().join(file);
+        let kept = std::fs::read(&path).expect("it was written");
+        std::fs::remove_file(&path).expect("it is there");
+        let made = Command::new("mkfifo").arg(&path).status().expect("mkfifo is there");
+        assert!(made.success());
+        let (status, _, error) = common::run(&["reload", &admin]);
+        assert!(status == 1 && error.contains("not a regular file"), "{file}: {error}");
+        std::fs::remove_file(&path).expect("it is there");
+        std::fs::write(&path, kept).expect("it is writable");
+    }
+    let (status, _, error) = common::run(&["reload", &admin]);
+    assert_eq!(status, 0, "{error}");
+    service.drained();
 }

@@ -100,19 +100,25 @@ impl<'a> CheckResult<'a> {
 
     /// The result for a file that cannot be read.
     pub fn unread(file: &'a str, error: &'a str) -> Self {
-        let diagnostic = JsonDiagnostic {
+        Self::of_settings(file, Some(error))
+    }
+
+    /// The result for a settings file, with the first error in it or in its programs.
+    pub fn of_settings(file: &'a str, error: Option<&'a str>) -> Self {
+        let diagnostic = |title| JsonDiagnostic {
             code: "",
             severity: "error",
             file,
             line: 1,
             column: 1,
-            title: error,
+            title,
             label: "",
             notes: &[],
             help: &[],
         };
-        let (channels, further, diagnostics) = (Vec::new(), Vec::new(), vec![diagnostic]);
-        Self { file, ok: false, process: None, channels, bounds: None, further, diagnostics }
+        let diagnostics = error.map(diagnostic).into_iter().collect();
+        let (channels, further) = (Vec::new(), Vec::new());
+        Self { file, ok: error.is_none(), process: None, channels, bounds: None, further, diagnostics }
     }
 
     /// The result as one line of JSON.

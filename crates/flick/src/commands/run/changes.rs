@@ -47,7 +47,7 @@ impl ServiceSummary {
         let settings = self.settings.iter().zip(&before.settings);
         let settings = settings.filter(|(now, before)| now != before).map(|((name, _), _)| *name);
         let parts: Vec<&str> = program.into_iter().chain(settings).collect();
-        (!parts.is_empty()).then(|| format!("`{}` has other {}", self.name, parts.join(", ")))
+        (!parts.is_empty()).then(|| format!("`{}`: {} changed", self.name, parts.join(", ")))
     }
 }
 
@@ -93,7 +93,7 @@ pub fn of_process(before: &Settings, after: &Settings) -> Option<String> {
     ];
     let names: Vec<String> =
         changed.iter().filter(|(_, is_other)| *is_other).map(|(name, _)| format!("`{name}`")).collect();
-    (!names.is_empty()).then(|| format!("the process has other {}", names.join(", ")))
+    (!names.is_empty()).then(|| format!("{} changed", names.join(", ")))
 }
 
 /// Describes which listening addresses were opened and closed.
@@ -130,10 +130,10 @@ mod tests {
             assert_eq!(of_services(&before, after), expected);
         };
         check(&[service("a", 1, "x"), service("b", 2, "x")], &[]);
-        check(&[service("a", 9, "y"), service("b", 2, "x")], &["`a` has other program, limits"]);
+        check(&[service("a", 9, "y"), service("b", 2, "x")], &["`a`: program, limits changed"]);
         check(
             &[service("c", 1, "x"), service("b", 2, "y")],
-            &["`c` is new", "`a` has ended", "`b` has other limits"],
+            &["`c` is new", "`a` has ended", "`b`: limits changed"],
         );
     }
 }

@@ -472,7 +472,7 @@ impl Generations {
         differences.extend(changes::of_addresses(&self.current, next));
         differences.extend(changes::of_process(&self.settings, settings));
         if differences.is_empty() {
-            differences.push("nothing has changed".to_owned());
+            differences.push("services unchanged".to_owned());
         }
         let generation = format!("generation {}", self.observed.generation() + 1);
         [generation, count].into_iter().chain(differences).collect()

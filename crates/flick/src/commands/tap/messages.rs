@@ -41,7 +41,8 @@ pub struct Grammar {
 impl Grammar {
     /// Errors: there is no such grammar.
     pub fn named(name: &str) -> Result<Self, Failure> {
-        let Some((_, library, request, reply, port)) = GRAMMARS.iter().find(|(known, ..)| *known == name)
+        let Some((_, library, request, reply, port)) =
+            GRAMMARS.iter().find(|(known, library, ..)| [*known, *library].contains(&name))
         else {
             let names: Vec<&str> = GRAMMARS.iter().map(|(name, ..)| *name).collect();
             return Err(Failure::usage(format!(
