@@ -41,13 +41,13 @@ pub struct Backend {
 enum Action {
     /// All requests, unless its weight is 0: its weight stays
     Ready,
-    /// No request that is balanced without a key; those sent to it by a key go on
+    /// No new requests from `round_robin`, `least_loaded` and `two_choices`; requests whose key selects it continue
     Drain,
     /// No request; its connections are closed once the requests in flight are answered
     Maint,
     /// Set its weight; 0 is as `drain`
     Weight,
-    /// Give it another address; its place in the list and its keys stay
+    /// Give it another address; its position in the list and its keys stay
     Address,
     /// Undo all changes
     Reset,

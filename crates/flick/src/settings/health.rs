@@ -61,10 +61,13 @@ impl<'de> Deserialize<'de> for CheckBytes {
 pub struct HealthSettings {
     /// Consecutive failed requests after which a backend is ejected. A request fails by a timeout, a broken connection,
     /// a malformed response, or a response that reports a failure of the backend (`%failed`; HTTP: 5xx but 501 and
-    /// 505). Only requests balanced without a key avoid it. 0 disables. [default: 5 for a program with such requests]
+    /// 505). If set, also to 5, requests of any kind count, and a request whose key selects an ejected backend is
+    /// answered with *unavailable*. If not set, only requests balanced without a key count and avoid the backend. 0
+    /// disables. [default: 5 of the requests balanced without a key]
     #[arg(long, value_name = "N")]
     outlier_consecutive_failures: Option<CountOrZero>,
-    /// Percentage of failed requests, over ten seconds, from which a backend is ejected. 0% disables. [default: 0%]
+    /// Percentage of failed requests of any kind, over ten seconds, from which a backend is ejected. A request whose
+    /// key selects an ejected backend is then answered with *unavailable*. 0% disables. [default: 0%]
     #[arg(long, value_name = "PERCENT")]
     outlier_failure_percent: Option<PercentOrZero>,
     /// Number of requests in those ten seconds below which `--outlier-failure-percent` ejects nothing. [default: 20]
@@ -75,7 +78,7 @@ pub struct HealthSettings {
     #[arg(long, value_name = "DURATION")]
     outlier_ejection_time: Option<Period>,
     /// Maximum percentage of a channel's backends that may be ejected. When more fail their health checks, the checks
-    /// are ignored. [default: 50%]
+    /// are ignored (Envoy's panic threshold). [default: 50%]
     #[arg(long, value_name = "PERCENT")]
     outlier_max_ejected: Option<Percent>,
     /// Time during which a backend that is new or healthy again receives a growing share of the requests balanced

@@ -100,7 +100,10 @@ fn page() -> String {
          file, the file over the default. The tables `[limits]`, `[timeouts]` and `[health]` apply to all services; those\n\
          inside `[service]` or `[[service]]` apply to one. Limits are per service, over all its workers.\n\n\
          Durations need a unit (`50us`, `250ms`, `10s`, `5m`, `1h`), sizes too (`64KiB`, `512MiB`, `1GiB`); in the file both\n\
-         are strings. [operations.md](operations.md) explains when to set what.\n",
+         are strings. Programs and scenarios [write durations differently](../language/reference.md#durations).\n\n\
+         A request is *balanced without a key* if the program selects its backend with `round_robin`, `least_loaded` or\n\
+         `two_choices`. [operations.md](operations.md) explains when to set which option, and lists the corresponding\n\
+         directives of [nginx, HAProxy and Envoy](operations.md#for-users-of-nginx-haproxy-and-envoy).\n",
     );
     let options = options();
     let mut headings: Vec<&str> = Vec::new();
