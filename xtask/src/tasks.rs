@@ -23,7 +23,7 @@ pub fn fmt_check() -> Outcome {
 }
 
 /// Clippy over all crates and targets, with and without default features, which only flick has: of the whole workspace
-/// both times, as a part of it has dependencies with other features, which are built anew. Uses the tests' profile, so
+/// both times, as a part of it has dependencies with other features, which are built again. Uses the tests' profile, so
 /// that they share their builds. `flick-shm` is checked alone as well: in a build of the workspace, other crates switch
 /// features of its dependencies on.
 pub fn lint() -> Outcome {

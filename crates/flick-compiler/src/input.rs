@@ -79,7 +79,7 @@ pub fn read_source(path: &Path) -> io::Result<String> {
     read_source_from(open_regular(path)?)
 }
 
-/// Opens a file to read. To open a pipe waits for its writer, and a process that reloads its files answers nobody
+/// Opens a file to read. To open a pipe waits for its writer, and a process that reloads its files handles no signal
 /// meanwhile; only what is open already (`/dev/stdin`, `/dev/fd/63` of a shell) may be one.
 ///
 /// Errors: those of open(2); `InvalidInput` if it is not a regular file.

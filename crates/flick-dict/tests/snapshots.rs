@@ -159,7 +159,7 @@ fn a_failed_save_leaves_the_old_file() {
 #[test]
 fn a_failed_save_left_a_half_file_that_kept_the_disk_full() {
     let dir = TempDir::new("half");
-    // A file cannot take the place of a directory.
+    // A file cannot replace a directory.
     std::fs::create_dir(dir.file()).expect("it is writable");
     save(&filled(None), &dir.file(), 5, 2_000).expect_err("the rename fails");
     let names: Vec<_> = std::fs::read_dir(&dir.0)

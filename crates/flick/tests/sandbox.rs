@@ -152,7 +152,7 @@ fn reload_of_settings_with_a_user_was_denied_its_number() {
         let program = scratch.write("kept.flick", KEPT).display().to_string();
         let settings = settings_of(&scratch, &program);
         let text = std::fs::read_to_string(&settings).expect("it was written");
-        std::fs::write(&settings, format!("user = \"nobody:nogroup\"\n{text}")).expect("it is writable");
+        std::fs::write(&settings, format!("user = \"daemon:daemon\"\n{text}")).expect("it is writable");
         let state = scratch.path().join("state").display().to_string();
         let args = ["run", "--config", &settings, "--state-dir", &state, "--sandbox", sandbox];
         let service = Service::start(&args);

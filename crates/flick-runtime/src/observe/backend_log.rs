@@ -75,7 +75,7 @@ pub(crate) enum WhyDown {
     /// It has sent what is not a response to a request.
     WrongResponse,
     /// It did not answer a health check in time.
-    CheckTimeout,
+    NoReply,
     /// It has answered a health check with something else.
     UnexpectedReply,
 }
@@ -99,7 +99,7 @@ impl fmt::Display for WhyDown {
             Self::ConnectTimeout => "no connection within the connect timeout",
             Self::ResponseTimeout => "no response within the response timeout",
             Self::WrongResponse => "wrong response",
-            Self::CheckTimeout => "no reply within `health_check_timeout`",
+            Self::NoReply => "no reply within `health_check_timeout`",
             Self::UnexpectedReply => "its reply does not begin with `health_check_expect`",
         })
     }

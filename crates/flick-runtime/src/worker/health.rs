@@ -134,7 +134,7 @@ impl<D: Driver> Worker<D> {
             let health = self.upstream.backend(at).health();
             if has_checks && health.is_check_due(now_ns) {
                 if health.check_conn().is_some() {
-                    self.check_over(at, Err(WhyDown::CheckTimeout));
+                    self.check_over(at, Err(WhyDown::NoReply));
                 } else {
                     self.begin_check(at);
                 }

@@ -224,8 +224,7 @@ impl<D: Driver> Worker<D> {
                 Flow::Stop
             }
             NextMessage::Fault { field, cause, answerable } => {
-                let client = self.io.peer(session.handle());
-                tracing::debug!(%client, field, why = cause.text(), "malformed request");
+                tracing::debug!(client = %self.io.peer(session.handle()), field, why = cause.text(), "malformed request");
                 self.request_fault(key, &mut scratch, cause.reason(), answerable);
                 Flow::Stop
             }
