@@ -191,15 +191,18 @@ fn load_shedding_bounds_the_queueing_delay() {
     shortens_the_queue(&["--engine", "interpreter"], PAGES_PATIENT, PAGES_SHEDDING);
 }
 
+fn check_with_a_cpu_limit(io: &str) {
+    shortens_the_queue(&["--cpu-max", "2%", "--queue-timeout", "0ms", "--io", io], PAGES_HELD, PAGES_HELD);
+}
+
 #[test]
-fn load_shedding_with_a_cpu_limit() {
-    for io in ["epoll", "uring"] {
-        shortens_the_queue(
-            &["--cpu-max", "2%", "--queue-timeout", "0ms", "--io", io],
-            PAGES_HELD,
-            PAGES_HELD,
-        );
-    }
+fn load_shedding_with_a_cpu_limit_epoll() {
+    check_with_a_cpu_limit("epoll");
+}
+
+#[test]
+fn load_shedding_with_a_cpu_limit_uring() {
+    check_with_a_cpu_limit("uring");
 }
 
 /// Compares the queueing delay of the same load with and without shedding.
