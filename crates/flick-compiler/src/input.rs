@@ -2,6 +2,7 @@
 //! Promises: a `use` name means one thing. A file beside the program with the name of a library file is refused, so
 //! that a program never changes its meaning with the directory it lies in.
 
+use std::cell::Cell;
 use std::fs::File;
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -74,17 +75,30 @@ impl<'a> Input<'a> {
 
 /// Reads a source text, at most one byte more than a source may have, so that its parser refuses a longer one.
 ///
-/// Errors: the file cannot be opened or read, or is not a regular one; it is not UTF-8.
+/// Errors: those of [`open_source`]; the file cannot be read; it is not UTF-8.
 pub fn read_source(path: &Path) -> io::Result<String> {
-    read_source_from(open_regular(path)?)
+    read_source_from(open_source(path)?)
 }
 
-/// Opens a file to read. To open a pipe waits for its writer, and a process that reloads its files handles no signal
-/// meanwhile; only what is open already (`/dev/stdin`, `/dev/fd/63` of a shell) may be one.
+thread_local! {
+    /// Whether this thread may wait for the writer of a pipe.
+    static MAY_WAIT: Cell<bool> = const { Cell::new(true) };
+}
+
+/// Runs `read` with pipes refused: to open one waits for its writer, and a process that reloads its files handles no
+/// signal meanwhile.
+pub fn without_pipes<T>(read: impl FnOnce() -> T) -> T {
+    let before = MAY_WAIT.replace(false);
+    let result = read();
+    MAY_WAIT.set(before);
+    result
+}
+
+/// Opens a file to read.
 ///
-/// Errors: those of open(2); `InvalidInput` if it is not a regular file.
-pub fn open_regular(path: &Path) -> io::Result<File> {
-    if !std::fs::metadata(path)?.is_file() && !path.starts_with("/dev") {
+/// Errors: those of open(2); within [`without_pipes`] `InvalidInput` if it is not a regular file.
+pub fn open_source(path: &Path) -> io::Result<File> {
+    if !MAY_WAIT.get() && !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
     }
     File::open(path)

@@ -15,7 +15,7 @@ mod work;
 
 pub use error::CompileFailure;
 pub use flick_check::{REQUEST_HEAD_BYTES_MAX, REQUEST_HEAD_BYTES_MIN, RequestOptions};
-pub use input::{Input, open_regular, read_source, read_source_from};
+pub use input::{Input, open_source, read_source, read_source_from, without_pipes};
 pub use pipeline::{
     Accepted, Checked, Compilation, EngineKind, Executable, PhaseTimes, check, compile, compile_with,
     generate, lower, module,

@@ -16,7 +16,7 @@ use flick_admin::state::{
     WorkerReport,
 };
 use flick_admin::{Address, Config, Server, Tokens};
-use flick_compiler::open_regular;
+use flick_compiler::open_source;
 use flick_ir::data::Module;
 use flick_ir::graph::{self, EdgeKind};
 use flick_net::{Endpoint, Handle, PeerAddr, TransportKind};
@@ -189,7 +189,7 @@ pub fn tokens(settings: &Settings, known: Tokens) -> Result<Tokens, Failure> {
 ///
 /// Errors: the file cannot be read or has no token.
 fn token_in(path: &Path, known: Option<String>) -> Result<String, Failure> {
-    let is_denied = || open_regular(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+    let is_denied = || open_source(path).is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
     match known {
         Some(known) if is_denied() => {
             let path = path.display();
@@ -206,7 +206,7 @@ fn token_in(path: &Path, known: Option<String>) -> Result<String, Failure> {
 pub fn read_token(path: &Path) -> Result<String, Failure> {
     let shown = path.display();
     let unread = |error| Failure::usage(format!("cannot read the token in {shown}: {error}"));
-    let file = open_regular(path).map_err(unread)?;
+    let file = open_source(path).map_err(unread)?;
     if file.metadata().map_err(unread)?.mode() & OTHERS_READ != 0 {
         return Err(Failure::usage(format!(
             "every user of this machine can read the token in {shown}; run `chmod o= {shown}`"

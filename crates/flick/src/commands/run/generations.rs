@@ -206,6 +206,10 @@ impl Generations {
     ///
     /// Errors: why nothing has changed.
     pub fn reload(&mut self) -> Result<String, String> {
+        flick_compiler::without_pipes(|| self.reload_regular_files())
+    }
+
+    fn reload_regular_files(&mut self) -> Result<String, String> {
         let result = self.try_reload().map_err(|failure| match &self.sandbox {
             Some(sandbox) => sandbox.explain(failure.text()),
             None => failure.text(),
