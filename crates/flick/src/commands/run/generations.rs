@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use flick_admin::{Address, StateProvider, Tokens};
 use flick_check::counted;
+use flick_compiler::without_pipes;
 use flick_discovery::{LastLists, Watchers};
 use flick_net::IoKind;
 use flick_runtime::memory::MemoryPart;
@@ -206,7 +207,7 @@ impl Generations {
     ///
     /// Errors: why nothing has changed.
     pub fn reload(&mut self) -> Result<String, String> {
-        flick_compiler::without_pipes(|| self.reload_regular_files())
+        without_pipes(|| self.reload_regular_files())
     }
 
     fn reload_regular_files(&mut self) -> Result<String, String> {
@@ -335,7 +336,7 @@ impl Generations {
         let prepare = || {
             // If that is not permitted, the priority stays.
             let _ = rustix::process::nice(COMPILER_NICE);
-            Prepared::new(flags, &port, known, dicts, overrides)
+            without_pipes(|| Prepared::new(flags, &port, known, dicts, overrides))
         };
         thread::scope(|scope| {
             let compiler =
