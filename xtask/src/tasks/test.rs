@@ -54,13 +54,10 @@ fn files_of_tests() -> Result<BTreeSet<String>, String> {
     Ok(names)
 }
 
-/// Runs the tests that compute. Each simulated run has buffers of its own, of which it uses little: from the system,
-/// and not from the allocator, which would fill them with zeros (half of the time of some).
+/// Runs the tests that compute.
 fn computing() -> Outcome {
     let names: Vec<&str> = COMPUTING.iter().flat_map(|name| ["--test", name]).collect();
-    let mut cargo = run::idle_cargo(&[&CARGO_TEST[..], &["--no-fail-fast"], &names].concat());
-    cargo.env("MALLOC_MMAP_THRESHOLD_", (1 << 20).to_string());
-    run::run_printed_at_end(cargo)
+    run::run_printed_at_end(run::idle_cargo(&[&CARGO_TEST[..], &["--no-fail-fast"], &names].concat()))
 }
 
 /// Runs the models of concurrent code: loom tries the interleavings of two threads, shuttle draws schedules of more.
