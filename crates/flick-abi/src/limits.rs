@@ -2,7 +2,7 @@
 
 /// Slots of a message frame: the head slots and one for each decoded field. Enough for an HTTP proxy that reads what
 /// caches and routers do, and eight fields of its access log.
-pub const FRAME_SLOTS_MAX: usize = 70;
+pub const FRAME_SLOTS_MAX: usize = 71;
 /// Slots at the front of a frame that are not fields.
 pub const FRAME_HEAD_SLOTS: usize = 12;
 /// Items of a frame: the elements of all lists of one message that a program reads.

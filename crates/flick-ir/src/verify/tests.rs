@@ -79,7 +79,7 @@ fn values_are_used_as_what_they_are() {
         "v2: bytes = const_bytes 1, 3 return",
         &["f0 `r`, b0: the program has no constants from 1 to 4"],
     );
-    check_rule("v2: int = frame_get 70 return", &["f0 `r`, b0: a frame has no slot 70"]);
+    check_rule("v2: int = frame_get 71 return", &["f0 `r`, b0: a frame has no slot 71"]);
     check_rule("jump b1 b1(v2: int): return", &["f0 `r`, b0: b1 takes 1 values, but gets 0"]);
     check_rule("jump b1(v0) b1(v2: int): return", &["f0 `r`, b0: b1 takes int, but v0 is frame"]);
 }
