@@ -383,20 +383,18 @@ fn channel_index(program: &Program, name: &str) -> Result<usize, StartError> {
 /// a channel that it only sends on is listened on.
 fn binding_options(channel: &Channel) -> String {
     let name = &channel.name;
-    let in_file = |tables: &str, value: &str| format!("in `flick.toml` `{name} = {value}` in {tables}");
-    match (channel.is_array, channel.view.is_some(), channel.sends) {
+    let (options, tables, value) = match (channel.is_array, channel.view.is_some(), channel.sends) {
         (true, _, true) => {
-            let in_file = in_file("`connect`", "[\"ADDRESS\", \"ADDRESS\"]");
-            format!("`--connect {name}=ADDRESS,ADDRESS`, {in_file}")
+            (format!("`--connect {name}=ADDRESS,ADDRESS`"), "`connect`", "[\"ADDRESS\", \"ADDRESS\"]")
         }
-        (false, false, _) => {
-            format!("`--connect {name}=ADDRESS`, {}", in_file("`connect`", "\"ADDRESS\""))
-        }
-        _ => {
-            let in_file = in_file("`listen` or `connect`", "\"ADDRESS\"");
-            format!("`--listen {name}=ADDRESS` or `--connect {name}=ADDRESS`, {in_file}")
-        }
-    }
+        (false, false, _) => (format!("`--connect {name}=ADDRESS`"), "`connect`", "\"ADDRESS\""),
+        _ => (
+            format!("`--listen {name}=ADDRESS` or `--connect {name}=ADDRESS`"),
+            "`listen` or `connect`",
+            "\"ADDRESS\"",
+        ),
+    };
+    format!("{options}, in `flick.toml` `{name} = {value}` in {tables}")
 }
 
 fn check_names(program: &Program, config: &PlatformConfig) -> Result<(), StartError> {

@@ -324,20 +324,17 @@ impl<D: Driver> Worker<D> {
         let mut is_sent = false;
         for at in first..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
-            if send.channel as usize == self.ctx.setup().listened {
+            let is_for_client = send.channel as usize == self.ctx.setup().listened;
+            // The reply to a copy is not the client's.
+            let is_copy = answered || !is_for_client && !self.ctx.setup().has_rule_of(send.channel);
+            if is_for_client {
                 self.answer_directly(key, scratch, &send, Some(&message));
-            } else if !self.ctx.setup().has_rule_of(send.channel) {
-                // Its reply is not the client's; that of another send may be.
-                is_sent |= self.send_request(scratch, &send, Some(&message), Waiter::NoClient).is_ok();
-                self.pin_to_shared(key);
-                if has_effects {
-                    self.note_clog(key, &send);
-                }
-                continue;
             } else {
-                let waiter = if answered { Waiter::NoClient } else { Waiter::Session(key) };
-                if let Err(unsent) = self.send_request(scratch, &send, Some(&message), waiter)
-                    && !answered
+                let waiter = if is_copy { Waiter::NoClient } else { Waiter::Session(key) };
+                let sent = self.send_request(scratch, &send, Some(&message), waiter);
+                is_sent |= sent.is_ok();
+                if let Err(unsent) = sent
+                    && !is_copy
                     && let Some(request) =
                         self.open_request(Some(key), self.echo_of(&scratch.frame), u64::MAX)
                 {
@@ -348,10 +345,10 @@ impl<D: Driver> Worker<D> {
                     self.note_clog(key, &send);
                 }
             }
-            if answered {
+            if is_copy {
                 self.pin_to_shared(key);
             }
-            answered = true;
+            answered |= !is_copy;
         }
         if !answered && !is_sent {
             let reason = scratch.failure.unwrap_or(FailureReason::Unavailable);
