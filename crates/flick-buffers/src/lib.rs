@@ -15,5 +15,6 @@ mod sys;
 pub use buf::{Buf, ProvidedBuf};
 pub use limits::{HUGE_BYTES, LARGE_BYTES, SMALL_BYTES};
 pub use pool::{BufClass, Pool, PoolConfig};
+pub use raw::Pages;
 pub use slice::{Slice, pinned_bytes};
 pub use sys::advise_huge_pages;

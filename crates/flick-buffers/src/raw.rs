@@ -1,44 +1,33 @@
 //! The memory behind one class of buffers.
-//! Promises: one allocation on a page boundary, zeroed by the kernel page by page as it is first touched, freed once.
+//! Promises: one mapping, zeroed by the kernel page by page as it is first touched, unmapped once.
 //! Refuses: knowing which bytes are frozen and which are spare; `buf.rs` knows and upholds the contracts below.
 
-use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
-use std::ptr::NonNull;
+mod pages;
 
 use rustix::mm::{Advice, madvise};
 use rustix::param::page_size;
 
-/// One zeroed allocation of fixed size.
+pub use pages::Pages;
+
+/// Zeroed memory of fixed size.
 pub(crate) struct Region {
-    allocation: NonNull<u8>,
-    layout: Layout,
-    /// First byte of `allocation` on a page boundary, so that the memory of free buffers is whole pages.
-    base: NonNull<u8>,
+    /// They start on a page boundary, so that the memory of free buffers is whole pages.
+    pages: Pages,
+    /// The length of `pages`, which is not borrowed as a whole: handles borrow parts of it.
     len: usize,
 }
 
 impl Region {
-    /// Allocates `len` zeroed bytes. Cost: a large `len` touches no page, because the system's allocator maps such
-    /// memory and the kernel zeroes it on first use. (The code aligns by hand for the same reason: with a large
-    /// alignment the standard allocator writes the zeros itself.)
+    /// Maps `len` zeroed bytes. Cost: touches no page.
     pub(crate) fn new(len: usize) -> Region {
-        let bytes = len.checked_add(page_size()).expect("a pool's bytes fit the address space");
-        let layout = Layout::from_size_align(bytes, 16).expect("a pool's bytes fit the address space");
-        // SAFETY: a page is added to every length, so the size is not zero.
-        let allocation = unsafe { alloc_zeroed(layout) };
-        let allocation = NonNull::new(allocation).unwrap_or_else(|| handle_alloc_error(layout));
-        let skip = allocation.as_ptr().align_offset(page_size());
-        assert!(skip < page_size(), "aligning a byte pointer skips less than the alignment");
-        // SAFETY: `skip < page_size()` (asserted above) and the allocation has `len + page_size()` bytes.
-        let base = unsafe { allocation.add(skip) };
-        Region { allocation, layout, base, len }
+        Region { pages: Pages::zeroed(len), len }
     }
 
     /// Returns a pointer to byte `at`; `at` may be one past the end.
     pub(crate) fn pointer(&self, at: usize) -> *mut u8 {
         assert!(at <= self.len, "an offset into a pool's memory lies inside it");
-        // SAFETY: `at <= len` (asserted above) and `len` bytes follow `base`, by `new`.
-        unsafe { self.base.as_ptr().add(at) }
+        // SAFETY: `at <= len` (asserted above) and `len` bytes are mapped, by `new`.
+        unsafe { self.pages.base().as_ptr().add(at) }
     }
 
     /// Returns the bytes `at..at + len`.
@@ -77,19 +66,12 @@ impl Region {
             "whole pages are discarded"
         );
         let start = self.pointer(at);
-        // SAFETY: whole pages of this allocation (asserted above; `base` lies on a page boundary), which stay mapped
+        // SAFETY: whole pages of this mapping (asserted above; it starts on a page boundary), which stay mapped
         // and initialised: the kernel fills them with zeros when they are next touched. Unused by this function's own
         // contract.
         let discarded = unsafe { madvise(start.cast(), len, Advice::LinuxDontNeed) };
         // It refuses locked memory (mlockall(2)), for example. The buffers can be used as before.
         let _ = discarded;
-    }
-}
-
-impl Drop for Region {
-    fn drop(&mut self) {
-        // SAFETY: `allocation` came from `alloc_zeroed` with this very `layout`, and is freed only here.
-        unsafe { dealloc(self.allocation.as_ptr(), self.layout) };
     }
 }
 

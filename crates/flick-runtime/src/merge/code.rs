@@ -6,6 +6,7 @@ use flick_abi::{
     AskList, Engine, Frame, FuncId, Host, Message, ParseStep, RuleAction, RuleCall, RuleOutcome, SendBody,
     SendList,
 };
+use flick_buffers::Pages;
 
 use super::MergeSetup;
 use super::fault::MergeFault;
@@ -34,7 +35,7 @@ impl Element {
 /// Memory that calls work in; one of it for each worker, as calls never nest.
 #[derive(Debug)]
 pub struct MergeScratch {
-    out: Vec<u8>,
+    out: Pages,
     sends: SendList,
     asks: AskList,
     state: Vec<u64>,
@@ -46,7 +47,7 @@ impl MergeScratch {
     /// For a program with `state_words` words of state.
     pub fn new(state_words: u32) -> Self {
         Self {
-            out: vec![0; OUT_BYTES_MAX],
+            out: Pages::zeroed(OUT_BYTES_MAX),
             sends: SendList::new(),
             asks: AskList::new(),
             state: vec![0; state_words as usize],

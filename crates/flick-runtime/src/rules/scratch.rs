@@ -2,7 +2,7 @@
 
 use flick_abi::limits::{OUT_BYTES_MAX, SPILL_WORDS_MAX};
 use flick_abi::{AskList, FailureReason, Frame, SendList};
-use flick_buffers::Slice;
+use flick_buffers::{Pages, Slice};
 use flick_dict::limits::PRELOAD_KEYS_MAX;
 
 use crate::limits::JOINED_BYTES_MAX;
@@ -22,7 +22,7 @@ pub(crate) struct Scratch {
     /// Bytes of that message, joined.
     pub joined: Vec<u8>,
     /// Buffer in which rules build messages.
-    pub out: Vec<u8>,
+    pub out: Pages,
     /// Bytes of it in use.
     pub out_len: usize,
     /// Messages that rules send.
@@ -48,7 +48,7 @@ impl Default for Scratch {
             ahead: vec![Frame::new(); PRELOAD_KEYS_MAX - 1],
             ahead_len: 0,
             joined: Vec::with_capacity(JOINED_BYTES_MAX),
-            out: vec![0; OUT_BYTES_MAX],
+            out: Pages::zeroed(OUT_BYTES_MAX),
             out_len: 0,
             sends: SendList::new(),
             asks: AskList::new(),
