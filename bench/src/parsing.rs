@@ -82,7 +82,7 @@ impl Compiled {
         let compiled = generate(&module, &options).map_err(|failure| failure.to_string())?;
         if listings {
             let mut optimised = module.clone();
-            flick_ir::passes::optimise(&mut optimised);
+            optimised.functions.iter_mut().for_each(flick_ir::passes::optimise);
             for (number, channel) in module.program.channels.iter().enumerate() {
                 let Some(view) = &channel.view else { continue };
                 let parser = if number == 0 { view.parse_request } else { view.parse_reply };

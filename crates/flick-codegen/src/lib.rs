@@ -9,6 +9,7 @@
 mod announce;
 mod load;
 mod options;
+mod parallel;
 mod raw;
 mod symbols;
 mod translate;
@@ -19,11 +20,11 @@ use std::time::{Duration, Instant};
 use cranelift_codegen::Context;
 use cranelift_codegen::control::ControlPlane;
 use cranelift_codegen::isa::OwnedTargetIsa;
-use cranelift_frontend::FunctionBuilderContext;
 use cranelift_jit::{ArenaMemoryProvider, JITBuilder, JITModule};
-use cranelift_module::{FuncId as JitId, Linkage, Module as _};
+use cranelift_module::{FuncId as JitId, Linkage, Module as _, ModuleReloc};
 use flick_abi::{Engine, Frame, FuncId, MessageDone, MessageRun, ParseStep, RuleCall, RuleOutcome};
-use flick_ir::data::{Module, Op};
+use flick_ir::data::{Function, Module, Op};
+use flick_ir::passes;
 
 use symbols::scan::ClassTable;
 
@@ -152,13 +153,12 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
     let mut optimised;
     let module = if options.optimise == Optimise::Speed {
         optimised = module.clone();
-        flick_ir::passes::optimise(&mut optimised);
+        parallel::map(optimised.functions.iter_mut().collect(), |function| function.size(), passes::optimise);
         &optimised
     } else {
         module
     };
-    let isa = options.isa()?;
-    let mut jit = JITModule::new(jit_builder(isa)?);
+    let mut jit = JITModule::new(jit_builder(options.isa()?)?);
     let consts: Box<[u8]> = module.consts.clone().into_boxed_slice();
     let classes: Box<[_]> = module.classes.iter().map(|set| ClassTable::new(*set)).collect();
     let lines = symbols::lines::tables(module, options.optimise == Optimise::Speed);
@@ -166,6 +166,8 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
     let ids = declare_functions(&mut jit, module)?;
     let is_gauge: Vec<_> = module.program.counters.iter().map(|counter| counter.is_gauge).collect();
     let shared = translate::Shared {
+        isa: jit.isa(),
+        declarations: jit.declarations(),
         consts: &consts,
         classes: &classes,
         lines: &lines,
@@ -175,20 +177,16 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
         is_gauge: &is_gauge,
         symbols: &symbols,
     };
-    let mut context = jit.make_context();
-    let mut builder_context = FunctionBuilderContext::new();
+    let work = module.functions.iter().zip(ids.iter().copied()).collect();
+    let compile = |(function, id)| compile_function(&shared, function, id, options.listings);
+    let compiled = parallel::map(work, |(function, _)| function.size(), compile);
     let mut functions = Vec::with_capacity(ids.len());
     let mut frames = unwind::Frames::default();
-    for (function, id) in module.functions.iter().zip(&ids) {
-        context.func.signature = translate::signature(&jit, function);
-        translate::function(&shared, &mut jit, &mut context.func, &mut builder_context, function);
-        context.set_disasm(options.listings);
-        let clif = if options.listings { context.func.display().to_string() } else { String::new() };
-        jit.define_function_with_control_plane(*id, &mut context, &mut ControlPlane::default())
-            .map_err(|error| CompileError::Backend(format!("{}: {error:?}", function.name)))?;
+    for ((compiled, function), id) in compiled.into_iter().zip(&module.functions).zip(&ids) {
+        let (context, clif) = compiled?;
+        define(&mut jit, *id, &context, function)?;
         functions.push(info(&context, &function.name, clif));
         frames.add(&context, jit.isa())?;
-        jit.clear_context(&mut context);
     }
     jit.finalize_definitions().map_err(|error| CompileError::Backend(error.to_string()))?;
     for (info, id) in functions.iter_mut().zip(&ids) {
@@ -235,6 +233,43 @@ fn declare_functions(jit: &mut JITModule, module: &Module) -> Result<Vec<JitId>,
             .map_err(|error| CompileError::Backend(error.to_string()))
     };
     module.functions.iter().enumerate().map(declare).collect()
+}
+
+/// Compiles a declared function; with it comes its text, if that is to be listed.
+fn compile_function(
+    shared: &translate::Shared<'_>,
+    function: &Function,
+    id: JitId,
+    listings: bool,
+) -> Result<(Context, String), CompileError> {
+    let mut context = Context::new();
+    context.func.signature = shared.declarations.get_function_decl(id).signature.clone();
+    translate::function(shared, &mut context.func, function);
+    context.set_disasm(listings);
+    let clif = if listings { context.func.display().to_string() } else { String::new() };
+    match context.compile(shared.isa, &mut ControlPlane::default()) {
+        Ok(_) => Ok((context, clif)),
+        Err(error) => Err(failed(function, &error.inner)),
+    }
+}
+
+/// Gives a declared function the code that `context` has compiled.
+fn define(
+    jit: &mut JITModule,
+    id: JitId,
+    context: &Context,
+    function: &Function,
+) -> Result<(), CompileError> {
+    let code = context.compiled_code().expect("the function was compiled without an error");
+    let relocate = |reloc| ModuleReloc::from_mach_reloc(reloc, &context.func, id);
+    let relocs: Vec<_> = code.buffer.relocs().iter().map(relocate).collect();
+    let defined =
+        jit.define_function_bytes(id, u64::from(code.buffer.alignment), code.code_buffer(), &relocs);
+    defined.map_err(|error| failed(function, &error))
+}
+
+fn failed(function: &Function, error: &dyn std::fmt::Debug) -> CompileError {
+    CompileError::Backend(format!("{}: {error:?}", function.name))
 }
 
 fn info(context: &Context, name: &str, clif: String) -> FunctionInfo {

@@ -17,9 +17,10 @@ mod state;
 mod text;
 mod words;
 
-use cranelift_codegen::ir::{AbiParam, Signature, Type as ClifType, types};
+use cranelift_codegen::ir::{self, AbiParam, Signature, Type as ClifType, types};
+use cranelift_codegen::isa::TargetIsa;
 use cranelift_jit::JITModule;
-use cranelift_module::{FuncId as JitId, Linkage, Module as _};
+use cranelift_module::{FuncId as JitId, Linkage, Module as _, ModuleDeclarations};
 use flick_ir::data::{FuncKind, Function, LineForm, Type};
 
 use crate::options::CompileError;
@@ -31,6 +32,10 @@ pub(crate) use function::function;
 
 /// Context shared by all functions of one program.
 pub(crate) struct Shared<'a> {
+    /// The machine.
+    pub(crate) isa: &'a dyn TargetIsa,
+    /// All functions, its own and the runtime's.
+    pub(crate) declarations: &'a ModuleDeclarations,
     /// Its constants at their final address.
     pub(crate) consts: &'a [u8],
     /// Its classes of bytes at their final address.
@@ -47,6 +52,18 @@ pub(crate) struct Shared<'a> {
     pub(crate) is_gauge: &'a [bool],
     /// The runtime's functions, by `SymbolId`.
     pub(crate) symbols: &'a [JitId],
+}
+
+impl Shared<'_> {
+    /// Makes a declared function callable in `target`. (`Module::declare_func_in_func` does the same, on one thread.)
+    fn import(&self, id: JitId, target: &mut ir::Function) -> ir::FuncRef {
+        let declared = self.declarations.get_function_decl(id);
+        let signature = target.import_signature(declared.signature.clone());
+        let name = ir::UserExternalName { namespace: 0, index: id.as_u32() };
+        let name = ir::ExternalName::user(target.declare_imported_user_function(name));
+        let colocated = declared.linkage.is_final();
+        target.import_function(ir::ExtFuncData { name, signature, colocated, patchable: false })
+    }
 }
 
 /// Makes the runtime's functions known.

@@ -102,6 +102,11 @@ impl Function {
     pub fn suspends(&self) -> bool {
         self.blocks.iter().any(|block| matches!(block.end, Terminator::Suspend { .. }))
     }
+
+    /// Returns the number of its instructions and terminators.
+    pub fn size(&self) -> usize {
+        self.blocks.iter().map(|block| block.insts.len() + 1).sum()
+    }
 }
 
 /// A straight run of instructions.

@@ -22,7 +22,7 @@ pub fn fuzz_ir(data: &[u8]) {
         return;
     }
     let before = bounds::bounds(&module);
-    passes::optimise(&mut module);
+    module.functions.iter_mut().for_each(passes::optimise);
     let errors = verify(&module);
     assert!(errors.is_empty(), "passes keep a module right: {errors:?}\n{printed}");
     // A loop that is known to break its bound has lost its exits, and their cost.

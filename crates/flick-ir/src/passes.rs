@@ -13,20 +13,13 @@ mod slots;
 pub mod spill;
 mod thread;
 
-use crate::data::{Function, Inst, Module, Op, Value};
+use crate::data::{Function, Inst, Op, Value};
 use crate::limits::{DUPLICATE_GROWTH_MAX, PASS_ROUNDS_MAX};
 use crate::operands::{map_end_operands, map_operands};
 
-/// Optimises all functions of a module that has passed the verifier.
-pub fn optimise(module: &mut Module) {
-    for function in &mut module.functions {
-        optimise_function(function);
-    }
-}
-
-fn optimise_function(function: &mut Function) {
-    let insts: usize = function.blocks.iter().map(|block| block.insts.len() + 1).sum();
-    let mut budget = insts * DUPLICATE_GROWTH_MAX;
+/// Optimises a function of a module that has passed the verifier.
+pub fn optimise(function: &mut Function) {
+    let mut budget = function.size() * DUPLICATE_GROWTH_MAX;
     for _ in 0..PASS_ROUNDS_MAX {
         let mut changed = fold::run(function);
         changed |= duplicate::run(function, &mut budget);
@@ -105,7 +98,7 @@ mod tests {
     fn check(body: &str, expected: &str) {
         let text = |body: &str| format!("program \"p\" {{ }} fn f0 parser \"p\" {{ {body} }}");
         let mut module = text::parse(&text(body)).expect("the test's text is of the form");
-        optimise(&mut module);
+        module.functions.iter_mut().for_each(optimise);
         let expected = text::parse(&text(expected)).expect("the test's text is of the form");
         assert_eq!(text::print(&module), text::print(&expected));
     }
@@ -187,7 +180,7 @@ mod tests {
         for seed in random::seeds() {
             let module = random::module(seed);
             let mut optimised = module.clone();
-            optimise(&mut optimised);
+            optimised.functions.iter_mut().for_each(optimise);
             let errors = verify(&optimised);
             assert!(errors.is_empty(), "seed {seed}: {errors:?}\n{}", text::print(&module));
             for (before, after) in bounds::bounds(&module).iter().zip(bounds::bounds(&optimised)) {

@@ -5,8 +5,6 @@ use cranelift_codegen::ir::{
     self, InstBuilder, MemFlagsData, StackSlotData, StackSlotKind, Type as ClifType, types,
 };
 use cranelift_frontend::{FunctionBuilder, FunctionBuilderContext};
-use cranelift_jit::JITModule;
-use cranelift_module::Module as _;
 use flick_abi::limits::BYTES_OFFSET_MAX;
 use flick_abi::{BytesRef, Region};
 use flick_ir::Covered;
@@ -21,7 +19,6 @@ use crate::symbols::{self, SYMBOLS, SymbolId};
 /// Translates one function to Cranelift IR.
 pub(super) struct Translator<'a, 'f> {
     pub(super) shared: &'a Shared<'a>,
-    pub(super) jit: &'a mut JITModule,
     pub(super) function: &'a Function,
     pub(super) builder: FunctionBuilder<'f>,
     /// Cranelift's values, by ours.
@@ -57,14 +54,9 @@ pub(super) fn fixed_memory() -> MemFlagsData {
 }
 
 /// Translates `function` into `target`, whose signature is set.
-pub(crate) fn function(
-    shared: &Shared<'_>,
-    jit: &mut JITModule,
-    target: &mut ir::Function,
-    context: &mut FunctionBuilderContext,
-    function: &Function,
-) {
-    let mut builder = FunctionBuilder::new(target, context);
+pub(crate) fn function(shared: &Shared<'_>, target: &mut ir::Function, function: &Function) {
+    let mut context = FunctionBuilderContext::new();
+    let mut builder = FunctionBuilder::new(target, &mut context);
     let blocks: Vec<_> = function.blocks.iter().map(|_| builder.create_block()).collect();
     builder.append_block_params_for_function_params(blocks[0]);
     builder.switch_to_block(blocks[0]);
@@ -78,7 +70,6 @@ pub(crate) fn function(
     let cfg = Cfg::new(function);
     let mut translator = Translator {
         shared,
-        jit,
         function,
         builder,
         values: vec![None; function.values.len()],
@@ -106,8 +97,7 @@ pub(crate) fn function(
         translator.block(*block);
     }
     translator.builder.seal_all_blocks();
-    let config = translator.jit.target_config();
-    translator.builder.finalize(config);
+    translator.builder.finalize(shared.isa.frontend_config());
 }
 
 /// Blocks that are kept out of the way of the common case, a whole and good message: those that find a fault, and
@@ -408,7 +398,7 @@ impl Translator<'_, '_> {
     }
 
     fn call(&mut self, func: usize, args: &[Value]) -> Option<ir::Value> {
-        let callee = self.jit.declare_func_in_func(self.shared.ids[func], self.builder.func);
+        let callee = self.shared.import(self.shared.ids[func], self.builder.func);
         let mut words = vec![self.raw_call()];
         words.extend(args.iter().filter(|arg| self.ty(**arg) != Type::Frame).map(|arg| self.get(*arg)));
         let call = self.builder.ins().call(callee, &words);
@@ -418,9 +408,8 @@ impl Translator<'_, '_> {
     /// Calls the runtime.
     pub(super) fn call_symbol(&mut self, symbol: SymbolId, args: &[ir::Value]) -> Option<ir::Value> {
         let index = symbol as usize;
-        let callee = *self.imported[index].get_or_insert_with(|| {
-            self.jit.declare_func_in_func(self.shared.symbols[index], self.builder.func)
-        });
+        let callee = *self.imported[index]
+            .get_or_insert_with(|| self.shared.import(self.shared.symbols[index], self.builder.func));
         let call = self.builder.ins().call(callee, args);
         self.builder.inst_results(call).first().copied()
     }

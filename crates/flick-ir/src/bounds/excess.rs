@@ -1,5 +1,5 @@
-//! Rules that exceed a limit of an activation, as facts for a diagnostic. The compiler asks here before it runs the
-//! verifier, which refuses such a module too but speaks of functions and blocks.
+//! Rules that exceed a limit of an activation, as facts for a diagnostic. The compiler asks here about a module that
+//! the verifier refuses, which speaks of functions and blocks.
 
 use flick_abi::limits::{BUILT_BYTES_MAX, MESSAGES_MAX, SENDS_MAX, SPILL_WORDS_MAX};
 
