@@ -163,13 +163,14 @@ pub fn lower(program: &hir::Program, sources: &Sources) -> Result<Module, Vec<Di
         return Err(diagnostics.collect());
     }
     let module = flick_lower::lower(program);
-    let excesses = flick_ir::bounds::excesses(&module);
-    if !excesses.is_empty() {
-        return Err(excesses.iter().map(|excess| excess_diagnostic(program, excess, sources)).collect());
-    }
     let errors = flick_ir::verify(&module);
-    assert!(errors.is_empty(), "lowering makes well-formed code: {}", errors[0]);
-    Ok(module)
+    if errors.is_empty() {
+        return Ok(module);
+    }
+    // The verifier refuses what exceeds a limit too, but speaks of functions and blocks.
+    let excesses = flick_ir::bounds::excesses(&module);
+    assert!(!excesses.is_empty(), "lowering makes well-formed code: {}", errors[0]);
+    Err(excesses.iter().map(|excess| excess_diagnostic(program, excess, sources)).collect())
 }
 
 /// Generates machine code for a module.
