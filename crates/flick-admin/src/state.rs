@@ -279,6 +279,12 @@ pub struct BackendEntry {
     pub mode: String,
     /// Its weight; 0 if the operator has set that, which drains it.
     pub weight: u32,
+    /// Whether it stands in only while the others are down.
+    #[serde(default)]
+    pub is_backup: bool,
+    /// Its health, as people read it: `up`, `down`, `ejected by 1 of 2`.
+    #[serde(default)]
+    pub health: String,
 }
 
 /// An event of the log.

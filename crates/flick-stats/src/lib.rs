@@ -125,6 +125,18 @@ pub struct BackendStats {
 }
 
 impl BackendStats {
+    /// Its health, as people read it: `up`, `ejected by 1 of 2`, ...; of `workers` workers.
+    pub fn health(&self, workers: usize) -> String {
+        match (self.is_monitored, self.workers_connected as usize) {
+            _ if self.workers_ejected > 0 => format!("ejected by {} of {workers}", self.workers_ejected),
+            _ if self.workers_failing > 0 => "health check fails".to_owned(),
+            (false, _) => "per client".to_owned(),
+            (true, 0) => "down".to_owned(),
+            (true, connected) if connected < workers => format!("up on {connected} of {workers}"),
+            (true, _) => "up".to_owned(),
+        }
+    }
+
     /// Merges the state of the same address: its counters are added, its gauges are the larger ones.
     pub fn merge(&mut self, other: &BackendStats) {
         self.is_draining &= other.is_draining;

@@ -101,9 +101,13 @@ impl Backend {
                 && self.channel.as_ref().is_none_or(|channel| *channel == entry.channel)
         };
         for entry in all.iter().filter(is_wanted) {
-            let BackendEntry { service, channel, element, backend, address, mode, weight } = entry;
-            let moved = if address == backend { String::new() } else { format!(" at {address}") };
-            crate::console::sayln!("{service}.{channel}[{element}] {backend}{moved} {mode} weight={weight}");
+            let BackendEntry { service, channel, element, backend, mode, weight, health, .. } = entry;
+            let moved = Some(&entry.address).filter(|address| *address != backend);
+            let moved = moved.map_or(String::new(), |address| format!(" at {address}"));
+            let backup = if entry.is_backup { " backup" } else { "" };
+            crate::console::sayln!(
+                "{service}.{channel}[{element}] {backend}{moved} {mode} weight={weight}{backup}, {health}"
+            );
         }
         Ok(())
     }

@@ -63,13 +63,35 @@ fn backend_is_drained_and_put_into_maintenance_at_run_time() {
 }
 
 #[test]
+fn list_did_not_show_backups_and_health() {
+    let origins = origins(2);
+    let free = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
+    let dead = free.local_addr().expect("a bound socket has an address");
+    drop(free);
+    let connect = format!("backends={},{dead},{} backup", origins[0], origins[1]);
+    let fixed = ["run", BALANCER, "--listen", "client=127.0.0.1:0", "--admin", "0", "--connect", &connect];
+    let checks = ["--workers", "2", "--health-check-interval", "20ms"];
+    let service = Service::start(&[&fixed[..], &checks].concat());
+    let expected = [
+        format!("[0] {} ready weight=1, up\n", origins[0]),
+        format!("[1] {dead} ready weight=1, ejected by 2 of 2\n"),
+        format!("[2] {} ready weight=1 backup, up\n", origins[1]),
+    ];
+    crate::common::wait::until("the dead backend to be ejected", || {
+        let shown = backend(&service, &[]);
+        expected.iter().all(|line| shown.contains(line)).then_some(())
+    });
+    service.drained();
+}
+
+#[test]
 fn ready_did_not_say_that_the_weight_of_a_backend_was_0() {
     let origins = origins(3);
     let service = start(BALANCER, &origins, &[]);
     let second = origins[1].to_string();
     let is_shown = |line: &str| {
         let shown = backend(&service, &[]);
-        assert!(shown.contains(&format!("[1] {second} {line}\n")), "{line}: {shown}");
+        assert!(shown.contains(&format!("[1] {second} {line}, ")), "{line}: {shown}");
     };
     backend(&service, &["weight", &second, "0"]);
     is_shown("drain weight=0");

@@ -10,7 +10,7 @@ use std::time::Instant;
 use flick_admin::history::{History, Sample};
 use flick_admin::limits::REQUEST_TIME_MAX;
 use flick_admin::recent_events::RecentEvents;
-use flick_admin::state::{BackendEntry, Reloads, Service, Sessions, StateReport};
+use flick_admin::state::{BackendEntry, BackendStats, Reloads, Service, Sessions, StateReport};
 use flick_admin::{AdminCommand, StateProvider, TapLines, process};
 use flick_ir::data::Module;
 use flick_runtime::{BackendAddress, ServiceStats, StatsSnapshot, program_log};
@@ -296,6 +296,11 @@ impl StateProvider for ObservedState {
         let generations = self.generations();
         let entries = generations.current.iter().flat_map(|observed| {
             let watch = observed.watch();
+            let stats = watch.snapshot();
+            let health = |channel: &str, address: &str| {
+                let is_meant = |one: &&BackendStats| one.channel == channel && one.address == address;
+                stats.backends.iter().find(is_meant).map(|backend| backend.health(stats.workers.len()))
+            };
             let (mut of, mut elements) = ("", 0..);
             let listed = watch.listed_backends().into_iter();
             let entries = listed.map(|(channel, given, now)| {
@@ -303,13 +308,16 @@ impl StateProvider for ObservedState {
                     (of, elements) = (channel, 0..);
                 }
                 let own = self.overrides.of_backend(watch.name(), channel, &given.endpoint);
+                let address = now.endpoint.to_string();
                 BackendEntry {
                     service: watch.name().to_owned(),
                     channel: channel.to_owned(),
                     element: elements.next().unwrap_or_default(),
                     backend: given.endpoint.to_string(),
-                    address: now.endpoint.to_string(),
+                    health: health(channel, &address).unwrap_or_default(),
+                    address,
                     mode: now.mode.name().to_owned(),
+                    is_backup: now.rank > 0,
                     // A backend of weight 0 is drained, and its former weight is of no use to a reader.
                     weight: if own.weight == Some(0) { 0 } else { now.weight },
                 }

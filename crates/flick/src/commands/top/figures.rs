@@ -244,19 +244,11 @@ fn backends(pairs: &[Pair<'_>]) -> FigureTable {
         let same = |old: &&BackendStats| old.channel == backend.channel && old.address == backend.address;
         let before = pair.before.and_then(|before| before.backends.iter().find(same));
         let [median, p99] = latencies(&backend.times, before.map(|before| &before.times));
-        let workers = pair.now.workers.len();
-        let state = match (backend.is_monitored, backend.workers_connected as usize) {
+        let state = match backend.mode.as_str() {
             _ if backend.is_draining => "draining".to_owned(),
-            _ if backend.mode == "maint" => "maintenance".to_owned(),
-            _ if backend.mode == "drain" => "drained by operator".to_owned(),
-            _ if backend.workers_ejected > 0 => {
-                format!("ejected by {} of {workers}", backend.workers_ejected)
-            }
-            _ if backend.workers_failing > 0 => "health check fails".to_owned(),
-            (false, _) => "per client".to_owned(),
-            (true, 0) => "down".to_owned(),
-            (true, connected) if connected < workers => format!("up on {connected} of {workers}"),
-            (true, _) => "up".to_owned(),
+            "maint" => "maintenance".to_owned(),
+            "drain" => "drained by operator".to_owned(),
+            _ => backend.health(pair.now.workers.len()),
         };
         vec![
             format!("{}.{}[{}] {}", pair.now.name, backend.channel, backend.element, backend.address),
