@@ -326,7 +326,7 @@ impl TokenFile {
 
 /// The access log, if one is set.
 ///
-/// Errors: the sample or the fields are set without a log.
+/// Errors: the sample, the fields or the rotation are set without a log, or what rotation keeps without its size.
 fn access_log(
     flags: &RunFlags,
     file: &file::File,
@@ -338,32 +338,46 @@ fn access_log(
     let path = flags.access_log.clone().or_else(|| file.access_log.clone().map(beside));
     let of_file = file.access_log_fields.as_ref().map(|names| &names.0);
     let fields = flags.access_log_fields.as_ref().map(|names| &names.0).or(of_file);
+    let size = flags.access_log_max_size.or(file.access_log_max_size);
+    let keep = flags.access_log_keep.or(file.access_log_keep);
+    let size_given = ("access_log_max_size", size.is_some(), flags.access_log_max_size.is_some());
+    let keep_given = ("access_log_keep", keep.is_some(), flags.access_log_keep.is_some());
     let Some(path) = path else {
         let given = [
             ("access_log_sample", sample.is_some(), flags.access_log_sample.is_some()),
             ("access_log_fields", fields.is_some(), flags.access_log_fields.is_some()),
+            size_given,
+            keep_given,
         ];
-        let useless = given.iter().find(|(_, is_set, _)| *is_set);
-        return useless.map_or(Ok(None), |(key, _, is_flag)| {
-            Err(setting_without_log(key, source.filter(|_| !*is_flag)))
-        });
+        let why = "there is no `access_log` to write";
+        return useless(given, why, source).map_or(Ok(None), Err);
     };
     let of_file = source.filter(|_| flags.access_log.is_none());
     let location = of_file.and_then(|source| source.location(&["access_log"]));
-    let bytes_max = flags.access_log_max_size.or(file.access_log_max_size).map(|size| size.0);
-    let keep = flags.access_log_keep.or(file.access_log_keep).map_or(ACCESS_LOG_KEEP, |count| count.0);
+    if size.is_none() {
+        useless([keep_given], "there is no `access_log_max_size`", source).map_or(Ok(()), Err)?;
+    }
+    let bytes_max = size.map(|size| size.0);
+    let keep = keep.map_or(ACCESS_LOG_KEEP, |count| count.0);
     let rotation = bytes_max.filter(|bytes| *bytes > 0).map(|bytes_max| RotationLimits { bytes_max, keep });
     let sample = sample.unwrap_or(Sample::ALL);
     let fields = fields.into_iter().flatten().map(|name| name.0.clone()).collect();
     Ok(Some(access::AccessLogConfig { path, sample, fields, rotation, location }))
 }
 
-fn setting_without_log(key: &str, file: Option<&file::SettingsFile>) -> Failure {
-    let refused = Failure::usage(format!("`{key}` is set, but there is no `access_log` to write"));
-    match file {
+/// The failure of the first setting that is set, and useless for this reason; of each the key, whether it is set at all
+/// and by a flag.
+fn useless<const N: usize>(
+    given: [(&str, bool, bool); N],
+    why: &str,
+    source: Option<&file::SettingsFile>,
+) -> Option<Failure> {
+    let (key, _, is_flag) = given.into_iter().find(|(_, is_set, _)| *is_set)?;
+    let refused = Failure::usage(format!("`{key}` is set, but {why}"));
+    Some(match source.filter(|_| !is_flag) {
         Some(file) => file.shown_at(None, &[key], refused),
         None => refused,
-    }
+    })
 }
 
 /// The programs to run with their tables: those of the command line, or else of the file. If each has exactly one, the
