@@ -150,10 +150,12 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
     if !errors.is_empty() {
         return Err(CompileError::Invalid(errors));
     }
+    let threads = parallel::threads();
     let mut optimised;
     let module = if options.optimise == Optimise::Speed {
         optimised = module.clone();
-        parallel::map(optimised.functions.iter_mut().collect(), |function| function.size(), passes::optimise);
+        let all = optimised.functions.iter_mut().collect();
+        parallel::map(threads, all, |function| function.size(), passes::optimise);
         &optimised
     } else {
         module
@@ -179,7 +181,7 @@ pub fn compile(module: &Module, options: &Options) -> Result<Compiled, CompileEr
     };
     let work = module.functions.iter().zip(ids.iter().copied()).collect();
     let compile = |(function, id)| compile_function(&shared, function, id, options.listings);
-    let compiled = parallel::map(work, |(function, _)| function.size(), compile);
+    let compiled = parallel::map(threads, work, |(function, _)| function.size(), compile);
     let mut functions = Vec::with_capacity(ids.len());
     let mut frames = unwind::Frames::default();
     for ((compiled, function), id) in compiled.into_iter().zip(&module.functions).zip(&ids) {
@@ -273,7 +275,7 @@ fn failed(function: &Function, error: &dyn std::fmt::Debug) -> CompileError {
 }
 
 fn info(context: &Context, name: &str, clif: String) -> FunctionInfo {
-    let code = context.compiled_code().expect("the function was compiled on the line before");
+    let code = context.compiled_code().expect("the function was compiled without an error");
     let size_bytes = code.buffer.data().len();
     let asm = code.vcode.clone().unwrap_or_default();
     FunctionInfo { name: name.to_owned(), address: 0, size_bytes, clif, asm }

@@ -10,14 +10,19 @@ use std::thread;
 /// Threads of one compilation at most. Above, starting them takes longer than they save.
 const THREADS_MAX: usize = 8;
 
+/// Threads that a compilation uses. Cost: reads the affinity and the limits of the process's control group.
+pub(crate) fn threads() -> usize {
+    thread::available_parallelism().map_or(1, NonZero::get).min(THREADS_MAX)
+}
+
 /// Calls `work` once for each item, those of the highest cost first, and returns its results.
 pub(crate) fn map<T: Send, R: Send>(
+    threads: usize,
     items: Vec<T>,
     cost: impl Fn(&T) -> usize,
     work: impl Fn(T) -> R + Sync,
 ) -> Vec<R> {
-    let processors = thread::available_parallelism().map_or(1, NonZero::get);
-    let threads = processors.min(THREADS_MAX).min(items.len());
+    let threads = threads.min(items.len());
     let mut results: Vec<Option<R>> = items.iter().map(|_| None).collect();
     let mut rest: Vec<_> = items.into_iter().zip(&mut results).collect();
     rest.sort_by_cached_key(|(item, _)| cost(item));
@@ -49,7 +54,7 @@ mod tests {
     #[test]
     fn results_are_in_the_order_of_items() {
         for count in [0, 1, 2, 1000] {
-            let results = map((0..count).collect(), |item| item % 7, |item: usize| item * 2);
+            let results = map(3, (0..count).collect(), |item| item % 7, |item: usize| item * 2);
             assert_eq!(results, (0..count).map(|item| item * 2).collect::<Vec<_>>());
         }
     }
@@ -57,7 +62,7 @@ mod tests {
     #[test]
     fn panic_of_the_work_reaches_the_caller() {
         let work = |item| assert_ne!(item, 2, "an invariant");
-        let panic = std::panic::catch_unwind(|| map(vec![1, 2, 3], |_| 0, work));
+        let panic = std::panic::catch_unwind(|| map(2, vec![1, 2, 3], |_| 0, work));
         let message = panic.expect_err("the work on 2 panics");
         let message = message.downcast_ref::<String>().expect("a panic with values has a String");
         assert!(message.contains("an invariant"), "{message}");

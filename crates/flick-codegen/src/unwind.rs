@@ -23,11 +23,11 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Adds the function that `context` has just compiled.
+    /// Adds the function that `context` has compiled.
     ///
     /// Errors: Cranelift describes no frames of this machine.
     pub(crate) fn add(&mut self, context: &Context, isa: &dyn TargetIsa) -> Result<(), CompileError> {
-        let code = context.compiled_code().expect("the function was compiled on the line before");
+        let code = context.compiled_code().expect("the function was compiled without an error");
         match code.create_unwind_info(isa) {
             Ok(Some(UnwindInfo::SystemV(info))) => {
                 self.infos.push(info);
