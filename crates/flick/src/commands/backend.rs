@@ -105,8 +105,10 @@ impl Backend {
             let moved = Some(&entry.address).filter(|address| *address != backend);
             let moved = moved.map_or(String::new(), |address| format!(" at {address}"));
             let backup = if entry.is_backup { " backup" } else { "" };
+            // A process of an earlier version does not say it.
+            let health = if health.is_empty() { String::new() } else { format!(", {health}") };
             crate::console::sayln!(
-                "{service}.{channel}[{element}] {backend}{moved} {mode} weight={weight}{backup}, {health}"
+                "{service}.{channel}[{element}] {backend}{moved} {mode} weight={weight}{backup}{health}"
             );
         }
         Ok(())
