@@ -83,6 +83,8 @@ pub(crate) enum Command {
     Load(DriveArgs),
     /// `flick load` beside wrk, ab, redis-benchmark and memcslap at the same servers
     Generators(GeneratorsArgs),
+    /// The memcached proxy with tunables that follow a day's load (`[tune]`), beside fixed ones
+    Following(FollowingArgs),
 }
 
 /// The dictionary comparison.
@@ -441,6 +443,22 @@ pub(crate) struct GeneratorsArgs {
     /// Only pairs whose name contains this
     #[arg(long)]
     pub(crate) only: Option<String>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+/// A service that follows its load.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct FollowingArgs {
+    /// Seconds of each load; there are 24 in a day
+    #[arg(long, default_value_t = 8)]
+    pub(crate) seconds: u64,
+    /// Requests per second at the day's peak
+    #[arg(long, default_value_t = 8_000.0)]
+    pub(crate) peak: f64,
+    /// SLA to follow
+    #[arg(long, default_value = "p90:500us")]
+    pub(crate) sla: String,
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }

@@ -12,9 +12,9 @@ mod chain;
 mod cli;
 mod compile_time;
 mod counting;
-
 mod dictionary;
 mod drive;
+mod following;
 mod generators;
 mod hadoop;
 mod handover;
@@ -78,6 +78,7 @@ fn main() -> ExitCode {
         cli::Command::Dictionary(args) => dictionary::run(&args),
         cli::Command::Load(args) => drive::run(&args),
         cli::Command::Generators(args) => generators::run(&args),
+        cli::Command::Following(args) => following::run(&args),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -44,14 +44,25 @@ impl Server {
     ///
     /// Errors: the command does not exist, ends at once, or does not listen within `START_WAIT_MAX`.
     pub(crate) fn start(
-        mut command: Command,
+        command: Command,
         core: usize,
         home_core: usize,
         addr: impl Into<ClientAddress>,
     ) -> io::Result<Server> {
+        Self::start_with_log(command, core, home_core, addr, Stdio::null())
+    }
+
+    /// Starts `command` as [`Server::start`] does, with its messages (standard error) written to `log`.
+    pub(crate) fn start_with_log(
+        mut command: Command,
+        core: usize,
+        home_core: usize,
+        addr: impl Into<ClientAddress>,
+        log: impl Into<Stdio>,
+    ) -> io::Result<Server> {
         // A child inherits the cores of the thread that starts it, and so do all threads it will ever have.
         pin_this_thread(core)?;
-        let started = spawn(&mut command);
+        let started = spawn(&mut command, log.into());
         pin_this_thread(home_core)?;
         Self::await_start(started?, &command, addr.into())
     }
@@ -61,7 +72,7 @@ impl Server {
         let mut cores = CpuSet::new();
         (0..CpuSet::MAX_CPU).for_each(|core| cores.set(core));
         sched_setaffinity(None, &cores)?;
-        let child = spawn(&mut command)?;
+        let child = spawn(&mut command, Stdio::null())?;
         Self::await_start(child, &command, addr.into())
     }
 
@@ -122,8 +133,8 @@ impl Server {
 }
 
 /// Starts a program without standard input and output.
-fn spawn(command: &mut Command) -> io::Result<Child> {
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+fn spawn(command: &mut Command, log: Stdio) -> io::Result<Child> {
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
     let started = command.spawn();
     started
         .map_err(|error| io::Error::new(error.kind(), format!("cannot start {}: {error}", name_of(command))))
