@@ -63,11 +63,39 @@ pub struct Platform {
     io: &'static str,
 }
 
+/// Services whose state is there, before an address is opened and a worker runs.
+pub struct LoadedPlatform {
+    platform: Platform,
+    /// Of the first service: what is the same for all.
+    config: PlatformConfig,
+    handoff: Handoff,
+}
+
 /// Listening sockets that are open before the threads start.
 struct Opened {
     /// By service: the sockets of its own addresses.
     own: Vec<Vec<ListenSockets>>,
     shared: Vec<(SharedAddress, ListenSockets)>,
+}
+
+impl LoadedPlatform {
+    /// Opens the addresses and starts the workers.
+    ///
+    /// Errors: as [`Platform::start_services`].
+    pub fn start(self) -> Result<Platform, StartError> {
+        let Self { mut platform, config, handoff } = self;
+        let workers = config.workers.max(1);
+        let mut opened = platform.open(workers, config.shares_free_ports, handoff)?;
+        for index in 0..workers {
+            let plan = platform.plan(index, workers, &config, &mut opened);
+            if let Err(error) = platform.start_thread(index, plan) {
+                platform.stop();
+                platform.wait();
+                return Err(StartError::Io { doing: format!("start worker {index}"), error });
+            }
+        }
+        Ok(platform)
+    }
 }
 
 impl Platform {
@@ -106,7 +134,13 @@ impl Platform {
     /// the same, and the state that its programs declare alike.
     ///
     /// Errors and panics as [`Platform::start_services`]; the other platform goes on then.
-    pub fn start_with(mut services: Vec<ServiceConfig>, handoff: Handoff) -> Result<Self, StartError> {
+    pub fn start_with(services: Vec<ServiceConfig>, handoff: Handoff) -> Result<Self, StartError> {
+        Self::load(services, handoff)?.start()
+    }
+
+    /// The first half of [`Platform::start_with`]: reads back the state that the programs keep, which takes seconds for
+    /// gigabytes, and opens nothing that clients or other processes notice.
+    pub fn load(mut services: Vec<ServiceConfig>, handoff: Handoff) -> Result<LoadedPlatform, StartError> {
         if services.len() > SERVICES_MAX {
             return Err(StartError::Binding(format!(
                 "{} services are too many for one process; at most {SERVICES_MAX} work",
@@ -114,22 +148,12 @@ impl Platform {
             )));
         }
         let config = services.first().expect("a platform has a service").config.clone();
-        let workers = config.workers.max(1);
         for service in &mut services {
             service.config.limits.inherited_connections = handoff.clients_of(&service.name);
         }
-        let (running, keepers) = bind(services, workers, &handoff)?;
-        let mut platform = Self { services: running, keepers, threads: Vec::new(), io: "none" };
-        let mut opened = platform.open(workers, config.shares_free_ports, handoff)?;
-        for index in 0..workers {
-            let plan = platform.plan(index, workers, &config, &mut opened);
-            if let Err(error) = platform.start_thread(index, plan) {
-                platform.stop();
-                platform.wait();
-                return Err(StartError::Io { doing: format!("start worker {index}"), error });
-            }
-        }
-        Ok(platform)
+        let (running, keepers) = bind(services, config.workers.max(1), &handoff)?;
+        let platform = Self { services: running, keepers, threads: Vec::new(), io: "none" };
+        Ok(LoadedPlatform { platform, config, handoff })
     }
 
     /// Opens every address, those of several services once.

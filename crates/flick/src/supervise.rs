@@ -105,23 +105,23 @@ impl EarlySignals {
 }
 
 impl ControlQueue {
+    /// An empty queue, which no signal reaches yet.
+    pub fn without_signals() -> Self {
+        let (sender, receiver) = mpsc::channel();
+        Self { sender, receiver, pending: VecDeque::new() }
+    }
+
     /// Queues signals from now on, and the early ones. Errors: the kernel rejects the handlers.
-    pub fn new(mut early: EarlySignals) -> Result<Self, Failure> {
-        let queue = Self::without_signals();
-        let sender = queue.sender();
+    pub fn queue_signals(&self, mut early: EarlySignals) -> Result<(), Failure> {
+        let sender = self.sender();
         deliver(&[SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2], move |signal| {
             sender.send(ControlMessage::Signal(signal)).is_ok()
         })?;
         for signal in early.0.pending() {
-            // `queue` holds the receiver, so sending works.
-            let _ = queue.sender.send(ControlMessage::Signal(signal));
+            // This queue holds the receiver, so sending works.
+            let _ = self.sender.send(ControlMessage::Signal(signal));
         }
-        Ok(queue)
-    }
-
-    fn without_signals() -> Self {
-        let (sender, receiver) = mpsc::channel();
-        Self { sender, receiver, pending: VecDeque::new() }
+        Ok(())
     }
 
     /// The next message within `timeout`. A signal to exit goes first, behind the clients that were queued before it:

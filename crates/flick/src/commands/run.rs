@@ -145,16 +145,17 @@ impl Run {
             let help = start_help(&error);
             Failure::failed(format!("cannot start the log's thread: {error}{help}"))
         })?;
-        // Before the services start: a signal must not kill the process while they are half started.
-        let queue = ControlQueue::new(early)?;
+        let queue = ControlQueue::without_signals();
         if let Err(error) = sys::disable_huge_pages() {
             tracing::debug!(%error, "cannot disable huge pages");
         }
-        let observed =
-            Arc::new(ObservedState::new(recent, access.dropped(), queue.sender(), Arc::clone(&overrides)));
+        let observed = Arc::new(ObservedState::new(recent, access.dropped(), queue.sender(), overrides));
         let inherited = InheritedResources { locks, ..inherited };
+        // A signal must not kill the process while the services are half started, but it may while they only read back
+        // their state, which can take long.
+        let before_open = || queue.queue_signals(early);
         let mut generations =
-            Generations::start(self.flags, prepared, inherited, observed, access, overrides, launcher)?;
+            Generations::start(self.flags, prepared, inherited, observed, access, launcher, before_open)?;
         let descriptors = descriptors.start(&queue.sender())?;
         if !is_filter {
             open_files::check_left()?;

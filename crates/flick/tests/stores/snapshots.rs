@@ -3,14 +3,15 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::connect;
 use super::store_command::{cas_value, store};
-use crate::common::peers::output;
-use crate::common::{Scratch, captured, wait};
+use crate::common::peers::{output, signal};
+use crate::common::{Scratch, captured, flick, wait};
 use crate::stores::exchange;
 
 /// Items of 100 bytes: more than a pipe holds.
@@ -198,4 +199,48 @@ fn store_starts_without_a_damaged_snapshot() {
     }
     std::fs::remove_file(directory.join("serial")).expect("it was written at the end");
     assert_eq!(check_start(&extra, true, newest).0, "");
+}
+
+/// Bytes of a snapshot that takes minutes to read, and no memory of the disk: nearly all of it was never written.
+const LONG_SNAPSHOT_BYTES: u64 = 1 << 39;
+
+/// Whether a process has a file open.
+fn has_open(pid: u32, path: &Path) -> bool {
+    let files = std::fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    files.filter_map(|entry| std::fs::read_link(entry.path()).ok()).any(|open| open == path)
+}
+
+/// It had to read the whole snapshot first.
+#[test]
+fn sigterm_ends_a_store_that_reads_its_snapshot() {
+    let scratch = Scratch::new("store_stopped_early");
+    let directory = scratch.path().canonicalize().expect("it exists").join("items");
+    let extra = ["--memory", "32MiB", "--snapshot", &directory.display().to_string()];
+    let first = store(&extra);
+    let mut client = connect(first.address);
+    stores_items(&mut client);
+    drop(client);
+    first.drained();
+    let path = directory.join("items");
+    let file = File::options().write(true).open(&path).expect("it was written at the end");
+    let bytes = file.metadata().expect("it is open").len();
+    file.set_len(LONG_SNAPSHOT_BYTES).expect("the file system has files with holes");
+    let mut command = flick();
+    command.args(["store", "--listen", "127.0.0.1:0"]).args(extra);
+    let mut child = command.stderr(Stdio::null()).spawn().expect("the tool starts");
+    let ended = wait::within(wait::WAIT_MAX, || has_open(child.id(), &path).then_some(())).and_then(|()| {
+        signal(child.id(), "TERM");
+        wait::within(wait::WAIT_MAX, || child.try_wait().expect("our own child"))
+    });
+    // One that has ended already cannot be killed.
+    let _ = child.kill();
+    child.wait().expect("our own child");
+    assert_eq!(ended.map(|status| status.signal()), Some(Some(15)));
+
+    file.set_len(bytes).expect("the directory is ours");
+    let second = store(&extra);
+    let mut client = connect(second.address);
+    has_items(&mut client);
+    drop(client);
+    second.drained();
 }

@@ -23,7 +23,6 @@ use flick_runtime::{ExitReport, Platform, State};
 use signal_hook::consts::SIGUSR1;
 use tracing::{info, warn};
 
-use super::backend_overrides::BackendOverrides;
 use super::backends::DiscoveredChannel;
 use super::changes::{self, ServiceSummary};
 use super::follow_load::LoadFollower;
@@ -71,8 +70,6 @@ pub struct Generations {
     dicts: Vec<MemoryPart>,
     /// Programs and settings of the current services, for comparison.
     summaries: Vec<ServiceSummary>,
-    /// The operator's changes of backends.
-    overrides: Arc<BackendOverrides>,
     open_files: OpenFilesLimit,
     /// The active sandbox, once there is one.
     sandbox: Option<ActiveSandbox>,
@@ -113,17 +110,18 @@ struct Older {
 }
 
 impl Generations {
-    /// Starts the first generation.
+    /// Starts the first generation. Calls `before_open` once the state of the services has been read back, before a
+    /// socket is opened.
     ///
-    /// Errors: a socket or file cannot be opened.
+    /// Errors: a socket or file cannot be opened; that of `before_open`.
     pub fn start(
         flags: RunFlags,
         prepared: Prepared,
         inherited: InheritedResources,
         observed: Arc<ObservedState>,
         mut access: AccessLog,
-        overrides: Arc<BackendOverrides>,
         launcher: Option<Launcher>,
+        before_open: impl FnOnce() -> Result<(), Failure>,
     ) -> Result<Self, Failure> {
         let summaries = ServiceSummary::of(&prepared);
         let Prepared { settings, mut services, modules, opened, dicts, files, begun, .. } = prepared;
@@ -132,7 +130,9 @@ impl Generations {
         let InheritedResources { handoff, locks, admin: inherited, .. } = inherited;
         let log = access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
         access.write_to(log);
-        let current = Platform::start_with(services, handoff).map_err(start_failure)?;
+        let loaded = Platform::load(services, handoff).map_err(start_failure)?;
+        before_open()?;
+        let current = loaded.start().map_err(start_failure)?;
         let known = LastLists::of(opened.iter().flatten().map(DiscoveredChannel::reader));
         let watchers = backends::watch(&current, opened)?;
         observed.set_current(current.stats(), &modules);
@@ -153,7 +153,6 @@ impl Generations {
             observed,
             dicts,
             summaries,
-            overrides,
             open_files,
             sandbox: None,
             locks,
@@ -331,8 +330,8 @@ impl Generations {
     /// Reads and compiles the next generation, on a thread of lower priority: a priority cannot be raised again. A
     /// panic of the compiler does not affect the running services.
     fn prepare(&mut self) -> Result<Prepared, Failure> {
-        let Self { flags, access, known, dicts, overrides, observed, keep_alive, .. } = self;
-        let port = access.port();
+        let Self { flags, access, known, dicts, observed, keep_alive, .. } = self;
+        let (port, overrides) = (access.port(), observed.overrides());
         let prepare = || {
             // If that is not permitted, the priority stays.
             let _ = rustix::process::nice(COMPILER_NICE);
@@ -396,7 +395,7 @@ impl Generations {
             handoff: &handoff,
             locks: &self.locks,
             admin,
-            overrides: self.overrides.lines(),
+            overrides: self.observed.overrides().lines(),
         };
         let new_process = NewProcess::start(launcher, &resources, control, must_exit)?;
         // The new process answers further admin requests; it listens on the same socket.

@@ -74,6 +74,11 @@ impl ObservedState {
         Self { generations, recent, history, access_dropped, start, sandbox, control, overrides }
     }
 
+    /// The operator's changes of backends.
+    pub fn overrides(&self) -> &BackendOverrides {
+        &self.overrides
+    }
+
     /// Makes these services, which run these modules, the current generation.
     pub fn set_current(&self, watches: Vec<ServiceStats>, modules: &[Arc<Module>]) {
         let services = watches.into_iter().zip(modules);
