@@ -42,6 +42,8 @@ const REQUESTS: &[(&str, Request)] = &[
     ("append to nothing", (0x0e, "none", b"", "x", 0)),
     ("prepend to nothing", (0x0f, "none", b"", "x", 0)),
     ("append to another version", (0x0e, "word", b"", "x", 999_999)),
+    ("append to a version of nothing", (0x0e, "none", b"", "x", 7)),
+    ("prepend to a version of nothing", (0x0f, "none", b"", "x", 7)),
     ("delete nothing", (0x04, "none", b"", "", 0)),
     ("quiet delete of nothing", (0x14, "none", b"", "", 0)),
     ("delete another version", (0x04, "word", b"", "", 999_999)),
@@ -93,5 +95,34 @@ fn binary_failures_had_no_text_and_increments_ignored_the_cas_value() {
         let got = ours.each_mut().map(|client| replies(client, *request));
         assert_eq!(got, [expected.clone(), expected], "{what}");
     }
+    stores.into_iter().for_each(|store| drop(store.drained()));
+}
+
+/// The reply to a request, and its CAS value.
+fn reply_with_cas(client: &mut TcpStream, request: Request) -> (Vec<u8>, u64) {
+    client.write_all(&frame(request)).expect("the server reads");
+    let mut bytes = vec![0; HEADER_BYTES];
+    client.read_exact(&mut bytes).expect("a reply begins");
+    let header = Header::decode(&bytes).expect("it is long enough");
+    bytes[CAS].fill(0);
+    bytes.resize(HEADER_BYTES + header.body_len as usize, 0);
+    client.read_exact(&mut bytes[HEADER_BYTES..]).expect("a reply ends");
+    (bytes, header.cas)
+}
+
+/// memcached takes every command with a CAS value for one that compares it.
+#[test]
+fn binary_add_refused_the_version_that_is_there() {
+    let memcached = Memcached::start();
+    let stores = ["native", "interpreter"].map(|engine| store(&["--", "--engine", engine]));
+    let replaced = |mut client: TcpStream| {
+        let (_, cas) = reply_with_cas(&mut client, (0x01, "word", STORED, "abc", 0));
+        let added = reply_with_cas(&mut client, (0x02, "word", STORED, "x", cas)).0;
+        [added, reply_with_cas(&mut client, (0x00, "word", b"", "", 0)).0]
+    };
+    let expected = replaced(connect(memcached.address));
+    assert_eq!(expected[0][6..8], [0, 0], "memcached stores it");
+    let got = stores.each_ref().map(|store| replaced(connect(store.address)));
+    assert_eq!(got, [expected.clone(), expected]);
     stores.into_iter().for_each(|store| drop(store.drained()));
 }

@@ -3,6 +3,7 @@
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
+use std::time::SystemTime;
 
 use flick_load::binary::Opcode;
 
@@ -72,6 +73,89 @@ fn store_answers_meta_commands_as_memcached_does() {
         compared += 1;
     }
     assert!(compared > 100, "{compared} lines");
+    store.drained();
+}
+
+/// Commands that are counted, with what they find and what not.
+const COUNTED: &[&str] = &[
+    "set k 0 0 1\r\nx",
+    "set w 0 0 3\r\nabc",
+    "set n 0 0 1\r\n5",
+    "get k none",
+    "gat 0 k none",
+    "touch k 0",
+    "touch none 0",
+    "mg k v",
+    "mg k T60",
+    "mg none T60",
+    "mg none v",
+    "incr n 1",
+    "incr w 1",
+    "incr none 1",
+    "decr n 1",
+    "decr w 1",
+    "decr none 1",
+    "ma n",
+    "ma w",
+    "ma none",
+    "md k C999999",
+    "md k I",
+    "md none I",
+    "md none",
+    "delete n",
+    "delete none",
+];
+
+/// Statistics of commands.
+const STATISTICS: &[&str] = &[
+    "cmd_get",
+    "cmd_set",
+    "cmd_touch",
+    "get_hits",
+    "get_misses",
+    "touch_hits",
+    "touch_misses",
+    "delete_hits",
+    "delete_misses",
+    "incr_hits",
+    "incr_misses",
+    "decr_hits",
+    "decr_misses",
+];
+
+/// A `gat` was a hit of `get`, and a number that was none was a hit of `incr`.
+#[test]
+fn statistics_counted_touches_as_gets() {
+    let (memcached, store) = (Memcached::start(), store(&[]));
+    let counted = |mut client: TcpStream| -> Vec<String> {
+        COUNTED.iter().for_each(|line| drop(answer(&mut client, &format!("{line}\r\n"))));
+        let all = answer(&mut client, "stats\r\n");
+        let is_one = |line: &&str| line.split(' ').nth(1).is_some_and(|name| STATISTICS.contains(&name));
+        let mut lines: Vec<String> = all.lines().filter(is_one).map(str::to_owned).collect();
+        lines.sort();
+        lines
+    };
+    let (expected, got) = (counted(connect(memcached.address)), counted(connect(store.address)));
+    assert_eq!(expected.len(), STATISTICS.len(), "{expected:?}");
+    assert_eq!(got, expected);
+    store.drained();
+}
+
+/// It was taken for a delay of more than fifty years.
+#[test]
+fn flush_at_a_time_since_1970_is_due_then() {
+    let (memcached, store) = (Memcached::start(), store(&[]));
+    for address in [memcached.address, store.address] {
+        let mut client = connect(address);
+        let since_1970 = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("it is later");
+        let at = since_1970.as_secs() + 2;
+        exchange(
+            &mut client,
+            format!("set f 0 0 1\r\nx\r\nflush_all {at}\r\n").as_bytes(),
+            b"STORED\r\nOK\r\n",
+        );
+        wait::until("the flush", || answer(&mut client, "get f\r\n").starts_with("END").then_some(()));
+    }
     store.drained();
 }
 
