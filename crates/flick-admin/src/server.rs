@@ -286,13 +286,10 @@ impl Listener {
                 Ok((Self::Tcp(listener), address))
             }
             Address::Unix(path) => {
-                let is_socket = |found: &std::fs::Metadata| found.file_type().is_socket();
-                match std::fs::symlink_metadata(path) {
-                    Ok(found) if !is_socket(&found) || UnixStream::connect(path).is_ok() => {
-                        return Err(io::ErrorKind::AddrInUse.into());
-                    }
-                    // Nothing is there, or a stale socket.
-                    _ => {}
+                // Nothing may be there, or a stale socket.
+                let is_other = path.symlink_metadata().is_ok() && file_id(address).is_none();
+                if is_other || UnixStream::connect(path).is_ok() {
+                    return Err(io::ErrorKind::AddrInUse.into());
                 }
                 // Created under another name, so that it never has other permissions at its path.
                 let temporary = path.with_extension(format!("{}.tmp", std::process::id()));

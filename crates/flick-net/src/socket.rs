@@ -11,6 +11,7 @@ mod tests;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -99,39 +100,19 @@ fn open_unix_listener(path: &Path) -> io::Result<OwnedFd> {
         if error != Errno::ADDRINUSE {
             return Err(error.into());
         }
-        match socket_file(path)? {
-            SocketFile::Stale => {}
-            SocketFile::Live => return Err(error.into()),
-            SocketFile::Other => {
-                let message = "there is a file with this name that is no socket";
-                return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
-            }
+        if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+            let message = "there is a file with this name that is no socket";
+            return Err(io::Error::new(io::ErrorKind::AlreadyExists, message));
+        }
+        let probe = stream_socket(AddressFamily::UNIX)?;
+        if rustix::net::connect(&probe, &address) != Err(Errno::CONNREFUSED) {
+            return Err(error.into());
         }
         std::fs::remove_file(path)?;
         rustix::net::bind(&socket, &address)?;
     }
     rustix::net::listen(&socket, LISTEN_BACKLOG_MAX)?;
     Ok(socket)
-}
-
-/// A file at the path of a Unix socket.
-enum SocketFile {
-    /// A socket on which no process accepts.
-    Stale,
-    /// A socket on which a process accepts.
-    Live,
-    /// No socket.
-    Other,
-}
-
-fn socket_file(path: &Path) -> io::Result<SocketFile> {
-    use std::os::unix::fs::FileTypeExt;
-    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
-        return Ok(SocketFile::Other);
-    }
-    let probe = stream_socket(AddressFamily::UNIX)?;
-    let answer = rustix::net::connect(&probe, &SocketAddrUnix::new(path)?);
-    Ok(if answer == Err(Errno::CONNREFUSED) { SocketFile::Stale } else { SocketFile::Live })
 }
 
 /// Returns the address a listening socket is bound to.

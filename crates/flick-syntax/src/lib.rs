@@ -68,8 +68,8 @@
 //!                  TupleField, Record, With, If, Switch, Map, In, Foldt, Fold, MapEach, Filter, Default,
 //!                  Ask, AskAll, Update}
 //!   Literal       value() -> Option<LiteralValue>;   NameExpr  name();   ParenExpr  inner()
-//!   UnaryExpr     op() -> UnaryOp  operand();   BinaryExpr  op() -> BinaryOp  op_range() left() right()
-//!   CallExpr      callee() args() args_range()        also some(x), shape.circle(3), n.f(x): callee is Name or Field
+//!   UnaryExpr     op() -> UnaryOp  operand();   BinaryExpr  op() -> BinaryOp  left() right()
+//!   CallExpr      callee() args()                     also some(x), shape.circle(3), n.f(x): callee is Name or Field
 //!   IndexExpr     base() index() slice()              a[i]; slice() is the `Expr::Range` of a[i..j]
 //!   RangeExpr     start() end()                       only in an index (open ends: None) and as an iterable()
 //!   FieldExpr     base() field();   TupleFieldExpr  base() position() position_range()      pair.0

@@ -33,11 +33,6 @@ impl SeededRandom {
         ((self.next_u64() >> 12) as f64 + 0.5) / (1_u64 << 52) as f64
     }
 
-    /// Returns an exponentially distributed number with the mean 1.
-    pub fn exponential(&mut self) -> f64 {
-        -self.uniform().ln()
-    }
-
     /// Returns a gap of ETC, rescaled to a mean.
     pub fn etc_gap(&mut self, mean: f64) -> f64 {
         let gap_us = GAP_SCALE_US * (self.uniform().powf(-GAP_SHAPE) - 1.0) / GAP_SHAPE;

@@ -6,7 +6,7 @@ use rowan::ast::{AstChildren, AstNode, support};
 
 use super::{
     AskAllExpr, AskExpr, Block, FilterExpr, FoldExpr, FoldtExpr, InExpr, MapEachExpr, MapExpr, Name, Pattern,
-    RangeExpr, UpdateExpr, choice, named, nodes, nth_child, nth_name, range_of, to_range,
+    RangeExpr, UpdateExpr, choice, named, nodes, nth_child, nth_name, to_range,
 };
 use crate::literal::{LiteralValue, parse_number, unescape};
 use crate::syntax_kind::{SyntaxKind, SyntaxToken};
@@ -245,11 +245,6 @@ impl BinaryExpr {
         })
     }
 
-    /// Returns where the operator stands.
-    pub fn op_range(&self) -> Option<Range<usize>> {
-        first_token(self.syntax()).map(|token| to_range(token.text_range()))
-    }
-
     /// Returns the left operand.
     pub fn left(&self) -> Option<Expr> {
         nth_child(self.syntax(), 0)
@@ -270,11 +265,6 @@ impl CallExpr {
     /// Returns the arguments.
     pub fn args(&self) -> impl Iterator<Item = Expr> + use<> {
         support::child::<ArgList>(self.syntax()).into_iter().flat_map(|list| support::children(list.syntax()))
-    }
-
-    /// Returns where the arguments stand, with their parentheses.
-    pub fn args_range(&self) -> Option<Range<usize>> {
-        support::child::<ArgList>(self.syntax()).map(|list| range_of(list.syntax()))
     }
 }
 
