@@ -287,7 +287,7 @@ fn waiting(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory)
         let decision = if moving::has_moved() { wait::before(state, call, memory) } else { None };
         return decision.unwrap_or(HookDecision::Pass);
     }
-    let wait = wait::of_call(call, memory, |fd| {
+    let wait = wait::of_call(call, memory, state.fds_end(), |fd| {
         let file = followed(state, fd).and_then(|file| state.file(file))?;
         (file.flags.load(Relaxed) & flag::LISTENING == 0).then(|| threads::polled_bit(file))
     });

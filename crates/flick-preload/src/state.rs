@@ -490,6 +490,13 @@ impl ProcessTable {
             || file.epoch.load(Relaxed) != self.fork_epoch.load(Relaxed)
     }
 
+    /// The number behind those of the populated chunks.
+    pub fn fds_end(&self) -> usize {
+        let words = self.populated.iter().enumerate().rev();
+        let last = words.map(|(index, word)| (index, word.load(Acquire))).find(|(_, word)| *word != 0);
+        last.map_or(0, |(index, word)| (64 * index + 64 - word.leading_zeros() as usize) * CHUNK_FDS)
+    }
+
     /// The populated chunks.
     pub fn populated_chunks(&self) -> impl Iterator<Item = (usize, &Chunk)> {
         (0..CHUNKS_MAX).filter_map(|index| Some((index * CHUNK_FDS, self.chunk(index * CHUNK_FDS)?)))

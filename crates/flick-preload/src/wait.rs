@@ -239,8 +239,14 @@ pub fn before(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> O
     }
 }
 
-/// The wait that a call is, for the other threads. `polled` returns the bit of a file that may move.
-pub fn of_call(call: &Call, memory: ProgramMemory, polled: impl Fn(u64) -> Option<u64>) -> ThreadWait {
+/// The wait that a call is, for the other threads. `fds_end`: there is no descriptor from it on. `polled` returns the
+/// bit of a file that may move.
+pub fn of_call(
+    call: &Call,
+    memory: ProgramMemory,
+    fds_end: usize,
+    polled: impl Fn(u64) -> Option<u64>,
+) -> ThreadWait {
     let [first, second, ..] = call.arguments();
     let mut files = 0;
     match call.number() {
@@ -251,7 +257,9 @@ pub fn of_call(call: &Call, memory: ProgramMemory, polled: impl Fn(u64) -> Optio
         }
         nr::SELECT | nr::PSELECT6 => {
             let [count, reads, ..] = call.arguments();
-            for fd in 0..count.min(FDS_MAX as u64) {
+            // The kernel reads a set up to the size of its table of descriptors, whatever the program says.
+            let count = u64::try_from(count as i32).unwrap_or_default();
+            for fd in 0..count.min(fds_end.max(SELECT_FDS_MAX) as u64) {
                 let is_set = reads != 0 && memory.word(reads + fd / 64 * 8) >> (fd % 64) & 1 == 1;
                 files |= is_set.then(|| polled(fd)).flatten().unwrap_or_default();
             }

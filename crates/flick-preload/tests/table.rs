@@ -79,6 +79,14 @@ fn full_chunk_and_missing_chunk_enter_nothing() {
     assert_eq!(state.look(2 * CHUNK_FDS), Seen::Unknown);
 }
 
+#[test]
+fn end_of_the_descriptors_is_that_of_the_last_chunk() {
+    let state = table();
+    assert_eq!(state.fds_end(), 2 * CHUNK_FDS);
+    state.mark_populated(70 * CHUNK_FDS + 1);
+    assert_eq!(state.fds_end(), 71 * CHUNK_FDS);
+}
+
 const BELOW: u32 = 1 << 20;
 
 /// A file with one page, of zeros but for a site, and the original of the page.

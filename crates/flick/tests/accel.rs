@@ -4,6 +4,8 @@
 
 mod common;
 
+#[path = "accel/calls.rs"]
+mod calls;
 #[path = "accel/connections.rs"]
 mod connections;
 #[path = "accel/coverage.rs"]
