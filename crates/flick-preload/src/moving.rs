@@ -433,6 +433,10 @@ fn transfer_alone(
             return None;
         };
         if vectors.bytes == 0 {
+            if matches!(number, nr::RECVFROM | nr::RECVMSG) {
+                // It waits in the kernel until there is a byte to receive.
+                return_awaited(file);
+            }
             return None;
         }
         let blocks =
@@ -646,7 +650,7 @@ pub fn uncount(file: &File, number: u32) {
     threads::calls_at(file, role_of(number)).fetch_sub(1, SeqCst);
 }
 
-/// Returns what a file receives to the kernel for now: another thread waits there from now on.
+/// Returns what a file receives to the kernel for now: a thread waits there from now on.
 pub fn return_awaited(file: &File) {
     for moved in slots_of(file) {
         if let Some(segment) = moved.segment() {

@@ -13,10 +13,63 @@
 #include "connection.h"
 #include "stream.h"
 
-enum { BYTES = 8 };
+enum { BYTES = 8, HANGS_S = 30 };
+
+static uint64_t rounds;
 
 static void put(int fd) {
     if (write(fd, buffer, BYTES) != BYTES) fail("write");
+}
+
+// Reads a message, or finds the end.
+static int get(int fd) {
+    for (size_t got = 0; got < BYTES;) {
+        ssize_t n = read(fd, buffer + got, BYTES - got);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) return 0;
+        got += (size_t)n;
+    }
+    return 1;
+}
+
+// Answers each message by one with a mark, up to the end.
+static void answer(int fd, char mark) {
+    while (get(fd)) {
+        buffer[0] = (unsigned char)mark;
+        put(fd);
+    }
+}
+
+// Asks the other end.
+static void ask(int fd, uint64_t count, char mark) {
+    for (uint64_t i = 0; i < count; i++) {
+        slowly();
+        put(fd);
+        if (!get(fd)) fail("no answer");
+        if (buffer[0] != (unsigned char)mark) fail("answer of another one");
+    }
+}
+
+// Receives that take no byte wait until there are some.
+static void receive_nothing(int fd) {
+    static unsigned turn;
+    struct msghdr message = {0};
+    ssize_t n;
+    switch (turn++ % 3) {
+    case 0: n = recv(fd, buffer, 0, 0); break;
+    case 1: n = recv(fd, buffer, 0, MSG_PEEK); break;
+    default: n = recvmsg(fd, &message, 0);
+    }
+    if (n != 0) fail("receive of no bytes");
+}
+
+static void nothing(int fd) {
+    for (uint64_t i = 0; i < rounds; i += 100) {
+        ask(fd, 99, 'a');
+        put(fd);
+        receive_nothing(fd);
+        if (!get(fd)) fail("no answer");
+    }
 }
 
 static void *idle(void *unused) {
@@ -42,5 +95,27 @@ static void select_many(void) {
 
 int main(int count, char **arguments) {
     if (count == 2 && !strcmp(arguments[1], "select_many")) return select_many(), 0;
-    return 2;
+    if (count < 4) return 2;
+    const char *family = arguments[1], *mode = arguments[2];
+    rounds = strtoull(arguments[3], 0, 10);
+    const struct {
+        const char *name;
+        void (*run)(int);
+    } modes[] = {{"nothing", nothing}};
+    int is_child, fd = connection(family, &is_child);
+    signal(SIGPIPE, SIG_IGN);
+    if (is_child) {
+        answer(fd, 'a');
+        return 0;
+    }
+    // A call that waits for bytes which are elsewhere ends the program.
+    alarm(HANGS_S);
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        if (!strcmp(mode, modes[i].name)) modes[i].run(fd);
+    }
+    close(fd);
+    int status;
+    if (wait(&status) < 0) fail("wait");
+    printf("child %d\n", status);
+    return 0;
 }

@@ -16,3 +16,15 @@ fn select_of_many_descriptors_beside_threads_read_behind_its_set() {
     let (status, stdout, stderr) = run(setting.accel(&["--move", "--", program, "select_many"]));
     assert_eq!((status, stdout.as_str()), (0, "selected\n"), "{stderr}");
 }
+
+/// Compares what a mode of `calls.c` prints with and without the library.
+fn check(setting: &Setting, families: &[&str], mode: &str) {
+    for family in families {
+        setting.check(&[&format!("./calls {family} {mode} 20000")]);
+    }
+}
+
+#[test]
+fn receive_of_no_bytes_slept_while_the_ring_had_some() {
+    check(&setting("nothing"), &["tcp", "pair"], "nothing");
+}
