@@ -389,6 +389,22 @@ fn set_of(moved: &Moved, call: &Call) -> u64 {
     if moved.role() == PipeEnd::Receiver { reads } else { writes }
 }
 
+/// Returns files to the kernel that a `select` names by another descriptor than the one which their calls use, and
+/// which a ring's readiness is reported for.
+fn leave_duplicates(state: &ProcessTable, call: &Call, has: impl Fn(u64, u32) -> bool) {
+    for moved in moving::all() {
+        let Some(file) = moved.file(state).filter(|file| file.refs.load(Relaxed) > 1) else { continue };
+        let used = moved.fd.load(Relaxed);
+        let is_other = |fd: u32| {
+            let is_of = |found| matches!(found, Seen::File(found) if moved.is_of(found));
+            fd != used && is_of(state.look(fd as usize)) && has(set_of(moved, call), fd)
+        };
+        if (0..state.fds_end() as u32).any(is_other) {
+            moving::leave_moved(state, file, kept::LEFT);
+        }
+    }
+}
+
 /// Makes `select` and `pselect6`.
 #[inline(never)]
 fn select(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Option<HookDecision> {
@@ -398,6 +414,7 @@ fn select(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) -> Optio
         moving::stay(state, kept::LEFT);
         return None;
     }
+    leave_duplicates(state, call, has);
     let mut wanted = Wanted::new();
     for moved in moving::all() {
         let fd = moved.fd.load(Relaxed);

@@ -72,6 +72,23 @@ static void nothing(int fd) {
     }
 }
 
+// Selects a duplicate of the descriptor that calls use, then both.
+static void duplicate(int fd) {
+    ask(fd, rounds, 'a');
+    int other = dup(fd);
+    put(fd);
+    for (int both = 0; both < 2; both++) {
+        fd_set set;
+        struct timeval time = {HANGS_S, 0};
+        FD_ZERO(&set);
+        FD_SET(other, &set);
+        if (both) FD_SET(fd, &set);
+        if (select(FD_SETSIZE, &set, 0, 0, &time) != 1 + both || !FD_ISSET(other, &set)) fail("select");
+    }
+    if (!get(fd)) fail("no answer");
+    close(other);
+}
+
 static void *idle(void *unused) {
     (void)unused;
     pause();
@@ -101,7 +118,7 @@ int main(int count, char **arguments) {
     const struct {
         const char *name;
         void (*run)(int);
-    } modes[] = {{"nothing", nothing}};
+    } modes[] = {{"nothing", nothing}, {"duplicate", duplicate}};
     int is_child, fd = connection(family, &is_child);
     signal(SIGPIPE, SIG_IGN);
     if (is_child) {

@@ -28,3 +28,8 @@ fn check(setting: &Setting, families: &[&str], mode: &str) {
 fn receive_of_no_bytes_slept_while_the_ring_had_some() {
     check(&setting("nothing"), &["tcp", "pair"], "nothing");
 }
+
+#[test]
+fn select_of_a_duplicate_did_not_see_bytes_of_the_ring() {
+    check(&setting("duplicate"), &["tcp", "pair"], "duplicate");
+}
