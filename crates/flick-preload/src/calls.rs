@@ -227,6 +227,10 @@ fn decide_on_descriptors(
         }
         nr::ACCEPT | nr::ACCEPT4 | nr::CONNECT | nr::LISTEN => {
             followed(state, call.rdi);
+            if call.number() == nr::CONNECT {
+                // It may end the connection of the socket (`AF_UNSPEC`); the next one has another peer.
+                leave(state, call.rdi);
+            }
             HookDecision::Count
         }
         nr::SHUTDOWN => {

@@ -89,6 +89,28 @@ static void duplicate(int fd) {
     close(other);
 }
 
+// Ends a connection of TCP and makes another one, by the same socket.
+static int again(void) {
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    struct sockaddr none = {.sa_family = AF_UNSPEC};
+    socklen_t length = sizeof name;
+    int listener = socket(AF_INET, SOCK_STREAM, 0), fd = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listener, (struct sockaddr *)&name, length) || listen(listener, 2)) fail("listen");
+    if (getsockname(listener, (struct sockaddr *)&name, &length)) fail("getsockname");
+    if (fork() == 0) {
+        close(fd);
+        for (char mark = 'a'; mark <= 'b'; mark++) answer(accept(listener, 0, 0), mark);
+        _exit(0);
+    }
+    close(listener);
+    alarm(HANGS_S);
+    if (connect(fd, (struct sockaddr *)&name, length)) fail("connect");
+    ask(fd, rounds, 'a');
+    if (connect(fd, &none, sizeof none) || connect(fd, (struct sockaddr *)&name, length)) fail("connect again");
+    ask(fd, 100, 'b');
+    return fd;
+}
+
 static void *idle(void *unused) {
     (void)unused;
     pause();
@@ -119,8 +141,9 @@ int main(int count, char **arguments) {
         const char *name;
         void (*run)(int);
     } modes[] = {{"nothing", nothing}, {"duplicate", duplicate}};
-    int is_child, fd = connection(family, &is_child);
     signal(SIGPIPE, SIG_IGN);
+    int is_again = !strcmp(mode, "again"), is_child = 0;
+    int fd = is_again ? again() : connection(family, &is_child);
     if (is_child) {
         answer(fd, 'a');
         return 0;

@@ -33,3 +33,8 @@ fn receive_of_no_bytes_slept_while_the_ring_had_some() {
 fn select_of_a_duplicate_did_not_see_bytes_of_the_ring() {
     check(&setting("duplicate"), &["tcp", "pair"], "duplicate");
 }
+
+#[test]
+fn socket_that_was_connected_again_spoke_to_its_old_peer() {
+    check(&setting("again"), &["tcp"], "again");
+}
