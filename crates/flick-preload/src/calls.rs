@@ -152,11 +152,15 @@ fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) 
             }
         }
         nr::PREADV2 | nr::RECVMMSG | nr::PWRITEV2 | nr::SENDMMSG | nr::VMSPLICE => {
-            let Some(file) = followed(state, call.rdi) else { return HookDecision::Pass };
-            uses_otherwise(state, file);
-            if call.number() == nr::SENDMMSG {
+            let is_passing = call.number() == nr::SENDMMSG;
+            if is_passing && moving::has_moved() {
                 moving::leave_all(state);
             }
+            let Some(file) = followed(state, call.rdi) else {
+                // Also a socket that is not followed may pass descriptors.
+                return if is_passing { HookDecision::Count } else { HookDecision::Pass };
+            };
+            uses_otherwise(state, file);
             call.context = file.into_word();
             HookDecision::Count
         }

@@ -89,6 +89,37 @@ static void duplicate(int fd) {
     close(other);
 }
 
+// A process that gets a descriptor asks the other end by it.
+static void ask_by_passed(int from) {
+    char byte, control[CMSG_SPACE(sizeof(int))];
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    alarm(HANGS_S);
+    if (recvmsg(from, &message, 0) != 1 || !CMSG_FIRSTHDR(&message)) fail("recvmsg");
+    int fd;
+    memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
+    ask(fd, 100, 'a');
+}
+
+static int passes[2];
+
+// Passes a connection to another process by `sendmmsg` of a socket that is not followed.
+static void passed(int fd) {
+    char byte = 'x', control[CMSG_SPACE(sizeof fd)] = {0};
+    struct iovec part = {&byte, 1};
+    struct mmsghdr message = {
+        .msg_hdr = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control}};
+    struct cmsghdr *header = CMSG_FIRSTHDR(&message.msg_hdr);
+    header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof fd);
+    memcpy(CMSG_DATA(header), &fd, sizeof fd);
+    ask(fd, rounds, 'a');
+    if (sendmmsg(passes[0], &message, 1, 0) != 1) fail("sendmmsg");
+    int status;
+    if (wait(&status) < 0) fail("wait");
+    printf("passed %d\n", status);
+}
+
 // Ends a connection of TCP and makes another one, by the same socket.
 static int again(void) {
     struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -140,8 +171,12 @@ int main(int count, char **arguments) {
     const struct {
         const char *name;
         void (*run)(int);
-    } modes[] = {{"nothing", nothing}, {"duplicate", duplicate}};
+    } modes[] = {{"nothing", nothing}, {"duplicate", duplicate}, {"passed", passed}};
     signal(SIGPIPE, SIG_IGN);
+    if (!strcmp(mode, "passed")) {
+        if (socketpair(AF_UNIX, SOCK_DGRAM, 0, passes)) fail("socketpair");
+        if (fork() == 0) return ask_by_passed(passes[1]), 0;
+    }
     int is_again = !strcmp(mode, "again"), is_child = 0;
     int fd = is_again ? again() : connection(family, &is_child);
     if (is_child) {

@@ -38,3 +38,8 @@ fn select_of_a_duplicate_did_not_see_bytes_of_the_ring() {
 fn socket_that_was_connected_again_spoke_to_its_old_peer() {
     check(&setting("again"), &["tcp"], "again");
 }
+
+#[test]
+fn connection_that_was_passed_by_sendmmsg_lost_its_bytes() {
+    check(&setting("passed"), &["tcp", "pair"], "passed");
+}
