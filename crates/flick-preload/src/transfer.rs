@@ -244,7 +244,7 @@ pub fn send(
             }
             PipeState::FrozenBySender | PipeState::FrozenByReceiver => {
                 wait_for_thaw(moved, segment, fd, seen, blocks);
-                if control.look() == seen && !blocks {
+                if control.look() == seen && !blocks && !moved.is_alone(fd) {
                     return refused(moved, progress);
                 }
                 if control.look() == seen {

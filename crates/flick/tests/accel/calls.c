@@ -2,10 +2,14 @@
 // says.
 #define _GNU_SOURCE
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdlib.h>
+#include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/wait.h>
@@ -13,7 +17,7 @@
 #include "connection.h"
 #include "stream.h"
 
-enum { BYTES = 8, HANGS_S = 30 };
+enum { BYTES = 8, HANGS_S = 30, AHEAD = 1000 };
 
 static uint64_t rounds;
 
@@ -142,6 +146,65 @@ static int again(void) {
     return fd;
 }
 
+// Bytes of a pipe, which both of its processes count.
+struct counts {
+    _Atomic uint64_t sent, received;
+};
+
+// Lets strace kill this process at its next `writev`, by which only the library returns bytes to the kernel.
+static void die_at_writev(void) {
+    char pid[16], line[128];
+    int tracer = 0;
+    snprintf(pid, sizeof pid, "%d", getpid());
+    char *const strace[] = {"strace", "-qq", "-o", "/dev/null", "-e", "trace=writev", "-e", "inject=writev:signal=KILL",
+                            "-p", pid, 0};
+    if (posix_spawnp(&(pid_t){0}, strace[0], 0, 0, strace, environ)) fail("strace");
+    while (!tracer) {
+        FILE *status = fopen("/proc/self/status", "r");
+        while (fgets(line, sizeof line, status)) sscanf(line, "TracerPid: %d", &tracer);
+        fclose(status);
+    }
+}
+
+// Reads, then waits for an edge behind bytes that it leaves in the pipe: these return to the kernel for now.
+static void read_some(int from, struct counts *counts) {
+    die_at_writev();
+    for (uint64_t i = 0; i < rounds; i++) {
+        if (read(from, buffer, 1) != 1) fail("read");
+        counts->received++;
+    }
+    while (counts->sent < counts->received + AHEAD) sched_yield();
+    int epoll = epoll_create1(0);
+    struct epoll_event edge = {.events = EPOLLIN | EPOLLET};
+    if (epoll_ctl(epoll, EPOLL_CTL_ADD, from, &edge) || epoll_wait(epoll, &edge, 1, -1) != 1) fail("epoll");
+    if (epoll_wait(epoll, &edge, 1, 300) != 0) fail("edge");
+}
+
+// Writes without waiting to a pipe whose reader is killed while it returns bytes to the kernel.
+static int killed(void) {
+    int ends[2], status;
+    struct counts *counts = mmap(0, sizeof *counts, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (counts == MAP_FAILED || pipe2(ends, O_CLOEXEC)) fail("begin");
+    pid_t reader = fork();
+    if (reader == 0) {
+        close(ends[1]);
+        read_some(ends[0], counts);
+        _exit(0);
+    }
+    close(ends[0]);
+    fcntl(ends[1], F_SETFL, O_NONBLOCK);
+    while (waitpid(reader, &status, WNOHANG) == 0) {
+        slowly();
+        // A sender enters the ring when the pipe is empty.
+        uint64_t end = counts->sent < rounds ? counts->received + 1 : rounds + AHEAD;
+        if (counts->sent < end && write(ends[1], buffer, 1) == 1) counts->sent++;
+        else sched_yield();
+    }
+    for (int i = 0; i < 1000 && write(ends[1], buffer, 1) != 0 && errno != EPIPE; i++) poll(0, 0, 1);
+    printf("%s\n", strerror(errno));
+    return 0;
+}
+
 static void *idle(void *unused) {
     (void)unused;
     pause();
@@ -173,6 +236,7 @@ int main(int count, char **arguments) {
         void (*run)(int);
     } modes[] = {{"nothing", nothing}, {"duplicate", duplicate}, {"passed", passed}};
     signal(SIGPIPE, SIG_IGN);
+    if (!strcmp(mode, "killed")) return killed();
     if (!strcmp(mode, "passed")) {
         if (socketpair(AF_UNIX, SOCK_DGRAM, 0, passes)) fail("socketpair");
         if (fork() == 0) return ask_by_passed(passes[1]), 0;

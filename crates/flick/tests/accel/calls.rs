@@ -43,3 +43,8 @@ fn socket_that_was_connected_again_spoke_to_its_old_peer() {
 fn connection_that_was_passed_by_sendmmsg_lost_its_bytes() {
     check(&setting("passed"), &["tcp", "pair"], "passed");
 }
+
+#[test]
+fn sender_that_does_not_wait_never_saw_that_its_receiver_was_killed() {
+    check(&setting("killed"), &["pipe"], "killed");
+}
