@@ -200,7 +200,8 @@ impl Drop for Locked {
 /// Threads that make a process, or run another program: nothing moves meanwhile.
 static FORKING: AtomicU32 = AtomicU32::new(0);
 
-/// This thread is about to make a process or to run another program. Until its next call nothing of the process moves.
+/// This thread is about to make a process or to run another program. Until its next call nothing of the process moves;
+/// that is `wait4` or `waitid` where it waits for the process.
 pub fn forking(state: &ProcessTable) {
     if are_several(state) && is_forking() == 0 {
         FORKING.fetch_add(1, SeqCst);

@@ -17,6 +17,10 @@ use crate::threads::{self, Locked};
 /// Takes the segment that the monitor offers, unless something has changed since it looked.
 #[cold]
 pub(super) fn take_offer(state: &ProcessTable, found: FileRef, file: &File, fd: u64) {
+    if threads::is_any_forking() {
+        // Calls that the kernel makes meanwhile do not wait for each other.
+        return;
+    }
     let _locked = Locked::new();
     let offer = &file.offer;
     let tries = offer.is_ready.load(Acquire);

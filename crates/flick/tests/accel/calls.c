@@ -205,6 +205,29 @@ static int killed(void) {
     return 0;
 }
 
+static pid_t spawned;
+static volatile int has_spawned;
+
+static void *spawn(void *waits) {
+    char *const program[] = {"sleep", "60", 0};
+    if (posix_spawnp(&spawned, program[0], 0, 0, program, environ)) fail("posix_spawnp");
+    has_spawned = 1;
+    if (waits && waitpid(spawned, 0, 0) != spawned) fail("waitpid");
+    return 0;
+}
+
+// Another thread makes a process and waits for it, while the connection is to move.
+static void spawn_beside(int fd) {
+    pthread_t thread;
+    fcntl(fd, F_SETFD, FD_CLOEXEC);
+    if (pthread_create(&thread, 0, spawn, &thread)) fail("pthread_create");
+    while (!has_spawned) sched_yield();
+    poll(0, 0, 20);
+    ask(fd, rounds, 'a');
+    kill(spawned, SIGKILL);
+    if (pthread_join(thread, 0)) fail("pthread_join");
+}
+
 static void *idle(void *unused) {
     (void)unused;
     pause();
@@ -234,7 +257,7 @@ int main(int count, char **arguments) {
     const struct {
         const char *name;
         void (*run)(int);
-    } modes[] = {{"nothing", nothing}, {"duplicate", duplicate}, {"passed", passed}};
+    } modes[] = {{"nothing", nothing}, {"duplicate", duplicate}, {"passed", passed}, {"spawn", spawn_beside}};
     signal(SIGPIPE, SIG_IGN);
     if (!strcmp(mode, "killed")) return killed();
     if (!strcmp(mode, "passed")) {

@@ -48,3 +48,8 @@ fn connection_that_was_passed_by_sendmmsg_lost_its_bytes() {
 fn sender_that_does_not_wait_never_saw_that_its_receiver_was_killed() {
     check(&setting("killed"), &["pipe"], "killed");
 }
+
+#[test]
+fn thread_that_waited_for_a_process_kept_all_in_the_kernel() {
+    check(&setting("spawn"), &["tcp", "pair"], "spawn");
+}
