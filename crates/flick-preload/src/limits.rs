@@ -182,5 +182,12 @@ pub const TOKEN_NAPS_MAX: u32 = 100;
 /// Time that a thread sleeps for the lock of all files, before it looks again.
 pub const LOCK_NAP_NS: u64 = 20_000_000;
 
+/// Threads that make processes at a time and are noted; where there are more, one that ends at once keeps all in the
+/// kernel.
+pub const FORKERS_MAX: usize = 8;
+
+/// Looks at an offer while a thread makes a process, between two looks for one that has ended.
+pub const FORKER_LOOKS: u32 = 256;
+
 /// Calls in which an offer is looked at again, since other threads send or receive meanwhile and the counts differ.
 pub const OFFER_TRIES_MAX: u32 = 64;

@@ -604,6 +604,8 @@ pub fn count_call(state: &ProcessTable, file: &File, call: &Call, bytes: u64) {
         if !is_pipe {
             socket::identify(file, call.arguments()[0]);
         }
+        // What the monitor sees before is refused.
+        threads::forget_forkers(state);
         sys::knock(state.pid.load(Relaxed));
     }
 }

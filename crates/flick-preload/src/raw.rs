@@ -257,7 +257,7 @@ thread_word!(
     "flick_thread"
 );
 thread_word!(
-    /// 1: this thread makes a process, or has made one in its last call.
+    /// Not 0: this thread makes a process, or has made one in its last call (`threads.rs`).
     is_forking,
     /// Sets whether it does.
     set_forking,

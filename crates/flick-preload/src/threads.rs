@@ -9,7 +9,9 @@
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::limits::{EPOLLS_MAX, LOCK_NAP_NS, POLLED_BITS, TOKEN_NAP_NS, TOKEN_NAPS_MAX};
+use crate::limits::{
+    EPOLLS_MAX, FORKER_LOOKS, FORKERS_MAX, LOCK_NAP_NS, POLLED_BITS, TOKEN_NAP_NS, TOKEN_NAPS_MAX,
+};
 use crate::polling::BoundedPoll;
 use crate::raw::{is_forking, known_thread, set_forking, set_known_thread};
 use crate::registrations;
@@ -199,36 +201,76 @@ impl Drop for Locked {
 
 /// Threads that make a process, or run another program: nothing moves meanwhile.
 static FORKING: AtomicU32 = AtomicU32::new(0);
+/// The numbers of the first of them. 0: none.
+static FORKERS: [AtomicU32; FORKERS_MAX] = [const { AtomicU32::new(0) }; FORKERS_MAX];
+
+/// What a thread knows of itself: it makes a process, and its number is in [`FORKERS`] or is not.
+const NOTED: u32 = 1;
+const NOT_NOTED: u32 = 2;
 
 /// This thread is about to make a process or to run another program. Until its next call nothing of the process moves;
 /// that is `wait4` or `waitid` where it waits for the process.
 pub fn forking(state: &ProcessTable) {
     if are_several(state) && is_forking() == 0 {
         FORKING.fetch_add(1, SeqCst);
-        set_forking(1);
+        let is_noted = FORKERS.iter().any(|forker| exchange(forker, 0, own()));
+        set_forking(if is_noted { NOTED } else { NOT_NOTED });
     }
+}
+
+fn exchange(word: &AtomicU32, expected: u32, new: u32) -> bool {
+    word.compare_exchange(expected, new, SeqCst, Relaxed).is_ok()
 }
 
 /// The thread makes its next call. What the monitor has seen meanwhile is not true any more.
 #[inline]
 pub fn has_forked(state: &ProcessTable) {
-    if is_forking() != 0 {
-        set_forking(0);
-        state.fork_epoch.fetch_add(1, SeqCst);
-        FORKING.fetch_sub(1, SeqCst);
+    let how = is_forking();
+    if how != 0 {
+        note_forked(state, how);
     }
 }
 
-/// Whether a thread makes a process.
-pub fn is_any_forking() -> bool {
+#[cold]
+fn note_forked(state: &ProcessTable, how: u32) {
+    set_forking(0);
+    if how == NOT_NOTED || FORKERS.iter().any(|forker| exchange(forker, own(), 0)) {
+        end_forking(state);
+    }
+}
+
+fn end_forking(state: &ProcessTable) {
+    state.fork_epoch.fetch_add(1, SeqCst);
+    FORKING.fetch_sub(1, SeqCst);
+}
+
+/// Whether a thread makes a process. Looks from time to time for one that has ended since.
+pub fn is_any_forking(state: &ProcessTable) -> bool {
+    static LOOKS: AtomicU32 = AtomicU32::new(0);
+    if FORKING.load(SeqCst) != 0 && LOOKS.fetch_add(1, Relaxed) % FORKER_LOOKS == FORKER_LOOKS - 1 {
+        forget_forkers(state);
+    }
     FORKING.load(SeqCst) != 0
+}
+
+/// Forgets threads that make a process and have ended since: they make no next call.
+pub fn forget_forkers(state: &ProcessTable) {
+    if FORKING.load(SeqCst) == 0 {
+        return;
+    }
+    for forker in &FORKERS {
+        let thread = forker.load(Relaxed);
+        if thread != 0 && is_thread_gone(process_id(), thread) && exchange(forker, thread, 0) {
+            end_forking(state);
+        }
+    }
 }
 
 /// This is a forked process: it has one thread.
 pub fn forked() {
     set_known_thread(0);
     set_forking(0);
-    for word in [&LOCK, &FORKING].into_iter().chain(&POLLS).chain(&WAITS) {
+    for word in [&LOCK, &FORKING].into_iter().chain(&FORKERS).chain(&POLLS).chain(&WAITS) {
         word.store(0, Relaxed);
     }
 }

@@ -17,14 +17,14 @@ use crate::threads::{self, Locked};
 /// Takes the segment that the monitor offers, unless something has changed since it looked.
 #[cold]
 pub(super) fn take_offer(state: &ProcessTable, found: FileRef, file: &File, fd: u64) {
-    if threads::is_any_forking() {
+    if threads::is_any_forking(state) {
         // Calls that the kernel makes meanwhile do not wait for each other.
         return;
     }
     let _locked = Locked::new();
     let offer = &file.offer;
     let tries = offer.is_ready.load(Acquire);
-    if file.moved.load(Relaxed) != 0 || tries == 0 || threads::is_any_forking() {
+    if file.moved.load(Relaxed) != 0 || tries == 0 || threads::is_any_forking(state) {
         return;
     }
     let is_left = all_of(found).next().is_none();

@@ -216,17 +216,21 @@ static void *spawn(void *waits) {
     return 0;
 }
 
-// Another thread makes a process and waits for it, while the connection is to move.
-static void spawn_beside(int fd) {
+// Another thread makes a process and waits for it or ends, while the connection is to move.
+static void spawn_beside(int fd, void *waits) {
     pthread_t thread;
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    if (pthread_create(&thread, 0, spawn, &thread)) fail("pthread_create");
+    if (pthread_create(&thread, 0, spawn, waits)) fail("pthread_create");
     while (!has_spawned) sched_yield();
     poll(0, 0, 20);
     ask(fd, rounds, 'a');
     kill(spawned, SIGKILL);
-    if (pthread_join(thread, 0)) fail("pthread_join");
+    if (pthread_join(thread, 0) || (!waits && waitpid(spawned, 0, 0) != spawned)) fail("end");
 }
+
+static void spawn_and_wait(int fd) { spawn_beside(fd, buffer); }
+
+static void spawn_and_end(int fd) { spawn_beside(fd, 0); }
 
 static void *idle(void *unused) {
     (void)unused;
@@ -257,7 +261,8 @@ int main(int count, char **arguments) {
     const struct {
         const char *name;
         void (*run)(int);
-    } modes[] = {{"nothing", nothing}, {"duplicate", duplicate}, {"passed", passed}, {"spawn", spawn_beside}};
+    } modes[] = {{"nothing", nothing}, {"duplicate", duplicate}, {"passed", passed}, {"spawn", spawn_and_wait},
+                 {"spawn_and_end", spawn_and_end}};
     signal(SIGPIPE, SIG_IGN);
     if (!strcmp(mode, "killed")) return killed();
     if (!strcmp(mode, "passed")) {

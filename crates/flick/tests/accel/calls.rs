@@ -53,3 +53,8 @@ fn sender_that_does_not_wait_never_saw_that_its_receiver_was_killed() {
 fn thread_that_waited_for_a_process_kept_all_in_the_kernel() {
     check(&setting("spawn"), &["tcp", "pair"], "spawn");
 }
+
+#[test]
+fn thread_that_ended_behind_its_fork_kept_all_in_the_kernel() {
+    check(&setting("spawn-and-end"), &["tcp", "pair"], "spawn_and_end");
+}
