@@ -752,6 +752,10 @@ pub fn closing_numbers(first: u64, last: u64) {
 
 /// Returns everything to the kernel.
 pub fn leave_all(state: &ProcessTable) {
+    if threads::are_several(state) {
+        // What another thread is taking over returns, too. One that begins later sees that nothing may move.
+        drop(Locked::new());
+    }
     if !has_moved() {
         return;
     }
