@@ -600,6 +600,8 @@ pub fn leave(moved: &Moved, segment: PipeSegment, fd: u64) {
 }
 
 /// Writes the bytes between the cut's indices to the kernel's pipe, which has capacity for them. Signals are held back.
+/// Where a receiver cannot open the end to write to, it reads them from the ring, behind what is in the kernel; the
+/// direction stays frozen until then.
 fn inject(moved: &Moved, segment: PipeSegment, fd: u64, epoch: u16) {
     let control = segment.control();
     if moved.is_socket() {
@@ -630,6 +632,11 @@ fn inject(moved: &Moved, segment: PipeSegment, fd: u64, epoch: u16) {
             })
         });
         let target = own.unwrap_or(fd);
+        if needs_sender && own.is_none() {
+            moved.rest_index.store(cut.tail + done, Relaxed);
+            moved.rest.store(bytes - done, Relaxed);
+            return;
+        }
         while done < bytes {
             match segment.write(target, cut.tail + done, bytes - done) {
                 sys::BROKEN => {

@@ -116,6 +116,11 @@ fn stream_continues_after_a_fork_a_poll_and_an_exec() {
 }
 
 #[test]
+fn bytes_were_lost_if_no_descriptor_could_be_opened() {
+    setting("limit").check(&["./pipes source 9000000 | ./pipes sink 9000000 limit"]);
+}
+
+#[test]
 fn ends_that_do_not_block_wait_in_each_way() {
     let setting = setting_with("moving-waits", "waits");
     for way in ["poll", "select", "level", "edge"] {

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
@@ -84,6 +85,9 @@ static void sink(uint64_t bytes, const char *event) {
                 struct pollfd entry = {0, POLLIN, 0};
                 if (poll(&entry, 1, -1) != 1) fail("poll");
                 if (ioctl(0, FIONREAD, &unread) != 0 || (unread == 0 && !(entry.revents & POLLHUP))) fail("unread");
+            } else if (!strcmp(event, "limit")) {
+                // No descriptor can be opened any more. The look has the bytes of a ring returned to the kernel.
+                if (setrlimit(RLIMIT_NOFILE, &(struct rlimit){1, 1}) || ioctl(0, FIONREAD, &unread)) fail("limit");
             } else if (!strcmp(event, "stop")) {
                 raise(SIGSTOP);
             } else if (!strcmp(event, "die")) {
