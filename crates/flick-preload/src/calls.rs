@@ -166,10 +166,14 @@ fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) 
         }
         // Also a socket that is not followed may pass descriptors.
         nr::SENDMSG | nr::RECVMSG => {
-            if call.number() == nr::SENDMSG && moving::has_moved() {
+            let file = followed(state, call.rdi);
+            if call.number() == nr::SENDMSG
+                && moving::has_moved()
+                && (has_slot(state, file) || has_control(call.rsi, memory))
+            {
                 control(state, call.rsi, memory, passing);
             }
-            match followed(state, call.rdi) {
+            match file {
                 Some(file) => transfer(state, file, call, memory),
                 None => HookDecision::Count,
             }
@@ -182,6 +186,11 @@ fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) 
         }
         _ => decide_on_descriptors(state, call, memory),
     }
+}
+
+/// Whether a file moves, so that its messages are read in any case.
+fn has_slot(state: &ProcessTable, file: Option<FileRef>) -> bool {
+    file.and_then(|file| state.file(file)).is_some_and(|file| file.moved.load(Relaxed) != 0)
 }
 
 /// A file is read or written by a call that is not followed. Its threads in such calls are not counted.
@@ -333,7 +342,7 @@ fn set(state: &ProcessTable, call: &Call, memory: ProgramMemory) {
     let is_nonblocking = match call.number() {
         nr::IOCTL if nr::HARMLESS_IOCTLS.contains(&call.rsi) => return,
         nr::FCNTL if nr::HARMLESS_FCNTLS.contains(&call.rsi) => return,
-        nr::IOCTL if call.rsi == nr::FIONBIO => memory.half(call.rdx) != 0,
+        nr::IOCTL if call.rsi == nr::FIONBIO && memory.is_readable(call.rdx, 4) => memory.half(call.rdx) != 0,
         nr::FCNTL if call.rsi == nr::SET_FLAGS && call.rdx & !nr::PLAIN_FLAGS == 0 => {
             call.rdx & nr::NONBLOCK != 0
         }
@@ -668,10 +677,21 @@ fn forget_passed(state: &ProcessTable, fd: u64) {
     state.forget(fd as usize);
 }
 
+/// Bytes of a `struct msghdr`, and the offsets of its control data and of their length.
+const MESSAGE_HEADER_BYTES: u64 = 56;
+const CONTROL: u64 = 32;
+const CONTROL_BYTES: u64 = 40;
+
+/// Whether a message and its control data can be read; else the kernel returns an error, and nothing is passed.
+fn has_control(header: u64, memory: ProgramMemory) -> bool {
+    memory.is_readable(header, MESSAGE_HEADER_BYTES) && {
+        let bytes = memory.word(header + CONTROL_BYTES).min(CONTROL_BYTES_MAX as u64);
+        bytes == 0 || memory.is_readable(memory.word(header + CONTROL), bytes)
+    }
+}
+
 /// Calls `visit` with each descriptor in a message's control data.
 fn control(state: &ProcessTable, header: u64, memory: ProgramMemory, visit: fn(&ProcessTable, u64)) {
-    const CONTROL: u64 = 32;
-    const CONTROL_BYTES: u64 = 40;
     const HEADER_BYTES: u64 = 16;
     const SOL_SOCKET_SCM_RIGHTS: u64 = 1 << 32 | 1;
     let (mut at, bytes) = (memory.word(header + CONTROL), memory.word(header + CONTROL_BYTES));

@@ -267,6 +267,24 @@ impl ProgramMemory {
         here < top && top - here < STACK_BYTES && (here..top.saturating_sub(bytes)).contains(&address)
     }
 
+    /// Whether the program can read memory at an address. Where that is not sure, the kernel says it, which takes a
+    /// call for each page.
+    pub fn is_readable(self, address: u64, bytes: u64) -> bool {
+        const SIGPROCMASK: u32 = 14;
+        const FAULT: i64 = -14;
+        const WORD: u64 = 8;
+        const NO_SUCH_CHANGE: u64 = u64::MAX;
+        if self.is_on_stack(address, bytes) {
+            return true;
+        }
+        let (first, end) = (address & !(WORD - 1), address.saturating_add(bytes));
+        let pages = (first | (PAGE_BYTES as u64 - 1)).saturating_add(1)..end;
+        core::iter::once(first).chain(pages.step_by(PAGE_BYTES)).all(|word| {
+            // SAFETY: the kernel reads the set at `word`, where it can, and refuses the change.
+            unsafe { call(SIGPROCMASK, [NO_SUCH_CHANGE, word, 0, WORD, 0, 0]) != FAULT }
+        })
+    }
+
     /// Reads a byte.
     pub fn byte(self, address: u64) -> u8 {
         // SAFETY: as above.

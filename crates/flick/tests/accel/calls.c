@@ -10,6 +10,7 @@
 #include <spawn.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/select.h>
 #include <sys/wait.h>
@@ -122,6 +123,22 @@ static void passed(int fd) {
     int status;
     if (wait(&status) < 0) fail("wait");
     printf("passed %d\n", status);
+}
+
+static void show(ssize_t result) { printf("%zd %s\n", result, result < 0 ? strerror(errno) : ""); }
+
+// Calls with arguments elsewhere than in memory, also on files that do not move.
+static void faults(int fd) {
+    void *volatile nowhere = (void *)8;
+    struct msghdr message = {.msg_control = nowhere, .msg_controllen = 24};
+    ask(fd, rounds, 'a');
+    int other[2];
+    if (socketpair(AF_UNIX, SOCK_DGRAM, 0, other)) fail("socketpair");
+    show(sendmsg(other[0], nowhere, 0));
+    show(sendmsg(other[0], &message, 0));
+    show(ioctl(other[0], FIONBIO, nowhere));
+    show(ioctl(fd, FIONBIO, nowhere));
+    ask(fd, 100, 'a');
 }
 
 // Ends a connection of TCP and makes another one, by the same socket.
@@ -261,8 +278,8 @@ int main(int count, char **arguments) {
     const struct {
         const char *name;
         void (*run)(int);
-    } modes[] = {{"nothing", nothing}, {"duplicate", duplicate}, {"passed", passed}, {"spawn", spawn_and_wait},
-                 {"spawn_and_end", spawn_and_end}};
+    } modes[] = {{"nothing", nothing}, {"duplicate", duplicate}, {"passed", passed}, {"faults", faults},
+                 {"spawn", spawn_and_wait}, {"spawn_and_end", spawn_and_end}};
     signal(SIGPIPE, SIG_IGN);
     if (!strcmp(mode, "killed")) return killed();
     if (!strcmp(mode, "passed")) {

@@ -58,3 +58,8 @@ fn thread_that_waited_for_a_process_kept_all_in_the_kernel() {
 fn thread_that_ended_behind_its_fork_kept_all_in_the_kernel() {
     check(&setting("spawn-and-end"), &["tcp", "pair"], "spawn_and_end");
 }
+
+#[test]
+fn bad_addresses_of_other_files_ended_the_program() {
+    check(&setting("faults"), &["tcp", "pair"], "faults");
+}
