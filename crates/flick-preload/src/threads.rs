@@ -204,7 +204,7 @@ static FORKING: AtomicU32 = AtomicU32::new(0);
 /// The numbers of the first of them. 0: none.
 static FORKERS: [AtomicU32; FORKERS_MAX] = [const { AtomicU32::new(0) }; FORKERS_MAX];
 
-/// What a thread knows of itself: it makes a process, and its number is in [`FORKERS`] or is not.
+/// A thread makes a process, and its number is in [`FORKERS`], or is not.
 const NOTED: u32 = 1;
 const NOT_NOTED: u32 = 2;
 

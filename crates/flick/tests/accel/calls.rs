@@ -1,5 +1,5 @@
-//! Calls that a ring does not serve, on a connection that moves and on other files (`calls.c`): they find what they find
-//! in the kernel.
+//! Calls that a ring does not serve, on a connection that moves and on other files (`calls.c`): they find what they
+//! find in the kernel.
 
 use super::moving::setting_with;
 use super::{Setting, run};
