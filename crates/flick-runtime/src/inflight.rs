@@ -411,6 +411,11 @@ impl Inflight {
         self.capacity.saturating_sub(self.live)
     }
 
+    /// Whether half of the entries or more are in use.
+    pub fn is_half_full(&self) -> bool {
+        self.live >= self.capacity / 2
+    }
+
     /// Requests that one client may have in flight: the fewer, the more others have, and one when only the entries, or
     /// the pieces for replies that must wait, are free that are kept for clients that have nothing in flight.
     /// Source: dynamic thresholds of shared buffers (Choudhury and Hahne, 1998).

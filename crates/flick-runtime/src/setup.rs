@@ -179,6 +179,11 @@ impl Setup {
         &self.program.protocols[self.program.channels[channel].protocol]
     }
 
+    /// Whether the program receives on a channel. If not, what comes there is dropped with its framing unknown.
+    pub fn receives(&self, channel: usize) -> bool {
+        self.program.channels[channel].view.is_some()
+    }
+
     /// Whether a rule takes what is received on a channel. Otherwise no client gets the replies.
     pub fn has_rule_of(&self, channel: u32) -> bool {
         self.program.rules.iter().any(|rule| rule.source == channel as usize)

@@ -22,6 +22,7 @@ mod health;
 mod measuring;
 mod merging;
 mod migrate;
+mod mirrors;
 mod outgoing;
 mod overload;
 mod pace;

@@ -247,3 +247,53 @@ fn failing_health_checks_are_shown_with_ignored_ejections() {
     assert_eq!(statuses(&mut client::connect(service.address), 1), [500]);
     service.drained();
 }
+
+/// A program that sends each request to `mirror` and then to its backend.
+fn mirroring(mirror: &str) -> String {
+    format!(
+        "use http\n\nproc Mirrored: (request/response client, response/request backend, {mirror} mirror)\n\
+         \x20 | backend => client\n  | client => both(backend, mirror)\n\n\
+         fun both: (-/request backend, -/request mirror, req: request) -> ()\n  req => mirror\n  req => backend\n"
+    )
+}
+
+/// Asks a service with a mirror at that address, and returns it with the number of the requests at the backend.
+fn ask_mirrored(name: &str, mirror: &str, at: SocketAddr, requests: usize) -> (Service, u64) {
+    let scratch = Scratch::new(name);
+    let program = scratch.write("mirrored.flick", &mirroring(mirror)).display().to_string();
+    let backend = good();
+    let (of_backend, of_mirror) = (format!("backend={}", backend.address), format!("mirror={at}"));
+    let fixed = ["run", &program, "--listen", "client=127.0.0.1:0", "--workers", "1", "--admin", "0"];
+    let extra = ["--connect", &of_backend, "--connect", &of_mirror, "--max-connections-per-backend", "4"];
+    let service = Service::start(&[&fixed[..], &extra].concat());
+    let mut stream = client::connect(service.address);
+    for number in 0..requests {
+        let (status, _) = exchange(&mut stream, "/page").expect("the backend answers");
+        assert_eq!(status, 200, "request {number}");
+    }
+    (service, backend.requests.load(Ordering::SeqCst))
+}
+
+/// A mirror that accepts and says nothing took all its connections; then each request waited for one.
+#[test]
+fn silent_mirror_stopped_its_clients() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let at = silent.local_addr().expect("a bound socket has an address");
+    let (service, asked) = ask_mirrored("silent_mirror", "response/request", at, 200);
+    assert_eq!(asked, 200);
+    let (_, metrics) = seen(service.admin_address(), "/metrics");
+    let dropped = metrics.lines().find(|line| line.starts_with("flick_messages_dropped_total"));
+    let dropped = dropped.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
+    assert!(dropped.is_some_and(|dropped| (100..=200).contains(&dropped)), "{metrics}");
+}
+
+/// Its responses were taken for ones that no request asked for, which ended the connection with the copies on it.
+#[test]
+fn mirror_without_responses_got_half_of_the_copies() {
+    let mirror = good();
+    let (service, asked) = ask_mirrored("answering_mirror", "-/request", mirror.address, 500);
+    let got = || mirror.requests.load(Ordering::SeqCst);
+    wait::until("all copies", || (got() == 500).then_some(()));
+    assert_eq!(asked, 500);
+    drop(service.drained());
+}

@@ -267,7 +267,7 @@ const COUNTERS: &[Family] = &[
     ),
     family(
         "flick_messages_dropped",
-        "Messages of handlers and timers that were dropped: there was no client, or no capacity.",
+        "Messages of handlers and timers, and copies for mirrors, that were dropped: no client, or no capacity.",
         &[one("sends_dropped")],
     ),
     family(

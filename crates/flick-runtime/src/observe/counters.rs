@@ -84,7 +84,7 @@ counters! {
     rules_cancelled: "Suspended rules cancelled because their client had gone.",
     asks: "Requests sent by `ask`.",
     ask_timeouts: "Asks that timed out.",
-    sends_dropped: "Messages of handlers and timers dropped: no client, or no capacity.",
+    sends_dropped: "Messages of handlers and timers, and copies for mirrors, dropped: no client, or no capacity.",
     events_dropped: "Events whose handler did not run: no capacity.",
     requests_retried: "Requests sent again, on a new connection or to another backend.",
     retries_denied: "Requests not retried: retry budget used up.",

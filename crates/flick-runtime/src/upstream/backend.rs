@@ -289,6 +289,11 @@ impl Backend {
         self.idle.pop()
     }
 
+    /// The connection that `pop_idle` would return.
+    pub fn last_idle(&self) -> Option<u32> {
+        self.idle.last().copied()
+    }
+
     /// A connection is idle.
     pub fn push_idle(&mut self, conn: u32) {
         self.idle.push(conn);

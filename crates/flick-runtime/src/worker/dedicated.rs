@@ -58,6 +58,9 @@ impl<D: Driver> Worker<D> {
     /// A connection for one exchange: the one that was idle for the shortest time, or a new one. `None`: all are in
     /// use, or it cannot be connected.
     pub(super) fn borrow_exclusive(&mut self, backend: u32) -> Option<u32> {
+        if let Some(slot) = self.upstream.backend(backend as usize).last_idle() {
+            self.drop_unreceived(slot);
+        }
         if let Some(slot) = self.upstream.take_idle(backend as usize) {
             return Some(slot);
         }
@@ -69,6 +72,13 @@ impl<D: Driver> Worker<D> {
         None
     }
 
+    /// Drops what has come on a connection of a channel on which the program receives nothing.
+    fn drop_unreceived(&mut self, backend_conn: u32) {
+        if !self.ctx.setup().receives(self.upstream.backend_of(backend_conn).channel()) {
+            self.io.clear_inbox(self.upstream.conn_mut(backend_conn).inbox_mut());
+        }
+    }
+
     /// A connection without an exchange is kept for the next one.
     fn keep_idle(&mut self, backend_conn: u32) {
         self.upstream.keep_idle(backend_conn);
@@ -78,6 +88,7 @@ impl<D: Driver> Worker<D> {
 
     /// An exchange on a dedicated connection is over.
     pub(super) fn give_back(&mut self, backend_conn: u32) {
+        self.drop_unreceived(backend_conn);
         let conn = self.upstream.conn_mut(backend_conn);
         let is_last = conn.after_exchange() == AfterExchange::Close;
         if !conn.end_exchange(self.io.now_ns()) {
@@ -181,11 +192,16 @@ impl<D: Driver> Worker<D> {
         self.wait_for_capacity(key, wants)
     }
 
-    /// Whether every usable backend has a free dedicated connection, whichever a rule chooses.
+    /// Whether every usable backend has a free dedicated connection, whichever a rule chooses. Those of channels
+    /// without a rule do not count beside others: they get copies, which may be dropped.
     pub(super) fn all_dedicate(&self) -> bool {
-        (0..self.upstream.backends().len() as u32)
-            .filter(|backend| self.shared_conn_is_usable(*backend))
-            .all(|backend| self.dedicates_now(backend))
+        let setup = self.ctx.setup();
+        let has_others = (0..setup.program.channels.len()).any(|channel| setup.handles(channel));
+        let counts = |backend: &u32| {
+            let channel = self.upstream.backend(*backend as usize).channel();
+            self.shared_conn_is_usable(*backend) && !(has_others && setup.lacks_rule(channel))
+        };
+        (0..self.upstream.backends().len() as u32).filter(counts).all(|backend| self.dedicates_now(backend))
     }
 
     /// Whether a dedicated connection of `backend` will become free, so that it is worth waiting for one.

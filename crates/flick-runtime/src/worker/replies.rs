@@ -143,7 +143,7 @@ impl<D: Driver> Worker<D> {
         let (is_unasked, is_empty) = (conn.requests().is_empty(), conn.inbox().is_empty());
         let backend = self.upstream.backend_of(backend_conn);
         let (exclusive, channel) = (backend.is_exclusive(), backend.channel());
-        if exclusive && is_unasked && conn.relay_client().is_none() {
+        if exclusive && is_unasked && self.ctx.setup().receives(channel) && conn.relay_client().is_none() {
             if is_empty {
                 return Flow::Stop;
             }

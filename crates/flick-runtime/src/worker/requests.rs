@@ -330,6 +330,11 @@ impl<D: Driver> Worker<D> {
             if is_for_client {
                 self.answer_directly(key, scratch, &send, Some(&message));
             } else {
+                let is_mirrored = self.is_mirrored(&send, scratch.sends.as_slice());
+                if is_mirrored && !self.has_capacity_for_copy(&send) {
+                    self.observe.counters().sends_dropped.add(1);
+                    continue;
+                }
                 let waiter = if is_copy { Waiter::NoClient } else { Waiter::Session(key) };
                 let sent = self.send_request(scratch, &send, Some(&message), waiter);
                 is_sent |= sent.is_ok();
@@ -341,7 +346,7 @@ impl<D: Driver> Worker<D> {
                     self.inflight.get_mut(request).keep(scratch.frame.slots[SLOT_ASKED]);
                     self.fail_unsent(request, unsent);
                 }
-                if has_effects {
+                if has_effects && !is_mirrored {
                     self.note_clog(key, &send);
                 }
             }
@@ -437,6 +442,9 @@ impl<D: Driver> Worker<D> {
         }
         for send in sends {
             let Some(backend) = self.backend_of(send) else { continue };
+            if self.is_mirrored(send, sends) {
+                continue;
+            }
             if self.upstream.backend(backend as usize).is_exclusive() {
                 let dedicates = !self.shared_conn_is_usable(backend)
                     || self.dedicates_now(backend)

@@ -1,0 +1,41 @@
+//! Mirrors: channels without a rule, to which a rule sends a copy of a request beside the one for a backend.
+//! Promises: no client waits for a mirror. A copy for which there is no capacity is dropped and counted; copies have
+//! half of the in-flight table at most.
+//! Not here: messages that are sent to channels without a rule only: these are no copies, and wait for capacity.
+
+use flick_abi::Send;
+use flick_net::Driver;
+
+use super::Worker;
+use crate::limits::BACKEND_CONN_BACKLOG_BYTES_MAX;
+use crate::setup::Setup;
+
+impl Setup {
+    /// Whether a channel is connected and no rule takes what is received on it.
+    pub fn lacks_rule(&self, channel: usize) -> bool {
+        channel != self.listened && !self.has_rule_of(channel as u32)
+    }
+
+    /// Whether a channel is connected and a rule takes what is received on it.
+    pub fn handles(&self, channel: usize) -> bool {
+        channel != self.listened && self.has_rule_of(channel as u32)
+    }
+}
+
+impl<D: Driver> Worker<D> {
+    /// Whether one of the sends for a message is a copy for a mirror.
+    pub(super) fn is_mirrored(&self, send: &Send, sends: &[Send]) -> bool {
+        let setup = self.ctx.setup();
+        setup.lacks_rule(send.channel as usize)
+            && sends.iter().any(|other| setup.handles(other.channel as usize))
+    }
+
+    /// Whether there is capacity for a copy now.
+    pub(super) fn has_capacity_for_copy(&self, send: &Send) -> bool {
+        let Some(at) = self.backend_of(send) else { return true };
+        let backend = self.upstream.backend(at as usize);
+        let conn = if backend.is_exclusive() { backend.last_idle() } else { Some(backend.shared()) };
+        let is_clogged = conn.is_some_and(|conn| self.is_clogged(conn, BACKEND_CONN_BACKLOG_BYTES_MAX));
+        !is_clogged && !self.inflight.is_half_full() && (!backend.is_exclusive() || self.dedicates_now(at))
+    }
+}
