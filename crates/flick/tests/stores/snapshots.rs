@@ -43,6 +43,33 @@ fn store_returns_after_a_restart_with_its_items() {
     second.drained();
 }
 
+/// They were given again if the run before had written no snapshot.
+#[test]
+fn cas_values_of_a_killed_store_are_not_given_again() {
+    let scratch = Scratch::new("store_killed_early");
+    let directory = scratch.path().join("items").display().to_string();
+    let extra = ["--memory", "32MiB", "--snapshot", &directory];
+    let set = |client: &mut TcpStream| {
+        exchange(client, b"set x 0 0 1\r\n1\r\n", b"STORED\r\n");
+        cas_value(client, "x")
+    };
+    let first = store(&extra);
+    set(&mut connect(first.address));
+    first.drained();
+    let mut second = store(&extra);
+    let given = set(&mut connect(second.address));
+    second.signal("KILL");
+    second.gone();
+    drop(second);
+    let third = store(&extra);
+    let mut client = connect(third.address);
+    let next = set(&mut client);
+    assert!(next > given, "{next} after {given}");
+    exchange(&mut client, format!("cas x 0 0 1 {given}\r\n2\r\n").as_bytes(), b"EXISTS\r\n");
+    drop(client);
+    third.drained();
+}
+
 /// Stores the items, or expects them.
 fn each_item(client: &mut TcpStream, command: impl Fn(usize) -> String, reply: impl Fn(usize) -> String) {
     let all = |of: &dyn Fn(usize) -> String| (0..ITEMS).map(of).collect::<String>();
