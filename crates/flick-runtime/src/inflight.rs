@@ -11,7 +11,7 @@ use flick_abi::limits::ECHO_FIELDS_MAX;
 
 use self::retry_budget::RetryBudget;
 use crate::config::RetryLimits;
-use crate::limits::{BUSY_ENTRIES, FIRST_SHARE, INFLIGHT_SHARE, PIECES_SHARE, RETRIES_MAX};
+use crate::limits::{BUSY_ENTRIES, FIRST_SHARE, INFLIGHT_SHARE, MIRROR_SHARE, PIECES_SHARE, RETRIES_MAX};
 use crate::pieces::{PieceQueue, Pieces};
 use crate::slab::Key;
 
@@ -411,9 +411,9 @@ impl Inflight {
         self.capacity.saturating_sub(self.live)
     }
 
-    /// Whether half of the entries or more are in use.
-    pub fn is_half_full(&self) -> bool {
-        self.live >= self.capacity / 2
+    /// Whether so few entries are in use that copies for mirrors may have one.
+    pub fn takes_copies(&self) -> bool {
+        self.live < self.capacity / MIRROR_SHARE
     }
 
     /// Requests that one client may have in flight: the fewer, the more others have, and one when only the entries, or

@@ -95,6 +95,8 @@ pub const BULK_CONNS_SHARE: usize = 2;
 pub const FIRST_SHARE: u32 = 4;
 /// A client may have in flight at most one in this many of the entries that are free in the in-flight table.
 pub const INFLIGHT_SHARE: usize = 8;
+/// Part of the in-flight table up to which it takes copies for mirrors: beyond it, the rest is for requests of clients.
+pub const MIRROR_SHARE: usize = 2;
 /// The same of the free pieces of the table in which replies wait: each takes one at least.
 pub const PIECES_SHARE: usize = 64;
 /// The same of the bytes of free small buffers, which replies may need that wait for an earlier one.

@@ -186,7 +186,7 @@ impl Setup {
 
     /// Whether a rule takes what is received on a channel. Otherwise no client gets the replies.
     pub fn has_rule_of(&self, channel: u32) -> bool {
-        self.program.rules.iter().any(|rule| rule.source == channel as usize)
+        !self.actions[channel as usize].is_empty()
     }
 
     /// Connections of one worker to one backend of a channel that are dedicated to single exchanges.

@@ -58,9 +58,6 @@ impl<D: Driver> Worker<D> {
     /// A connection for one exchange: the one that was idle for the shortest time, or a new one. `None`: all are in
     /// use, or it cannot be connected.
     pub(super) fn borrow_exclusive(&mut self, backend: u32) -> Option<u32> {
-        if let Some(slot) = self.upstream.backend(backend as usize).last_idle() {
-            self.drop_unreceived(slot);
-        }
         if let Some(slot) = self.upstream.take_idle(backend as usize) {
             return Some(slot);
         }
@@ -72,13 +69,6 @@ impl<D: Driver> Worker<D> {
         None
     }
 
-    /// Drops what has come on a connection of a channel on which the program receives nothing.
-    fn drop_unreceived(&mut self, backend_conn: u32) {
-        if !self.ctx.setup().receives(self.upstream.backend_of(backend_conn).channel()) {
-            self.io.clear_inbox(self.upstream.conn_mut(backend_conn).inbox_mut());
-        }
-    }
-
     /// A connection without an exchange is kept for the next one.
     fn keep_idle(&mut self, backend_conn: u32) {
         self.upstream.keep_idle(backend_conn);
@@ -88,7 +78,6 @@ impl<D: Driver> Worker<D> {
 
     /// An exchange on a dedicated connection is over.
     pub(super) fn give_back(&mut self, backend_conn: u32) {
-        self.drop_unreceived(backend_conn);
         let conn = self.upstream.conn_mut(backend_conn);
         let is_last = conn.after_exchange() == AfterExchange::Close;
         if !conn.end_exchange(self.io.now_ns()) {

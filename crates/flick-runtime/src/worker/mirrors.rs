@@ -1,6 +1,6 @@
 //! Mirrors: channels without a rule, to which a rule sends a copy of a request beside the one for a backend.
-//! Promises: no client waits for a mirror. A copy for which there is no capacity is dropped and counted; copies have
-//! half of the in-flight table at most.
+//! Promises: no client waits for a mirror. A copy for which there is no capacity is dropped and counted; the in-flight
+//! table takes copies only while less than half of it is in use.
 //! Not here: messages that are sent to channels without a rule only: these are no copies, and wait for capacity.
 
 use flick_abi::Send;
@@ -36,6 +36,6 @@ impl<D: Driver> Worker<D> {
         let backend = self.upstream.backend(at as usize);
         let conn = if backend.is_exclusive() { backend.last_idle() } else { Some(backend.shared()) };
         let is_clogged = conn.is_some_and(|conn| self.is_clogged(conn, BACKEND_CONN_BACKLOG_BYTES_MAX));
-        !is_clogged && !self.inflight.is_half_full() && (!backend.is_exclusive() || self.dedicates_now(at))
+        !is_clogged && self.inflight.takes_copies() && (!backend.is_exclusive() || self.dedicates_now(at))
     }
 }

@@ -54,6 +54,9 @@ impl<D: Driver> Worker<D> {
                 self.watch_no_longer(backend_conn, request);
             }
         }
+        if !self.ctx.setup().receives(self.upstream.backend(at).channel()) {
+            return;
+        }
         let state = self.upstream.conn_mut(backend_conn);
         let unseen_bytes = state.note_unseen(data.len());
         if !state.inbox_mut().push(self.io.pieces_mut(), data) {
@@ -143,7 +146,7 @@ impl<D: Driver> Worker<D> {
         let (is_unasked, is_empty) = (conn.requests().is_empty(), conn.inbox().is_empty());
         let backend = self.upstream.backend_of(backend_conn);
         let (exclusive, channel) = (backend.is_exclusive(), backend.channel());
-        if exclusive && is_unasked && self.ctx.setup().receives(channel) && conn.relay_client().is_none() {
+        if exclusive && is_unasked && conn.relay_client().is_none() {
             if is_empty {
                 return Flow::Stop;
             }
@@ -160,8 +163,6 @@ impl<D: Driver> Worker<D> {
         let asked = entry.map_or(0, |entry| self.kept_for_reply(entry, keep_last));
         let state = self.upstream.conn_mut(backend_conn);
         let Some(view) = &self.ctx.setup().program.channels[channel].view else {
-            // The program never receives here; whatever comes is dropped with its framing unknown.
-            self.io.clear_inbox(state.inbox_mut());
             return Flow::Stop;
         };
         if !state.inbox().in_message() {
