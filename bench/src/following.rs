@@ -8,7 +8,7 @@
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use flick_load::load::{self, LoadConfig};
@@ -139,7 +139,7 @@ fn day(
 }
 
 /// Counts what the service has logged of its intervals since the last look.
-fn look_at(log: &PathBuf, seen: &mut usize, limit_us: f64) -> io::Result<Hour> {
+fn look_at(log: &Path, seen: &mut usize, limit_us: f64) -> io::Result<Hour> {
     let text = std::fs::read_to_string(log)?;
     let new = &text[*seen..];
     let whole = new.rfind('\n').map_or(0, |end| end + 1);

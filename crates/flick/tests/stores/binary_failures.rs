@@ -65,21 +65,27 @@ fn frame((opcode, key, extras, value, cas): Request) -> Vec<u8> {
     bytes
 }
 
+/// The header of the next reply, and the reply without its CAS value.
+fn next_reply(client: &mut TcpStream) -> (Header, Vec<u8>) {
+    let mut bytes = vec![0; HEADER_BYTES];
+    client.read_exact(&mut bytes).expect("a reply begins");
+    let header = Header::decode(&bytes).expect("it is long enough");
+    bytes[CAS].fill(0);
+    bytes.resize(HEADER_BYTES + header.body_len as usize, 0);
+    client.read_exact(&mut bytes[HEADER_BYTES..]).expect("a reply ends");
+    (header, bytes)
+}
+
 /// All replies to a request, without their CAS values: those before the reply to a no-op.
 fn replies(client: &mut TcpStream, request: Request) -> Vec<Vec<u8>> {
     let both = [frame(request), frame((NOOP, "", b"", "", 0))].concat();
     client.write_all(&both).expect("the server reads");
     let mut replies = Vec::new();
     loop {
-        let mut bytes = vec![0; HEADER_BYTES];
-        client.read_exact(&mut bytes).expect("a reply begins");
-        let header = Header::decode(&bytes).expect("it is long enough");
+        let (header, bytes) = next_reply(client);
         if header.opcode == NOOP {
             return replies;
         }
-        bytes[CAS].fill(0);
-        bytes.resize(HEADER_BYTES + header.body_len as usize, 0);
-        client.read_exact(&mut bytes[HEADER_BYTES..]).expect("a reply ends");
         replies.push(bytes);
     }
 }
@@ -101,12 +107,7 @@ fn binary_failures_had_no_text_and_increments_ignored_the_cas_value() {
 /// The reply to a request, and its CAS value.
 fn reply_with_cas(client: &mut TcpStream, request: Request) -> (Vec<u8>, u64) {
     client.write_all(&frame(request)).expect("the server reads");
-    let mut bytes = vec![0; HEADER_BYTES];
-    client.read_exact(&mut bytes).expect("a reply begins");
-    let header = Header::decode(&bytes).expect("it is long enough");
-    bytes[CAS].fill(0);
-    bytes.resize(HEADER_BYTES + header.body_len as usize, 0);
-    client.read_exact(&mut bytes[HEADER_BYTES..]).expect("a reply ends");
+    let (header, bytes) = next_reply(client);
     (bytes, header.cas)
 }
 
