@@ -184,6 +184,26 @@ fn numbers_above_64_bits_do_not_wrap() {
     stores.into_iter().for_each(|store| drop(store.drained()));
 }
 
+/// The connection ended. memcached closes it after 2048 bytes without a line feed.
+#[test]
+fn unknown_word_of_more_than_64_bytes_ended_the_connection() {
+    let (memcached, backend) = (Memcached::start(), Memcached::start());
+    let store = store(&[]);
+    let proxies = ["memcached_text_proxy", "memcached_cache"]
+        .map(|name| service(name, Some(("backends", &[backend.address])), &[]));
+    let mut clients =
+        [memcached.address, store.address, proxies[0].address, proxies[1].address].map(connect);
+    let words = [64, 65, 100, 2000, 2046].map(|length| "x".repeat(length));
+    let behind = [2000, 2001, 2044].map(|length| format!("x {}", "y".repeat(length)));
+    let others = [65, 1000].map(|length| format!("  get{}  a b ", "x".repeat(length)));
+    for line in words.iter().chain(&behind).chain(&others) {
+        let got = clients.each_mut().map(|client| answer(client, &format!("{line}\r\n")));
+        assert_eq!(got, ["ERROR\r\n"; 4], "{} bytes to memcached, the store, the proxies", line.len());
+    }
+    proxies.into_iter().for_each(|proxy| drop(proxy.drained()));
+    store.drained();
+}
+
 /// A request line of HTTP ends the connection; a command that only looks like one is answered.
 #[test]
 fn get_in_upper_case_ends_the_connection_only_as_http() {
