@@ -201,6 +201,8 @@ struct Shutdown {
     cause: ShutdownCause,
     /// The services drain.
     is_draining: bool,
+    /// Client connections that were open when the timeout was last seen not to have passed.
+    client_connections: u64,
 }
 
 /// Reason of a shutdown.
@@ -218,7 +220,7 @@ enum ShutdownCause {
 
 impl Shutdown {
     fn new(timeout: Duration, cause: ShutdownCause) -> Self {
-        Self { start: Instant::now(), timeout, cause, is_draining: false }
+        Self { start: Instant::now(), timeout, cause, is_draining: false, client_connections: 0 }
     }
 
     /// Drains the services when the inputs that are descriptors have ended, whose bytes would be lost otherwise, or the
@@ -231,6 +233,9 @@ impl Shutdown {
             self.is_draining = true;
             generations.drain(self.timeout.saturating_sub(self.start.elapsed()));
             generations.end_handover();
+        }
+        if !self.is_over() {
+            self.client_connections = generations.client_connections();
         }
     }
 
@@ -435,10 +440,15 @@ fn finish(
     }
     match shutdown {
         Some(shutdown) if shutdown.is_over() => {
-            warn!(
-                timeout_ms = millis(shutdown.timeout),
-                "closed the remaining clients: the shutdown timeout passed"
-            );
+            let (timeout_ms, client_connections) = (millis(shutdown.timeout), shutdown.client_connections);
+            if client_connections > 0 {
+                warn!(
+                    timeout_ms,
+                    client_connections, "closed the remaining clients: the shutdown timeout passed"
+                );
+            } else {
+                warn!(timeout_ms, "dropped what peers had not read: the shutdown timeout passed");
+            }
             descriptors.check_cut()
         }
         Some(shutdown) => {

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::http::{Backend, exchange, numbered};
+use common::http::{Backend, exchange, get, numbered};
 use common::peers::free_address;
 use common::service::{Service, seen};
 use common::{Scratch, client, wait};
@@ -258,14 +258,14 @@ fn mirroring(mirror: &str) -> String {
 }
 
 /// Asks a service with a mirror at that address, and returns it with the number of the requests at the backend.
-fn ask_mirrored(name: &str, mirror: &str, at: SocketAddr, requests: usize) -> (Service, u64) {
+fn ask_mirrored(name: &str, mirror: &str, at: SocketAddr, requests: usize, extra: &[&str]) -> (Service, u64) {
     let scratch = Scratch::new(name);
     let program = scratch.write("mirrored.flick", &mirroring(mirror)).display().to_string();
     let backend = good();
     let (of_backend, of_mirror) = (format!("backend={}", backend.address), format!("mirror={at}"));
     let fixed = ["run", &program, "--listen", "client=127.0.0.1:0", "--workers", "1", "--admin", "0"];
-    let extra = ["--connect", &of_backend, "--connect", &of_mirror, "--max-connections-per-backend", "4"];
-    let service = Service::start(&[&fixed[..], &extra].concat());
+    let connect = ["--connect", &of_backend, "--connect", &of_mirror, "--max-connections-per-backend", "4"];
+    let service = Service::start(&[&fixed[..], &connect, extra].concat());
     let mut stream = client::connect(service.address);
     for number in 0..requests {
         let (status, _) = exchange(&mut stream, "/page").expect("the backend answers");
@@ -274,26 +274,82 @@ fn ask_mirrored(name: &str, mirror: &str, at: SocketAddr, requests: usize) -> (S
     (service, backend.requests.load(Ordering::SeqCst))
 }
 
+/// Copies, among others, that a service has dropped.
+fn messages_dropped(service: &Service) -> u64 {
+    let (_, metrics) = seen(service.admin_address(), "/metrics");
+    let dropped = metrics.lines().find(|line| line.starts_with("flick_messages_dropped_total"));
+    let dropped = dropped.and_then(|line| line.rsplit(' ').next()?.parse().ok());
+    dropped.unwrap_or_else(|| panic!("no flick_messages_dropped_total in\n{metrics}"))
+}
+
 /// A mirror that accepts and says nothing took all its connections; then each request waited for one.
 #[test]
 fn silent_mirror_stopped_its_clients() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let at = silent.local_addr().expect("a bound socket has an address");
-    let (service, asked) = ask_mirrored("silent_mirror", "response/request", at, 200);
+    let (service, asked) = ask_mirrored("silent_mirror", "response/request", at, 200, &[]);
     assert_eq!(asked, 200);
-    let (_, metrics) = seen(service.admin_address(), "/metrics");
-    let dropped = metrics.lines().find(|line| line.starts_with("flick_messages_dropped_total"));
-    let dropped = dropped.and_then(|line| line.rsplit(' ').next()?.parse::<u64>().ok());
-    assert!(dropped.is_some_and(|dropped| (100..=200).contains(&dropped)), "{metrics}");
+    let dropped = messages_dropped(&service);
+    assert!((100..=200).contains(&dropped), "{dropped}");
 }
 
 /// Its responses were taken for ones that no request asked for, which ended the connection with the copies on it.
 #[test]
 fn mirror_without_responses_got_half_of_the_copies() {
     let mirror = good();
-    let (service, asked) = ask_mirrored("answering_mirror", "-/request", mirror.address, 500);
+    let (service, asked) = ask_mirrored("answering_mirror", "-/request", mirror.address, 500, &[]);
     let got = || mirror.requests.load(Ordering::SeqCst);
     wait::until("all copies", || (got() == 500).then_some(()));
     assert_eq!(asked, 500);
     drop(service.drained());
+}
+
+/// Headers that fill the buffers of a connection after some requests.
+fn long_headers() -> String {
+    format!("X-Long: {}\r\n", "l".repeat(4000)).repeat(3)
+}
+
+/// The copies in the service's buffers were waited for, and the log said that clients were.
+#[test]
+fn drain_waited_for_copies_that_a_mirror_did_not_read() {
+    let unread = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let at = unread.local_addr().expect("a bound socket has an address");
+    let (service, _) = ask_mirrored("unread_mirror", "-/request", at, 1, &["--shutdown-timeout", "10s"]);
+    let mut stream = client::connect(service.address);
+    let is_full = |stream: &mut TcpStream| {
+        let (status, _) = get(stream, "/page", &long_headers()).expect("the backend answers");
+        assert_eq!(status, 200);
+        messages_dropped(&service) > 0
+    };
+    wait::until("copies to be dropped", || is_full(&mut stream).then_some(()));
+    drop(stream);
+    let log = service.drained();
+    assert!(log.contains("drained") && !log.contains("the shutdown timeout passed"), "{log}");
+}
+
+/// It said that clients were closed, of which there were none.
+#[test]
+fn drain_blamed_clients_for_requests_that_a_backend_did_not_read() {
+    let unread = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let sink = format!("sink={}", unread.local_addr().expect("a bound socket has an address"));
+    let program = "use memcached_text\n\nproc Recorded: (command/reply client, -/command sink)\n\
+                   \x20 | client => record(client, sink)\n\n\
+                   fun record: (-/reply client, -/command sink, req: command) -> ()\n  req => sink\n\
+                   \x20 reply{wire = \"STORED\\r\\n\"} => client\n";
+    let scratch = Scratch::new("unread_sink");
+    let program = scratch.write("recorded.flick", program).display().to_string();
+    let fixed = ["run", &program, "--listen", "client=127.0.0.1:0", "--connect", &sink, "--workers", "1"];
+    let service = Service::start(&[&fixed[..], &["--shutdown-timeout", "1s"]].concat());
+    let mut stream = client::connect(service.address);
+    let set = format!("set k 0 0 12000\r\n{}\r\n", "v".repeat(12_000));
+    let mut reply = || {
+        stream.write_all(set.as_bytes()).expect("the service reads");
+        client::read_until(&mut stream, b"\n")
+    };
+    let refusal = std::iter::repeat_with(&mut reply).find(|reply| reply != b"STORED\r\n");
+    assert_eq!(refusal.as_deref(), Some(&b"SERVER_ERROR too busy\r\n"[..]), "it waited for the sink");
+    drop(stream);
+    let log = service.drained();
+    let warning = "dropped what peers had not read: the shutdown timeout passed";
+    assert!(log.contains(warning) && !log.contains("closed the remaining clients"), "{log}");
 }

@@ -65,6 +65,8 @@ pub struct Backend {
     pending: u32,
     /// A request has changed the state of its shared connection, which no other one has.
     is_stateful: bool,
+    /// Copies that it was sent, as a mirror.
+    copies: u64,
     /// It counts as up.
     is_up: bool,
     health: BackendHealth,
@@ -105,6 +107,7 @@ impl Backend {
             promised: 0,
             pending: 0,
             is_stateful: false,
+            copies: 0,
             is_up: false,
             health: BackendHealth::default(),
             failures: 0,
@@ -205,7 +208,7 @@ impl Backend {
     pub fn add(&mut self, endpoint: &Endpoint, element: u64, health: BackendHealth) {
         self.endpoint.clone_from(endpoint);
         (self.life, self.element) = (BackendLife::Listed, element);
-        (self.failures, self.is_up, self.is_stateful) = (0, false, false);
+        (self.failures, self.is_up, self.is_stateful, self.copies) = (0, false, false, 0);
         self.health = health;
     }
 
@@ -352,6 +355,16 @@ impl Backend {
     /// clients then repeat what they did.
     pub fn is_stateful(&self) -> bool {
         self.is_stateful
+    }
+
+    /// It was sent a copy of a request.
+    pub fn note_copy(&mut self) {
+        self.copies += 1;
+    }
+
+    /// Copies that it was sent.
+    pub fn copies(&self) -> u64 {
+        self.copies
     }
 
     /// Clients that wait for a connection, or for a turn at the shared one.

@@ -100,11 +100,13 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Whether a backend connection has requests, of clients that are gone, that the kernel or a ring has not taken.
+    /// Copies for mirrors do not count.
     fn has_requests_to_send(&self) -> bool {
-        let driver = self.io.driver();
-        let mut handles =
-            (0..self.upstream.conns_count() as u32).filter_map(|at| self.upstream.conn(at).handle());
-        handles.any(|handle| driver.backlog_bytes(handle) > 0)
+        let mut conns = (0..self.upstream.conns_count() as u32).map(|at| self.upstream.conn(at));
+        conns.any(|conn| {
+            let has_output = conn.handle().is_some_and(|handle| self.io.driver().backlog_bytes(handle) > 0);
+            has_output && !self.gets_only_copies(conn.backend())
+        })
     }
 
     /// Number that a request has kept for its reply, with the notice that its session ends (`%keep_last`), if it does.

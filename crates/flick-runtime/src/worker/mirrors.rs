@@ -1,6 +1,6 @@
 //! Mirrors: channels without a rule, to which a rule sends a copy of a request beside the one for a backend.
 //! Promises: no client waits for a mirror. A copy for which there is no capacity is dropped and counted; the in-flight
-//! table takes copies only while less than half of it is in use.
+//! table takes copies only while less than half of it is in use. No drain waits for a mirror that was sent copies only.
 //! Not here: messages that are sent to channels without a rule only: these are no copies, and wait for capacity.
 
 use flick_abi::Send;
@@ -37,5 +37,19 @@ impl<D: Driver> Worker<D> {
         let conn = if backend.is_exclusive() { backend.last_idle() } else { Some(backend.shared()) };
         let is_clogged = conn.is_some_and(|conn| self.is_clogged(conn, BACKEND_CONN_BACKLOG_BYTES_MAX));
         !is_clogged && self.inflight.takes_copies() && (!backend.is_exclusive() || self.dedicates_now(at))
+    }
+
+    /// Counts a message that is sent to a backend, and whether it is a copy.
+    pub(super) fn count_request(&mut self, backend: u32, is_copy: bool) {
+        self.observe.backend(backend as usize).requests.add(1);
+        if is_copy {
+            self.upstream.backend_mut(backend as usize).note_copy();
+        }
+    }
+
+    /// Whether a backend was sent copies, and nothing else.
+    pub(super) fn gets_only_copies(&self, backend: u32) -> bool {
+        let copies = self.upstream.backend(backend as usize).copies();
+        copies > 0 && copies == self.observe.backend(backend as usize).requests.get()
     }
 }

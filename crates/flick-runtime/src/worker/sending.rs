@@ -140,7 +140,8 @@ impl<D: Driver> Worker<D> {
                 }
             }
         }
-        self.observe.backend(backend as usize).requests.add(1);
+        let is_copy = matches!(waiter, Waiter::NoClient) && self.is_mirrored(send, scratch.sends.as_slice());
+        self.count_request(backend, is_copy);
         if !self.write_to_backend_conn(backend_conn, &outgoing(scratch, send.body, message), patches, resend)
         {
             self.backend_exhausted(backend_conn);

@@ -191,8 +191,7 @@ fn unknown_word_of_more_than_64_bytes_ended_the_connection() {
     let store = store(&[]);
     let proxies = ["memcached_text_proxy", "memcached_cache"]
         .map(|name| service(name, Some(("backends", &[backend.address])), &[]));
-    let mut clients =
-        [memcached.address, store.address, proxies[0].address, proxies[1].address].map(connect);
+    let mut clients = [memcached.address, store.address, proxies[0].address, proxies[1].address].map(connect);
     let words = [64, 65, 100, 2000, 2046].map(|length| "x".repeat(length));
     let behind = [2000, 2001, 2044].map(|length| format!("x {}", "y".repeat(length)));
     let others = [65, 1000].map(|length| format!("  get{}  a b ", "x".repeat(length)));
