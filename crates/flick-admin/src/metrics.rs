@@ -187,7 +187,7 @@ fn edges(out: &mut Exposition, services: &[Service]) {
 
 fn dictionaries(out: &mut Exposition, services: &[Service]) {
     type Read = fn(&DictionaryStats) -> u64;
-    let families: [(&str, Kind, &str, &str, Read); 8] = [
+    let families: [(&str, Kind, &str, &str, Read); 9] = [
         ("entries", Kind::Gauge, "", "Entries in the dictionary.", |dict| dict.entries),
         ("entries_max", Kind::Gauge, "", "Maximum number of entries.", |dict| dict.entries_max),
         ("memory_bytes", Kind::Gauge, "bytes", "Memory of the dictionary.", |dict| dict.bytes),
@@ -197,6 +197,9 @@ fn dictionaries(out: &mut Exposition, services: &[Service]) {
         ("expirations", Kind::Counter, "", "Entries that expired.", |dict| dict.expirations),
         ("rejected_writes", Kind::Counter, "", "Writes rejected because the dictionary was full.", |dict| {
             dict.refusals
+        }),
+        ("snapshot_errors", Kind::Counter, "", "Snapshots that could not be written.", |dict| {
+            dict.snapshot_errors
         }),
     ];
     if services.iter().all(|service| service.dictionaries.is_empty()) {

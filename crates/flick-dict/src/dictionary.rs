@@ -41,6 +41,8 @@ pub struct DictCounts {
     pub expirations: u64,
     /// Writes refused because the dictionary was full.
     pub refusals: u64,
+    /// Snapshots that could not be written.
+    pub snapshot_errors: u64,
 }
 
 /// Words that only writers touch, on their own cache lines.
@@ -51,6 +53,7 @@ pub(crate) struct SharedCounters {
     pub(crate) evictions: PlainU64,
     pub(crate) expirations: PlainU64,
     pub(crate) refusals: PlainU64,
+    pub(crate) snapshot_errors: PlainU64,
     /// The clock's hand: where eviction continues.
     pub(crate) hand: PlainU64,
     /// Position at which the sweep continues.
@@ -251,9 +254,14 @@ impl Dictionary {
 
     /// Returns the counters of writers since the start.
     pub fn counts(&self) -> DictCounts {
-        let SharedCounters { evictions, expirations, refusals, .. } = &self.counters;
+        let SharedCounters { evictions, expirations, refusals, snapshot_errors, .. } = &self.counters;
         let read = |counter: &PlainU64| counter.load(Ordering::Relaxed);
-        DictCounts { evictions: read(evictions), expirations: read(expirations), refusals: read(refusals) }
+        DictCounts {
+            evictions: read(evictions),
+            expirations: read(expirations),
+            refusals: read(refusals),
+            snapshot_errors: read(snapshot_errors),
+        }
     }
 
     /// Begins an update: as `get`, and remembers the version. With `exclusive`, no other thread changes the entry (or

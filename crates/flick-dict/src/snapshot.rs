@@ -16,7 +16,7 @@ use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::dictionary::Dictionary;
 use crate::limits::READ_TRIES_MAX;
-use crate::sync::back_off;
+use crate::sync::{Ordering, back_off};
 
 const MAGIC: &[u8; 8] = b"FLKDICT\n";
 const VERSION: u32 = 1;
@@ -118,8 +118,15 @@ fn create(path: &Path) -> io::Result<File> {
 /// Writes all entries to `path`, through the file `PATH.new`, and returns how many. `layout` identifies the types of
 /// keys and values. Only the user of the process can read the file.
 ///
-/// Errors: those of create, write, sync and rename; the old file stays, and the new one is removed.
+/// Errors: those of create, write, sync and rename; the old file stays, and the new one is removed. They are counted.
 pub fn save(dictionary: &Dictionary, path: &Path, layout: u64, now_ns: u64) -> io::Result<u64> {
+    let saved = replace(dictionary, path, layout, now_ns);
+    saved.inspect_err(|_| {
+        dictionary.counters.snapshot_errors.fetch_add(1, Ordering::Relaxed);
+    })
+}
+
+fn replace(dictionary: &Dictionary, path: &Path, layout: u64, now_ns: u64) -> io::Result<u64> {
     let temporary = beside(path, ".new");
     let written = create(&temporary).and_then(|file| {
         let (file, entries) = write_to(dictionary, BufWriter::new(file), layout, now_ns)?;

@@ -238,6 +238,7 @@ impl State {
                 evictions: counts.evictions,
                 expirations: counts.expirations,
                 refusals: counts.refusals,
+                snapshot_errors: counts.snapshot_errors,
             }
         };
         self.dicts.iter().enumerate().map(report).collect()

@@ -183,6 +183,9 @@ pub struct DictionaryStats {
     pub expirations: u64,
     /// Writes rejected because the dictionary was full.
     pub refusals: u64,
+    /// Snapshots that could not be written.
+    #[serde(default)]
+    pub snapshot_errors: u64,
 }
 
 /// A counter or gauge.

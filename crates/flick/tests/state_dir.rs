@@ -8,7 +8,7 @@ use std::process::Stdio;
 use common::client::connect;
 use common::http::exchange;
 use common::process::OwnedPid;
-use common::service::Service;
+use common::service::{Service, seen};
 use common::{Scratch, run, wait};
 
 /// Counts requests in a dictionary with a snapshot.
@@ -105,6 +105,33 @@ fn upgrade_fails_if_a_snapshot_cannot_be_written() {
     let (status, _, error) = run(&["upgrade", &admin]);
     assert!(status == 1 && error.contains("cannot write 1 snapshots for the new process"), "{error}");
     check_asked(&service, "2");
+    std::fs::remove_dir(&in_the_way).expect("it is empty");
+    service.drained();
+}
+
+/// There was a line in the log only. The number goes on over a reload, as the dictionary does.
+#[test]
+fn snapshots_that_failed_were_not_counted() {
+    let scratch = Scratch::new("kept-counted");
+    let service = kept(&scratch, "state", &["--admin", "0"]);
+    let admin = service.admin_address();
+    let in_the_way = scratch.path().join("state/seen.new");
+    let check = |errors: usize| {
+        let (_, metrics) = seen(admin, "/metrics");
+        let sample = metrics.lines().find(|line| line.starts_with("flick_dictionary_snapshot_errors_total"));
+        let expected = format!("{{service=\"Kept\",dictionary=\"seen\"}} {errors}");
+        assert!(sample.is_some_and(|line| line.ends_with(&expected)), "{errors} errors, {sample:?}");
+    };
+    check(0);
+    std::fs::create_dir(&in_the_way).expect("the directory is ours");
+    for errors in 1..=2 {
+        let (status, ..) = run(&["upgrade", &admin.to_string()]);
+        assert_eq!(status, 1);
+        check(errors);
+        let (status, _, error) = run(&["reload", &admin.to_string()]);
+        assert_eq!(status, 0, "{error}");
+        check(errors);
+    }
     std::fs::remove_dir(&in_the_way).expect("it is empty");
     service.drained();
 }
