@@ -8,11 +8,10 @@ use std::time::SystemTime;
 use flick_load::binary::Opcode;
 
 use super::{connect, has_every_capability, read_until};
-use crate::common::captured;
 use crate::common::client::{ask, reply, request};
 use crate::common::peers::{Memcached, output};
 use crate::common::service::{Service, seen};
-use crate::common::wait;
+use crate::common::{captured, wait};
 use crate::stores::{exchange, service};
 
 /// Meta commands and those of managers, `KEY` of which is replaced by the CAS value of that key. Left out is where
@@ -201,6 +200,44 @@ fn unknown_word_of_more_than_64_bytes_ended_the_connection() {
     }
     proxies.into_iter().for_each(|proxy| drop(proxy.drained()));
     store.drained();
+}
+
+/// Values that `strtoull` reads as a number, or not.
+const STORED: &[&str] = &[
+    "\t5",
+    "\n5",
+    "\x0b5",
+    "\x0c5",
+    "\r5",
+    " \t\n\x0b\x0c\r12345\t9",
+    "5\t7",
+    "5\x0bx",
+    "5\0x",
+    "\x005",
+    "5x",
+    "\t",
+    "\x1c5",
+    "                    12345",
+    "                                                  18446744073709551615",
+    "\t18446744073709551616",
+    "000000000000000000000000000005",
+    "5                                                                 x",
+];
+
+/// Only blanks, tabs and line ends could be before it, together with it in 22 bytes.
+#[test]
+fn stored_number_behind_white_space_was_not_a_number() {
+    let memcached = Memcached::start();
+    let stores = ["native", "interpreter"].map(|engine| store(&["--", "--engine", engine]));
+    let mut clients = [memcached.address, stores[0].address, stores[1].address].map(connect);
+    for value in STORED {
+        for change in ["incr k 1", "decr k 3", "ma k D7 v"] {
+            let command = format!("set k 3 0 {}\r\n{value}\r\n{change}\r\nget k\r\n", value.len());
+            let [expected, got @ ..] = clients.each_mut().map(|client| answer(client, &command));
+            assert_eq!(got, [expected.clone(), expected], "{value:?}, `{change}`");
+        }
+    }
+    stores.into_iter().for_each(|store| drop(store.drained()));
 }
 
 /// A request line of HTTP ends the connection; a command that only looks like one is answered.
