@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser};
 use flick_check::limits::DICT_ENTRIES_MAX;
+use flick_net::Endpoint;
 
 use crate::commands::run::Run;
 use crate::failure::{Failure, Outcome};
@@ -118,6 +119,13 @@ impl Store {
         }
         for process in ["Text", "Binary"] {
             let bound = binding(&format!("{process}.client={}", self.listen)).map_err(Failure::usage)?;
+            let is_shared = |endpoint: &Endpoint| matches!(endpoint, Endpoint::Tcp(_) | Endpoint::Unix(_));
+            if let Some(other) = bound.endpoints.iter().find(|endpoint| !is_shared(endpoint)) {
+                return Err(Failure::usage(format!(
+                    "the store cannot listen on {other}, where its protocols cannot share an address; listen on TCP: \
+                     connections within this host move to shared memory by themselves"
+                )));
+            }
             flags.listen.push(bound);
         }
         flags.programs = vec![PathBuf::from(PROGRAM)];

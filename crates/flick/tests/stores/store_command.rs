@@ -11,7 +11,7 @@ use super::{connect, has_every_capability, read_until};
 use crate::common::client::{ask, reply, request};
 use crate::common::peers::{Memcached, output};
 use crate::common::service::{Service, seen};
-use crate::common::{captured, wait};
+use crate::common::{captured, run, wait};
 use crate::stores::{exchange, service};
 
 /// Meta commands and those of managers, `KEY` of which is replaced by the CAS value of that key. Left out is where
@@ -200,6 +200,16 @@ fn unknown_word_of_more_than_64_bytes_ended_the_connection() {
     }
     proxies.into_iter().for_each(|proxy| drop(proxy.drained()));
     store.drained();
+}
+
+/// The error was about services and their names, of which the user of the store knows nothing.
+#[test]
+fn store_on_shared_memory_failed_with_an_error_about_its_program() {
+    for address in ["shm:store", "127.0.0.1:0,shm:store"] {
+        let (status, _, error) = run(&["store", "--listen", address]);
+        let expected = "error: the store cannot listen on shm:store, ";
+        assert!(status == 2 && error.starts_with(expected) && error.contains("listen on TCP"), "{error}");
+    }
 }
 
 /// Values that `strtoull` reads as a number, or not.
