@@ -8,6 +8,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use common::client::{ask, connect, reply, request};
+use common::process::OwnedChild;
 use common::service::{Service, read_all};
 use common::{PROXY, Scratch, wait};
 use flick_load::binary::{Opcode, Status};
@@ -294,10 +295,10 @@ fn with_limits(limits: &str) -> Service {
 }
 
 /// Starts a service; its process if it listens, else its status and log.
-fn try_start(mut command: std::process::Command) -> Result<(Killed, SocketAddr), (i32, String)> {
+fn try_start(mut command: std::process::Command) -> Result<(OwnedChild, SocketAddr), (i32, String)> {
     let child = command.stderr(std::process::Stdio::piped()).spawn().expect("a shell starts");
-    let mut child = Killed(child);
-    let mut lines = BufReader::new(child.0.stderr.take().expect("it was asked for")).lines();
+    let mut child = OwnedChild(child);
+    let mut lines = BufReader::new(child.stderr.take().expect("it was asked for")).lines();
     let mut log = String::new();
     for line in lines.by_ref().map_while(Result::ok) {
         if let Some(address) = common::service::address_in(&line, "listening") {
@@ -307,18 +308,7 @@ fn try_start(mut command: std::process::Command) -> Result<(Killed, SocketAddr),
         }
         log += &line;
     }
-    Err((child.0.wait().expect("our own child").code().unwrap_or(-1), log))
-}
-
-/// A process that ends with the test.
-struct Killed(std::process::Child);
-
-impl Drop for Killed {
-    fn drop(&mut self) {
-        // One that has ended cannot be killed; after `wait` it is gone in any case.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+    Err((child.wait().expect("our own child").code().unwrap_or(-1), log))
 }
 
 #[test]

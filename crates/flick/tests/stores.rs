@@ -23,6 +23,7 @@ use std::process::Command;
 
 use common::client::{connect, read_until};
 use common::peers::{Memcached, Redis, Server, addresses, output};
+use common::process::OwnedChild;
 use common::service::{Service, read_all};
 use common::{captured, run, wait};
 use serde_json::Value;
@@ -409,7 +410,7 @@ fn flick_load_finds_a_rate_within_its_bound() {
 
 /// An agent of `flick load` on a free port.
 struct Agent {
-    child: std::process::Child,
+    _child: OwnedChild,
     address: String,
 }
 
@@ -417,20 +418,12 @@ impl Agent {
     fn start() -> Self {
         let mut command = common::flick();
         command.args(["load", "agent", "--listen", "127.0.0.1:0"]).stdout(std::process::Stdio::piped());
-        let mut child = command.spawn().expect("the tool starts");
+        let mut child = OwnedChild(command.spawn().expect("the tool starts"));
         let mut line = String::new();
         let stdout = child.stdout.take().expect("it is piped");
         std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).expect("it can be read");
         let address = line.trim().strip_prefix("agent at ").expect("it says where it listens").to_owned();
-        Self { child, address }
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        // One that has ended cannot be killed; after `wait` it is gone in any case.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Self { _child: child, address }
     }
 }
 

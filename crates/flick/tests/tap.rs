@@ -5,18 +5,19 @@ mod common;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, ExitStatus, Stdio};
+use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
 use common::http::{self, Backend};
+use common::process::OwnedChild;
 use common::service::{Service, seen};
 use common::{Scratch, client, flick, peers, root, wait};
 use flick_shm::conn::RingRead;
 
 /// A running tap and what it has printed.
 struct Tap {
-    child: Child,
+    child: OwnedChild,
     text: Arc<Mutex<String>>,
     readers: Vec<JoinHandle<()>>,
 }
@@ -26,7 +27,7 @@ impl Tap {
         let mut command = flick();
         command.args(["tap", "--admin", &admin.to_string()]).args(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().expect("the tool starts");
+        let mut child = OwnedChild(command.spawn().expect("the tool starts"));
         let text = Arc::<Mutex<String>>::default();
         let stdout = child.stdout.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>);
         let stderr = child.stderr.take().map(|stream| Box::new(stream) as Box<dyn Read + Send>);
@@ -62,14 +63,6 @@ impl Tap {
 
     fn ended(&mut self) -> ExitStatus {
         wait::until("the tap to end", || self.child.try_wait().expect("our own child"))
-    }
-}
-
-impl Drop for Tap {
-    fn drop(&mut self) {
-        // One that has ended already cannot be killed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

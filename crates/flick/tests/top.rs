@@ -6,10 +6,11 @@ mod common;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 
 use common::peers::{Memcached, free_address};
+use common::process::OwnedChild;
 use common::service::Service;
 use common::{PROXY, Scratch, client, flick, http, root, wait};
 use flick_load::binary::Opcode;
@@ -20,7 +21,7 @@ const COLUMNS: u16 = 120;
 
 /// A terminal with a program in it.
 struct Terminal {
-    child: Child,
+    child: OwnedChild,
     keys: File,
     /// Path of its device.
     path: String,
@@ -39,7 +40,7 @@ impl Terminal {
         let path = std::fs::read_link(format!("/proc/self/fd/{own}")).expect("it has a path");
         let slave = || Stdio::from(pair.slave.try_clone().expect("a descriptor"));
         command.env("TERM", "xterm-256color").stdin(slave()).stdout(slave()).stderr(slave());
-        let child = command.spawn().expect("the tool starts");
+        let child = OwnedChild(command.spawn().expect("the tool starts"));
         let mut shown = File::from(pair.master);
         let keys = shown.try_clone().expect("a descriptor");
         let screen = Arc::new(Mutex::new(vt100::Parser::new(rows, columns, 0)));
@@ -79,14 +80,6 @@ impl Terminal {
             .status()
             .expect("stty starts");
         assert!(status.success());
-    }
-}
-
-impl Drop for Terminal {
-    fn drop(&mut self) {
-        // One that has ended already cannot be killed.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use std::process::{Child, ChildStdout, Stdio};
 
 use common::peers::{Memcached, Server, signal};
+use common::process::OwnedChild;
 use common::service::{Service, seen};
 use common::{Scratch, flick, wait};
 
@@ -21,20 +22,9 @@ const BEFORE: [u64; 3] = [70_000, 0, 30_000];
 /// The time in which knobs must be as before when the search was killed.
 const RESTORE_TIME_MAX: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// A load, which ends when dropped.
-struct Load(Child);
-
-impl Drop for Load {
-    fn drop(&mut self) {
-        // One that has ended already cannot be killed.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// A proxy under load.
 struct Loaded {
-    _load: Load,
+    _load: OwnedChild,
     service: Service,
     _backend: Server,
 }
@@ -54,7 +44,7 @@ impl Loaded {
         load.args(["--keys", &KEYS.to_string(), "--duration", "60s"])
             .stdout(Stdio::null())
             .stderr(Stdio::null());
-        let load = Load(load.spawn().expect("the tool starts"));
+        let load = OwnedChild(load.spawn().expect("the tool starts"));
         let loaded = Self { _load: load, service, _backend: backend };
         wait::until("the load", || {
             let state: serde_json::Value =

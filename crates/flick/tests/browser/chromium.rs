@@ -7,17 +7,18 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{self, Receiver};
 
 use serde_json::{Value, json};
 
 use super::common::Scratch;
+use super::common::process::OwnedChild;
 use super::common::wait::WAIT_MAX;
 
 /// The browser with one page.
 pub struct Browser {
-    child: Child,
+    _child: OwnedChild,
     commands: File,
     answers: Receiver<Value>,
     session: Option<String>,
@@ -53,7 +54,7 @@ impl Browser {
             .spawn();
         let child = match child {
             Err(error) if error.kind() == ErrorKind::NotFound => panic!("no shell: {error}"),
-            child => child.expect("a shell starts"),
+            child => OwnedChild(child.expect("a shell starts")),
         };
         let commands = File::create(commands).expect("the shell opens its side");
         let answers = File::open(answers).expect("the shell opens its side");
@@ -71,7 +72,7 @@ impl Browser {
             }
         });
         let mut browser = Self {
-            child,
+            _child: child,
             commands,
             answers: receiver,
             session: None,
@@ -166,14 +167,6 @@ impl Browser {
             _ => {}
         }
         message
-    }
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        // It may have ended by itself; then there is nothing left to end.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -6,6 +6,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 
+use super::process::OwnedChild;
 use super::wait;
 
 /// Attempts to find a free port: another process may bind it first.
@@ -13,7 +14,7 @@ const PORT_TRIES_MAX: usize = 5;
 
 /// A real server that a test has started and that ends with it.
 pub struct Server {
-    child: Child,
+    child: OwnedChild,
     start_at: fn(SocketAddr) -> Option<Self>,
     /// Address that it listens on.
     pub address: SocketAddr,
@@ -31,7 +32,7 @@ impl Server {
         address: SocketAddr,
         start_at: fn(SocketAddr) -> Option<Self>,
     ) -> Option<Self> {
-        let mut child = spawn(command, package);
+        let mut child = OwnedChild(spawn(command, package));
         let answers =
             wait::until("a server to answer or end", || match child.try_wait().expect("our own child") {
                 Some(_) => Some(false),
@@ -56,14 +57,6 @@ impl Server {
         let (address, start_at) = (self.address, self.start_at);
         self.kill();
         wait::until("its port to be free", || start_at(address))
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // One that was killed already cannot be killed; after `wait` it is gone in any case.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -1,5 +1,7 @@
-//! Resource usage of a process, as the kernel reports it.
+//! Processes: their resource usage, as the kernel reports it, and handles that end them.
 
+use std::ops::{Deref, DerefMut};
+use std::process::Child;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit};
@@ -61,6 +63,31 @@ pub fn want_descriptors(needed: u64) {
     let raised = Rlimit { current: Some(most), maximum: limit.maximum };
     rustix::process::setrlimit(Resource::Nofile, raised)
         .expect("the soft limit may be raised up to the hard limit");
+}
+
+/// A child of the test; dropping it kills it and waits for its end.
+pub struct OwnedChild(pub Child);
+
+impl Deref for OwnedChild {
+    type Target = Child;
+
+    fn deref(&self) -> &Child {
+        &self.0
+    }
+}
+
+impl DerefMut for OwnedChild {
+    fn deref_mut(&mut self) -> &mut Child {
+        &mut self.0
+    }
+}
+
+impl Drop for OwnedChild {
+    fn drop(&mut self) {
+        // One that has ended cannot be killed; after `wait` it is gone in any case.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
 }
 
 /// A process that is not a child of the test; dropping it kills the process.

@@ -3,9 +3,10 @@
 
 use std::net::{SocketAddr, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::common::peers::{free_address, signal, spawn};
+use crate::common::process::OwnedChild;
 use crate::common::{Scratch, wait};
 
 /// Kind of a server.
@@ -24,7 +25,7 @@ pub const KINDS: [Kind; 3] = [Kind::Nginx, Kind::Apache, Kind::Haproxy];
 
 /// A running server.
 pub struct Server {
-    child: Child,
+    child: OwnedChild,
     /// Address that it listens on.
     pub address: SocketAddr,
     log: PathBuf,
@@ -58,7 +59,7 @@ impl Server {
         } else {
             spawn(&mut command, package)
         };
-        let mut server = Self { child, address, log, files };
+        let mut server = Self { child: OwnedChild(child), address, log, files };
         wait::until("the server to listen", || {
             let ended = server.child.try_wait().expect("our own child");
             assert!(ended.is_none(), "{kind:?} ended: {ended:?}: {}", server.errors());
@@ -84,14 +85,6 @@ impl Server {
         signal(self.child.id(), "TERM");
         wait::until("the server to end", || self.child.try_wait().expect("our own child"));
         self.seen()
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // One that has ended cannot be killed; after `wait` it is gone in any case.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -7,6 +7,7 @@ use flick_load::binary::Status;
 use flick_load::store::EmbeddedStore;
 use flick_net::Endpoint;
 
+use crate::common::process::OwnedChild;
 use crate::common::{Scratch, peers, wait};
 use crate::machine;
 use crate::proxy::{IOS, Proxy};
@@ -58,7 +59,7 @@ fn ipv6_and_unix_sockets_work_end_to_end() {
 
 /// A memcached on a Unix socket; ended by its own handle.
 struct UnixMemcached {
-    child: std::process::Child,
+    _child: OwnedChild,
     path: std::path::PathBuf,
 }
 
@@ -68,16 +69,8 @@ impl UnixMemcached {
         let user = if rustix::process::geteuid().is_root() { &["-u", "root"][..] } else { &[] };
         let mut command = Command::new("memcached");
         command.arg("-s").arg(&path).args(["-a", "0666", "-m", "64"]).args(user);
-        let child = peers::spawn(&mut command, "memcached");
+        let child = OwnedChild(peers::spawn(&mut command, "memcached"));
         wait::until("memcached to listen", || std::os::unix::net::UnixStream::connect(&path).ok().map(drop));
-        Self { child, path }
-    }
-}
-
-impl Drop for UnixMemcached {
-    fn drop(&mut self) {
-        // After `wait` it is gone in any case.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        Self { _child: child, path }
     }
 }

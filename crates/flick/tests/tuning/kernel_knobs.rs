@@ -6,9 +6,10 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use super::common::peers::signal;
+use super::common::process::OwnedChild;
 use super::common::service::Service;
 use super::common::{Scratch, captured, flick, wait};
-use super::{BEFORE, Load, Loaded, RESTORE_TIME_MAX};
+use super::{BEFORE, Loaded, RESTORE_TIME_MAX};
 
 /// Turns on GRO of an interface by `SIOCETHTOOL`, with which veth has NAPIs.
 const ENABLE_GRO: &str = "\
@@ -96,7 +97,7 @@ fn killed_search_restores_the_napis_of_a_network_interface() {
     load.args(["--rate", "2k", "--keys", "100", "--duration", "60s"])
         .stdout(Stdio::null())
         .stderr(Stdio::null());
-    let _load = Load(load.spawn().expect("the tool starts"));
+    let _load = OwnedChild(load.spawn().expect("the tool starts"));
     let admin = service.admin_address().to_string();
     let before = namespace.knobs();
     let missing = &before["rx-usecs"];
