@@ -3,6 +3,7 @@
 use std::io;
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -110,11 +111,13 @@ pub struct Peers {
     waker: Waker,
     results: (mpsc::Sender<ScriptResult>, mpsc::Receiver<ScriptResult>),
     running: usize,
+    /// Sockets that peers listen at.
+    paths: Vec<PathBuf>,
 }
 
 impl Peers {
     pub fn new(waker: Waker) -> Peers {
-        Peers { waker, results: mpsc::channel(), running: 0 }
+        Peers { waker, results: mpsc::channel(), running: 0, paths: Vec::new() }
     }
 
     fn start(&mut self, peer: impl FnOnce(&Waker) -> ScriptResult + Send + 'static) {
@@ -156,6 +159,7 @@ impl Peers {
             }
             Endpoint::Unix(path) => {
                 let listener = UnixListener::bind(path).unwrap();
+                self.paths.push(path.clone());
                 self.start(move |wake| {
                     scripts.into_iter().try_for_each(|steps| {
                         script::run(listener.accept().map_err(|e| e.to_string())?.0, steps, wake)
@@ -185,6 +189,15 @@ impl Peers {
             }
         }
         self.running == 0
+    }
+}
+
+impl Drop for Peers {
+    fn drop(&mut self) {
+        for path in &self.paths {
+            // One that is gone leaves nothing behind, either.
+            let _ = std::fs::remove_file(path);
+        }
     }
 }
 
