@@ -270,6 +270,23 @@ pub struct PlatformConfig {
 }
 
 impl PlatformConfig {
+    /// One worker that is pinned to no core, with default limits and timeouts, and nothing of what is optional.
+    pub fn new(listen: Vec<Binding>, connect: Vec<Binding>) -> Self {
+        Self {
+            workers: 1,
+            pin: false,
+            io: IoKind::default(),
+            upgrades_to_shm: false,
+            shares_free_ports: false,
+            listen,
+            connect,
+            limits: Limits::default(),
+            timeouts: Timeouts::default(),
+            state_dir: None,
+            access: None,
+        }
+    }
+
     /// Returns the bytes that rings in shared memory may have.
     pub fn ring_memory_max(&self) -> u64 {
         let least = RING_MEMORY_MIN_BYTES * self.workers.max(1) as u64;

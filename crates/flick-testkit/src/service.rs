@@ -287,17 +287,9 @@ pub(crate) fn try_setup(
         connect.push(bind(&connected.name, backends));
     }
     let platform = PlatformConfig {
-        workers: 1,
-        pin: false,
-        io: Default::default(),
-        upgrades_to_shm: false,
-        shares_free_ports: false,
-        listen: vec![bind(&channels[listened].name, &vec![listen.clone(); streams])],
-        connect,
         limits: config.limits.clone(),
         timeouts: config.timeouts.clone(),
-        state_dir: None,
-        access: None,
+        ..PlatformConfig::new(vec![bind(&channels[listened].name, &vec![listen.clone(); streams])], connect)
     };
     let (program, engine) = (Arc::clone(&subject.program), Arc::clone(&subject.engine));
     Setup::new(program, engine, &platform)

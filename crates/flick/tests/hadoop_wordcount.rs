@@ -13,7 +13,7 @@ use common::hadoop::{pair, take_pair};
 use flick_abi::{Engine, Program};
 use flick_compiler::{EngineKind, Input, compile};
 use flick_net::{Endpoint, IoKind};
-use flick_runtime::{Binding, Limits, Platform, PlatformConfig, Timeouts};
+use flick_runtime::{Binding, Limits, Platform, PlatformConfig};
 
 /// Listing 3, from the root.
 const WORD_COUNT: &str = "examples/hadoop_wordcount/hadoop_wordcount.flick";
@@ -78,16 +78,12 @@ fn start(kind: EngineKind, io: IoKind, workers: usize, reducer: &TcpListener) ->
     let to = Endpoint::Tcp(reducer.local_addr().expect("an address"));
     let config = PlatformConfig {
         workers,
-        pin: false,
         io,
-        upgrades_to_shm: false,
-        shares_free_ports: false,
-        listen: vec![Binding::new("mappers", vec![any; MAPPERS])],
-        connect: vec![Binding::new("reducer", vec![to])],
         limits: Limits { buffer_memory: 64 << 20, ..Limits::default() },
-        timeouts: Timeouts::default(),
-        state_dir: None,
-        access: None,
+        ..PlatformConfig::new(
+            vec![Binding::new("mappers", vec![any; MAPPERS])],
+            vec![Binding::new("reducer", vec![to])],
+        )
     };
     let (program, engine) = compiled(kind);
     let platform = Platform::start(program, engine, config).expect("the service starts");

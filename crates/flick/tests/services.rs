@@ -15,7 +15,7 @@ use flick_abi::{Engine, FuncId, ParseStep, RuleCall, RuleOutcome};
 use flick_compiler::{EngineKind, Executable, Input, compile};
 use flick_net::{Endpoint, IoKind};
 use flick_runtime::limits::{CLOCK_STEPS, LONE_AFTER_NS, LONE_QUANTUM_NS};
-use flick_runtime::{Binding, Limits, Platform, PlatformConfig, ServiceConfig, Timeouts, Totals};
+use flick_runtime::{Binding, Limits, Platform, PlatformConfig, ServiceConfig, Totals};
 use flick_shm::client::{ClientAddress, ClientConfig, ClientEvent, ClientSet};
 use flick_shm::conn::RingRead;
 
@@ -81,17 +81,9 @@ fn services_on(
     let service = |(executable, at): (Executable, &Endpoint)| {
         let program = executable.program();
         let mut config = PlatformConfig {
-            workers: 1,
-            pin: false,
             io,
-            upgrades_to_shm: false,
-            shares_free_ports: false,
-            listen: vec![Binding::new("client", vec![at.clone()])],
-            connect: Vec::new(),
             limits: Limits { buffer_memory: 16 << 20, max_connections: 200, ..Limits::default() },
-            timeouts: Timeouts::default(),
-            state_dir: None,
-            access: None,
+            ..PlatformConfig::new(vec![Binding::new("client", vec![at.clone()])], Vec::new())
         };
         change(&program.name, &mut config);
         ServiceConfig { name: program.name.clone(), program, engine: executable.engine, config, group }

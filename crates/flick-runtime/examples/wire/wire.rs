@@ -12,7 +12,7 @@ use flick_runtime::access_log::AccessLog;
 use flick_runtime::edge_counters::EdgeCounters;
 use flick_runtime::state::{Origin, State};
 use flick_runtime::{
-    BackendCounters, Binding, Counters, Limits, PlatformConfig, Setup, Shared, Timeouts, Worker, WorkerConfig,
+    BackendCounters, Binding, Counters, Limits, PlatformConfig, Setup, Shared, Worker, WorkerConfig,
 };
 
 /// Clients, each with one request at a time.
@@ -157,19 +157,7 @@ pub fn worker(
         max_dedicated_connections: 1,
         ..Limits::default()
     };
-    let config = PlatformConfig {
-        workers: 1,
-        pin: false,
-        io: Default::default(),
-        upgrades_to_shm: false,
-        shares_free_ports: false,
-        listen: bind("client"),
-        connect: bind("backends"),
-        limits,
-        timeouts: Timeouts::default(),
-        state_dir: None,
-        access: None,
-    };
+    let config = PlatformConfig { limits, ..PlatformConfig::new(bind("client"), bind("backends")) };
     let state = State::new(&program, 1, Origin::Simulated(1)).expect("it has no dictionaries");
     let wire = Wire {
         now_ns: 0,

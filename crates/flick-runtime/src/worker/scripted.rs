@@ -13,7 +13,7 @@ use std::time::Duration;
 use flick_buffers::{BufClass, Pool, Slice};
 use flick_net::{ConnFault, Detached, Driver, DriverEvent, Endpoint, Handle, ListenerId, PeerAddr};
 
-use crate::config::{Binding, Limits, PlatformConfig, Timeouts};
+use crate::config::{Binding, Limits, PlatformConfig};
 use crate::observe::counters::{BackendCounters, Counters};
 use crate::observe::edge_counters::EdgeCounters;
 use crate::setup::Setup;
@@ -126,22 +126,13 @@ fn worker(script: Script, shared: &Arc<Shared>) -> Worker<Script> {
     let any: Endpoint = "127.0.0.1:1".parse().expect("an address");
     let bind = |channel: &str| vec![Binding::new(channel, vec![any.clone()])];
     let config = PlatformConfig {
-        workers: 1,
-        pin: false,
-        io: Default::default(),
-        upgrades_to_shm: false,
-        shares_free_ports: false,
-        listen: bind("client"),
-        connect: bind("backends"),
         limits: Limits {
             max_connections: 4,
             buffer_memory: 16 << 20,
             max_dedicated_connections: 1,
             ..Limits::default()
         },
-        timeouts: Timeouts::default(),
-        state_dir: None,
-        access: None,
+        ..PlatformConfig::new(bind("client"), bind("backends"))
     };
     let state = State::new(&program, 1, Origin::Simulated(1)).expect("it has no dictionaries");
     let edge_counters = Arc::new(EdgeCounters::of(&program));

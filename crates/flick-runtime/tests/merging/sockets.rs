@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use flick_net::{Endpoint, IoKind};
 use flick_runtime::task_counters::TaskKind;
-use flick_runtime::{Binding, Limits, Platform, PlatformConfig, Timeouts, Totals};
+use flick_runtime::{Binding, Limits, Platform, PlatformConfig, Totals};
 
 use crate::pairs::{Combine, Hand, expected, pair, program};
 
@@ -21,16 +21,12 @@ fn start(io: IoKind, workers: usize, listen: Vec<(&str, usize)>, reducer: Option
     let connect = |at| Binding::new("reducer", vec![Endpoint::Tcp(at)]);
     let config = PlatformConfig {
         workers,
-        pin: false,
         io,
-        upgrades_to_shm: false,
-        shares_free_ports: false,
-        listen: listen.into_iter().map(binding).collect(),
-        connect: reducer.map(connect).into_iter().collect(),
         limits: Limits { buffer_memory: 64 << 20, merge_ring_bytes: 16 * 1024, ..Limits::default() },
-        timeouts: Timeouts::default(),
-        state_dir: None,
-        access: None,
+        ..PlatformConfig::new(
+            listen.into_iter().map(binding).collect(),
+            reducer.map(connect).into_iter().collect(),
+        )
     };
     Platform::start(program(false), Arc::new(Hand(Combine::Add)), config).expect("the service starts")
 }

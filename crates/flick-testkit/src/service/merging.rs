@@ -12,7 +12,7 @@ use flick_net::{Driver, Endpoint};
 use flick_runtime::edge_counters::EdgeCounters;
 use flick_runtime::state::{Origin, State};
 use flick_runtime::{
-    Binding, Counters, Hub, Limits, PlatformConfig, Setup, Shared, Timeouts, Totals, Worker, WorkerConfig,
+    Binding, Counters, Hub, Limits, PlatformConfig, Setup, Shared, Totals, Worker, WorkerConfig,
 };
 
 use super::{MS, Subject, driver_limits};
@@ -323,12 +323,6 @@ impl MergeService {
 fn platform_of(config: &MergeConfig, listen: &Endpoint, reducer: &Endpoint) -> PlatformConfig {
     PlatformConfig {
         workers: config.workers,
-        pin: false,
-        io: Default::default(),
-        upgrades_to_shm: false,
-        shares_free_ports: false,
-        listen: vec![Binding::new("mappers", vec![listen.clone(); config.streams])],
-        connect: vec![Binding::new("reducer", vec![reducer.clone()])],
         limits: Limits {
             max_connections: 64,
             max_inflight_requests: 1024,
@@ -336,9 +330,10 @@ fn platform_of(config: &MergeConfig, listen: &Endpoint, reducer: &Endpoint) -> P
             merge_ring_bytes: 1024,
             ..Limits::default()
         },
-        timeouts: Timeouts::default(),
-        state_dir: None,
-        access: None,
+        ..PlatformConfig::new(
+            vec![Binding::new("mappers", vec![listen.clone(); config.streams])],
+            vec![Binding::new("reducer", vec![reducer.clone()])],
+        )
     }
 }
 

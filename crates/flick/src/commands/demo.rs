@@ -14,8 +14,8 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use flick_compiler::{EngineKind, Input, compile};
 use flick_load::load::{self, LoadConfig, LoadReport, LoadRun};
-use flick_net::{Endpoint, IoKind};
-use flick_runtime::{Binding, Limits, Platform, PlatformConfig, Timeouts};
+use flick_net::Endpoint;
+use flick_runtime::{Binding, Platform, PlatformConfig};
 
 use crate::commands::run::start_failure;
 use crate::failure::{Failure, Outcome};
@@ -131,15 +131,10 @@ impl Demo {
             workers: usize::from(self.workers),
             // Proxy, stores and load share the machine here; the kernel spreads them better than a fixed place would.
             pin: false,
-            io: IoKind::Auto,
-            upgrades_to_shm: false,
-            shares_free_ports: false,
-            listen: vec![Binding::new("client", vec![any_port])],
-            connect: vec![Binding::new("backends", backends)],
-            limits: Limits::default(),
-            timeouts: Timeouts::default(),
-            state_dir: None,
-            access: None,
+            ..PlatformConfig::new(
+                vec![Binding::new("client", vec![any_port])],
+                vec![Binding::new("backends", backends)],
+            )
         };
         anstream::eprintln!("{}", executable.times.line());
         Platform::start(executable.program(), executable.engine, config).map_err(start_failure)

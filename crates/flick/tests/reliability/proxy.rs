@@ -7,7 +7,7 @@ use flick_abi::{Engine, Program};
 use flick_compiler::{EngineKind, Input, compile};
 use flick_load::store::{EmbeddedStore, StoreHandle};
 use flick_net::{Endpoint, IoKind};
-use flick_runtime::{Binding, Limits, Platform, PlatformConfig, StatsSnapshot, Timeouts, Totals};
+use flick_runtime::{Binding, Limits, Platform, PlatformConfig, StatsSnapshot, Totals};
 
 use crate::common::peers::own_address;
 use crate::common::{self, wait};
@@ -54,17 +54,12 @@ impl Proxy {
         // Not the port of a backend that another test has stopped, to which its proxy connects again.
         let any = Endpoint::Tcp(own_address());
         let mut config = PlatformConfig {
-            workers: 1,
-            pin: false,
             io,
-            upgrades_to_shm: false,
-            shares_free_ports: false,
-            listen: vec![Binding::new("client", vec![any])],
-            connect: vec![Binding::new("backends", backends)],
             limits: Limits { buffer_memory: 256 << 20, ..Limits::default() },
-            timeouts: Timeouts::default(),
-            state_dir: None,
-            access: None,
+            ..PlatformConfig::new(
+                vec![Binding::new("client", vec![any])],
+                vec![Binding::new("backends", backends)],
+            )
         };
         change(&mut config);
         let (program, engine) = program();
