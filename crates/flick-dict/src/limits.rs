@@ -19,6 +19,8 @@ pub const LOCK_BUSY_WAITS_MAX: u32 = 64;
 pub const LOCK_YIELDS_MAX: u32 = 50_000_000;
 /// Entries that are loaded into the processor's cache at once: about as many lines as a core loads at a time.
 pub const PRELOAD_KEYS_MAX: usize = 16;
+/// Distance in a chain from a block to the one that it looks ahead to, which is loaded while those between are read.
+pub const LOOK_AHEAD_BLOCKS: usize = 8;
 /// Overflow buckets of one bucket.
 pub const CHAIN_MAX: usize = 8;
 /// Cells that the hand passes, or entries that leave the small queue, to find one entry to evict.

@@ -5,7 +5,7 @@
 //! lock.
 
 use crate::config::{SLOT_HEAD_WORDS, Sizes};
-use crate::limits::FREE_LIST_TRIES_MAX;
+use crate::limits::{FREE_LIST_TRIES_MAX, LOOK_AHEAD_BLOCKS};
 use crate::sync::{AtomicU64, Ordering, back_off};
 use crate::words::{fill, tail_word, words, words_of};
 
@@ -14,8 +14,7 @@ const KEY_BITS: u32 = 13;
 /// Bits that hold the length of the value.
 const VALUE_BITS: u32 = 21;
 
-/// Word 0 of a slot: bits 0..13 length of the key, 13..34 of the value, 34..64 next block plus one. In a later block of
-/// a chain, word 0 is the number of the next block plus one, so that a late reader takes it for a slot without a chain.
+/// Word 0 of a slot: bits 0..13 length of the key, 13..34 of the value, 34..64 next block plus one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header(u64);
 
@@ -37,6 +36,28 @@ impl Header {
 
     #[inline]
     fn next(self) -> u32 {
+        (self.0 >> (KEY_BITS + VALUE_BITS)) as u32
+    }
+}
+
+/// Word 0 of a later block of a chain: bits 0..32 next block plus one, 34..64 the block [`LOOK_AHEAD_BLOCKS`] further
+/// plus one, which is loaded ahead, as each next block is known only when the one before it has been loaded. A late
+/// reader takes it for a [`Header`], whose lengths and next block are those of no entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Continuation(u64);
+
+impl Continuation {
+    fn new(next: u32, ahead: u32) -> Self {
+        Self(u64::from(next) | (u64::from(ahead) << (KEY_BITS + VALUE_BITS)))
+    }
+
+    #[inline]
+    fn next(self) -> u32 {
+        self.0 as u32
+    }
+
+    #[inline]
+    fn ahead(self) -> u32 {
         (self.0 >> (KEY_BITS + VALUE_BITS)) as u32
     }
 }
@@ -149,9 +170,16 @@ impl Store {
         self.free.push(block, |block| self.next_free(block));
     }
 
-    /// Returns the word of a later block of a chain that names the next one.
-    fn next_word_of(&self, block: usize) -> &AtomicU64 {
+    /// Returns the word of a later block of a chain that is its [`Continuation`].
+    fn continuation_word(&self, block: usize) -> &AtomicU64 {
         &self.block(block)[0]
+    }
+
+    /// Returns the continuation of a later block of a chain, and loads the block that it looks ahead to.
+    fn continuation(&self, block: usize) -> Continuation {
+        let continuation = Continuation(self.continuation_word(block).load(Ordering::Relaxed));
+        self.preload_next(continuation.ahead());
+        continuation
     }
 
     #[inline]
@@ -186,7 +214,8 @@ impl Store {
     /// Loads a later block of a chain, by its number plus one, if there is one.
     #[inline]
     pub(crate) fn preload_next(&self, next: u32) {
-        let first = (next as usize).wrapping_sub(1).wrapping_mul(self.block_words);
+        let Some(block) = next.checked_sub(1) else { return };
+        let first = (block as usize).wrapping_mul(self.block_words);
         for word in [first, first.wrapping_add(self.block_words - 1)] {
             let _word = std::hint::black_box(self.words.get(word).map(|word| word.load(Ordering::Relaxed)));
         }
@@ -246,10 +275,16 @@ impl Store {
         Payload { run: &self.block(slot)[SLOT_HEAD_WORDS..], next: header.next(), store: self }
     }
 
-    /// Returns how many blocks an entry has behind its first one.
-    fn chain_len(&self, key: &[u8], value: &[u8]) -> usize {
-        let total = words(key.len()) + words(value.len());
+    /// Returns how many blocks an entry has behind its first one, by the lengths of its key and value.
+    fn chain_len(&self, key_len: usize, value_len: usize) -> usize {
+        let total = words(key_len) + words(value_len);
         total.saturating_sub(self.block_words - SLOT_HEAD_WORDS).div_ceil(self.block_words - 1)
+    }
+
+    /// Returns how many blocks an entry that was written has behind its first one, and the first of them plus one.
+    fn chain_of(&self, slot: usize) -> (usize, u32) {
+        let header = self.header(slot);
+        (self.chain_len(header.key_len(), header.value_len()), header.next())
     }
 
     /// Allocates the blocks of an entry behind its first one, those of `from` (an entry about to be overwritten) first;
@@ -260,27 +295,22 @@ impl Store {
         key: &[u8],
         value: &[u8],
         from: Option<usize>,
-        mut evict: impl FnMut() -> bool,
+        evict: impl FnMut() -> bool,
     ) -> Option<u32> {
-        let needed = self.chain_len(key, value);
-        let old = from.map_or(0, |slot| self.header(slot).next());
-        let (mut kept, mut last) = (0, 0);
-        let mut at = old;
-        while kept < needed && at != 0 {
-            (kept, last) = (kept + 1, at);
-            at = self.next_word_of(at as usize - 1).load(Ordering::Relaxed) as u32;
+        let needed = self.chain_len(key.len(), value.len());
+        let (kept, old) = from.map_or((0, 0), |slot| self.chain_of(slot));
+        match (kept.checked_sub(needed), old.checked_sub(1)) {
+            (Some(0), _) => Some(old),
+            (Some(excess), Some(first)) => Some(self.free_run(first as usize, excess)),
+            (Some(_), None) => panic!("a chain has as many blocks as its header says"),
+            (None, _) => self.grow_chain(old, needed - kept, evict),
         }
-        if kept == needed {
-            self.free_chain(at);
-            if last == 0 {
-                return Some(0);
-            }
-            self.next_word_of(last as usize - 1).store(0, Ordering::Relaxed);
-            return Some(old);
-        }
-        // Missing blocks are collected in front of the old chain, so that nothing is lost when there are too few.
-        let mut first = 0_u32;
-        for _ in kept..needed {
+    }
+
+    /// Puts free blocks in front of a chain, which stays as it is; otherwise as `alloc_chain`.
+    fn grow_chain(&self, old: u32, missing: usize, mut evict: impl FnMut() -> bool) -> Option<u32> {
+        let (mut first, mut window) = (old, self.window(old));
+        for taken in 0..missing {
             let allocated = loop {
                 if let Some(block) = self.alloc_block() {
                     break Some(block);
@@ -290,41 +320,58 @@ impl Store {
                 }
             };
             let Some(block) = allocated else {
-                self.free_chain(first);
+                if let (Some(front), Some(_)) = (first.checked_sub(1), taken.checked_sub(1)) {
+                    self.free_run(front as usize, taken);
+                }
                 return None;
             };
-            self.next_word_of(block).store(u64::from(first), Ordering::Relaxed);
+            if missing > LOOK_AHEAD_BLOCKS {
+                // Most free blocks are next to those of the chain they were in, and are taken in its order.
+                let _before = self.continuation(block);
+            }
+            window[taken % LOOK_AHEAD_BLOCKS] = first;
+            let continuation = Continuation::new(first, window[(taken + 1) % LOOK_AHEAD_BLOCKS]);
+            self.continuation_word(block).store(continuation.0, Ordering::Relaxed);
             first = block as u32 + 1;
         }
-        let mut end = first;
-        for _ in kept + 1..needed {
-            end = self.next_word_of(end as usize - 1).load(Ordering::Relaxed) as u32;
-        }
-        self.next_word_of(end as usize - 1).store(u64::from(old), Ordering::Relaxed);
         Some(first)
     }
 
-    /// Frees the blocks of a chain.
-    fn free_chain(&self, first: u32) {
-        if let Some(first) = first.checked_sub(1) {
-            self.free_from(first as usize, self.next_word_of(first as usize).load(Ordering::Relaxed) as u32);
+    /// Returns the first blocks of a chain but the front one, plus one, the last one first, behind an empty cell: the
+    /// window through which blocks in front of it look ahead.
+    fn window(&self, first: u32) -> [u32; LOOK_AHEAD_BLOCKS] {
+        let mut window = [0; LOOK_AHEAD_BLOCKS];
+        let mut at = first;
+        for cell in window[1..].iter_mut().rev() {
+            let Some(block) = at.checked_sub(1) else { break };
+            at = Continuation(self.continuation_word(block as usize).load(Ordering::Relaxed)).next();
+            *cell = at;
         }
+        window
     }
 
     /// Frees all blocks of an entry.
     pub(crate) fn free_entry(&self, slot: usize) {
-        self.free_from(slot, self.header(slot).next());
+        let (count, next) = self.chain_of(slot);
+        self.free_blocks(slot, next, count);
     }
 
-    /// Frees a block and the chain that begins with the block `next` minus one.
-    fn free_from(&self, first: usize, next: u32) {
+    /// Frees the first `count` blocks of a chain, and returns the one behind them plus one.
+    fn free_run(&self, first: usize, count: usize) -> u32 {
+        self.free_blocks(first, self.continuation(first).next(), count - 1)
+    }
+
+    /// Frees a block and the `count` blocks that follow it, of which `next` minus one is the first; returns the one
+    /// behind them plus one.
+    fn free_blocks(&self, first: usize, next: u32, count: usize) -> u32 {
         let (mut last, mut next) = (first, next);
-        while next != 0 {
+        for _ in 0..count {
             self.next_free(last).store(u64::from(next), Ordering::Relaxed);
-            last = next as usize - 1;
-            next = self.next_word_of(last).load(Ordering::Relaxed) as u32;
+            last = (next as usize).checked_sub(1).expect("a chain has as many blocks as its header says");
+            next = self.continuation(last).next();
         }
         self.free.push_chain(first, last, |block| self.next_free(block));
+        next
     }
 
     /// Writes an entry whose chain is allocated.
@@ -360,8 +407,10 @@ impl<'a> Payload<'a> {
         if self.run.is_empty() {
             let (block, len) = (self.next.checked_sub(1)? as usize, self.store.block_words);
             // A block that is a slot by now leads anywhere.
-            let (next, run) = self.store.words.get(block * len..(block + 1) * len)?.split_first()?;
-            (self.next, self.run) = (next.load(Ordering::Relaxed) as u32, run);
+            let (word, run) = self.store.words.get(block * len..(block + 1) * len)?.split_first()?;
+            let continuation = Continuation(word.load(Ordering::Relaxed));
+            self.store.preload_next(continuation.ahead());
+            (self.next, self.run) = (continuation.next(), run);
         }
         Some(self.run)
     }
@@ -417,5 +466,87 @@ impl<'a> Payload<'a> {
         let Some(target) = self.next_word() else { return false };
         target.store(last, Ordering::Relaxed);
         true
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::{Continuation, Entry, Store};
+    use crate::config::{DictConfig, Seed, Sizes};
+    use crate::limits::LOOK_AHEAD_BLOCKS;
+    use crate::sync::Ordering;
+    use flick_abi::Evict;
+
+    fn store() -> Store {
+        let config = DictConfig {
+            entries_max: 16,
+            bytes_max: None,
+            key_bytes_max: 64,
+            value_bytes_max: 16 * 1024,
+            expire_ns: None,
+            evict: Evict::Nothing,
+            seed: Seed::Random,
+        };
+        Store::new(&Sizes::of(&config)).expect("a small store fits")
+    }
+
+    /// Writes a value of `len` bytes and reads it again; returns the blocks of its chain.
+    fn rewrite(store: &Store, slot: usize, is_new: bool, len: usize) -> Vec<usize> {
+        let value: Vec<u8> = (0..len).map(|at| (at % 251) as u8).collect();
+        let from = (!is_new).then_some(slot);
+        let chain = store.alloc_chain(b"key", &value, from, || false).expect("there are enough blocks");
+        store.write(slot, chain, &Entry { key: b"key", value: &value, stamp: 0 });
+        let mut out = vec![0; len];
+        assert!(store.read(slot, b"key", &mut out).is_some() && out == value, "{len} bytes");
+        let mut blocks = Vec::new();
+        let mut next = chain;
+        while let Some(block) = next.checked_sub(1) {
+            blocks.push(block as usize);
+            next = store.continuation(block as usize).next();
+        }
+        blocks
+    }
+
+    #[test]
+    fn blocks_point_ahead_in_chains_that_grew_and_shrank() {
+        let store = store();
+        let (slot, _gap) = (store.alloc_block().expect("a block"), store.alloc_block().expect("a block"));
+        let lens = [0, 5_000, 700, 760, 9_000, 9_000, 100, 16_000, 8_000, 1_200, 0, 16_000];
+        for (write, len) in lens.into_iter().enumerate() {
+            let blocks = rewrite(&store, slot, write == 0, len);
+            assert_eq!(blocks.len(), store.chain_len(3, len), "{len} bytes");
+            for (at, block) in blocks.iter().enumerate() {
+                let continuation = Continuation(store.continuation_word(*block).load(Ordering::Relaxed));
+                let ahead = blocks.get(at + LOOK_AHEAD_BLOCKS).map_or(0, |ahead| *ahead as u32 + 1);
+                assert_eq!(continuation.ahead(), ahead, "block {at} of {len} bytes");
+            }
+        }
+    }
+
+    #[test]
+    fn chain_that_does_not_fit_takes_no_block() {
+        let store = store();
+        let slots: Vec<usize> = (0..17).map(|_| store.alloc_block().expect("a block")).collect();
+        rewrite(&store, slots[0], true, 8_000);
+        for slot in &slots[1..16] {
+            rewrite(&store, *slot, true, 16_000);
+        }
+        let value = vec![0; 16_000];
+        let free = || {
+            let blocks: Vec<usize> = std::iter::from_fn(|| store.alloc_block()).collect();
+            blocks.iter().for_each(|block| store.free_block(*block));
+            blocks.len()
+        };
+        let before = free();
+        assert!(before > 0 && before < store.chain_len(3, 16_000));
+        assert_eq!(store.alloc_chain(b"key", &value, None, || false), None);
+        assert_eq!(free(), before, "all blocks are free again");
+        slots[..16].iter().for_each(|slot| store.free_entry(*slot));
+        let all = free();
+        assert_eq!(
+            all + 1,
+            16 * (1 + store.chain_len(64, 16 * 1024)),
+            "all but the slot that is not written"
+        );
     }
 }
