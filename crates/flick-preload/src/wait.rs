@@ -342,12 +342,10 @@ fn poll_once(
         }
         Waited::Ready => {
             let zero = [0_u64; 2];
-            let arguments = match is_ppoll {
-                false => [list, count, 0, 0, 0, 0],
-                true => [list, count, zero.as_ptr() as u64, mask, mask_bytes, 0],
-            };
-            call.result = sys::repeat(call.number(), arguments);
-            if call.result < 0 {
+            let time = if is_ppoll { zero.as_ptr() as u64 } else { 0 };
+            // Without the mask: what is ready comes before a signal.
+            call.result = sys::repeat(call.number(), [list, count, time, 0, 0, 0]);
+            if call.result < 0 && call.result != sys::INTERRUPTED {
                 return DONE;
             }
         }
@@ -464,9 +462,12 @@ fn select_once(call: &mut Call, memory: ProgramMemory, wanted: &Wanted, time: &m
         }
         Waited::Ready => {
             let zero = [0_u64; 2];
-            let arguments = [count, reads, writes, others, zero.as_ptr() as u64, mask];
-            call.result = sys::repeat(call.number(), arguments);
-            if call.result < 0 {
+            // As with `poll`; an interrupted call has not written its sets.
+            call.result = sys::repeat(call.number(), [count, reads, writes, others, zero.as_ptr() as u64, 0]);
+            if call.result == sys::INTERRUPTED {
+                own_sets.iter().for_each(|set| set_words(*set, &[0; SET_WORDS], count, memory));
+                call.result = 0;
+            } else if call.result < 0 {
                 return DONE;
             }
         }

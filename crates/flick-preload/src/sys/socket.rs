@@ -18,8 +18,11 @@ const SO_PASSCRED: u64 = 16;
 const SO_RCVLOWAT: u64 = 18;
 const SO_RCVTIMEO: u64 = 20;
 const SO_SNDTIMEO: u64 = 21;
+const SO_PASSSEC: u64 = 34;
+const SO_PEEK_OFF: u64 = 42;
 const SO_COOKIE: u64 = 57;
 const SO_NETNS_COOKIE: u64 = 71;
+const SO_PASSPIDFD: u64 = 76;
 const TCP_ULP: u64 = 31;
 
 const POLLIN: u64 = 1;
@@ -84,23 +87,29 @@ fn option_words(fd: u64, level: u64, name: u64) -> Option<[u64; 2]> {
 }
 
 /// Whether a connection waits without a limit of time or not at all, has a large send buffer, and no settings that
-/// change its bytes.
+/// change its bytes or say who has sent them.
 pub fn is_plain(fd: u64, kind: Kind) -> bool {
     const GET_FLAGS: u64 = 3;
     // `O_RDWR`, `O_LARGEFILE`, `O_NONBLOCK`.
     const PLAIN: i64 = 0o104_002;
+    // `SO_PEEK_OFF` where peeks begin with the next byte.
+    const NO_OFFSET: u64 = 0xffff_ffff;
     let flags = plain(own::FCNTL, [fd, GET_FLAGS, 0]);
     let has_time = |name| option_words(fd, SOL_SOCKET, name) != Some([0, 0]);
     let is_own_kind = match kind {
         // A layer above TCP, as kTLS is.
         Kind::Tcp => option_words(fd, SOL_TCP, TCP_ULP).is_none_or(|name| name == [0, 0]),
-        _ => socket_option(fd, SO_PASSCRED) == Some(0),
+        // Old kernels do not know all of them.
+        _ => [SO_PASSCRED, SO_PASSSEC, SO_PASSPIDFD]
+            .iter()
+            .all(|name| socket_option(fd, *name).unwrap_or(0) == 0),
     };
     flags >= 0
         && flags & !PLAIN == 0
         && is_own_kind
         && !has_time(SO_RCVTIMEO)
         && !has_time(SO_SNDTIMEO)
+        && socket_option(fd, SO_PEEK_OFF).is_none_or(|bytes| bytes == NO_OFFSET)
         && socket_option(fd, SO_RCVLOWAT) == Some(1)
         && socket_option(fd, SO_SNDBUF).is_some_and(|bytes| bytes >= SEND_BUFFER_MIN)
 }

@@ -125,6 +125,84 @@ static void passed(int fd) {
     printf("passed %d\n", status);
 }
 
+// Asks, and waits until the answer can be read.
+static void ask_and_wait(int fd) {
+    struct pollfd entry = {fd, POLLIN, 0};
+    memcpy(buffer, "01234567", BYTES);
+    put(fd);
+    if (poll(&entry, 1, HANGS_S * 1000) != 1) fail("poll");
+}
+
+// Each peek shows what is behind that of the one before.
+static void peek_thrice(int fd) {
+    for (int i = 0; i < 3; i++) {
+        char part[3] = "";
+        if (recv(fd, part, 2, MSG_PEEK) != 2) fail("peek");
+        printf("%s\n", part);
+    }
+    if (!get(fd)) fail("no answer");
+}
+
+static void peeks(int fd) {
+    int offset = 0;
+    if (setsockopt(fd, SOL_SOCKET, SO_PEEK_OFF, &offset, sizeof offset)) fail("SO_PEEK_OFF");
+    ask(fd, rounds, 'a');
+    ask_and_wait(fd);
+    peek_thrice(fd);
+}
+
+// A message says which process has sent it, by a descriptor.
+static void sender(int fd) {
+    enum { PASS_PIDFD = 76, SCM_PIDFD = 4 };
+    int on = 1, pidfd = -1, pid = 0;
+    char control[CMSG_SPACE(sizeof pidfd)], path[64], line[128];
+    struct iovec part = {buffer, BYTES};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
+    if (setsockopt(fd, SOL_SOCKET, PASS_PIDFD, &on, sizeof on)) {
+        printf("not by this kernel\n");
+        return;
+    }
+    ask(fd, rounds, 'a');
+    put(fd);
+    // The answer is there, and no call has looked for it.
+    poll(0, 0, 20);
+    if (recvmsg(fd, &message, MSG_WAITALL) != BYTES || !CMSG_FIRSTHDR(&message)) fail("recvmsg");
+    memcpy(&pidfd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof pidfd);
+    snprintf(path, sizeof path, "/proc/self/fdinfo/%d", pidfd);
+    FILE *info = fopen(path, "r");
+    while (info && fgets(line, sizeof line, info)) sscanf(line, "Pid: %d", &pid);
+    printf("sent by %s\n", pid == getpid() ? "its receiver" : pid > 0 ? "the other end" : "nobody");
+}
+
+static volatile sig_atomic_t signals;
+
+static void note(int number) {
+    (void)number;
+    signals++;
+}
+
+// What can be read comes before a signal that the mask of a call lets in.
+static void ready(int fd) {
+    sigset_t blocked, none;
+    fd_set set;
+    struct timespec time = {HANGS_S, 0};
+    sigemptyset(&blocked), sigemptyset(&none), sigaddset(&blocked, SIGUSR1);
+    signal(SIGUSR1, note);
+    sigprocmask(SIG_BLOCK, &blocked, 0);
+    ask(fd, rounds, 'a');
+    ask_and_wait(fd);
+    struct pollfd entry = {fd, POLLIN, 0};
+    raise(SIGUSR1);
+    int found = ppoll(&entry, 1, &time, &none);
+    printf("ppoll %d %d, signals %d\n", found, entry.revents, (int)signals);
+    FD_ZERO(&set);
+    FD_SET(fd, &set);
+    found = pselect(fd + 1, &set, 0, 0, &time, &none);
+    printf("pselect %d %d, signals %d\n", found, FD_ISSET(fd, &set), (int)signals);
+    if (!get(fd)) fail("no answer");
+}
+
 static void show(ssize_t result) { printf("%zd %s\n", result, result < 0 ? strerror(errno) : ""); }
 
 // Calls with arguments elsewhere than in memory, also on files that do not move.
@@ -279,6 +357,7 @@ int main(int count, char **arguments) {
         const char *name;
         void (*run)(int);
     } modes[] = {{"nothing", nothing}, {"duplicate", duplicate}, {"passed", passed}, {"faults", faults},
+                 {"peeks", peeks},     {"sender", sender},       {"ready", ready},
                  {"spawn", spawn_and_wait}, {"spawn_and_end", spawn_and_end}};
     signal(SIGPIPE, SIG_IGN);
     if (!strcmp(mode, "killed")) return killed();

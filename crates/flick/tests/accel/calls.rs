@@ -24,6 +24,13 @@ fn check(setting: &Setting, families: &[&str], mode: &str) {
     }
 }
 
+/// As `check`, of a mode whose connection stays in the kernel, until another one beside it has moved.
+fn check_unmoved(setting: &Setting, families: &[&str], mode: &str) {
+    for family in families {
+        setting.check(&[&format!("./calls {family} {mode} 20000; ./calls {family} nothing 20000")]);
+    }
+}
+
 #[test]
 fn receive_of_no_bytes_slept_while_the_ring_had_some() {
     check(&setting("nothing"), &["tcp", "pair"], "nothing");
@@ -57,6 +64,21 @@ fn thread_that_waited_for_a_process_kept_all_in_the_kernel() {
 #[test]
 fn thread_that_ended_behind_its_fork_kept_all_in_the_kernel() {
     check(&setting("spawn-and-end"), &["tcp", "pair"], "spawn_and_end");
+}
+
+#[test]
+fn peeks_began_with_the_first_byte_again() {
+    check_unmoved(&setting("peeks"), &["tcp", "pair"], "peeks");
+}
+
+#[test]
+fn message_named_its_receiver_as_its_sender() {
+    check_unmoved(&setting("sender"), &["pair"], "sender");
+}
+
+#[test]
+fn signal_ended_a_wait_for_a_ring_that_had_bytes() {
+    check(&setting("ready"), &["tcp", "pair"], "ready");
 }
 
 #[test]
