@@ -571,3 +571,16 @@ fn why_of_an_unknown_process_succeeded_and_ignored_json() {
     assert_eq!(why(child.id())["program"], "cat");
     assert!(child.wait_with_output().expect("our own child").status.success());
 }
+
+#[test]
+fn why_said_that_a_process_that_has_ended_was_never_there() {
+    let setting = Setting::new("why-ended");
+    let mut child = Command::new("true").spawn().expect("`true` is there");
+    let exe = format!("/proc/{}/exe", child.id());
+    wait::until("its end", || std::fs::read_link(&exe).is_err().then_some(()));
+    let (status, _, stderr) = run(setting.accel(&["--why", &child.id().to_string()]));
+    let expected =
+        format!("error: process {} has no program: it is a thread of the kernel, or has ended\n", child.id());
+    assert_eq!((status, stderr), (1, expected));
+    child.wait().expect("our own child");
+}

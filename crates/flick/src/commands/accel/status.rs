@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::fs;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
@@ -125,9 +126,13 @@ struct NotSeen {
 /// Errors: there is no such process, or it is another user's.
 pub fn why(pid: u32, states: &Path, is_json: bool) -> Outcome {
     let exe = Path::new("/proc").join(pid.to_string()).join("exe");
-    let Ok(program) = fs::read_link(&exe) else {
-        return Err(Failure::failed(format!("there is no process {pid}, or it is another user's")));
-    };
+    let program = fs::read_link(&exe).map_err(|error| {
+        let exists = exe.parent().is_some_and(Path::exists);
+        Failure::failed(match exists && error.kind() == ErrorKind::NotFound {
+            true => format!("process {pid} has no program: it is a thread of the kernel, or has ended"),
+            false => format!("there is no process {pid}, or it is another user's"),
+        })
+    })?;
     if let Some(process) = observed::one(states, pid).filter(|process| !process.ended) {
         if is_json {
             return show_json(&process);
