@@ -327,6 +327,41 @@ fn drain_waited_for_copies_that_a_mirror_did_not_read() {
     assert!(log.contains("drained") && !log.contains("the shutdown timeout passed"), "{log}");
 }
 
+/// The service went on until its buffers were used up: 43,083 requests of 12 KB.
+#[test]
+fn requests_to_an_unread_sink_of_http_filled_the_buffers() {
+    let unread = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let sink = format!("sink={}", unread.local_addr().expect("a bound socket has an address"));
+    let program = "use http\n\nproc Recorded: (request/response client, -/request sink)\n\
+                   \x20 | client => record(client, sink)\n\n\
+                   fun record: (-/response client, -/request sink, req: request) -> ()\n  req => sink\n\
+                   \x20 response{status = 200, reason = \"OK\", headers = [], body = \"\"} => client\n";
+    let scratch = Scratch::new("unread_http_sink");
+    let program = scratch.write("recorded.flick", program).display().to_string();
+    let service = Service::start(&[
+        "run",
+        &program,
+        "--listen",
+        "client=127.0.0.1:0",
+        "--connect",
+        &sink,
+        "--workers",
+        "1",
+        "--max-connections-per-backend",
+        "1",
+        "--shutdown-timeout",
+        "1s",
+    ]);
+    let mut stream = client::connect(service.address);
+    let headers = long_headers();
+    let mut ask = || get(&mut stream, "/page", &headers).ok().map(|(status, _)| status);
+    let taken =
+        std::iter::repeat_with(&mut ask).take_while(|status| *status == Some(200)).take(4_000).count();
+    assert!(taken < 4_000, "48 MB wait for the sink");
+    drop(stream);
+    drop(service.drained());
+}
+
 /// It said that clients were closed, of which there were none.
 #[test]
 fn drain_blamed_clients_for_requests_that_a_backend_did_not_read() {

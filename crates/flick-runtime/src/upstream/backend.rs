@@ -292,9 +292,9 @@ impl Backend {
         self.idle.pop()
     }
 
-    /// The connection that `pop_idle` would return.
-    pub fn last_idle(&self) -> Option<u32> {
-        self.idle.last().copied()
+    /// The connection that the next message takes, if there is one: the shared one, or what `pop_idle` would return.
+    pub fn next_conn(&self) -> Option<u32> {
+        if self.is_exclusive() { self.idle.last().copied() } else { Some(self.shared()) }
     }
 
     /// A connection is idle.

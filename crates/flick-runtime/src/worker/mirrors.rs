@@ -7,7 +7,6 @@ use flick_abi::Send;
 use flick_net::Driver;
 
 use super::Worker;
-use crate::limits::BACKEND_CONN_BACKLOG_BYTES_MAX;
 use crate::setup::Setup;
 
 impl Setup {
@@ -33,10 +32,10 @@ impl<D: Driver> Worker<D> {
     /// Whether there is capacity for a copy now.
     pub(super) fn has_capacity_for_copy(&self, send: &Send) -> bool {
         let Some(at) = self.backend_of(send) else { return true };
-        let backend = self.upstream.backend(at as usize);
-        let conn = if backend.is_exclusive() { backend.last_idle() } else { Some(backend.shared()) };
-        let is_clogged = conn.is_some_and(|conn| self.is_clogged(conn, BACKEND_CONN_BACKLOG_BYTES_MAX));
-        !is_clogged && self.inflight.takes_copies() && (!backend.is_exclusive() || self.dedicates_now(at))
+        let is_exclusive = self.upstream.backend(at as usize).is_exclusive();
+        !self.is_clogged_backend(at)
+            && self.inflight.takes_copies()
+            && (!is_exclusive || self.dedicates_now(at))
     }
 
     /// Counts a message that is sent to a backend, and whether it is a copy.

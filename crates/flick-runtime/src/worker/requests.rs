@@ -445,17 +445,14 @@ impl<D: Driver> Worker<D> {
             if self.is_mirrored(send, sends) {
                 continue;
             }
-            if self.upstream.backend(backend as usize).is_exclusive() {
-                let dedicates = !self.shared_conn_is_usable(backend)
-                    || self.dedicates_now(backend)
-                    || !self.dedicates(backend);
-                dedicates.then_some(()).ok_or(Some(backend))?;
-                continue;
-            }
-            let backend_conn = self.upstream.backend(backend as usize).shared();
-            if self.is_clogged(backend_conn, BACKEND_CONN_BACKLOG_BYTES_MAX) {
+            if self.is_clogged_backend(backend) {
                 return Err(None);
             }
+            let dedicates = !self.upstream.backend(backend as usize).is_exclusive()
+                || !self.shared_conn_is_usable(backend)
+                || self.dedicates_now(backend)
+                || !self.dedicates(backend);
+            dedicates.then_some(()).ok_or(Some(backend))?;
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::outgoing::{Patches, outgoing};
 use super::reply_flags::Examined;
 use crate::downstream::stream::Stream;
 use crate::inflight::{QueueOf, ReplyTarget, RequestId, SentRequest};
-use crate::limits::BULK_CONNS_SHARE;
+use crate::limits::{BACKEND_CONN_BACKLOG_BYTES_MAX, BULK_CONNS_SHARE};
 use crate::rules::scratch::Scratch;
 use crate::slab::Key;
 
@@ -306,6 +306,13 @@ impl<D: Driver> Worker<D> {
     pub(super) fn is_clogged(&self, backend_conn: u32, bytes_max: usize) -> bool {
         let handle = self.upstream.conn(backend_conn).handle();
         handle.is_some_and(|handle| self.io.driver().backlog_bytes(handle) > bytes_max)
+    }
+
+    /// Whether the connection that the next message for a backend takes is full. One that is idle may be: a message
+    /// without a reply leaves it at once.
+    pub(super) fn is_clogged_backend(&self, backend: u32) -> bool {
+        let conn = self.upstream.backend(backend as usize).next_conn();
+        conn.is_some_and(|conn| self.is_clogged(conn, BACKEND_CONN_BACKLOG_BYTES_MAX))
     }
 
     /// Whether requests for a backend are sent.

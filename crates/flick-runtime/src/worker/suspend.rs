@@ -218,8 +218,9 @@ impl<D: Driver> Worker<D> {
     /// A session that has sent to a backend connection which is full takes no further message until it drains.
     pub(super) fn note_clog(&mut self, session: Key, send: &Send) {
         let Some(backend) = self.backend_of(send) else { return };
-        let backend_conn = self.upstream.backend(backend as usize).shared();
-        self.note_full(session, backend_conn, BACKEND_CONN_BACKLOG_BYTES_MAX);
+        if let Some(backend_conn) = self.upstream.backend(backend as usize).next_conn() {
+            self.note_full(session, backend_conn, BACKEND_CONN_BACKLOG_BYTES_MAX);
+        }
     }
 
     /// A session takes no further message until a backend connection drains, if more than `bytes_max` bytes wait there.
