@@ -112,6 +112,20 @@ fn misses_are_counted_apart_from_errors() {
 }
 
 #[test]
+fn misses_of_the_warm_up_were_counted_as_those_of_the_load() {
+    let store = EmbeddedStore::start(any_port()).expect("a store starts on a free port");
+    let report = load::run(LoadConfig {
+        warmup: Duration::from_millis(50),
+        duration: Some(Duration::from_millis(100)),
+        get_ratio: 1.0,
+        ..LoadConfig::new(store.addr())
+    });
+    let report = report.expect("the load runs");
+    assert!(report.counts.replies_total > report.replies, "the warm-up has replies: {report:?}");
+    assert_eq!(report.counts.misses, report.replies, "every reply is a miss");
+}
+
+#[test]
 fn a_lost_store_is_counted_and_reconnected() {
     let store = EmbeddedStore::start(any_port()).expect("a store starts on a free port");
     let config = LoadConfig { keys: 100, reconnect: true, ..LoadConfig::new(store.addr()) };

@@ -475,7 +475,7 @@ impl Driver {
             Verdict::NeedMore => {}
             Verdict::Good { due_ns, served_ns } => self.good_reply(due_ns, served_ns, now_ns),
             Verdict::Miss { due_ns, served_ns } => {
-                self.counts.misses += 1;
+                self.counts.misses += self.measured(1);
                 self.good_reply(due_ns, served_ns, now_ns);
             }
             Verdict::Page { status, closes, due_ns, served_ns } => {

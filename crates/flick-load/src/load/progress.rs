@@ -57,7 +57,7 @@ counters! {
     replies,
     /// Replies that answered a request, warm-up included.
     replies_total,
-    /// Reads that found nothing; legal, and zero after a `populate` that nothing evicts.
+    /// Reads that found nothing, warm-up excluded; legal, and zero after a `populate` that nothing evicts.
     misses,
     /// Error replies.
     errors,
