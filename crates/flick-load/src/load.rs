@@ -243,7 +243,7 @@ pub struct LoadReport {
     pub replies: u64,
     /// Everything counted.
     pub counts: LoadCounts,
-    /// From the end of the warm-up to the last reply.
+    /// From the end of the warm-up to the last reply, or until no request was asked any more if that is later.
     pub elapsed: Duration,
     /// `replies` over `elapsed`.
     pub replies_per_s: f64,

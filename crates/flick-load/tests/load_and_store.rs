@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
@@ -247,6 +247,26 @@ fn a_missing_server_counts_as_connect_failures() {
         load::run(LoadConfig { requests: Some(10), ..LoadConfig::new(addr) }).expect("the load runs");
     assert_eq!((report.replies, report.counts.connect_failures), (0, 16));
     assert!(load::populate(&LoadConfig::new(addr)).is_err());
+}
+
+#[test]
+fn a_server_that_went_silent_was_shown_with_the_rate_before() {
+    let (answered, duration) = (AtomicU64::new(0), Duration::from_millis(300));
+    let addr = serve_binary(move |request| match answered.fetch_add(1, Ordering::Relaxed) {
+        0..100 => reply(request, 1, 0, b""),
+        _ => Vec::new(),
+    });
+    let report = load::run(LoadConfig {
+        connections: 1,
+        get_ratio: 1.0,
+        duration: Some(duration),
+        drain: Duration::from_millis(50),
+        ..LoadConfig::new(addr)
+    });
+    let report = report.expect("the load runs");
+    assert_eq!((report.replies, report.counts.lost), (100, 1));
+    assert!(report.elapsed >= duration, "{report:?}");
+    assert!(report.replies_per_s <= 100.0 / duration.as_secs_f64(), "{report:?}");
 }
 
 /// A server that accepts connections, reads what comes and says nothing; it tells when the first bytes have come.

@@ -74,6 +74,8 @@ pub(super) struct Driver {
     began_ns: u64,
     measured_ns: u64,
     last_reply_ns: u64,
+    /// Time from which no request is asked any more; 0 before.
+    drained_from_ns: u64,
     merged_ns: u64,
     /// Earliest time at which a lost connection reconnects, or is closed by the load.
     retry_ns: u64,
@@ -141,6 +143,7 @@ impl Driver {
             began_ns: 0,
             measured_ns: 0,
             last_reply_ns: 0,
+            drained_from_ns: 0,
             merged_ns: 0,
             retry_ns: u64::MAX,
             counts: LoadCounts::default(),
@@ -157,7 +160,8 @@ impl Driver {
         })
     }
 
-    /// Runs to the end and returns the time from the end of the warm-up to the last reply.
+    /// Runs to the end and returns the time from the end of the warm-up to the last reply, or until no request was
+    /// asked any more if that is later: a server that goes silent has no replies in the rest of the load.
     pub(super) fn run(mut self) -> Duration {
         self.epoch = Instant::now();
         if !self.config.connection_per_request {
@@ -180,7 +184,7 @@ impl Driver {
         self.counts.lost += self.unanswered;
         self.count_unsent();
         self.publish(u64::MAX);
-        Duration::from_nanos(self.last_reply_ns.saturating_sub(self.measured_ns))
+        Duration::from_nanos(self.last_reply_ns.max(self.drained_from_ns).saturating_sub(self.measured_ns))
     }
 
     fn now_ns(&self) -> u64 {
@@ -263,6 +267,7 @@ impl Driver {
                 self.budget = 0;
             }
             self.phase = Phase::Draining { until_ns: now_ns + self.config.drain.as_nanos() as u64 };
+            self.drained_from_ns = now_ns;
             self.due_end_ns = now_ns;
         }
     }
