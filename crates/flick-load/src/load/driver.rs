@@ -234,8 +234,10 @@ impl Driver {
 
     fn change_phase(&mut self, now_ns: u64) {
         if self.phase == Phase::Connecting {
-            let connecting = self.clients.iter().any(|client| matches!(client.state, State::Connecting));
-            if !connecting || now_ns >= CONNECT_WAIT_MAX.as_nanos() as u64 {
+            let connecting =
+                self.clients.iter().filter(|client| matches!(client.state, State::Connecting)).count();
+            if connecting == 0 || now_ns >= CONNECT_WAIT_MAX.as_nanos() as u64 {
+                self.counts.connect_failures += connecting as u64;
                 self.phase = Phase::Warming;
                 self.began_ns = now_ns;
                 self.measured_ns = now_ns + self.config.warmup.as_nanos() as u64;

@@ -69,7 +69,7 @@ counters! {
     unsent,
     /// Connections that ended before the load did.
     disconnects,
-    /// Connections that could not be opened.
+    /// Connections that could not be opened, or were not before the load had waited `CONNECT_WAIT_MAX` for them.
     connect_failures,
     /// Connections that were opened, the first ones and those after a loss included.
     connects,
