@@ -180,6 +180,30 @@ fn each_request_can_have_a_connection() {
     assert_eq!((report.replies, report.counts.connect_failures, report.counts.lost), (0, 16, 16));
 }
 
+#[test]
+fn half_a_page_before_a_reset_was_a_good_reply() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let addr = listener.local_addr().expect("it is bound");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // The request has to be read.
+            let _ = stream.read(&mut [0; 4096]);
+            stream.write_all(b"HTTP/1.1 200 OK\r\n\r\nhalf a page").expect("the load reads");
+            rustix::net::sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).expect("a socket");
+        }
+    });
+    for stamped in [false, true] {
+        let report = run(addr.into(), |config| LoadConfig {
+            connection_per_request: true,
+            connections: 1,
+            requests: Some(1),
+            stamped,
+            ..config
+        });
+        assert_eq!((report.replies, report.counts.disconnects, report.counts.lost), (0, 1, 1), "{report:?}");
+    }
+}
+
 /// The server stalls once, for longer than all requests of the open loop are due in.
 #[test]
 fn a_stall_counts_for_every_request_that_it_delays() {

@@ -267,7 +267,7 @@ impl Client {
 
     /// Reads once into the receive buffer, and returns how many bytes.
     ///
-    /// Errors: `UnexpectedEof` when the peer has closed.
+    /// Errors: `UnexpectedEof` when the peer has closed; another kind when the connection was cut, such as by a reset.
     pub(super) fn receive(&mut self, set: &mut ClientSet) -> io::Result<usize> {
         match self.state {
             State::Open => {}
@@ -295,7 +295,8 @@ impl Client {
                 Ok(len)
             }
             RingRead::Empty => Ok(0),
-            RingRead::Finished | RingRead::Reset => Err(io::ErrorKind::UnexpectedEof.into()),
+            RingRead::Finished => Err(io::ErrorKind::UnexpectedEof.into()),
+            RingRead::Reset => Err(io::ErrorKind::ConnectionReset.into()),
         }
     }
 

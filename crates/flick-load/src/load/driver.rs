@@ -425,7 +425,9 @@ impl Driver {
         let mut flow = self.judge(at, now_ns);
         if let Ok(bytes) = received {
             self.counts.received_bytes += self.measured(bytes);
-        } else if let Some(verdict) = self.clients[at].finish_page().filter(|_| flow == Flow::Open) {
+        } else if received.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::UnexpectedEof)
+            && let Some(verdict) = self.clients[at].finish_page().filter(|_| flow == Flow::Open)
+        {
             flow = self.count(at, verdict, now_ns);
         }
         let is_finished = self.config.connection_per_request && !self.clients[at].has_unanswered();
