@@ -275,3 +275,15 @@ impl LoadProgress {
 pub(super) fn new_histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, LATENCY_US_MAX, 3).expect("the bounds are legal constants")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::new_histogram;
+
+    #[test]
+    fn a_latency_above_a_minute_was_recorded_as_a_minute() {
+        let mut histogram = new_histogram();
+        histogram.saturating_record(90_000_000);
+        assert!(histogram.max() >= 90_000_000, "{}", histogram.max());
+    }
+}

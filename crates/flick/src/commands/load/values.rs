@@ -4,7 +4,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use flick_load::limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX, ZIPF_EXPONENT_MAX};
+use flick_load::limits::{KEY_BYTES_MAX, LATENCY_US_MAX, VALUE_BYTES_MAX, ZIPF_EXPONENT_MAX};
 use flick_load::load::{KeyOrder, KeySize, LoadLatency, ValueSize};
 
 use crate::settings::units::NonZeroPeriod;
@@ -154,7 +154,11 @@ impl FromStr for Bound {
             _ => return Err(wrong()),
         };
         let time: NonZeroPeriod = time.parse().map_err(|_| wrong())?;
-        Ok(Self { percentile, latency_us: u64::try_from(time.0.as_micros()).map_err(|_| wrong())? })
+        let latency_us = u64::try_from(time.0.as_micros()).ok().filter(|us| *us < LATENCY_US_MAX);
+        let latency_us = latency_us.ok_or_else(|| {
+            format!("`{text}` is too long a bound: longer latencies than an hour are measured as an hour")
+        })?;
+        Ok(Self { percentile, latency_us })
     }
 }
 
@@ -222,6 +226,14 @@ mod tests {
         assert_eq!((bound.name(), bound.latency_us()), ("p99.9", 2_000));
         assert_eq!("p99.9=2ms".parse(), Ok(bound));
         assert_eq!(bound.of(&LoadLatency { p999_us: 7, ..LoadLatency::default() }), 7);
+    }
+
+    #[test]
+    fn latencies_above_a_minute_kept_any_bound_above_it() {
+        let bound: Bound = "p99:59m".parse().expect("it can be measured");
+        assert!(bound.latency_us() < LATENCY_US_MAX);
+        let error = "p99:1h".parse::<Bound>().expect_err("whether a latency keeps it is unknown");
+        assert!(error.contains("`p99:1h` is too long a bound"), "{error}");
     }
 
     #[test]
