@@ -75,6 +75,14 @@ pub enum ValueSize {
 }
 
 impl ValueSize {
+    fn min(self) -> usize {
+        match self {
+            ValueSize::Fixed(len) => len,
+            ValueSize::Between(min, _) => min,
+            ValueSize::Etc => 0,
+        }
+    }
+
     fn max(self) -> usize {
         match self {
             ValueSize::Fixed(len) => len,
@@ -138,7 +146,7 @@ pub struct LoadConfig {
     pub keys: u64,
     /// Length of the keys.
     pub key_size: KeySize,
-    /// Length of the values written.
+    /// Length of the values written; a shorter one in a reply is wrong.
     pub value: ValueSize,
     /// Share of requests that read, from 0 to 1; the others write.
     pub get_ratio: f64,

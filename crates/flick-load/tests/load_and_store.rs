@@ -208,6 +208,13 @@ fn a_value_of_another_key_is_wrong() {
 }
 
 #[test]
+fn an_empty_value_passed_for_that_of_every_key() {
+    let report = against(|request| reply(request, 0, 4, &[0; 4]));
+    assert_eq!((report.counts.replies, report.counts.wrong, report.counts.lost), (10, 10, 0));
+    assert!(report.first_wrong.is_some_and(|why| why.contains("shorter than any that is written")));
+}
+
+#[test]
 fn a_reply_with_another_opaque_is_wrong_and_its_request_lost() {
     let report =
         against(|request| reply(Header { opaque: request.opaque ^ 0x8000_0000, ..request }, 1, 0, b""));

@@ -91,6 +91,8 @@ pub(super) struct Client {
     /// Grows up to `reply_max` when a reply needs it.
     recv: Vec<u8>,
     reply_max: usize,
+    /// Length of the shortest value that the load writes.
+    value_bytes_min: usize,
     recv_start: usize,
     recv_end: usize,
     /// Position of the text of the last error reply in `recv`.
@@ -125,6 +127,7 @@ impl Client {
             pause: RECONNECT_PAUSE_MIN,
             recv: vec![0; (reply_max * config.depth).min(LOAD_RECV_BYTES)],
             reply_max,
+            value_bytes_min: config.value.min(),
             recv_start: 0,
             recv_end: 0,
             error_text: 0..0,
@@ -341,7 +344,7 @@ impl Client {
         let slot = std::mem::replace(&mut self.slots[usize::from(at)], FREE);
         self.free.push(at);
         let served_ns = self.stamps.as_ref().map(|stamps| stamps.last_ns().saturating_sub(slot.sent_ns));
-        compare(&slot, &reply, served_ns)
+        compare(&slot, &reply, self.value_bytes_min, served_ns)
     }
 
     /// Ends a reply of HTTP that lasts until the connection ends; `None` if there is none.
@@ -367,11 +370,15 @@ impl Client {
 }
 
 /// Compares a reply with the request it answers.
-fn compare(slot: &Slot, reply: &WireReply<'_>, served_ns: Option<u64>) -> Verdict {
+fn compare(slot: &Slot, reply: &WireReply<'_>, value_bytes_min: usize, served_ns: Option<u64>) -> Verdict {
     let (key, due_ns) = (slot.key, slot.due_ns);
     match reply.body {
         Body::Value(named, _) if slot.is_get && named.is_some_and(|named| !is_key(slot, named)) => {
             Verdict::WrongAnswer { key, why: "the reply names another key" }
+        }
+        // An empty value would fit every key.
+        Body::Value(_, value) if slot.is_get && value.len() < value_bytes_min => {
+            Verdict::WrongAnswer { key, why: "the value is shorter than any that is written" }
         }
         Body::Value(_, value) if slot.is_get && !is_value_of(key, value) => {
             Verdict::WrongAnswer { key, why: "the value is not one that was written under the key" }
