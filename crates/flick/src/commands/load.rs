@@ -240,12 +240,13 @@ impl LoadOptions {
         if self.agents.is_empty() {
             return drive(&self.url(), config, must_stop, is_live);
         }
-        let begun = agent::begin(&self.agents, config.rate_per_s, self.measure_rate.0)?;
+        let own_rate = own_rate(config.rate_per_s, self.measure_rate.0);
+        let begun = agent::begin(&self.agents, config.rate_per_s, own_rate, config.seed)?;
         let own = LoadConfig {
             connections: MEASURE_CONNECTIONS.min(config.connections),
             threads: 1,
             depth: 1,
-            rate_per_s: Some(self.measure_rate.0),
+            rate_per_s: Some(own_rate),
             gaps: Gaps::Poisson,
             ..config
         };
@@ -349,6 +350,12 @@ impl LoadOptions {
     }
 }
 
+/// The rate of the process that measures beside agents: `measure_rate`, or half of a rate that is not above it, such as
+/// one that a search tries.
+fn own_rate(rate_per_s: Option<f64>, measure_rate: f64) -> f64 {
+    rate_per_s.filter(|rate| *rate <= measure_rate).map_or(measure_rate, |rate| rate / 2.0)
+}
+
 /// Writes every key. Errors: that fails, or a signal has come.
 fn populate(config: &LoadConfig, signals: &Receiver<i32>) -> Outcome {
     let mut signal = None;
@@ -422,5 +429,19 @@ fn raise_file_limit(connections: usize) {
         let raised = Rlimit { current: limit.maximum.or(Some(needed)), maximum: limit.maximum };
         // If that fails, connections that have no descriptor are counted as not opened.
         let _ = setrlimit(Resource::Nofile, raised);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::own_rate;
+
+    #[test]
+    fn a_search_with_agents_tried_no_rate_below_that_of_the_measuring_process() {
+        for (rate, own) in
+            [(None, 1_000.0), (Some(1_500.0), 1_000.0), (Some(1_000.0), 500.0), (Some(80.0), 40.0)]
+        {
+            assert_eq!(own_rate(rate, 1_000.0), own, "{rate:?}");
+        }
     }
 }

@@ -159,23 +159,25 @@ impl AgentConn {
     }
 }
 
-/// Connects to all agents, passes the arguments of this process on, and makes all of them begin.
+/// Distance between the seeds of two agents: those of masters that are numbered one after the other stay different.
+const SEED_STRIDE: u64 = 1 << 40;
+
+/// Connects to all agents, passes the arguments of this process on, and makes all of them begin. Each has a seed of its
+/// own, which follows from that of this process.
 ///
 /// Errors: an agent cannot be reached, or refuses the load.
 pub fn begin(
     agents: &[String],
     rate_per_s: Option<f64>,
     own_rate: f64,
+    seed: u64,
 ) -> Result<(Vec<AgentConn>, Duration), Failure> {
     let all: Vec<String> = std::env::args().skip_while(|argument| argument != "load").skip(1).collect();
     let mut begun = Vec::with_capacity(agents.len());
     for (at, agent) in agents.iter().enumerate() {
         let failed = |error: io::Error| Failure::failed(format!("agent {agent}: {error}"));
-        let mut arguments = of_an_agent(&all, rate_per_s.is_some());
-        arguments.push(format!("--seed={}", at + 2));
-        if let Some(rate) = rate_per_s {
-            arguments.push(format!("--rate={}", ((rate - own_rate) / agents.len() as f64).max(1.0)));
-        }
+        let share = rate_per_s.map(|rate| (rate - own_rate) / agents.len() as f64);
+        let arguments = of_an_agent(&all, share, seed_of_agent(seed, at));
         let mut conn = connect(agent).and_then(AgentConn::new).map_err(failed)?;
         conn.write(&json!(arguments)).map_err(failed)?;
         let answer = conn.read(LINE_WAIT_MAX).map_err(failed)?;
@@ -224,10 +226,16 @@ fn connect(agent: &str) -> io::Result<TcpStream> {
     Err(failure)
 }
 
-/// Returns the arguments without the options of the master, and in a closed loop without the gaps.
-fn of_an_agent(all: &[String], is_open_loop: bool) -> Vec<String> {
+/// Returns the seed of an agent, which follows from that of the master and differs from it.
+fn seed_of_agent(seed: u64, at: usize) -> u64 {
+    seed.wrapping_add((at as u64 + 1) * SEED_STRIDE)
+}
+
+/// Returns the arguments without the options of the master, and in a closed loop without the gaps; with the seed of the
+/// agent, and its share of the rate in an open loop.
+fn of_an_agent(all: &[String], rate_per_s: Option<f64>, seed: u64) -> Vec<String> {
     let is_dropped =
-        |name: &str| OF_THE_MASTER.contains(&name) || (name == OF_THE_OPEN_LOOP && !is_open_loop);
+        |name: &str| OF_THE_MASTER.contains(&name) || (name == OF_THE_OPEN_LOOP && rate_per_s.is_none());
     let mut kept = Vec::with_capacity(all.len());
     let mut arguments = all.iter();
     while let Some(argument) = arguments.next() {
@@ -239,12 +247,14 @@ fn of_an_agent(all: &[String], is_open_loop: bool) -> Vec<String> {
             _ => kept.push(argument.clone()),
         }
     }
+    kept.push(format!("--seed={seed}"));
+    kept.extend(rate_per_s.map(|rate| format!("--rate={}", rate.max(1.0))));
     kept
 }
 
 #[cfg(test)]
 mod tests {
-    use super::of_an_agent;
+    use super::{of_an_agent, seed_of_agent};
 
     #[test]
     fn an_agent_gets_the_options_of_its_load() {
@@ -260,7 +270,20 @@ mod tests {
             "--json",
         ];
         let all = all.map(str::to_owned);
-        assert_eq!(of_an_agent(&all, true), ["redis://a", "--gaps", "etc", "--json"]);
-        assert_eq!(of_an_agent(&all, false), ["redis://a", "--json"]);
+        let open = of_an_agent(&all, Some(500.0), 7);
+        assert_eq!(open, ["redis://a", "--gaps", "etc", "--json", "--seed=7", "--rate=500"]);
+        assert_eq!(of_an_agent(&all, None, 7), ["redis://a", "--json", "--seed=7"]);
+    }
+
+    #[test]
+    fn agents_ignored_the_seed() {
+        let all = ["redis://a", "--seed", "5"].map(str::to_owned);
+        let seeds = [(5, 0), (5, 1), (6, 0), (6, 1)].map(|(seed, at)| seed_of_agent(seed, at));
+        for (at, seed) in seeds.iter().enumerate() {
+            assert!(!seeds[..at].contains(seed), "{seeds:?}");
+            assert_eq!(of_an_agent(&all, None, *seed), ["redis://a".to_owned(), format!("--seed={seed}")]);
+        }
+        // The largest seed is one, too.
+        assert_ne!(seed_of_agent(u64::MAX, 0), seed_of_agent(u64::MAX, 1));
     }
 }
