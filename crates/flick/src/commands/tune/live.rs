@@ -61,10 +61,11 @@ impl<'a> LiveService<'a> {
 
     /// Turns what is different, and waits until it has its effect.
     fn change(&mut self, knobs: KnobSetting) -> Result<(), String> {
+        // Also where nothing changes: the watcher takes one that is silent for dead.
+        self.watcher.announce(knobs)?;
         if knobs == self.knobs {
             return Ok(());
         }
-        self.watcher.announce(knobs)?;
         if !knobs.has_tunables_of(&self.knobs) {
             self.service.set(&knobs)?;
         }
