@@ -216,6 +216,7 @@ fn chosen(
     token: Option<String>,
     name: Option<&str>,
 ) -> Result<(TunedService, ObservedMoment), Failure> {
+    let admin = from_everywhere(admin);
     let address: flick_admin::Address = admin.parse().map_err(Failure::usage)?;
     let state = flick_admin::client::state(&address, token.as_deref())
         .map_err(|error| Failure::failed(format!("cannot read the state at {admin}: {error}")))?;
@@ -231,6 +232,12 @@ fn chosen(
     };
     let first = ObservedMoment::of(&name, state).map_err(Failure::failed)?;
     Ok((TunedService { admin, token, name }, first))
+}
+
+/// An address that means the same in every directory: the process that restores knobs works in another one.
+fn from_everywhere(admin: String) -> String {
+    let absolute = admin.strip_prefix("unix:").and_then(|path| std::path::absolute(path).ok());
+    absolute.and_then(|path| path.to_str().map(|path| format!("unix:{path}"))).unwrap_or(admin)
 }
 
 /// Describes the knobs after a search, and writes what is `applied` to the settings file, if one is given.
@@ -354,4 +361,19 @@ fn conclusion(found: &SearchResult, sla: Bound, goal: Goal, energy: &str) -> Str
          pairs that kept the SLA: {kept_best}, with the present setting {kept}\n"
     ));
     out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::from_everywhere;
+
+    #[test]
+    fn knobs_of_a_service_at_a_relative_path_were_not_restored() {
+        let here = std::env::current_dir().expect("the directory of the test exists");
+        let relative = from_everywhere("unix:run/admin.sock".to_owned());
+        assert_eq!(relative, format!("unix:{}/run/admin.sock", here.display()));
+        for same in ["unix:/run/admin.sock", "unix:", "127.0.0.1:8080"] {
+            assert_eq!(from_everywhere(same.to_owned()), same);
+        }
+    }
 }
