@@ -163,6 +163,11 @@ pub fn new_option(old: &str) -> Option<&'static str> {
     RENAMED.iter().find(|row| row.option[0] == old).map(|row| row.option[1])
 }
 
+/// The deprecated name of a key of `[limits]`, if it has one.
+pub fn old_limit(new: &str) -> Option<&'static str> {
+    RENAMED.iter().find(|row| row.table == Limits && row.key[1] == new).map(|row| row.key[0])
+}
+
 /// An option or key that is given by its old and its new name.
 #[derive(Debug, PartialEq, Eq)]
 pub struct GivenTwice {

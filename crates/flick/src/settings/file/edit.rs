@@ -9,6 +9,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::location::entry;
 use crate::replace_file::replace_file;
+use crate::settings::deprecated::old_limit;
 
 /// The text of the file at `path` with these values in `[limits]`.
 ///
@@ -40,13 +41,20 @@ fn with_limits(text: &str, values: &[(&str, String)]) -> Result<String, String> 
         return Err("a service has `limits` of its own, which have precedence".to_owned());
     }
     let limits = entry(root, "limits").map(|(_, limits)| limits.get_ref());
-    let known = |key: &str| Some(entry(limits?.as_table()?, key)?.1.span());
+    let known = |key: &str| entry(limits?.as_table()?, key);
     let mut edits: Vec<(Range<usize>, String)> = Vec::new();
     let mut lines = String::new();
     for (key, value) in values {
         match known(key) {
-            Some(span) => edits.push((span, format!("\"{value}\""))),
-            None => lines.push_str(&format!("{key} = \"{value}\"\n")),
+            Some((_, former)) => edits.push((former.span(), format!("\"{value}\""))),
+            None => match old_limit(key).and_then(known) {
+                // A file with both names of a key is refused.
+                Some((name, former)) => {
+                    edits.push((former.span(), format!("\"{value}\"")));
+                    edits.push((name, (*key).to_owned()));
+                }
+                None => lines.push_str(&format!("{key} = \"{value}\"\n")),
+            },
         }
     }
     if !lines.is_empty() {
@@ -78,7 +86,7 @@ fn header_end(text: &str) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use super::{set_limits, with_limits};
+    use super::{old_limit, set_limits, with_limits};
 
     fn check(text: &str, expected: Result<&str, &str>) {
         let values = [("busy_poll", "5us".to_owned()), ("time_slice", "20us".to_owned())];
@@ -102,6 +110,22 @@ mod tests {
             "[service]\nprogram = \"a\"",
             Ok("[service]\nprogram = \"a\"\n\n[limits]\nbusy_poll = \"5us\"\ntime_slice = \"20us\"\n"),
         );
+    }
+
+    #[test]
+    fn a_value_beside_its_deprecated_name_made_the_next_reload_fail() {
+        check(
+            "[limits]\nspin = '1ms' # long\nmax_connections = 7\n",
+            Ok("[limits]\ntime_slice = \"20us\"\nbusy_poll = \"5us\" # long\nmax_connections = 7\n"),
+        );
+        check(
+            "limits.spin = \"1ms\"\nlimits.time_slice = \"1ms\"\n",
+            Ok("limits.busy_poll = \"5us\"\nlimits.time_slice = \"20us\"\n"),
+        );
+        let values = [("batch_delay_max", "5us".to_owned())];
+        let old = old_limit("batch_delay_max").expect("it has an old name");
+        let text = with_limits(&format!("[limits]\n\"{old}\" = \"2us\"\n"), &values);
+        assert_eq!(text.as_deref(), Ok("[limits]\nbatch_delay_max = \"5us\"\n"));
     }
 
     #[test]
