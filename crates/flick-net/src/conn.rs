@@ -18,6 +18,7 @@ use flick_buffers::{Slice, pinned_bytes};
 
 use crate::driver::{DriverLimits, Handle};
 use crate::fault::ConnFault;
+use crate::limits::{FLUSH_NS_MAX, LINGER_NS_MAX};
 use crate::slot_queue::SlotQueue;
 use crate::table::Table;
 use linger::LingerQueue;
@@ -38,6 +39,8 @@ pub(crate) struct Conns<P> {
     lingerers: LingerQueue,
     /// Connections closed without lingering, whose output the kernel may never take.
     flushers: LingerQueue,
+    /// Closed connections with output that the peer takes as slowly as it likes, up to a time.
+    slow_flushers: LingerQueue,
 }
 
 /// One connection.
@@ -110,6 +113,12 @@ impl<P> Conn<P> {
     /// Returns whether the platform has closed it and the kernel has still to take some of its output.
     pub(crate) fn is_flushing(&self) -> bool {
         matches!(self.state, State::Flushing { .. })
+    }
+
+    /// Returns whether the platform has closed it and the kernel has still to take some of its output, once it is
+    /// connected.
+    fn is_closed_unsent(&self) -> bool {
+        self.is_flushing() || self.state == State::ConnectingToFlush
     }
 
     pub(crate) fn is_dead(&self) -> bool {
@@ -185,8 +194,9 @@ impl<P> Conns<P> {
             ready: SlotQueue::new(limits.conns_max),
             dirty: SlotQueue::new(limits.conns_max),
             held_faults: SlotQueue::new(limits.conns_max),
-            lingerers: LingerQueue::new(lingerers_max),
-            flushers: LingerQueue::new(limits.conns_max),
+            lingerers: LingerQueue::new(lingerers_max, LINGER_NS_MAX),
+            flushers: LingerQueue::new(limits.conns_max, LINGER_NS_MAX),
+            slow_flushers: LingerQueue::new(limits.conns_max, FLUSH_NS_MAX),
         }
     }
 
@@ -301,7 +311,7 @@ impl<P> Conns<P> {
 
     /// Returns whether a connection that the platform has closed still has output.
     pub(crate) fn is_flushing(&self) -> bool {
-        self.table.values().any(|conn| conn.is_flushing() || conn.state == State::ConnectingToFlush)
+        self.table.values().any(Conn::is_closed_unsent)
     }
 
     /// Ends the write side once the output is sent.
@@ -344,8 +354,22 @@ impl<P> Conns<P> {
         if conn.is_dead() {
             return Then::Drop;
         }
+        let has_output = !conn.output.is_empty();
         self.queue_output(handle.index);
+        if has_output {
+            self.bound_flush(handle, now_ns);
+        }
         self.finish_if_sent(handle.index, now_ns)
+    }
+
+    /// Bounds the time that a closed connection keeps its slot and its buffers for a peer that does not read.
+    fn bound_flush(&mut self, handle: Handle, now_ns: u64) {
+        if !self.slow_flushers.push(handle, now_ns) {
+            let table = &self.table;
+            self.slow_flushers.retain(|handle| table.get(handle).is_some_and(Conn::is_closed_unsent));
+            let fits = self.slow_flushers.push(handle, now_ns);
+            assert!(fits, "no more connections flush than there are");
+        }
     }
 
     /// Holds the report of a connection's fault, or lets it go.
@@ -384,14 +408,16 @@ impl<P> Conns<P> {
 impl<P> Conns<P> {
     /// Returns when the next lingering or flushing connection is to be closed.
     pub(crate) fn linger_deadline_ns(&self) -> Option<u64> {
-        self.lingerers.deadline_ns().into_iter().chain(self.flushers.deadline_ns()).min()
+        let queues = [&self.lingerers, &self.flushers, &self.slow_flushers];
+        queues.into_iter().filter_map(LingerQueue::deadline_ns).min()
     }
 
     /// Returns a connection that has flushed long enough: it is to be reset, as its peer would take the end of what it
     /// has got for the end of all.
     pub(crate) fn expired_flusher(&mut self, now_ns: u64) -> Option<u32> {
         let table = &self.table;
-        self.flushers.pop_expired(now_ns, |handle| table.get(handle).is_some_and(Conn::is_flushing))
+        let flushes = |handle| table.get(handle).is_some_and(Conn::is_closed_unsent);
+        self.flushers.pop_expired(now_ns, flushes).or_else(|| self.slow_flushers.pop_expired(now_ns, flushes))
     }
 
     /// Returns a connection that has lingered long enough.

@@ -59,6 +59,9 @@ pub const LINGER_SCRATCH_BYTES: usize = 16 * 1024;
 /// Longest time that a closing connection waits for its peer to stop sending.
 pub const LINGER_NS_MAX: u64 = 1_000_000_000;
 
+/// Longest time that a closed connection takes to send its output.
+pub const FLUSH_NS_MAX: u64 = 60_000_000_000;
+
 /// Longest wait of an accept when another driver on the same socket took the pending connection first.
 pub const ACCEPT_WAIT_MAX: Duration = Duration::from_millis(1);
 

@@ -5,12 +5,12 @@
 use std::collections::VecDeque;
 
 use crate::driver::Handle;
-use crate::limits::LINGER_NS_MAX;
 
 /// The lingering connections, oldest first.
 pub(crate) struct LingerQueue {
     queue: VecDeque<Lingerer>,
     lingerers_max: usize,
+    wait_ns: u64,
 }
 
 struct Lingerer {
@@ -19,18 +19,24 @@ struct Lingerer {
 }
 
 impl LingerQueue {
-    pub(crate) fn new(lingerers_max: u32) -> LingerQueue {
+    /// A queue of connections that wait for `wait_ns` each.
+    pub(crate) fn new(lingerers_max: u32, wait_ns: u64) -> LingerQueue {
         let lingerers_max = lingerers_max as usize;
-        LingerQueue { queue: VecDeque::with_capacity(lingerers_max), lingerers_max }
+        LingerQueue { queue: VecDeque::with_capacity(lingerers_max), lingerers_max, wait_ns }
     }
 
     /// Adds a connection; false when the queue is full (connections that ended early still count).
     pub(crate) fn push(&mut self, conn: Handle, now_ns: u64) -> bool {
         let fits = self.queue.len() < self.lingerers_max;
         if fits {
-            self.queue.push_back(Lingerer { conn, deadline_ns: now_ns + LINGER_NS_MAX });
+            self.queue.push_back(Lingerer { conn, deadline_ns: now_ns + self.wait_ns });
         }
         fits
+    }
+
+    /// Forgets those that wait no more.
+    pub(crate) fn retain(&mut self, waits: impl Fn(Handle) -> bool) {
+        self.queue.retain(|lingerer| waits(lingerer.conn));
     }
 
     /// Returns when the oldest is to be given up.

@@ -7,7 +7,7 @@ use super::{Conns, Then};
 use crate::driver::{DriverEvent, DriverLimits, Handle};
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
-use crate::limits::{LINGER_BYTES_MAX, LINGER_NS_MAX};
+use crate::limits::{FLUSH_NS_MAX, LINGER_BYTES_MAX, LINGER_NS_MAX};
 
 const LIMITS: DriverLimits = DriverLimits {
     conns_max: 4,
@@ -113,6 +113,33 @@ fn connection_that_expects_no_input_flushed_forever_if_its_peer_never_read() {
     assert_eq!(fixture.conns.expired_flusher(LINGER_NS_MAX - 1), None);
     assert_eq!(fixture.conns.oldest_lingerer(), None, "a slot that is needed cuts no reply short");
     assert_eq!(fixture.conns.expired_flusher(LINGER_NS_MAX), Some(conn.index));
+}
+
+#[test]
+fn closed_connection_flushed_forever_if_its_peer_never_read() {
+    let (mut fixture, conn) = Fixture::open();
+    fixture.send(conn, 100);
+    assert_eq!(fixture.conns.close(conn, 0), Then::Nothing);
+    assert_eq!(fixture.sent(conn, 60), Then::Nothing);
+    assert_eq!(fixture.conns.linger_deadline_ns(), Some(FLUSH_NS_MAX));
+    assert_eq!(fixture.conns.expired_flusher(FLUSH_NS_MAX - 1), None);
+    assert_eq!(fixture.conns.expired_flusher(FLUSH_NS_MAX), Some(conn.index));
+}
+
+#[test]
+fn connections_that_have_flushed_do_not_fill_the_queue() {
+    let (mut fixture, slow) = Fixture::open();
+    fixture.send(slow, 100);
+    assert_eq!(fixture.conns.close(slow, 0), Then::Nothing);
+    for _ in 0..4 * LIMITS.conns_max {
+        let conn = fixture.conns.insert((), true);
+        fixture.send(conn, 100);
+        fixture.conns.end_input(conn.index);
+        assert_eq!(fixture.conns.close(conn, 1), Then::Nothing);
+        assert_eq!(fixture.sent(conn, 100), Then::Close);
+        fixture.conns.remove(conn.index);
+    }
+    assert_eq!(fixture.conns.expired_flusher(FLUSH_NS_MAX), Some(slow.index));
 }
 
 #[test]
