@@ -327,6 +327,13 @@ impl BackendConn {
         matches!(self.state, BackendConnState::Idle { .. })
     }
 
+    /// One that is idle, and still sends what it was given, is idle since now.
+    pub fn renew_idle(&mut self, now_ns: u64) {
+        if let BackendConnState::Idle { since_ns } = &mut self.state {
+            *since_ns = now_ns;
+        }
+    }
+
     /// Returns the time since which it is idle; `None`: it is not.
     pub fn idle_since_ns(&self) -> Option<u64> {
         match self.state {

@@ -172,7 +172,11 @@ impl<D: Driver> Worker<D> {
 
     fn evict(&mut self, client: Key) {
         self.observe.counters().clients_evicted.add(1);
-        self.end_session(client, true);
+        if let Some(session) = self.downstream.client(client) {
+            // One that lingers would keep its buffers.
+            self.io.driver_mut().abort(session.handle());
+        }
+        self.end_session(client, false);
     }
 
     /// The client that has held a connection of a backend idle for the longest time, and when it may be evicted.

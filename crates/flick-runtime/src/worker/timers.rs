@@ -112,6 +112,11 @@ impl<D: Driver> Worker<D> {
                 self.fail_backend_conn(backend_conn, FailureReason::Timeout, Some(Event::Refused))
             }
             (_, Hold::Client { client, .. }) => self.drop_slow_client(backend_conn, client),
+            // A sink that reads slowly, or not, keeps its connection: the next one would be filled as well.
+            (BackendConnState::Idle { .. }, _) if self.is_clogged(backend_conn, 0) => {
+                let now_ns = self.io.now_ns();
+                self.upstream.conn_mut(backend_conn).renew_idle(now_ns);
+            }
             (BackendConnState::Idle { .. }, _) => self.retire_backend_conn(backend_conn),
             _ => self.request_due(backend_conn),
         }
