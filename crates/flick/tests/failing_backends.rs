@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::http::{Backend, exchange, get, numbered};
+use common::http::{Backend, exchange, get, numbered, reply};
 use common::peers::free_address;
 use common::service::{Service, seen};
 use common::{Scratch, client, wait};
@@ -291,6 +291,37 @@ fn silent_mirror_stopped_its_clients() {
     assert_eq!(asked, 200);
     let dropped = messages_dropped(&service);
     assert!((100..=200).contains(&dropped), "{dropped}");
+}
+
+/// The mirror got the body, the backend nothing, and the client no response.
+#[test]
+fn body_went_to_the_mirror_instead_of_the_backend() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let at = silent.local_addr().expect("a bound socket has an address");
+    for mirror in ["response/request", "-/request"] {
+        let scratch = Scratch::new("mirrored_body");
+        let program = scratch.write("mirrored.flick", &mirroring(mirror)).display().to_string();
+        let backend = good();
+        let (of_backend, of_mirror) = (format!("backend={}", backend.address), format!("mirror={at}"));
+        let service = Service::start(&[
+            "run",
+            &program,
+            "--listen",
+            "client=127.0.0.1:0",
+            "--workers",
+            "1",
+            "--connect",
+            &of_backend,
+            "--connect",
+            &of_mirror,
+        ]);
+        let mut stream = client::connect(service.address);
+        let head = "POST /page HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
+        stream.write_all(head.as_bytes()).expect("the service reads");
+        stream.write_all(&[b'b'; 100_000]).expect("the service reads");
+        let (status, _) = reply(&mut stream).expect("the backend answers");
+        assert_eq!((status, backend.requests.load(Ordering::SeqCst)), (200, 1), "{mirror}");
+    }
 }
 
 /// Its responses were taken for ones that no request asked for, which ended the connection with the copies on it.

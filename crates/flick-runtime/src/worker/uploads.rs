@@ -93,7 +93,14 @@ impl<D: Driver> Worker<D> {
         if sends.first().is_some_and(|send| send.channel as usize == listened) {
             return Course::Answers(None);
         }
-        let chosen = sends.iter().find(|send| send.channel as usize != listened);
+        // Of several, the one whose reply is the client's: the others are copies, or get what they are sent unanswered.
+        let setup = self.ctx.setup();
+        let is_answered = sends.iter().find(|send| setup.handles(send.channel as usize));
+        let is_for_client = |send: &Send| send.channel as usize == listened;
+        if is_answered.is_none() && sends.iter().any(is_for_client) {
+            return Course::Answers(None);
+        }
+        let chosen = is_answered.or(sends.first());
         let unsent = scratch.failure.unwrap_or(FailureReason::Unavailable);
         let Some((send, backend)) = chosen.and_then(|send| Some((*send, self.backend_of(send)?))) else {
             self.note_too_long(unsent);
