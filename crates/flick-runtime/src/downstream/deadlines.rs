@@ -24,6 +24,13 @@ pub enum DeadlineKind {
     Queue = 6,
 }
 
+impl DeadlineKind {
+    /// Whether it ends a tunnel, or a session of a relay, in which nothing moves.
+    pub fn is_of_tunnel(self) -> bool {
+        matches!(self, DeadlineKind::Tunnel | DeadlineKind::HalfTunnel)
+    }
+}
+
 /// Number of kinds.
 const KINDS: usize = 7;
 

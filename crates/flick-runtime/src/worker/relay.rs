@@ -51,7 +51,8 @@ impl<D: Driver> Worker<D> {
         self.set_receiving(key, !waits && !eof);
         if mid_message && !waits {
             self.arm_message(key, true);
-        } else {
+        } else if !(waits && self.downstream.deadline(key).is_some_and(DeadlineKind::is_of_tunnel)) {
+            // One that waits has moved nothing by being woken.
             self.relay_moves(key, false);
         }
     }
@@ -374,7 +375,7 @@ impl<D: Driver> Worker<D> {
         }
         // Everything it said has gone out: so ends the session.
         let others = session.stream_mut().take_relay_conns();
-        if let Upload::To { body, .. } = session.stream_mut().take_upload() {
+        if let Upload::To { body, .. } | Upload::Discard { body, .. } = session.stream_mut().take_upload() {
             self.drop_body(body);
         }
         self.drop_relay_conns(others, Some(backend_conn));
