@@ -146,6 +146,9 @@ impl<D: Driver> Worker<D> {
             self.enqueue_backend_conn(backend_conn);
         } else if self.upstream.conn(backend_conn).is_idle() {
             self.keep_idle(backend_conn);
+        } else {
+            // Its client may have left while it was being connected.
+            self.enqueue_backend_conn(backend_conn);
         }
     }
 
