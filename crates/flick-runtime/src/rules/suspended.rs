@@ -8,6 +8,7 @@ use flick_abi::{FailureReason, Frame, FuncId, Message, MessageFlags};
 use flick_buffers::Slice;
 
 use crate::inflight::RequestId;
+use crate::limits::{FIRST_SHARE, INFLIGHT_SHARE};
 use crate::observe::edge_counters::StartId;
 use crate::rules::locals::StateId;
 use crate::rules::timer_heap::TimerHeap;
@@ -171,6 +172,13 @@ impl SuspendedRules {
     /// Whether there is no capacity for another.
     pub fn is_full(&self) -> bool {
         self.slab.len() >= self.capacity
+    }
+
+    /// Activations that one client may have: the fewer, the more others have, as with requests in flight.
+    pub fn client_share(&self) -> u32 {
+        let free = self.capacity.saturating_sub(self.slab.len());
+        let share = free.saturating_sub(self.capacity / FIRST_SHARE as usize) / INFLIGHT_SHARE;
+        u32::try_from(share).unwrap_or(u32::MAX).max(1)
     }
 
     /// Adds an activation with the frame of its message; `None` when the table is full.

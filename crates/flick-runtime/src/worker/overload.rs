@@ -29,8 +29,9 @@ impl<D: Driver> Worker<D> {
         let small = BufClass::Small;
         let kept = self.io.pool().capacity_count(small) / FIRST_SHARE;
         let free = self.io.pool().free_count(small).saturating_sub(kept);
+        let asks = if self.ctx.setup().needs.asks { self.rules.suspended().client_share() } else { most };
         Share {
-            inflight_max: most.min(self.inflight.client_share(self.io.pieces())),
+            inflight_max: most.min(asks).min(self.inflight.client_share(self.io.pieces())),
             bytes_max: u64::from(free) * u64::from(SMALL_BYTES) / BUFFERS_SHARE,
         }
     }
