@@ -133,6 +133,9 @@ pub const IMPATIENCE_SHIFT_MAX: u32 = 5;
 pub const CALM_SHARE: u64 = 10;
 /// Outgoing bytes of a backend connection beyond which sessions that send to it wait.
 pub const BACKEND_CONN_BACKLOG_BYTES_MAX: usize = 1024 * 1024;
+/// Outgoing bytes of a backend connection beyond which it takes no message. Those of timers, of events and of rules
+/// with effects, which have run, are not held back before.
+pub const BACKEND_CONN_UNSENT_BYTES_MAX: usize = 8 * BACKEND_CONN_BACKLOG_BYTES_MAX;
 /// Low watermark: waiting senders go on when no more outgoing bytes than this are left.
 pub const BACKLOG_LOW_BYTES: usize = 8 * 1024;
 /// Events taken from the driver in one event-loop iteration.

@@ -7,6 +7,7 @@ use flick_abi::Send;
 use flick_net::Driver;
 
 use super::Worker;
+use crate::limits::BACKEND_CONN_BACKLOG_BYTES_MAX;
 use crate::setup::Setup;
 
 impl Setup {
@@ -33,7 +34,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn has_capacity_for_copy(&self, send: &Send) -> bool {
         let Some(at) = self.backend_of(send) else { return true };
         let is_exclusive = self.upstream.backend(at as usize).is_exclusive();
-        !self.is_clogged_backend(at)
+        !self.is_clogged_backend(at, BACKEND_CONN_BACKLOG_BYTES_MAX)
             && self.inflight.takes_copies()
             && (!is_exclusive || self.dedicates_now(at))
     }

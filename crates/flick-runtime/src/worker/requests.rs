@@ -1,7 +1,7 @@
 //! The client's side: bytes from a client become messages, and messages go where the program sends them.
 
 use flick_abi::frame::SLOT_ASKED;
-use flick_abi::{FailureReason, MessageFlags, Send};
+use flick_abi::{FailureReason, Frame, MessageFlags, Send};
 use flick_buffers::{BufClass, Slice};
 use flick_net::Driver;
 
@@ -9,7 +9,7 @@ use super::Worker;
 use super::backend_view::BackendView;
 use super::relay::End;
 use super::rules::{Paused, RuleContext, Start};
-use super::sending::Waiter;
+use super::sending::{Unsent, Waiter};
 use crate::downstream::deadlines::DeadlineKind;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseSpec};
 use crate::downstream::stream::{LastWord, NextRequest, Route, Upload, Wait};
@@ -338,13 +338,10 @@ impl<D: Driver> Worker<D> {
                 let waiter = if is_copy { Waiter::NoClient } else { Waiter::Session(key) };
                 let sent = self.send_request(scratch, &send, Some(&message), waiter);
                 is_sent |= sent.is_ok();
-                if let Err(unsent) = sent
-                    && !is_copy
-                    && let Some(request) =
-                        self.open_request(Some(key), self.echo_of(&scratch.frame), u64::MAX)
-                {
-                    self.inflight.get_mut(request).keep(scratch.frame.slots[SLOT_ASKED]);
-                    self.fail_unsent(request, unsent);
+                match sent {
+                    Ok(()) => {}
+                    Err(_) if is_copy => self.observe.counters().sends_dropped.add(1),
+                    Err(unsent) => self.fail_unsent_request(key, &scratch.frame, unsent),
                 }
                 if has_effects && !is_mirrored {
                     self.note_clog(key, &send);
@@ -361,6 +358,14 @@ impl<D: Driver> Worker<D> {
             self.fail_new_request(key, &scratch.frame, reason);
         }
         Flow::Go
+    }
+
+    /// Answers a request that could not be sent.
+    fn fail_unsent_request(&mut self, key: Key, frame: &Frame, unsent: Unsent) {
+        if let Some(request) = self.open_request(Some(key), self.echo_of(frame), u64::MAX) {
+            self.inflight.get_mut(request).keep(frame.slots[SLOT_ASKED]);
+            self.fail_unsent(request, unsent);
+        }
     }
 
     /// Notes whether a request that is being taken is the last of its session.
@@ -445,7 +450,7 @@ impl<D: Driver> Worker<D> {
             if self.is_mirrored(send, sends) {
                 continue;
             }
-            if self.is_clogged_backend(backend) {
+            if self.is_clogged_backend(backend, BACKEND_CONN_BACKLOG_BYTES_MAX) {
                 return Err(None);
             }
             let dedicates = !self.upstream.backend(backend as usize).is_exclusive()

@@ -12,7 +12,7 @@ use super::outgoing::{Patches, outgoing};
 use super::reply_flags::Examined;
 use crate::downstream::stream::Stream;
 use crate::inflight::{QueueOf, ReplyTarget, RequestId, SentRequest};
-use crate::limits::{BACKEND_CONN_BACKLOG_BYTES_MAX, BULK_CONNS_SHARE};
+use crate::limits::{BACKEND_CONN_UNSENT_BYTES_MAX, BULK_CONNS_SHARE};
 use crate::rules::scratch::Scratch;
 use crate::slab::Key;
 
@@ -93,7 +93,7 @@ impl<D: Driver> Worker<D> {
             self.observe.backend(backend as usize).failures.add(1);
             return Err(Unsent::Down(backend));
         }
-        if self.sheds(backend) {
+        if self.sheds(backend) || self.is_clogged_backend(backend, BACKEND_CONN_UNSENT_BYTES_MAX) {
             return Err(Unsent::Busy);
         }
         let channel = send.channel as usize;
@@ -308,11 +308,11 @@ impl<D: Driver> Worker<D> {
         handle.is_some_and(|handle| self.io.driver().backlog_bytes(handle) > bytes_max)
     }
 
-    /// Whether the connection that the next message for a backend takes is full. One that is idle may be: a message
-    /// without a reply leaves it at once.
-    pub(super) fn is_clogged_backend(&self, backend: u32) -> bool {
+    /// Whether more than `bytes_max` bytes wait on the connection that the next message for a backend takes. It may be
+    /// an idle one: a message without a reply leaves it at once.
+    pub(super) fn is_clogged_backend(&self, backend: u32, bytes_max: usize) -> bool {
         let conn = self.upstream.backend(backend as usize).next_conn();
-        conn.is_some_and(|conn| self.is_clogged(conn, BACKEND_CONN_BACKLOG_BYTES_MAX))
+        conn.is_some_and(|conn| self.is_clogged(conn, bytes_max))
     }
 
     /// Whether requests for a backend are sent.

@@ -315,6 +315,12 @@ impl<D: Driver> Worker<D> {
             && suspended.reason.is_some()
             && self.ctx.setup().has_rule_of(send.channel);
         let request = suspended.request.filter(|_| may_forward);
+        let is_mirrored = request.is_none() && self.is_mirrored(send, scratch.sends.as_slice());
+        if is_mirrored && !self.has_capacity_for_copy(send) {
+            self.observe.counters().sends_dropped.add(1);
+            return;
+        }
+        let Some(suspended) = self.rules.suspended_mut().get_mut(key) else { return };
         let waiter = request.map_or(Waiter::NoClient, Waiter::InFlight);
         if let Some(request) = request {
             // From here on its reply answers it, or the connection's end.
@@ -328,7 +334,7 @@ impl<D: Driver> Worker<D> {
             (Err(unsent), Some(request)) => self.fail_unsent(request, unsent),
             (Err(_), None) => self.observe.counters().sends_dropped.add(1),
         }
-        if let Some(session) = session {
+        if let Some(session) = session.filter(|_| !is_mirrored) {
             self.note_clog(session, send);
         }
     }
