@@ -39,6 +39,8 @@ pub(crate) struct Upstream {
     stalled: Vec<u32>,
     /// Connections with requests in their batch buffer, which are sent at the end of the iteration.
     filled: Vec<u32>,
+    /// Backend of which a connection was kept for the client whose task runs.
+    kept_for_task: Option<u32>,
     /// State of the generator of reconnect jitter.
     random: u64,
 }
@@ -49,6 +51,7 @@ impl Upstream {
         let (conns, backends) = backend_conns_of(setup);
         Self {
             stalled_count: 0,
+            kept_for_task: None,
             stalled: Vec::with_capacity(conns.len()),
             filled: Vec::with_capacity(conns.len()),
             random: seed | 1,
@@ -316,6 +319,18 @@ impl Upstream {
     /// Returns the time at which a connection that becomes idle now is closed.
     pub(crate) fn idle_until_ns(now_ns: u64) -> u64 {
         now_ns + IDLE_MAX_NS
+    }
+
+    /// The task of a client begins for which a connection to this backend was kept, or ends.
+    pub(crate) fn keep_for_task(&mut self, backend: Option<u32>) {
+        self.kept_for_task = backend;
+    }
+
+    /// Whether the task that runs may take a free connection of a backend: others may have been promised all.
+    pub(crate) fn task_may_take(&self, backend: u32) -> bool {
+        let kept = self.kept_for_task == Some(backend);
+        let backend = self.backend(backend as usize);
+        if kept { backend.free_count() > 0 } else { backend.has_unpromised() }
     }
 
     /// Every waiting client may be promised a connection again.

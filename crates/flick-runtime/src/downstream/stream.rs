@@ -170,6 +170,8 @@ pub struct Stream {
     upload: Upload,
     next_request: NextRequest,
     wait: Wait,
+    /// Backend of which a connection is kept for its next run, because it has waited for one.
+    promised: Option<u32>,
     route: Route,
     /// A backend connection whose output is full; no further request until it drains.
     full_conn: Option<u32>,
@@ -192,6 +194,7 @@ impl Stream {
             upload: Upload::None,
             next_request: NextRequest::Now,
             wait: Wait::Nothing,
+            promised: None,
             route: if is_relay { relay } else { Route::Requests },
             full_conn: None,
             is_overdue: false,
@@ -344,6 +347,16 @@ impl Stream {
             Wait::Capacity { backend } => backend,
             Wait::Nothing | Wait::Replies | Wait::Client => None,
         }
+    }
+
+    /// A connection to a backend is kept for its next run.
+    pub fn promise(&mut self, backend: u32) {
+        self.promised = Some(backend);
+    }
+
+    /// Returns the backend of which a connection was kept for this run.
+    pub fn take_promise(&mut self) -> Option<u32> {
+        self.promised.take()
     }
 
     /// Sets whether its next request has been queued for as long as it may.

@@ -341,6 +341,16 @@ impl Backend {
         self.promised <= free_count
     }
 
+    /// A client to which a connection was promised has run.
+    pub fn end_promise(&mut self) {
+        self.promised = self.promised.saturating_sub(1);
+    }
+
+    /// Whether a connection is free that is promised to no client.
+    pub fn has_unpromised(&self) -> bool {
+        self.free_count() > self.promised
+    }
+
     /// No promise holds any longer.
     pub fn forget_promises(&mut self) {
         self.promised = 0;

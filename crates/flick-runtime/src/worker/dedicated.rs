@@ -154,10 +154,10 @@ impl<D: Driver> Worker<D> {
 
     /// Whether a backend has a free dedicated connection now.
     pub(super) fn dedicates_now(&self, backend: u32) -> bool {
-        let backend = self.upstream.backend(backend as usize);
-        if backend.is_exclusive() {
-            return backend.free_count() > 0;
+        if self.upstream.backend(backend as usize).is_exclusive() {
+            return self.upstream.task_may_take(backend);
         }
+        let backend = self.upstream.backend(backend as usize);
         backend.dedicated().map(|slot| self.upstream.conn(slot)).any(|conn| conn.is_idle() || conn.is_down())
     }
 
@@ -172,6 +172,16 @@ impl<D: Driver> Worker<D> {
             self.upstream.conn(backend.shared()).quanta() as usize
         };
         !is_usable || self.upstream.backend_mut(at).promise(free_count)
+    }
+
+    /// A client for which a connection was kept has run: what it has not taken is the next one's.
+    pub(super) fn end_promise(&mut self, backend: u32) {
+        self.upstream.keep_for_task(None);
+        let backend = self.upstream.backend_mut(backend as usize);
+        backend.end_promise();
+        if backend.free_count() > 0 && backend.pending() > 0 {
+            self.tasks.free_capacity();
+        }
     }
 
     /// A session waits for a connection to `backend`.

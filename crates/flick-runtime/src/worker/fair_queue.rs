@@ -58,10 +58,11 @@ impl<D: Driver> Worker<D> {
 
     /// A client that waited at a backend goes on.
     pub(super) fn begin_quantum(&mut self, key: Key, backend: u32) {
-        if !self.upstream.backend(backend as usize).is_exclusive()
-            && let Some(stream) = self.downstream.stream_mut(key)
-        {
-            stream.quantum_mut().begin();
+        let is_exclusive = self.upstream.backend(backend as usize).is_exclusive();
+        match self.downstream.stream_mut(key) {
+            Some(stream) if is_exclusive => stream.promise(backend),
+            Some(stream) => stream.quantum_mut().begin(),
+            None => {}
         }
     }
 

@@ -55,11 +55,17 @@ impl<D: Driver> Worker<D> {
     pub(super) fn run_session(&mut self, key: Key) {
         let Some(session) = self.downstream.client_mut(key) else { return };
         let (pending, route) = (session.begin_run(), session.stream().route());
+        let promised = session.stream_mut().take_promise();
         self.rules.set_preloaded(0);
         if let Some(backend) = pending {
             self.upstream.backend_mut(backend as usize).remove_pending();
         }
-        if !self.run_steps(TaskKind::Client, |worker| worker.session_step(key)) {
+        self.upstream.keep_for_task(promised);
+        let is_idle = self.run_steps(TaskKind::Client, |worker| worker.session_step(key));
+        if let Some(backend) = promised {
+            self.end_promise(backend);
+        }
+        if !is_idle {
             let takes_requests = matches!(route, Route::Requests);
             if takes_requests && self.io.driver().pause_is_free() || self.has_enough_input(key) {
                 // It has enough for its next time slice. What comes meanwhile is received after that, and is then still

@@ -109,7 +109,10 @@ impl<D: Driver> Worker<D> {
         if self.sheds(backend) {
             return Course::Answers(Some(FailureReason::Overload));
         }
-        if let Some(backend_conn) = self.borrow_conn(backend) {
+        // Where all connections exist, those that are free may be promised to others.
+        let is_promised = self.dedicates(backend) && !self.dedicates_now(backend);
+        let free = if is_promised { None } else { self.borrow_conn(backend) };
+        if let Some(backend_conn) = free {
             return Course::Sends(send, backend_conn);
         }
         if self.shared_conn_is_usable(backend) && self.dedicates(backend) {
