@@ -248,34 +248,37 @@ fn failing_health_checks_are_shown_with_ignored_ejections() {
     service.drained();
 }
 
-/// It took the connection that its own reply had freed, and others were refused after five seconds.
+/// They took the connections that their own replies had freed, and another client waited for seconds.
 #[test]
-fn client_that_pipelines_kept_the_only_connection() {
+fn clients_that_pipeline_kept_all_connections() {
+    const CLIENTS: usize = 4;
     const REQUESTS: usize = 20_000;
     let backend = good();
-    let service = balancer(&[backend.address], &["--max-connections-per-backend", "1"]);
-    let mut greedy = client::connect(service.address);
-    let mut answered = greedy.try_clone().expect("a descriptor is free");
-    let read = Arc::new(AtomicU64::new(0));
-    let count = Arc::clone(&read);
-    let reader = std::thread::spawn(move || {
-        let mut piece = [0; 16 * 1024];
-        while let Ok(len @ 1..) = answered.read(&mut piece) {
-            let heads = piece[..len].windows(9).filter(|bytes| bytes == b"HTTP/1.1 ").count();
-            count.fetch_add(heads as u64, Ordering::SeqCst);
-        }
+    let service = balancer(&[backend.address], &["--max-connections-per-backend", "2"]);
+    let requests = Arc::new("GET /page HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(REQUESTS));
+    let answered = Arc::new(AtomicU64::new(0));
+    let greedy = (0..CLIENTS).flat_map(|_| {
+        let mut writes = client::connect(service.address);
+        let mut reads = writes.try_clone().expect("a descriptor is free");
+        let (requests, answered) = (Arc::clone(&requests), Arc::clone(&answered));
+        // Both end with the service.
+        let writer = std::thread::spawn(move || drop(writes.write_all(requests.as_bytes())));
+        let reader = std::thread::spawn(move || {
+            let mut piece = [0; 16 * 1024];
+            while let Ok(len @ 1..) = reads.read(&mut piece) {
+                let heads = piece[..len].windows(9).filter(|bytes| bytes == b"HTTP/1.1 ").count();
+                answered.fetch_add(heads as u64, Ordering::SeqCst);
+            }
+        });
+        [writer, reader]
     });
-    let writer = std::thread::spawn(move || {
-        let requests = "GET /page HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(REQUESTS);
-        // It ends with the service.
-        let _ = greedy.write_all(requests.as_bytes());
-    });
-    wait::until("the first replies", || (read.load(Ordering::SeqCst) > 0).then_some(()));
+    let threads: Vec<_> = greedy.collect();
+    wait::until("the first replies", || (answered.load(Ordering::SeqCst) > 0).then_some(()));
     assert_eq!(statuses(&mut client::connect(service.address), 20), [200; 20]);
-    assert!(read.load(Ordering::SeqCst) < REQUESTS as u64, "the other client has waited for all of them");
+    let all = (CLIENTS * REQUESTS) as u64;
+    assert!(answered.load(Ordering::SeqCst) < all, "the other client has waited for all of them");
     drop(service);
-    reader.join().expect("it reads");
-    writer.join().expect("it writes");
+    threads.into_iter().for_each(|thread| thread.join().expect("it ends with the service"));
 }
 
 /// A program that sends each request to `mirror` and then to its backend.
