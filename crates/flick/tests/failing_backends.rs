@@ -290,15 +290,20 @@ fn mirroring(mirror: &str) -> String {
     )
 }
 
-/// Asks a service with a mirror at that address, and returns it with the number of the requests at the backend.
-fn ask_mirrored(name: &str, mirror: &str, at: SocketAddr, requests: usize, extra: &[&str]) -> (Service, u64) {
+/// Runs a service with a mirror at that address, and returns it with its backend.
+fn mirrored(name: &str, mirror: &str, at: SocketAddr, extra: &[&str]) -> (Service, Backend) {
     let scratch = Scratch::new(name);
     let program = scratch.write("mirrored.flick", &mirroring(mirror)).display().to_string();
     let backend = good();
     let (of_backend, of_mirror) = (format!("backend={}", backend.address), format!("mirror={at}"));
     let fixed = ["run", &program, "--listen", "client=127.0.0.1:0", "--workers", "1", "--admin", "0"];
     let connect = ["--connect", &of_backend, "--connect", &of_mirror, "--max-connections-per-backend", "4"];
-    let service = Service::start(&[&fixed[..], &connect, extra].concat());
+    (Service::start(&[&fixed[..], &connect, extra].concat()), backend)
+}
+
+/// Asks a service with a mirror at that address, and returns it with the number of the requests at the backend.
+fn ask_mirrored(name: &str, mirror: &str, at: SocketAddr, requests: usize, extra: &[&str]) -> (Service, u64) {
+    let (service, backend) = mirrored(name, mirror, at, extra);
     let mut stream = client::connect(service.address);
     for number in 0..requests {
         let (status, _) = exchange(&mut stream, "/page").expect("the backend answers");
@@ -332,22 +337,7 @@ fn body_went_to_the_mirror_instead_of_the_backend() {
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let at = silent.local_addr().expect("a bound socket has an address");
     for mirror in ["response/request", "-/request"] {
-        let scratch = Scratch::new("mirrored_body");
-        let program = scratch.write("mirrored.flick", &mirroring(mirror)).display().to_string();
-        let backend = good();
-        let (of_backend, of_mirror) = (format!("backend={}", backend.address), format!("mirror={at}"));
-        let service = Service::start(&[
-            "run",
-            &program,
-            "--listen",
-            "client=127.0.0.1:0",
-            "--workers",
-            "1",
-            "--connect",
-            &of_backend,
-            "--connect",
-            &of_mirror,
-        ]);
+        let (service, backend) = mirrored("mirrored_body", mirror, at, &[]);
         let mut stream = client::connect(service.address);
         let head = "POST /page HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n";
         stream.write_all(head.as_bytes()).expect("the service reads");
@@ -391,31 +381,24 @@ fn drain_waited_for_copies_that_a_mirror_did_not_read() {
     assert!(log.contains("drained") && !log.contains("the shutdown timeout passed"), "{log}");
 }
 
+/// Runs a program that sends its requests to a sink which does not read, and returns it with the sink.
+fn recorded(name: &str, program: &str, extra: &[&str]) -> (Service, TcpListener) {
+    let unread = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let sink = format!("sink={}", unread.local_addr().expect("a bound socket has an address"));
+    let scratch = Scratch::new(name);
+    let program = scratch.write("recorded.flick", program).display().to_string();
+    let fixed = ["run", &program, "--listen", "client=127.0.0.1:0", "--connect", &sink, "--workers", "1"];
+    (Service::start(&[&fixed[..], &["--shutdown-timeout", "1s"], extra].concat()), unread)
+}
+
 /// The service went on until its buffers were used up: 43,083 requests of 12 KB.
 #[test]
 fn requests_to_an_unread_sink_of_http_filled_the_buffers() {
-    let unread = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let sink = format!("sink={}", unread.local_addr().expect("a bound socket has an address"));
     let program = "use http\n\nproc Recorded: (request/response client, -/request sink)\n\
                    \x20 | client => record(client, sink)\n\n\
                    fun record: (-/response client, -/request sink, req: request) -> ()\n  req => sink\n\
                    \x20 response{status = 200, reason = \"OK\", headers = [], body = \"\"} => client\n";
-    let scratch = Scratch::new("unread_http_sink");
-    let program = scratch.write("recorded.flick", program).display().to_string();
-    let service = Service::start(&[
-        "run",
-        &program,
-        "--listen",
-        "client=127.0.0.1:0",
-        "--connect",
-        &sink,
-        "--workers",
-        "1",
-        "--max-connections-per-backend",
-        "1",
-        "--shutdown-timeout",
-        "1s",
-    ]);
+    let (service, _sink) = recorded("unread_http_sink", program, &["--max-connections-per-backend", "1"]);
     let mut stream = client::connect(service.address);
     let headers = long_headers();
     let mut ask = || get(&mut stream, "/page", &headers).ok().map(|(status, _)| status);
@@ -429,16 +412,11 @@ fn requests_to_an_unread_sink_of_http_filled_the_buffers() {
 /// It said that clients were closed, of which there were none.
 #[test]
 fn drain_blamed_clients_for_requests_that_a_backend_did_not_read() {
-    let unread = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    let sink = format!("sink={}", unread.local_addr().expect("a bound socket has an address"));
     let program = "use memcached_text\n\nproc Recorded: (command/reply client, -/command sink)\n\
                    \x20 | client => record(client, sink)\n\n\
                    fun record: (-/reply client, -/command sink, req: command) -> ()\n  req => sink\n\
                    \x20 reply{wire = \"STORED\\r\\n\"} => client\n";
-    let scratch = Scratch::new("unread_sink");
-    let program = scratch.write("recorded.flick", program).display().to_string();
-    let fixed = ["run", &program, "--listen", "client=127.0.0.1:0", "--connect", &sink, "--workers", "1"];
-    let service = Service::start(&[&fixed[..], &["--shutdown-timeout", "1s"]].concat());
+    let (service, _sink) = recorded("unread_sink", program, &[]);
     let mut stream = client::connect(service.address);
     let set = format!("set k 0 0 12000\r\n{}\r\n", "v".repeat(12_000));
     let mut reply = || {
