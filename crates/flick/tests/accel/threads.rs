@@ -100,14 +100,21 @@ fn killed_processes_with_threads_leave_whole_records() {
 fn check_server(setting: &Setting, server: &[&str], port: &str, script: &str) {
     let address = format!("127.0.0.1:{port}");
     let mut command = setting.accel(&["--verify", "--move", "--", "setsid"]);
-    let mut child = command.args(server).stdout(Stdio::null()).spawn().expect("the server starts");
+    let log = std::fs::File::create(setting.path("server.log")).expect("the directory can be written");
+    let mut child = command.args(server).stdout(log).spawn().expect("the server starts");
+    let check_alive = |child: &mut Child| {
+        let status = child.try_wait().expect("our own child");
+        let log = std::fs::read_to_string(setting.path("server.log")).expect("the server's output is text");
+        assert!(status.is_none(), "{server:?} ended with {status:?}: {log}");
+    };
     wait::until("the server to accept", || {
-        assert!(child.try_wait().expect("our own child").is_none(), "{server:?} ended");
+        check_alive(&mut child);
         std::net::TcpStream::connect(&address).ok()
     });
     setting.scratch.write("client.py", script);
     wait::until("bytes of the server in rings", || {
         let (status, stdout, stderr) = run(setting.moved(&format!("/usr/bin/python3 client.py {port}")));
+        check_alive(&mut child);
         assert_eq!((status, stdout.as_str()), (0, "right\n"), "{stderr}");
         setting.of(child.id())["ring_bytes"].as_u64().filter(|bytes| *bytes > 0)
     });
