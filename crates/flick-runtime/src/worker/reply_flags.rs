@@ -1,6 +1,7 @@
 //! Parses messages that programs build before they are sent: they must obey the grammar, and the facts of the grammar
 //! decide what follows (the number, the non-quiet twin, what the reply repeats, whether the client wants the reply).
-//! Promises: bytes that are not exactly one message are never sent as one; a request that was to carry them fails.
+//! Promises: bytes that are not exactly one message are never sent as one, whether all of them were built or some
+//! follow unchanged; a request that was to carry them fails.
 //! Refuses: messages that are forwarded unchanged; they have been parsed.
 
 use flick_abi::frame::SLOT_ASKED;
@@ -56,6 +57,45 @@ struct Look<'a> {
     judge: Option<(FuncId, &'a Echo)>,
 }
 
+/// The bytes that follow unchanged behind a head that was built.
+#[derive(Clone, Copy, Debug)]
+struct Tail {
+    /// Length of the rest of the first part in bytes, which need not have arrived.
+    bytes: u64,
+    /// Flags of the message that it is of.
+    flags: MessageFlags,
+}
+
+impl Tail {
+    /// The tail of a message that a rule has built; `frame` is the one of the message that started the rule.
+    fn new(frame: &Frame, built: &Outgoing<'_>, body: SendBody) -> Option<Self> {
+        match body {
+            SendBody::Original | SendBody::Message(_) => None,
+            SendBody::Rebuilt { tail_from: u32::MAX, .. } => None,
+            SendBody::Rebuilt { tail_from, tail_of: 0, .. } => {
+                let bytes = frame.total_bytes().saturating_sub(u64::from(tail_from));
+                Some(Self { bytes, flags: frame.flags() })
+            }
+            // Replies to asks are there whole.
+            SendBody::Rebuilt { .. } => {
+                Some(Self { bytes: built.rest.bytes().len() as u64, flags: MessageFlags::default() })
+            }
+        }
+    }
+
+    /// Whether a message that begins with `front_bytes` that were built, and was read into `frame`, ends where this
+    /// does. What follows its first part is then what followed the original's.
+    fn ends(self, frame: &Frame, front_bytes: usize) -> bool {
+        let (is, was) = (frame.flags(), self.flags);
+        if is.has(MessageFlags::UNTIL_CLOSE) {
+            return true;
+        }
+        !was.has(MessageFlags::UNTIL_CLOSE)
+            && is.has(MessageFlags::PARTS) == was.has(MessageFlags::PARTS)
+            && frame.total_bytes() == self.bytes.saturating_add(front_bytes as u64)
+    }
+}
+
 /// Parses what rules have built.
 pub(super) struct BuiltReader<'a> {
     pub setup: &'a Setup,
@@ -99,7 +139,7 @@ impl<D: Driver> Worker<D> {
         let kept = kept + self.notice(Some(session), setup.protocol().keep_last);
         let Scratch { frame, out, named, named_frame, other, joined, .. } = scratch;
         let built = SendSources { frame, out, named: named.as_ref(), named_frame }.outgoing(body, message);
-        BuiltReader { setup, other, joined }.judge(&built, body, (echo, kept))
+        BuiltReader { setup, other, joined }.judge((frame, &built, body), (echo, kept))
     }
 
     /// Reads what a rule has built into `scratch.other`.
@@ -113,16 +153,16 @@ impl<D: Driver> Worker<D> {
         let setup = &**self.ctx.setup();
         let Scratch { frame, out, named, named_frame, other, joined, .. } = scratch;
         let built = SendSources { frame, out, named: named.as_ref(), named_frame }.outgoing(body, message);
-        BuiltReader { setup, other, joined }.read(look, &built, body)
+        BuiltReader { setup, other, joined }.read(look, (frame, &built, body))
     }
 }
 
 impl BuiltReader<'_> {
-    /// Reads a reply that a rule has built, to a request of which `kept` was kept.
+    /// Reads a reply that a rule has built, to a request of which `kept` was kept; `frame` is the one of the message
+    /// that started the rule.
     pub(super) fn judge(
         &mut self,
-        built: &Outgoing<'_>,
-        body: SendBody,
+        (frame, built, body): (&Frame, &Outgoing<'_>, SendBody),
         (echo, kept): (&Echo, u64),
     ) -> Verdict {
         let Some(view) = &self.setup.program.channels[self.setup.listened].view else {
@@ -132,7 +172,7 @@ impl BuiltReader<'_> {
         // Of a message whose parts follow unchanged, the head is all that has been built.
         let parser = if has_tail(body) { view.parse_reply } else { view.parse_asked };
         let look = Look { parser, kept, judge: view.reply_flags.map(|judge| (judge, echo)) };
-        if self.read(look, built, body) != Examined::Known {
+        if self.read(look, (frame, built, body)) != Examined::Known {
             return Verdict::Wrong;
         }
         let flags = self.other.flags();
@@ -145,7 +185,7 @@ impl BuiltReader<'_> {
         }
     }
 
-    fn read(&mut self, look: Look<'_>, built: &Outgoing<'_>, body: SendBody) -> Examined {
+    fn read(&mut self, look: Look<'_>, (frame, built, body): (&Frame, &Outgoing<'_>, SendBody)) -> Examined {
         let Self { setup, other, joined } = self;
         let engine = &*setup.engine;
         let begin = |other: &mut Frame| {
@@ -173,6 +213,9 @@ impl BuiltReader<'_> {
             return Examined::TooLong;
         }
         if step != ParseStep::Done || stands_alone && !is_one_message(engine, look.parser, other, bytes) {
+            return Examined::Wrong;
+        }
+        if Tail::new(frame, built, body).is_some_and(|tail| !tail.ends(other, built.front.len())) {
             return Examined::Wrong;
         }
         if let Some((judge, echo)) = look.judge {

@@ -237,7 +237,7 @@ impl<D: Driver> Answers<'_, D> {
         let (mut verdict, mut flags, mut patches) =
             (Verdict::Delivered, MessageFlags::default(), [None, None]);
         if let SendBody::Rebuilt { .. } = body {
-            verdict = self.reader.judge(&built, body, (echo, kept));
+            verdict = self.reader.judge((message.frame, &built, body), (echo, kept));
             flags = self.reader.other.flags();
             patches = reply_patches(setup, echo);
             built.cuts = self.reader.other.is_edited().then_some(&*self.reader.other);
