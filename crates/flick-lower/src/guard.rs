@@ -1,20 +1,21 @@
 //! Checks whether the values that a program computed can be written.
 //! Promises: bytes that their field cannot hold are never written: those outside its class, those in which what ends
 //! it stands, too few, and numbers of too many digits. A message of such a value is not sent, unless the field stays
-//! away; nor is one whose list has no room for a key that is set.
+//! away; nor is one whose list has no room for a key that is set, or that does not have the field which would say how
+//! long changed bytes are.
 //! Refuses: constants; the checker does.
 //! Source: RELIABILITY P9.
 
 use std::collections::BTreeSet;
 
-use flick_check::hir::{FieldId, FieldKind, List};
+use flick_check::hir::{FieldId, FieldKind, List, ListEnd};
 use flick_ir::data::{Binary, Op, Type, Value};
 
 use crate::body::{Body, Mode, SelfScope};
 use crate::carrier::Carrier;
 use crate::interval::Interval;
 use crate::part::{KEY_SET, Part};
-use crate::unit::Formula;
+use crate::unit::{Formula, SlotKey};
 use crate::value::{Num, Shape, ShapeKind, Val};
 
 impl Body<'_> {
@@ -30,8 +31,49 @@ impl Body<'_> {
             };
             let guard = guard.map(|guard| self.unless_absent(shape, field, guard));
             all = self.both(all, guard);
+            if let Part::Field(_) = part {
+                let measured = self.measured_guard(shape, field);
+                all = self.both(all, measured);
+            }
         }
         all
+    }
+
+    /// Whether a length is written where the bytes that it measures are written with another one; `None`: it is. Where
+    /// it stays away, no other field says how many they are.
+    fn measured_guard(&mut self, shape: &Shape, field: FieldId) -> Option<Value> {
+        let info = self.cx.unit(shape.unit);
+        let can_be_absent = info.field(field).kind.is_on_wire() && !info.is_always_there(field);
+        if shape.kind == ShapeKind::Built || !can_be_absent {
+            return None;
+        }
+        let affected = info.affected_parts(shape.overrides.keys().copied());
+        let mut all = None;
+        for of in info.measured(field) {
+            if !affected.contains(&Part::Field(of)) {
+                continue;
+            }
+            let was = self.received_len(shape, of);
+            let is = self.shape_len_of(shape, of).num().value();
+            let is_same = self.f.binary(Type::Bool, Binary::Eq, was, is);
+            let guard = self.unless_absent(shape, of, is_same);
+            all = self.both(all, Some(guard));
+        }
+        let guard = all?;
+        let is_there = self.stands_there(shape, field);
+        Some(self.f.binary(Type::Bool, Binary::Or, is_there, guard))
+    }
+
+    /// Returns the length of a field as it arrived, as a field that measures it says it: in bytes, or in elements.
+    fn received_len(&mut self, shape: &Shape, field: FieldId) -> Value {
+        match self.cx.unit(shape.unit).list(field).map(|list| &list.end) {
+            Some(ListEnd::Bytes(_)) => {
+                let start = self.received(shape, SlotKey::Start(field)).num().value();
+                let end = self.received(shape, SlotKey::End(field)).num().value();
+                self.f.binary(Type::Int, Binary::Sub, end, start)
+            }
+            _ => self.received(shape, SlotKey::Length(field)).num().value(),
+        }
     }
 
     /// Whether all keys that are set have room in their lists, where a grammar says how many elements those have;

@@ -202,6 +202,19 @@ impl<'p> UnitInfo<'p> {
         }
     }
 
+    /// The fields whose lengths a field is computed from, also by way of others.
+    pub fn measured(&self, field: FieldId) -> BTreeSet<FieldId> {
+        let mut keys = BTreeSet::new();
+        for key in self.formula(field).map_or(Vec::new(), |formula| formula.keys()) {
+            self.note_read(key, &mut keys);
+        }
+        let lengths = keys.into_iter().filter_map(|key| match key {
+            SlotKey::Length(of) => Some(of),
+            _ => None,
+        });
+        lengths.collect()
+    }
+
     /// Whether something that reads these keys is touched by a change of `affected`.
     pub fn is_touched(&self, keys: &[SlotKey], affected: &BTreeSet<Part>) -> bool {
         reads_any(keys, affected)

@@ -277,10 +277,14 @@ type packet = unit {
 "#;
 
 fn packet(rule: &str, message: &[u8]) -> Effects {
+    packet_of(PACKETS, rule, message)
+}
+
+fn packet_of(grammar: &str, rule: &str, message: &[u8]) -> Effects {
     let text = format!(
         "use packets\nproc P: (packet/packet client, packet/packet server)\n  client => step(server)\n  server => client\n\nfun step: (-/packet server, m: packet) -> ()\n  {rule}\n"
     );
-    let engines = Engines::new(lower_with(&text, &[("packets", PACKETS)]));
+    let engines = Engines::new(lower_with(&text, &[("packets", grammar)]));
     Session::new(&engines, 1).receive("client", message, &mut |_, _| panic!("nothing is asked"))
 }
 
@@ -309,6 +313,52 @@ fn bits_and_short_numbers_are_replaced_alone() {
     let mut expected = CALL.to_vec();
     expected[5] = 9;
     check_packet("m with extra = 9 => server", CALL, &expected);
+}
+
+/// Bytes and elements whose lengths are not in every message.
+const MEASURED: &str = r#"
+type item = unit { name : string<20> &until = ","; };
+type packet = unit {
+  %order = in_order;
+  f : uint8;
+  switch self.f {
+    1: { x : uint8; size : uint8; }
+    2: { w : uint8; }
+    else: {}
+  };
+  var n : uint8 &parse = if self.f == 1: self.x else: if self.f == 2: self.w else: 0 &serialize = self.x = $$;
+  y : bytes<9> &length = self.n;
+  items : [item]<9> &count = self.size;
+  t : string<20> &until = ";";
+};
+"#;
+
+#[test]
+fn bytes_were_written_whose_length_was_written_nowhere() {
+    let run =
+        |change: &str, message: &[u8]| packet_of(MEASURED, &format!("m with {change} => server"), message);
+    let sent = |change: &str, message: &[u8], expected: &[u8]| {
+        let effects = run(change, message);
+        assert_eq!(effects.failure, None, "{change}");
+        let sent: Vec<_> = effects.sends.iter().map(|(_, _, bytes)| bytes.as_slice()).collect();
+        assert_eq!(sent, [expected], "{change}");
+    };
+    let unsent = |change: &str, message: &[u8]| {
+        let effects = run(change, message);
+        assert_eq!(effects.sends, [], "{change}");
+        assert_eq!(effects.failure, Some(FailureReason::Unavailable as u32), "{change}");
+    };
+    let (none, one, two) = (b"\0abc;", b"\x01\x01\x01ab,c;", b"\x02\x01abc;");
+    sent("y = \"hey\"", one, b"\x01\x03\x01heyb,c;");
+    unsent("y = \"hey\"", none);
+    unsent("y = \"hey\"", two);
+    // No longer than before, and no shorter.
+    sent("y = \"e\"", two, b"\x02\x01ebc;");
+    sent("y = \"\"", none, none);
+    sent("items = [\"de\", \"f\"]", one, b"\x01\x01\x02ade,f,c;");
+    unsent("items = [\"de\", \"f\"]", none);
+    sent("items = []", none, none);
+    sent("t = \"defg\"", none, b"\0defg;");
 }
 
 #[test]
