@@ -315,6 +315,28 @@ fn bits_and_short_numbers_are_replaced_alone() {
     check_packet("m with extra = 9 => server", CALL, &expected);
 }
 
+#[test]
+fn a_field_of_63_bits_that_is_read_stopped_the_compiler() {
+    let grammar = "type packet = unit {
+  %order = in_order;
+  %byteorder = big;
+  bits<64> { wide : 63; : 1; };
+  check self.wide > 5;
+  bits<64> { all : 64; };
+  text : string<50> &until = \"\\n\";
+};\n";
+    let says = |message: &[u8]| {
+        let rule = "m with text = str(m.wide) + \" \" + str(m.all) => server";
+        let effects = packet_of(grammar, rule, message);
+        let sent: Vec<_> = effects.sends.iter().map(|(_, _, bytes)| bytes[16..].to_vec()).collect();
+        String::from_utf8(sent.concat()).expect("digits")
+    };
+    let max = [[0xff; 16].as_slice(), b"\n"].concat();
+    assert_eq!(says(&max), "9223372036854775807 18446744073709551615\n");
+    let small = [&[0, 0, 0, 0, 0, 0, 0, 13, 0, 0, 0, 0, 0, 0, 1, 0][..], b"\n"].concat();
+    assert_eq!(says(&small), "6 256\n");
+}
+
 /// Bytes and elements whose lengths are not in every message.
 const MEASURED: &str = r#"
 type item = unit { name : string<20> &until = ","; };

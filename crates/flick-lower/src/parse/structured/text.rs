@@ -439,7 +439,7 @@ impl Emitter<'_, '_> {
             value = self.body.f.binary(Type::Uint, Binary::DivU, value, divisor);
         }
         if width < 64 {
-            let mask = self.body.f.define(Type::Uint, Op::Const((1_i64 << width) - 1));
+            let mask = self.body.f.define(Type::Uint, Op::Const(((1_u64 << width) - 1) as i64));
             value = self.body.f.binary(Type::Uint, Binary::BitAnd, value, mask);
         }
         let value = self.body.as_kind(value, self.info.key_type(SlotKey::Field(id)));
