@@ -118,18 +118,29 @@ impl Body<'_> {
         self.f.define(Type::Bytes, Op::FormatInt { value: num.value(), signed, base });
     }
 
-    /// The value of an integer that is made of bits.
+    /// The value of an integer that is made of bits. Those without a name stay; in a message that is built they are 0.
     fn bits_of(&mut self, shape: &Shape, field: FieldId) -> Option<Value> {
         let info = self.cx.unit(shape.unit);
-        let bits: Vec<(FieldId, u8)> = info
+        let bits: Vec<(FieldId, u8, u8)> = info
             .fields()
             .filter_map(|(id, bits)| match bits.kind {
-                FieldKind::Bits { of, shift, .. } if of == field => Some((id, shift)),
+                FieldKind::Bits { of, shift, width } if of == field => Some((id, shift, width)),
                 _ => None,
             })
             .collect();
-        let mut all: Option<Value> = None;
-        for (id, shift) in bits {
+        let named = bits.iter().fold(0, |named, (_, shift, width)| named | mask(*width) << shift);
+        let mut all: Option<Value> = match &info.field(field).kind {
+            FieldKind::Int { repr, .. } if shape.kind != ShapeKind::Built && !bits.is_empty() => {
+                let unnamed = mask(repr.width_bytes * 8) & !named;
+                (unnamed != 0).then(|| {
+                    let was = self.received(shape, SlotKey::Field(field)).num().value();
+                    let unnamed = self.f.int(unnamed as i64);
+                    self.f.binary(Type::Int, Binary::BitAnd, was, unnamed)
+                })
+            }
+            _ => None,
+        };
+        for (id, shift, _) in bits {
             let value = self.ready_field(shape, id).num().value();
             let position = self.f.int(1_i64.wrapping_shl(u32::from(shift)));
             let moved = self.f.binary(Type::Int, Binary::Mul, value, position);
@@ -427,6 +438,11 @@ impl Body<'_> {
         }
         sum
     }
+}
+
+/// As many bits, the low ones.
+fn mask(width: u8) -> u64 {
+    u64::MAX >> (64 - u32::from(width))
 }
 
 /// Whether a literal is not written: one that is never passed on, or that may be absent and is not supplied; unless it

@@ -337,6 +337,29 @@ fn a_field_of_63_bits_that_is_read_stopped_the_compiler() {
     assert_eq!(says(&small), "6 256\n");
 }
 
+#[test]
+fn bits_without_a_name_were_cleared_by_a_change_of_those_beside_them() {
+    let grammar = |bits: &str| {
+        format!(
+            "type packet = unit {{\n  %order = in_order;\n  %byteorder = big;\n  {bits}\n  text : uint8;\n}};\n"
+        )
+    };
+    let check = |bits: &str, change: &str, message: &[u8], expected: &[u8]| {
+        let effects = packet_of(&grammar(bits), &format!("{change} => server"), message);
+        let sent: Vec<_> = effects.sends.iter().map(|(_, _, bytes)| bytes.as_slice()).collect();
+        assert_eq!(sent, [expected], "{bits} {change}");
+    };
+    let bits = "bits<8> { flag : 1; : 6; more : 1; };";
+    check(bits, "m with flag = 0", b"\xff\x01", b"\x7f\x01");
+    check(bits, "m with flag = 1", b"\x2a\x01", b"\xaa\x01");
+    check(bits, "m with flag = 0, more = 0", b"\xff\x01", b"\x7e\x01");
+    check(bits, "packet{flag = 1, text = 2}", b"\xff\x01", b"\x80\x02");
+    let wide = "bits<64> { : 1; low : 62; : 1; };";
+    check(wide, "m with low = 0", b"\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x80\0\0\0\0\0\0\x01\x01");
+    let middle = "bits<16> { a : 4; : 8; b : 4; };";
+    check(middle, "m with b = 0", b"\xff\xff\x01", b"\xff\xf0\x01");
+}
+
 /// Bytes and elements whose lengths are not in every message.
 const MEASURED: &str = r#"
 type item = unit { name : string<20> &until = ","; };
