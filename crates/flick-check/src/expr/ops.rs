@@ -253,7 +253,7 @@ impl Exprs<'_> {
         self.sink.push(report::types::enum_and_number(number.span.clone(), &enumeration.name, member));
     }
 
-    pub(super) fn arithmetic(&mut self, op: BinaryOp, mut left: Expr, mut right: Expr, span: Span) -> Expr {
+    pub(super) fn arithmetic(&mut self, op: BinaryOp, left: Expr, right: Expr, span: Span) -> Expr {
         if let Some(result) = time_result(op, &left.ty, &right.ty) {
             return self.time_arithmetic(op, left, right, result, span);
         }
@@ -267,9 +267,25 @@ impl Exprs<'_> {
         let (Some(_), Some(by)) = (range_of(&left.ty), range_of(&right.ty)) else {
             return self.reject_arithmetic(op, &left, &right, span);
         };
+        self.check_divisor(op, by, &right.span);
+        self.integer_arithmetic(op, left, right, span)
+    }
+
+    /// Reports a divisor of this range that may be zero.
+    pub(super) fn check_divisor(&mut self, op: BinaryOp, by: Range, span: &Span) {
         if matches!(op, BinaryOp::Div | BinaryOp::Mod) && by.contains(0) {
-            self.sink.push(report::bounds::zero_divisor(right.span.clone(), spelled(op), by.is_point()));
+            self.sink.push(report::bounds::zero_divisor(span.clone(), spelled(op), by.is_point()));
         }
+    }
+
+    /// `left op right` of integers; by zero it is zero.
+    pub(super) fn integer_arithmetic(
+        &mut self,
+        op: BinaryOp,
+        mut left: Expr,
+        mut right: Expr,
+        span: Span,
+    ) -> Expr {
         let is_unsigned = self.same_sign(&mut left, &mut right);
         let (a, b) = (range_of(&left.ty).unwrap_or(INT), range_of(&right.ty).unwrap_or(INT));
         let exact = match op {

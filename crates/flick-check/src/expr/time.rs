@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use super::{Exprs, unknown};
 use crate::hir::{BinaryOp, Expr, ExprKind, Span, Ty};
-use crate::range::{INT, Range};
+use crate::range::{INT, Range, range_of};
 use crate::report;
 
 /// Reinterprets the bits of `value` as a value of type `ty`.
@@ -15,12 +15,25 @@ pub(crate) fn recast(value: Expr, ty: Ty) -> Expr {
     }
     match value.kind {
         // A cast and its inverse cancel out; the known range is kept.
-        ExprKind::Recast(inner) if matches!((&inner.ty, &ty), (Ty::Int { .. }, Ty::Int { .. })) => *inner,
+        ExprKind::Recast(inner) if matches!(ty, Ty::Int { .. }) && is_signed(&inner.ty) => signed(*inner),
         kind => {
             let span = value.span.clone();
             let inner = Expr { kind, ty: value.ty, span: value.span };
             Expr { kind: ExprKind::Recast(Box::new(inner)), ty, span }
         }
+    }
+}
+
+/// Whether all values of an integer type are values of `int`.
+fn is_signed(ty: &Ty) -> bool {
+    range_of(ty).is_some_and(|range| range.is_inside(INT))
+}
+
+/// An integer as one of `int`: a duration is signed, whatever it is computed from.
+fn signed(value: Expr) -> Expr {
+    match range_of(&value.ty) {
+        Some(range) if range.is_inside(INT) => Expr { ty: range.ty(), ..value },
+        _ => recast(value, INT.ty()),
     }
 }
 
@@ -47,11 +60,12 @@ impl Exprs<'_> {
         result: Ty,
         span: Span,
     ) -> Expr {
-        let plain = |side: Expr| match side.ty {
-            Ty::Int { .. } => side,
-            _ => recast(side, INT.ty()),
-        };
-        let computed = self.arithmetic(op, plain(left), plain(right), span);
+        let divisor = range_of(&right.ty);
+        let (left, right) = (signed(left), signed(right));
+        if let Some(by) = divisor.or(range_of(&right.ty)) {
+            self.check_divisor(op, by, &right.span);
+        }
+        let computed = self.integer_arithmetic(op, left, right, span);
         if matches!(result, Ty::Int { .. }) { computed } else { recast(computed, result) }
     }
 

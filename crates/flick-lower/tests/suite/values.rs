@@ -44,6 +44,27 @@ fn text_is_joined_cut_and_searched() {
 }
 
 #[test]
+fn durations_of_a_uint64_were_unsigned_unless_a_let_stood_between() {
+    let check = |expr: &str, n: i64, expected: i64| {
+        let line = format!("client: {expected} -5000000000");
+        let body = format!(
+            "let n = uint64(parse_int(req.text) else 0)\nlet found = {expr}\nreq with n = found => client"
+        );
+        check_entry(&body, &[(n, "-5000000000", &[&line])]);
+    };
+    check("if n * 1ns < 0s: 1 else: 0", 0, 1);
+    check("if 0s > 1ns * n: 1 else: 0", 0, 1);
+    check("(n * 1ns) / 1s", 0, -5);
+    check("nanos(1h + n * 1ns) / 1000000000", 0, 3595);
+    check("seconds(now() + n * 1ns - now())", 0, -5);
+    check("(n * -1ns) / 1s", 0, 5);
+    check("-(n * 1ns) / 1s", 0, 5);
+    check("(1s / max(n, 1)) / 1ns", 0, -1);
+    check("seconds(abs(n * 1ns))", 0, 5);
+    check("(uint64(7) * -1s) / 1s", 0, -7);
+}
+
+#[test]
 fn split_gives_a_bounded_list() {
     let text = "let parts = split(req.text, \",\", 3)
 let first = parts[0] else \"none\"
