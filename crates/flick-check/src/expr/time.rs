@@ -62,7 +62,8 @@ impl Exprs<'_> {
     ) -> Expr {
         let divisor = range_of(&right.ty);
         let (left, right) = (signed(left), signed(right));
-        if let Some(by) = divisor.or(range_of(&right.ty)) {
+        // By a duration that happens to be zero it is zero: there is no least duration to divide by instead.
+        if let Some(by) = divisor.or(range_of(&right.ty).filter(|by| by.is_point())) {
             self.check_divisor(op, by, &right.span);
         }
         let computed = self.integer_arithmetic(op, left, right, span);

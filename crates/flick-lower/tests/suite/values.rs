@@ -65,6 +65,22 @@ fn durations_of_a_uint64_were_unsigned_unless_a_let_stood_between() {
 }
 
 #[test]
+fn durations_are_divided_by_durations_that_are_computed() {
+    let check = |expr: &str, n: i64, expected: i64| {
+        let line = format!("client: {expected} x");
+        let body = format!("let window = req.n * 1s\nlet found = {expr}\nreq with n = found => client");
+        check_entry(&body, &[(n, "x", &[&line])]);
+    };
+    check("100s / window", 5, 20);
+    check("100s / window", -3, -34);
+    check("100s / window", 0, 0);
+    check("seconds(101s mod window)", 5, 1);
+    check("seconds(101s mod window)", 0, 0);
+    check("100s / -5s", 0, -20);
+    check("100s / max(window, 1s)", 0, 100);
+}
+
+#[test]
 fn split_gives_a_bounded_list() {
     let text = "let parts = split(req.text, \",\", 3)
 let first = parts[0] else \"none\"
