@@ -111,11 +111,26 @@ fn phases(files: &[load::File], process: usize, sink: &mut Sink) -> Program {
     }
 }
 
+/// The files that declare what another file has declared: their own uses of it mean something else.
+fn clashing_files(found: &[Diagnostic]) -> Vec<u32> {
+    let duplicates = found.iter().filter(|diagnostic| is_duplicate(diagnostic));
+    duplicates.map(|diagnostic| diagnostic.span.file).collect()
+}
+
+/// Whether an error is about a name that another file has declared.
+fn is_duplicate(diagnostic: &Diagnostic) -> bool {
+    let is_elsewhere = |span: &Span| span.file != diagnostic.span.file;
+    diagnostic.code == "E0201" && diagnostic.labels.iter().any(|label| is_elsewhere(&label.span))
+}
+
 /// Adds the diagnostics of the later phases to those of the parser, without follow-up errors: where the parser lost
-/// something, names are missing, and the inside of a damaged declaration is not reported.
+/// something, names are missing, and the inside of a damaged declaration is not reported; nor is that of a file whose
+/// declarations have the names of others.
 fn join(mut syntax: Sink, found: Sink, damage: &SyntaxDamage) -> Sink {
     let has_errors = syntax.has_errors() || found.has_errors();
-    for diagnostic in found.into_sorted() {
+    let found = found.into_sorted();
+    let clashing = clashing_files(&found);
+    for diagnostic in found {
         let is_missing_name =
             matches!(diagnostic.code, "E0202" | "E0203" | "E0204" | "E0205" | "E0206" | "E0208" | "E0402");
         let is_inside = |span: &Span| {
@@ -129,7 +144,8 @@ fn join(mut syntax: Sink, found: Sink, damage: &SyntaxDamage) -> Sink {
             is_inside(&diagnostic.span) || diagnostic.labels.iter().any(|label| is_inside(&label.span));
         // Something that seems unused may be used by code that was rejected.
         let is_premature = has_errors && diagnostic.severity == Severity::Warning;
-        let is_echo = damage.names_lost && is_missing_name || is_damaged;
+        let clashes = clashing.contains(&diagnostic.span.file) && !is_duplicate(&diagnostic);
+        let is_echo = damage.names_lost && is_missing_name || is_damaged || clashes;
         if !is_echo && !is_premature {
             syntax.push(diagnostic);
         }

@@ -292,7 +292,11 @@ pub(crate) fn collect(files: &[File], chosen: usize, items: &mut Items, sink: &m
             }
             let key = items.own_key(file.id, name.text());
             if let Some(first) = spans.get(&key) {
-                sink.push(report::names::duplicate(span, what, name.text(), first.clone()));
+                let first = first.clone();
+                sink.push(match first.file == file.id {
+                    true => report::names::duplicate(span, what, name.text(), first),
+                    false => report::names::duplicate_of_files(span, what, name.text(), first, &file.name),
+                });
                 continue;
             }
             spans.insert(key.clone(), span.clone());

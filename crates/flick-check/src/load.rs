@@ -13,6 +13,8 @@ use crate::report::syntax::FromParser;
 /// A parsed file.
 pub(crate) struct File {
     pub(crate) id: u32,
+    /// Its name in `use` lines; empty: it is the program.
+    pub(crate) name: String,
     pub(crate) tree: ast::File,
     /// Prefix of the names of its declarations in the tables: `n.` for a file that is only imported as `n`.
     pub(crate) prefix: String,
@@ -58,7 +60,8 @@ pub(crate) fn load(
                 }
                 None => {
                     let file = loader(used.text()).map(|(name, text)| {
-                        files.push(parse(&name, &text, sources, sink, &mut damage));
+                        let file = parse(&name, &text, sources, sink, &mut damage);
+                        files.push(File { name: used.text().to_owned(), ..file });
                         files.len() - 1
                     });
                     if file.is_none() {
@@ -148,7 +151,7 @@ fn parse(name: &str, text: &str, sources: &mut Sources, sink: &mut Sink, damage:
             break;
         }
     }
-    File { id, tree, prefix: String::new(), aliases: Vec::new() }
+    File { id, name: String::new(), tree, prefix: String::new(), aliases: Vec::new() }
 }
 
 /// Parses one text and returns the diagnostics of the parser, under the codes of a whole check.

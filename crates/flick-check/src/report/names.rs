@@ -26,6 +26,21 @@ pub(crate) fn duplicate(span: Span, what: &str, name: &str, first: Span) -> Diag
         })
 }
 
+/// `library` is the file of the second one, as `use` lines name it.
+pub(crate) fn duplicate_of_files(
+    span: Span,
+    what: &str,
+    name: &str,
+    first: Span,
+    library: &str,
+) -> Diagnostic {
+    let short: String = library.split('_').filter_map(|word| word.chars().next()).collect();
+    Diagnostic::error("E0201", span, format!("the {what} `{name}` is defined in two files"))
+        .label("redefined here")
+        .also(first, "first defined here")
+        .help(format!("import this file under a name, `use {library} as {short}`, or rename one of them"))
+}
+
 pub(crate) fn field_specified_twice(span: Span, field: &str, first: Span) -> Diagnostic {
     Diagnostic::error("E0201", span, format!("field `{field}` specified more than once"))
         .label("used more than once")

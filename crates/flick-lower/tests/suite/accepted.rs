@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use flick_check::limits::UNIT_FIELDS_MAX;
-use flick_compiler::{EngineKind, Input, compile};
+use flick_compiler::{EngineKind, Input, compile, stdlib};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -88,4 +88,38 @@ fn as_many_fields_as_a_frame_holds_are_compiled_and_more_are_counted() {
     assert_eq!(found.len(), 1);
     assert_eq!(found[0].slots, UNIT_FIELDS_MAX + 1);
     assert_eq!(found[0].by_field[0].1, 3, "the changed field takes three");
+}
+
+#[test]
+fn two_libraries_together_were_errors_inside_one_of_them() {
+    let names: Vec<&str> = stdlib::FILES.iter().map(|(name, _)| *name).collect();
+    let check = |uses: &[String]| {
+        let text = uses.concat();
+        let checked =
+            flick_compiler::check(&Input::text("test.flick", &text)).and_then(|checked| checked.accept());
+        checked.map(|_| ()).map_err(|failure| failure.to_string())
+    };
+    let all: Vec<String> = names
+        .iter()
+        .map(|name| match *name {
+            "pcap_big" | "resp" => format!("use {name} as other_{name}\n"),
+            name => format!("use {name}\n"),
+        })
+        .collect();
+    assert_eq!(check(&all), Ok(()), "all together");
+    for (at, one) in names.iter().enumerate() {
+        for other in &names[at + 1..] {
+            let plain = [format!("use {one}\n"), format!("use {other}\n")];
+            let refusal = check(&plain).err();
+            // Alternatives, of which a program uses one under a name.
+            let are_alternatives =
+                matches!((*one, *other), ("pcap", "pcap_big") | ("memcached_text", "resp"));
+            assert_eq!(refusal.is_some(), are_alternatives, "{one} and {other}: {refusal:?}");
+            if let Some(refusal) = refusal {
+                assert!(refusal.contains(&format!("`use {other} as ")), "{refusal}");
+                let codes = refusal.lines().filter(|line| line.starts_with("error["));
+                assert!(codes.clone().all(|line| line.starts_with("error[E0201]")), "{refusal}");
+            }
+        }
+    }
 }
