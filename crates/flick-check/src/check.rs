@@ -1,5 +1,7 @@
 //! The phases of checking, in order.
 
+use flick_syntax::ast;
+
 use crate::ask_targets::AskTargets;
 use crate::diagnostic::{Diagnostic, Severity, Sink, Sources};
 use crate::hir::{Program, Span};
@@ -38,7 +40,44 @@ fn each_process(files: &[load::File]) -> (Program, Sink) {
         program.siblings.push(phases(files, index, &mut sink));
         sinks.push(sink);
     }
-    (program, merge(sinks, &locations))
+    (program, merge(sinks, files, &locations))
+}
+
+/// Says in each error inside a function which processes call it, if it is no error of the others.
+fn name_callers(found: &mut [Vec<Diagnostic>], files: &[load::File]) {
+    if found.len() < 2 {
+        return;
+    }
+    let procs = files.first().into_iter().flat_map(|file| file.tree.procs());
+    let names = procs.map(|node| node.name().map_or(String::new(), |name| format!("`{}`", name.text())));
+    let names: Vec<String> = names.collect();
+    let funs: Vec<Span> = files
+        .iter()
+        .flat_map(|file| file.tree.decls().map(|decl| (file.id, decl)))
+        .filter(|(_, decl)| matches!(decl, ast::Decl::Fun(_)))
+        .map(|(file, decl)| load::span_of(file, decl.range()))
+        .collect();
+    let is_of_function = |diagnostic: &Diagnostic| funs.iter().any(|fun| contains(fun, &diagnostic.span));
+    let before = found.to_vec();
+    for diagnostic in found.iter_mut().flatten() {
+        if diagnostic.severity != Severity::Error || !is_of_function(diagnostic) {
+            continue;
+        }
+        let has = before.iter().map(|found| found.contains(diagnostic));
+        let callers: Vec<&str> =
+            names.iter().zip(has).filter(|(_, has)| *has).map(|(name, _)| &**name).collect();
+        if callers.len() < before.len() {
+            let (processes, calls) =
+                if callers.len() == 1 { ("process", "calls") } else { ("processes", "call") };
+            let list = callers.join(" and ");
+            diagnostic.notes.push(format!("This is an error where {processes} {list} {calls} the function."));
+        }
+    }
+}
+
+/// Whether a part of a text is inside another.
+fn contains(outer: &Span, inner: &Span) -> bool {
+    outer.file == inner.file && outer.range.start <= inner.range.start && inner.range.end <= outer.range.end
 }
 
 /// The locations of the processes of the program.
@@ -49,16 +88,12 @@ fn process_spans(files: &[load::File]) -> Vec<Span> {
 
 /// Merges the diagnostics of all processes: an error in one is an error of the program; something that one process
 /// does not use may be used by another.
-fn merge(sinks: Vec<Sink>, processes: &[Span]) -> Sink {
+fn merge(sinks: Vec<Sink>, files: &[load::File], processes: &[Span]) -> Sink {
     let mut all: Vec<Vec<Diagnostic>> = sinks.into_iter().map(Sink::into_sorted).collect();
+    name_callers(&mut all, files);
     let rest = all.split_off(1);
-    let is_of_process = |diagnostic: &Diagnostic| {
-        processes.iter().any(|process| {
-            process.file == diagnostic.span.file
-                && process.range.start <= diagnostic.span.range.start
-                && diagnostic.span.range.end <= process.range.end
-        })
-    };
+    let is_of_process =
+        |diagnostic: &Diagnostic| processes.iter().any(|process| contains(process, &diagnostic.span));
     let mut sink = Sink::default();
     let stays = |diagnostic: &Diagnostic| {
         diagnostic.severity == Severity::Error
@@ -133,13 +168,7 @@ fn join(mut syntax: Sink, found: Sink, damage: &SyntaxDamage) -> Sink {
     for diagnostic in found {
         let is_missing_name =
             matches!(diagnostic.code, "E0202" | "E0203" | "E0204" | "E0205" | "E0206" | "E0208" | "E0402");
-        let is_inside = |span: &Span| {
-            damage.broken.iter().any(|broken| {
-                broken.file == span.file
-                    && broken.range.start <= span.range.start
-                    && span.range.end <= broken.range.end
-            })
-        };
+        let is_inside = |span: &Span| damage.broken.iter().any(|broken| contains(broken, span));
         let is_damaged =
             is_inside(&diagnostic.span) || diagnostic.labels.iter().any(|label| is_inside(&label.span));
         // Something that seems unused may be used by code that was rejected.
