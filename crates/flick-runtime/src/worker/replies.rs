@@ -576,12 +576,18 @@ impl<D: Driver> Worker<D> {
 
     /// The backend has closed in good order behind a reply that ends so: the client connection ends the same way.
     fn reply_ends_with_conn(&mut self, backend_conn: u32, download: Download) {
-        self.upstream.conn_mut(backend_conn).set_download(None);
-        if let Some(key) = self.client_of(download.to).filter(|_| download.is_delivered) {
-            self.stop_reading(key);
-        }
+        let conn = self.upstream.conn_mut(backend_conn);
+        conn.set_download(None);
+        let epoch = conn.epoch();
+        let client = self.client_of(download.to).filter(|_| download.is_delivered);
         self.reply_body_over(backend_conn, Download { last: true, ..download });
-        if self.upstream.conn(backend_conn).is_connected() {
+        // Only now: this ends an upload, and with it the connection and what is in flight there.
+        if let Some(key) = client {
+            self.stop_reading(key);
+            self.go_on_after_reply(key);
+        }
+        let conn = self.upstream.conn(backend_conn);
+        if conn.epoch() == epoch && conn.is_connected() {
             self.retire_backend_conn(backend_conn);
         }
     }
