@@ -150,6 +150,9 @@ pub const DEDICATED_CONN_IDLE_MS: u64 = 30_000;
 /// Bytes of a request's body that are taken and dropped so that its client can go on, when an exclusive protocol's
 /// request was answered without it; beyond, the connection is closed behind the answer.
 pub const DISCARD_BYTES_MAX: u64 = 256 * 1024;
+/// Bytes of a reply that are taken and dropped so that its connection can be used again, when a rule has answered in its
+/// place; beyond, the connection is closed.
+pub const REPLACED_BYTES_MAX: u64 = 256 * 1024;
 /// Longest time that a tunnel may be idle.
 pub const TUNNEL_IDLE_MS: u64 = 600_000;
 /// Bytes of a built message that are put together to be read again, when its head goes on in what follows unchanged.

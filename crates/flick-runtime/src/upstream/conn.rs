@@ -114,6 +114,9 @@ pub struct Download {
     pub last: bool,
     /// Its client gets it.
     pub is_delivered: bool,
+    /// If its client has been answered otherwise: bytes of it that are still dropped so that the connection can be used
+    /// again. `None`: all of it is taken.
+    pub drain_max: Option<u64>,
 }
 
 /// One exchange on a connection of its own.
@@ -132,6 +135,8 @@ pub enum AfterExchange {
     Reuse,
     /// The backend has said that it closes it.
     Close,
+    /// It is ended, whatever it still carries: nothing more of the exchange is wanted.
+    Cut,
     /// It becomes a tunnel of the client.
     Tunnel,
 }
@@ -552,6 +557,13 @@ impl BackendConn {
             && exchange.then == AfterExchange::Reuse
         {
             exchange.then = AfterExchange::Close;
+        }
+    }
+
+    /// Nothing more of the exchange is wanted: the connection ends with it.
+    pub fn cut_after_exchange(&mut self) {
+        if let BackendConnState::Exchange(exchange) = &mut self.state {
+            exchange.then = AfterExchange::Cut;
         }
     }
 

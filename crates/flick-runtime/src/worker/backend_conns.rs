@@ -243,16 +243,17 @@ impl<D: Driver> Worker<D> {
             }
             if let ReplyTarget::Ask { suspended, ask } = reply_target {
                 self.ask_failed(suspended, ask, reason);
-            } else if self.has_session(request) {
+            } else if self.is_awaited(request) {
                 handled |= self.fail_or_handle(request, reason, incident);
             }
         }
         handled
     }
 
-    /// Whether the entry is still in a session's queue; an entry in neither queue has been freed.
-    pub(super) fn has_session(&self, request: RequestId) -> bool {
-        self.inflight.get(request).session().is_some()
+    /// Whether a client waits for the answer to the request. An entry in neither queue has been freed.
+    pub(super) fn is_awaited(&self, request: RequestId) -> bool {
+        let entry = self.inflight.get(request);
+        entry.session().is_some() && !entry.is_done()
     }
 
     /// Sets the time to connect a shared connection again: pauses double, with jitter of a quarter either way.

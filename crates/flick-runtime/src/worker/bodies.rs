@@ -33,6 +33,16 @@ pub(super) enum Piece {
     NoBuffers,
 }
 
+impl Piece {
+    /// Bytes of it.
+    pub(super) fn len(&self) -> u64 {
+        match self {
+            Piece::Bytes(bytes) | Piece::Head(bytes) => u64::from(bytes.len()),
+            Piece::Nothing | Piece::Over | Piece::Fault { .. } | Piece::NoBuffers => 0,
+        }
+    }
+}
+
 /// Takes the next piece of `body` from an inbox. The frame of a part whose head has cuts is copied to `scratch`.
 pub(super) fn next_piece(
     inbox: &mut Inbox,

@@ -134,7 +134,8 @@ impl<D: Driver> Worker<D> {
             End::Client => self.begin_relay_upload(key, to_backend, body),
             End::Backend(backend_conn) => {
                 let to = Recipient::Client(key);
-                self.begin_download(backend_conn, Download { to, body, last: true, is_delivered: to_client });
+                let download = Download { to, body, last: true, is_delivered: to_client, drain_max: None };
+                self.begin_download(backend_conn, download);
                 let follows = self.upstream.conn(backend_conn).download().is_some();
                 if let Some(stream) = self.downstream.stream_mut(key).filter(|_| to_client && follows) {
                     stream.set_relay_sender(Some(backend_conn));

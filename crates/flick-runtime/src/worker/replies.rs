@@ -19,13 +19,29 @@ use super::sending::number_mask;
 use crate::downstream::body::RemainingBody;
 use crate::downstream::inbox::{Completeness, NextMessage, ParseSpec};
 use crate::inflight::{ReplyTarget, RequestId};
-use crate::limits::UNSEEN_BYTES_MAX;
+use crate::limits::{REPLACED_BYTES_MAX, UNSEEN_BYTES_MAX};
 use crate::observe::access_log::AnsweredBy;
 use crate::observe::edge_counters::StartId;
 use crate::observe::task_counters::TaskKind;
 use crate::rules::scratch::Scratch;
 use crate::run_queue::Flow;
 use crate::upstream::conn::{AfterExchange, BackendConnState, Download, Recipient, ReplyProgress};
+
+/// What a client has got in the course of a reply from a backend.
+#[derive(Clone, Copy, Debug, Default)]
+struct Passed {
+    /// The reply, or another head for it: the rest of a large one follows.
+    follows: bool,
+    /// Something at all.
+    answers: bool,
+}
+
+impl Passed {
+    /// Whether the client waits for nothing more of a reply that has come `whole`, or whose head has.
+    fn replaces(self, whole: bool) -> bool {
+        self.answers && !whole && !self.follows
+    }
+}
 
 /// Origin of a reply, and the request that it answers.
 #[derive(Clone, Copy)]
@@ -284,11 +300,11 @@ impl<D: Driver> Worker<D> {
         }
         self.upstream.conn_mut(backend_conn).stall_mut().note_delivered();
         let (echo, entry_session, begun) = (*entry.echo(), entry.session(), entry.has_begun());
-        let is_delivered = entry_session.is_some();
+        let is_delivered = self.is_awaited(request);
         let flags = self.examined_flags(channel, &mut scratch.frame, &echo, &seen);
         self.count_status(backend_conn, flags);
         let (last, silent) = (!flags.has(MessageFlags::MORE), flags.has(MessageFlags::SILENT));
-        if let Some(session) = entry_session.filter(|_| flags.has(MessageFlags::CLOSES)) {
+        if let Some(session) = entry_session.filter(|_| is_delivered && flags.has(MessageFlags::CLOSES)) {
             self.ends_with_reply(session);
         }
         if !self.note_end_of_exchange(backend_conn, flags, is_delivered) {
@@ -296,33 +312,81 @@ impl<D: Driver> Worker<D> {
         }
         let epoch = self.upstream.conn(backend_conn).epoch();
         self.count_reply(request, is_delivered, begun, silent);
+        let (head, body) = match whole {
+            true => (seen.len(), None),
+            false => {
+                let (head, body) = self.take_reply_head(backend_conn, &scratch.frame, &seen);
+                (head, Some(body))
+            }
+        };
         if whole {
-            self.consume_reply(backend_conn, seen.len());
-            if is_delivered && !silent {
-                self.pass_reply(to, scratch, &seen);
-            }
-            if self.upstream.conn(backend_conn).epoch() != epoch {
-                // Its client has been given up, and the connection with it.
-                return Flow::Stop;
-            }
+            self.consume_reply(backend_conn, head);
+        }
+        let passed = match is_delivered && !silent {
+            true => self.pass_reply(to, scratch, &seen.sub(0..head)),
+            false => Passed::default(),
+        };
+        if self.upstream.conn(backend_conn).epoch() != epoch {
+            // Its client has been given up, and the connection with it.
+            self.drop_body(body);
+            return Flow::Stop;
+        }
+        if passed.replaces(whole) && self.is_awaited(request) {
+            return self.end_replaced(to, body, last);
+        }
+        let Some(body) = body else {
             if last {
                 self.reply_was_last(backend_conn, request);
             }
             return Flow::Go;
-        }
-        let (head, body) = self.take_reply_head(backend_conn, &scratch.frame, &seen);
-        let passed = is_delivered && !silent && self.pass_reply(to, scratch, &seen.sub(0..head));
-        if self.upstream.conn(backend_conn).epoch() != epoch {
-            self.drop_body(body);
-            return Flow::Stop;
-        }
-        if passed {
+        };
+        if passed.follows {
             self.note_reply_bytes(request, scratch.frame.total_bytes());
             self.inflight.get_mut(request).note_begun();
         }
         let to = Recipient::Request(request);
-        self.begin_download(backend_conn, Download { to, body, last, is_delivered: passed });
+        let download = Download { to, body, last, is_delivered: passed.follows, drain_max: None };
+        self.begin_download(backend_conn, download);
         Flow::Go
+    }
+
+    /// A client has got another message instead of this reply, and waits for no more of it: the request is finished. Of
+    /// the connection's only exchange a part of what is left is taken, so that it can carry the next one.
+    fn end_replaced(&mut self, source: ReplySource, body: Option<RemainingBody>, last: bool) -> Flow {
+        let ReplySource { backend_conn, request, .. } = source;
+        let conn = self.upstream.conn(backend_conn);
+        let is_alone = conn.is_dedicated();
+        if is_alone && (body.is_none() || !last || conn.is_uploading()) {
+            self.drop_body(body);
+            self.cut_exchange(backend_conn, request);
+            return Flow::Stop;
+        }
+        self.finish_request(request);
+        if let Some(body) = body {
+            let (to, drain_max) = (Recipient::Request(request), is_alone.then_some(REPLACED_BYTES_MAX));
+            self.begin_download(backend_conn, Download { to, body, last, is_delivered: false, drain_max });
+        }
+        Flow::Go
+    }
+
+    /// Ends the reply that a rule has answered in place of, if that is what arrives on a connection. Returns whether it
+    /// was so.
+    pub(super) fn ends_replaced(&mut self, backend_conn: u32) -> bool {
+        let download = self.upstream.conn(backend_conn).download();
+        let Some(Download { to: Recipient::Request(request), body, drain_max: Some(_), .. }) = download
+        else {
+            return false;
+        };
+        self.upstream.conn_mut(backend_conn).set_download(None);
+        self.drop_body(body);
+        self.cut_exchange(backend_conn, request);
+        true
+    }
+
+    /// Ends the exchange of a dedicated connection, and the connection.
+    fn cut_exchange(&mut self, backend_conn: u32, request: RequestId) {
+        self.upstream.conn_mut(backend_conn).cut_after_exchange();
+        self.reply_was_last(backend_conn, request);
     }
 
     /// A message that answers no request: of a relay's backend, or a fault.
@@ -421,7 +485,8 @@ impl<D: Driver> Worker<D> {
             self.drop_body(download.body);
             return;
         }
-        if state.is_dedicated() && !state.is_uploading() {
+        // What goes to no client has the time of a reply, and not more with each piece.
+        if state.is_dedicated() && !state.is_uploading() && download.drain_max.is_none() {
             self.expect_next(backend_conn, download.to);
         }
     }
@@ -452,20 +517,19 @@ impl<D: Driver> Worker<D> {
             .consume(&mut self.io.parse_context(self.ctx.setup()), bytes);
     }
 
-    /// Runs the rules on a reply and passes it on as they say; says whether the original goes to the client, so that
-    /// the rest of a large one follows.
-    fn pass_reply(&mut self, source: ReplySource, scratch: &mut Scratch, message: &Slice) -> bool {
+    /// Runs the rules on a reply and passes it on as they say; says what of it the client has got.
+    fn pass_reply(&mut self, source: ReplySource, scratch: &mut Scratch, message: &Slice) -> Passed {
         let ReplySource { backend_conn, channel, request } = source;
         let element = self.upstream.backend_of(backend_conn).element();
         let entry = self.inflight.get(request);
         let (session, echo, kept) = (entry.session(), *entry.echo(), entry.kept());
-        let Some(session) = session else { return false };
+        let Some(session) = session else { return Passed::default() };
         let paused =
             self.run_rules_of(session, scratch, &Start { channel, element, message: message.bytes() });
         assert!(paused.is_none(), "a rule of a reply never suspends");
         self.observe.edges().ran(StartId::channel(channel), scratch.sends.as_slice());
         let (patches, listened) = (reply_patches(self.ctx.setup(), &echo), self.ctx.setup().listened);
-        let (mut follows, mut answered) = (false, false);
+        let mut passed = Passed::default();
         for at in 0..scratch.sends.as_slice().len() {
             let send = scratch.sends.as_slice()[at];
             if send.channel as usize != listened {
@@ -488,24 +552,24 @@ impl<D: Driver> Worker<D> {
                     continue;
                 }
             }
-            answered = true;
+            passed.answers = true;
             self.log_outcome(request, AnsweredBy::Backend);
             let to = Recipient::Request(request);
             let flags = flags_of_sent(scratch, send.body, scratch.frame.flags());
             self.deliver_message(to, &outgoing_reply(scratch, send.body, Some(message)), flags, patches);
-            follows |= has_tail(send.body);
+            passed.follows |= has_tail(send.body);
         }
-        if let Some(reason) = scratch.failure.filter(|_| !answered) {
+        if let Some(reason) = scratch.failure.filter(|_| !passed.answers) {
             // That a reply has no room for what a rule adds to it is not its client's doing.
             let reason = if reason == FailureReason::TooLong { FailureReason::Unavailable } else { reason };
-            self.deliver_failure(request, reason);
+            passed.answers = self.deliver_failure(request, reason);
         }
-        follows
+        passed
     }
 
     /// Passes on what has arrived of a large message.
     fn forward_reply_body(&mut self, backend_conn: u32, download: Download) -> Flow {
-        let Download { to, mut body, last: _, is_delivered } = download;
+        let Download { to, mut body, last: _, is_delivered, drain_max } = download;
         if is_delivered && let Some(key) = self.held_up_by(backend_conn, to) {
             self.stall(backend_conn, key);
             return Flow::Stop;
@@ -520,9 +584,10 @@ impl<D: Driver> Worker<D> {
         let frame = &mut scratch.frame;
         let piece = next_piece(state.inbox_mut(), &mut context, bodies, frame, &mut body, parser);
         let (is_nothing, uploading) = (matches!(piece, Piece::Nothing), state.is_uploading());
-        let download = Download { body, ..download };
+        let drain_max = drain_max.map(|max| max.saturating_sub(piece.len()));
+        let download = Download { body, drain_max, ..download };
         state.set_download((!body.is_over()).then_some(download));
-        if !is_nothing && !uploading {
+        if !is_nothing && !uploading && drain_max.is_none() {
             self.expect_next(backend_conn, to);
         }
         let flow = match piece {
@@ -561,6 +626,8 @@ impl<D: Driver> Worker<D> {
         }
         if flow == Flow::Go && body.is_over() {
             self.reply_body_over(backend_conn, download);
+        } else if drain_max == Some(0) && self.ends_replaced(backend_conn) {
+            return Flow::Stop;
         }
         flow
     }
@@ -600,7 +667,7 @@ impl<D: Driver> Worker<D> {
         assert!(popped == Some(request), "replies are booked in the order of their requests");
         let unsent = conn.handle().is_some_and(|handle| self.io.driver().backlog_bytes(handle) > 0);
         let (dedicated, early, epoch) = (conn.is_dedicated(), conn.is_uploading() || unsent, conn.epoch());
-        let tunnels = conn.after_exchange() == AfterExchange::Tunnel;
+        let then = conn.after_exchange();
         let at = conn.backend() as usize;
         let entry = self.inflight.get(request);
         let (session, sent_ns) = (entry.session(), entry.sent_ns());
@@ -613,7 +680,7 @@ impl<D: Driver> Worker<D> {
             self.upstream.backend_mut(at).health_mut().note_answer(now_ns);
         }
         let exclusive = self.upstream.backend(at).is_exclusive();
-        if self.has_session(request) {
+        if self.is_awaited(request) {
             self.finish_request(request);
         }
         if self.downstream.has_blocked() || (dedicated && !exclusive) {
@@ -623,9 +690,9 @@ impl<D: Driver> Worker<D> {
             // Its client has left, and the connection with it.
             return;
         }
-        if let Some(key) = session.filter(|_| tunnels) {
+        if let Some(key) = session.filter(|_| then == AfterExchange::Tunnel) {
             self.begin_tunnel(key, backend_conn);
-        } else if dedicated && early {
+        } else if dedicated && (early || then == AfterExchange::Cut) {
             // The backend has replied before it has the whole body, so the connection cannot be used again.
             //= RFC 9112 section 9.5
             //# A client sending a message body SHOULD monitor the network connection for an error response while it is

@@ -393,7 +393,7 @@ impl<D: Driver> Worker<D> {
         let (_, body) = self.take_reply_head(backend_conn, &scratch.frame, &seen);
         self.ask_failed(suspended, ask, FailureReason::Overload);
         let to = Recipient::Request(request);
-        let download = Download { to, body, last, is_delivered: false };
+        let download = Download { to, body, last, is_delivered: false, drain_max: None };
         if !self.upstream.conn_mut(backend_conn).set_download(Some(download)) {
             self.drop_body(body);
         }

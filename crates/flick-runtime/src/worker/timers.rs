@@ -135,7 +135,7 @@ impl<D: Driver> Worker<D> {
         if let Some(client) = self.slow_uploader(backend_conn) {
             return self.request_is_too_late(client);
         }
-        if self.watch(backend_conn) {
+        if self.watch(backend_conn) || self.ends_replaced(backend_conn) {
             return;
         }
         self.log_backend(backend_conn, |context| warn_of!(context, "backend did not answer in time"));

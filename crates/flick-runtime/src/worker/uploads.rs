@@ -350,11 +350,7 @@ impl<D: Driver> Worker<D> {
         }
         let (piece, scratch) = self.next_body_piece(key, &mut body);
         self.rules.return_scratch(scratch);
-        let taken = match &piece {
-            Piece::Bytes(piece) | Piece::Head(piece) => u64::from(piece.len()),
-            _ => 0,
-        };
-        let left_max = bytes_max.saturating_sub(taken);
+        let left_max = bytes_max.saturating_sub(piece.len());
         let upload =
             if body.is_over() { Upload::None } else { Upload::Discard { body, bytes_max: left_max } };
         if let Some(session) = self.downstream.client_mut(key) {
