@@ -572,9 +572,7 @@ impl BackendConn {
     pub fn tunnel_after_exchange(&mut self, has_client: bool) -> bool {
         match &mut self.state {
             BackendConnState::Exchange(exchange) if !exchange.is_uploading => {
-                if has_client {
-                    exchange.then = AfterExchange::Tunnel;
-                }
+                exchange.then = if has_client { AfterExchange::Tunnel } else { AfterExchange::Close };
                 true
             }
             _ => false,

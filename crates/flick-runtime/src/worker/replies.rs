@@ -34,12 +34,15 @@ struct Passed {
     follows: bool,
     /// Something at all.
     answers: bool,
+    /// A message behind which its connection is a tunnel.
+    tunnels: bool,
 }
 
 impl Passed {
-    /// Whether the client waits for nothing more of a reply that has come `whole`, or whose head has.
-    fn replaces(self, whole: bool) -> bool {
-        self.answers && !whole && !self.follows
+    /// Whether the client waits for nothing more of a reply with these flags that has come `whole`, or whose head has.
+    fn replaces(self, flags: MessageFlags, whole: bool) -> bool {
+        let is_refused = flags.has(MessageFlags::TUNNEL) && !self.tunnels;
+        is_refused || self.answers && !whole && !self.follows
     }
 }
 
@@ -322,7 +325,8 @@ impl<D: Driver> Worker<D> {
         if whole {
             self.consume_reply(backend_conn, head);
         }
-        let passed = match is_delivered && !silent {
+        let delivers = is_delivered && !silent;
+        let passed = match delivers {
             true => self.pass_reply(to, scratch, &seen.sub(0..head)),
             false => Passed::default(),
         };
@@ -331,7 +335,7 @@ impl<D: Driver> Worker<D> {
             self.drop_body(body);
             return Flow::Stop;
         }
-        if passed.replaces(whole) && self.is_awaited(request) {
+        if delivers && passed.replaces(flags, whole) && self.is_awaited(request) {
             return self.end_replaced(to, body, last);
         }
         let Some(body) = body else {
@@ -558,6 +562,7 @@ impl<D: Driver> Worker<D> {
             let flags = flags_of_sent(scratch, send.body, scratch.frame.flags());
             self.deliver_message(to, &outgoing_reply(scratch, send.body, Some(message)), flags, patches);
             passed.follows |= has_tail(send.body);
+            passed.tunnels |= flags.has(MessageFlags::TUNNEL);
         }
         if let Some(reason) = scratch.failure.filter(|_| !passed.answers) {
             // That a reply has no room for what a rule adds to it is not its client's doing.
