@@ -34,6 +34,8 @@ struct Passed {
     follows: bool,
     /// Something at all.
     answers: bool,
+    /// A message after which it expects no other.
+    is_final: bool,
     /// A message behind which its connection is a tunnel.
     tunnels: bool,
 }
@@ -42,7 +44,8 @@ impl Passed {
     /// Whether the client waits for nothing more of a reply with these flags that has come `whole`, or whose head has.
     fn replaces(self, flags: MessageFlags, whole: bool) -> bool {
         let is_refused = flags.has(MessageFlags::TUNNEL) && !self.tunnels;
-        is_refused || self.answers && !whole && !self.follows
+        let is_interim = flags.has(MessageFlags::MORE);
+        is_refused || self.is_final && (is_interim || !whole && !self.follows)
     }
 }
 
@@ -562,12 +565,13 @@ impl<D: Driver> Worker<D> {
             let flags = flags_of_sent(scratch, send.body, scratch.frame.flags());
             self.deliver_message(to, &outgoing_reply(scratch, send.body, Some(message)), flags, patches);
             passed.follows |= has_tail(send.body);
+            passed.is_final |= !flags.has(MessageFlags::MORE);
             passed.tunnels |= flags.has(MessageFlags::TUNNEL);
         }
         if let Some(reason) = scratch.failure.filter(|_| !passed.answers) {
             // That a reply has no room for what a rule adds to it is not its client's doing.
             let reason = if reason == FailureReason::TooLong { FailureReason::Unavailable } else { reason };
-            passed.answers = self.deliver_failure(request, reason);
+            passed.is_final = self.deliver_failure(request, reason);
         }
         passed
     }
