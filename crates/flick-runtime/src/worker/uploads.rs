@@ -396,12 +396,16 @@ impl<D: Driver> Worker<D> {
         true
     }
 
-    /// The last byte of a large request has been handed over: now its reply is due.
+    /// The last byte of a large request has been handed over: now its reply is due, or what is left of it.
     fn upload_sent(&mut self, backend_conn: u32) {
         let state = self.upstream.conn_mut(backend_conn);
         state.end_upload();
-        if let Some(request) = state.requests().front() {
-            self.expect_reply(backend_conn, request);
+        let has_begun = state.download().is_some();
+        match state.requests().front() {
+            // Its reply has begun: the next piece of it is due.
+            Some(request) if has_begun => self.expect_piece(backend_conn, request),
+            Some(request) => self.expect_reply(backend_conn, request),
+            None => {}
         }
     }
 
