@@ -150,8 +150,8 @@ pub const DEDICATED_CONN_IDLE_MS: u64 = 30_000;
 /// Bytes of a request's body that are taken and dropped so that its client can go on, when an exclusive protocol's
 /// request was answered without it; beyond, the connection is closed behind the answer.
 pub const DISCARD_BYTES_MAX: u64 = 256 * 1024;
-/// Bytes of a reply that are taken and dropped so that its connection can be used again, when a rule has answered in its
-/// place; beyond, the connection is closed.
+/// Bytes of a reply that are taken and dropped so that its connection can be used again, when a rule has answered in
+/// its place; beyond, the connection is closed.
 pub const REPLACED_BYTES_MAX: u64 = 256 * 1024;
 /// Longest time that a tunnel may be idle.
 pub const TUNNEL_IDLE_MS: u64 = 600_000;

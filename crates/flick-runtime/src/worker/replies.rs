@@ -27,7 +27,7 @@ use crate::rules::scratch::Scratch;
 use crate::run_queue::Flow;
 use crate::upstream::conn::{AfterExchange, BackendConnState, Download, Recipient, ReplyProgress};
 
-/// What a client has got in the course of a reply from a backend.
+/// Parts of a reply from a backend that its client has got.
 #[derive(Clone, Copy, Debug, Default)]
 struct Passed {
     /// The reply, or another head for it: the rest of a large one follows.
@@ -309,26 +309,35 @@ impl<D: Driver> Worker<D> {
         let is_delivered = self.is_awaited(request);
         let flags = self.examined_flags(channel, &mut scratch.frame, &echo, &seen);
         self.count_status(backend_conn, flags);
-        let (last, silent) = (!flags.has(MessageFlags::MORE), flags.has(MessageFlags::SILENT));
+        let silent = flags.has(MessageFlags::SILENT);
         if let Some(session) = entry_session.filter(|_| is_delivered && flags.has(MessageFlags::CLOSES)) {
             self.ends_with_reply(session);
         }
         if !self.note_end_of_exchange(backend_conn, flags, is_delivered) {
             return self.backend_fault(backend_conn);
         }
-        let epoch = self.upstream.conn(backend_conn).epoch();
         self.count_reply(request, is_delivered, begun, silent);
-        let (head, body) = match whole {
-            true => (seen.len(), None),
-            false => {
-                let (head, body) = self.take_reply_head(backend_conn, &scratch.frame, &seen);
-                (head, Some(body))
-            }
+        self.take_reply(to, scratch, (seen, whole), flags, is_delivered && !silent)
+    }
+
+    /// Takes one message, or the head of a large one, off its connection, and passes it on if it is to be delivered.
+    fn take_reply(
+        &mut self,
+        to: ReplySource,
+        scratch: &mut Scratch,
+        (seen, whole): (Slice, bool),
+        flags: MessageFlags,
+        delivers: bool,
+    ) -> Flow {
+        let ReplySource { backend_conn, request, .. } = to;
+        let (epoch, last) = (self.upstream.conn(backend_conn).epoch(), !flags.has(MessageFlags::MORE));
+        let (head, body) = if whole {
+            self.consume_reply(backend_conn, seen.len());
+            (seen.len(), None)
+        } else {
+            let (head, body) = self.take_reply_head(backend_conn, &scratch.frame, &seen);
+            (head, Some(body))
         };
-        if whole {
-            self.consume_reply(backend_conn, head);
-        }
-        let delivers = is_delivered && !silent;
         let passed = match delivers {
             true => self.pass_reply(to, scratch, &seen.sub(0..head)),
             false => Passed::default(),
