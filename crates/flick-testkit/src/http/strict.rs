@@ -247,7 +247,7 @@ fn framing(fields: &[HttpField<'_>], is_1_1: bool) -> Read<Framing> {
 /// RFC 9112 §3.2.
 fn target_fits(method: &[u8], target: &[u8]) -> bool {
     if method == b"CONNECT" {
-        return target.contains(&b':') && !target.contains(&b'/');
+        return target.contains(&b':') && !target.iter().any(|byte| b"@/?,\\".contains(byte));
     }
     let lower = target.to_ascii_lowercase();
     let rest = lower.strip_prefix(b"http://").or_else(|| lower.strip_prefix(b"https://"));
