@@ -121,6 +121,7 @@ pub fn reply(bytes: &[u8], asked: Asked) -> Read<HttpMessage<'_>> {
     let framing = framing(&fields, is_1_1)?;
     must(framing != Framing::Chunked || is_1_1, "no chunks in HTTP/1.0")?;
     must(status != 101 || asked == Asked::Upgrade, "no switch without a request for it")?;
+    must(status != 101 || !has_token(&fields, "upgrade", "h2c"), "no switch to HTTP/2")?;
     let connected = asked == Asked::Connect && (200..300).contains(&status);
     let is_bodyless = asked == Asked::Head || status < 200 || status == 204 || status == 304 || connected;
     let closes = has_token(&fields, "connection", "close")
