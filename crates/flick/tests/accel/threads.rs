@@ -2,7 +2,7 @@
 //! time holds in rings, and what a ring does not serve returns to the kernel. Each comparison requires that bytes went
 //! through rings.
 
-use std::process::Stdio;
+use std::process::Child;
 
 use rustix::process::Signal;
 
