@@ -172,7 +172,8 @@ mod tests {
         let (_, items) = LIBRARIES.iter().find(|(name, _)| *name == ITEMS).expect("a file of the program");
         let declared = items.lines().filter(|line| line.starts_with("global ") && line.contains("dict<"));
         let sizes = SMALL_SIZES.iter().map(|(size, _)| *size).chain([ITEMS_SIZE]);
-        let sizes: Vec<&str> = sizes.collect();
+        // One is of this run alone.
+        let sizes: Vec<&str> = sizes.chain(["max 3 entries"]).collect();
         let each = |line: &str| sizes.iter().filter(|size| line.contains(**size)).count();
         let found: Vec<usize> = declared.map(each).collect();
         assert_eq!(found, vec![1; sizes.len()]);
@@ -180,7 +181,7 @@ mod tests {
         let (_, items) = bounded.libraries.iter().find(|(name, _)| *name == ITEMS).expect("it is kept");
         let declared = "max 5368709 entries, 1073741824 bytes, snapshot \"items\" every 5000ms\n";
         assert!(items.contains(declared), "{items}");
-        assert_eq!(items.matches(", snapshot \"").count(), sizes.len());
+        assert_eq!(items.matches(", snapshot \"").count(), sizes.len() - 1);
         assert!(bounded.libraries.iter().all(|(_, text)| !text.contains("64MiB")));
     }
 }

@@ -188,3 +188,23 @@ fn flush_was_undone_by_one_that_had_begun_before() {
     });
     store.drained();
 }
+
+/// The first requests of a store arrive at the same time on all its workers, and each prepares what it needs.
+#[test]
+fn flush_was_undone_by_a_slow_first_request() {
+    const STORES: usize = 12;
+    const CLIENTS: usize = 8;
+    for _ in 0..STORES {
+        let store = store(&[]);
+        let all_here = Barrier::new(CLIENTS);
+        let find = |name: usize| {
+            let mut client = connect(store.address);
+            let request = format!("set c{name} 0 0 1\r\n1\r\nflush_all\r\nget c{name}\r\n").repeat(8);
+            all_here.wait();
+            exchange(&mut client, request.as_bytes(), &b"STORED\r\nOK\r\nEND\r\n".repeat(8));
+        };
+        let find = &find;
+        std::thread::scope(|scope| (0..CLIENTS).for_each(|name| drop(scope.spawn(move || find(name)))));
+        store.drained();
+    }
+}
