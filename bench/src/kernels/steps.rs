@@ -289,6 +289,15 @@ impl Host for Dictionaries {
     fn dict_len(&mut self, dict: u32) -> i64 {
         self.all[dict as usize].len() as i64
     }
+    fn dict_bytes(&mut self, dict: u32) -> i64 {
+        self.all[dict as usize].bytes_used() as i64
+    }
+    fn dict_evictions(&mut self, dict: u32) -> i64 {
+        self.all[dict as usize].counts().evictions as i64
+    }
+    fn open_clients(&mut self) -> i64 {
+        0
+    }
     fn dict_begin(&mut self, dict: u32, key: &[u8], attempt: i64, out: &mut [u8]) -> Option<usize> {
         let is_last = attempt + 1 >= flick_abi::limits::DICT_ATTEMPTS_MAX;
         let (found, begun) = self.all[dict as usize].begin(key, 1, is_last, out);

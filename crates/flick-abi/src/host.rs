@@ -50,6 +50,12 @@ pub enum HostCall {
     DictRemove(u32),
     /// `() -> Int`: the approximate number of entries.
     DictLen(u32),
+    /// `() -> Int`: bytes of memory that the entries take.
+    DictBytes(u32),
+    /// `() -> Int`: entries removed for new ones since the start.
+    DictEvictions(u32),
+    /// `() -> Int`: the approximate number of client connections of all services of the program that are open.
+    OpenClients,
     /// `(Bytes key, Int attempt) -> Bytes`: as `DictGet`, and remembers the version. From attempt `DICT_ATTEMPTS_MAX -
     /// 1` on, the entry is locked until the commit, which then succeeds.
     DictBegin(u32),
@@ -93,6 +99,12 @@ pub trait Host {
     fn dict_remove(&mut self, dict: u32, key: &[u8]) -> bool;
     /// [`HostCall::DictLen`].
     fn dict_len(&mut self, dict: u32) -> i64;
+    /// [`HostCall::DictBytes`].
+    fn dict_bytes(&mut self, dict: u32) -> i64;
+    /// [`HostCall::DictEvictions`].
+    fn dict_evictions(&mut self, dict: u32) -> i64;
+    /// [`HostCall::OpenClients`].
+    fn open_clients(&mut self) -> i64;
     /// [`HostCall::DictBegin`].
     fn dict_begin(&mut self, dict: u32, key: &[u8], attempt: i64, out: &mut [u8]) -> Option<usize>;
     /// [`HostCall::DictCommit`] and, with `None`, [`HostCall::DictCommitRemoved`].
@@ -139,6 +151,15 @@ impl Host for NoHost {
         false
     }
     fn dict_len(&mut self, _dict: u32) -> i64 {
+        0
+    }
+    fn dict_bytes(&mut self, _dict: u32) -> i64 {
+        0
+    }
+    fn dict_evictions(&mut self, _dict: u32) -> i64 {
+        0
+    }
+    fn open_clients(&mut self) -> i64 {
         0
     }
     fn dict_begin(&mut self, _dict: u32, _key: &[u8], _attempt: i64, _out: &mut [u8]) -> Option<usize> {

@@ -187,10 +187,13 @@ fn edges(out: &mut Exposition, services: &[Service]) {
 
 fn dictionaries(out: &mut Exposition, services: &[Service]) {
     type Read = fn(&DictionaryStats) -> u64;
-    let families: [(&str, Kind, &str, &str, Read); 9] = [
+    let families: [(&str, Kind, &str, &str, Read); 10] = [
         ("entries", Kind::Gauge, "", "Entries in the dictionary.", |dict| dict.entries),
         ("entries_max", Kind::Gauge, "", "Maximum number of entries.", |dict| dict.entries_max),
         ("memory_bytes", Kind::Gauge, "bytes", "Memory of the dictionary.", |dict| dict.bytes),
+        ("used_bytes", Kind::Gauge, "bytes", "Memory that the entries take, without the index.", |dict| {
+            dict.bytes_used
+        }),
         ("hits", Kind::Counter, "", "Lookups that found an entry.", |dict| dict.hits),
         ("misses", Kind::Counter, "", "Lookups that found no entry.", |dict| dict.misses),
         ("evictions", Kind::Counter, "", "Entries removed for new ones.", |dict| dict.evictions),

@@ -94,6 +94,9 @@ symbols! {
     DictPut = host::dict_put, "flick_dict_put", 4, false;
     DictRemove = host::dict_remove, "flick_dict_remove", 3, true;
     DictLen = host::dict_len, "flick_dict_len", 2, true;
+    DictBytes = host::dict_bytes, "flick_dict_bytes", 2, true;
+    DictEvictions = host::dict_evictions, "flick_dict_evictions", 2, true;
+    HostOpenClients = host::open_clients, "flick_open_clients", 1, true;
     DictBegin = host::dict_begin, "flick_dict_begin", 5, true;
     DictCommit = host::dict_commit, "flick_dict_commit", 4, true;
     DictCommitRemoved = host::dict_commit_removed, "flick_dict_commit_removed", 3, true;

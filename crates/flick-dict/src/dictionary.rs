@@ -50,6 +50,8 @@ pub struct DictCounts {
 #[repr(align(128))]
 pub(crate) struct SharedCounters {
     pub(crate) entries: PlainU64,
+    /// Blocks of the store that entries take.
+    pub(crate) blocks: PlainU64,
     pub(crate) evictions: PlainU64,
     pub(crate) expirations: PlainU64,
     pub(crate) refusals: PlainU64,
@@ -247,6 +249,11 @@ impl Dictionary {
         self.counters.entries.load(Ordering::Relaxed)
     }
 
+    /// Returns the bytes of memory that its entries take, in whole blocks and without the index.
+    pub fn bytes_used(&self) -> u64 {
+        self.counters.blocks.load(Ordering::Relaxed) * self.store.block_bytes()
+    }
+
     /// Returns whether it has no entries.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -426,7 +433,14 @@ impl Dictionary {
         let chain =
             self.store.alloc_chain(entry.key, entry.value, Some(at.slot), || eviction.evict_one(held));
         let Some(chain) = chain else { return false };
+        let before = self.store.blocks_of(at.slot);
         self.store.write(at.slot, chain, entry);
+        let (blocks, after) = (&self.counters.blocks, self.store.blocks_of(at.slot));
+        if after > before {
+            blocks.fetch_add(after - before, Ordering::Relaxed);
+        } else if after < before {
+            blocks.fetch_sub(before - after, Ordering::Relaxed);
+        }
         self.touch(at.bucket, at.cell);
         true
     }
@@ -490,6 +504,7 @@ impl Dictionary {
         };
         held.changed = true;
         line.set(cell, position.tag, slot);
+        self.counters.blocks.fetch_add(self.store.blocks_of(slot), Ordering::Relaxed);
         if !self.buckets[position.head].remembers(position.tag) {
             self.enter_small_queue(position.head, line, cell, slot);
         }
@@ -554,6 +569,7 @@ impl Dictionary {
             self.free_buckets.push(last - self.heads, |index| &self.buckets[self.heads + index].next);
         }
         self.counters.entries.fetch_sub(1, Ordering::Relaxed);
+        self.counters.blocks.fetch_sub(self.store.blocks_of(slot), Ordering::Relaxed);
         self.store.free_entry(slot);
     }
 

@@ -150,6 +150,10 @@ impl Store {
         Ok(Self { words, block_words, free })
     }
 
+    pub(crate) fn block_bytes(&self) -> u64 {
+        self.block_words as u64 * 8
+    }
+
     #[inline]
     fn block(&self, block: usize) -> &[AtomicU64] {
         &self.words[block * self.block_words..(block + 1) * self.block_words]
@@ -285,6 +289,11 @@ impl Store {
     fn chain_of(&self, slot: usize) -> (usize, u32) {
         let header = self.header(slot);
         (self.chain_len(header.key_len(), header.value_len()), header.next())
+    }
+
+    /// Returns how many blocks an entry that was written takes.
+    pub(crate) fn blocks_of(&self, slot: usize) -> u64 {
+        1 + self.chain_of(slot).0 as u64
     }
 
     /// Allocates the blocks of an entry behind its first one, those of `from` (an entry about to be overwritten) first;

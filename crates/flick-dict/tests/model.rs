@@ -125,7 +125,13 @@ fn check(case: &Case, seed: u64) {
     }
     if !evicts && case.config.expire_ns.is_none() {
         assert_eq!(dictionary.len(), model.len() as u64, "seed {seed}, {:?}", case.config);
+        let least: usize = model.iter().map(|(key, known)| key.len() + known.value.len()).sum();
+        assert!(dictionary.bytes_used() >= least as u64, "seed {seed}, {:?}", case.config);
     }
+    assert_eq!(dictionary.bytes_used() == 0, dictionary.is_empty(), "seed {seed}, {:?}", case.config);
+    (0..case.keys)
+        .for_each(|number| _ = dictionary.remove(&key_of(number, case.config.key_bytes_max), now_ns));
+    assert_eq!((dictionary.len(), dictionary.bytes_used()), (0, 0), "seed {seed}, {:?}", case.config);
 }
 
 fn compare(

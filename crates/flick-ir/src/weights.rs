@@ -216,7 +216,10 @@ fn host_steps(call: HostCall, bytes: impl Fn(usize) -> u64, elements: u64) -> u6
         | HostCall::Alive
         | HostCall::Load
         | HostCall::Peer
-        | HostCall::DictLen(_) => HOST_STEPS,
+        | HostCall::DictLen(_)
+        | HostCall::DictBytes(_)
+        | HostCall::DictEvictions(_)
+        | HostCall::OpenClients => HOST_STEPS,
         HostCall::Log => LOG_STEPS + searched(0),
         HostCall::Pick(policy) => {
             PICK_STEPS + searched(1).saturating_add(elements.saturating_mul(element_steps(policy)))

@@ -21,6 +21,14 @@ impl Body<'_> {
     pub fn builtin(&mut self, builtin: Builtin, args: &[Expr], ty: &Ty) -> Val {
         match (builtin, args) {
             (Builtin::Len, [arg]) => return self.len(arg, ty),
+            (Builtin::BytesUsed | Builtin::Evictions, [arg]) => {
+                let ExprKind::Dict(dict) = arg.kind else { panic!("the checker measures dictionaries only") };
+                let is_bytes = builtin == Builtin::BytesUsed;
+                let call =
+                    if is_bytes { HostCall::DictBytes(dict.0) } else { HostCall::DictEvictions(dict.0) };
+                let value = self.host(Type::Int, call, Vec::new());
+                return self.val_of_word(ty, value);
+            }
             (Builtin::Remove, [dict, key]) => match dict.kind {
                 ExprKind::Dict(dict) => return self.dict_remove(dict, key),
                 _ => panic!("the checker removes from dictionaries only"),
@@ -40,15 +48,19 @@ impl Body<'_> {
         }
         let vals: Vec<Val> = args.iter().map(|arg| self.expr(arg)).collect();
         match vals.as_slice() {
-            [] => self.builtin_of_none(builtin),
+            [] => self.builtin_of_none(builtin, ty),
             [val] => self.builtin_of_one(builtin, val, ty),
             [a, b] => self.builtin_of_two(builtin, a, b),
             _ => panic!("the checker counts the arguments of {builtin:?}: {}", vals.len()),
         }
     }
 
-    fn builtin_of_none(&mut self, builtin: Builtin) -> Val {
+    fn builtin_of_none(&mut self, builtin: Builtin, ty: &Ty) -> Val {
         match builtin {
+            Builtin::OpenClients => {
+                let count = self.host(Type::Int, HostCall::OpenClients, Vec::new());
+                self.val_of_word(ty, count)
+            }
             Builtin::Now => {
                 let now = self.host(Type::Int, HostCall::Now, Vec::new());
                 Val::Num(Num::one(now, Interval::INT))

@@ -6,8 +6,8 @@
 mod earlier;
 pub mod snapshots;
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use earlier::Earlier;
@@ -17,6 +17,7 @@ use flick_dict::{DictConfig, DictError, Dictionary, Seed};
 use flick_stats::{CounterValue, DictionaryStats};
 
 use crate::observe::counter::Counter;
+use crate::observe::counters::Counters;
 
 /// Nanoseconds from 1970 to the moment at which the simulator's clocks begin: 2026-01-01, 00:00 UTC.
 pub const SIMULATED_EPOCH_NS: i64 = 1_767_225_600_000_000_000;
@@ -37,6 +38,8 @@ pub struct State {
     counters: Vec<(String, bool)>,
     gauges: Vec<Arc<Gauge>>,
     workers: Arc<[WorkerState]>,
+    /// Counters of each worker of each service of the program.
+    observed: RwLock<Vec<Arc<Counters>>>,
     /// Set when the workers of this state have ended, and write no more what they alone write.
     is_over: Arc<AtomicBool>,
     earlier: Earlier,
@@ -143,6 +146,7 @@ impl State {
                 .map(|counter| before.and_then(|before| before.gauge_like(counter)).unwrap_or_default())
                 .collect(),
             workers: (0..workers.max(1)).map(worker).collect(),
+            observed: RwLock::default(),
             is_over: Arc::default(),
             earlier: before.map_or_else(Earlier::default, |before| Earlier::of(before, program)),
             clock_offset_ns,
@@ -209,6 +213,17 @@ impl State {
         self.workers.iter().fold(self.earlier.counter(index), sum) as i64
     }
 
+    /// Adds the counters of a worker that is built.
+    pub(crate) fn observe(&self, counters: Arc<Counters>) {
+        self.observed.write().unwrap_or_else(PoisonError::into_inner).push(counters);
+    }
+
+    /// Returns the number of client connections that its workers have open.
+    pub(crate) fn open_clients(&self) -> i64 {
+        let observed = self.observed.read().unwrap_or_else(PoisonError::into_inner);
+        observed.iter().map(|counters| counters.connections_open.get()).sum::<u64>() as i64
+    }
+
     /// All counters and gauges now, in the order of the program.
     pub fn counters(&self) -> Vec<CounterValue> {
         let report = |(index, (name, is_gauge)): (usize, &(String, bool))| CounterValue {
@@ -233,6 +248,7 @@ impl State {
                 entries: dict.dictionary.len(),
                 entries_max: dict.shape.entries_max,
                 bytes: flick_dict::memory_bytes(dict.dictionary.config()),
+                bytes_used: dict.dictionary.bytes_used(),
                 hits: sum(|used| used.hits.get()),
                 misses: sum(|used| used.misses.get()),
                 evictions: counts.evictions,

@@ -137,6 +137,7 @@ impl<D: Driver> Worker<D> {
         let WorkerConfig { service, index, workers, seed, time_slices, hub, access, .. } = config;
         let WorkerConfig { setup, shared, state, counters, backend_counters, edge_counters, .. } = config;
         shared.prepare(&setup.limits);
+        state.observe(Arc::clone(&counters));
         let (needs, max_connections) = (&setup.needs, setup.limits.session_slots() as usize);
         let (buffers, max_suspended_rules) =
             (pool_of(&setup, workers), needs.suspended_rules_of_worker(workers));

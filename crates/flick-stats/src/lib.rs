@@ -173,6 +173,9 @@ pub struct DictionaryStats {
     pub entries_max: u64,
     /// Allocated memory.
     pub bytes: u64,
+    /// Memory that the entries take.
+    #[serde(default)]
+    pub bytes_used: u64,
     /// Lookups that found an entry.
     pub hits: u64,
     /// Lookups that found none.

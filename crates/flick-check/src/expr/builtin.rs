@@ -17,6 +17,9 @@ use crate::report;
 const SIGNATURES: &[(&str, Builtin, usize)] = &[
     ("hash", Builtin::Hash, 1),
     ("len", Builtin::Len, 1),
+    ("bytes_used", Builtin::BytesUsed, 1),
+    ("evictions", Builtin::Evictions, 1),
+    ("open_clients", Builtin::OpenClients, 0),
     ("starts_with", Builtin::StartsWith, 2),
     ("ends_with", Builtin::EndsWith, 2),
     ("contains", Builtin::Contains, 2),
@@ -66,6 +69,8 @@ const SIGNATURES: &[(&str, Builtin, usize)] = &[
     ("base64_decode", Builtin::Base64Decode, 1),
     ("base64_encode", Builtin::Base64Encode, 1),
 ];
+/// Range of what is counted.
+const COUNT: Range = Range { lo: 0, hi: INT.hi };
 /// Bytes of a 64-bit integer in decimal, with its sign.
 const DECIMAL_BYTES_MAX: u32 = 20;
 /// `255.255.255.255`.
@@ -149,6 +154,8 @@ impl Exprs<'_> {
             Builtin::InUnits(_) | Builtin::Unix => self.in_units(call),
             Builtin::Now => call.returning(Ty::Time),
             Builtin::Room => call.returning(Ty::Bool),
+            Builtin::OpenClients => call.returning(COUNT.ty()),
+            Builtin::BytesUsed | Builtin::Evictions => self.of_dictionary(call),
             Builtin::StartsWith
             | Builtin::EndsWith
             | Builtin::Contains
@@ -211,6 +218,16 @@ impl Exprs<'_> {
         call.returning(crate::range::UINT.ty())
     }
 
+    /// `bytes_used` and `evictions`.
+    fn of_dictionary(&mut self, call: BuiltinCall<'_>) -> Expr {
+        if !matches!(call.args[0].kind, ExprKind::Dict(_)) {
+            let help = "pass a dictionary that is declared outside the process: `global seen: dict<string<64>, int>`";
+            self.reject_argument(&call, 0, help);
+            return unknown_call(call.builtin, call.args);
+        }
+        call.returning(COUNT.ty())
+    }
+
     fn len(&mut self, call: BuiltinCall<'_>) -> Expr {
         let range = match call.arg(0) {
             Ty::Bytes { max, .. } | Ty::List { max, .. } => Range { lo: 0, hi: i128::from(*max) },
@@ -239,6 +256,7 @@ fn unknown_call(builtin: Builtin, args: Vec<Expr>) -> Expr {
         Builtin::HasToken | Builtin::IsDigits => Ty::Bool,
         Builtin::Alive | Builtin::Remove => Ty::Bool,
         Builtin::Value | Builtin::InUnits(_) | Builtin::Unix => INT.ty(),
+        Builtin::BytesUsed | Builtin::Evictions | Builtin::OpenClients => COUNT.ty(),
         Builtin::Now => Ty::Time,
         Builtin::Peer => Ty::Endpoint,
         Builtin::Address => Ty::Ipv6,

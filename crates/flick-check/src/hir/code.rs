@@ -116,8 +116,14 @@ pub enum BinaryOp {
 pub enum Builtin {
     /// `hash(bytes | int | enum | bool) -> uint64`.
     Hash,
-    /// `len(bytes | channel array) -> int`.
+    /// `len(bytes | list | dictionary | channel array) -> int`.
     Len,
+    /// `bytes_used(dictionary) -> int`.
+    BytesUsed,
+    /// `evictions(dictionary) -> int`.
+    Evictions,
+    /// `open_clients() -> int`.
+    OpenClients,
     /// `starts_with(a, b) -> bool`.
     StartsWith,
     /// `ends_with(a, b) -> bool`.

@@ -87,6 +87,18 @@ pub(super) extern "C-unwind" fn dict_len(call: &mut RawCall<'_>, dict: u64) -> u
     call.host().dict_len(dict as u32) as u64
 }
 
+pub(super) extern "C-unwind" fn dict_bytes(call: &mut RawCall<'_>, dict: u64) -> u64 {
+    call.host().dict_bytes(dict as u32) as u64
+}
+
+pub(super) extern "C-unwind" fn dict_evictions(call: &mut RawCall<'_>, dict: u64) -> u64 {
+    call.host().dict_evictions(dict as u32) as u64
+}
+
+pub(super) extern "C-unwind" fn open_clients(call: &mut RawCall<'_>) -> u64 {
+    call.host().open_clients() as u64
+}
+
 pub(super) extern "C-unwind" fn dict_begin(
     call: &mut RawCall<'_>,
     dict: u64,

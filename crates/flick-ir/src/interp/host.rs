@@ -28,6 +28,9 @@ impl Activation<'_, '_> {
             HostCall::Random => self.call.host.random(),
             HostCall::CounterGet(counter) => self.call.host.counter_get(counter) as u64,
             HostCall::DictLen(dict) => self.call.host.dict_len(dict) as u64,
+            HostCall::DictBytes(dict) => self.call.host.dict_bytes(dict) as u64,
+            HostCall::DictEvictions(dict) => self.call.host.dict_evictions(dict) as u64,
+            HostCall::OpenClients => self.call.host.open_clients() as u64,
             HostCall::Alive => u64::from(self.call.host.alive(channel(0), element(0))),
             HostCall::Load => self.call.host.load(channel(0), element(0)) as u64,
             HostCall::Peer => {

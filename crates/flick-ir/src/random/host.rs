@@ -141,6 +141,20 @@ impl Host for MockHost {
         self.note(format_args!("dict_len {dict}"), len as i64)
     }
 
+    fn dict_bytes(&mut self, dict: u32) -> i64 {
+        let of_entry = |(key, value): (&(u32, Vec<u8>), &Vec<u8>)| key.1.len() + value.len();
+        let bytes: usize = self.entries.iter().filter(|((known, _), _)| *known == dict).map(of_entry).sum();
+        self.note(format_args!("dict_bytes {dict}"), bytes as i64)
+    }
+
+    fn dict_evictions(&mut self, dict: u32) -> i64 {
+        self.note(format_args!("dict_evictions {dict}"), 0)
+    }
+
+    fn open_clients(&mut self) -> i64 {
+        self.note(format_args!("open_clients"), 1)
+    }
+
     fn dict_begin(&mut self, dict: u32, key: &[u8], attempt: i64, out: &mut [u8]) -> Option<usize> {
         self.attempt = attempt;
         let found = self.copy(dict, key, out);

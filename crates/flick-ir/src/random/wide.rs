@@ -206,7 +206,7 @@ impl Body<'_> {
     pub(super) fn host(&mut self, block: BlockId, scope: &mut Scope) -> BlockId {
         let dict = self.rng.below(2) as u32;
         let counter = self.rng.below(2) as u32;
-        let (ty, call, takes): (Option<Type>, HostCall, &[Type]) = match self.rng.below(18) {
+        let (ty, call, takes): (Option<Type>, HostCall, &[Type]) = match self.rng.below(21) {
             0 => (Some(Type::Int), HostCall::Now, &[]),
             1 => (Some(Type::Uint), HostCall::Random, &[]),
             2 => (None, HostCall::Log, &[Type::Bytes]),
@@ -230,7 +230,10 @@ impl Body<'_> {
             12 | 13 => return self.put(block, scope, dict),
             14 => (Some(Type::Bool), HostCall::DictRemove(dict), &[Type::Bytes]),
             15 => (Some(Type::Int), HostCall::DictLen(dict), &[]),
-            16 => return self.lookup(block, scope, dict),
+            16 => (Some(Type::Int), HostCall::DictBytes(dict), &[]),
+            17 => (Some(Type::Int), HostCall::DictEvictions(dict), &[]),
+            18 => (Some(Type::Int), HostCall::OpenClients, &[]),
+            19 => return self.lookup(block, scope, dict),
             _ => return self.update(block, scope, dict),
         };
         let args = takes.iter().map(|ty| self.some(block, scope, *ty)).collect();

@@ -123,20 +123,21 @@ const POLICIES: [(&str, Policy); 5] = [
 ];
 
 /// Calls without a number, by name.
-const PLAIN_CALLS: [(&str, HostCall); 6] = [
+const PLAIN_CALLS: [(&str, HostCall); 7] = [
     ("now", HostCall::Now),
     ("random", HostCall::Random),
     ("log", HostCall::Log),
     ("alive", HostCall::Alive),
     ("load", HostCall::Load),
     ("peer", HostCall::Peer),
+    ("open_clients", HostCall::OpenClients),
 ];
 
 /// A call that is made of a number.
 type Numbered = fn(u32) -> HostCall;
 
 /// Calls with the number of a counter or dictionary, by name.
-const NUMBERED_CALLS: [(&str, Numbered); 11] = [
+const NUMBERED_CALLS: [(&str, Numbered); 13] = [
     ("counter_add", HostCall::CounterAdd),
     ("gauge_set", HostCall::GaugeSet),
     ("counter_get", HostCall::CounterGet),
@@ -145,6 +146,8 @@ const NUMBERED_CALLS: [(&str, Numbered); 11] = [
     ("dict_put", HostCall::DictPut),
     ("dict_remove", HostCall::DictRemove),
     ("dict_len", HostCall::DictLen),
+    ("dict_bytes", HostCall::DictBytes),
+    ("dict_evictions", HostCall::DictEvictions),
     ("dict_begin", HostCall::DictBegin),
     ("dict_commit", HostCall::DictCommit),
     ("dict_commit_removed", HostCall::DictCommitRemoved),
@@ -161,6 +164,8 @@ pub(crate) fn host_number(call: HostCall) -> Option<u32> {
         | HostCall::DictPut(number)
         | HostCall::DictRemove(number)
         | HostCall::DictLen(number)
+        | HostCall::DictBytes(number)
+        | HostCall::DictEvictions(number)
         | HostCall::DictBegin(number)
         | HostCall::DictCommit(number)
         | HostCall::DictCommitRemoved(number) => Some(number),

@@ -153,6 +153,24 @@ fun entry: (-/msg client, [msg/msg] backends, req: msg) -> ()
 }
 
 #[test]
+fn program_reads_the_state_of_its_dictionary_and_its_clients() {
+    let text = "global first: dict<int, string<8>> max 10 entries
+global second: dict<int, string<8>> max 10 entries
+
+proc P: (msg/msg client, [msg/msg] backends)
+  | client => entry(client)
+  | backends => client
+
+fun entry: (-/msg client, req: msg) -> ()
+  first[1] := \"abc\"
+  let used = if bytes_used(second) == 0 and bytes_used(first) >= 3: len(first) else: 0
+  req with n = used * 100 + evictions(second) * 10 + open_clients() => client
+";
+    // This platform has removed seven entries of its first dictionary and eight of its second, and has three clients.
+    check_with(&engines(text), |session| assert_eq!(request(session, 0, ""), ["client: 183 "]));
+}
+
+#[test]
 fn counters_count_and_handlers_and_timers_run() {
     let text = "global served: counter
 global level: gauge

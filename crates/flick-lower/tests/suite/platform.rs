@@ -76,6 +76,16 @@ impl Host for Platform {
     fn dict_len(&mut self, dict: u32) -> i64 {
         self.dicts.keys().filter(|(number, _)| *number == dict).count() as i64
     }
+    fn dict_bytes(&mut self, dict: u32) -> i64 {
+        let of_dict = self.dicts.iter().filter(|((number, _), _)| *number == dict);
+        of_dict.map(|((_, key), value)| (key.len() + value.len()) as i64).sum()
+    }
+    fn dict_evictions(&mut self, dict: u32) -> i64 {
+        i64::from(dict) + 7
+    }
+    fn open_clients(&mut self) -> i64 {
+        3
+    }
     fn dict_begin(&mut self, dict: u32, key: &[u8], attempt: i64, out: &mut [u8]) -> Option<usize> {
         self.attempts.push(attempt);
         self.dict_get(dict, key, out)

@@ -247,6 +247,18 @@ impl<B: Backends + ?Sized> Host for RuleHost<'_, B> {
         self.host.state.dict(dict).len() as i64
     }
 
+    fn dict_bytes(&mut self, dict: u32) -> i64 {
+        self.host.state.dict(dict).bytes_used() as i64
+    }
+
+    fn dict_evictions(&mut self, dict: u32) -> i64 {
+        self.host.state.dict(dict).counts().evictions as i64
+    }
+
+    fn open_clients(&mut self) -> i64 {
+        self.host.state.open_clients()
+    }
+
     fn dict_begin(&mut self, dict: u32, key: &[u8], attempt: i64, out: &mut [u8]) -> Option<usize> {
         assert!(self.host.begun.is_none(), "an update begins only when the last one has ended");
         let exclusive = attempt >= DICT_ATTEMPTS_MAX - 1;

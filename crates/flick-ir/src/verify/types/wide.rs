@@ -239,9 +239,13 @@ impl Checker<'_, '_> {
     ) -> Option<Class> {
         use Class::{Bool, Bytes, Chan, Number};
         let (takes, gives): (&[Class], Option<Class>) = match call {
-            HostCall::Now | HostCall::Random | HostCall::CounterGet(_) | HostCall::DictLen(_) => {
-                (&[], Some(Number))
-            }
+            HostCall::Now
+            | HostCall::Random
+            | HostCall::CounterGet(_)
+            | HostCall::DictLen(_)
+            | HostCall::DictBytes(_)
+            | HostCall::DictEvictions(_)
+            | HostCall::OpenClients => (&[], Some(Number)),
             HostCall::Log => (&[Bytes], None),
             HostCall::CounterAdd(_) | HostCall::GaugeSet(_) => (&[Number], None),
             HostCall::Alive => (&[Chan], Some(Bool)),
