@@ -49,7 +49,7 @@ pub use poller::Poller;
 pub use queue_delay::{DelaySample, QueueDelay, QueueDelayMeter};
 pub use shared_listener::{PrereadConn, SharedListener};
 pub use sim::{SimDriver, SimNet};
-pub use socket::peer_addr;
+pub use socket::{local_endpoint, peer_addr};
 pub use tap::TapSink;
 pub use tick_counter::TickCounter;
 pub use uring::UringDriver;

@@ -115,8 +115,10 @@ fn open_unix_listener(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Returns the address a listening socket is bound to.
-pub(crate) fn local_endpoint(socket: impl AsFd) -> io::Result<Endpoint> {
+/// Returns the address that a listening socket is bound to, or at which a connection was accepted.
+///
+/// Errors: those of getsockname(2); `EINVAL` of a Unix socket without a path.
+pub fn local_endpoint(socket: impl AsFd) -> io::Result<Endpoint> {
     let address = rustix::net::getsockname(&socket)?;
     if let Ok(address) = SocketAddr::try_from(address.clone()) {
         return Ok(Endpoint::Tcp(address));

@@ -47,6 +47,6 @@ pub use platform::{
 pub use rules::host::WorkerHost;
 pub use setup::{Setup, StartError};
 pub use shared::Shared;
-pub use shared::handoff::{HandedConn, Successor};
+pub use shared::handoff::{HandedConn, SessionCount, Successor};
 pub use state::State;
 pub use worker::{Worker, WorkerAudit, WorkerConfig};

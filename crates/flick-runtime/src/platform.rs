@@ -375,17 +375,20 @@ impl Platform {
         self.keepers.iter().map(save).sum()
     }
 
-    /// Adopts a client of the process that this one succeeds. Errors: the connection, where no service of that name
-    /// takes clients.
+    /// Adopts a client of the process that this one succeeds, in the service of that name; without one, in the service
+    /// at the address that the client connected to. Errors: the connection, where neither takes clients.
     pub fn adopt_client(&self, service: &str, worker: usize, socket: OwnedFd) -> Result<(), OwnedFd> {
-        let Some(service) = self.services.iter().find(|known| known.name == service) else {
-            return Err(socket);
-        };
+        let known = self.services.iter().find(|known| known.name == service).or_else(|| {
+            let address = flick_net::local_endpoint(&socket).ok()?;
+            self.services.iter().find(|known| known.hub.is_none() && known.listens_at(&address))
+        });
+        let Some(service) = known else { return Err(socket) };
         let peer = flick_net::peer_addr(&socket);
-        service.shared.add_session();
-        let client = HandedConn { socket, peer, is_counted: true };
+        let count = service.shared.session_count();
+        count.add();
+        let client = HandedConn { socket, peer, counted: Some(count.clone()) };
         SuccessorWorkers(service.shared.intakes()).take(worker, client).map_err(|client| {
-            service.shared.give_session();
+            count.give();
             client.socket
         })
     }

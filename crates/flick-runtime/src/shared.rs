@@ -6,7 +6,7 @@ pub mod handoff;
 pub(crate) mod worker_loads;
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::observe::outlier::UnhealthyBackend;
 use crate::observe::session_list::SessionQuery;
 use crate::observe::tap::TapQueries;
 use crate::shared::connection_limits::{ConnectionRate, ConnectionsPerIp};
-use crate::shared::handoff::{HandoffQueue, Successor};
+use crate::shared::handoff::{HandoffQueue, SessionCount, Successor};
 use crate::shared::worker_loads::WorkerLoads;
 
 const RUNNING: u8 = 0;
@@ -31,7 +31,7 @@ pub struct Shared {
     state: AtomicU8,
     drain_ms: AtomicU64,
     /// Of this service and of those that it replaces, which serve some of its clients still.
-    sessions: Arc<AtomicU32>,
+    sessions: SessionCount,
     /// Only of a service that bounds the clients of an address.
     connection_limits: OnceLock<ConnectionsPerIp>,
     accepts: ConnectionRate,
@@ -54,7 +54,7 @@ pub struct Shared {
 impl Shared {
     /// State of a service with `workers` workers, which takes over clients from the service that it replaces, if any.
     pub(crate) fn new(workers: usize, earlier: Option<&Shared>) -> Self {
-        let sessions = earlier.map_or_else(Arc::default, |earlier| Arc::clone(&earlier.sessions));
+        let sessions = earlier.map_or_else(SessionCount::default, |earlier| earlier.sessions.clone());
         let intakes = (0..workers).map(|_| Arc::default()).collect();
         let questions = (0..workers).map(|_| SessionQuery::default()).collect();
         let taps = Arc::new(TapQueries::new(workers));
@@ -176,30 +176,13 @@ impl Shared {
         self.state.load(Ordering::Acquire) == STOPPED
     }
 
-    /// Counts a session in, unless there are `most` already.
-    pub fn take_session(&self, most: u32) -> bool {
-        self.sessions
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |count| (count < most).then_some(count + 1))
-            .is_ok()
-    }
-
-    /// Counts a session in that another process let in.
-    pub(crate) fn add_session(&self) {
-        self.sessions.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts a session out.
-    pub fn give_session(&self) {
-        self.sessions.fetch_sub(1, Ordering::Relaxed);
-    }
-
-    /// Sessions now.
-    pub fn sessions(&self) -> u32 {
-        self.sessions.load(Ordering::Relaxed)
+    /// Returns the count of its sessions.
+    pub fn session_count(&self) -> &SessionCount {
+        &self.sessions
     }
 
     /// Whether the next session would be refused.
     pub fn sessions_full(&self, most: u32) -> bool {
-        self.sessions.load(Ordering::Relaxed) >= most
+        self.sessions.sessions() >= most
     }
 }

@@ -440,8 +440,8 @@ struct RemoteService {
 
 impl Successor for RemoteService {
     fn take(&self, worker: usize, client: HandedConn) -> Result<(), HandedConn> {
-        let HandedConn { socket, peer, is_counted } = client;
+        let HandedConn { socket, peer, counted } = client;
         send_client(&self.clients, client_message(worker, &self.service), socket)
-            .map_err(|socket| HandedConn { socket, peer, is_counted })
+            .map_err(|socket| HandedConn { socket, peer, counted })
     }
 }

@@ -54,7 +54,8 @@ impl Handoff {
             let kept = service.shared.kept();
             sockets.extend(kept.iter().map(duplicate).collect::<io::Result<Vec<_>>>()?);
         }
-        let clients = services.iter().map(|service| (service.name.clone(), service.shared.sessions()));
+        let clients =
+            services.iter().map(|service| (service.name.clone(), service.shared.session_count().sessions()));
         Ok(Self { sockets, services: services.iter().map(of).collect(), clients: clients.collect() })
     }
 

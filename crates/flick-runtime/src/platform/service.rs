@@ -159,6 +159,18 @@ impl RunningService {
         self.wake();
     }
 
+    /// Whether a connection that was accepted at this address can be one of its clients.
+    pub(super) fn listens_at(&self, address: &Endpoint) -> bool {
+        let includes = |own: &Endpoint| match (own, address) {
+            (Endpoint::Tcp(own), Endpoint::Tcp(at)) => {
+                let (own_ip, ip) = (own.ip().to_canonical(), at.ip().to_canonical());
+                own.port() == at.port() && (own_ip.is_unspecified() || own_ip == ip)
+            }
+            (own, at) => own == at,
+        };
+        self.addresses.iter().any(|(_, own)| includes(own))
+    }
+
     /// Whether this one can take over the clients of `other`: it has its name or one of its addresses, and neither
     /// merges.
     pub(super) fn succeeds(&self, other: &RunningService) -> bool {

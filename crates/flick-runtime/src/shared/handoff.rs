@@ -20,8 +20,43 @@ pub struct HandedConn {
     pub socket: OwnedFd,
     /// Address of the client.
     pub peer: PeerAddr,
-    /// It has a session, which counts: the number of sessions is that of the old and the new service together.
-    pub is_counted: bool,
+    /// The count of sessions that includes it; `None`: it has none yet.
+    pub counted: Option<SessionCount>,
+}
+
+/// A count of sessions. The old and the new service of the same name have one together.
+#[derive(Clone, Debug, Default)]
+pub struct SessionCount(Arc<AtomicU32>);
+
+impl SessionCount {
+    /// Counts a session in, unless there are `most` already.
+    pub fn take(&self, most: u32) -> bool {
+        let more = |count| (count < most).then_some(count + 1);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+    }
+
+    /// Counts a session in that another count or process let in.
+    pub(crate) fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts a session out.
+    pub fn give(&self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Sessions now.
+    pub fn sessions(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Moves a session here from the count that includes it.
+    pub(crate) fn move_from(&self, other: &SessionCount) {
+        if !Arc::ptr_eq(&self.0, &other.0) {
+            self.add();
+            other.give();
+        }
+    }
 }
 
 /// Service that takes over the clients of another.
@@ -111,14 +146,14 @@ impl Successor for SuccessorWorkers {
 
 #[cfg(test)]
 mod tests {
-    use super::{HandedConn, HandoffQueue, Successor, SuccessorWorkers};
+    use super::{HandedConn, HandoffQueue, SessionCount, Successor, SuccessorWorkers};
     use flick_net::PeerAddr;
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
 
     fn client() -> HandedConn {
         let (socket, _) = UnixStream::pair().expect("a pair of sockets");
-        HandedConn { socket: socket.into(), peer: PeerAddr::Unix, is_counted: true }
+        HandedConn { socket: socket.into(), peer: PeerAddr::Unix, counted: Some(SessionCount::default()) }
     }
 
     #[test]

@@ -46,7 +46,7 @@ impl<D: Driver> Worker<D> {
         };
         let Detached::Socket(socket) = self.io.driver_mut().detach(conn) else { return Some(conn) };
         let peer = self.io.peer(conn);
-        match intake.leave_to_idle(HandedConn { socket, peer, is_counted: false }) {
+        match intake.leave_to_idle(HandedConn { socket, peer, counted: None }) {
             Ok(()) => {
                 self.listeners.balancer().into_iter().for_each(|balance| balance.handed(other, now_ns));
                 None
@@ -107,7 +107,7 @@ impl<D: Driver> Worker<D> {
         {
             return Entry::Early(at_ns);
         }
-        if !self.ctx.shared().take_session(limits.max_connections) {
+        if !self.ctx.shared().session_count().take(limits.max_connections) {
             return Entry::Full;
         }
         let (peer, most) = (self.io.peer(conn), limits.max_connections_per_ip);
@@ -117,7 +117,7 @@ impl<D: Driver> Worker<D> {
             .connection_limits()
             .is_some_and(|connection_limits| !connection_limits.take(peer, most))
         {
-            self.ctx.shared().give_session();
+            self.ctx.shared().session_count().give();
             self.observe.counters().connections_over_ip_limit.add(1);
             self.reject_client(conn);
             return Entry::Settled;
@@ -147,7 +147,7 @@ impl<D: Driver> Worker<D> {
 
     /// Releases the slot of a session, and that of its address.
     pub(super) fn release_session_slot(&mut self, conn: Handle) {
-        self.ctx.shared().give_session();
+        self.ctx.shared().session_count().give();
         if let Some(connection_limits) = self.ctx.shared().connection_limits() {
             connection_limits.give(self.io.peer(conn));
         }
@@ -308,7 +308,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn limit_accepts(&mut self) {
         let limits = &self.ctx.setup().limits;
         let waits = limits.on_max_connections == OnMaxConnections::Queue && !limits.few_descriptors;
-        let free = limits.max_connections.saturating_sub(self.ctx.shared().sessions());
+        let free = limits.max_connections.saturating_sub(self.ctx.shared().session_count().sessions());
         self.io.driver_mut().limit_accepts(if waits { free.max(1) } else { u32::MAX });
     }
 

@@ -12,7 +12,7 @@ use super::Worker;
 use crate::downstream::client::ClientConn;
 use crate::limits::SUCCESSOR_TRIES_MAX;
 use crate::observe::task_counters::TaskKind;
-use crate::shared::handoff::HandedConn;
+use crate::shared::handoff::{HandedConn, SessionCount};
 use crate::slab::Key;
 
 impl<D: Driver> Worker<D> {
@@ -40,7 +40,7 @@ impl<D: Driver> Worker<D> {
     pub(super) fn migrate_clients(&mut self) {
         for _ in 0..self.listeners.waiting_len() {
             let Some(conn) = self.listeners.pop_waiting() else { break };
-            if !self.hand_to_successor(conn, false) {
+            if !self.hand_to_successor(conn, None) {
                 self.listeners.queue(conn);
             }
         }
@@ -80,7 +80,7 @@ impl<D: Driver> Worker<D> {
     }
 
     fn migrate_session(&mut self, key: Key, conn: Handle) {
-        if self.hand_to_successor(conn, true) {
+        if self.hand_to_successor(conn, Some(self.ctx.shared().session_count().clone())) {
             let Some(session) = self.downstream.remove(key) else { return };
             self.rules.locals_mut().give(session.stream().state());
             self.observe.counters().connections_open.sub(1);
@@ -93,11 +93,11 @@ impl<D: Driver> Worker<D> {
     }
 
     /// Hands a connection to the successor; `false` if it stays for now.
-    fn hand_to_successor(&mut self, conn: Handle, is_counted: bool) -> bool {
+    fn hand_to_successor(&mut self, conn: Handle, counted: Option<SessionCount>) -> bool {
         match self.io.driver_mut().detach(conn) {
             Detached::Socket(socket) => {
                 let peer = self.io.peer(conn);
-                if let Err(client) = self.pass_on(HandedConn { socket, peer, is_counted }) {
+                if let Err(client) = self.pass_on(HandedConn { socket, peer, counted }) {
                     self.keep(client);
                 }
                 true
@@ -139,8 +139,8 @@ impl<D: Driver> Worker<D> {
 
     /// Counts a client that is closed, as no worker can serve it.
     fn lose(&mut self, client: &HandedConn) {
-        if client.is_counted {
-            self.ctx.shared().give_session();
+        if let Some(count) = &client.counted {
+            count.give();
         }
         self.observe.counters().connections_rejected.add(1);
     }
@@ -151,20 +151,22 @@ impl<D: Driver> Worker<D> {
         self.observe.counters().tasks.of(TaskKind::Client).stolen.add(u64::from(intake.take_scavenged()));
         while let Some(client) = intake.take() {
             let passed = if self.ctx.shared().is_replaced() { self.pass_on(client) } else { Err(client) };
-            let Err(HandedConn { socket, peer, is_counted }) = passed else { continue };
+            let Err(HandedConn { socket, peer, counted }) = passed else { continue };
             match self.io.driver_mut().adopt(socket) {
                 Ok(conn) => {
                     self.io.set_peer(conn, peer);
-                    if is_counted {
-                        self.open_migrated(conn);
-                    } else {
-                        self.accepted(conn);
+                    match counted {
+                        Some(count) => {
+                            self.ctx.shared().session_count().move_from(&count);
+                            self.open_migrated(conn);
+                        }
+                        None => self.accepted(conn),
                     }
                 }
                 // No slot is free: the limits of this process are lower than those of its predecessor.
                 Err(_) => {
-                    if is_counted {
-                        self.ctx.shared().give_session();
+                    if let Some(count) = counted {
+                        count.give();
                     }
                     self.observe.counters().connections_rejected.add(1);
                 }

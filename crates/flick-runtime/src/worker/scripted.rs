@@ -72,7 +72,8 @@ impl Driver for Script {
         Ok(CLIENT)
     }
     fn detach(&mut self, _conn: Handle) -> Detached {
-        Detached::Socket(client().socket)
+        let (socket, _) = UnixStream::pair().expect("a pair of sockets");
+        Detached::Socket(socket.into())
     }
     fn receive(&mut self, _conn: Handle, _on: bool) {}
     fn send(&mut self, conn: Handle, data: Slice) {
@@ -192,16 +193,17 @@ fn a_client_adopted_while_a_backend_fails_is_served() {
     assert_eq!(replies_to(&mut worker, CLIENT), expected, "each is answered that the backend is unavailable");
 }
 
-fn client() -> HandedConn {
+fn client(shared: &Shared) -> HandedConn {
     let (socket, _) = UnixStream::pair().expect("a pair of sockets");
-    HandedConn { socket: socket.into(), peer: PeerAddr::Unix, is_counted: true }
+    let counted = Some(shared.session_count().clone());
+    HandedConn { socket: socket.into(), peer: PeerAddr::Unix, counted }
 }
 
 /// A client with a session comes to the worker.
 fn hand_client_over(shared: &Shared) {
-    shared.add_session();
+    shared.session_count().add();
     let intake = shared.intake(0).expect("the worker's");
-    assert!(intake.leave(client()).is_ok(), "the worker lives");
+    assert!(intake.leave(client(shared)).is_ok(), "the worker lives");
 }
 
 /// A successor that has ended.
@@ -234,7 +236,7 @@ fn client_that_no_successor_took_was_closed() {
     shared.drain(Duration::from_secs(1));
     (0..10).for_each(|_| iteration(&mut worker));
     assert_eq!(replies_to(&mut worker, CLIENT), [(1, UNAVAILABLE)], "the worker answers as it drains");
-    assert_eq!(shared.sessions(), 1, "its session counts once");
+    assert_eq!(shared.session_count().sessions(), 1, "its session counts once");
 }
 
 #[test]

@@ -7,10 +7,11 @@ use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
 
 use super::common::peers::{Memcached, free_address};
+use super::common::process::OwnedPid;
 use super::common::service::Service;
 use super::common::{self, Scratch, wait};
 use super::load::{self, Asks, Load, get};
-use super::{FAILED_RELOADS, balancer, connect, figure, reloads};
+use super::{FAILED_RELOADS, balancer, connect, figure, process_in, reloads};
 use flick_load::binary::{Opcode, Status};
 
 /// A table of `flick.toml`.
@@ -62,6 +63,74 @@ fn reload_adds_and_removes_services() {
     wait::until("the other to refuse", || TcpStream::connect(comes).is_err().then_some(()));
     assert!(load.stop() > 0);
     service.drained();
+}
+
+/// A service that is renamed under the same address, and clients of it.
+struct Renamed {
+    scratch: Scratch,
+    origin: SocketAddr,
+    at: SocketAddr,
+    service: Service,
+    kept: Vec<TcpStream>,
+}
+
+impl Renamed {
+    fn start(test: &str) -> Self {
+        let (scratch, origin, at) = (Scratch::new(test), load::origin(), free_address());
+        scratch.write("0.flick", &balancer(0));
+        let settings = Self::write(&scratch, "web", at, origin);
+        let service = Service::start(&["run", "--config", settings.to_str().expect("the path is UTF-8")]);
+        let kept = (0..3).map(|_| connect(at)).collect();
+        let mut renamed = Self { scratch, origin, at, service, kept };
+        renamed.ask("web");
+        renamed
+    }
+
+    fn write(scratch: &Scratch, name: &str, at: SocketAddr, origin: SocketAddr) -> std::path::PathBuf {
+        let head = "workers = 1\n[admin]\nlisten = \"127.0.0.1:0\"\n\n";
+        scratch.write("flick.toml", &format!("{head}{}", entry(name, "0.flick", at, origin)))
+    }
+
+    fn rename(&self, name: &str) {
+        Self::write(&self.scratch, name, self.at, self.origin);
+    }
+
+    /// All clients and two new ones are served.
+    fn ask(&mut self, name: &str) {
+        let mut all = [connect(self.at), connect(self.at)];
+        for client in self.kept.iter_mut().chain(&mut all) {
+            assert_eq!(get(client, "/version"), Ok("version 0".to_owned()), "as {name}");
+        }
+    }
+}
+
+#[test]
+fn reload_that_renamed_a_service_stopped_its_port() {
+    let mut renamed = Renamed::start("reload-renamed");
+    for name in ["shop", "store"] {
+        let generation = figure(renamed.service.admin_address(), "flick_config_generation");
+        renamed.rename(name);
+        renamed.service.signal("HUP");
+        wait::until("the reload", || {
+            (figure(renamed.service.admin_address(), "flick_config_generation") > generation).then_some(())
+        });
+        renamed.ask(name);
+        // One that has moved leaves, and is counted out where it is counted.
+        renamed.kept.pop();
+        renamed.ask(name);
+    }
+    renamed.service.drained();
+}
+
+#[test]
+fn upgrade_that_renamed_a_service_closed_its_clients() {
+    let mut renamed = Renamed::start("upgrade-renamed");
+    renamed.rename("shop");
+    let (status, stdout, error) = common::run(&["upgrade", &renamed.service.admin_address().to_string()]);
+    assert_eq!(status, 0, "{error}");
+    let _second = OwnedPid(process_in(&stdout));
+    assert_eq!(renamed.service.gone().code(), Some(0));
+    renamed.ask("shop");
 }
 
 #[test]
