@@ -79,10 +79,22 @@ pub struct BackendOverrides(Mutex<Changes>);
 
 #[derive(Debug, Default)]
 struct Changes {
-    /// The state file, once it is known.
+    origin: ChangesOrigin,
+    /// The state file that the settings name at the start.
     file: Option<PathBuf>,
-    is_loaded: bool,
     records: Vec<(Record, BackendOverride)>,
+}
+
+/// Origin of the changes at the start of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum ChangesOrigin {
+    /// From the state file, which was not read yet.
+    #[default]
+    File,
+    /// From the old process of an upgrade; the state file is not known yet.
+    OldProcess,
+    /// They are loaded.
+    Known,
 }
 
 impl BackendOverrides {
@@ -95,19 +107,23 @@ impl BackendOverrides {
                 None
             }
         });
-        let (file, records) = (None, parsed.collect());
-        Self(Mutex::new(Changes { file, is_loaded: crate::hot_restart::is_new_process(), records }))
+        let is_new = crate::hot_restart::is_new_process();
+        let origin = if is_new { ChangesOrigin::OldProcess } else { ChangesOrigin::File };
+        Self(Mutex::new(Changes { origin, file: None, records: parsed.collect() }))
     }
 
-    /// Loads the changes of the state file, the first time. A file that does not exist has none.
+    /// Loads the changes of the state file that the settings name at the start; what a reload names takes effect at the
+    /// next start only. A file that does not exist has none.
     ///
     /// Errors: the file cannot be read, a line is not a change, or the file's directory cannot be written.
     pub fn load(&self, file: Option<&Path>) -> Result<(), Failure> {
         let mut changes = self.changes();
-        if changes.file.is_none() {
-            changes.file = file.map(Path::to_path_buf);
+        let origin = std::mem::replace(&mut changes.origin, ChangesOrigin::Known);
+        if origin == ChangesOrigin::Known {
+            return Ok(());
         }
-        let (Some(file), false) = (&changes.file, changes.is_loaded) else { return Ok(()) };
+        changes.file = file.map(Path::to_path_buf);
+        let (Some(file), ChangesOrigin::File) = (file, origin) else { return Ok(()) };
         let failed = |error: String| {
             Failure::usage(format!("cannot read the backend state in {}: {error}", file.display()))
         };
@@ -127,7 +143,7 @@ impl BackendOverrides {
         check_directory(file).map_err(|error| {
             Failure::usage(format!("cannot write the backend state to {}: {error}", file.display()))
         })?;
-        (changes.records, changes.is_loaded) = (records, true);
+        changes.records = records;
         Ok(())
     }
 
@@ -261,6 +277,17 @@ mod tests {
 
     fn none() -> BackendOverride {
         BackendOverride::none("127.0.0.1:1".parse().expect("an address"))
+    }
+
+    #[test]
+    fn reload_that_named_a_state_file_dropped_all_changes() {
+        let file = std::env::temp_dir().join(format!("flick-backend-state-named-{}", std::process::id()));
+        let overrides = BackendOverrides::default();
+        overrides.load(None).expect("a start without a file");
+        overrides.set("a", "backends", BackendOverride { mode: Some(BackendMode::Maint), ..none() });
+        overrides.load(Some(&file)).expect("a reload reads no file");
+        assert_eq!(overrides.of_channel("a", "backends").len(), 1);
+        assert_eq!(overrides.save(), Ok(false), "the file takes effect at the next start");
     }
 
     #[test]
