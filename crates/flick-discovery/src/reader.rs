@@ -106,6 +106,8 @@ impl SourceReader {
     ///
     /// Errors: the source cannot be read and `known` does not have it.
     pub fn read_first(&mut self, known: &LastLists) -> Result<FirstList, String> {
+        // What completes a lookup that fails for one address family.
+        self.found = known.list(&self.source).iter().flatten().filter_map(ranked).collect();
         let (list, next_read) = self.read();
         let (list, error) = match list {
             Ok(list) => (list.unwrap_or_default(), None),
@@ -218,6 +220,14 @@ impl SourceReader {
     /// Forgets the last error.
     pub(crate) fn clear_error(&mut self) {
         self.last_error = None;
+    }
+}
+
+/// The address of a backend that was looked up, as a lookup returns it.
+fn ranked(backend: &BackendAddress) -> Option<RankedAddress> {
+    match &backend.endpoint {
+        Endpoint::Tcp(at) => Some((backend.rank, *at, backend.weight)),
+        Endpoint::Unix(_) | Endpoint::Shm(_) | Endpoint::Descriptor(_) => None,
     }
 }
 

@@ -7,7 +7,7 @@ mod operator;
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use common::wait;
 use common::{Scratch, client, peers};
 use domain::base::iana::Rcode;
 use domain::base::{Message, MessageBuilder, Name, Rtype, Ttl};
-use domain::rdata::{A, Srv};
+use domain::rdata::{A, Aaaa, Srv};
 
 const BALANCER: &str = "examples/http_balancer/round_robin.flick";
 
@@ -204,14 +204,25 @@ struct Zone {
     fails: bool,
     /// It fails to look this kind up.
     fails_for: Option<Rtype>,
+    /// `origin.test` has an IPv6 address.
+    has_ipv6: bool,
     /// There is no such name.
     is_gone: bool,
     /// Answers over UDP are cut.
     cuts: bool,
+    /// It does not answer.
+    is_silent: bool,
+    /// Questions since this was said.
+    asked: usize,
 }
 
 impl Zone {
-    fn answer(&self, question: &[u8], over_udp: bool) -> Vec<u8> {
+    /// The answer to a question; an empty one is not sent.
+    fn answer(&mut self, question: &[u8], over_udp: bool) -> Vec<u8> {
+        self.asked += 1;
+        if self.is_silent {
+            return Vec::new();
+        }
         let message = Message::from_octets(question).expect("a question");
         let asked = message.sole_question().expect("one question");
         let code = match (self.fails || self.fails_for == Some(asked.qtype()), self.is_gone) {
@@ -240,6 +251,9 @@ impl Zone {
                 answer.push((owner, ttl, a)).expect("room");
             }
         }
+        if code == Rcode::NOERROR && asked.qtype() == Rtype::AAAA && self.has_ipv6 {
+            answer.push((owner, ttl, Aaaa::new(Ipv6Addr::LOCALHOST))).expect("room");
+        }
         if code == Rcode::NOERROR && asked.qtype() == Rtype::SRV {
             for (priority, weight, port, name) in &self.targets {
                 let target: Name<Vec<u8>> = name.parse().expect("a name");
@@ -263,7 +277,9 @@ fn name_server(zone: &Arc<Mutex<Zone>>) -> SocketAddr {
         let mut bytes = [0; 512];
         while let Ok((len, from)) = udp.recv_from(&mut bytes) {
             let answer = of_udp.lock().expect("no holder panics").answer(&bytes[..len], true);
-            udp.send_to(&answer, from).expect("loopback takes it");
+            if !answer.is_empty() {
+                udp.send_to(&answer, from).expect("loopback takes it");
+            }
         }
     });
     std::thread::spawn(move || {
@@ -437,4 +453,99 @@ fn failed_aaaa_lookup_keeps_a_records() {
         log.contains("AAAA records of `origin.test`") && log.contains("A records of `origin.test`"),
         "{log}"
     );
+}
+
+#[test]
+fn reload_while_aaaa_lookups_failed_dropped_their_backends() {
+    let origins = origins(2);
+    let zone = |fails_for| Zone { addresses: vec![2, 3], fails_for, ..Zone::default() };
+    let held = Arc::new(Mutex::new(zone(None)));
+    let admin = ["--admin", "127.0.0.1:0"];
+    let service = balancer_with(&format!("dns:origin.test:{}", origins[0].port()), &held, &admin);
+    check(&service, &[2, 3], &[]);
+    // All addresses of the family that fails are those of the generation before.
+    *held.lock().expect("no holder panics") = Zone { has_ipv6: true, ..zone(Some(Rtype::A)) };
+    let (status, _, error) = common::run(&["reload", &service.admin_address().to_string()]);
+    assert_eq!(status, 0, "{error}");
+    // The address of the other family is one that nothing listens at.
+    check(&service, &[2, 3], &[502]);
+    service.drained();
+}
+
+/// A process of several services before a name, and its name server.
+struct Named {
+    zone: Arc<Mutex<Zone>>,
+    service: Service,
+    scratch: Scratch,
+}
+
+impl Named {
+    fn start(test: &str, services: usize, environment: &[(&str, &std::path::Path)]) -> Self {
+        let origin = origins(1)[0];
+        let zone = Arc::new(Mutex::new(Zone { addresses: vec![2], ..Zone::default() }));
+        let scratch = Scratch::new(test);
+        let program = common::root().join(BALANCER).display().to_string();
+        let one = |number: usize| {
+            format!(
+                "[[service]]\nname = \"s{number}\"\nprogram = \"{program}\"\nlisten = {{ client = \"127.0.0.1:0\" }}\n\
+                 connect = {{ backends = [\"dns:origin.test:{}\"] }}\n",
+                origin.port()
+            )
+        };
+        let all: String = (0..services).map(one).collect();
+        let head =
+            format!("workers = 1\n[admin]\nlisten = \"unix:{}\"\n", scratch.path().join("admin").display());
+        let settings = scratch.write("flick.toml", &(head + &all));
+        let mut command = common::flick();
+        command.args(["run", "--config"]).arg(settings).args(["--resolver", &name_server(&zone).to_string()]);
+        command.envs(environment.iter().copied()).current_dir(common::root()).env_remove("FLICK_LOG");
+        Self { zone, service: Service::start_as(command), scratch }
+    }
+
+    /// Has the name server answer nothing from now on.
+    fn silence(&self) {
+        *self.zone.lock().expect("no holder panics") = Zone { is_silent: true, ..Zone::default() };
+    }
+
+    fn asked(&self) -> usize {
+        self.zone.lock().expect("no holder panics").asked
+    }
+}
+
+#[test]
+fn sigterm_during_a_reload_waited_for_all_lookups() {
+    // Each waits two seconds.
+    let named = Named::start("changing-exit", 6, &[]);
+    named.silence();
+    // The lookups of the lists are few beside those of a reload.
+    named.service.signal("HUP");
+    wait::until("lookups of the reload", || (named.asked() >= 2).then_some(()));
+    named.service.signal("TERM");
+    let start = std::time::Instant::now();
+    let (status, log) = named.service.ended();
+    assert!(status.success() && start.elapsed() < Duration::from_secs(5), "{:?}: {log}", start.elapsed());
+    assert!(log.contains("the reload failed and changed nothing"), "{log}");
+}
+
+#[test]
+fn upgrade_that_waited_for_name_servers_sent_no_keep_alive() {
+    let scratch = Scratch::new("changing-keep-alive-of");
+    let notify = scratch.path().join("notify");
+    let systemd = std::os::unix::net::UnixDatagram::bind(&notify).expect("the directory can be written");
+    let environment =
+        [("NOTIFY_SOCKET", notify.as_path()), ("WATCHDOG_USEC", std::path::Path::new("1000000"))];
+    let named = Named::start("changing-keep-alive", 2, &environment);
+    named.silence();
+    systemd.set_nonblocking(true).expect("it is a socket");
+    let messages = || std::iter::from_fn(|| systemd.recv(&mut [0; 200]).ok()).count();
+    messages();
+    let start = std::time::Instant::now();
+    let admin = format!("unix:{}", named.scratch.path().join("admin").display());
+    let (status, _, error) = common::run(&["upgrade", &admin]);
+    let (seconds, count) = (start.elapsed().as_secs() as usize, messages());
+    assert!(
+        status == 1 && seconds >= 2 && count * 2 >= seconds * 3,
+        "{count} messages in {seconds} s: {error}"
+    );
+    named.service.drained();
 }
