@@ -8,6 +8,8 @@ use std::hash::{BuildHasher, RandomState};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::str::FromStr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use domain::base::iana::Rcode;
@@ -76,9 +78,11 @@ pub struct SrvTarget {
 }
 
 /// The name servers that are asked.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Resolver {
     servers: Vec<SocketAddr>,
+    /// Set when lookups are not wanted any more.
+    cancelled: Arc<AtomicBool>,
 }
 
 /// Returns whether `text` is a domain name that can be looked up.
@@ -91,7 +95,7 @@ pub fn is_name(text: &str) -> bool {
 impl Resolver {
     /// Asks one server.
     pub fn new(server: SocketAddr) -> Self {
-        Self { servers: vec![server] }
+        Self { servers: vec![server], ..Self::default() }
     }
 
     /// Asks the servers of `/etc/resolv.conf`.
@@ -99,13 +103,20 @@ impl Resolver {
         let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
         let servers = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
         let servers = servers.filter_map(|address| IpAddr::from_str(address.trim()).ok());
-        Self { servers: servers.take(NAME_SERVERS_MAX).map(|ip| SocketAddr::new(ip, DNS_PORT)).collect() }
+        let servers = servers.take(NAME_SERVERS_MAX).map(|ip| SocketAddr::new(ip, DNS_PORT)).collect();
+        Self { servers, ..Self::default() }
+    }
+
+    /// Lets its lookups fail once this is set: none asks another server then.
+    #[must_use]
+    pub fn cancelled_by(self, cancelled: Arc<AtomicBool>) -> Self {
+        Self { cancelled, ..self }
     }
 
     /// Asks no server.
     #[cfg(test)]
     pub fn without_servers() -> Self {
-        Self { servers: Vec::new() }
+        Self::default()
     }
 
     /// Looks up the A and AAAA records of a name. A server may fail for one of them; the records of the other count.
@@ -169,6 +180,9 @@ impl Resolver {
         let mut last = LookupError::no_response("no name server is configured".to_owned());
         for _ in 0..ATTEMPTS_MAX {
             for server in &self.servers {
+                if self.cancelled.load(Ordering::Relaxed) {
+                    return Err(LookupError::no_response("the lookup was cancelled".to_owned()));
+                }
                 let response = exchange(*server, name, kind).map_err(LookupError::no_response);
                 match response.and_then(|bytes| read_response(&bytes, &take)) {
                     Ok(lookup) => return Ok(lookup),

@@ -273,7 +273,7 @@ pub fn supervise(
         generations.follow_load();
         if shutdown.is_none() && watcher.as_mut().is_some_and(FileWatcher::has_changed) {
             info!("a file has changed");
-            let is_ok = generations.reload().is_ok();
+            let is_ok = generations.reload(&mut || queue.must_exit()).is_ok();
             // A failed reload is retried when a file changes, including the files that only it named.
             if is_ok || watcher.as_ref().is_none_or(|watcher| watcher.files() != generations.files()) {
                 watcher = new_watcher(&generations);
@@ -369,7 +369,7 @@ fn upgrade(
 fn reload(generations: &mut Generations, queue: &mut ControlQueue, request: ControlMessage) {
     let others = queue.take_reloads();
     notify::reloading();
-    let result = generations.reload();
+    let result = generations.reload(&mut || queue.must_exit());
     notify::ready();
     std::iter::once(request).chain(others).for_each(|message| respond(message, &result));
 }

@@ -22,7 +22,6 @@ use std::sync::Arc;
 use clap::Args;
 use flick_abi::Program;
 use flick_admin::recent_events::RecentEvents;
-use flick_discovery::LastLists;
 use flick_runtime::{Platform, StartError};
 
 use crate::access::{self, AccessLog};
@@ -36,6 +35,7 @@ use crate::state_dir_lock::{self, StateDirLocks};
 use crate::supervise::{self, ControlQueue, EarlySignals};
 use crate::{descriptors, logging, perf_map, sandbox, sys};
 use backend_overrides::BackendOverrides;
+use backends::FirstReads;
 use generations::Generations;
 use observed_state::ObservedState;
 use prepare::Prepared;
@@ -84,7 +84,7 @@ impl Run {
     /// the access log, limits of this process. Returns the names of the services.
     pub(super) fn check(self) -> Result<Vec<String>, Failure> {
         let (port, overrides) = (AccessLog::default().port(), BackendOverrides::default());
-        let mut prepared = Prepared::new(&self.flags, &port, &LastLists::default(), &[], &overrides)?;
+        let mut prepared = Prepared::new(&self.flags, &port, &FirstReads::default(), &[], &overrides)?;
         descriptors::check(&prepared.services, &prepared.settings)?;
         Platform::check(&prepared.services).map_err(start_failure)?;
         state_dir_lock::check(&prepared.services)?;
@@ -109,7 +109,7 @@ impl Run {
         let access = AccessLog::default();
         let overrides = Arc::new(BackendOverrides::inherited(&inherited.overrides));
         let mut prepared =
-            Prepared::new(&self.flags, &access.port(), &LastLists::default(), &[], &overrides)?;
+            Prepared::new(&self.flags, &access.port(), &FirstReads::default(), &[], &overrides)?;
         descriptors::check(&prepared.services, &prepared.settings)?;
         let is_filter =
             prepared.services.iter().any(|service| descriptors::uses_descriptors(&service.config));

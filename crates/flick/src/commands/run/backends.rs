@@ -1,6 +1,8 @@
 //! Discovered backend lists: read once before the start, then updated while the service runs.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use flick_discovery::{FirstList, LastLists, Resolver, Source, SourceReader, WatchedChannel, Watchers};
@@ -11,6 +13,15 @@ use crate::settings::addresses::Connect;
 
 /// Default of `--max-backends` for a list that may change.
 const MAX_BACKENDS: u32 = 16;
+
+/// Conditions of the first reads of backend lists.
+#[derive(Debug, Default)]
+pub struct FirstReads<'a> {
+    /// The lists of the running generation, if there is one.
+    pub known: Option<&'a LastLists>,
+    /// Set when the lists are not wanted any more: lookups fail then.
+    pub cancelled: Arc<AtomicBool>,
+}
 
 /// A channel with a discovered list, of a service that does not run yet.
 pub struct DiscoveredChannel {
@@ -46,7 +57,7 @@ impl DiscoveredChannel {
 pub fn open(
     connects: Vec<Connect>,
     resolver: &Resolver,
-    known: &LastLists,
+    known: Option<&LastLists>,
     limits: &mut Limits,
 ) -> Result<(Vec<Binding>, Vec<DiscoveredChannel>), Failure> {
     let (mut bindings, mut opened) = (Vec::new(), Vec::new());
@@ -59,7 +70,7 @@ pub fn open(
             let mut reader = SourceReader::new(source, resolver.clone());
             let nothing = LastLists::default();
             let (after, error, kept);
-            match reader.read_first(if is_file { &nothing } else { known }) {
+            match reader.read_first(known.filter(|_| !is_file).unwrap_or(&nothing)) {
                 Ok(FirstList { list, next_read, error: unread }) => {
                     (members, after, error, kept) = (list, next_read, None, unread);
                 }

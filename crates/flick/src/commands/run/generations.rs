@@ -9,6 +9,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::Sender;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -23,7 +24,7 @@ use flick_runtime::{ExitReport, Platform, State};
 use signal_hook::consts::SIGUSR1;
 use tracing::{info, warn};
 
-use super::backends::DiscoveredChannel;
+use super::backends::{DiscoveredChannel, FirstReads};
 use super::changes::{self, ServiceSummary};
 use super::follow_load::LoadFollower;
 use super::observed_state::ObservedState;
@@ -49,8 +50,8 @@ const GENERATIONS_MAX: usize = 8;
 /// Priority of the compiler thread of a reload: a quarter of a core that a worker keeps busy.
 const COMPILER_NICE: i32 = 5;
 
-/// Interval at which the control thread checks whether the compiler has finished.
-const COMPILER_POLL_INTERVAL: Duration = Duration::from_millis(5);
+/// Interval at which the control thread checks whether the thread that it waits for has finished.
+const THREAD_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Longest time that the old process of an upgrade waits for its last admin responses to be delivered.
 const RESPONSE_TIME_MAX: Duration = Duration::from_secs(1);
@@ -202,15 +203,16 @@ impl Generations {
         self.files.iter().chain(&self.failed_files).cloned().collect()
     }
 
-    /// Reads programs and settings again and starts a new generation. Returns what has changed.
+    /// Reads programs and settings again and starts a new generation. Returns what has changed. Gives up where it
+    /// waits for name servers when this process must exit.
     ///
     /// Errors: why nothing has changed.
-    pub fn reload(&mut self) -> Result<String, String> {
-        without_pipes(|| self.reload_regular_files())
+    pub fn reload(&mut self, must_exit: &mut dyn FnMut() -> bool) -> Result<String, String> {
+        without_pipes(|| self.reload_regular_files(must_exit))
     }
 
-    fn reload_regular_files(&mut self) -> Result<String, String> {
-        let result = self.try_reload().map_err(|failure| match &self.sandbox {
+    fn reload_regular_files(&mut self, must_exit: &mut dyn FnMut() -> bool) -> Result<String, String> {
+        let result = self.try_reload(must_exit).map_err(|failure| match &self.sandbox {
             Some(sandbox) => sandbox.explain(failure.text()),
             None => failure.text(),
         });
@@ -241,9 +243,9 @@ impl Generations {
         self.sandbox = Some(sandbox);
     }
 
-    fn try_reload(&mut self) -> Result<String, Failure> {
+    fn try_reload(&mut self, must_exit: &mut dyn FnMut() -> bool) -> Result<String, Failure> {
         self.read_at = SystemTime::now();
-        let mut prepared = self.prepare()?;
+        let mut prepared = self.prepare(must_exit)?;
         descriptors::forbid_successor(&prepared.services)?;
         // The inherited listening sockets fit one kind of driver only.
         let io = IoKind::from_str(self.current.io()).unwrap_or(self.settings.io);
@@ -329,13 +331,14 @@ impl Generations {
 
     /// Reads and compiles the next generation, on a thread of lower priority: a priority cannot be raised again. A
     /// panic of the compiler does not affect the running services.
-    fn prepare(&mut self) -> Result<Prepared, Failure> {
+    fn prepare(&mut self, must_exit: &mut dyn FnMut() -> bool) -> Result<Prepared, Failure> {
         let Self { flags, access, known, dicts, observed, keep_alive, .. } = self;
         let (port, overrides) = (access.port(), observed.overrides());
+        let reads = FirstReads { known: Some(known), cancelled: Arc::default() };
         let prepare = || {
             // If that is not permitted, the priority stays.
             let _ = rustix::process::nice(COMPILER_NICE);
-            without_pipes(|| Prepared::new(flags, &port, known, dicts, overrides))
+            without_pipes(|| Prepared::new(flags, &port, &reads, dicts, overrides))
         };
         thread::scope(|scope| {
             let compiler =
@@ -344,11 +347,13 @@ impl Generations {
                 .map_err(|error| Failure::failed(format!("cannot start a compiler thread: {error}")))?;
             while !compiler.is_finished() {
                 keep_alive.send_if_due(|| observed.alive().is_ok());
-                thread::sleep(COMPILER_POLL_INTERVAL);
+                reads.cancelled.store(must_exit(), Ordering::Relaxed);
+                thread::sleep(THREAD_POLL_INTERVAL);
             }
-            compiler
+            let prepared = compiler
                 .join()
-                .map_err(|_| Failure::failed("the compiler panicked; standard error has the message"))?
+                .map_err(|_| Failure::failed("the compiler panicked; standard error has the message"))??;
+            if must_exit() { Err(Failure::failed("flick ends")) } else { Ok(prepared) }
         })
     }
 
@@ -381,12 +386,9 @@ impl Generations {
             );
         }
         descriptors::forbid_successor(&[]).map_err(|failure| failure.text())?;
-        let Some(launcher) = &self.launcher else {
-            return Err("the path of the running binary is unknown".to_owned());
-        };
         let handoff = self.current.handoff();
         let handoff = handoff.map_err(|error| format!("cannot hand over the listening sockets: {error}"))?;
-        let unsaved = self.current.save_snapshots();
+        let unsaved = self.save_snapshots()?;
         if unsaved > 0 {
             return Err(format!("cannot write {unsaved} snapshots for the new process; see the log"));
         }
@@ -397,7 +399,14 @@ impl Generations {
             admin,
             overrides: self.observed.overrides().lines(),
         };
-        let new_process = NewProcess::start(launcher, &resources, control, must_exit)?;
+        let keep_alive = &mut self.keep_alive;
+        let Some(launcher) = &self.launcher else {
+            return Err("the path of the running binary is unknown".to_owned());
+        };
+        let new_process = NewProcess::start(launcher, &resources, control, &mut || {
+            keep_alive.send_if_due(|| self.observed.alive().is_ok());
+            must_exit()
+        })?;
         // The new process answers further admin requests; it listens on the same socket.
         self.responses = self.admin.take().map(flick_admin::Server::hand_over);
         let timeout = self.settings.old_generation_timeout;
@@ -410,6 +419,23 @@ impl Generations {
         let process = format!("process {}", new_process.pid());
         self.new_process = Some(new_process);
         Ok(process)
+    }
+
+    /// Writes the dictionaries that are kept, on a thread of its own. Returns how many could not be written.
+    ///
+    /// Errors: the thread cannot be started.
+    fn save_snapshots(&mut self) -> Result<usize, String> {
+        let Self { current, observed, keep_alive, .. } = self;
+        thread::scope(|scope| {
+            let saving = thread::Builder::new().name("flick-snapshots".to_owned());
+            let saving = saving.spawn_scoped(scope, || current.save_snapshots());
+            let saving = saving.map_err(|error| format!("cannot start a thread for snapshots: {error}"))?;
+            while !saving.is_finished() {
+                keep_alive.send_if_due(|| observed.alive().is_ok());
+                thread::sleep(THREAD_POLL_INTERVAL);
+            }
+            Ok(saving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+        })
     }
 
     /// Id of the process that replaces this one.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use flick_compiler::{Compilation, CompileFailure, Executable, Input, compile_with};
-use flick_discovery::{LastLists, Resolver};
+use flick_discovery::Resolver;
 use flick_ir::data::Module;
 use flick_net::Endpoint;
 use flick_runtime::access_log::{AccessLog, AccessLogPort};
@@ -15,7 +15,7 @@ use flick_runtime::memory::MemoryPart;
 use flick_runtime::{PlatformConfig, ServiceConfig, own_files};
 
 use super::backend_overrides::BackendOverrides;
-use super::backends::{self, DiscoveredChannel};
+use super::backends::{self, DiscoveredChannel, FirstReads};
 use super::{memory, services, start_failure};
 use crate::failure::{Failure, Outcome};
 use crate::settings::{ChannelBindings, EmbeddedProgram, ProgramSettings, RunFlags, Settings, Shm};
@@ -46,14 +46,14 @@ pub struct Prepared {
 
 impl Prepared {
     /// Reads the settings and compiles the programs. An access log is written through `port`. Backend lists that cannot
-    /// be read keep their `known` contents; dictionaries in `existing` are mapped already; `overrides` are the
+    /// be read keep their known contents; dictionaries in `existing` are mapped already; `overrides` are the
     /// operator's changes of backends.
     ///
     /// Errors: the settings or a program are wrong; the services may need more memory than available.
     pub fn new(
         flags: &RunFlags,
         port: &Arc<AccessLogPort>,
-        known: &LastLists,
+        reads: &FirstReads<'_>,
         existing: &[MemoryPart],
         overrides: &BackendOverrides,
     ) -> Result<Self, Failure> {
@@ -73,7 +73,7 @@ impl Prepared {
         let programs: Vec<_> =
             made.iter().map(|(entry, executable)| (*entry, &executable.module.program)).collect();
         let named = services::named(&settings, &programs)?;
-        let (mut configs, opened) = configs(&settings, &named, port, known)?;
+        let (mut configs, opened) = configs(&settings, &named, port, reads)?;
         for (named, config) in named.iter().zip(&mut configs) {
             config.shares_free_ports = flags.embedded.is_some();
             for binding in &mut config.connect {
@@ -166,9 +166,10 @@ pub(super) fn configs(
     settings: &Settings,
     named: &[services::NamedService<'_>],
     port: &Arc<AccessLogPort>,
-    known: &LastLists,
+    reads: &FirstReads<'_>,
 ) -> Result<Configs, Failure> {
     let resolver = settings.resolver.map_or_else(Resolver::system, Resolver::new);
+    let resolver = resolver.cancelled_by(Arc::clone(&reads.cancelled));
     let bound = services::bound(settings, named)?;
     let count = named.len() as u64;
     let config = |(named, bound): (&services::NamedService<'_>, ChannelBindings)| {
@@ -183,7 +184,7 @@ pub(super) fn configs(
             let share = if is_filter { 0 } else { limits.buffer_memory / count };
             limits.buffer_memory = share.max(BUFFER_MEMORY_MIN);
         }
-        let (connect, opened) = backends::open(bound.connect, &resolver, known, &mut limits)?;
+        let (connect, opened) = backends::open(bound.connect, &resolver, reads.known, &mut limits)?;
         let config = PlatformConfig {
             workers: settings.workers,
             pin: settings.cpu_affinity,
