@@ -45,6 +45,15 @@ impl Rotation {
             return Ok(None);
         }
         self.bytes = 0;
+        // An earlier attempt has renamed it and could not open the next one, or another process has removed it.
+        if !is_missing(&self.path) {
+            self.rename()?;
+        }
+        open(&self.path).map(Some)
+    }
+
+    /// Renames the current file and the old ones.
+    fn rename(&self) -> io::Result<()> {
         for number in (1..self.limits.keep).rev() {
             match std::fs::rename(self.numbered(number), self.numbered(number + 1)) {
                 Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
@@ -52,10 +61,9 @@ impl Rotation {
             }
         }
         match self.limits.keep {
-            0 => std::fs::remove_file(&self.path)?,
-            _ => std::fs::rename(&self.path, self.numbered(1))?,
+            0 => std::fs::remove_file(&self.path),
+            _ => std::fs::rename(&self.path, self.numbered(1)),
         }
-        open(&self.path).map(Some)
     }
 
     /// The path of an old file.
@@ -64,6 +72,10 @@ impl Rotation {
         name.push(format!(".{number}"));
         PathBuf::from(name)
     }
+}
+
+fn is_missing(path: &Path) -> bool {
+    std::fs::symlink_metadata(path).is_err_and(|error| error.kind() == ErrorKind::NotFound)
 }
 
 #[cfg(test)]
@@ -93,9 +105,13 @@ mod tests {
         assert_eq!(read("log.1").as_deref(), Some("line 7\nline 8\n"));
         assert_eq!(read("log.2").as_deref(), Some("line 5\nline 6\n"));
         assert_eq!(read("log.3"), None);
-        // Without its file there is nothing to rename.
-        std::fs::remove_file(&path).expect("it is there");
-        assert!(rotation.written(10, open).is_err());
+        // A failed attempt renames once, and the next one opens the file.
+        assert!(rotation.written(10, |_| Err(std::io::ErrorKind::PermissionDenied.into())).is_err());
+        assert!(rotation.written(10, |_| Err(std::io::ErrorKind::PermissionDenied.into())).is_err());
+        assert_eq!((read("log"), read("log.1").as_deref()), (None, Some("")));
+        assert_eq!(read("log.2").as_deref(), Some("line 7\nline 8\n"));
+        assert!(rotation.written(10, open).expect("it can be opened again").is_some());
+        assert_eq!((read("log").as_deref(), read("log.1").as_deref()), (Some(""), Some("")));
         std::fs::remove_dir_all(&directory).expect("it is ours");
     }
 }
