@@ -277,6 +277,17 @@ impl StatsSnapshot {
         }
     }
 
+    /// Adds the backends of a predecessor that this one does not have, where `is_listed`: a generation that runs on
+    /// still counts them.
+    pub fn keep_backends(&mut self, earlier: Vec<BackendStats>, is_listed: impl Fn(&BackendStats) -> bool) {
+        for other in earlier {
+            let is_same = |own: &BackendStats| other.channel == own.channel && other.address == own.address;
+            if !self.backends.iter().any(is_same) && is_listed(&other) {
+                self.backends.push(other);
+            }
+        }
+    }
+
     /// Sums the counters of several services.
     pub(crate) fn of(watches: &[ServiceStats]) -> Self {
         let (mut totals, mut times) = (Totals::default(), Times::default());
@@ -360,5 +371,19 @@ mod tests {
             of[0]
         });
         assert_eq!(counted.collect::<Vec<_>>(), [11, 22, 40]);
+    }
+
+    #[test]
+    fn counters_of_a_backend_were_lost_when_generations_ended_out_of_order() {
+        let [one, two, three] = ["127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"];
+        // The first generation has one backend and ends behind the second, which had three.
+        let second = snapshot(vec![backend(0, one, 1), backend(1, two, 2), backend(2, three, 4)]);
+        let mut ended = snapshot(vec![backend(0, one, 10)]);
+        ended.add_earlier(&second);
+        ended.keep_backends(second.backends, |of| of.address == two);
+        let mut third = snapshot(vec![backend(0, one, 100), backend(1, two, 200)]);
+        third.add_earlier(&ended);
+        let requests: Vec<_> = third.backends.iter().map(|of| of.requests).collect();
+        assert_eq!((requests, ended.backends.len()), (vec![111, 202], 2));
     }
 }

@@ -133,8 +133,17 @@ impl ObservedState {
         for watch in watches {
             generations.older.retain(|(_, older)| !older.is_same(watch));
             let mut totals = watch.snapshot();
-            if let Some(earlier) = generations.ended.get(watch.name()) {
-                totals.add_earlier(earlier);
+            if let Some(earlier) = generations.ended.remove(watch.name()) {
+                totals.add_earlier(&earlier);
+                // A later generation with further backends may have ended before this one.
+                let current = generations.current.iter().map(ObservedService::watch);
+                let running = current.chain(generations.older.iter().map(|(_, older)| older));
+                let of_service = running.filter(|other| other.name() == watch.name());
+                let listed: Vec<BackendStats> =
+                    of_service.flat_map(|other| other.snapshot().backends).collect();
+                totals.keep_backends(earlier.backends, |of| {
+                    listed.iter().any(|known| known.channel == of.channel && known.address == of.address)
+                });
             }
             generations.ended.insert(watch.name().to_owned(), totals);
         }
