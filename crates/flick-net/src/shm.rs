@@ -371,6 +371,10 @@ impl ShmTransport {
         while let Some(index) = self.conns.expired_lingerer(self.now_ns) {
             self.drop_conn(index, true);
         }
+        while let Some(index) = self.conns.expired_flusher(self.now_ns) {
+            // Not complete, which the other side sees as a reset.
+            self.drop_conn(index, false);
+        }
         self.write_dirty();
         self.look(true);
         self.accept_opened(sink);

@@ -1,5 +1,7 @@
 //! Tests of the transport's clock and of early wake-ups; the contract of drivers (`tests/contract`) shows the rest.
 
+use std::time::Duration;
+
 use flick_buffers::{BufClass, Pool, PoolConfig};
 use flick_shm::conn::RingRead;
 use flick_shm::pairing::{PairListener, PairPolicy};
@@ -11,6 +13,7 @@ use crate::driver::{DriverEvent, DriverLimits, ShmStats};
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
 use crate::internal::internal_shm_name;
+use crate::limits::FLUSH_NS_MAX;
 use crate::listen::ListenSocket;
 
 const LIMITS: DriverLimits = DriverLimits {
@@ -215,4 +218,35 @@ fn reply_was_lost_behind_which_the_other_side_closed_at_once() {
         transport.close(conn);
         poll(&mut transport);
     }
+}
+
+/// The other side never reads: the connection is reset after a minute, and nothing is left to wait for.
+#[test]
+fn wait_never_slept_again_after_a_connection_closed_with_output() {
+    let name = format!("flick-net-flush-{}", std::process::id());
+    let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free");
+    let mut transport = ShmTransport::new(&LIMITS, Clock::Monotonic).expect("an epoll");
+    let conn = transport.connect(&name).expect("the table has capacity");
+    let (_peer, pair) = listener.accept().expect("it has connected");
+    let mut pair = pair.expect("it asks for a segment");
+    poll(&mut transport);
+    let _held = pair.accept(pair.slots() / 2, 4096).expect("memory").expect("the first slot was opened");
+    poll(&mut transport);
+    let pool = Pool::new(PoolConfig { small_count: 0, large_count: 4, huge_count: 0 });
+    for _ in 0..2 {
+        let buf = pool.alloc(BufClass::Large).expect("the pool has enough");
+        buf.append_with(8192, |spare| spare.len() as u32);
+        transport.send(conn, buf.slice(0..8192));
+    }
+    transport.close(conn);
+    poll(&mut transport);
+    assert_eq!(transport.stats().conns, 1, "its output waits");
+    let mut events = Vec::with_capacity(LIMITS.events_max);
+    for _ in 0..2 {
+        transport.begin_poll(monotonic_ns() + FLUSH_NS_MAX);
+        transport.take_news();
+        transport.serve_all(&pool, &mut EventSink::new(&mut events, LIMITS.events_max));
+    }
+    assert_eq!(transport.stats().conns, 0);
+    assert_ne!(transport.wait_time(), Some(Duration::ZERO));
 }
