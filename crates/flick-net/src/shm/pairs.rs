@@ -2,9 +2,11 @@
 //! Promises: a handshake blocks nothing and ends by time; one process has at most [`SHM_PAIRS_OF_PROCESS_MAX`] pairs;
 //! all rings together have at most the bytes that the driver is granted, those of one process half of it, one ring a
 //! sixteenth; a process that is gone costs its own connections only.
-//! Not here: handshakes (`handshake.rs`), bytes (`transfer.rs`), and which connections are polled (`sleeping.rs`).
+//! Not here: handshakes (`handshake.rs`), the sleep of pairs (`sleep.rs`), bytes (`transfer.rs`), and which connections
+//! are polled (`sleeping.rs`).
 
 mod handshake;
+mod sleep;
 #[cfg(test)]
 mod tests;
 
@@ -114,6 +116,8 @@ struct OpenPair {
     is_ending: bool,
     /// Looks at an empty ready bitmap.
     idle_looks: u32,
+    /// Ready bits of slots in which nothing was opened.
+    false_opens: u32,
 }
 
 /// News of the watch.
@@ -458,10 +462,15 @@ impl PairTable {
         }
     }
 
-    /// Returns the connections of the process of a pair.
+    /// Returns the connections of the process of a pair, and how often it said that it had opened one and had not.
     pub(super) fn conns_of_process(&self, number: u32) -> u32 {
         let pid = self.pid(number);
-        self.entries.iter().flatten().filter(|other| Some(other.pid) == pid).map(|other| other.conns).sum()
+        let own = self.entries.iter().flatten().filter(|other| Some(other.pid) == pid);
+        own.map(|other| match &other.state {
+            PairState::Open(open) => other.conns.saturating_add(open.false_opens),
+            _ => other.conns,
+        })
+        .fold(0, u32::saturating_add)
     }
 
     /// Lists the connections of each pair that began at a listener. `is_paused`: of a listener; `None` if its
@@ -737,45 +746,11 @@ impl PairTable {
                 Ok(None)
             }
         });
-        accepted.unwrap_or(Ok(None))
-    }
-}
-
-/// Sleeping.
-impl PairTable {
-    /// Announces that all pairs are about to sleep. The caller executes a fence and calls
-    /// [`PairTable::confirm_sleep`].
-    pub(super) fn announce_sleep(&mut self) {
-        for _ in 0..self.awake.len() {
-            let Some(number) = self.awake.pop() else { return };
-            let Some(open) = self.open_pair(number).filter(|open| !open.is_asleep) else { continue };
-            open.pair.announce_sleep();
-            self.awake.push(number);
+        let accepted = accepted.unwrap_or(Ok(None));
+        if let (Ok(None), Some(open)) = (&accepted, self.open_pair(number)) {
+            open.false_opens = open.false_opens.saturating_add(1);
         }
-    }
-
-    /// Ends an announcement. `may_sleep`: all pairs of which no ready bit is set sleep. Returns whether all do.
-    pub(super) fn confirm_sleep(&mut self, may_sleep: bool) -> bool {
-        let mut is_quiet = may_sleep;
-        for _ in 0..self.awake.len() {
-            let Some(number) = self.awake.pop() else { break };
-            let Some(open) = self.open_pair(number) else { continue };
-            open.is_asleep = may_sleep && !open.pair.is_any_ready();
-            if !open.is_asleep {
-                open.pair.wake();
-                is_quiet = false;
-                self.awake.push(number);
-            }
-        }
-        is_quiet
-    }
-
-    /// Wakes a pair: its ready bits are looked at in every poll.
-    pub(super) fn wake(&mut self, number: u32) {
-        let Some(open) = self.open_pair(number) else { return };
-        open.pair.wake();
-        (open.is_asleep, open.idle_looks) = (false, 0);
-        self.awake.push(number);
+        accepted
     }
 }
 

@@ -215,6 +215,7 @@ impl PairTable {
             is_asleep: false,
             is_ending: false,
             idle_looks: 0,
+            false_opens: 0,
             pair,
         };
         if let Some(entry) = self.entry(number) {
