@@ -105,8 +105,8 @@ impl PairTable {
         (most.conns > least + 1).then_some(most.pid)
     }
 
-    /// Takes the next pair with connections to be accepted: of several, one whose process holds few connections. A process that
-    /// sets ready bits without opening anything comes behind all others.
+    /// Takes the next pair with connections to be accepted: of several, one whose process holds few connections. A
+    /// process that sets ready bits without opening anything comes behind all others.
     pub(super) fn take_opened(&mut self) -> Option<u32> {
         let mut taken = self.opened.pop()?;
         for _ in 0..self.opened.len().min(SHM_FAIR_LOOKS_MAX) {
