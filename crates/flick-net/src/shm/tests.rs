@@ -3,13 +3,14 @@
 use std::time::Duration;
 
 use flick_buffers::{BufClass, Pool, PoolConfig};
-use flick_shm::conn::RingRead;
-use flick_shm::pairing::{PairListener, PairPolicy};
+use flick_shm::conn::{RingConn, RingRead};
+use flick_shm::pair::Pair;
+use flick_shm::pairing::{PairListener, PairPolicy, PeerProcess};
 
 use super::ShmTransport;
 use crate::address::Endpoint;
 use crate::clock::{Clock, monotonic_ns};
-use crate::driver::{DriverEvent, DriverLimits, ShmStats};
+use crate::driver::{DriverEvent, DriverLimits, Handle, ShmStats};
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
 use crate::internal::internal_shm_name;
@@ -32,6 +33,20 @@ fn poll(transport: &mut ShmTransport) -> Vec<DriverEvent> {
     transport.take_news();
     transport.serve_all(&pool, &mut EventSink::new(&mut events, LIMITS.events_max));
     events
+}
+
+/// A transport with one connection, which another side of this process has accepted with a small ring; the pair and the
+/// ring of that side.
+fn connected(name: &str) -> (ShmTransport, Handle, (PeerProcess, Pair), RingConn) {
+    let name = format!("flick-net-{name}-{}", std::process::id());
+    let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free");
+    let mut transport = ShmTransport::new(&LIMITS, Clock::Monotonic).expect("an epoll");
+    let conn = transport.connect(&name).expect("the table has capacity");
+    let (process, pair) = listener.accept().expect("it has connected");
+    let mut pair = pair.expect("it asks for a segment");
+    poll(&mut transport);
+    let peer = pair.accept(pair.slots() / 2, 4096).expect("memory").expect("the first slot was opened");
+    (transport, conn, (process, pair), peer)
 }
 
 #[test]
@@ -136,14 +151,7 @@ fn connection_between_threads_of_a_filter_counted_as_use_of_shared_memory() {
 
 #[test]
 fn sender_stalled_that_was_woken_before_its_larger_ring_had_space() {
-    let name = format!("flick-net-early-{}", std::process::id());
-    let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free");
-    let mut transport = ShmTransport::new(&LIMITS, Clock::Monotonic).expect("an epoll");
-    let conn = transport.connect(&name).expect("the table has capacity");
-    let (_peer, pair) = listener.accept().expect("it has connected");
-    let mut pair = pair.expect("it asks for a segment");
-    poll(&mut transport);
-    let mut peer = pair.accept(pair.slots() / 2, 4096).expect("memory").expect("the first slot was opened");
+    let (mut transport, conn, _pair, mut peer) = connected("early");
     let events = poll(&mut transport);
     assert!(matches!(events[..], [DriverEvent::Connected { .. }]), "{events:?}");
     let pool = Pool::new(PoolConfig { small_count: 0, large_count: 32, huge_count: 0 });
@@ -223,14 +231,7 @@ fn reply_was_lost_behind_which_the_other_side_closed_at_once() {
 /// The other side never reads: the connection is reset after a minute, and nothing is left to wait for.
 #[test]
 fn wait_never_slept_again_after_a_connection_closed_with_output() {
-    let name = format!("flick-net-flush-{}", std::process::id());
-    let listener = PairListener::bind(&name, PairPolicy::SameUser).expect("the name is free");
-    let mut transport = ShmTransport::new(&LIMITS, Clock::Monotonic).expect("an epoll");
-    let conn = transport.connect(&name).expect("the table has capacity");
-    let (_peer, pair) = listener.accept().expect("it has connected");
-    let mut pair = pair.expect("it asks for a segment");
-    poll(&mut transport);
-    let _held = pair.accept(pair.slots() / 2, 4096).expect("memory").expect("the first slot was opened");
+    let (mut transport, conn, _pair, _held) = connected("flush");
     poll(&mut transport);
     let pool = Pool::new(PoolConfig { small_count: 0, large_count: 4, huge_count: 0 });
     for _ in 0..2 {
