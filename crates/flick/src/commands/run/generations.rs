@@ -386,9 +386,12 @@ impl Generations {
             );
         }
         descriptors::forbid_successor(&[]).map_err(|failure| failure.text())?;
+        let Some(launcher) = &self.launcher else {
+            return Err("the path of the running binary is unknown".to_owned());
+        };
         let handoff = self.current.handoff();
         let handoff = handoff.map_err(|error| format!("cannot hand over the listening sockets: {error}"))?;
-        let unsaved = self.save_snapshots()?;
+        let unsaved = save_snapshots(&self.current, &self.observed, &mut self.keep_alive)?;
         if unsaved > 0 {
             return Err(format!("cannot write {unsaved} snapshots for the new process; see the log"));
         }
@@ -400,9 +403,6 @@ impl Generations {
             overrides: self.observed.overrides().lines(),
         };
         let keep_alive = &mut self.keep_alive;
-        let Some(launcher) = &self.launcher else {
-            return Err("the path of the running binary is unknown".to_owned());
-        };
         let new_process = NewProcess::start(launcher, &resources, control, &mut || {
             keep_alive.send_if_due(|| self.observed.alive().is_ok());
             must_exit()
@@ -419,23 +419,6 @@ impl Generations {
         let process = format!("process {}", new_process.pid());
         self.new_process = Some(new_process);
         Ok(process)
-    }
-
-    /// Writes the dictionaries that are kept, on a thread of its own. Returns how many could not be written.
-    ///
-    /// Errors: the thread cannot be started.
-    fn save_snapshots(&mut self) -> Result<usize, String> {
-        let Self { current, observed, keep_alive, .. } = self;
-        thread::scope(|scope| {
-            let saving = thread::Builder::new().name("flick-snapshots".to_owned());
-            let saving = saving.spawn_scoped(scope, || current.save_snapshots());
-            let saving = saving.map_err(|error| format!("cannot start a thread for snapshots: {error}"))?;
-            while !saving.is_finished() {
-                keep_alive.send_if_due(|| observed.alive().is_ok());
-                thread::sleep(THREAD_POLL_INTERVAL);
-            }
-            Ok(saving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-        })
     }
 
     /// Id of the process that replaces this one.
@@ -667,4 +650,24 @@ fn only_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
         ("backend_state_file", before.backend_state_file != after.backend_state_file),
     ];
     changed.iter().filter(|(_, is_changed)| *is_changed).map(|(name, _)| *name).collect()
+}
+
+/// Writes the dictionaries that are kept, on a thread of its own. Returns how many could not be written.
+///
+/// Errors: the thread cannot be started.
+fn save_snapshots(
+    platform: &Platform,
+    observed: &ObservedState,
+    keep_alive: &mut KeepAlive,
+) -> Result<usize, String> {
+    thread::scope(|scope| {
+        let saving = thread::Builder::new().name("flick-snapshots".to_owned());
+        let saving = saving.spawn_scoped(scope, || platform.save_snapshots());
+        let saving = saving.map_err(|error| format!("cannot start a thread for snapshots: {error}"))?;
+        while !saving.is_finished() {
+            keep_alive.send_if_due(|| observed.alive().is_ok());
+            thread::sleep(THREAD_POLL_INTERVAL);
+        }
+        Ok(saving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+    })
 }
