@@ -441,7 +441,7 @@ impl Body<'_> {
 }
 
 /// As many bits, the low ones.
-fn mask(width: u8) -> u64 {
+pub fn mask(width: u8) -> u64 {
     u64::MAX >> (64 - u32::from(width))
 }
 

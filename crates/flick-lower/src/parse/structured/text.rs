@@ -12,6 +12,7 @@ use super::{Emitter, sizes};
 use crate::interval::Interval;
 use crate::unit::SlotKey;
 use crate::value::{Num, Val};
+use crate::write::mask;
 
 /// The bytes that have been skipped since a position, in one piece.
 #[derive(Clone, Copy, Debug)]
@@ -439,7 +440,7 @@ impl Emitter<'_, '_> {
             value = self.body.f.binary(Type::Uint, Binary::DivU, value, divisor);
         }
         if width < 64 {
-            let mask = self.body.f.define(Type::Uint, Op::Const(((1_u64 << width) - 1) as i64));
+            let mask = self.body.f.define(Type::Uint, Op::Const(mask(width) as i64));
             value = self.body.f.binary(Type::Uint, Binary::BitAnd, value, mask);
         }
         let value = self.body.as_kind(value, self.info.key_type(SlotKey::Field(id)));
