@@ -146,6 +146,11 @@ impl BackendStats {
         self.add_counters(other);
     }
 
+    /// Whether both are of the same backend of the same channel.
+    pub fn is_of_same(&self, other: &BackendStats) -> bool {
+        self.channel == other.channel && self.address == other.address
+    }
+
     /// Adds the counters of another generation; its gauges are not this one's.
     pub fn add_counters(&mut self, other: &BackendStats) {
         self.ejections += other.ejections;

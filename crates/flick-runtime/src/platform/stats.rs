@@ -266,10 +266,8 @@ impl StatsSnapshot {
             own.merge(other);
         }
         for other in &earlier.backends {
-            let is_same =
-                |own: &&mut BackendStats| other.channel == own.channel && other.address == own.address;
             // An address may stand in a list more than once; what it has counted is counted once.
-            let mut same: Vec<_> = self.backends.iter_mut().filter(is_same).collect();
+            let mut same: Vec<_> = self.backends.iter_mut().filter(|own| own.is_of_same(other)).collect();
             let at = same.iter().position(|own| own.element == other.element).unwrap_or_default();
             if let Some(own) = same.get_mut(at) {
                 own.add_counters(other);
@@ -281,8 +279,7 @@ impl StatsSnapshot {
     /// still counts them.
     pub fn keep_backends(&mut self, earlier: Vec<BackendStats>, is_listed: impl Fn(&BackendStats) -> bool) {
         for other in earlier {
-            let is_same = |own: &BackendStats| other.channel == own.channel && other.address == own.address;
-            if !self.backends.iter().any(is_same) && is_listed(&other) {
+            if !self.backends.iter().any(|own| own.is_of_same(&other)) && is_listed(&other) {
                 self.backends.push(other);
             }
         }

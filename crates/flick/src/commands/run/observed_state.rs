@@ -141,9 +141,7 @@ impl ObservedState {
                 let of_service = running.filter(|other| other.name() == watch.name());
                 let listed: Vec<BackendStats> =
                     of_service.flat_map(|other| other.snapshot().backends).collect();
-                totals.keep_backends(earlier.backends, |of| {
-                    listed.iter().any(|known| known.channel == of.channel && known.address == of.address)
-                });
+                totals.keep_backends(earlier.backends, |of| listed.iter().any(|known| known.is_of_same(of)));
             }
             generations.ended.insert(watch.name().to_owned(), totals);
         }

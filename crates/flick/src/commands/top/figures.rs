@@ -241,7 +241,7 @@ fn tasks(pairs: &[Pair<'_>]) -> FigureTable {
 
 fn backends(pairs: &[Pair<'_>]) -> FigureTable {
     let row = |pair: &Pair<'_>, backend: &BackendStats| {
-        let same = |old: &&BackendStats| old.channel == backend.channel && old.address == backend.address;
+        let same = |old: &&BackendStats| old.is_of_same(backend);
         let before = pair.before.and_then(|before| before.backends.iter().find(same));
         let [median, p99] = latencies(&backend.times, before.map(|before| &before.times));
         let state = match backend.mode.as_str() {
