@@ -116,8 +116,11 @@ impl EpollDriver {
         let Some(conn) = self.conns.get_mut(handle) else { return };
         let index = handle.index;
         let is_broken = flags.intersects(epoll::EventFlags::ERR | epoll::EventFlags::HUP);
+        let is_ending = is_broken || flags.contains(epoll::EventFlags::RDHUP);
         if conn.is_connecting() {
             if is_broken || flags.contains(epoll::EventFlags::OUT) {
+                // The edge that reports the connect may report data and its end as well.
+                conn.part.note_input(is_ending);
                 self.end_connect(index);
             }
             return;
@@ -125,8 +128,8 @@ impl EpollDriver {
         if is_broken && !conn.is_live() {
             return self.drop_conn(index);
         }
-        if is_broken || flags.intersects(epoll::EventFlags::IN | epoll::EventFlags::RDHUP) {
-            conn.part.note_input(is_broken || flags.contains(epoll::EventFlags::RDHUP));
+        if is_ending || flags.contains(epoll::EventFlags::IN) {
+            conn.part.note_input(is_ending);
             let is_read = conn.awaits_input();
             if !is_read && flags.contains(epoll::EventFlags::ERR) {
                 // No read would return the error, so it is taken and reported by itself.
@@ -145,12 +148,10 @@ impl EpollDriver {
     }
 
     fn end_connect(&mut self, index: u32) {
-        let Some(conn) = self.conns.at_mut(index) else { return };
+        let Some(conn) = self.conns.at(index) else { return };
         if let Some(fault) = socket::connect_fault(&conn.part.socket) {
             return self.fail(index, fault);
         }
-        // The edge that reported the connect may have reported data as well.
-        conn.part.input = Input::Readable;
         let then = self.conns.established(index);
         self.conns.ready.push(index);
         self.apply(index, then);

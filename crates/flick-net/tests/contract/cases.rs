@@ -31,6 +31,7 @@ macro_rules! on_every_driver {
                 a_reset_peer_is_a_fault
                 abort_resets_the_peer
                 connect_exchanges_data_with_a_server
+                the_end_of_a_peer_that_closed_before_the_connect_was_reported_was_lost
                 output_appended_while_connecting_is_sent
                 connect_to_a_closed_port_is_refused
                 many_connections_share_few_buffers
@@ -544,6 +545,34 @@ pub fn connect_exchanges_data_with_a_server<W: World>() {
                 other => assert!(matches!(other, None | Some(DriverEvent::Woken)), "{other:?}"),
             }
             answered == 2
+        });
+    }
+}
+
+/// An overloaded server says so and closes at once: before the first poll, where that needs no poll of the driver.
+pub fn the_end_of_a_peer_that_closed_before_the_connect_was_reported_was_lost<W: World>() {
+    for kind in [Kind::V4, Kind::V6, Kind::Unix] {
+        let (mut world, gate) = (world::<W>(), Gate::default());
+        let at = world.fresh(kind);
+        let at = world.serve(&at, vec![vec![send(b"421 busy"), Step::Wait(gate.clone()), Step::Close]]);
+        world.driver().connect(&at).unwrap();
+        world.let_peers_end(&gate);
+        let (mut got, mut ended) = (Vec::new(), false);
+        run(&mut world, &pool(), |driver, event| {
+            match event {
+                Some(DriverEvent::Connected { conn }) => driver.receive(conn, true),
+                Some(DriverEvent::Data { data, .. }) => {
+                    got.extend_from_slice(data.bytes());
+                    gate.open();
+                }
+                Some(DriverEvent::Eof { conn }) => {
+                    assert_eq!(got, b"421 busy");
+                    driver.close(conn);
+                    ended = true;
+                }
+                other => assert!(matches!(other, None | Some(DriverEvent::Woken)), "{other:?}"),
+            }
+            ended
         });
     }
 }

@@ -14,7 +14,7 @@ use flick_net::{
 use flick_shm::pairing::{PairListener, PairPolicy};
 use flick_shm::stream::{ShmStream, StreamConfig};
 
-use crate::script::{self, ShmSocket, Step};
+use crate::script::{self, Gate, ShmSocket, Step};
 
 /// Longest time that a test may take before it fails.
 const TEST_TIMEOUT: Duration = Duration::from_secs(30);
@@ -40,6 +40,8 @@ pub trait World: Sized {
     fn connect(&mut self, to: &Endpoint, steps: Vec<Step>);
     /// Starts peers that accept a connection of the driver, one after the other.
     fn serve(&mut self, at: &Endpoint, scripts: Vec<Vec<Step>>) -> Endpoint;
+    /// Opens the gate and waits until all peers have ended, where they can do so while the driver is not polled.
+    fn let_peers_end(&mut self, _gate: &Gate) {}
     /// Returns whether all peers have ended their scripts; panics if one failed.
     fn peers_are_done(&mut self) -> bool;
     /// Returns an unused address, for a listener or a server.
@@ -267,6 +269,15 @@ impl<D: KernelDriver> World for KernelWorld<D> {
 
     fn serve(&mut self, at: &Endpoint, scripts: Vec<Vec<Step>>) -> Endpoint {
         self.peers.serve(at, scripts)
+    }
+
+    fn let_peers_end(&mut self, gate: &Gate) {
+        gate.open();
+        let end = Instant::now() + TEST_TIMEOUT;
+        while !self.peers.are_done() {
+            assert!(Instant::now() < end, "the peers wait for the driver");
+            std::thread::yield_now();
+        }
     }
 
     fn peers_are_done(&mut self) -> bool {
