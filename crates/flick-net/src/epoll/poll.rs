@@ -125,7 +125,10 @@ impl EpollDriver {
             }
             return;
         }
-        if is_broken && !conn.is_live() {
+        // Both sides of a lingering one have ended after a HUP alone. What its peer has sent is still to be discarded:
+        // closing would reset the connection otherwise, and the peer lose the output that is on its way.
+        let is_over = flags.contains(epoll::EventFlags::ERR) || !conn.is_lingering();
+        if is_broken && !conn.is_live() && is_over {
             return self.drop_conn(index);
         }
         if is_ending || flags.contains(epoll::EventFlags::IN) {
