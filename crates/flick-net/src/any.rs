@@ -453,7 +453,7 @@ impl Driver for AnyDriver {
     }
 
     fn adopt(&mut self, socket: OwnedFd) -> io::Result<Handle> {
-        let peer = self.tap.is_some().then(|| peer_addr(&socket));
+        let peer = self.tap.as_ref().and_then(|_| peer_addr(&socket));
         let conn = either!(self, driver => driver.adopt(socket))?;
         self.note_adopt(conn);
         if let (Some(tap), Some(peer)) = (&mut self.tap, peer) {

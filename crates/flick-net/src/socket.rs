@@ -212,9 +212,10 @@ pub(crate) fn is_per_connection_error(errno: Errno) -> bool {
     )
 }
 
-/// Returns the peer address of a connected socket.
-pub fn peer_addr(socket: impl AsFd) -> PeerAddr {
-    to_peer_addr(rustix::net::getpeername(socket).ok().flatten())
+/// Returns the peer address of a connected socket; `None` of a TCP connection that was reset meanwhile, of which the
+/// kernel has none.
+pub fn peer_addr(socket: impl AsFd) -> Option<PeerAddr> {
+    rustix::net::getpeername(socket).ok().map(to_peer_addr)
 }
 
 /// Sets or clears `O_NONBLOCK`. io_uring needs blocking sockets: on non-blocking ones its requests complete with

@@ -1,11 +1,12 @@
-//! Connections that are reset right behind data: the data is delivered, and the reset reported.
+//! Connections that are reset right behind data: the data is delivered, and the reset reported. And one that is reset
+//! before it is accepted.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
 use flick_buffers::{BufClass, Pool, PoolConfig};
-use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, Endpoint, Handle, IoKind};
+use flick_net::{AnyDriver, Driver, DriverEvent, DriverLimits, Endpoint, Handle, IoKind, PeerAddr};
 
 const LIMITS: DriverLimits = DriverLimits {
     conns_max: 8,
@@ -137,4 +138,34 @@ fn an_answer_that_came_before_connected_was_handled_was_lost_on_epoll() {
 #[test]
 fn an_answer_that_came_before_connected_was_handled_was_lost_on_io_uring() {
     check_answer_before_connected_is_handled(IoKind::Uring);
+}
+
+/// A client that asks and resets its connection while the driver is not polled, and one behind it that stays.
+fn check_reset_before_accept(io: IoKind) {
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 16, huge_count: 0 });
+    let mut driver = AnyDriver::open(io, LIMITS).expect("this machine has it");
+    let any: Endpoint = "127.0.0.1:0".parse().expect("an address");
+    let listener = driver.listen(&any).expect("loopback");
+    let Endpoint::Tcp(at) = driver.local_addr(listener).expect("it listens") else { panic!("not by TCP") };
+    let mut gone = TcpStream::connect(at).expect("it listens");
+    gone.write_all(b"a request").expect("it is connected");
+    rustix::net::sockopt::set_socket_linger(&gone, Some(Duration::ZERO)).expect("TCP lingers");
+    drop(gone);
+    let stays = TcpStream::connect(at).expect("it listens");
+    let stays = PeerAddr::Tcp(stays.local_addr().expect("it is connected"));
+    let is_last = |event: &DriverEvent| matches!(event, DriverEvent::Accepted { peer, .. } if *peer == stays);
+    for event in until(&mut driver, &pool, is_last) {
+        let DriverEvent::Accepted { peer, .. } = event else { panic!("unexpected {event:?}") };
+        assert!(matches!(peer, PeerAddr::Tcp(_)), "a client of TCP has the address {peer:?}");
+    }
+}
+
+#[test]
+fn client_of_tcp_that_was_reset_before_its_accept_was_taken_for_a_process_of_this_host_on_io_uring() {
+    check_reset_before_accept(IoKind::Uring);
+}
+
+#[test]
+fn client_of_tcp_that_was_reset_before_its_accept_was_taken_for_a_process_of_this_host_on_epoll() {
+    check_reset_before_accept(IoKind::Epoll);
 }

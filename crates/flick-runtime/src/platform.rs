@@ -383,7 +383,8 @@ impl Platform {
             self.services.iter().find(|known| known.hub.is_none() && known.listens_at(&address))
         });
         let Some(service) = known else { return Err(socket) };
-        let peer = flick_net::peer_addr(&socket);
+        // It was reset meanwhile otherwise.
+        let Some(peer) = flick_net::peer_addr(&socket) else { return Ok(()) };
         let count = service.shared.session_count();
         count.add();
         let client = HandedConn { socket, peer, counted: Some(count.clone()) };

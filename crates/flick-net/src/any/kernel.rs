@@ -26,11 +26,11 @@ impl KernelDriver {
         }
     }
 
-    /// Returns the address of a connection's other side.
+    /// Returns the address of a connection's other side, unless that was reset.
     pub(super) fn peer_of(&self, conn: Handle) -> Option<PeerAddr> {
         match self {
             KernelDriver::Simulated(driver) => Some(driver.addresses_of(conn)?.1),
-            _ => self.socket_of(conn).map(socket::peer_addr),
+            _ => self.socket_of(conn).and_then(socket::peer_addr),
         }
     }
 

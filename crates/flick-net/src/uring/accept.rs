@@ -75,10 +75,12 @@ impl UringDriver {
         sink.put(DriverEvent::AcceptFailed { listener: id, errno: Errno::NFILE.raw_os_error() });
     }
 
+    /// Reports a new connection. One of TCP that was reset before is closed, as if accepting it had failed.
     fn report_accepted(&mut self, id: ListenerId, socket: OwnedFd, sink: &mut EventSink<'_>) {
         let at = self.listeners.get(id).and_then(UringListener::socket).map(|socket| socket.local_addr());
         let is_unix = at.is_some_and(|at| matches!(at, Endpoint::Unix(_)));
-        let peer = if is_unix { PeerAddr::Unix } else { socket::peer_addr(&socket) };
+        let peer = if is_unix { Some(PeerAddr::Unix) } else { socket::peer_addr(&socket) };
+        let Some(peer) = peer else { return };
         let conn = self.conns.insert(Requests::new(socket), true);
         sink.put(DriverEvent::Accepted { listener: id, conn, peer });
     }

@@ -83,10 +83,7 @@ pub(in crate::any) enum NamedBy<'conn> {
 impl<'conn> NamedBy<'conn> {
     /// Returns the names of a connection of the kernel.
     pub(in crate::any) fn of_socket(socket: BorrowedFd<'conn>) -> Self {
-        let remote = socket::peer_addr(socket);
-        if !matches!(remote, PeerAddr::Tcp(_)) {
-            return Self::Socket(socket);
-        }
+        let Some(remote @ PeerAddr::Tcp(_)) = socket::peer_addr(socket) else { return Self::Socket(socket) };
         let local = socket::local_endpoint(socket).ok();
         local.and_then(|local| Self::of_addresses(&local, &remote)).unwrap_or(Self::Socket(socket))
     }
