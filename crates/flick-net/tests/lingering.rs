@@ -98,3 +98,45 @@ fn input_behind_a_reply_made_the_close_a_reset_which_cut_the_reply_on_epoll() {
 fn input_behind_a_reply_made_the_close_a_reset_which_cut_the_reply_on_io_uring() {
     check_late_input(IoKind::Uring);
 }
+
+/// Returns whether the driver has closed the socket of a peer that has got the end of its reply.
+fn is_gone(peer: &mut TcpStream) -> bool {
+    // The first byte is answered by a reset then, at once, as it is the loopback.
+    peer.write_all(b"x").is_err() || peer.write_all(b"x").is_err()
+}
+
+/// A table that is full of lingering connections, and one peer more.
+fn check_one_slot(io: IoKind) {
+    let pool = common::pool();
+    let Some(mut driver) = common::open(io, LIMITS) else { return };
+    let at = listen(&mut driver);
+    let connect = || {
+        let peer = TcpStream::connect(at).expect("it listens");
+        peer.set_read_timeout(Some(TEST_TIMEOUT)).expect("a live socket");
+        peer
+    };
+    let mut lingering: Vec<TcpStream> = Vec::new();
+    for _ in 0..LIMITS.conns_max {
+        let mut peer = connect();
+        let conn = accepted(&mut driver, &pool);
+        reply_and_close(&mut driver, &pool, conn, 8);
+        peer.read_to_end(&mut Vec::new()).expect("no reset");
+        lingering.push(peer);
+    }
+    let mut comes = connect();
+    let conn = accepted(&mut driver, &pool);
+    reply_and_close(&mut driver, &pool, conn, 8);
+    comes.read_to_end(&mut Vec::new()).expect("no reset");
+    let gone: Vec<bool> = lingering.iter_mut().map(is_gone).collect();
+    assert_eq!(gone, [true, false, false, false], "the oldest one makes room");
+}
+
+#[test]
+fn one_new_peer_ended_all_lingering_connections_on_epoll() {
+    check_one_slot(IoKind::Epoll);
+}
+
+#[test]
+fn one_new_peer_ended_all_lingering_connections_on_io_uring() {
+    check_one_slot(IoKind::Uring);
+}

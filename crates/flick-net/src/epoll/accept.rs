@@ -3,7 +3,7 @@
 use rustix::io::Errno;
 
 use super::driver::{EpollDriver, INPUT_EDGES};
-use super::readiness::ParkedPeer;
+use super::readiness::{EpollListener, ParkedPeer};
 use crate::driver::{Driver, DriverEvent, ListenerId};
 use crate::event_sink::EventSink;
 use crate::limits::ACCEPTS_PARKED_MAX;
@@ -26,6 +26,9 @@ impl EpollDriver {
                 continue;
             }
             for _ in 0..self.accepts_max.min(sink.capacity()) {
+                if !self.may_accept(id) {
+                    break;
+                }
                 let is_free = self.free_slot();
                 let accepted =
                     if is_free { self.accept_one(id, sink) } else { Accepted::Failed(libc::ENFILE) };
@@ -37,6 +40,13 @@ impl EpollDriver {
                 break;
             }
         }
+    }
+
+    /// Returns whether there may be a peer for which a slot is free, or one is to be freed: no connection lingers less
+    /// for a peer that does not come.
+    fn may_accept(&self, id: ListenerId) -> bool {
+        let has_peer = |listener: &EpollListener| socket::is_readable(&listener.socket);
+        !self.conns.is_full() || self.listeners.get(id).is_some_and(has_peer)
     }
 
     /// Closes a listener, and parks the peers in its backlog.
@@ -58,7 +68,7 @@ impl EpollDriver {
 
     /// Delivers parked peers.
     pub(super) fn accept_parked(&mut self, sink: &mut EventSink<'_>) {
-        while !sink.is_full() && self.free_slot() {
+        while !self.parked.is_empty() && !sink.is_full() && self.free_slot() {
             let Some(ParkedPeer { listener, socket, peer }) = self.parked.pop_front() else { return };
             // Without memory for its registration it is closed.
             if let Ok(conn) = self.insert(socket, true, INPUT_EDGES) {

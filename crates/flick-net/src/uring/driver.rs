@@ -34,6 +34,8 @@ pub struct UringDriver {
     pub(super) ring: Ring,
     pub(super) limits: DriverLimits,
     pub(super) conns: Conns<Requests>,
+    /// Connections that are over, and whose slots are free after their last results.
+    ending_count: u32,
     pub(super) listeners: Listeners<UringListener>,
     /// The nodes of [`Requests::stash`].
     pub(super) stashes: SliceSlab,
@@ -136,6 +138,7 @@ impl UringDriver {
             ring: Ring::new()?,
             limits,
             conns: Conns::new(&limits, limits.conns_max),
+            ending_count: 0,
             listeners: Listeners::new(),
             stashes: SliceSlab::new(STASH_SLICES_MAX),
             quota: SendQuota::unlimited(),
@@ -330,6 +333,9 @@ impl UringDriver {
         self.conns.kill(index);
         let Some(conn) = self.conns.at_mut(index) else { return };
         self.stashes.clear(&mut conn.part.stash);
+        if conn.part.count > 0 && !std::mem::replace(&mut conn.part.is_ending, true) {
+            self.ending_count += 1;
+        }
         match conn.part.count {
             0 => self.free(index),
             // Most often: the kernel looks for one request by its token faster than for all of a socket.
@@ -352,6 +358,7 @@ impl UringDriver {
         let mut part = self.conns.remove(index)?;
         assert!(part.count == 0, "the kernel has released a socket that is closed");
         self.probes.set(&mut part.probe, ProbeState::Unneeded);
+        self.ending_count -= u32::from(part.is_ending);
         self.accept_with_free_slot();
         Some(part)
     }
@@ -365,14 +372,16 @@ impl UringDriver {
         }
     }
 
-    /// Returns whether a slot is free; ends lingering connections if theirs are needed. Often a slot becomes free only
-    /// in a later poll, when the kernel has released the connection.
+    /// Returns whether a slot is free; ends the oldest lingering connection if its slot is needed. Most often the slot
+    /// becomes free only in a later poll, when the kernel has released the connection; no other is ended until then.
     pub(super) fn free_slot(&mut self) -> bool {
-        while self.conns.is_full() {
-            let Some(oldest) = self.conns.oldest_lingerer() else { return false };
+        if self.conns.is_full()
+            && self.ending_count == 0
+            && let Some(oldest) = self.conns.oldest_lingerer()
+        {
             self.end(oldest);
         }
-        true
+        !self.conns.is_full()
     }
 }
 

@@ -14,6 +14,8 @@ pub(super) struct Requests {
     pub(super) socket: OwnedFd,
     /// Requests whose last result has not come; the socket stays open that long.
     pub(super) count: u32,
+    /// It is over, and its slot free after those results.
+    pub(super) is_ending: bool,
     pub(super) receive: Receive,
     /// Its last receive brought little.
     pub(super) is_light: bool,
@@ -42,6 +44,7 @@ impl Requests {
         Requests {
             socket,
             count: 0,
+            is_ending: false,
             receive: Receive::Idle,
             is_light: true,
             was_fed: false,
