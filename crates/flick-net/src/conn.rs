@@ -65,8 +65,11 @@ pub(crate) enum Then {
     Linger,
     /// Close the socket. All output is sent.
     Close,
-    /// Close the socket. It failed, or was never established.
+    /// Close the socket. It was never established.
     Drop,
+    /// Close the socket so that the peer sees a reset. It failed: output may be lost, and the peer must not take what
+    /// it got for the whole.
+    Reset,
 }
 
 /// No node is left for output.
@@ -349,7 +352,10 @@ impl<P> Conns<P> {
             Stage::Connected | Stage::Open => {
                 State::Flushing { peer_ended: live.read.has_end(), discarded_bytes: 0 }
             }
-            Stage::Failed { .. } => State::Dead,
+            Stage::Failed { .. } => {
+                conn.state = State::Dead;
+                return Then::Reset;
+            }
         };
         if conn.is_dead() {
             return Then::Drop;

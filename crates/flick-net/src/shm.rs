@@ -612,7 +612,7 @@ impl ShmTransport {
                 }
             }
             Then::Close => self.drop_conn(index, true),
-            Then::Drop => self.drop_conn(index, false),
+            Then::Drop | Then::Reset => self.drop_conn(index, false),
         }
     }
 

@@ -30,7 +30,7 @@ impl<P> Conns<P> {
         let Some(conn) = self.table.at_mut(index) else { return Then::Nothing };
         let State::Live(live) = &mut conn.state else {
             conn.state = State::Dead;
-            return Then::Drop;
+            return Then::Reset;
         };
         live.fail(fault);
         if conn.send != SendState::InFlight {

@@ -181,7 +181,16 @@ impl EpollDriver {
                 }
             }
             Then::Close | Then::Drop => self.drop_conn(index),
+            Then::Reset => self.reset(index),
         }
+    }
+
+    /// Ends a connection at once; its peer sees a reset.
+    pub(super) fn reset(&mut self, index: u32) {
+        if let Some(conn) = self.conns.at(index) {
+            socket::reset_on_close(&conn.part.socket);
+        }
+        self.drop_conn(index);
     }
 
     /// Closes a connection's socket, which also ends its registration, and frees the slot.

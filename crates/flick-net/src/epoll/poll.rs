@@ -207,11 +207,8 @@ impl EpollDriver {
             FaultReport::None => Served::Done,
             FaultReport::Later => Served::More,
             FaultReport::Ended => {
-                if let Some(conn) = self.conns.at(index) {
-                    // Output was lost, so the peer must not take what it got for the whole.
-                    socket::reset_on_close(&conn.part.socket);
-                }
-                self.drop_conn(index);
+                // Output was lost, so the peer must not take what it got for the whole.
+                self.reset(index);
                 Served::Done
             }
         }

@@ -88,7 +88,7 @@ impl DriverEnd {
             // The write that follows sends the FIN.
             Then::ShutDownWrite => self.conns.dirty.push(index),
             Then::Linger | Then::Close => self.detach(core, index, Segment::Fin),
-            Then::Drop => self.detach(core, index, Segment::Reset),
+            Then::Drop | Then::Reset => self.detach(core, index, Segment::Reset),
         }
     }
 

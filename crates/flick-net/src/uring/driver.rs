@@ -270,6 +270,7 @@ impl UringDriver {
                 }
             }
             Then::Close | Then::Drop => self.end(index),
+            Then::Reset => self.reset(index),
         }
     }
 
@@ -326,6 +327,14 @@ impl UringDriver {
             conn.part.receive.cancel();
             self.ring.cancel(RequestToken::Receive(index), RequestToken::Ignored);
         }
+    }
+
+    /// Ends a connection at once; its peer sees a reset.
+    pub(super) fn reset(&mut self, index: u32) {
+        if let Some(conn) = self.conns.at(index) {
+            socket::reset_on_close(&conn.part.socket);
+        }
+        self.end(index);
     }
 
     /// Ends a connection: the handle is dead at once, the slot is free after the last result.

@@ -200,11 +200,8 @@ impl UringDriver {
             FaultReport::None => sink.is_full() && self.conns.has_report(index),
             FaultReport::Later => true,
             FaultReport::Ended => {
-                if let Some(conn) = self.conns.at(index) {
-                    // Output was lost, so the peer must not take what it got for the whole.
-                    socket::reset_on_close(&conn.part.socket);
-                }
-                self.end(index);
+                // Output was lost, so the peer must not take what it got for the whole.
+                self.reset(index);
                 false
             }
         }

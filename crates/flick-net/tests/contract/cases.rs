@@ -674,15 +674,20 @@ pub fn a_full_table_pauses_the_listener<W: World>() {
     assert!((1..=6).contains(&failures), "{failures} failures: a pause, not a busy loop");
 }
 
+/// The peer must not take what it got for the whole, also if the platform closes before it learns of the fault.
 pub fn too_much_output_is_a_fault<W: World>() {
     let mut world = W::with_limits(DriverLimits { output_slices_max: 4, ..LIMITS });
-    with_client(&mut world, vec![send(b"x"), Step::ExpectReset]);
-    let mut failed = false;
+    let steps = vec![send(b"x"), Step::ExpectReset];
+    with_clients(&mut world, vec![steps.clone(), steps]);
+    let (mut is_first, mut failed) = (true, false);
     run(&mut world, &pool(), |driver, event| {
         match event {
             Some(DriverEvent::Accepted { conn, .. }) => driver.receive(conn, true),
             Some(DriverEvent::Data { conn, .. }) => {
-                (0..5).for_each(|_| reply(driver, conn, b"too many pieces"))
+                (0..5).for_each(|_| reply(driver, conn, b"too many pieces"));
+                if std::mem::take(&mut is_first) {
+                    driver.close(conn);
+                }
             }
             Some(DriverEvent::Failed { fault, .. }) => {
                 assert_eq!(fault, ConnFault::Exhausted);
