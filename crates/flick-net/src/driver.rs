@@ -61,10 +61,10 @@ pub enum DriverEvent {
         /// The peer's address.
         peer: PeerAddr,
     },
-    /// Accepting failed: no file descriptor is left (`EMFILE`, `ENFILE`), or the driver's connection table is full
-    /// (also `ENFILE`). The driver has paused the listener and new peers wait in the kernel's backlog; the platform
-    /// resumes it with [`Driver::accept`]. After a full table the driver also resumes it when a slot becomes free (a
-    /// closed connection may keep its slot until its output is sent).
+    /// Accepting failed: no file descriptor is left (`EMFILE`, `ENFILE`), the driver's connection table is full (also
+    /// `ENFILE`), or the system refused to watch the listener. The driver has paused the listener and new peers wait in
+    /// the kernel's backlog; the platform resumes it with [`Driver::accept`]. After a full table the driver also
+    /// resumes it when a slot becomes free (a closed connection may keep its slot until its output is sent).
     AcceptFailed {
         /// The listener.
         listener: ListenerId,

@@ -10,6 +10,8 @@ mod accept;
 mod driver;
 mod poll;
 mod readiness;
+#[cfg(test)]
+mod tests;
 mod token;
 mod write;
 

@@ -20,6 +20,9 @@ enum Accepted {
 
 impl EpollDriver {
     pub(super) fn accept_ready(&mut self, sink: &mut EventSink<'_>) {
+        while let Some((listener, errno)) = if sink.is_full() { None } else { self.accept_faults.pop() } {
+            sink.put(DriverEvent::AcceptFailed { listener, errno });
+        }
         for id in self.listeners.ids() {
             let Some(listener) = self.listeners.get_mut(id) else { continue };
             if !std::mem::take(&mut listener.is_ready) {
@@ -61,9 +64,9 @@ impl EpollDriver {
         }
     }
 
-    /// Returns whether parked peers could be delivered now.
-    pub(super) fn has_parked(&self) -> bool {
-        !self.parked.is_empty() && !self.conns.is_full()
+    /// Returns whether parked peers could be delivered now, or failures are to be reported.
+    pub(super) fn has_accepts(&self) -> bool {
+        (!self.parked.is_empty() && !self.conns.is_full()) || !self.accept_faults.is_empty()
     }
 
     /// Delivers parked peers.

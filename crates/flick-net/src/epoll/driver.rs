@@ -16,7 +16,7 @@ use crate::conn::quota::SendQuota;
 use crate::conn::{Conns, Then};
 use crate::driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, checked};
 use crate::fault::ConnFault;
-use crate::limits::{ACCEPTS_PER_POLL_MAX, KERNEL_EVENTS_MAX, LINGER_SCRATCH_BYTES};
+use crate::limits::{ACCEPTS_PER_POLL_MAX, KERNEL_EVENTS_MAX, LINGER_SCRATCH_BYTES, LISTENERS_MAX};
 use crate::listen::ListenSocket;
 use crate::listeners::{Accepting, Listeners};
 use crate::poller::Poller;
@@ -36,6 +36,8 @@ pub struct EpollDriver {
     /// Connections with new input of which the last receive brought little: they come before the others that are ready.
     pub(super) ready_light: SlotQueue,
     pub(super) listeners: Listeners<EpollListener>,
+    /// Listeners that were paused because the system refused their registration, with its error number.
+    pub(super) accept_faults: Vec<(ListenerId, i32)>,
     /// Peers of finished listeners, which are delivered still.
     pub(super) parked: VecDeque<ParkedPeer>,
     pub(super) receive_buffer: ReceiveBuffer,
@@ -81,6 +83,7 @@ impl EpollDriver {
             starved: SlotQueue::new(limits.conns_max),
             ready_light: SlotQueue::new(limits.conns_max),
             listeners: Listeners::new(),
+            accept_faults: Vec::with_capacity(LISTENERS_MAX),
             parked: VecDeque::new(),
             receive_buffer: ReceiveBuffer::default(),
             quota: SendQuota::unlimited(),
@@ -275,28 +278,34 @@ impl Driver for EpollDriver {
         if was_on == on {
             return;
         }
-        let changed = if on {
+        if on {
             // Level-triggered, so that peers left in the backlog are reported again; exclusive, so that of several
             // workers on one Unix socket only one wakes.
             let flags = epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE;
-            epoll::add(&self.epoll, &listener.socket, EpollToken::Listener(id.0).pack(), flags)
+            let added = epoll::add(&self.epoll, &listener.socket, EpollToken::Listener(id.0).pack(), flags);
+            if let Err(error) = added {
+                listener.accepting = Accepting::Off;
+                self.accept_faults.retain(|(of, _)| *of != id);
+                self.accept_faults.push((id, error.raw_os_error()));
+            }
         } else {
             listener.is_ready = false;
-            epoll::delete(&self.epoll, &listener.socket)
-        };
-        if let Err(error) = changed {
-            tracing::error!(%error, listener = id.0, on, "the system refused to change a listener's registration");
+            if let Err(error) = epoll::delete(&self.epoll, &listener.socket) {
+                tracing::error!(%error, listener = id.0, "the system refused to end a listener's registration");
+            }
         }
     }
 
     fn close_listener(&mut self, listener: ListenerId) {
         // Other workers may share a Unix listener's descriptor, and then closing ours would not end its registration.
         self.accept(listener, false);
+        self.accept_faults.retain(|(of, _)| *of != listener);
         self.listeners.remove(listener);
     }
 
     fn finish_listener(&mut self, listener: ListenerId) {
         self.accept(listener, false);
+        self.accept_faults.retain(|(of, _)| *of != listener);
         self.park_backlog(listener);
     }
 

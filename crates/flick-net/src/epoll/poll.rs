@@ -72,7 +72,7 @@ impl EpollDriver {
     pub(super) fn wait_time(&self, pool: &Pool, timeout: Option<Duration>) -> Option<Duration> {
         let can_receive = !self.starved.is_empty() && self.receive_buffer.is_available(pool);
         let is_ready = !self.ready_light.is_empty() || !self.conns.ready.is_empty();
-        if can_receive || is_ready || !self.conns.dirty.is_empty() || self.has_parked() {
+        if can_receive || is_ready || !self.conns.dirty.is_empty() || self.has_accepts() {
             return Some(Duration::ZERO);
         }
         let Some(deadline_ns) = self.conns.linger_deadline_ns() else { return timeout };
