@@ -104,6 +104,12 @@ pub const RING_VECTORS_MAX: usize = 4096;
 /// Rounds in which a dropped driver waits for the kernel to release its buffers.
 pub const RING_DRAIN_ROUNDS_MAX: usize = 64;
 
+/// Time after which a kernel that lacks memory for requests is asked again.
+pub const RING_RETRY: Duration = Duration::from_millis(1);
+
+/// Times that the kernel is asked to take requests for which the queue has no place otherwise.
+pub const RING_SUBMITS_MAX: usize = 1000;
+
 /// Connections of one shared listener that have sent nothing; a further one evicts the oldest.
 pub const PREREAD_CONNS_MAX: u32 = 1024;
 

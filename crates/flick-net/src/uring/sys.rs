@@ -14,12 +14,12 @@ use std::time::Duration;
 
 use flick_buffers::{BufClass, Pool, ProvidedBuf, Slice};
 use io_uring::types::{BufRingEntry, CancelBuilder, Fd, SubmitArgs, Timespec};
-use io_uring::{IoUring, cqueue, opcode, squeue};
+use io_uring::{EnterFlags, IoUring, cqueue, opcode, squeue};
 
 use super::token::RequestToken;
 use crate::limits::{
-    PROVIDED_BUFS_MAX, RING_DRAIN_ROUNDS_MAX, RING_REQUESTS_MAX, RING_RESULTS_MAX, RING_VECTORS_MAX,
-    WRITE_SLICES_MAX,
+    PROVIDED_BUFS_MAX, RING_DRAIN_ROUNDS_MAX, RING_REQUESTS_MAX, RING_RESULTS_MAX, RING_RETRY,
+    RING_SUBMITS_MAX, RING_VECTORS_MAX, WRITE_SLICES_MAX,
 };
 
 /// The one group of provided buffers.
@@ -55,6 +55,8 @@ pub(super) struct Ring {
     open_requests: usize,
     /// Error with which the kernel refused requests; the next poll returns it.
     failure: Option<io::Error>,
+    #[cfg(test)]
+    refusals: Vec<i32>,
 }
 
 /// The buffers provided to the kernel, and the shared memory that lists them.
@@ -101,6 +103,8 @@ impl Ring {
             headers_used: 0,
             open_requests: 0,
             failure: None,
+            #[cfg(test)]
+            refusals: Vec::new(),
         })
     }
 
@@ -170,6 +174,10 @@ impl Ring {
             || self.headers_used == self.headers.len()
         {
             self.submit();
+            if self.vectors_used > 0 {
+                self.refuse_request();
+                return 0;
+            }
         }
         let start = self.vectors_used;
         for piece in pieces.take(WRITE_SLICES_MAX) {
@@ -204,13 +212,27 @@ impl Ring {
         let pushed = unsafe { self.io.submission().push(&entry) };
         match pushed {
             Ok(()) => self.open_requests += 1,
-            Err(_) => self.failure = Some(io::Error::from_raw_os_error(libc::EBUSY)),
+            Err(_) => self.refuse_request(),
         }
     }
 
-    /// Submits the requests to the kernel, which copies vectors and headers.
+    /// Submits the requests to the kernel, which copies vectors and headers. While it takes none, it is asked again for
+    /// a bounded time; what it has not taken then stays in the queue.
     fn submit(&mut self) {
-        self.enter(0, None).unwrap_or_else(|error| self.failure = Some(error));
+        for _ in 0..RING_SUBMITS_MAX {
+            if let Err(error) = self.enter(0, None) {
+                self.failure = Some(error);
+                return;
+            }
+            if self.io.submission().is_empty() {
+                return;
+            }
+        }
+    }
+
+    /// Notes that the kernel takes no requests, so that one cannot be made. The next poll fails: its caller counts it.
+    fn refuse_request(&mut self) {
+        self.failure.get_or_insert_with(|| io::Error::from_raw_os_error(libc::EBUSY));
     }
 
     /// Returns whether an [`Ring::enter`] without waiting would do anything.
@@ -224,29 +246,56 @@ impl Ring {
         self.io.submission().len()
     }
 
-    /// Submits the requests to the kernel and waits for `want` results, at most `timeout`.
+    /// Submits the requests to the kernel and waits for `want` results, at most `timeout`. Without memory for requests
+    /// the kernel leaves them in the queue, for the next call, and this waits for [`RING_RETRY`] at most.
     pub(super) fn enter(&mut self, want: usize, timeout: Option<Duration>) -> io::Result<()> {
         if let Some(failure) = self.failure.take() {
             return Err(failure);
         }
-        let entered = match timeout {
-            Some(timeout) if want > 0 => {
-                let time = Timespec::new().sec(timeout.as_secs()).nsec(timeout.subsec_nanos());
-                self.io.submitter().submit_with_args(want, &SubmitArgs::new().timespec(&time))
-            }
-            _ => self.io.submitter().submit_and_wait(want),
-        };
+        let entered = self.submit_and_wait(want, timeout);
         if self.io.submission().is_empty() {
             // `IORING_FEAT_SUBMIT_STABLE`: what requests point to was copied when they were taken.
             self.vectors_used = 0;
             self.headers_used = 0;
         }
-        match entered {
-            Ok(_) => Ok(()),
-            Err(error) if matches!(error.raw_os_error(), Some(libc::ETIME | libc::EINTR | libc::EBUSY)) => {
+        let Err(error) = entered else { return Ok(()) };
+        match error.raw_os_error() {
+            Some(libc::ETIME | libc::EINTR | libc::EBUSY) => Ok(()),
+            Some(libc::EAGAIN | libc::ENOMEM) => {
+                self.wait_for_memory(timeout);
                 Ok(())
             }
-            Err(error) => Err(error),
+            _ => Err(error),
+        }
+    }
+
+    fn submit_and_wait(&mut self, want: usize, timeout: Option<Duration>) -> io::Result<usize> {
+        #[cfg(test)]
+        if let Some(errno) = self.refusals.pop() {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        match timeout {
+            Some(timeout) if want > 0 => {
+                let time = timespec(timeout);
+                self.io.submitter().submit_with_args(want, &SubmitArgs::new().timespec(&time))
+            }
+            _ => self.io.submitter().submit_and_wait(want),
+        }
+    }
+
+    /// Waits for a result without submitting anything. Requests that end free memory, and a call that could not submit
+    /// has not run the work that ends them.
+    fn wait_for_memory(&mut self, timeout: Option<Duration>) {
+        let wait = timeout.map_or(RING_RETRY, |timeout| timeout.min(RING_RETRY));
+        let time = timespec(wait);
+        let args = SubmitArgs::new().timespec(&time);
+        let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
+        // SAFETY: nothing is submitted, and `args`, the argument that `EXT_ARG` announces, and the time that it points
+        // to outlive the call.
+        let waited = unsafe { self.io.submitter().enter(0, 1, flags.bits(), Some(&args)) };
+        let is_refused = |error: io::Error| matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOMEM));
+        if waited.is_err_and(is_refused) {
+            std::thread::sleep(wait);
         }
     }
 
@@ -336,6 +385,17 @@ impl Ring {
         self.open_requests == 0
     }
 
+    /// As if the next calls of the kernel failed with these errors.
+    #[cfg(test)]
+    pub(super) fn refuse(&mut self, errnos: &[i32]) {
+        self.refusals = errnos.to_vec();
+    }
+
+    #[cfg(test)]
+    pub(super) fn has_open_requests(&self) -> bool {
+        self.open_requests > 0
+    }
+
     /// As if the kernel did not end one request.
     #[cfg(test)]
     pub(super) fn keep_one_request(&mut self) {
@@ -352,6 +412,10 @@ impl Drop for Ring {
             self.provided.forget();
         }
     }
+}
+
+fn timespec(time: Duration) -> Timespec {
+    Timespec::new().sec(time.as_secs()).nsec(time.subsec_nanos())
 }
 
 impl Provided {

@@ -1,4 +1,5 @@
-//! A reset that the kernel does not report is found by a probe; memory that the kernel may still send is not freed.
+//! A reset that the kernel does not report is found by a probe; memory that the kernel may still send is not freed; a
+//! kernel without memory for requests is asked again.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -9,9 +10,10 @@ use flick_buffers::{BufClass, Pool, PoolConfig};
 
 use super::driver::{UringDriver, leaked_outputs};
 use super::probe::ProbeState;
+use super::sys::Ring;
 use super::token::RequestToken;
 use crate::driver::{Driver, DriverEvent, DriverLimits};
-use crate::limits::PROBES_MAX;
+use crate::limits::{PROBES_MAX, RING_REQUESTS_MAX, RING_RETRY, RING_VECTORS_MAX, WRITE_SLICES_MAX};
 
 const LIMITS: DriverLimits = DriverLimits {
     conns_max: 2048,
@@ -117,4 +119,67 @@ fn output_of_a_send_that_the_kernel_does_not_end_is_leaked_and_not_reused() {
     assert_eq!(leaked_outputs(), before);
     assert!(check_end(false) > 0, "the kernel may still read the rest");
     assert_eq!(leaked_outputs(), before + 1);
+}
+
+#[test]
+fn lack_of_memory_for_requests_ended_the_worker() {
+    let mut driver = UringDriver::new(LIMITS).expect("a kernel that grants io_uring");
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 16, huge_count: 0 });
+    let (own, mut peer) = UnixStream::pair().expect("a pair of sockets");
+    let handle = driver.adopt(own.into()).expect("a slot is free");
+    driver.receive(handle, true);
+    let refusals = [libc::EAGAIN, libc::ENOMEM].repeat(10);
+    driver.ring.refuse(&refusals);
+    let (mut events, begin) = (Vec::with_capacity(64), Instant::now());
+    // Each poll enters the kernel twice at most.
+    for _ in 0..refusals.len() / 2 {
+        driver.poll(&pool, None, &mut events).expect("the kernel has memory again later");
+    }
+    assert!(begin.elapsed() >= RING_RETRY * 10, "polls without memory are no busy loop");
+    assert!(events.is_empty(), "{events:?}");
+    peer.write_all(b"data").expect("it is connected");
+    let end = Instant::now() + PROBE_TIME_MAX;
+    while events.is_empty() {
+        assert!(Instant::now() < end, "the request is lost");
+        driver.poll(&pool, Some(Duration::from_millis(1)), &mut events).expect("a poll does not fail");
+    }
+    assert!(matches!(&events[..], [DriverEvent::Data { data, .. }] if data.bytes() == b"data"), "{events:?}");
+}
+
+/// Enters the kernel until all requests have their results; returns how many these are.
+fn results(ring: &mut Ring) -> usize {
+    let (mut count, end) = (0, Instant::now() + PROBE_TIME_MAX);
+    while ring.requests() > 0 || ring.has_open_requests() {
+        assert!(Instant::now() < end, "only {count} results");
+        ring.enter(1, Some(Duration::from_millis(1))).expect("the kernel has memory");
+        count += std::iter::from_fn(|| ring.next_completion()).count();
+    }
+    count
+}
+
+#[test]
+fn request_that_found_a_full_queue_was_lost_for_lack_of_memory() {
+    let mut ring = Ring::new().expect("a kernel that grants io_uring");
+    let count = RING_REQUESTS_MAX as usize + 100;
+    ring.refuse(&[libc::EAGAIN; 3]);
+    for _ in 0..count {
+        // There is none: each of these has a result at once.
+        ring.cancel(RequestToken::Receive(0), RequestToken::Ignored);
+    }
+    assert_eq!(results(&mut ring), count);
+
+    let (own, mut peer) = UnixStream::pair().expect("a pair of sockets");
+    let pool = Pool::new(PoolConfig { small_count: 1, large_count: 0, huge_count: 0 });
+    let buf = pool.alloc(BufClass::Small).expect("one is free");
+    let len = buf.append(b"piece");
+    let piece = buf.slice(0..len);
+    let count = RING_VECTORS_MAX / WRITE_SLICES_MAX + 1;
+    ring.refuse(&[libc::EAGAIN; 3]);
+    let send = |ring: &mut Ring| {
+        ring.send(&own, std::iter::repeat_n(&piece, WRITE_SLICES_MAX), RequestToken::Send(0))
+    };
+    let sent = (0..count).map(|_| send(&mut ring)).sum::<usize>();
+    assert_eq!(sent, count * WRITE_SLICES_MAX * len as usize);
+    assert_eq!(results(&mut ring), count);
+    peer.read_exact(&mut vec![0; sent]).expect("all of it was sent");
 }
