@@ -38,6 +38,7 @@ use crate::limits::{
     VALUE_BYTES_MAX, ZIPF_EXPONENT_MAX,
 };
 
+use driver::Span;
 pub use progress::{LoadCounts, LoadLatency, LoadProgress, LoadSnapshot};
 pub use schedule::Gaps;
 pub use search::{RateTrial, search};
@@ -245,7 +246,7 @@ impl LoadConfig {
 }
 
 /// The result of a load.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct LoadReport {
     /// Replies after the warm-up: the same as `counts.replies`.
     pub replies: u64,
@@ -255,6 +256,9 @@ pub struct LoadReport {
     pub elapsed: Duration,
     /// `replies` over `elapsed`.
     pub replies_per_s: f64,
+    /// Open loop: requests that were due after the warm-up, per second in which any could be. With random gaps it
+    /// differs from the rate, the more the fewer there are. 0 in a closed loop.
+    pub due_per_s: f64,
     /// LoadLatency of good replies after the warm-up.
     pub latency: LoadLatency,
     /// With [`LoadConfig::stamped`]: from writing a request to the socket until its reply arrived at the load's host,
@@ -290,7 +294,7 @@ pub struct LoadRun {
     stop: Arc<AtomicBool>,
     /// Ends the load without its last replies.
     abort: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<Duration>>,
+    threads: Vec<JoinHandle<Span>>,
 }
 
 impl LoadRun {
@@ -312,14 +316,19 @@ impl LoadRun {
     /// Waits for the end of the load and returns its report.
     pub fn wait(mut self) -> LoadReport {
         let spans = self.threads.drain(..).map(|thread| thread.join().expect("a driver does not panic"));
-        let elapsed = spans.max().unwrap_or_default();
+        let longest =
+            |a: Span, b: Span| Span { replying: a.replying.max(b.replying), asking: a.asking.max(b.asking) };
+        let Span { replying: elapsed, asking } = spans.reduce(longest).unwrap_or_default();
         let counts = self.progress.counts();
-        let seconds = elapsed.as_secs_f64();
+        let per_s = |count: u64, time: Duration| {
+            if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
+        };
         LoadReport {
             replies: counts.replies,
             counts,
             elapsed,
-            replies_per_s: if seconds > 0.0 { counts.replies as f64 / seconds } else { 0.0 },
+            replies_per_s: per_s(counts.replies, elapsed),
+            due_per_s: per_s(counts.due, asking),
             latency: self.progress.latency(),
             served: self.progress.served(),
             error_latency_us_max: self.progress.error_latency_us_max(),

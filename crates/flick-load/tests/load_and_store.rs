@@ -30,6 +30,7 @@ fn check(change: impl FnOnce(LoadConfig) -> LoadConfig) -> LoadReport {
         requests: asked,
         replies: asked,
         replies_total: asked,
+        due: if config.rate_per_s.is_some() { asked } else { 0 },
         connects,
         sent_bytes,
         received_bytes,
@@ -101,6 +102,29 @@ fn open_loop_gets_every_answer_at_its_rate() {
         report.elapsed >= Duration::from_millis(195),
         "4,000 requests at 20,000/s take 0.2 s: {report:?}"
     );
+}
+
+/// Those that a server does not answer, too.
+#[test]
+fn requests_that_were_due_are_counted() {
+    let (rate, duration) = (1_000.0, Duration::from_millis(200));
+    let load = |addr| LoadConfig {
+        connections: 2,
+        threads: 2,
+        rate_per_s: Some(rate),
+        warmup: Duration::from_millis(50),
+        duration: Some(duration),
+        drain: Duration::from_millis(50),
+        ..LoadConfig::new(addr)
+    };
+    let store = EmbeddedStore::start(any_port()).expect("a store starts on a free port");
+    let (silent, _asked) = silent_server();
+    for addr in [store.addr(), silent] {
+        let report = load::run(load(addr)).expect("the load runs");
+        // One more or less on each thread.
+        let tolerance = 4.0 / duration.as_secs_f64();
+        assert!((report.due_per_s - rate).abs() <= tolerance, "{report:?}");
+    }
 }
 
 #[test]

@@ -59,6 +59,16 @@ enum Flow {
     Broken,
 }
 
+/// The length of what was measured, from the end of the warm-up on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Span {
+    /// Until the last reply, or until no request was asked any more if that is later: a server that goes silent has no
+    /// replies in the rest of the load.
+    pub(super) replying: Duration,
+    /// Until no request was asked any more.
+    pub(super) asking: Duration,
+}
+
 /// One thread's share of a load.
 pub(super) struct Driver {
     config: Arc<LoadConfig>,
@@ -160,9 +170,8 @@ impl Driver {
         })
     }
 
-    /// Runs to the end and returns the time from the end of the warm-up to the last reply, or until no request was
-    /// asked any more if that is later: a server that goes silent has no replies in the rest of the load.
-    pub(super) fn run(mut self) -> Duration {
+    /// Runs to the end and returns how long what it measured took.
+    pub(super) fn run(mut self) -> Span {
         self.epoch = Instant::now();
         if !self.config.connection_per_request {
             for at in 0..self.clients.len() {
@@ -184,7 +193,11 @@ impl Driver {
         self.counts.lost += self.unanswered;
         self.count_unsent();
         self.publish(u64::MAX);
-        Duration::from_nanos(self.last_reply_ns.max(self.drained_from_ns).saturating_sub(self.measured_ns))
+        let since_warm_up = |end_ns: u64| Duration::from_nanos(end_ns.saturating_sub(self.measured_ns));
+        Span {
+            replying: since_warm_up(self.last_reply_ns.max(self.drained_from_ns)),
+            asking: since_warm_up(self.due_end_ns),
+        }
     }
 
     fn now_ns(&self) -> u64 {
@@ -220,11 +233,17 @@ impl Driver {
     /// Open loop: counts the requests that have become due and are not asked.
     fn count_unsent(&mut self) {
         self.due_end_ns = self.due_end_ns.min(self.now_ns());
-        while self.next_due_ns().is_some() {
+        while let Some(due_ns) = self.next_due_ns() {
             self.counts.unsent += 1;
-            self.spend();
-            self.schedule.as_mut().expect("it has a next time").advance();
+            self.take_due(due_ns);
         }
+    }
+
+    /// Open loop: takes the next request, which is due at this time, from the schedule and the budget.
+    fn take_due(&mut self, due_ns: u64) {
+        self.counts.due += u64::from(due_ns >= self.measured_ns);
+        self.spend();
+        self.schedule.as_mut().expect("it has a next time").advance();
     }
 
     /// Takes a request from the budget.
@@ -311,8 +330,7 @@ impl Driver {
             let at = at as usize;
             self.clients[at].is_queued = false;
             if self.can_take(at) {
-                self.schedule.as_mut().expect("it has a next time").advance();
-                self.spend();
+                self.take_due(due_ns);
                 self.ask(at, due_ns);
                 self.queue(at);
                 self.send(at, now_ns);

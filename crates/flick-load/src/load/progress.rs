@@ -67,6 +67,8 @@ counters! {
     lost,
     /// Open-loop requests that were due and could not be sent before the end.
     unsent,
+    /// Open-loop requests that were due after the warm-up, whether they were sent or not.
+    due,
     /// Connections that ended before the load did.
     disconnects,
     /// Connections that could not be opened, or were not before the load had waited `CONNECT_WAIT_MAX` for them.

@@ -38,8 +38,6 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const DRAIN: Duration = Duration::from_secs(2);
 /// Connections on which the master of agents measures, at most.
 const MEASURE_CONNECTIONS: usize = 8;
-/// Share of the rate that a load must reach, so that a search takes its latency for that of the rate.
-const REACHED_MIN: f64 = 0.95;
 
 /// Protocol of a memcached server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -209,12 +207,11 @@ impl LoadOptions {
             }
             let replies_per_s = measured.replies_per_s();
             let latency_us = bound.of(&measured.report.latency);
-            let is_reached = rate.is_none_or(|rate| replies_per_s >= REACHED_MIN * rate);
             let trial = RateTrial {
                 rate_per_s: rate.unwrap_or(replies_per_s),
                 replies_per_s,
                 latency_us,
-                is_good: is_reached && measured.faults() == 0 && latency_us <= bound.latency_us(),
+                is_good: measured.keeps_up() && measured.faults() == 0 && latency_us <= bound.latency_us(),
             };
             anstream::eprintln!("{}", report::trial_line(&trial, rate.is_none(), &bound));
             match rate {

@@ -15,6 +15,10 @@ use crate::failure::{Failure, Outcome};
 /// Processor time of the generator, as a share of that of its threads, above which its figures may be its own limit.
 const BUSY_MIN: f64 = 0.95;
 
+/// Replies, as a share of the requests that were due, below which a load was slower than its rate: its latencies are
+/// not those of the rate.
+const REACHED_MIN: f64 = 0.95;
+
 /// A finished load.
 pub struct Measured {
     /// Its URL.
@@ -44,6 +48,10 @@ impl AgentResult {
         self.found["replies_per_second"].as_f64().unwrap_or(0.0)
     }
 
+    fn due_per_s(&self) -> f64 {
+        self.found["due_per_second"].as_f64().unwrap_or(0.0)
+    }
+
     fn faults(&self) -> u64 {
         let faults = self.found["faults"].as_object();
         faults.into_iter().flat_map(Map::values).filter_map(Value::as_u64).sum()
@@ -54,6 +62,16 @@ impl Measured {
     /// Replies per second, of agents too.
     pub fn replies_per_s(&self) -> f64 {
         self.report.replies_per_s + self.agents.iter().map(AgentResult::replies_per_s).sum::<f64>()
+    }
+
+    /// Whether replies came as fast as requests were due, those of agents too. The rate does not say how many are due
+    /// in the time of a load: of independent clients, 100 are 80 to 120. By the root of their number, more or fewer of
+    /// them wait for a reply at its end than at its start.
+    pub fn keeps_up(&self) -> bool {
+        let due = self.report.due_per_s + self.agents.iter().map(AgentResult::due_per_s).sum::<f64>();
+        let seconds = self.report.elapsed.as_secs_f64();
+        let spread = if seconds > 0.0 { (due / seconds).sqrt() } else { 0.0 };
+        self.replies_per_s() + spread >= REACHED_MIN * due
     }
 
     /// Faults, of agents too.
@@ -85,8 +103,7 @@ impl Measured {
                 "note: the generator is busy all the time, and may be slower than the server; use more --threads"
             );
         }
-        let slow = |rate| self.report.replies_per_s < BUSY_MIN * rate;
-        if self.report.replies > 0 && self.config.rate_per_s.is_some_and(slow) {
+        if self.report.replies > 0 && !self.keeps_up() {
             anstream::eprintln!("note: the rate was not reached; latencies grow with the time of the load");
         }
     }
@@ -175,6 +192,7 @@ impl Measured {
             "seconds": report.elapsed.as_secs_f64(),
             "replies": report.replies,
             "replies_per_second": report.replies_per_s,
+            "due_per_second": report.due_per_s,
             "received_bytes": counts.received_bytes,
             "sent_bytes": counts.sent_bytes,
             "connections_opened": counts.connects,
@@ -310,7 +328,89 @@ fn time(us: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::time;
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use super::*;
+
+    fn measured(report: LoadReport, agents: Vec<AgentResult>) -> Measured {
+        let config = LoadConfig::new(SocketAddr::from((Ipv4Addr::LOCALHOST, 1)));
+        Measured { url: String::new(), config, report, cpu: 0.0, is_stopped: false, agents }
+    }
+
+    /// Connections of the simulated load, each of which has a reply after this many seconds: 100 a second at most.
+    const CONNECTIONS: usize = 10;
+    const REPLY_S: f64 = 0.1;
+
+    /// A load of a second, after a warm-up of a second, on a server that takes the same time for every reply.
+    fn simulated(seed: u64, rate_per_s: f64) -> LoadReport {
+        let (start_s, end_s) = (1.0, 2.0);
+        let (mut random, mut due_s) = (seed, 0.0);
+        let mut free_s = [0.0; CONNECTIONS];
+        let (mut due, mut replies, mut last_s) = (0, 0, end_s);
+        while due_s < end_s {
+            let taken = free_s.iter_mut().min_by(|a, b| f64::total_cmp(a, b)).expect("there are connections");
+            *taken = f64::max(*taken, due_s) + REPLY_S;
+            due += u32::from(due_s >= start_s);
+            replies += u32::from(*taken >= start_s);
+            last_s = f64::max(last_s, *taken);
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            // A gap of independent clients; the upper bits of this generator are random.
+            due_s -= (((random >> 33) + 1) as f64 / (1_u64 << 31) as f64).ln() / rate_per_s;
+        }
+        LoadReport {
+            elapsed: Duration::from_secs_f64(last_s - start_s),
+            replies_per_s: f64::from(replies) / (last_s - start_s),
+            due_per_s: f64::from(due) / (end_s - start_s),
+            ..LoadReport::default()
+        }
+    }
+
+    #[test]
+    fn a_search_at_a_modest_rate_ended_many_times_too_low() {
+        let peak = CONNECTIONS as f64 / REPLY_S;
+        for seed in 0..16 {
+            let mut trial = 0;
+            let (best, trials) = flick_load::load::search(|rate| {
+                trial += 1;
+                let report = simulated(seed * 100 + trial, rate.unwrap_or(1.0));
+                let replies_per_s = if rate.is_none() { peak } else { report.replies_per_s };
+                let is_good = rate.is_none() || measured(report, Vec::new()).keeps_up();
+                let rate_per_s = rate.unwrap_or(peak);
+                Ok::<_, ()>(RateTrial { rate_per_s, replies_per_s, latency_us: 0, is_good })
+            })
+            .expect("no trial fails");
+            let found = best.map_or(0.0, |best| best.rate_per_s);
+            assert!(found >= 0.8 * peak, "seed {seed}: {found} of {peak}: {trials:?}");
+        }
+    }
+
+    #[test]
+    fn a_rate_was_not_reached_when_fewer_requests_were_due() {
+        let elapsed = Duration::from_secs(1);
+        let report = |due_per_s, replies_per_s| LoadReport {
+            elapsed,
+            due_per_s,
+            replies_per_s,
+            ..LoadReport::default()
+        };
+        let agent = |due: f64, replies: f64| {
+            let found = json!({ "due_per_second": due, "replies_per_second": replies });
+            AgentResult { address: String::new(), found }
+        };
+        // At 100 a second, 82 were due.
+        for (due, replies, keeps_up) in [
+            (82.0, 82.0, true),
+            (82.0, 60.0, false),
+            (118.0, 118.0, true),
+            (10_000.0, 9_450.0, true),
+            (10_000.0, 9_000.0, false),
+        ] {
+            assert_eq!(measured(report(due, replies), Vec::new()).keeps_up(), keeps_up, "{replies} of {due}");
+            let agents = vec![agent(due, replies), agent(due, replies)];
+            assert_eq!(measured(report(1.0, 1.0), agents).keeps_up(), keeps_up, "{replies} of {due}, agents");
+        }
+        assert!(measured(report(0.0, 50.0), Vec::new()).keeps_up(), "nothing is due in a closed loop");
+    }
 
     #[test]
     fn times_have_units() {
