@@ -115,33 +115,65 @@ fn create(path: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
 }
 
-/// Writes all entries to `path`, through the file `PATH.new`, and returns how many. `layout` identifies the types of
-/// keys and values. Only the user of the process can read the file.
-///
-/// Errors: those of create, write, sync and rename; the old file stays, and the new one is removed. They are counted.
-pub fn save(dictionary: &Dictionary, path: &Path, layout: u64, now_ns: u64) -> io::Result<u64> {
-    let saved = replace(dictionary, path, layout, now_ns);
-    saved.inspect_err(|_| {
-        dictionary.counters.snapshot_errors.fetch_add(1, Ordering::Relaxed);
-    })
+/// A snapshot that is written to the disk, and not in its place yet. Dropped before that, its file is removed: a half
+/// one would keep the disk full. Then it counts as an error.
+#[derive(Debug)]
+pub struct NewSnapshot<'a> {
+    dictionary: &'a Dictionary,
+    path: &'a Path,
+    temporary: PathBuf,
+    entries: u64,
+    is_renamed: bool,
 }
 
-fn replace(dictionary: &Dictionary, path: &Path, layout: u64, now_ns: u64) -> io::Result<u64> {
+impl NewSnapshot<'_> {
+    /// Replaces the file at its path, and returns the number of its entries.
+    ///
+    /// Errors: those of rename and sync; after one of rename the old file stays.
+    pub fn replace_old(mut self) -> io::Result<u64> {
+        std::fs::rename(&self.temporary, self.path)?;
+        // The rename survives a power failure only if the directory is synced.
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        File::open(parent.unwrap_or(Path::new(".")))?.sync_all()?;
+        self.is_renamed = true;
+        Ok(self.entries)
+    }
+}
+
+impl Drop for NewSnapshot<'_> {
+    fn drop(&mut self) {
+        if !self.is_renamed {
+            self.dictionary.counters.snapshot_errors.fetch_add(1, Ordering::Relaxed);
+            // If it cannot be removed, the next one overwrites it.
+            let _ = std::fs::remove_file(&self.temporary);
+        }
+    }
+}
+
+/// Writes all entries to the file `PATH.new`, which then can be put in the place of `path`. `layout` identifies the
+/// types of keys and values. Only the user of the process can read the file.
+///
+/// Errors: those of create, write and sync. They are counted.
+pub fn write<'a>(
+    dictionary: &'a Dictionary,
+    path: &'a Path,
+    layout: u64,
+    now_ns: u64,
+) -> io::Result<NewSnapshot<'a>> {
     let temporary = beside(path, ".new");
-    let written = create(&temporary).and_then(|file| {
-        let (file, entries) = write_to(dictionary, BufWriter::new(file), layout, now_ns)?;
-        file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
-        std::fs::rename(&temporary, path)?;
-        Ok(entries)
-    });
-    let entries = written.inspect_err(|_| {
-        // A half file would keep the disk full. If it cannot be removed, the next save overwrites it.
-        let _ = std::fs::remove_file(&temporary);
-    })?;
-    // The rename survives a power failure only if the directory is synced.
-    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(directory)?.sync_all()?;
-    Ok(entries)
+    let mut new = NewSnapshot { dictionary, path, temporary, entries: 0, is_renamed: false };
+    let out = BufWriter::new(create(&new.temporary)?);
+    let (file, entries) = write_to(dictionary, out, layout, now_ns)?;
+    file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
+    new.entries = entries;
+    Ok(new)
+}
+
+/// Writes all entries to `path`, through the file `PATH.new`, and returns how many.
+///
+/// Errors: those of [`write`] and [`NewSnapshot::replace_old`]; the old file stays.
+pub fn save(dictionary: &Dictionary, path: &Path, layout: u64, now_ns: u64) -> io::Result<u64> {
+    write(dictionary, path, layout, now_ns)?.replace_old()
 }
 
 fn write_to<T: Write>(dictionary: &Dictionary, out: T, layout: u64, now_ns: u64) -> io::Result<(T, u64)> {

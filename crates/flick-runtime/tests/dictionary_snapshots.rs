@@ -36,7 +36,7 @@ fn program(file: &str, layout: u64) -> Program {
         snapshot,
         layout,
     };
-    let snapshot = Snapshot { file: file.into(), every_ns: 3_600_000_000_000 };
+    let snapshot = |file: &str| Some(Snapshot { file: file.into(), every_ns: 3_600_000_000_000 });
     Program {
         name: "p".into(),
         channels: Vec::new(),
@@ -45,7 +45,7 @@ fn program(file: &str, layout: u64) -> Program {
         merges: Vec::new(),
         handlers: Vec::new(),
         timers: Vec::new(),
-        dicts: vec![dict("kept", Some(snapshot)), dict("lost", None)],
+        dicts: vec![dict("kept", snapshot(file)), dict("lost", None), dict("behind", snapshot("behind"))],
         counters: Vec::new(),
         state_words: 0,
         init_state: None,
@@ -120,4 +120,26 @@ fn a_directory_that_cannot_be_written_was_noticed_by_the_first_save() {
     std::fs::create_dir(dir.0.join("hits.probe")).expect("it is writable");
     let error = Keeper::start(&state, &dir.0).expect_err("nothing can be written").to_string();
     assert!(error.contains("cannot read and write the snapshot"), "{error}");
+}
+
+#[test]
+fn a_snapshot_was_newer_than_the_one_behind_it() {
+    let dir = TempDir::new("order");
+    live(&dir, 1, |host| {
+        host.dict_put(0, b"a", b"1");
+    });
+    let before = std::fs::read(dir.0.join("hits")).expect("it is kept");
+    let state =
+        Arc::new(State::new(&program("hits", 1), 1, Origin::System(0)).expect("small dictionaries fit"));
+    let keeper = Keeper::start(&state, &dir.0).expect("the directory is there").expect("two are kept");
+    // A file does not replace a directory.
+    std::fs::remove_file(dir.0.join("behind")).expect("it is kept");
+    std::fs::create_dir(dir.0.join("behind")).expect("it is writable");
+    WorkerHost::new(state, Arc::new(LoadBalancer::default()), 0).view(&()).dict_put(0, b"b", b"2");
+    assert_eq!(keeper.finish(), 2);
+    assert!(
+        std::fs::read(dir.0.join("hits")).expect("the old one") == before,
+        "it waits for the one behind it"
+    );
+    assert!(!dir.0.join("hits.new").exists(), "nothing is left behind");
 }

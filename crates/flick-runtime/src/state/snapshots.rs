@@ -2,7 +2,8 @@
 //! their own, as they wait for the disk. Workers wait for it only where it copies a bucket that changes all the time.
 //! Promises: a damaged snapshot is reported and kept under another name, and the dictionary starts empty; one that may
 //! not be read or not be written is an error at the start; one that cannot be written later is reported, and the old
-//! file stays.
+//! file stays. Of dictionaries with the same interval, whenever the process ends, the file of an earlier one in the
+//! program is not newer than that of a later one: the later one knows of what an entry of the earlier one refers to.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
@@ -12,7 +13,7 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use flick_dict::snapshot::{check_writable, load, save};
+use flick_dict::snapshot::{NewSnapshot, check_writable, load, write};
 use flick_dict::{LoadError, LoadSummary};
 
 use super::{Dict, State, wall_ns};
@@ -109,9 +110,18 @@ impl State {
 
     /// Writes all that is kept, and says how many files could not be written.
     pub fn save_snapshots(&self, directory: &Path) -> usize {
-        self.kept(directory)
-            .filter(|(dict, path)| !path.as_ref().is_ok_and(|path| save_one(dict, path)))
-            .count()
+        self.save_those(directory, &vec![true; self.dicts().len()])
+    }
+
+    /// Writes what is kept of the dictionaries at these places, and says how many files could not be written. A name
+    /// that leads out of the directory is an error of the start.
+    fn save_those(&self, directory: &Path, is_due: &[bool]) -> usize {
+        let due = self.dicts().iter().zip(is_due).filter(|(_, is_due)| **is_due).map(|(dict, _)| dict);
+        let kept = due.filter_map(|dict| {
+            let snapshot = dict.shape.snapshot.as_ref()?;
+            Some((dict, path_of(directory, &snapshot.file).ok()?))
+        });
+        save_together(&kept.collect::<Vec<_>>())
     }
 
     fn kept<'a>(
@@ -146,18 +156,30 @@ fn keep_unread(path: &Path, now_ns: u64) -> String {
     }
 }
 
-fn save_one(dict: &Dict, path: &Path) -> bool {
-    let name = &dict.shape.name;
-    match save(&dict.dictionary, path, dict.shape.layout, wall_ns().max(0) as u64) {
-        Ok(entries) => {
-            tracing::debug!(dictionary = name, entries, "wrote a snapshot");
-            true
-        }
-        Err(error) => {
-            tracing::warn!(dictionary = name, file = %path.display(), %error, "cannot write a snapshot");
-            false
+/// Writes all of them in their order, and then replaces the old files in the opposite one, up to the first that cannot
+/// be. Says how many were not replaced.
+fn save_together(kept: &[(&Dict, PathBuf)]) -> usize {
+    let written: Vec<_> = kept
+        .iter()
+        .map(|(dict, path)| write(&dict.dictionary, path, dict.shape.layout, wall_ns().max(0) as u64))
+        .collect();
+    let mut failed = 0;
+    for ((dict, path), new) in kept.iter().zip(written).rev() {
+        let renamed = if failed == 0 {
+            new.and_then(NewSnapshot::replace_old)
+        } else {
+            new.and(Err(std::io::Error::other("that of a later dictionary could not be written")))
+        };
+        let name = &dict.shape.name;
+        match renamed {
+            Ok(entries) => tracing::debug!(dictionary = name, entries, "wrote a snapshot"),
+            Err(error) => {
+                failed += 1;
+                tracing::warn!(dictionary = name, file = %path.display(), %error, "cannot write a snapshot");
+            }
         }
     }
+    failed
 }
 
 impl Keeper {
@@ -189,18 +211,12 @@ impl Keeper {
                     Ok(Stop::Leave) => return 0,
                     Ok(Stop::Finish) | Err(RecvTimeoutError::Disconnected) => break,
                 }
-                let is_due = |due: &Option<Instant>| due.is_some_and(|due| due <= next);
-                for (dict, _) in state.dicts().iter().zip(&due).filter(|(_, due)| is_due(due)) {
-                    if let Some(snapshot) = &dict.shape.snapshot
-                        && let Ok(path) = path_of(&directory, &snapshot.file)
-                    {
-                        save_one(dict, &path);
-                    }
-                }
+                let is_due: Vec<bool> = due.iter().map(|due| due.is_some_and(|due| due <= next)).collect();
+                state.save_those(&directory, &is_due);
                 // Dictionaries with the same interval stay together, in the order of the program.
                 let end = Instant::now();
-                for (dict, due) in state.dicts().iter().zip(&mut due).filter(|(_, due)| is_due(due)) {
-                    *due = every(dict).map(|every| end + every);
+                for (at, due) in due.iter_mut().enumerate().filter(|(at, _)| is_due[*at]) {
+                    *due = every(&state.dicts()[at]).map(|every| end + every);
                 }
             }
             state.save_snapshots(&directory)

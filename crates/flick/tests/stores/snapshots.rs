@@ -9,8 +9,9 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::connect;
-use super::store_command::{cas_value, store};
+use super::store_command::{cas_value, metric, store};
 use crate::common::peers::{output, signal};
+use crate::common::service::Service;
 use crate::common::{Scratch, captured, flick, wait};
 use crate::stores::exchange;
 
@@ -174,6 +175,45 @@ fn killed_store_returns_with_its_last_whole_snapshot() {
     has_items(&mut client);
     exchange(&mut client, b"set newer 0 0 1\r\n3\r\n", b"STORED\r\n");
     assert!(newest.iter().all(|cas| *cas > 0 && cas_value(&mut client, "newer") > *cas), "{newest:?}");
+    drop(client);
+    second.drained();
+}
+
+/// Snapshots of a dictionary that could not be written.
+fn snapshot_errors(store: &Service, dictionary: &str) -> u64 {
+    let labels = format!("service=\"Text\",dictionary=\"{dictionary}\"");
+    metric(store, &format!("flick_dictionary_snapshot_errors_total{{{labels}}}"))
+}
+
+/// A kill between the renames of two files left items that knew of a flush of which the number of flushes did not.
+#[test]
+fn items_survived_a_flush_after_a_kill_in_the_middle_of_a_snapshot() {
+    let scratch = Scratch::new("store_killed_flush");
+    let directory = scratch.path().join("items");
+    let path = directory.display().to_string();
+    let extra = ["--memory", "32MiB", "--snapshot", &path, "--snapshot-interval", "1s", "--", "--admin", "0"];
+    let mut first = store(&extra);
+    let mut client = connect(first.address);
+    exchange(&mut client, b"flush_all\r\nset a 0 0 1\r\n1\r\n", b"OK\r\nSTORED\r\n");
+    whole_snapshot(&directory);
+    // As if the process ended before the last rename: a file does not replace a directory.
+    let (flushes, aside) = (directory.join("flushes"), scratch.path().join("flushes"));
+    wait::until("the place to be taken", || {
+        let moved = std::fs::rename(&flushes, &aside).and_then(|()| std::fs::create_dir(&flushes));
+        moved.ok()
+    });
+    exchange(&mut client, b"flush_all\r\nset b 0 0 1\r\n2\r\n", b"OK\r\nSTORED\r\n");
+    let before = snapshot_errors(&first, "flushes");
+    wait::until("snapshots", || (snapshot_errors(&first, "flushes") >= before + 2).then_some(()));
+    first.signal("KILL");
+    first.gone();
+    std::fs::remove_dir(&flushes).expect("it is empty");
+    std::fs::rename(&aside, &flushes).expect("the directory is ours");
+
+    let second = store(&extra);
+    let mut client = connect(second.address);
+    exchange(&mut client, b"get a b\r\n", b"VALUE a 0 1\r\n1\r\nEND\r\n");
+    exchange(&mut client, b"flush_all\r\nget a b\r\n", b"OK\r\nEND\r\n");
     drop(client);
     second.drained();
 }

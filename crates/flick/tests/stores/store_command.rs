@@ -296,7 +296,7 @@ fn item_flags_above_32_bits_are_refused() {
 }
 
 /// A value of the metrics of a service.
-fn metric(service: &Service, name: &str) -> u64 {
+pub fn metric(service: &Service, name: &str) -> u64 {
     let (_, text) = seen(service.admin_address(), "/metrics");
     let line = text.lines().find(|line| line.starts_with(name));
     let value = line.and_then(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
