@@ -7,7 +7,7 @@ mod earlier;
 pub mod snapshots;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use earlier::Earlier;
@@ -43,6 +43,8 @@ pub struct State {
     /// Set when the workers of this state have ended, and write no more what they alone write.
     is_over: Arc<AtomicBool>,
     earlier: Earlier,
+    /// Held while snapshots are written: two threads would write the same files.
+    saving: Mutex<()>,
     clock_offset_ns: i64,
     seed: u64,
 }
@@ -149,6 +151,7 @@ impl State {
             observed: RwLock::default(),
             is_over: Arc::default(),
             earlier: before.map_or_else(Earlier::default, |before| Earlier::of(before, program)),
+            saving: Mutex::default(),
             clock_offset_ns,
             seed: seed.unwrap_or_else(|| before.map_or_else(os_random, |before| before.seed)),
         })

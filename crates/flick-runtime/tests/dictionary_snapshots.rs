@@ -143,3 +143,18 @@ fn a_snapshot_was_newer_than_the_one_behind_it() {
     );
     assert!(!dir.0.join("hits.new").exists(), "nothing is left behind");
 }
+
+/// An upgrade writes them while the thread that does so at intervals may write them, too.
+#[test]
+fn snapshots_that_two_threads_wrote_at_the_same_time_were_damaged() {
+    let dir = TempDir::new("both");
+    let state =
+        Arc::new(State::new(&program("hits", 1), 1, Origin::System(0)).expect("small dictionaries fit"));
+    let keeper = Keeper::start(&state, &dir.0).expect("the directory can be made").expect("two are kept");
+    let save = || (0..100).map(|_| state.save_snapshots(&dir.0)).sum::<usize>();
+    let failed = std::thread::scope(|scope| {
+        let threads = [(); 2].map(|()| scope.spawn(save));
+        threads.map(|thread| thread.join().expect("no assertion failed"))
+    });
+    assert_eq!((failed, keeper.finish()), ([0; 2], 0));
+}

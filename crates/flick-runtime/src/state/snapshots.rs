@@ -8,8 +8,8 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -121,6 +121,7 @@ impl State {
             let snapshot = dict.shape.snapshot.as_ref()?;
             Some((dict, path_of(directory, &snapshot.file).ok()?))
         });
+        let _alone = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         save_together(&kept.collect::<Vec<_>>())
     }
 
