@@ -132,12 +132,11 @@ const STATISTICS: &[&str] = &[
     "decr_misses",
 ];
 
-/// A `gat` was a hit of `get`, and a number that was none was a hit of `incr`.
-#[test]
-fn statistics_counted_touches_as_gets() {
+/// Compares the statistics after these commands.
+fn check_statistics(commands: &[&str]) {
     let (memcached, store) = (Memcached::start(), store(&[]));
     let counted = |mut client: TcpStream| -> Vec<String> {
-        COUNTED.iter().for_each(|line| drop(answer(&mut client, &format!("{line}\r\n"))));
+        commands.iter().for_each(|line| drop(answer(&mut client, &format!("{line}\r\n"))));
         let all = answer(&mut client, "stats\r\n");
         let is_one = |line: &&str| line.split(' ').nth(1).is_some_and(|name| STATISTICS.contains(&name));
         let mut lines: Vec<String> = all.lines().filter(is_one).map(str::to_owned).collect();
@@ -148,6 +147,18 @@ fn statistics_counted_touches_as_gets() {
     assert_eq!(expected.len(), STATISTICS.len(), "{expected:?}");
     assert_eq!(got, expected);
     store.drained();
+}
+
+/// A `gat` was a hit of `get`, and a number that was none was a hit of `incr`.
+#[test]
+fn statistics_counted_touches_as_gets() {
+    check_statistics(COUNTED);
+}
+
+/// It was a second change of the item.
+#[test]
+fn ma_with_a_lifetime_was_counted_as_a_touch() {
+    check_statistics(&["set n 0 0 1\r\n5", "ma n T60", "ma n MD T60", "ma none T60", "ma n C999999 T60"]);
 }
 
 /// It was taken for a delay of more than fifty years.
@@ -423,7 +434,8 @@ fn counted(address: SocketAddr, command: &str, reply: &str) -> usize {
     let mut writer = client.try_clone().expect("a socket can be shared");
     let all = command.repeat(DELETES);
     let sent = std::thread::spawn(move || writer.write_all(all.as_bytes()).expect("the server reads"));
-    let replies = (0..DELETES).filter(|_| read_until(&mut client, b"\n").starts_with(reply.as_bytes()));
+    let replies =
+        (0..DELETES).filter(|_| read_until(&mut client, b"\n").starts_with(reply.as_bytes()));
     let count = replies.count();
     sent.join().expect("the writer does not panic");
     count
