@@ -161,6 +161,11 @@ fn ma_with_a_lifetime_was_counted_as_a_touch() {
     check_statistics(&["set n 0 0 1\r\n5", "ma n T60", "ma n MD T60", "ma none T60", "ma n C999999 T60"]);
 }
 
+#[test]
+fn ma_that_creates_a_counter_was_counted_as_a_set_and_a_miss() {
+    check_statistics(&["ma n N0", "ma n N0 T60", "ma m MD N60 T60", "ma m N60 MD"]);
+}
+
 /// It was taken for a delay of more than fifty years.
 #[test]
 fn flush_at_a_time_since_1970_is_due_then() {
@@ -428,14 +433,14 @@ fn store_at_port_0_has_one_port_for_all_protocols() {
 /// Commands of each client that deletes or adds the same item.
 const DELETES: usize = 3000;
 
-/// Sends a command many times and counts the replies that begin so.
-fn counted(address: SocketAddr, command: &str, reply: &str) -> usize {
+/// Sends commands many times and counts the replies that begin so; each time there are `replies`.
+fn counted(address: SocketAddr, command: &str, replies: usize, reply: &str) -> usize {
     let mut client = connect(address);
     let mut writer = client.try_clone().expect("a socket can be shared");
     let all = command.repeat(DELETES);
     let sent = std::thread::spawn(move || writer.write_all(all.as_bytes()).expect("the server reads"));
     let replies =
-        (0..DELETES).filter(|_| read_until(&mut client, b"\n").starts_with(reply.as_bytes()));
+        (0..DELETES * replies).filter(|_| read_until(&mut client, b"\n").starts_with(reply.as_bytes()));
     let count = replies.count();
     sent.join().expect("the writer does not panic");
     count
@@ -453,10 +458,24 @@ fn item_is_deleted_once() {
         ("delete k\r\n", "DELETED"),
     ];
     let clients =
-        commands.map(|(command, reply)| std::thread::spawn(move || counted(address, command, reply)));
+        commands.map(|(command, reply)| std::thread::spawn(move || counted(address, command, 1, reply)));
     let [added, deleted @ ..] = clients.map(|client| client.join().expect("no assertion failed"));
-    let left = counted(address, "md k\r\n", "HD");
+    let left = counted(address, "md k\r\n", 1, "HD");
     assert_eq!(deleted.iter().sum::<usize>() + left, added, "{deleted:?}");
     assert_eq!(statistic(address, "curr_items"), "0", "nothing is left behind");
+    store.drained();
+}
+
+/// One of two that found no counter added nothing, with the reply `NS`.
+#[test]
+fn counters_that_several_clients_created_lost_additions() {
+    let store = store(&[]);
+    let address = store.address;
+    // It is deleted as often, so that there is often none.
+    let add = move || counted(address, "ma k N600 J1 D1\r\nmd k\r\n", 2, "NS");
+    for _ in 0..4 {
+        let clients = [(); 4].map(|()| std::thread::spawn(add));
+        assert_eq!(clients.map(|client| client.join().expect("no assertion failed")), [0; 4]);
+    }
     store.drained();
 }
