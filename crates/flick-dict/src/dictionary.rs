@@ -293,7 +293,7 @@ impl Dictionary {
 
     /// Ends an update: writes `value`, or removes the entry for `None`, if nothing has changed since `begin` with the
     /// same key. `false`: begin again. A value that is refused because the dictionary is full is counted, and returns
-    /// `true`.
+    /// `true`; in a dictionary that evicts, the entry is then gone.
     pub fn commit(&self, begun: PendingUpdate, key: &[u8], value: Option<&[u8]>, now_ns: u64) -> bool {
         let PendingUpdate { position, seen, locked } = begun;
         if !locked && !self.buckets[position.head].lock_at(seen) {
@@ -423,6 +423,10 @@ impl Dictionary {
         };
         if !written {
             self.counters.refusals.fetch_add(1, Ordering::Relaxed);
+            // Who wrote to a cache takes the new value for stored, and may find it evicted, but not the old one.
+            if self.config.evict != Evict::Nothing && self.remove_held(held, position, entry.key, now_ns) {
+                self.counters.evictions.fetch_add(1, Ordering::Relaxed);
+            }
         }
         written
     }
@@ -576,5 +580,38 @@ impl Dictionary {
     /// Returns the next overflow bucket of a bucket.
     pub(crate) fn overflow_of(&self, bucket: usize) -> Option<usize> {
         self.buckets[bucket].next().map(|index| self.heads + index)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::config::Seed;
+
+    /// Puts a longer value in the place of one when no block is free, and returns the length of what is found then.
+    fn found_after_a_refusal(evict: Evict) -> Option<usize> {
+        let config = DictConfig {
+            entries_max: 64,
+            bytes_max: None,
+            key_bytes_max: 8,
+            value_bytes_max: 4_000,
+            expire_ns: None,
+            evict,
+            seed: Seed::Fixed(1),
+        };
+        let dictionary = Dictionary::new(config).expect("a small dictionary fits");
+        assert!(dictionary.put(b"k", b"old", 0));
+        // As entries take them that other threads are writing.
+        while dictionary.store.alloc_block().is_some() {}
+        assert!(!dictionary.put(b"k", &[0; 4_000], 0));
+        let mut out = [0; 4_000];
+        dictionary.get(b"k", 0, &mut out)
+    }
+
+    #[test]
+    fn a_cache_had_the_old_value_after_a_new_one_was_refused() {
+        assert_eq!(found_after_a_refusal(Evict::Lru), None);
+        assert_eq!(found_after_a_refusal(Evict::Oldest), None);
+        assert_eq!(found_after_a_refusal(Evict::Nothing), Some(3));
     }
 }
