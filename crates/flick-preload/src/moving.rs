@@ -6,6 +6,7 @@
 //! (`threads.rs`).
 
 mod offers;
+mod returning;
 mod set;
 
 use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
@@ -22,10 +23,12 @@ use crate::socket;
 use crate::state::{File, FileRef, Kind, ProcessTable, flag, kept};
 use crate::sys::pipe::{self as sys, PipeSegment, Vectors};
 use crate::sys::{ProgramMemory, close, socket as sys_socket};
-use crate::threads::{self, Locked, Taking, Token};
+use crate::threads::{self, Taking, Token};
 use crate::transfer::{self, PipeProgress};
 use crate::wake;
+use returning::leave;
 
+pub use returning::{closing, closing_numbers, leave_all, leave_file, leave_moved, leave_same, stay};
 pub use set::{MovedSet, SharedMovedSet};
 
 /// A pipe of this process, or a direction of a connection, with a segment. All fields but the words of the segment are
@@ -680,113 +683,4 @@ pub fn abandoned(state: &ProcessTable) {
 
 fn may_move(state: &ProcessTable) -> bool {
     state.moves.load(Relaxed) != 0 && state.stays.load(Relaxed) == 0 && state.not_followed.load(Relaxed) == 0
-}
-
-/// Returns a file to the kernel for good, or until the monitor offers another segment.
-#[cold]
-fn leave(state: &ProcessTable, file: &File, why: u32) {
-    if slots_of(file).next().is_some() {
-        let _locked = Locked::new();
-        leave_locked(state, file, why);
-    }
-}
-
-/// Does so under the lock.
-fn leave_locked(state: &ProcessTable, file: &File, why: u32) {
-    registrations::flush_file(state, file);
-    for word in [&file.moved_out, &file.moved] {
-        let Some(moved) = slot(word) else { continue };
-        let Some(segment) = moved.segment() else { continue };
-        segment.control().end();
-        transfer::leave(moved, segment, u64::from(moved.fd.load(Relaxed)));
-        // What a dead sender has left stays in the ring, and is read there.
-        if moved.rest.load(Relaxed) == 0 || why == kept::CLOSED {
-            moved.release_reserve();
-            word.store(0, SeqCst);
-            moved.is_retired.store(1, SeqCst);
-            moved.give_up_if_retired();
-        }
-    }
-    let stays = state.stays.load(Relaxed);
-    file.kept.store(if stays == 0 { why } else { stays }, Relaxed);
-}
-
-/// Returns the file of a descriptor to the kernel.
-pub fn leave_file(state: &ProcessTable, found: FileRef) {
-    if !has_moved() {
-        return;
-    }
-    if let Some(file) = state.file(found) {
-        leave_moved(state, file, kept::LEFT);
-    }
-}
-
-/// Returns a file to the kernel, if it is in a ring.
-pub fn leave_moved(state: &ProcessTable, file: &File, why: u32) {
-    if slots_of(file).next().is_some() {
-        leave(state, file, why);
-    }
-}
-
-/// Returns the file of a descriptor that is closed to the kernel, if it is the last one or the one that is used.
-pub fn closing(state: &ProcessTable, file: &File, fd: u64) {
-    let is_last = file.refs.load(Relaxed) == 1;
-    let is_used = |moved: &Moved| moved.is_socket() || u64::from(moved.fd.load(Relaxed)) == fd;
-    if slots_of(file).any(|moved| is_last || is_used(moved)) {
-        slots_of(file).for_each(|moved| moved.part(fd));
-        leave(state, file, if is_last { kept::CLOSED } else { kept::LEFT });
-    }
-}
-
-/// The program closes descriptors of these numbers, or replaces one: those of the library are its own no more.
-pub fn closing_numbers(first: u64, last: u64) {
-    wake::closing_numbers(first, last);
-    if has_moved() {
-        for moved in used() {
-            if (first..=last).contains(&u64::from(moved.reserve.load(Relaxed))) {
-                moved.reserve.store(0, Relaxed);
-            }
-        }
-    }
-}
-
-/// Returns everything to the kernel.
-pub fn leave_all(state: &ProcessTable) {
-    if threads::are_several(state) {
-        // What another thread is taking over returns, too. One that begins later sees that nothing may move.
-        drop(Locked::new());
-    }
-    if !has_moved() {
-        return;
-    }
-    for moved in used() {
-        let file = FileRef::from_word(moved.file.load(Relaxed));
-        if moved.segment().is_some()
-            && let Some(file) = state.file(file)
-        {
-            leave_moved(state, file, kept::LEFT);
-        }
-    }
-}
-
-/// Returns everything to the kernel, and keeps it and later files there.
-pub fn stay(state: &ProcessTable, why: u32) {
-    state.stays.store(why, Relaxed);
-    leave_all(state);
-}
-
-/// Returns a file to the kernel of which this process has got another end that it uses.
-pub fn leave_same(state: &ProcessTable, id: (u64, u64)) {
-    if !has_moved() {
-        return;
-    }
-    for moved in used() {
-        let file = FileRef::from_word(moved.file.load(Relaxed));
-        if let Some(file) = state.file(file).filter(|_| moved.segment().is_some())
-            && file.id.load(Relaxed) == id.0
-            && (is_socket(file) || file.inode.load(Relaxed) == id.1)
-        {
-            leave_moved(state, file, kept::HOLDERS);
-        }
-    }
 }

@@ -5,7 +5,8 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, SeqCst};
 use core::sync::atomic::fence;
 
-use super::{COUNT, END, MOVED, Moved, is_socket, leave_locked, may_move};
+use super::returning::leave_locked;
+use super::{COUNT, END, MOVED, Moved, is_socket, may_move};
 use crate::limits::{OFFER_TRIES_MAX, PIPE_BYTES};
 use crate::ring::{MAGIC, PipeEnd, PipeHeader};
 use crate::socket;
