@@ -47,8 +47,14 @@ impl Call {
     }
 
     /// The file that is counted.
-    fn file(&self) -> FileRef {
-        FileRef::from_word(self.context & !COUNTED)
+    fn file(&self) -> Option<FileRef> {
+        let word = self.context & !COUNTED;
+        (word != 0).then(|| FileRef::from_word(word))
+    }
+
+    /// The descriptors of a call that moves bytes between two.
+    fn two_fds(&self) -> [u64; 2] {
+        [self.rdi, if self.number() == nr::SPLICE { self.rdx } else { self.rsi }]
     }
 
     /// The arguments.
@@ -163,8 +169,10 @@ fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) 
                 // Also a socket that is not followed may pass descriptors.
                 return if is_passing { HookDecision::Count } else { HookDecision::Pass };
             };
-            uses_otherwise(state, file);
             call.context = file.into_word();
+            if uses_otherwise(state, file, call.number()) {
+                call.set_counted();
+            }
             HookDecision::Count
         }
         // Also a socket that is not followed may pass descriptors.
@@ -182,10 +190,13 @@ fn decide(state: &'static ProcessTable, call: &mut Call, memory: ProgramMemory) 
             }
         }
         nr::SPLICE | nr::TEE | nr::SENDFILE => {
-            let other = if call.number() == nr::SPLICE { call.rdx } else { call.rsi };
-            let (first, second) = (followed(state, call.rdi), followed(state, other));
-            [first, second].into_iter().flatten().for_each(|file| uses_otherwise(state, file));
-            if first.is_some() || second.is_some() { HookDecision::Count } else { HookDecision::Pass }
+            let files = call.two_fds().map(|fd| followed(state, fd));
+            for file in files.iter().flatten() {
+                if uses_otherwise(state, *file, call.number()) {
+                    call.set_counted();
+                }
+            }
+            if files.iter().any(Option::is_some) { HookDecision::Count } else { HookDecision::Pass }
         }
         _ => decide_on_descriptors(state, call, memory),
     }
@@ -196,12 +207,9 @@ fn has_slot(state: &ProcessTable, file: Option<FileRef>) -> bool {
     file.and_then(|file| state.file(file)).is_some_and(|file| file.moved.load(Relaxed) != 0)
 }
 
-/// A file is read or written by a call that is not followed. Its threads in such calls are not counted.
-fn uses_otherwise(state: &ProcessTable, found: FileRef) {
-    match state.file(found) {
-        Some(file) if threads::are_several(state) => moving::keep_in_kernel(state, file),
-        _ => moving::leave_file(state, found),
-    }
+/// A file is read or written by a call that is not followed. Returns whether that is counted until the call has ended.
+fn uses_otherwise(state: &ProcessTable, found: FileRef, number: u32) -> bool {
+    state.file(found).is_some_and(|file| moving::use_otherwise(state, file, number))
 }
 
 /// Makes a call through the ring of a file, if it has one.
@@ -544,10 +552,26 @@ pub fn after(call: &mut Call, memory: ProgramMemory) {
         return ThreadWait::from_word(call.context).end();
     }
     count(state, call, memory);
-    if call.context & COUNTED != 0
-        && let Some(file) = state.file(call.file())
-    {
-        moving::uncount(file, call.number());
+    if call.context & COUNTED != 0 {
+        uncount(state, call);
+    }
+}
+
+/// A call that was counted has ended.
+fn uncount(state: &ProcessTable, call: &Call) {
+    let number = call.number();
+    if let Some(file) = call.file() {
+        if let Some(file) = state.file(file) {
+            moving::uncount(state, file, number);
+        }
+        return;
+    }
+    for fd in call.two_fds() {
+        if let Seen::File(found) = state.look(fd as u32 as usize)
+            && let Some(file) = state.file(found)
+        {
+            moving::uncount(state, file, number);
+        }
     }
 }
 
@@ -594,7 +618,7 @@ fn count(state: &ProcessTable, call: &mut Call, memory: ProgramMemory) {
 }
 
 fn file_of<'a>(state: &'a ProcessTable, call: &Call) -> Option<&'a File> {
-    if call.context == 0 { None } else { state.file(call.file()) }
+    call.file().and_then(|file| state.file(file))
 }
 
 fn received(state: &ProcessTable, call: &Call, count: u64) {

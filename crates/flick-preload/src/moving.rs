@@ -386,18 +386,18 @@ pub fn transfer(
 ) -> Option<HookDecision> {
     let file = state.file(found)?;
     let role = role_of(call.number());
-    if !threads::are_several(state) {
-        return transfer_alone(state, (found, file), role, call, memory);
+    if state.moves.load(Relaxed) == 0 {
+        return None;
     }
     let calls = threads::calls_at(file, role);
-    let others = calls.fetch_add(1, SeqCst);
+    let others = threads::begin_call(state, calls);
     if role == PipeEnd::Receiver && others > 0 && has_slot_or_offer(file) {
         // One would sleep in the kernel while bytes come by the ring.
-        keep_in_kernel(state, file);
+        second_receives(state, file);
     }
     let decision = transfer_alone(state, (found, file), role, call, memory);
     if decision.is_some() {
-        calls.fetch_sub(1, SeqCst);
+        threads::end_call(state, calls);
     } else {
         call.set_counted();
     }
@@ -495,7 +495,8 @@ fn use_ring(
     moved.fd.store(arguments[0] as u32, Relaxed);
     let progress = match moved.role() {
         PipeEnd::Sender => {
-            let is_alone = file.sending.load(SeqCst) == 0;
+            // A process with one thread counts this call, too: another one is that which a signal handler interrupts.
+            let is_alone = file.sending.load(SeqCst) <= u32::from(!threads::are_several(state));
             transfer::send(moved, segment, number, arguments, vectors, (blocks, is_alone))
         }
         PipeEnd::Receiver => transfer::receive(moved, segment, arguments[0], vectors, blocks),
@@ -640,6 +641,16 @@ pub fn keep_in_kernel(state: &ProcessTable, file: &File) {
     leave(state, file, kept::THREADS);
 }
 
+/// A second call receives at a time: another thread's, or that which a signal handler has interrupted.
+#[cold]
+fn second_receives(state: &ProcessTable, file: &File) {
+    if threads::are_several(state) {
+        keep_in_kernel(state, file);
+    } else {
+        leave(state, file, kept::LEFT);
+    }
+}
+
 /// Returns all files to the kernel that have to stay there.
 #[cold]
 pub fn keep_all_in_kernel(state: &ProcessTable) {
@@ -651,8 +662,23 @@ pub fn keep_all_in_kernel(state: &ProcessTable) {
 }
 
 /// A thread has made its call in the kernel.
-pub fn uncount(file: &File, number: u32) {
-    threads::calls_at(file, role_of(number)).fetch_sub(1, SeqCst);
+pub fn uncount(state: &ProcessTable, file: &File, number: u32) {
+    threads::end_call(state, threads::calls_at(file, role_of(number)));
+}
+
+/// A file is read or written by a call that is not followed. Returns whether the call is counted, so that no signal
+/// handler lets the file move before it has ended. Threads in such calls are not counted.
+pub fn use_otherwise(state: &ProcessTable, file: &File, number: u32) -> bool {
+    if threads::are_several(state) {
+        keep_in_kernel(state, file);
+        return false;
+    }
+    let is_counted = state.moves.load(Relaxed) != 0;
+    if is_counted {
+        threads::begin_call(state, threads::calls_at(file, role_of(number)));
+    }
+    leave_moved(state, file, kept::LEFT);
+    is_counted
 }
 
 /// Returns what a file receives to the kernel for now: a thread waits there from now on.

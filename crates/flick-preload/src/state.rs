@@ -157,9 +157,9 @@ pub struct File {
     pub moved_out: AtomicU32,
     /// Number of the reason why it is in the kernel ([`kept`]).
     pub kept: AtomicU32,
-    /// Threads in calls that receive, if the process has several threads.
+    /// Calls that receive, of threads and of what signal handlers have interrupted, if the process's files may move.
     pub receiving: AtomicU32,
-    /// Threads in calls of the kernel that send, if the process has several threads.
+    /// Calls of the kernel that send, likewise; in a process with one thread also those in a ring.
     pub sending: AtomicU32,
     /// The epoll instance that it is in, and what the kernel has of it (`registrations.rs`). 0: in none.
     pub epoll: AtomicU64,

@@ -7,7 +7,7 @@
 //! has interrupted.
 
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicU32, AtomicU64, compiler_fence};
 
 use crate::limits::{
     EPOLLS_MAX, FORKER_LOOKS, FORKERS_MAX, LOCK_NAP_NS, POLLED_BITS, TOKEN_NAP_NS, TOKEN_NAPS_MAX,
@@ -34,6 +34,36 @@ pub fn add(count: &AtomicU64, amount: u64, are_several: bool) {
     } else {
         count.store(count.load(Relaxed).wrapping_add(amount), Relaxed);
     }
+}
+
+/// Counts a call on a file, before it looks whether there is a ring. Returns how many are counted already: those of
+/// other threads, and those that this signal handler, or one that has left its call by `siglongjmp`, has interrupted.
+#[inline]
+pub fn begin_call(state: &ProcessTable, calls: &AtomicU32) -> u32 {
+    if are_several(state) {
+        return calls.fetch_add(1, SeqCst);
+    }
+    // A handler that comes in between has ended its own ones behind it.
+    let others = calls.load(Relaxed);
+    calls.store(others.wrapping_add(1), Relaxed);
+    compiler_fence(SeqCst);
+    others
+}
+
+/// A call has come to its end. In a forked process it may be one that was not counted there.
+#[inline]
+pub fn end_call(state: &ProcessTable, calls: &AtomicU32) {
+    if are_several(state) {
+        calls.fetch_sub(1, SeqCst);
+    } else {
+        calls.store(calls.load(Relaxed).saturating_sub(1), Relaxed);
+    }
+}
+
+/// Whether a call on a file that is counted is a signal handler's, within one on the same file that goes on in the
+/// kernel. Other threads may move files beside such calls, since these are ended by the last write through the kernel.
+pub fn is_within_call(state: &ProcessTable, file: &File) -> bool {
+    !are_several(state) && file.sending.load(Relaxed).saturating_add(file.receiving.load(Relaxed)) > 1
 }
 
 /// The number of this thread.

@@ -12,6 +12,8 @@ mod connections;
 mod coverage;
 #[path = "accel/filters.rs"]
 mod filters;
+#[path = "accel/handlers.rs"]
+mod handlers;
 #[path = "accel/moving.rs"]
 mod moving;
 #[path = "accel/pairs.rs"]

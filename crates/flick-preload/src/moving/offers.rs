@@ -18,7 +18,7 @@ use crate::threads::{self, Locked};
 /// Takes the segment that the monitor offers, unless something has changed since it looked.
 #[cold]
 pub(super) fn take_offer(state: &ProcessTable, found: FileRef, file: &File, fd: u64) {
-    if threads::is_any_forking(state) {
+    if threads::is_any_forking(state) || threads::is_within_call(state, file) {
         // Calls that the kernel makes meanwhile do not wait for each other.
         return;
     }
