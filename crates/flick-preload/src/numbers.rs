@@ -59,6 +59,8 @@ pub const CLOSE_RANGE_CLOEXEC: u64 = 4;
 
 /// Flags of sends that a ring can obey: `MSG_NOSIGNAL`, `MSG_MORE`, `MSG_DONTWAIT`.
 pub const PLAIN_SENDS: u64 = 0xc040;
+/// `MSG_MORE`.
+pub const MSG_MORE: u64 = 0x8000;
 /// `MSG_DONTWAIT`.
 pub const MSG_DONTWAIT: u64 = 0x40;
 /// `F_SETFL` of `fcntl`.

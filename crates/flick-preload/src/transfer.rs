@@ -14,6 +14,7 @@ use crate::limits::{
     RING_BYTES_MAX, SLEEP_NS_MAX, SLEEP_READS_MIN,
 };
 use crate::moving::Moved;
+use crate::numbers as nr;
 use crate::ring::{Control, Ctl, PipeEnd, PipeState};
 use crate::sleep::{ON_EVENT, ON_WORD};
 use crate::socket;
@@ -455,9 +456,12 @@ fn enter(
     socket::count(moved, arguments[0])?;
     let base = moved.index.load(Relaxed) + vectors.bytes.min(PIPE_BUF);
     let entering = control.enter(seen, base)?;
+    // The kernel would hold bytes with `MSG_MORE` back until more are sent, which go through the ring.
     let result = match vectors.single() {
-        Some(address) if !is_small => sys::write(arguments[0], address, PIPE_BUF, vectors.flags),
-        _ => sys::repeat(number, arguments),
+        Some(address) if !is_small => {
+            sys::write(arguments[0], address, PIPE_BUF, vectors.flags & !nr::MSG_MORE)
+        }
+        _ => sys::repeat(number, without_more(number, arguments)),
     };
     let is_whole = result == vectors.bytes.min(PIPE_BUF) as i64;
     if let Ok(bytes) = u64::try_from(result) {
@@ -465,6 +469,16 @@ fn enter(
     }
     control.change(entering, if is_whole { PipeState::Ring } else { PipeState::Kernel });
     Some(result)
+}
+
+/// The arguments of a send without `MSG_MORE`.
+fn without_more(number: u32, mut arguments: [u64; 6]) -> [u64; 6] {
+    match number {
+        nr::SENDTO => arguments[3] &= !nr::MSG_MORE,
+        nr::SENDMSG => arguments[2] &= !nr::MSG_MORE,
+        _ => {}
+    }
+    arguments
 }
 
 /// Refuses the entry of a sender that does not come to its end. Returns whether the kernel is to make the call.

@@ -23,6 +23,7 @@ const SO_PEEK_OFF: u64 = 42;
 const SO_COOKIE: u64 = 57;
 const SO_NETNS_COOKIE: u64 = 71;
 const SO_PASSPIDFD: u64 = 76;
+const TCP_CORK: u64 = 3;
 const TCP_ULP: u64 = 31;
 
 const POLLIN: u64 = 1;
@@ -97,8 +98,10 @@ pub fn is_plain(fd: u64, kind: Kind) -> bool {
     let flags = plain(own::FCNTL, [fd, GET_FLAGS, 0]);
     let has_time = |name| option_words(fd, SOL_SOCKET, name) != Some([0, 0]);
     let is_own_kind = match kind {
-        // A layer above TCP, as kTLS is.
-        Kind::Tcp => option_words(fd, SOL_TCP, TCP_ULP).is_none_or(|name| name == [0, 0]),
+        // A layer above TCP, as kTLS is. With `TCP_CORK` the last write before a ring would be held back.
+        Kind::Tcp => [TCP_ULP, TCP_CORK]
+            .iter()
+            .all(|name| option_words(fd, SOL_TCP, *name).is_none_or(|value| value == [0, 0])),
         // Old kernels do not know all of them.
         _ => [SO_PASSCRED, SO_PASSSEC, SO_PASSPIDFD]
             .iter()

@@ -203,6 +203,36 @@ static void ready(int fd) {
     if (!get(fd)) fail("no answer");
 }
 
+static uint64_t now_ms(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000 + (uint64_t)time.tv_nsec / 1000000;
+}
+
+// Sends messages in three parts, all but the last one with `MSG_MORE`. Says if one was held up.
+static void more(int fd) {
+    const size_t parts[] = {BYTES / 2, BYTES / 4, BYTES / 4};
+    uint64_t held = 0;
+    for (uint64_t i = 0; i < rounds; i++) {
+        slowly();
+        uint64_t began = now_ms();
+        for (int part = 0; part < 3; part++) {
+            if (send(fd, buffer, parts[part], part < 2 ? MSG_MORE : 0) != (ssize_t)parts[part]) fail("send");
+        }
+        if (!get(fd)) fail("no answer");
+        held += now_ms() - began > 150;
+    }
+    if (held) printf("held up\n");
+}
+
+// Asks for as long as it is let, and holds sends back until there is a full segment, which the kernel does for 200 ms.
+static void corked(int fd) {
+    ask(fd, 14, 'a');
+    if (setsockopt(fd, IPPROTO_TCP, TCP_CORK, &(int){1}, sizeof(int))) fail("setsockopt");
+    alarm(0);
+    for (;;) ask(fd, 1, 'a');
+}
+
 static void show(ssize_t result) { printf("%zd %s\n", result, result < 0 ? strerror(errno) : ""); }
 
 // Calls with arguments elsewhere than in memory, also on files that do not move.
@@ -358,6 +388,7 @@ int main(int count, char **arguments) {
         void (*run)(int);
     } modes[] = {{"nothing", nothing}, {"duplicate", duplicate}, {"passed", passed}, {"faults", faults},
                  {"peeks", peeks},     {"sender", sender},       {"ready", ready},
+                 {"more", more},       {"corked", corked},
                  {"spawn", spawn_and_wait}, {"spawn_and_end", spawn_and_end}};
     signal(SIGPIPE, SIG_IGN);
     if (!strcmp(mode, "killed")) return killed();

@@ -1,8 +1,11 @@
 //! Calls that a ring does not serve, on a connection that moves and on other files (`calls.c`): they find what they
 //! find in the kernel.
 
-use super::moving::setting_with;
+use rustix::process::Signal;
+
+use super::moving::{pids, setting_with, signal, start};
 use super::{Setting, run};
+use crate::common::wait;
 
 fn setting(name: &str) -> Setting {
     setting_with(&format!("calls-{name}"), "calls")
@@ -84,4 +87,29 @@ fn signal_ended_a_wait_for_a_ring_that_had_bytes() {
 #[test]
 fn bad_addresses_of_other_files_ended_the_program() {
     check(&setting("faults"), &["tcp", "pair"], "faults");
+}
+
+#[test]
+fn message_in_parts_was_held_up_where_it_entered_the_ring() {
+    // One may have been held up by other processes of the machine.
+    let count = "for i in {1..10}; do ./calls tcp more 3000; done | grep -c 'held up'";
+    setting("more").check(&[&format!("[ $({count}) -lt 3 ]; echo $?")]);
+}
+
+#[test]
+fn connection_that_holds_sends_back_entered_the_ring() {
+    let setting = setting("corked");
+    let program = "./calls tcp corked 1";
+    let mut child = start(&setting, program);
+    wait::until("the reason why it is in the kernel", || {
+        assert_eq!(setting.ring_bytes(), 0);
+        let processes = setting.status();
+        let files = processes.iter().filter_map(|process| process["files"].as_array()).flatten();
+        let mut whys = files.filter_map(|file| file["why_kernel"].as_str());
+        whys.any(|why| why.starts_with("it has timeouts, flags")).then_some(())
+    });
+    for pid in pids(&setting, program) {
+        signal(pid, Signal::KILL);
+    }
+    child.wait().expect("our own child");
 }
