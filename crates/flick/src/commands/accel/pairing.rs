@@ -6,7 +6,7 @@
 
 use std::collections::HashMap;
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::mem::offset_of;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -19,7 +19,7 @@ use flick_preload::ring::{Control, MAGIC, PipeEnd, PipeHeader, PipeWords};
 use flick_preload::state::{
     self, Chunk, Kind, MOVES_GENERATED, Method, ProcessTable, SegmentOffer, flag, kept,
 };
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 
 use super::holders::{self, Holder, Holders, Wanted};
 use super::observed::{self, Words};
@@ -245,7 +245,7 @@ impl Pairing {
     /// Whether the code of a file makes system calls, or cannot be read.
     fn file_makes_calls(&mut self, path: &Path) -> bool {
         let Ok(facts) = fs::metadata(path) else { return true };
-        if facts.len() > CODE_BYTES_MAX {
+        if !is_code(&facts) {
             return true;
         }
         let key = (facts.dev(), facts.ino(), facts.len(), facts.mtime_nsec() ^ facts.mtime());
@@ -253,13 +253,29 @@ impl Pairing {
             return *known;
         }
         let began = Instant::now();
-        let makes_calls = fs::read(path).map_or(true, |bytes| patched_text::makes_calls(&bytes));
+        let makes_calls = code_of(path).is_none_or(|bytes| patched_text::makes_calls(&bytes));
         if self.code.len() < CODE_MAX {
             self.code.insert(key, makes_calls);
             self.code_time += began.elapsed();
         }
         makes_calls
     }
+}
+
+/// Whether a file may be read as code: devices may have no end.
+fn is_code(facts: &fs::Metadata) -> bool {
+    facts.is_file() && facts.len() <= CODE_BYTES_MAX
+}
+
+/// The bytes of a file, unless it is none that may be read as code by now.
+fn code_of(path: &Path) -> Option<Vec<u8>> {
+    // Does not wait for a writer, if it is a pipe by now.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty()).ok()?);
+    let facts = file.metadata().ok().filter(is_code)?;
+    let mut bytes = Vec::with_capacity(usize::try_from(facts.len()).ok()?);
+    file.take(CODE_BYTES_MAX + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= CODE_BYTES_MAX).then_some(bytes)
 }
 
 /// The two ends of a pipe, if it has exactly these.
@@ -381,4 +397,18 @@ fn end(chunk: &Words, at: usize, offset: usize, process: ProcessFacts, table: &R
         may_generate: process.may_generate,
         calls: half(offset_of!(state::File, calls)),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_of_a_file_without_an_end_was_read_until_memory_was_used_up() {
+        for path in ["/dev/zero", "/dev/null", "/proc/self/fd"] {
+            assert!(Pairing::default().file_makes_calls(Path::new(path)), "{path}");
+            assert!(code_of(Path::new(path)).is_none(), "{path}");
+        }
+        assert!(!Pairing::default().file_makes_calls(Path::new("/bin/cat")), "its calls are those of libc");
+    }
 }
