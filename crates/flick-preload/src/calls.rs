@@ -240,13 +240,9 @@ fn decide_on_descriptors(
         }
         nr::DUP2 | nr::DUP3 => {
             registrations::duplicating(state, call.rdi);
-            if moving::has_moved()
-                && call.rdi != call.rsi
-                && let Some(file) = followed(state, call.rsi).and_then(|file| state.file(file))
-            {
-                moving::closing(state, file, u64::from(call.rsi as u32));
+            if call.rdi as u32 != call.rsi as u32 {
+                replacing(state, u64::from(call.rsi as u32));
             }
-            closing_numbers(state, u64::from(call.rsi as u32), u64::from(call.rsi as u32));
             HookDecision::Count
         }
         nr::ACCEPT | nr::ACCEPT4 | nr::CONNECT | nr::LISTEN => {
@@ -276,7 +272,8 @@ fn decide_on_descriptors(
             closing(state, call.rdi);
             HookDecision::Pass
         }
-        nr::CLOSE_RANGE if call.rdx & nr::CLOSE_RANGE_CLOEXEC == 0 => {
+        // One with other flags fails.
+        nr::CLOSE_RANGE if call.rdx as u32 & !nr::CLOSE_RANGE_UNSHARE == 0 => {
             close_range(state, call.rdi, call.rsi);
             HookDecision::Pass
         }
@@ -515,6 +512,27 @@ fn closing_numbers(state: &ProcessTable, first: u64, last: u64) {
     registrations::closing(state, first, last);
 }
 
+/// A descriptor is about to be replaced, if the kernel does not refuse that: it stays known until then.
+fn replacing(state: &ProcessTable, fd: u64) {
+    if moving::has_moved()
+        && let Some(file) = followed(state, fd).and_then(|file| state.file(file))
+    {
+        moving::replacing(state, file, fd);
+    }
+    moving::closing_numbers(fd, fd);
+    registrations::replacing(state, fd);
+}
+
+/// A descriptor was replaced.
+fn replaced(state: &ProcessTable, fd: u64) {
+    if let Seen::File(found) = state.look(fd as usize)
+        && let Some(file) = state.file(found)
+    {
+        moving::replaced(state, file);
+    }
+    registrations::closing(state, fd, fd);
+}
+
 /// A descriptor is closed.
 fn closing(state: &ProcessTable, fd: u64) {
     let Ok(number) = usize::try_from(fd as u32) else { return };
@@ -738,7 +756,14 @@ fn opened(state: &ProcessTable, call: &Call, memory: ProgramMemory, count: u64) 
         nr::EPOLL_CREATE | nr::EPOLL_CREATE1 => registrations::made(count as u32),
         nr::CONNECT => mark(state, call.rdi, flag::CONNECTED),
         nr::LISTEN => mark(state, call.rdi, flag::LISTENING),
-        _ if call.rdi != count && has_memory(state, fd) => state.duplicate(call.rdi as u32 as usize, fd),
+        _ if u64::from(call.rdi as u32) != count => {
+            if matches!(call.number(), nr::DUP2 | nr::DUP3) {
+                replaced(state, count);
+            }
+            if has_memory(state, fd) {
+                state.duplicate(call.rdi as u32 as usize, fd);
+            }
+        }
         _ => {}
     }
 }

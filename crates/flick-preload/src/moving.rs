@@ -28,7 +28,9 @@ use crate::transfer::{self, PipeProgress};
 use crate::wake;
 use returning::leave;
 
-pub use returning::{closing, closing_numbers, leave_all, leave_file, leave_moved, leave_same, stay};
+pub use returning::{
+    closing, closing_numbers, leave_all, leave_file, leave_moved, leave_same, replaced, replacing, stay,
+};
 pub use set::{MovedSet, SharedMovedSet};
 
 /// A pipe of this process, or a direction of a connection, with a segment. All fields but the words of the segment are

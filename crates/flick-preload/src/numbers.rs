@@ -54,8 +54,8 @@ pub const HARMLESS_OPTIONS: [(u64, u64); 9] =
 pub const PR_SET_DUMPABLE: u64 = 4;
 /// `PR_SET_SECCOMP` of `prctl`.
 pub const PR_SET_SECCOMP: u64 = 22;
-/// `CLOSE_RANGE_CLOEXEC` of `close_range`.
-pub const CLOSE_RANGE_CLOEXEC: u64 = 4;
+/// `CLOSE_RANGE_UNSHARE` of `close_range`.
+pub const CLOSE_RANGE_UNSHARE: u32 = 2;
 
 /// Flags of sends that a ring can obey: `MSG_NOSIGNAL`, `MSG_MORE`, `MSG_DONTWAIT`.
 pub const PLAIN_SENDS: u64 = 0xc040;

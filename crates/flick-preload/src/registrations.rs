@@ -304,6 +304,13 @@ fn send(state: &ProcessTable, file: &File, _held: &SignalsHeld) {
     }
 }
 
+/// The program replaces a descriptor, if the kernel does not refuse that.
+pub fn replacing(state: &ProcessTable, fd: u64) {
+    if is_instance(fd as u32) {
+        flush(state);
+    }
+}
+
 /// The program closes descriptors of these numbers.
 pub fn closing(state: &ProcessTable, first: u64, last: u64) {
     disown(first, last);

@@ -59,10 +59,27 @@ pub fn leave_moved(state: &ProcessTable, file: &File, why: u32) {
 /// Returns the file of a descriptor that is closed to the kernel, if it is the last one or the one that is used.
 pub fn closing(state: &ProcessTable, file: &File, fd: u64) {
     let is_last = file.refs.load(Relaxed) == 1;
+    part_and_leave(state, file, (fd, is_last), if is_last { kept::CLOSED } else { kept::LEFT });
+}
+
+/// Does so for a descriptor that is replaced if the kernel does not refuse that.
+pub fn replacing(state: &ProcessTable, file: &File, fd: u64) {
+    part_and_leave(state, file, (fd, file.refs.load(Relaxed) == 1), kept::LEFT);
+}
+
+/// The descriptor was replaced: what a dead sender has left is not read any more, if it was the last one.
+pub fn replaced(state: &ProcessTable, file: &File) {
+    let has_rest = |moved: &Moved| moved.rest.load(Relaxed) > 0;
+    if file.refs.load(Relaxed) == 1 && slots_of(file).any(has_rest) {
+        leave(state, file, kept::CLOSED);
+    }
+}
+
+fn part_and_leave(state: &ProcessTable, file: &File, (fd, is_last): (u64, bool), why: u32) {
     let is_used = |moved: &Moved| moved.is_socket() || u64::from(moved.fd.load(Relaxed)) == fd;
     if slots_of(file).any(|moved| is_last || is_used(moved)) {
         slots_of(file).for_each(|moved| moved.part(fd));
-        leave(state, file, if is_last { kept::CLOSED } else { kept::LEFT });
+        leave(state, file, why);
     }
 }
 

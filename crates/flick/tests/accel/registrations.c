@@ -237,6 +237,27 @@ static void reopened(void) {
     expect("a level", first(EPOLLIN, 7));
 }
 
+// A call fails that was to replace or to close an instance or a file: both are there as before.
+static void refused(const char *way) {
+    const int *targets[2] = {sets, fds};
+    for (int n = 0; n < 4; n++) {
+        const int *target = targets[n % 2];
+        errno = 0;
+        BOTH("remove", control(i, DEL, 0, 0));
+        BOTH("add", control(i, ADD, EPOLLIN, 8));
+        if (!strcmp(way, "dup2")) BOTH(way, dup2(999, target[i]) * 1000 - errno);
+        else if (!strcmp(way, "dup3")) BOTH(way, dup3(fds[i], target[i], 1) * 1000 - errno);
+        else BOTH(way, close_range((unsigned)target[i], (unsigned)target[i], 64) * 1000 - errno);
+        expect("the error", -1000 - (!strcmp(way, "dup2") ? EBADF : EINVAL));
+        put(5, 1);
+        BOTH("wait", wait_of(sets[i], 2, 0));
+        expect("a level", first(EPOLLIN, 8));
+        get(5);
+        // So that the pipe moves again.
+        for (int i = 0; i < 3000; i++) put(8, 1), get(8);
+    }
+}
+
 static void execute(char *self) {
     char texts[2][16], *arguments[] = {self, "asks", texts[0], texts[1], 0};
     put(5, 1);
@@ -268,6 +289,7 @@ static void known(char *self, const char *name, const char *way) {
     else if (!strcmp(name, "ended")) ended(way);
     else if (!strcmp(name, "duplicated")) duplicated(way);
     else if (!strcmp(name, "reopened")) reopened();
+    else if (!strcmp(name, "refused")) refused(way);
     else if (!strcmp(name, "exec")) execute(self);
     else if (!strcmp(name, "early")) early(way);
     else {

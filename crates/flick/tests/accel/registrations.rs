@@ -58,6 +58,14 @@ fn instance_with_the_number_of_a_closed_one_lost_a_file() {
 }
 
 #[test]
+fn instance_was_blind_to_rings_after_a_call_that_failed_to_replace_it() {
+    let setting = setting("refused");
+    for way in ["dup2", "dup3", "close_range"] {
+        check(&setting, &format!("known refused {way}"), "equal\n");
+    }
+}
+
+#[test]
 fn change_of_a_signal_handler_that_had_waited_was_missed() {
     check(&setting("handled"), "questions 1 6400 handled", "6400 1\n");
 }
