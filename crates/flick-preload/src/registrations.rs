@@ -111,7 +111,8 @@ impl OwnInstance {
 
     /// That of a descriptor.
     fn of(fd: u32) -> Option<&'static Self> {
-        OWN.iter().find(|own| own.fd.load(Relaxed) == fd.wrapping_add(1))
+        let word = fd.wrapping_add(1);
+        OWN.iter().find(|own| word != 0 && own.fd.load(Relaxed) == word)
     }
 }
 
@@ -391,5 +392,16 @@ pub fn control(state: &ProcessTable, call: &Call, memory: ProgramMemory) {
     moving::slots_of(file).for_each(Moved::arm);
     if threads::is_awaited(file) {
         moving::return_awaited(file);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn call_with_an_invalid_descriptor_kept_the_whole_process_in_the_kernel() {
+        assert!(OwnInstance::of(u32::MAX).is_none() && !is_instance(u32::MAX));
+        assert!(Instance::of(u32::MAX).is_none());
     }
 }
