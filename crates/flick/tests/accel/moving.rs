@@ -184,6 +184,27 @@ fn signals_end_and_restart_reads_beside_a_ring() {
     setting("signals").check(&["./pipes feed | ./pipes interrupted"]);
 }
 
+#[test]
+fn process_whose_first_thread_has_ended_held_a_pipe_unseen() {
+    let setting = setting("first-thread");
+    let source = "./pipes source 900000000000";
+    let script = format!("(./pipes hold & sleep 0.2; exec {source}) | ./pipes sink 900000000000");
+    let mut child = start(&setting, &script);
+    wait::until("the reason why the pipe is in the kernel", || {
+        assert_eq!(setting.ring_bytes(), 0);
+        let processes = setting.status();
+        let files = processes.iter().filter_map(|process| process["files"].as_array()).flatten();
+        let mut whys =
+            files.filter(|file| file["kind"] == "pipe-write" && file["sent"].as_u64() > Some(1000));
+        whys.any(|file| file["why_kernel"].as_str().is_some_and(|why| why.starts_with("its ends")))
+            .then_some(())
+    });
+    for pid in pids(&setting, source) {
+        signal(pid, Signal::KILL);
+    }
+    child.wait().expect("our own child");
+}
+
 /// Processes of a setting with this name.
 pub fn pids(setting: &Setting, arguments: &str) -> BTreeSet<u32> {
     let processes = setting.status();

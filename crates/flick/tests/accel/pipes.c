@@ -2,6 +2,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -235,6 +236,20 @@ static void until_broken(uint64_t pause_ns) {
     fprintf(stderr, "%s %llu\n", strerror(errno), (unsigned long long)(now() - last));
 }
 
+static void *stay(void *unused) {
+    (void)unused;
+    pid_t parent = getppid();
+    while (getppid() == parent) poll(0, 0, 50);
+    _exit(0);
+}
+
+// Holds its descriptors until its parent ends, in a thread that is not the first one.
+static void hold(void) {
+    pthread_t thread;
+    if (pthread_create(&thread, 0, stay, 0)) fail("pthread_create");
+    pthread_exit(0);
+}
+
 int main(int count, char **arguments) {
     if (count < 2) return 2;
     const char *mode = arguments[1];
@@ -248,6 +263,7 @@ int main(int count, char **arguments) {
     else if (!strcmp(mode, "interrupted")) interrupted();
     else if (!strcmp(mode, "take")) state = 9, take(number, arguments + 3);
     else if (!strcmp(mode, "tail")) tail(number);
+    else if (!strcmp(mode, "hold")) hold();
     else if (!strcmp(mode, "feed")) feed();
     else if (!strcmp(mode, "broken")) until_broken(number);
     else return 2;

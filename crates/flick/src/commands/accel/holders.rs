@@ -69,25 +69,54 @@ pub fn look(wanted: &Wanted) -> Option<Holders> {
     let mut holders = Holders { is_hidden, ..Holders::default() };
     for entry in fs::read_dir("/proc").ok()? {
         let Some(pid) = entry.ok()?.file_name().to_str().and_then(|name| name.parse().ok()) else { continue };
-        if let Err(error) = look_at(pid, wanted, &mut holders)
-            && error.kind() == ErrorKind::PermissionDenied
-        {
+        let outcome = look_at(pid, wanted, &mut holders);
+        let is_denied = outcome.as_ref().is_err_and(|error| error.kind() == ErrorKind::PermissionDenied);
+        if is_denied || matches!(outcome, Ok(false)) {
             match session(pid) {
                 Some(session) => {
                     holders.unreadable.insert(session);
                 }
-                None => holders.is_hidden = true,
+                // One that has ended has nothing.
+                None => holders.is_hidden |= is_denied,
             }
         }
     }
     (last_pid()? >= before).then_some(holders)
 }
 
-/// Looks at the descriptors of one process.
+/// Looks at the descriptors of one process. Each thread has them until it ends, which the first one may do before the
+/// others; what a thread shows that still has some afterwards is all. Returns false if no thread has shown all.
+///
+/// Errors: they cannot be read.
+fn look_at(pid: u32, wanted: &Wanted, holders: &mut Holders) -> io::Result<bool> {
+    let mut shows_all = |directory: &Path| match look_at_thread(pid, directory, wanted, holders) {
+        // It has ended meanwhile.
+        Err(error) if error.kind() != ErrorKind::PermissionDenied => Ok(false),
+        result => result,
+    };
+    if shows_all(Path::new(&format!("/proc/{pid}/fd")))? {
+        return Ok(true);
+    }
+    let mut is_only_one = true;
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let thread = thread?;
+        if thread.file_name().to_str().and_then(|name| name.parse().ok()) == Some(pid) {
+            continue;
+        }
+        is_only_one = false;
+        if shows_all(&thread.path().join("fd"))? {
+            return Ok(true);
+        }
+    }
+    // It has no descriptors, or has ended.
+    Ok(is_only_one)
+}
+
+/// Looks at the descriptors of one thread; returns whether it still has some afterwards.
 ///
 /// Errors: they cannot be read; a descriptor that is closed meanwhile is none.
-fn look_at(pid: u32, wanted: &Wanted, holders: &mut Holders) -> io::Result<()> {
-    for descriptor in fs::read_dir(format!("/proc/{pid}/fd"))? {
+fn look_at_thread(pid: u32, directory: &Path, wanted: &Wanted, holders: &mut Holders) -> io::Result<bool> {
+    for descriptor in fs::read_dir(directory)? {
         let path = descriptor?.path();
         let name = match fs::read_link(&path) {
             Err(error) if error.kind() == ErrorKind::NotFound => continue,
@@ -104,7 +133,11 @@ fn look_at(pid: u32, wanted: &Wanted, holders: &mut Holders) -> io::Result<()> {
         // The permissions of the name say how the file was opened.
         let Ok(facts) = fs::symlink_metadata(&path) else { continue };
         let mode = facts.permissions().mode();
-        list.push(Holder { pid, fd, reads: mode & 0o400 != 0, writes: mode & 0o200 != 0 });
+        let holder = Holder { pid, fd, reads: mode & 0o400 != 0, writes: mode & 0o200 != 0 };
+        // Another thread may have shown it.
+        if !list.contains(&holder) {
+            list.push(holder);
+        }
     }
-    Ok(())
+    Ok(fs::read_dir(directory).is_ok_and(|mut entries| entries.next().is_some()))
 }

@@ -219,6 +219,10 @@ impl Pairing {
     /// Errors: a reason of [`kept`].
     fn check_code(&mut self, end: &End) -> Result<(), u32> {
         let maps = fs::read_to_string(format!("/proc/{}/maps", end.pid)).map_err(|_| kept::OWN_CALLS)?;
+        if maps.is_empty() {
+            // Its first thread has ended, which the others need not have done.
+            return Err(kept::OWN_CALLS);
+        }
         let known = ["/libc.so.6", "/ld-linux-x86-64.so.2", "/libflick_preload.so", "[vdso]", "[vsyscall]"];
         let is_known = |path: &str| {
             known.iter().any(|end| path.ends_with(end))
