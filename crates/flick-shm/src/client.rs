@@ -585,7 +585,8 @@ impl ClientSet {
                 return epoll::delete(&self.epoll, &conn.socket);
             }
             events.push(ClientEvent::Connected(token));
-            return watch_conn(&self.epoll, token, conn, EventFlags::IN);
+            let out = if conn.wants_writable { EventFlags::OUT } else { EventFlags::empty() };
+            return watch_conn(&self.epoll, token, conn, EventFlags::IN | out);
         }
         if flags.contains(EventFlags::OUT) {
             if core::mem::take(&mut conn.wants_writable) {

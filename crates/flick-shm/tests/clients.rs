@@ -249,6 +249,22 @@ fn connections_of_all_transports_echo_every_byte_without_allocations() {
 }
 
 #[test]
+fn event_that_was_asked_for_before_the_connection_was_there_never_came() {
+    let addresses = addresses(Server::Echo);
+    for address in &addresses.0 {
+        let mut set = ClientSet::new(&ClientConfig::new(1)).expect("descriptors are left");
+        set.connect(0, address).expect("a server listens");
+        set.request_writable(0).expect("the descriptors live");
+        let (mut all, mut events) = (Vec::new(), Vec::with_capacity(8));
+        while all.len() < 2 {
+            wait(&mut set, &mut events);
+            all.append(&mut events);
+        }
+        assert_eq!(all, [ClientEvent::Connected(0), ClientEvent::Writable(0)], "{address}");
+    }
+}
+
+#[test]
 fn an_end_is_delivered_behind_the_last_byte() {
     let addresses = addresses(Server::Finish);
     for address in &addresses.0 {
