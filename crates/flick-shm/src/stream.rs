@@ -289,7 +289,8 @@ impl ShmStream {
     /// limit, and the result is `true`. A wait may end early.
     ///
     /// Cost: a sleep has a timer, unless there is no limit and a [watch](Self::watch_peer) runs.
-    /// Errors: `PeerGone`, only when nothing is left to be received; `Peer`, `Open`, `System`.
+    /// Errors: `PeerGone`: the other process is gone. A wait for `Readable` says so only when nothing is left to be
+    /// received; one for `Writable` at once, and what is left is received behind it. `Peer`, `Open`, `System`.
     pub fn wait(&mut self, interest: StreamInterest, timeout_ms: Option<u32>) -> Result<bool, StreamError> {
         let Transport::Rings(rings) = &mut self.transport else {
             let flags = match interest {

@@ -254,6 +254,26 @@ fn waits_that_are_shorter_than_a_sleep_on_the_futex_see_the_death_of_the_other_p
     }
 }
 
+/// A wait that returned `true` instead would be followed by a send that takes nothing, again and again.
+#[test]
+fn bytes_of_a_dead_process_are_received_behind_a_wait_to_send_that_has_failed() {
+    let (listener, name) = listener("unread");
+    let mut child = start("sleep", &name);
+    let mut stream = ShmStream::accept(&listener, &StreamConfig::default()).expect("it connects");
+    stream.wait(StreamInterest::Readable, Some(WAIT_MS)).expect("it lives");
+    let full = vec![0; 4096];
+    while stream.send(&full).expect("it lives") > 0 {}
+    child.kill().expect("it lives");
+    child.wait().expect("it is dead");
+    let end = (0..3).find_map(|_| stream.wait(StreamInterest::Writable, Some(WAIT_MS)).err());
+    assert_eq!(end, Some(StreamError::PeerGone));
+    let mut bytes = [0; 16];
+    assert_eq!(stream.wait(StreamInterest::Readable, Some(WAIT_MS)), Ok(true));
+    assert_eq!(stream.receive(&mut bytes), Ok(RingRead::Bytes(4)));
+    let end = (0..3).find_map(|_| stream.wait(StreamInterest::Readable, Some(WAIT_MS)).err());
+    assert_eq!(end, Some(StreamError::PeerGone));
+}
+
 fn raw_connection(name: &str) -> UnixStream {
     let name = format!("flick-shm/{}", name.strip_prefix("shm:").expect("a name"));
     let address = SocketAddr::from_abstract_name(name).expect("a short name");
