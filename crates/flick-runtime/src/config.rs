@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use flick_net::{Endpoint, IoKind};
 
-use crate::limits::{RING_MEMORY_MIN_BYTES, RING_MEMORY_SHARE, SHM_BUSY_POLL};
+use crate::limits::{RING_MEMORY_MIN_BYTES, RING_MEMORY_SHARE, SHM_BUSY_POLL, TUNNEL_IDLE_MS};
 use crate::observe::access_log::AccessLog;
 
 /// Addresses for one channel of the process.
@@ -198,8 +198,9 @@ pub struct Timeouts {
     /// Longest time that a client may leave a reply unread that holds up a shared backend connection, or a dedicated
     /// one for which other clients wait.
     pub client_write: Duration,
-    /// A client connection without any traffic; zero: never closed for that.
-    pub idle: Duration,
+    /// A client connection without any traffic, but for tunnels; zero: never closed for that. `None`:
+    /// [`Timeouts::idle`] decides.
+    pub idle: Option<Duration>,
     /// Longest time that requests in flight on a removed backend may go on.
     pub backend_drain: Duration,
     /// First pause before a worker connects to a failed backend again; doubles up to `reconnect_backoff_max`, with
@@ -223,6 +224,15 @@ impl Timeouts {
     }
 }
 
+impl Timeouts {
+    /// Time without traffic after which a client connection is closed, if it is ever. By default only one of a relay
+    /// is: nothing else ends one whose peers are gone without a word.
+    pub fn idle(&self, is_relay: bool) -> Option<Duration> {
+        let default = if is_relay { Duration::from_millis(TUNNEL_IDLE_MS) } else { Duration::ZERO };
+        Some(self.idle.unwrap_or(default)).filter(|idle| !idle.is_zero())
+    }
+}
+
 impl Default for Timeouts {
     fn default() -> Self {
         Self {
@@ -234,7 +244,7 @@ impl Default for Timeouts {
             queue: None,
             client_request: Duration::from_secs(30),
             client_write: Duration::from_millis(200),
-            idle: Duration::ZERO,
+            idle: None,
             backend_drain: Duration::from_secs(10),
             reconnect_backoff_min: Duration::from_millis(10),
             reconnect_backoff_max: Duration::from_millis(500),

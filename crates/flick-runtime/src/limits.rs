@@ -153,7 +153,9 @@ pub const DISCARD_BYTES_MAX: u64 = 256 * 1024;
 /// Bytes of a reply that are taken and dropped so that its connection can be used again, when a rule has answered in
 /// its place; beyond, the connection is closed.
 pub const REPLACED_BYTES_MAX: u64 = 256 * 1024;
-/// Longest time that a tunnel may be idle.
+/// Longest time that a client of a relay may leave what it is sent unread, without an idle timeout.
+pub const STALL_TIME_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
+/// Longest time that a tunnel may be idle, and by default a relay.
 pub const TUNNEL_IDLE_MS: u64 = 600_000;
 /// Bytes of a built message that are put together to be read again, when its head goes on in what follows unchanged.
 pub const JOINED_BYTES_MAX: usize = 2 * flick_abi::limits::BIG_HEAD_BYTES_MAX;

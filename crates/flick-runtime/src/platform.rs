@@ -239,8 +239,8 @@ impl Platform {
         let services = &self.services;
         let shared_listener = |(shared, sockets): &mut (SharedAddress, ListenSockets)| {
             let taken = share(sockets, workers - index);
-            let idle = |service: &u16| services[usize::from(*service)].setup.timeouts.idle;
-            let idle = shared.services.iter().map(idle).max().filter(|idle| !idle.is_zero());
+            let idle = |service: &u16| services[usize::from(*service)].setup.timeouts.idle(false);
+            let idle = shared.services.iter().filter_map(idle).max();
             let part = |socket| SharedListenerPart {
                 socket,
                 services: shared.services.clone(),

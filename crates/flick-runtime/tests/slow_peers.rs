@@ -115,7 +115,7 @@ fn clients_that_never_read_take_no_capacity_from_others() {
     for half_closes in [false, true] {
         let mut config = SimServiceConfig::new(1, 1);
         config.limits.max_connections = 8;
-        config.timeouts.idle = Duration::from_millis(500);
+        config.timeouts.idle = Some(Duration::from_millis(500));
         let mut service = honest(&config);
         for client in 0..200_u32 {
             let requests: Vec<Cmd> = (0..8).map(|at| get(at, &format!("k{client}-{at}#16000"))).collect();
@@ -155,7 +155,7 @@ fn silent_clients_kept_others_out_where_descriptors_are_few() {
         let mut config = SimServiceConfig::new(1, 1);
         (config.limits.max_connections, config.limits.few_descriptors) = (8, true);
         config.limits.on_max_connections = action;
-        config.timeouts.idle = Duration::ZERO;
+        config.timeouts.idle = Some(Duration::ZERO);
         let mut service = honest(&config);
         for _ in 0..20 {
             let silent = NeverReads { requests: Vec::new(), half_closes: false };

@@ -555,8 +555,7 @@ impl<D: Driver> Worker<D> {
     }
 
     pub(super) fn arm_idle(&mut self, key: Key) {
-        let idle = self.ctx.setup().timeouts.idle;
-        if !idle.is_zero() {
+        if let Some(idle) = self.ctx.setup().timeouts.idle(false) {
             self.set_deadline(key, DeadlineKind::Idle, self.io.now_ns() + idle.as_nanos() as u64);
         }
     }

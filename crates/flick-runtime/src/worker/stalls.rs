@@ -10,7 +10,7 @@ use super::Worker;
 use super::deliver::large_are_plentiful;
 use crate::limits::{
     BACKEND_CONN_BACKLOG_BYTES_MAX, SESSION_BACKLOG_BYTES_MAX, SESSION_ROOMY_BYTES_MAX,
-    SESSION_SHARED_BYTES_MAX, TUNNEL_IDLE_MS,
+    SESSION_SHARED_BYTES_MAX, STALL_TIME_MAX, TUNNEL_IDLE_MS,
 };
 use crate::slab::Key;
 use crate::upstream::conn::{BackendConnState, Recipient};
@@ -53,9 +53,8 @@ impl<D: Driver> Worker<D> {
         // A dedicated connection stalls no client but its own.
         let conn = self.upstream.conn(backend_conn);
         let timeout = match conn.state() {
-            BackendConnState::Tunnel { .. } | BackendConnState::RelayLeg(_) => {
-                Duration::from_millis(TUNNEL_IDLE_MS)
-            }
+            BackendConnState::Tunnel { .. } => Duration::from_millis(TUNNEL_IDLE_MS),
+            BackendConnState::RelayLeg(_) => timeouts.idle(true).unwrap_or(Duration::MAX).min(STALL_TIME_MAX),
             _ if conn.is_dedicated() => timeouts.client_request,
             _ => timeouts.client_write,
         };

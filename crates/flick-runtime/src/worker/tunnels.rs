@@ -38,20 +38,27 @@ impl<D: Driver> Worker<D> {
     fn tunnel_moves(&mut self, key: Key) {
         let tunnel = self.downstream.stream(key).and_then(Stream::tunnel);
         let is_half = tunnel.is_some_and(Tunnel::is_half_closed);
-        self.relay_moves(key, is_half);
+        self.bytes_move(key, is_half, Some(TUNNEL_IDLE_MS * MS));
     }
 
-    /// As `tunnel_moves`, for whatever passes on bytes until one of its sides ends.
+    /// As `tunnel_moves`, for a relay.
     pub(super) fn relay_moves(&mut self, key: Key, is_half: bool) {
+        let idle = self.ctx.setup().timeouts.idle(true);
+        self.bytes_move(key, is_half, idle.map(|idle| idle.as_nanos() as u64));
+    }
+
+    /// Sets the deadline of what passes on bytes until one of its sides ends.
+    fn bytes_move(&mut self, key: Key, is_half: bool, idle_ns: Option<u64>) {
         let now_ns = self.io.now_ns();
         let Some(session) = self.downstream.client_mut(key) else { return };
         session.note_active(now_ns);
-        let (kind, idle_ms) = if is_half {
-            (DeadlineKind::HalfTunnel, HALF_TUNNEL_IDLE_MS)
-        } else {
-            (DeadlineKind::Tunnel, TUNNEL_IDLE_MS)
-        };
-        self.set_deadline(key, kind, now_ns + idle_ms * MS);
+        match idle_ns {
+            _ if is_half => {
+                self.set_deadline(key, DeadlineKind::HalfTunnel, now_ns + HALF_TUNNEL_IDLE_MS * MS)
+            }
+            Some(idle_ns) => self.set_deadline(key, DeadlineKind::Tunnel, now_ns + idle_ns),
+            None => self.downstream.clear_deadline(key),
+        }
     }
 
     /// The client's side of a tunnel has nothing more to pass on.

@@ -126,7 +126,7 @@ fn timeouts(scenario: &Scenario) -> Result<Timeouts, String> {
             "queue" => timeouts.queue.get_or_insert_default(),
             "client_request" => &mut timeouts.client_request,
             "client_write" => &mut timeouts.client_write,
-            "idle" => &mut timeouts.idle,
+            "idle" => timeouts.idle.get_or_insert_default(),
             "reconnect_backoff_min" => &mut timeouts.reconnect_backoff_min,
             "reconnect_backoff_max" => &mut timeouts.reconnect_backoff_max,
             _ => return Err(format!("there is no timeout `{name}`")),

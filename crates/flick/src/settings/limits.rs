@@ -247,7 +247,8 @@ pub struct TimeoutSettings {
     /// Time that a client may leave a response unread while it blocks a shared backend connection. [default: 200ms]
     #[arg(id = "client_write_timeout", long = "client-write-timeout", value_name = "DURATION")]
     client_write: Option<Period>,
-    /// Time without traffic after which a client connection is closed. 0 disables. [default: 0]
+    /// Time without traffic after which a client connection is closed. 0 disables. Not for tunnels (`Upgrade`,
+    /// `CONNECT`), which end after 10 minutes without traffic. [default: 10m for relays, else 0]
     #[arg(id = "idle_timeout", long = "idle-timeout", value_name = "DURATION")]
     idle: Option<Period>,
     /// Time for the requests in flight on a backend that was removed from its list. [default: 10s]
@@ -283,7 +284,7 @@ impl TimeoutSettings {
         set(&mut timeouts.queue, self.queue.map(|period| Some(period.0)));
         set(&mut timeouts.client_request, self.client_request.map(|time| time.0));
         set(&mut timeouts.client_write, period(self.client_write));
-        set(&mut timeouts.idle, period(self.idle));
+        set(&mut timeouts.idle, self.idle.map(|period| Some(period.0)));
         set(&mut timeouts.backend_drain, period(self.backend_drain));
         set(&mut timeouts.reconnect_backoff_min, period(self.reconnect_backoff_min));
         set(&mut timeouts.reconnect_backoff_max, period(self.reconnect_backoff_max));
