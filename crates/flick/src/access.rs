@@ -11,7 +11,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::num::NonZeroU32;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{OpenOptionsExt, fchown};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -296,15 +296,31 @@ impl Drop for AccessLog {
     }
 }
 
-/// Opens a file for appending, readable by its owner and group only: requests may contain secrets.
+/// Opens a file for appending, readable by its owner and group only: requests may contain secrets. Root gives it to the
+/// user that flick switches to, who reopens it.
+///
+/// Errors: it cannot be opened; the file is of another user, and the path is a symbolic link or one of several hard
+/// links to it: who may write the directory could have made that of any file.
 fn append(path: &Path, user: Option<&User>) -> io::Result<File> {
+    let owner = user.filter(|_| sandbox::is_root()).map(User::ids);
     let mut options = OpenOptions::new();
-    options.append(true).create(true).mode(0o640);
+    options.append(true).mode(0o640);
     // Opening a pipe without a reader fails, instead of blocking the control thread until there is one.
-    let file = options.custom_flags(libc::O_NONBLOCK).open(path)?;
+    let itself = options.clone().create(true).custom_flags(libc::O_NONBLOCK | libc::O_NOFOLLOW).open(path);
+    let is_symlink = itself.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ELOOP));
+    let file = match itself {
+        // As root it is not created: the link may point anywhere.
+        Err(_) if is_symlink => options.create(owner.is_none()).custom_flags(libc::O_NONBLOCK).open(path)?,
+        itself => itself?,
+    };
     rustix::fs::fcntl_setfl(&file, rustix::fs::OFlags::APPEND)?;
-    if let Some((user, group)) = user.filter(|_| sandbox::is_root()).map(User::ids) {
-        // The user that flick switches to reopens it.
+    let found = file.metadata()?;
+    if let Some((user, group)) = owner.filter(|(user, _)| found.is_file() && found.uid() != *user) {
+        if is_symlink || found.nlink() > 1 {
+            return Err(io::Error::other(
+                "it is a link to a file of another user; name the file itself, or give it to that of `--user`",
+            ));
+        }
         fchown(&file, Some(user), Some(group))?;
     }
     Ok(file)
@@ -478,9 +494,11 @@ fn write_most(to: &mut File, lines: &[u8]) -> Result<(), Unwritten> {
 
 #[cfg(test)]
 mod tests {
-    use super::{LogFile, Orders, Sample, Writer, append, ends_inside_line};
+    use super::{LogFile, Orders, Sample, User, Writer, append, ends_inside_line};
     use std::fs::File;
     use std::io::Read;
+    use std::os::unix::fs::MetadataExt;
+    use std::path::Path;
     use std::sync::Arc;
 
     impl LogFile {
@@ -497,6 +515,42 @@ mod tests {
         let error = append(&path, None).expect_err("the pipe has no reader");
         assert_eq!(error.raw_os_error(), Some(libc::ENXIO));
         std::fs::remove_file(&path).expect("the test created it");
+    }
+
+    #[test]
+    fn file_behind_a_link_and_device_were_given_to_the_service_user() {
+        if !crate::sandbox::is_root() {
+            return;
+        }
+        let directory = std::env::temp_dir().join(format!("flick-access-owner-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("the temporary directory is writable");
+        let at = |name: &str| directory.join(name);
+        let user: User = "65534:65533".parse().expect("a user and a group");
+        let owner = |path: &Path| std::fs::metadata(path).map(|found| (found.uid(), found.gid())).ok();
+        std::fs::write(at("target"), "root's\n").expect("it can be written");
+        std::os::unix::fs::symlink(at("target"), at("symlink")).expect("it can be made");
+        std::fs::hard_link(at("target"), at("hard-link")).expect("it can be made");
+        let null = at("null");
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &null,
+            rustix::fs::FileType::CharacterDevice,
+            0o600.into(),
+            rustix::fs::makedev(1, 3),
+        )
+        .expect("root can make devices");
+        for (name, is_opened) in [("symlink", false), ("hard-link", false), ("null", true)] {
+            let opened = append(&at(name), Some(&user));
+            assert_eq!(opened.is_ok(), is_opened, "{name}: {opened:?}");
+            assert_eq!(owner(&at(name)), Some((0, 0)), "{name}");
+        }
+        // Without a user nothing is given away, and links are followed.
+        append(&at("symlink"), None).expect("it can be opened");
+        append(&at("log"), Some(&user)).expect("it can be created");
+        assert_eq!(owner(&at("log")), Some((65534, 65533)));
+        std::os::unix::fs::symlink(at("log"), at("to-log")).expect("it can be made");
+        append(&at("to-log"), Some(&user)).expect("the log is the user's already");
+        std::fs::remove_dir_all(&directory).expect("it is ours");
     }
 
     #[test]
