@@ -6,7 +6,7 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream, ToSocketAddrs, UdpSocket};
 use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,7 @@ use domain::base::iana::Rcode;
 use domain::base::record::ParsedRecord;
 use domain::base::{Message, MessageBuilder, Name, ParsedName, Question, Rtype, ToName};
 use domain::rdata::{A, Aaaa, Soa, Srv};
+use tracing::warn;
 
 use crate::limits::{
     ATTEMPTS_MAX, NAME_SERVERS_MAX, PARTIAL_TTL_MAX, RESPONSE_TIMEOUT, STRAY_RESPONSES_MAX, UDP_BYTES_MAX,
@@ -101,9 +102,10 @@ impl Resolver {
     /// Asks the servers of `/etc/resolv.conf`.
     pub fn system() -> Self {
         let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-        let servers = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
-        let servers = servers.filter_map(|address| IpAddr::from_str(address.trim()).ok());
-        let servers = servers.take(NAME_SERVERS_MAX).map(|ip| SocketAddr::new(ip, DNS_PORT)).collect();
+        let (servers, unread) = servers(&text);
+        for address in unread {
+            warn!(address, "name server in /etc/resolv.conf is not an IP address");
+        }
         Self { servers, ..Self::default() }
     }
 
@@ -308,4 +310,64 @@ fn read_response<T>(
         }
     }
     Ok(Lookup { records, ttl: ttl_min.unwrap_or_default(), missing: None })
+}
+
+/// Returns the name servers in the text of a `resolv.conf`, and the addresses that cannot be read.
+fn servers(text: &str) -> (Vec<SocketAddr>, Vec<&str>) {
+    let (mut servers, mut unread) = (Vec::new(), Vec::new());
+    let lines = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
+    for rest in lines.filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t'])) {
+        let address = rest.trim_start().split([' ', '\t', '#', ';']).next().unwrap_or_default();
+        match name_server(address) {
+            Some(server) => servers.push(server),
+            None => unread.push(address),
+        }
+    }
+    servers.truncate(NAME_SERVERS_MAX);
+    (servers, unread)
+}
+
+/// Parses the address of a name server, with a zone (`fe80::1%eth0`, `fe80::1%2`) if it is link-local.
+fn name_server(address: &str) -> Option<SocketAddr> {
+    let Some((ip, zone)) = address.split_once('%') else {
+        return address.parse().ok().map(|ip| SocketAddr::new(ip, DNS_PORT));
+    };
+    let ip: Ipv6Addr = ip.parse().ok().filter(Ipv6Addr::is_unicast_link_local)?;
+    if let Ok(zone) = zone.parse() {
+        return Some(SocketAddrV6::new(ip, DNS_PORT, 0, zone).into());
+    }
+    // getaddrinfo(3) looks up the interface; it asks no server about an address.
+    (address, DNS_PORT).to_socket_addrs().ok()?.next()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{SocketAddr, SocketAddrV6};
+
+    use super::servers;
+
+    #[test]
+    fn name_server_with_a_comment_or_a_zone_was_ignored() {
+        let v6 =
+            |scope| SocketAddr::V6(SocketAddrV6::new("fe80::1".parse().expect("an address"), 53, 0, scope));
+        let v4 = |text: &str| SocketAddr::new(text.parse().expect("an address"), 53);
+        for (line, server) in [
+            ("nameserver 127.0.0.1", v4("127.0.0.1")),
+            ("  nameserver\t127.0.0.2  ", v4("127.0.0.2")),
+            ("nameserver 127.0.0.3 # local", v4("127.0.0.3")),
+            ("nameserver 127.0.0.4; x", v4("127.0.0.4")),
+            ("nameserver 127.0.0.5#x", v4("127.0.0.5")),
+            ("nameserver ::1\tx", v4("::1")),
+            // The loopback interface is the first.
+            ("nameserver fe80::1%lo", v6(1)),
+            ("nameserver fe80::1%7", v6(7)),
+        ] {
+            assert_eq!(servers(line), (vec![server], vec![]), "{line}");
+        }
+        let text = "search a\n# nameserver 127.0.0.1\n;nameserver 127.0.0.1\nnameservers 127.0.0.1\n\
+                    nameserver\nnameserver localhost # x\nnameserver ::1%lo\n\
+                    nameserver fe80::1%no-such-one\nnameserver 127.0.0.6\n";
+        let unread = vec!["", "localhost", "::1%lo", "fe80::1%no-such-one"];
+        assert_eq!(servers(text), (vec![v4("127.0.0.6")], unread));
+    }
 }
