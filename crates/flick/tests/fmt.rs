@@ -3,7 +3,7 @@
 mod common;
 
 use std::io::Write;
-use std::os::unix::fs::{PermissionsExt, symlink};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 use std::process::Stdio;
 
@@ -103,6 +103,21 @@ fn fmt_keeps_symlinks_and_permissions() {
     assert!(symlinked.symlink_metadata().expect("it is there").is_symlink());
     let mode = path.metadata().expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o640);
+}
+
+#[test]
+fn fmt_gave_the_file_of_another_user_to_root() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let scratch = Scratch::new("owner");
+    let path = scratch.write("theirs.flick", UNTIDY);
+    std::os::unix::fs::chown(&path, Some(65534), Some(65533)).expect("root may");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o660)).expect("root may");
+    let (status, _, stderr) = run(&["fmt", path.to_str().expect("the path is UTF-8")]);
+    assert_eq!(status, 0, "{stderr}");
+    let found = path.metadata().expect("it is there");
+    assert_eq!((found.uid(), found.gid(), found.mode() & 0o777), (65534, 65533, 0o660));
 }
 
 #[test]
