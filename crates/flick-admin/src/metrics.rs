@@ -8,7 +8,7 @@ mod backends;
 mod exposition;
 mod platform;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::state::{
     CounterValue, DictionaryStats, Reloads, Service, StateReport, TaskRuns, Times, TunableNanos,
@@ -220,19 +220,24 @@ fn dictionaries(out: &mut Exposition, services: &[Service]) {
 
 /// Counters and gauges of programs, by their own names.
 fn programs(out: &mut Exposition, services: &[Service]) {
-    let mut families: BTreeMap<(String, Kind), Vec<(&str, &CounterValue)>> = BTreeMap::new();
+    let mut families: BTreeMap<(Kind, &str), Vec<(&str, &CounterValue)>> = BTreeMap::new();
     for service in services {
         for counter in &service.program {
-            let kind = Kind::of(counter.is_gauge);
-            let family = families.entry((program_name(&counter.name), kind)).or_default();
+            let family = families.entry((Kind::of(counter.is_gauge), &counter.name)).or_default();
             family.push((&service.name, counter));
         }
     }
-    let names: Vec<(String, Kind)> = families.keys().cloned().collect();
-    for ((name, kind), counters) in families {
+    let mut used = BTreeSet::new();
+    for ((kind, own), counters) in families {
+        let mut name = program_name(own);
         // A counter of one program and a gauge of another may have the same name; a family has one type.
-        let is_ambiguous = kind == Kind::Gauge && names.contains(&(name.clone(), Kind::Counter));
-        let name = if is_ambiguous { format!("{name}_current") } else { name };
+        if kind == Kind::Gauge && used.contains(&name) {
+            name.push_str("_current");
+        }
+        // As `hits_total` beside `hits`.
+        while !used.insert(name.clone()) {
+            name.push('_');
+        }
         out.family(
             &name,
             kind,
@@ -263,7 +268,55 @@ fn program_name(name: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::program_name;
+    use std::collections::BTreeSet;
+
+    use super::{Detail, Format, program_name, text};
+    use crate::state::{CounterValue, Service, StateReport};
+
+    #[test]
+    fn counters_of_two_names_were_one_series() {
+        let counter = |(name, is_gauge): (&str, bool)| CounterValue {
+            name: name.to_owned(),
+            is_gauge,
+            ..CounterValue::default()
+        };
+        let own = [
+            ("hits", false),
+            ("hits_total", false),
+            ("x_sum", false),
+            ("x_sum_", false),
+            ("flick_x", false),
+            ("program_flick_x", false),
+            ("größe", false),
+            ("grüße", false),
+            ("q", false),
+            ("q", true),
+            ("q_current", true),
+        ];
+        let count = own.len();
+        let service = |name: &str, own: &[(&str, bool)]| Service {
+            name: name.to_owned(),
+            program: own.iter().copied().map(counter).collect(),
+            ..Service::default()
+        };
+        let services = vec![service("one", &own[..9]), service("two", &own[9..])];
+        let state = StateReport { services, ..StateReport::default() };
+        for format in [Format::OpenMetrics, Format::Classic] {
+            let text = text(&state, format, Detail::Service);
+            let (mut types, mut series, mut programs) = (BTreeSet::new(), BTreeSet::new(), 0);
+            for line in text.lines() {
+                if let Some(family) = line.strip_prefix("# TYPE ") {
+                    assert!(types.insert(family.split(' ').next()), "twice: {line}");
+                } else if !line.starts_with('#') {
+                    let key = line.rsplit_once(' ').expect("a value stands behind the series").0;
+                    assert!(series.insert(key), "twice: {line}");
+                    let is_platforms = key.starts_with("flick_") || key.starts_with("process_");
+                    programs += usize::from(!is_platforms);
+                }
+            }
+            assert_eq!(programs, count, "{text}");
+        }
+    }
 
     #[test]
     fn program_counter_keeps_its_name_unless_reserved() {
