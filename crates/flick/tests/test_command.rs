@@ -70,6 +70,14 @@ fn failed_scenario_is_shown_with_a_diagram_and_a_command() {
 }
 
 #[test]
+fn scenario_was_not_played_with_the_last_seed() {
+    let wrong = RIGHT.replace("value \"2\" opaque 4\n", "value \"3\" opaque 4\n");
+    let last = u64::MAX.to_string();
+    check(&[("wrong.scn", &wrong)], &["--seed", &last], 1, &[&format!("FAILED with seed {last}")]);
+    check(&[("right.scn", RIGHT)], &["--seed", &last], 0, &["right.scn ... ok"]);
+}
+
+#[test]
 fn expectations_compare_bytes() {
     let raw = "backends first 1\nbackends copies 2\n\
                client a sends \"\\x80\\x08\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\\x00\"\n\

@@ -379,8 +379,8 @@ fn action(words: &[Word]) -> Result<Action, String> {
             None => Action::Sends(messages::parse(&words[1..])?),
         },
         ["expects", "nothing", "for", _, "ms"] => Action::ExpectsNothing(number(words.get(3))?),
-        ["expects", "closed", ..] => Action::ExpectsClosed(within(&mut &words[2..])?),
-        ["expects", "cut", ..] => Action::ExpectsCut(within(&mut &words[2..])?),
+        ["expects", "closed", ..] => Action::ExpectsClosed(within_alone(words)?),
+        ["expects", "cut", ..] => Action::ExpectsCut(within_alone(words)?),
         ["expects", "head", "of", ..] => {
             let mut rest = &words[3..];
             let within = within(&mut rest)?;
@@ -441,6 +441,20 @@ fn within(words: &mut &[Word]) -> Result<u64, String> {
     Ok(within)
 }
 
+/// Parses `expects closed` or `expects cut`, behind which only `within N ms` may stand.
+fn within_alone(words: &[Word]) -> Result<u64, String> {
+    let mut rest = &words[2..];
+    let within = within(&mut rest)?;
+    if rest.is_empty() {
+        return Ok(within);
+    }
+    let shown = |words: &[Word]| {
+        words.iter().map(|word| word.plain().unwrap_or("\"...\"")).collect::<Vec<_>>().join(" ")
+    };
+    let (rest, expectation) = (shown(rest), shown(&words[..2]));
+    Err(format!("`{rest}` behind `{expectation}`; only `within N ms` may stand there"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::{ACTIONS, Action, Step, parse};
@@ -467,5 +481,22 @@ mod tests {
             Err("line 1: a comma is missing in front of `expects`".into())
         );
         assert_eq!(said("client a sends get \"k"), Err("line 1: the text has no end".into()));
+    }
+
+    #[test]
+    fn words_behind_expects_closed_were_ignored() {
+        let said = |text: &str| parse(text).map(|_| ()).map_err(|error| error.to_string());
+        for what in ["closed", "cut"] {
+            assert_eq!(
+                said(&format!("client a expects {what}\nclient a expects {what} within 5 ms")),
+                Ok(())
+            );
+            for rest in ["within 1 s", "soon", "now within 5 ms"] {
+                let shown = rest.trim_end_matches(" within 5 ms");
+                let expected =
+                    format!("line 1: `{shown}` behind `expects {what}`; only `within N ms` may stand there");
+                assert_eq!(said(&format!("client a expects {what} {rest}")), Err(expected));
+            }
+        }
     }
 }

@@ -136,10 +136,13 @@ impl Test {
     fn check(&self, case: &Case, subjects: &[(&'static str, Subject)]) -> bool {
         let name = case.path.display();
         let seeds = match self.seed {
-            Some(seed) => seed..seed + 1,
-            None => QUIET_SEED..QUIET_SEED + self.seeds.unwrap_or(case.scenario.seeds).clamp(1, SEEDS_MAX),
+            Some(seed) => seed..=seed,
+            None => {
+                let count = self.seeds.unwrap_or(case.scenario.seeds).clamp(1, SEEDS_MAX);
+                QUIET_SEED..=QUIET_SEED + count - 1
+            }
         };
-        let count = seeds.end - seeds.start;
+        let count = seeds.end() - seeds.start() + 1;
         let started = Instant::now();
         for seed in seeds {
             for (engine, subject) in subjects {
