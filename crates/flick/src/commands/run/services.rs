@@ -30,7 +30,8 @@ enum BindingOrigin {
 
 /// Names the processes of all programs, which are given with the index of their program.
 ///
-/// Errors: two services have the same name; a name is empty.
+/// Errors: two services have the same name; a name is empty, or has a character that paths, metrics and `--service`
+/// would have to quote.
 pub fn named<'a>(
     settings: &Settings,
     programs: &[(usize, &'a Program)],
@@ -41,6 +42,15 @@ pub fn named<'a>(
         let own = &settings.programs[*entry].name;
         if own.as_ref().is_some_and(|name| name.trim().is_empty()) {
             let refused = "the `name` of a service is empty; remove it to use the name of its process";
+            return Err(settings.at_program(*entry, Failure::usage(refused)));
+        }
+        let is_plain =
+            |name: &String| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_.-".contains(&byte));
+        if let Some(name) = own.as_ref().filter(|name| !is_plain(name)) {
+            let refused = format!(
+                "the `name` of a service is `{}`; it may have ASCII letters, digits, `_`, `.` and `-`",
+                name.escape_debug()
+            );
             return Err(settings.at_program(*entry, Failure::usage(refused)));
         }
         let name = match own {
