@@ -53,14 +53,15 @@ pub fn post(address: &Address, path: &str, token: Option<&str>) -> io::Result<Re
     exchange(address, &format!("POST {path}"), token, &headers, REQUEST_TIME_MAX + EXCHANGE_TIME_MAX)
 }
 
-/// Reads a tap line by line until it ends, or until `take` returns `false`. `path` has its parameters.
+/// Reads a tap line by line until it ends, or until `take` returns `false`, which gets `None` when the tap is accepted.
+/// `path` has its parameters.
 ///
 /// Errors: the tap is refused; the connection has ended before the tap.
 pub fn tap(
     address: &Address,
     path: &str,
     token: Option<&str>,
-    mut take: impl FnMut(TapLine) -> bool,
+    mut take: impl FnMut(Option<TapLine>) -> bool,
 ) -> io::Result<()> {
     let mut stream = connect(address)?;
     send(&mut *stream, &request(&format!("POST {path}"), token, &format!("{CSRF_HEADER}: yes\r\n")))?;
@@ -88,6 +89,9 @@ pub fn tap(
             }
             bytes.drain(..head.end);
             has_head = true;
+            if !take(None) {
+                return Ok(());
+            }
         }
         while let Some(end) = bytes.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = bytes.drain(..=end).collect();
@@ -95,7 +99,7 @@ pub fn tap(
                 let line = serde_json::from_slice::<TapLine>(&line);
                 let line = line.map_err(|error| not_flick(&format!("a line is not of a tap: {error}")))?;
                 let is_over = line.kind == TapLineKind::Over;
-                if !take(line) || is_over {
+                if !take(Some(line)) || is_over {
                     return Ok(());
                 }
             }

@@ -5,6 +5,7 @@ mod common;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
@@ -129,6 +130,8 @@ fn check_messages(io: &str) {
     peers::signal(tap.child.id(), "INT");
     tap.ended();
     assert!(!tap.text().contains("/earlier"), "{}", tap.text());
+    let mode = packets.metadata().expect("the tap has written it").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "all could read what clients send");
     let streams = streams(&packets);
     for part in ["GET /on-tcp HTTP/1.1", "GET /on-a-ring HTTP/1.1", "HTTP/1.1 200"] {
         assert!(streams.contains(part), "{streams}");
@@ -227,6 +230,15 @@ fn tap_ends_when_its_service_is_replaced_and_needs_authority() {
     assert!(refused.starts_with("HTTP/1.1 403"), "{refused}");
     let (status, _, error) = common::run(&["tap", "--admin", &admin.to_string(), "0.999.9"]);
     assert!(status == 1 && error.contains("there is no such connection"), "{status} {error}");
+    let scratch = Scratch::new("tap-refused");
+    let earlier = scratch.write("earlier.pcap", "packets").display().to_string();
+    for refused in [["--service", "nobody"], ["0.999.9", "--max-bytes=9"]] {
+        let args = ["tap", "--admin", &admin.to_string(), "--pcap", &earlier];
+        let (status, _, error) = common::run(&[&args[..], &refused].concat());
+        assert_eq!(status, 1, "{error}");
+        let kept = std::fs::read(&earlier).expect("it is there");
+        assert_eq!(kept, b"packets", "a refused tap emptied the file: {error}");
+    }
     let mut tap = wait::until("a tap to begin", || {
         let mut tap = Tap::start(admin, &[]);
         // Nothing is shown without a client.

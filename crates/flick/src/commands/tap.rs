@@ -9,7 +9,8 @@ mod packets;
 
 use std::collections::HashMap;
 use std::fs::File;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use flick_admin::state::{TapLine, TapLineKind};
@@ -64,13 +65,11 @@ impl TapCommand {
         let token = self.token_file.as_deref().map(read_token).transpose()?;
         let grammar = self.grammar.as_deref().map(Grammar::named).transpose()?;
         let port = grammar.as_ref().map_or(packets::PORT_UNKNOWN, Grammar::port);
-        let packets = self.pcap.as_ref().map(|path| {
-            let unwritten = |error| Failure::failed(format!("cannot write {}: {error}", path.display()));
-            File::create(path).and_then(|file| PacketWriter::new(file, port)).map_err(unwritten)
-        });
         let mut view = View {
             grammar,
-            packets: packets.transpose()?,
+            pcap: self.pcap.clone(),
+            port,
+            packets: None,
             conns: HashMap::new(),
             bytes: 0,
             has_begun: false,
@@ -82,8 +81,15 @@ impl TapCommand {
         let path = format!("/api/tap?{}", parameters.collect::<Vec<_>>().join("&"));
         let mut failure = None;
         let shown = client::tap(&self.admin, &path, token.as_deref(), |line| {
-            if let Err(error) = view.show(&line) {
-                failure = Some(Failure::failed(format!("cannot write the packets: {error}")));
+            let shown = match line {
+                Some(line) => view.show(&line),
+                // Whether there is such a connection is not known yet.
+                None if self.connection.is_some() => Ok(()),
+                None => view.create_pcap(),
+            };
+            if let Err(error) = shown {
+                let path = self.pcap.as_deref().unwrap_or(Path::new("the packets"));
+                failure = Some(Failure::failed(format!("cannot write {}: {error}", path.display())));
             }
             failure.is_none() && self.max_bytes.is_none_or(|most| view.bytes < most)
         });
@@ -103,6 +109,10 @@ impl TapCommand {
 /// State of the connections that are shown.
 struct View {
     grammar: Option<Grammar>,
+    /// The file of the packets, until it is created.
+    pcap: Option<PathBuf>,
+    /// Port of the service in the packets.
+    port: u16,
     packets: Option<PacketWriter<File>>,
     conns: HashMap<String, TappedConn>,
     bytes: u64,
@@ -117,8 +127,24 @@ struct TappedConn {
 }
 
 impl View {
+    /// Creates the file of the packets, if there is to be one: a tap that is refused leaves an older file as it is.
+    /// Only its owner may read it, as it has what clients send, passwords included.
+    ///
+    /// Errors: it cannot be written.
+    fn create_pcap(&mut self) -> std::io::Result<()> {
+        if let Some(path) = self.pcap.take() {
+            let mut options = File::options();
+            let file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;
+            self.packets = Some(PacketWriter::new(file, self.port)?);
+        }
+        Ok(())
+    }
+
     /// Errors: the packets cannot be written.
     fn show(&mut self, line: &TapLine) -> std::io::Result<()> {
+        if line.kind != TapLineKind::Over {
+            self.create_pcap()?;
+        }
         let at = time_text(line.at_us);
         match line.kind {
             TapLineKind::Dropped => {
