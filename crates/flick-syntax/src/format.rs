@@ -272,8 +272,9 @@ impl Printer {
     /// Prints a comment, behind the last line or on a line of its own; `next` is the token behind it.
     fn comment(&mut self, piece: &Piece, next: &Piece) {
         let is_first = self.lines.is_empty();
+        // A lone carriage return ends a comment and no line: another comment may follow it there.
         if piece.line_breaks_before == 0
-            && let Some(line) = self.lines.last_mut()
+            && let Some(line) = self.lines.last_mut().filter(|line| line.comment.is_none())
         {
             line.comment = Some(piece.text.clone());
             self.last_comment_column = Some(piece.column);

@@ -20,7 +20,9 @@ pub(super) fn has_space(left: &Piece, right: &Piece) -> bool {
         return false;
     }
     !match right.kind {
-        RParen | RBrack | Comma | Semi | Dot | DotDot => true,
+        RParen | RBrack | Comma | Semi | DotDot => true,
+        // `0 .5` is a position, `0.5` a fraction; behind another position (`x.0.5`) it is none.
+        Dot => !(left.kind == Number && left.parent != TupleFieldExpr && right.parent == TupleFieldExpr),
         Colon => !super::is_aligned_colon(right),
         RBrace => right.parent == RecordExpr,
         LBrace => right.parent == RecordExpr,

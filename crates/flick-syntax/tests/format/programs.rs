@@ -23,6 +23,28 @@ fn listing_3_keeps_its_form() {
 }
 
 #[test]
+fn comment_behind_a_lone_carriage_return_was_lost() {
+    check("# one\r# two\n", "# one\n# two\n");
+    check("use raw # one\r  # two\r# three\n# four\n", "use raw # one\n# two\n# three\n# four\n");
+    check(
+        "fun f(x: int) -> ():\n  g(x) # one\r# two\n  h(x)\n",
+        "fun f(x: int) -> ():\n  g(x) # one\n  # two\n  h(x)\n",
+    );
+}
+
+#[test]
+fn number_before_a_dot_and_a_number_became_a_fraction() {
+    for (source, expected) in [
+        ("fun f(x: int) -> ():\n  g(0.  5)\n", "fun f(x: int) -> ():\n  g(0 .5)\n"),
+        ("fun f(x: int) -> ():\n  g(0  .5)\n", "fun f(x: int) -> ():\n  g(0 .5)\n"),
+        ("fun f(x: int) -> ():\n  g(0 . 5 . 6)\n", "fun f(x: int) -> ():\n  g(0 .5.6)\n"),
+        ("fun f(x: int) -> ():\n  g(x . 0 . 5)\n", "fun f(x: int) -> ():\n  g(x.0.5)\n"),
+    ] {
+        check(source, expected);
+    }
+}
+
+#[test]
 fn untidy_program() {
     check(
         "use   raw\r\n\n\n\n# both ways\nproc   P:( cmd / - a,[ - / cmd ]b ):\n\n      # rules\n      |a=>f( b )   # one\n      |   a   =>\n            f(b) # two\n      # the end\n\n\nfun f(x:int)->(int,string<250>):\n    let y=- x+( 1-2 )*3   \n    if y==1:g{a=1,b=2}\n    else if   not y<2:\n       h{ }\n    else:\n           x with a=1 ,b = 2\n   # after f\n",
