@@ -95,6 +95,11 @@ impl Failure {
         Self { status: 128 + (number & 0x7f), message: String::new(), is_titled: false }
     }
 
+    /// Drops the message, which was reported already.
+    pub fn without_message(self) -> Self {
+        Self { message: String::new(), ..self }
+    }
+
     /// Replaces the message by an excerpt of its cause. A message that has an excerpt already is kept.
     pub fn shown(self, excerpt: impl FnOnce(&str) -> Option<String>) -> Self {
         let is_plain = !self.is_titled && !self.message.is_empty() && !self.message.contains('\n');

@@ -191,6 +191,17 @@ fn check_of_an_unreadable_file_prints_json() {
 }
 
 #[test]
+fn check_of_wrong_settings_with_json_exited_with_1() {
+    let scratch = Scratch::new("json-settings");
+    let path = scratch.write("flick.toml", "listen = { client = \"nowhere\" }\n");
+    let path = path.to_str().expect("the path is UTF-8");
+    check(&["check", path], 2, &["nowhere"]);
+    let (status, stdout, stderr) = run(&["check", "--json", path]);
+    assert_eq!((status, stderr.as_str()), (2, ""));
+    assert!(stdout.contains(r#""ok":false"#) && stdout.contains("nowhere"), "{stdout}");
+}
+
+#[test]
 fn check_took_one_file_only() {
     let scratch = Scratch::new("several");
     let text_of = |path: std::path::PathBuf| path.to_str().expect("the path is UTF-8").to_owned();

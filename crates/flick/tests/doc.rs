@@ -50,6 +50,20 @@ fn doc_finds_a_library_by_name() {
 }
 
 #[test]
+fn doc_ended_at_the_first_missing_grammar() {
+    let scratch = Scratch::new("doc-several");
+    let out = scratch.path().to_str().expect("the path is UTF-8");
+    let (status, stdout, stderr) = run(&["doc", "missing", "hadoop", "also_missing", "resp", "--out", out]);
+    assert_eq!(status, 1);
+    for name in ["hadoop", "resp"] {
+        assert!(stdout.contains(&format!("{name}.html")), "no page of {name}: {stdout}");
+    }
+    for name in ["missing", "also_missing"] {
+        assert!(stderr.contains(&format!("cannot read {name}:")), "nothing about {name}: {stderr}");
+    }
+}
+
+#[test]
 fn doc_names_a_missing_grammar() {
     let scratch = Scratch::new("doc-nothing");
     let out = scratch.path().to_str().expect("the path is UTF-8");

@@ -114,10 +114,11 @@ impl Check {
         if !self.json {
             return run.run();
         }
-        let error = run.check().err().map(|failure| failure.text());
+        let failure = run.check().err();
+        let error = failure.as_ref().map(Failure::text);
         let name = file.display().to_string();
         crate::console::sayln!("{}", CheckResult::of_settings(&name, error.as_deref()).text());
-        if error.is_some() { Err(Failure::reported()) } else { Ok(()) }
+        failure.map_or(Ok(()), |failure| Err(failure.without_message()))
     }
 }
 

@@ -29,7 +29,10 @@ impl Doc {
             .map_err(|error| Failure::failed(format!("cannot make {}: {error}", self.out.display())))?;
         let mut is_right = true;
         for grammar in &self.grammars {
-            is_right &= self.page(grammar)?;
+            is_right &= self.page(grammar).unwrap_or_else(|failure| {
+                failure.report();
+                false
+            });
         }
         if is_right { Ok(()) } else { Err(Failure::reported()) }
     }
