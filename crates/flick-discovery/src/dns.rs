@@ -332,7 +332,8 @@ fn name_server(address: &str) -> Option<SocketAddr> {
     let Some((ip, zone)) = address.split_once('%') else {
         return address.parse().ok().map(|ip| SocketAddr::new(ip, DNS_PORT));
     };
-    let ip: Ipv6Addr = ip.parse().ok().filter(Ipv6Addr::is_unicast_link_local)?;
+    // `fe80::/10`.
+    let ip: Ipv6Addr = ip.parse().ok().filter(|ip: &Ipv6Addr| ip.segments()[0] & 0xffc0 == 0xfe80)?;
     if let Ok(zone) = zone.parse() {
         return Some(SocketAddrV6::new(ip, DNS_PORT, 0, zone).into());
     }

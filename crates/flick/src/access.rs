@@ -518,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn file_behind_a_link_and_device_were_given_to_the_service_user() {
+    fn file_behind_a_symlink_and_device_were_given_to_the_service_user() {
         if !crate::sandbox::is_root() {
             return;
         }
