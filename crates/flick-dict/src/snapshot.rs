@@ -171,7 +171,7 @@ pub fn write<'a>(
 
 /// Writes all entries to `path`, through the file `PATH.new`, and returns how many.
 ///
-/// Errors: those of [`write`] and [`NewSnapshot::replace_old`]; the old file stays.
+/// Errors: those of [`write()`] and [`NewSnapshot::replace_old`]; the old file stays.
 pub fn save(dictionary: &Dictionary, path: &Path, layout: u64, now_ns: u64) -> io::Result<u64> {
     write(dictionary, path, layout, now_ns)?.replace_old()
 }
