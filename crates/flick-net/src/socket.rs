@@ -212,10 +212,13 @@ pub(crate) fn is_per_connection_error(errno: Errno) -> bool {
     )
 }
 
-/// Returns the peer address of a connected socket; `None` of a TCP connection that was reset meanwhile, of which the
-/// kernel has none.
+/// Returns the peer address of a socket that is or was connected; `None`: the kernel has none.
 pub fn peer_addr(socket: impl AsFd) -> Option<PeerAddr> {
-    rustix::net::getpeername(socket).ok().map(to_peer_addr)
+    match rustix::net::getpeername(&socket) {
+        Ok(address) => Some(to_peer_addr(address)),
+        // Its peer has reset it.
+        Err(_) => raw::peer_name(socket.as_fd()).map(PeerAddr::Tcp),
+    }
 }
 
 /// Sets or clears `O_NONBLOCK`. io_uring needs blocking sockets: on non-blocking ones its requests complete with

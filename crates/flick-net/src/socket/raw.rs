@@ -1,8 +1,10 @@
-//! Options of sockets that the libraries do not have: the kernel's own counts of the bytes of a TCP connection, and the
-//! network namespace.
-//! Source: `struct tcp_info` of `linux/tcp.h`, RFC 4898; `SO_NETNS_COOKIE` of `asm-generic/socket.h`.
+//! Options of sockets that the libraries do not have: the kernel's own counts of the bytes of a TCP connection, the
+//! network namespace, and the address of a peer that has reset its connection.
+//! Source: `struct tcp_info` of `linux/tcp.h`, RFC 4898; `SO_NETNS_COOKIE` and `SO_PEERNAME` of
+//! `asm-generic/socket.h`, `sk_getsockopt` of `net/core/sock.c`.
 
 use std::ffi::c_void;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Offsets of fields in the structure.
@@ -43,4 +45,28 @@ pub(super) fn network_namespace(socket: BorrowedFd<'_>) -> Option<u64> {
     let result =
         unsafe { libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, SO_NETNS_COOKIE, out, &raw mut len) };
     (result == 0).then_some(cookie)
+}
+
+/// Returns the address of the peer of a TCP connection, also after a reset, when getpeername(2) has none. Without the
+/// scope of a link-local address.
+pub(super) fn peer_name(socket: BorrowedFd<'_>) -> Option<SocketAddr> {
+    let mut name = [0_u8; size_of::<libc::sockaddr_in6>()];
+    // The kernel refuses to write more bytes than the address has.
+    let is_written = [name.len(), size_of::<libc::sockaddr_in>()].into_iter().any(|bytes| {
+        let mut len = bytes as libc::socklen_t;
+        let out = name.as_mut_ptr().cast::<c_void>();
+        // SAFETY: `out` points to `len` or more writable bytes for the whole call, and the kernel writes at most `len`.
+        let result = unsafe {
+            libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERNAME, out, &raw mut len)
+        };
+        result == 0
+    });
+    let family = i32::from(u16::from_ne_bytes([name[0], name[1]]));
+    let ip = match family {
+        _ if !is_written => return None,
+        libc::AF_INET => IpAddr::V4(Ipv4Addr::from(<[u8; 4]>::try_from(&name[4..8]).ok()?)),
+        libc::AF_INET6 => IpAddr::V6(Ipv6Addr::from(<[u8; 16]>::try_from(&name[8..24]).ok()?)),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, u16::from_be_bytes([name[2], name[3]])))
 }

@@ -75,7 +75,7 @@ impl UringDriver {
         sink.put(DriverEvent::AcceptFailed { listener: id, errno: Errno::NFILE.raw_os_error() });
     }
 
-    /// Reports a new connection. One of TCP that was reset before is closed, as if accepting it had failed.
+    /// Reports a new connection. One of TCP whose peer has no address is closed, as if accepting it had failed.
     fn report_accepted(&mut self, id: ListenerId, socket: OwnedFd, sink: &mut EventSink<'_>) {
         let at = self.listeners.get(id).and_then(UringListener::socket).map(|socket| socket.local_addr());
         let is_unix = at.is_some_and(|at| matches!(at, Endpoint::Unix(_)));
