@@ -1,9 +1,10 @@
-//! The listeners of one driver, by number.
-//! Promises: at most [`LISTENERS_MAX`]; the number of a removed one is used again.
+//! The listeners of one driver, by number, and what made accepting fail.
+//! Promises: at most [`LISTENERS_MAX`]; the number of a removed one is used again; a failure is reported once.
 
 use std::io;
 
-use crate::driver::ListenerId;
+use crate::driver::{DriverEvent, ListenerId};
+use crate::event_sink::EventSink;
 use crate::limits::LISTENERS_MAX;
 
 /// A table of listeners.
@@ -65,5 +66,40 @@ impl<L> Listeners<L> {
 
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut L> {
         self.slots.iter_mut().flatten()
+    }
+}
+
+/// Listeners that were paused because the system refused to accept or to watch them, until that is reported.
+pub(crate) struct AcceptFaults {
+    /// With the error number; each listener once.
+    faults: Vec<(ListenerId, i32)>,
+}
+
+impl AcceptFaults {
+    pub(crate) fn new() -> AcceptFaults {
+        AcceptFaults { faults: Vec::with_capacity(LISTENERS_MAX) }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.faults.is_empty()
+    }
+
+    pub(crate) fn note(&mut self, id: ListenerId, errno: i32) {
+        self.forget(id);
+        self.faults.push((id, errno));
+    }
+
+    /// Drops the failure of a listener that is closed.
+    pub(crate) fn forget(&mut self, id: ListenerId) {
+        self.faults.retain(|(of, _)| *of != id);
+    }
+
+    /// Reports as many as the poll may return.
+    pub(crate) fn report(&mut self, sink: &mut EventSink<'_>) {
+        while !sink.is_full()
+            && let Some((listener, errno)) = self.faults.pop()
+        {
+            sink.put(DriverEvent::AcceptFailed { listener, errno });
+        }
     }
 }

@@ -38,7 +38,7 @@ use crate::limits::{
     SHM_PAIRS_MAX, SHM_REFUSALS_LOG_NS, SHM_RING_BYTES_START,
 };
 use crate::listen::ListenSocket;
-use crate::listeners::{Accepting, Listeners};
+use crate::listeners::{AcceptFaults, Accepting, Listeners};
 use crate::receive_buffer::ReceiveBuffer;
 use crate::slot_queue::SlotQueue;
 pub(crate) use claims::{ClaimPeek, ClaimRead};
@@ -71,8 +71,7 @@ pub(crate) struct ShmTransport {
     pub(crate) clock: Clock,
     quota: SendQuota,
     limits: DriverLimits,
-    /// Listeners that were paused because the system refused a connection, with its error number.
-    accept_faults: Vec<(ListenerId, i32)>,
+    accept_faults: AcceptFaults,
     received_bytes: usize,
     stats: ShmStats,
     /// Connections that were refused for lack of memory since the last line about them.
@@ -139,7 +138,7 @@ impl ShmTransport {
             receive_buffer: ReceiveBuffer::default(),
             quota: SendQuota::unlimited(),
             limits,
-            accept_faults: Vec::with_capacity(LISTENERS_MAX),
+            accept_faults: AcceptFaults::new(),
             received_bytes: 0,
             stats: ShmStats::default(),
             refusals_unlogged: 0,
@@ -256,7 +255,7 @@ impl ShmTransport {
     pub(crate) fn close_listener(&mut self, id: ListenerId) {
         self.accept(id, false);
         self.listeners.remove(id);
-        self.accept_faults.retain(|(of, _)| *of != id);
+        self.accept_faults.forget(id);
         self.pairs.close_listener(id);
     }
 
@@ -409,9 +408,7 @@ impl ShmTransport {
     }
 
     fn accept_some(&mut self, sink: &mut EventSink<'_>) {
-        while let Some((listener, errno)) = if sink.is_full() { None } else { self.accept_faults.pop() } {
-            sink.put(DriverEvent::AcceptFailed { listener, errno });
-        }
+        self.accept_faults.report(sink);
         let has_opened = self.pairs.has_opened();
         for _ in 0..ACCEPTS_PER_POLL_MAX {
             if sink.is_full() || self.accepts_left == 0 {
@@ -689,7 +686,7 @@ impl ShmTransport {
                 Err(Errno::AGAIN) => return,
                 Err(errno) => {
                     self.accept(id, false);
-                    self.accept_faults.push((id, errno.raw_os_error()));
+                    self.accept_faults.note(id, errno.raw_os_error());
                     return;
                 }
             }

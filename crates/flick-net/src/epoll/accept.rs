@@ -20,9 +20,7 @@ enum Accepted {
 
 impl EpollDriver {
     pub(super) fn accept_ready(&mut self, sink: &mut EventSink<'_>) {
-        while let Some((listener, errno)) = if sink.is_full() { None } else { self.accept_faults.pop() } {
-            sink.put(DriverEvent::AcceptFailed { listener, errno });
-        }
+        self.accept_faults.report(sink);
         for id in self.listeners.ids() {
             let Some(listener) = self.listeners.get_mut(id) else { continue };
             if !std::mem::take(&mut listener.is_ready) {

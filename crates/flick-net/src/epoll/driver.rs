@@ -16,9 +16,9 @@ use crate::conn::quota::SendQuota;
 use crate::conn::{Conns, Then};
 use crate::driver::{Detached, Driver, DriverEvent, DriverLimits, Handle, ListenerId, checked};
 use crate::fault::ConnFault;
-use crate::limits::{ACCEPTS_PER_POLL_MAX, KERNEL_EVENTS_MAX, LINGER_SCRATCH_BYTES, LISTENERS_MAX};
+use crate::limits::{ACCEPTS_PER_POLL_MAX, KERNEL_EVENTS_MAX, LINGER_SCRATCH_BYTES};
 use crate::listen::ListenSocket;
-use crate::listeners::{Accepting, Listeners};
+use crate::listeners::{AcceptFaults, Accepting, Listeners};
 use crate::poller::Poller;
 use crate::queue_delay::{QueueDelay, QueueDelayMeter};
 use crate::receive_buffer::ReceiveBuffer;
@@ -36,8 +36,7 @@ pub struct EpollDriver {
     /// Connections with new input of which the last receive brought little: they come before the others that are ready.
     pub(super) ready_light: SlotQueue,
     pub(super) listeners: Listeners<EpollListener>,
-    /// Listeners that were paused because the system refused their registration, with its error number.
-    pub(super) accept_faults: Vec<(ListenerId, i32)>,
+    pub(super) accept_faults: AcceptFaults,
     /// Peers of finished listeners, which are delivered still.
     pub(super) parked: VecDeque<ParkedPeer>,
     pub(super) receive_buffer: ReceiveBuffer,
@@ -83,7 +82,7 @@ impl EpollDriver {
             starved: SlotQueue::new(limits.conns_max),
             ready_light: SlotQueue::new(limits.conns_max),
             listeners: Listeners::new(),
-            accept_faults: Vec::with_capacity(LISTENERS_MAX),
+            accept_faults: AcceptFaults::new(),
             parked: VecDeque::new(),
             receive_buffer: ReceiveBuffer::default(),
             quota: SendQuota::unlimited(),
@@ -285,8 +284,7 @@ impl Driver for EpollDriver {
             let added = epoll::add(&self.epoll, &listener.socket, EpollToken::Listener(id.0).pack(), flags);
             if let Err(error) = added {
                 listener.accepting = Accepting::Off;
-                self.accept_faults.retain(|(of, _)| *of != id);
-                self.accept_faults.push((id, error.raw_os_error()));
+                self.accept_faults.note(id, error.raw_os_error());
             }
         } else {
             listener.is_ready = false;
@@ -299,13 +297,13 @@ impl Driver for EpollDriver {
     fn close_listener(&mut self, listener: ListenerId) {
         // Other workers may share a Unix listener's descriptor, and then closing ours would not end its registration.
         self.accept(listener, false);
-        self.accept_faults.retain(|(of, _)| *of != listener);
+        self.accept_faults.forget(listener);
         self.listeners.remove(listener);
     }
 
     fn finish_listener(&mut self, listener: ListenerId) {
         self.accept(listener, false);
-        self.accept_faults.retain(|(of, _)| *of != listener);
+        self.accept_faults.forget(listener);
         self.park_backlog(listener);
     }
 
