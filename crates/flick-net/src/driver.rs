@@ -49,6 +49,13 @@ pub struct DriverLimits {
     pub receive_bytes: u32,
 }
 
+#[cfg(test)]
+impl DriverLimits {
+    /// Those of a driver that has a few connections of a test.
+    pub(crate) const FEW: Self =
+        Self { conns_max: 8, shm_conns_max: 0, output_slices_max: 8, events_max: 64, receive_bytes: 16384 };
+}
+
 /// Event that occurred since the last poll. The data of one connection arrives in order.
 #[derive(Debug)]
 pub enum DriverEvent {

@@ -1,6 +1,6 @@
 //! A listener that the system refuses to register is reported, and registered later.
 
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use flick_buffers::{Pool, PoolConfig};
@@ -12,13 +12,6 @@ use super::token::EpollToken;
 use crate::address::Endpoint;
 use crate::driver::{Driver, DriverEvent, DriverLimits, ListenerId};
 
-const LIMITS: DriverLimits = DriverLimits {
-    conns_max: 8,
-    shm_conns_max: 0,
-    output_slices_max: 8,
-    events_max: 64,
-    receive_bytes: 16384,
-};
 /// Longest wait for what takes microseconds.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -32,6 +25,19 @@ fn refuse_registration(driver: &EpollDriver, listener: ListenerId, on: bool) {
         epoll::delete(&driver.epoll, socket)
     };
     changed.expect("this registration is not refused");
+}
+
+/// Returns a driver with a listener, at that address, whose registration was refused.
+fn driver_that_is_refused() -> (EpollDriver, Pool, ListenerId, SocketAddr) {
+    let mut driver = EpollDriver::new(DriverLimits::FEW).expect("epoll");
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 16, huge_count: 0 });
+    let any: Endpoint = "127.0.0.1:0".parse().expect("an address");
+    let listener = driver.listen(&any).expect("loopback");
+    let Endpoint::Tcp(at) = driver.local_addr(listener).expect("it listens") else { panic!("not by TCP") };
+    driver.accept(listener, false);
+    refuse_registration(&driver, listener, true);
+    driver.accept(listener, true);
+    (driver, pool, listener, at)
 }
 
 /// Polls until something is reported.
@@ -48,14 +54,7 @@ fn first_event(driver: &mut EpollDriver, pool: &Pool) -> DriverEvent {
 
 #[test]
 fn listener_whose_registration_was_refused_once_accepted_no_more() {
-    let mut driver = EpollDriver::new(LIMITS).expect("epoll");
-    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 16, huge_count: 0 });
-    let any: Endpoint = "127.0.0.1:0".parse().expect("an address");
-    let listener = driver.listen(&any).expect("loopback");
-    let Endpoint::Tcp(at) = driver.local_addr(listener).expect("it listens") else { panic!("not by TCP") };
-    driver.accept(listener, false);
-    refuse_registration(&driver, listener, true);
-    driver.accept(listener, true);
+    let (mut driver, pool, listener, at) = driver_that_is_refused();
     assert_eq!(driver.poll_timeout(&pool, None), Some(Duration::ZERO), "there is something to report");
     let event = first_event(&mut driver, &pool);
     let errno = Errno::EXIST.raw_os_error();
@@ -72,13 +71,7 @@ fn listener_whose_registration_was_refused_once_accepted_no_more() {
 
 #[test]
 fn refused_listener_that_is_closed_is_not_reported() {
-    let mut driver = EpollDriver::new(LIMITS).expect("epoll");
-    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 16, huge_count: 0 });
-    let any: Endpoint = "127.0.0.1:0".parse().expect("an address");
-    let listener = driver.listen(&any).expect("loopback");
-    driver.accept(listener, false);
-    refuse_registration(&driver, listener, true);
-    driver.accept(listener, true);
+    let (mut driver, pool, listener, _) = driver_that_is_refused();
     driver.close_listener(listener);
     let mut events = Vec::with_capacity(64);
     driver.poll(&pool, Some(Duration::ZERO), &mut events).expect("a poll does not fail");

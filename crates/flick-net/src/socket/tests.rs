@@ -12,13 +12,6 @@ use crate::driver::{Driver, DriverEvent, DriverLimits, Handle};
 use crate::epoll::EpollDriver;
 use crate::uring::UringDriver;
 
-const LIMITS: DriverLimits = DriverLimits {
-    conns_max: 8,
-    shm_conns_max: 0,
-    output_slices_max: 8,
-    events_max: 64,
-    receive_bytes: 16384,
-};
 /// Longest wait for what takes microseconds.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -61,8 +54,8 @@ fn check<D: Driver>(
 }
 
 fn check_each(any: SocketAddr) {
-    check(EpollDriver::new(LIMITS).expect("epoll"), any, EpollDriver::insert_connecting);
-    let uring = UringDriver::new(LIMITS).expect("a kernel that grants io_uring");
+    check(EpollDriver::new(DriverLimits::FEW).expect("epoll"), any, EpollDriver::insert_connecting);
+    let uring = UringDriver::new(DriverLimits::FEW).expect("a kernel that grants io_uring");
     check(uring, any, UringDriver::insert_connecting);
 }
 
