@@ -53,10 +53,14 @@ fn program(file: &str, layout: u64) -> Program {
     }
 }
 
+fn state(file: &str, layout: u64) -> Arc<State> {
+    let state = State::new(&program(file, layout), 1, Origin::System(0));
+    Arc::new(state.expect("small dictionaries fit"))
+}
+
 /// One life of a service: reads back, lets `work` use it, writes.
 fn live(dir: &TempDir, layout: u64, work: impl FnOnce(&mut dyn Host)) {
-    let state = State::new(&program("hits", layout), 1, Origin::System(0)).expect("small dictionaries fit");
-    let state = Arc::new(state);
+    let state = state("hits", layout);
     let keeper = Keeper::start(&state, &dir.0).expect("the directory can be made").expect("one is kept");
     work(&mut WorkerHost::new(state, Arc::new(LoadBalancer::default()), 0).view(&()));
     keeper.finish();
@@ -101,8 +105,7 @@ fn a_snapshot_that_could_not_be_read_was_overwritten_by_an_empty_one() {
 #[test]
 fn a_snapshot_may_not_leave_its_directory() {
     let dir = TempDir::new("leave");
-    let state = State::new(&program("../hits", 1), 1, Origin::System(0)).expect("small dictionaries fit");
-    let error = Keeper::start(&Arc::new(state), &dir.0).expect_err("the name leads out").to_string();
+    let error = Keeper::start(&state("../hits", 1), &dir.0).expect_err("the name leads out").to_string();
     assert!(error.contains("is not a name"), "{error}");
 }
 
@@ -112,8 +115,7 @@ fn a_directory_that_cannot_be_written_was_noticed_by_the_first_save() {
     std::fs::create_dir_all(&dir.0).expect("the temporary directory can be written");
     // A file cannot be created in what is no directory.
     std::fs::write(dir.0.join("state"), "a file").expect("it is writable");
-    let state =
-        Arc::new(State::new(&program("hits", 1), 1, Origin::System(0)).expect("small dictionaries fit"));
+    let state = state("hits", 1);
     let error = Keeper::start(&state, &dir.0.join("state")).expect_err("it is a file").to_string();
     assert!(error.contains("File exists"), "{error}");
     // For root, only what is no file at all cannot be read.
@@ -129,8 +131,7 @@ fn a_snapshot_was_newer_than_the_one_behind_it() {
         host.dict_put(0, b"a", b"1");
     });
     let before = std::fs::read(dir.0.join("hits")).expect("it is kept");
-    let state =
-        Arc::new(State::new(&program("hits", 1), 1, Origin::System(0)).expect("small dictionaries fit"));
+    let state = state("hits", 1);
     let keeper = Keeper::start(&state, &dir.0).expect("the directory is there").expect("two are kept");
     // A file does not replace a directory.
     std::fs::remove_file(dir.0.join("behind")).expect("it is kept");
@@ -148,8 +149,7 @@ fn a_snapshot_was_newer_than_the_one_behind_it() {
 #[test]
 fn snapshots_that_two_threads_wrote_at_the_same_time_were_damaged() {
     let dir = TempDir::new("both");
-    let state =
-        Arc::new(State::new(&program("hits", 1), 1, Origin::System(0)).expect("small dictionaries fit"));
+    let state = state("hits", 1);
     let keeper = Keeper::start(&state, &dir.0).expect("the directory can be made").expect("two are kept");
     let save = || (0..100).map(|_| state.save_snapshots(&dir.0)).sum::<usize>();
     let failed = std::thread::scope(|scope| {
