@@ -50,7 +50,7 @@ pub fn begin_call(state: &ProcessTable, calls: &AtomicU32) -> u32 {
     others
 }
 
-/// A call has come to its end. In a forked process it may be one that was not counted there.
+/// Uncounts a call that has ended. A forked process may not have counted it.
 #[inline]
 pub fn end_call(state: &ProcessTable, calls: &AtomicU32) {
     if are_several(state) {

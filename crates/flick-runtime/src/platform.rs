@@ -383,7 +383,7 @@ impl Platform {
             self.services.iter().find(|known| known.hub.is_none() && known.listens_at(&address))
         });
         let Some(service) = known else { return Err(socket) };
-        // It was reset meanwhile otherwise.
+        // One of which the kernel has no address any more is over.
         let Some(peer) = flick_net::peer_addr(&socket) else { return Ok(()) };
         let count = service.shared.session_count();
         count.add();

@@ -232,7 +232,7 @@ fn tap_ends_when_its_service_is_replaced_and_needs_authority() {
     assert!(status == 1 && error.contains("there is no such connection"), "{status} {error}");
     let scratch = Scratch::new("tap-refused");
     let earlier = scratch.write("earlier.pcap", "packets").display().to_string();
-    for refused in [["--service", "nobody"], ["0.999.9", "--max-bytes=9"]] {
+    for refused in [["--service", "missing"], ["0.999.9", "--max-bytes=9"]] {
         let args = ["tap", "--admin", &admin.to_string(), "--pcap", &earlier];
         let (status, _, error) = common::run(&[&args[..], &refused].concat());
         assert_eq!(status, 1, "{error}");

@@ -26,7 +26,7 @@ impl KernelDriver {
         }
     }
 
-    /// Returns the address of a connection's other side, unless that was reset.
+    /// Returns the address of a connection's other side, unless the kernel has none.
     pub(super) fn peer_of(&self, conn: Handle) -> Option<PeerAddr> {
         match self {
             KernelDriver::Simulated(driver) => Some(driver.addresses_of(conn)?.1),
