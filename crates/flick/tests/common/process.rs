@@ -18,6 +18,17 @@ pub fn descriptors(pid: u32) -> usize {
     std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives").count()
 }
 
+/// Open sockets, and open descriptors of other kinds.
+pub fn sockets_and_others(pid: u32) -> (usize, usize) {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("the process lives");
+    // A descriptor may have been closed since the directory was read.
+    let (sockets, others): (Vec<_>, Vec<_>) = entries
+        .flatten()
+        .filter_map(|entry| std::fs::read_link(entry.path()).ok())
+        .partition(|target| target.to_string_lossy().starts_with("socket:"));
+    (sockets.len(), others.len())
+}
+
 /// Resident memory in KiB, and open descriptors.
 pub fn held(pid: u32) -> (u64, usize) {
     (resident_kib(pid), descriptors(pid))
