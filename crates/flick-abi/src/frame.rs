@@ -33,8 +33,9 @@ pub const SLOT_ITEMS: usize = 8;
 pub const SLOT_CUTS: usize = 9;
 /// The parser's own: how far a search has come.
 pub const SLOT_SCAN: usize = 10;
-/// The parser's own.
-pub const SLOT_AUX: usize = 11;
+/// Before a request is parsed: the `%carry` of the request before it on the same connection. After its `Done`: its own.
+/// It stays what it is when a frame is restarted, so that requests parsed one after the other hand it on.
+pub const SLOT_CARRIED: usize = 11;
 
 /// The bits of a status code.
 const STATUS_MASK: u16 = 0x3ff;
@@ -86,7 +87,7 @@ impl Frame {
     }
 
     /// Resets the frame for the next message. Only head slots are reset: a parser writes a field's slot before it is
-    /// read.
+    /// read. [`SLOT_CARRIED`] is not: who parses messages of more than one connection sets it.
     pub fn restart(&mut self) {
         self.slots[SLOT_STATE] = 0;
         self.slots[SLOT_CURSOR] = 0;
