@@ -154,6 +154,7 @@ const PAGES: &[(&str, &str)] = &[
     ("E0650", include_str!("../../../docs/errors/E0650.md")),
     ("E0651", include_str!("../../../docs/errors/E0651.md")),
     ("E0652", include_str!("../../../docs/errors/E0652.md")),
+    ("E0653", include_str!("../../../docs/errors/E0653.md")),
     ("E0704", include_str!("../../../docs/errors/E0704.md")),
     ("E0801", include_str!("../../../docs/errors/E0801.md")),
     ("E0802", include_str!("../../../docs/errors/E0802.md")),

@@ -328,6 +328,14 @@ pub enum FieldKind {
     },
     /// `var x : uint64 &kept`, in a reply: the `%keep` of its request. Zero in a request.
     Kept,
+    /// `var x : uint64 &carried`, in a request: the `%carry` of the request before it on the same connection, or 0.
+    Carried,
+    /// `var x : bool &full = self.list`: a list ended because it was full, without its terminator. If no program reads
+    /// the variable, a list that is full makes the message too long.
+    Full {
+        /// The list.
+        list: FieldId,
+    },
     /// `bytes &to_close`: everything until the peer closes the connection; the last item, streamed.
     ToClose {
         /// Text (`string`) or `bytes`.
@@ -385,6 +393,8 @@ pub struct Facts {
     pub exclusive: bool,
     /// `%keep = e`, on a request: an integer for the parser of its reply (`FieldKind::Kept`).
     pub keep: Option<Expr>,
+    /// `%carry = e`, on a request: an integer for the next request of the same client (`FieldKind::Carried`).
+    pub carry: Option<Expr>,
     /// `%keep_last = n`, on a request: added to `keep` where the session ends with the reply.
     pub keep_last: u32,
     /// `%keep_client = n`, on a request: the bits of `keep` that are those of the client's own request.

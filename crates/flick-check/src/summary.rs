@@ -218,6 +218,7 @@ impl Text<'_> {
             ("silent", &facts.silent),
             ("more", &facts.more),
             ("keep", &facts.keep),
+            ("carry", &facts.carry),
             ("last", &facts.last),
             ("retry", &facts.retry),
             ("whole", &facts.whole),

@@ -30,8 +30,12 @@ pub(crate) fn type_name(items: &Items, kind: &FieldKind) -> String {
                 "bytes".to_owned()
             }
         }
-        FieldKind::Flag { .. } => "bool".to_owned(),
-        FieldKind::Number { .. } | FieldKind::Varint { .. } | FieldKind::Bits { .. } | FieldKind::Kept => {
+        FieldKind::Flag { .. } | FieldKind::Full { .. } => "bool".to_owned(),
+        FieldKind::Number { .. }
+        | FieldKind::Varint { .. }
+        | FieldKind::Bits { .. }
+        | FieldKind::Kept
+        | FieldKind::Carried => {
             let wide = kind.number_range().is_some_and(|(_, hi)| hi > INT.hi);
             if wide { "uint64".to_owned() } else { "int".to_owned() }
         }
@@ -76,7 +80,12 @@ pub(crate) fn writable(unit: &Unit, field: FieldId) -> Writable {
         | FieldKind::Varint { .. } => {
             return if kind.derived().is_some() { Writable::Follows } else { Writable::Yes };
         }
-        FieldKind::Var { .. } | FieldKind::Flag { .. } | FieldKind::TextVar { .. } | FieldKind::Kept => {
+        FieldKind::Var { .. }
+        | FieldKind::Flag { .. }
+        | FieldKind::Full { .. }
+        | FieldKind::TextVar { .. }
+        | FieldKind::Kept
+        | FieldKind::Carried => {
             return Writable::Computed;
         }
         FieldKind::Text { .. } | FieldKind::Bits { .. } => return Writable::Yes,
@@ -158,10 +167,12 @@ pub(crate) fn grammar_type(kind: &FieldKind) -> Ty {
         FieldKind::Text { text, max_bytes, .. } | FieldKind::TextVar { text, max_bytes, .. } => {
             Ty::Bytes { max: *max_bytes, text: *text }
         }
-        FieldKind::Number { .. } | FieldKind::Varint { .. } | FieldKind::Bits { .. } | FieldKind::Kept => {
-            kind.number_range().map_or(Ty::Unknown, |(lo, hi)| Range { lo, hi }.ty())
-        }
-        FieldKind::Flag { .. } => Ty::Bool,
+        FieldKind::Number { .. }
+        | FieldKind::Varint { .. }
+        | FieldKind::Bits { .. }
+        | FieldKind::Kept
+        | FieldKind::Carried => kind.number_range().map_or(Ty::Unknown, |(lo, hi)| Range { lo, hi }.ty()),
+        FieldKind::Flag { .. } | FieldKind::Full { .. } => Ty::Bool,
         FieldKind::List(list) => {
             let elem = Box::new(Ty::Bytes { max: list.elem_bytes_max, text: list.elem_text });
             Ty::List { elem, max: list.max.unwrap_or(0) }
@@ -192,6 +203,7 @@ pub(crate) fn computed(facts: &Facts) -> impl Iterator<Item = &Expr> {
         &facts.silent,
         &facts.more,
         &facts.keep,
+        &facts.carry,
         &facts.last,
         &facts.retry,
         &facts.whole,

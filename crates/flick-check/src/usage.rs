@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use crate::ask_targets::AskTargets;
 use crate::diagnostic::Sink;
 use crate::hir::{
-    Block, Builtin, ChannelId, DecodedField, Derived, Expr, ExprKind, FieldId, FieldKind, Fun, Proc, Span,
-    Ty, Unit, UnitId,
+    Block, Builtin, ChannelId, DecodedField, Derived, Expr, ExprKind, FieldId, FieldKind, Fun, Proc,
+    Span, Ty, Unit, UnitId,
 };
 use crate::items::Items;
 use crate::limits::{DEFAULT_BYTES_MAX, VINT_BYTES_MAX, head_bytes_max};
@@ -189,22 +189,39 @@ pub(crate) fn check(
             fields.extend(work.uses.reads.iter().filter(|(of, _)| *of == unit.0).map(|(_, field)| *field));
         }
         let view = items.views.get(&unit.0).map_or(&[][..], |view| view.fields.as_slice());
-        let of = |field: FieldId| view.iter().find(|known| known.field == field);
-        let bound = |field: FieldId| of(field).and_then(|known| known.bound);
-        let optional = |field: FieldId| of(field).is_some_and(|known| known.optional);
+        let decoded = |field: FieldId| {
+            let known = view.iter().find(|known| known.field == field);
+            let (max, optional) = known.map_or((None, false), |known| (known.bound, known.optional));
+            DecodedField { field, max, optional }
+        };
         // A program that handles a field which may be streamed handles messages without `wire` too.
         channel.whole &= !view.iter().any(|known| known.optional);
         fields.extend(view.iter().filter(|known| known.bound.is_some()).map(|known| known.field));
-        channel.view = fields
-            .into_iter()
-            .map(|field| DecodedField { field, max: bound(field), optional: optional(field) })
-            .collect();
+        channel.view = fields.into_iter().map(decoded).collect();
         channel.keys = keys.into_iter().collect();
         streaming::elements(unit, channel, items, sink);
     }
+    check_full_lists(process, &all, items, sink);
     let body_uses: Vec<&Uses> = process_bodies.iter().map(|work| &work.uses).collect();
     warn_unused(funs, &all, &body_uses, items, sink);
     warn_unused_state(&all, items, sink);
+}
+
+/// Reports variables that say that a list was full, where messages of their unit are sent: half of one could be.
+fn check_full_lists(process: &Proc, all: &[&Uses], items: &Items, sink: &mut Sink) {
+    let received = process.channels.iter().filter_map(|channel| Some((channel.receives?, channel)));
+    let fields = received.flat_map(|(unit, channel)| channel.view.iter().map(move |known| (unit, known.field)));
+    for (unit, field) in fields {
+        let declared = items.field(unit, field);
+        let sends = process.channels.iter().find(|channel| channel.sends == Some(unit));
+        let (FieldKind::Full { .. }, Some(channel)) = (&declared.kind, sends) else { continue };
+        let mut locations = all.iter().flat_map(|uses| &uses.locations);
+        let known = locations.find(|(known, _)| *known == (unit.0, field));
+        let span = known.map_or(declared.span.clone(), |(_, span)| span.clone());
+        let name = declared.name.as_deref().unwrap_or_default();
+        let (unit, location) = (&items.unit(unit).name, declared.span.clone());
+        sink.push(report::structured::full_is_sent(span, name, unit, &channel.name, location));
+    }
 }
 
 /// The usage of every body of the process.

@@ -257,7 +257,7 @@ fn number_view(items: &Items, kind: &FieldKind, written: &str) -> Option<Ty> {
     match kind {
         FieldKind::Int { repr, .. } | FieldKind::Var { repr, .. } => is_named(*repr),
         FieldKind::Vint { .. } => matches!(written, "int" | "int64").then(|| INT.ty()),
-        FieldKind::Flag { .. } => (written == "bool").then_some(Ty::Bool),
+        FieldKind::Flag { .. } | FieldKind::Full { .. } => (written == "bool").then_some(Ty::Bool),
         kind => {
             let (lo, hi) = kind.number_range()?;
             let range = Range { lo, hi };

@@ -27,6 +27,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ("keep", "The number of a request that the parser of its reply gets."),
     ("keep_last", "What is added to that number where the session ends with the reply."),
     ("keep_client", "The bits of that number that a rule which changes the request does not change."),
+    ("carry", "The number of a request that the parser of the same client's next request gets."),
     ("last", "A message after which its connection is not used again."),
     ("retry", "A request that may be sent again when no byte of a reply came."),
     ("whole", "A request that goes on once all of it is there, if it is short."),

@@ -218,6 +218,10 @@ impl Tables<'_> {
                 "any" => value = format!("{text} for any of them"),
                 "sum" => value = format!("{text} added up over all of them"),
                 "kept" => value = "what the request that it answers said in <code>%keep</code>".to_owned(),
+                "full" => value = format!("whether {text} ended because it was full"),
+                "carried" => {
+                    value = "what the request before it said in <code>%carry</code>".to_owned();
+                }
                 "serialize" => {
                     let target = attr.target().map_or(String::new(), |target| code_of(&target));
                     meaning.push(format!("When it is changed, {target} becomes {text}."));

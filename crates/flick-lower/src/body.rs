@@ -224,7 +224,7 @@ impl<'p> Body<'p> {
         match (&info.unit.fields[field.0 as usize].kind, val) {
             (FieldKind::Bytes { .. }, val) => val,
             (_, val @ Val::Bytes(_)) if info.part_type(Part::Field(field)) == Type::Bytes => val,
-            (FieldKind::Flag { .. }, val) => val,
+            (FieldKind::Flag { .. } | FieldKind::Full { .. }, val) => val,
             (FieldKind::List(_), val @ Val::Group(_)) => val,
             (_, Val::Num(num)) => Val::Num(Num::one(num.value(), info.range(field))),
             (_, Val::Bool(value)) => {

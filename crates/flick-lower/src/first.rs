@@ -43,7 +43,12 @@ fn first_field<'p>(info: &UnitInfo<'p>) -> Option<(FieldId, Vec<&'p Expr>)> {
     let is_on_wire = |field: FieldId| {
         !matches!(
             info.field(field).kind,
-            FieldKind::Var { .. } | FieldKind::Flag { .. } | FieldKind::TextVar { .. } | FieldKind::Kept
+            FieldKind::Var { .. }
+                | FieldKind::Flag { .. }
+                | FieldKind::Full { .. }
+                | FieldKind::TextVar { .. }
+                | FieldKind::Kept
+                | FieldKind::Carried
         )
     };
     let (first, checks) = match &info.unit.body {

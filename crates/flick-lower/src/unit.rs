@@ -102,14 +102,15 @@ impl<'p> UnitInfo<'p> {
                 FieldKind::Text { max_bytes, .. } | FieldKind::TextVar { max_bytes, .. } => {
                     Interval::new(0, i128::from(*max_bytes))
                 }
-                FieldKind::Flag { .. } => Interval::new(0, 1),
+                FieldKind::Flag { .. } | FieldKind::Full { .. } => Interval::new(0, 1),
                 FieldKind::ToClose { .. } => Interval::new(0, MESSAGE_BYTES_MAX),
                 // The word of a list: see `SlotKey::Field`.
                 FieldKind::List(_) => Interval::new(0, i128::from(i64::MAX)),
                 FieldKind::Number { .. }
                 | FieldKind::Varint { .. }
                 | FieldKind::Bits { .. }
-                | FieldKind::Kept => number_range(&field.kind),
+                | FieldKind::Kept
+                | FieldKind::Carried => number_range(&field.kind),
             };
             info.ranges.push(range);
         }
@@ -192,12 +193,13 @@ impl<'p> UnitInfo<'p> {
                 | FieldKind::Text { .. }
                 | FieldKind::TextVar { .. }
                 | FieldKind::ToClose { .. } => Type::Bytes,
-                FieldKind::Flag { .. } => Type::Bool,
+                FieldKind::Flag { .. } | FieldKind::Full { .. } => Type::Bool,
                 FieldKind::List(_) => Type::Int,
                 FieldKind::Number { .. }
                 | FieldKind::Varint { .. }
                 | FieldKind::Bits { .. }
-                | FieldKind::Kept => {
+                | FieldKind::Kept
+                | FieldKind::Carried => {
                     if self.range(field).within(Interval::INT) {
                         Type::Int
                     } else {

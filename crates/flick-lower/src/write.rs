@@ -108,7 +108,9 @@ impl Body<'_> {
             | FieldKind::Bits { .. }
             | FieldKind::Flag { .. }
             | FieldKind::TextVar { .. }
-            | FieldKind::Kept => {}
+            | FieldKind::Full { .. }
+            | FieldKind::Kept
+            | FieldKind::Carried => {}
         }
     }
 

@@ -17,6 +17,8 @@ mod engines;
 mod examples;
 #[path = "suite/first.rs"]
 mod first;
+#[path = "suite/full.rs"]
+mod full;
 #[path = "suite/golden.rs"]
 mod golden;
 #[path = "suite/grammars.rs"]

@@ -37,11 +37,13 @@ const FIELD_ATTRS: &[&str] = &[
     "zeros",
     "bare",
 ];
-const VAR_ATTRS: &[&str] = &["parse", "serialize", "forward", "requires", "any", "sum", "kept", "fault"];
+const VAR_ATTRS: &[&str] =
+    &["parse", "serialize", "forward", "requires", "any", "sum", "full", "kept", "carried", "fault"];
 /// Attributes that may be repeated.
 const REPEATED: &[&str] = &["requires", "forward"];
 /// Attributes without a value.
-const BARE: &[&str] = &["trim", "streamed", "nocase", "to_close", "signed", "kept", "optional", "zeros"];
+const BARE: &[&str] =
+    &["trim", "streamed", "nocase", "to_close", "signed", "kept", "carried", "optional", "zeros"];
 /// Attributes that are not supported yet.
 const LATER: &[&str] = &["convert", "chunked", "eod"];
 
@@ -81,7 +83,9 @@ fn allowed(kind: &FieldKind) -> &'static [&'static str] {
         FieldKind::Var { .. } => &["parse", "sum", "serialize", "requires", "fault"],
         FieldKind::Flag { .. } => &["parse", "any", "forward", "requires", "fault"],
         FieldKind::TextVar { .. } => &["parse"],
+        FieldKind::Full { .. } => &["full"],
         FieldKind::Kept => &["kept", "requires", "fault"],
+        FieldKind::Carried => &["carried", "requires", "fault"],
     }
 }
 
@@ -89,7 +93,12 @@ fn allowed(kind: &FieldKind) -> &'static [&'static str] {
 pub(super) fn known(draft: &Draft, kind: &FieldKind, sink: &mut Sink) {
     let is_var = matches!(
         kind,
-        FieldKind::Var { .. } | FieldKind::Flag { .. } | FieldKind::TextVar { .. } | FieldKind::Kept
+        FieldKind::Var { .. }
+            | FieldKind::Flag { .. }
+            | FieldKind::Full { .. }
+            | FieldKind::TextVar { .. }
+            | FieldKind::Kept
+            | FieldKind::Carried
     );
     let (known, other) = if is_var { (VAR_ATTRS, FIELD_ATTRS) } else { (FIELD_ATTRS, VAR_ATTRS) };
     let allowed = allowed(kind);
@@ -148,8 +157,8 @@ fn kind_name(kind: &FieldKind) -> &'static str {
         FieldKind::Text { .. } => "a delimited string",
         FieldKind::ToClose { .. } => "a field with `&to_close`",
         FieldKind::List(_) => "a list",
-        FieldKind::Var { .. } | FieldKind::Kept => "an integer variable",
-        FieldKind::Flag { .. } => "a boolean variable",
+        FieldKind::Var { .. } | FieldKind::Kept | FieldKind::Carried => "an integer variable",
+        FieldKind::Flag { .. } | FieldKind::Full { .. } => "a boolean variable",
         FieldKind::TextVar { .. } => "a string variable",
     }
 }
@@ -176,6 +185,7 @@ fn example(attribute: &str) -> &'static str {
         "forward" => "&forward = self.minor = 1",
         "default" => "&default = 1",
         "sum" => "&sum = len(self.chunks.ext)",
+        "full" => "&full = self.words",
         "any" => "&any = has_token(self.headers[\"connection\"], \"upgrade\")",
         _ => "&parse = self.total_len - self.key_len",
     }

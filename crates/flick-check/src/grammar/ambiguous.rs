@@ -150,7 +150,9 @@ impl AmbiguityCheck<'_> {
             FieldKind::Var { .. }
             | FieldKind::Flag { .. }
             | FieldKind::TextVar { .. }
+            | FieldKind::Full { .. }
             | FieldKind::Kept
+            | FieldKind::Carried
             | FieldKind::Bits { .. } => follow,
         }
     }

@@ -21,7 +21,8 @@ use crate::report;
 use crate::types;
 
 /// Properties that only the parser of a structured unit evaluates.
-const TREE_FACTS: &[&str] = &["last", "retry", "whole", "tunnel", "closes", "failed", "keep", "status"];
+const TREE_FACTS: &[&str] =
+    &["last", "retry", "whole", "tunnel", "closes", "failed", "keep", "carry", "status"];
 
 /// Flattens a unit: enters its fields in `items` and returns the drafts for them.
 pub(super) fn flatten(unit: UnitId, decls: &Decls, items: &mut Items, sink: &mut Sink) -> Drafts {

@@ -17,7 +17,8 @@ use flick_abi::FailureReason;
 use flick_abi::limits::{ECHO_FIELDS_MAX, FAILURE_BYTES_MAX, STATUS_MAX};
 
 pub(super) fn check(unit: UnitId, decl: &InFile<ast::UnitDecl>, items: &mut Items, sink: &mut Sink) {
-    let mut reader = PropertyReader { unit, file: decl.file, items, sink, facts: Facts::default() };
+    let mut reader =
+        PropertyReader { unit, file: decl.file, items, sink, facts: Facts::default(), carry: None };
     let named = |property: &ast::UnitProperty| property.name().is_some_and(|name| name.text() == "replies");
     let replies = decl.node.properties().find(named).and_then(|property| property.value());
     reader.facts.replies = replies.and_then(|value| reader.replies(&value));
@@ -45,9 +46,12 @@ pub(super) fn check(unit: UnitId, decl: &InFile<ast::UnitDecl>, items: &mut Item
     for error_response in responses {
         reader.error_response(&error_response);
     }
-    let mut facts = reader.facts;
+    let (mut facts, carry) = (reader.facts, reader.carry);
     // Replies come in the order of their requests, unless `%correlate` is given.
     facts.in_order |= facts.replies.is_some() || facts.exclusive;
+    if let Some(span) = carry.filter(|_| !facts.in_order) {
+        sink.push(report::grammar::carry_without_replies(span));
+    }
     items.units[unit.0 as usize].facts = facts;
 }
 
@@ -57,6 +61,8 @@ struct PropertyReader<'a> {
     items: &'a Items,
     sink: &'a mut Sink,
     facts: Facts,
+    /// Location of `%carry`.
+    carry: Option<Span>,
 }
 
 impl PropertyReader<'_> {
@@ -92,6 +98,10 @@ impl PropertyReader<'_> {
             "status" => self.facts.status = self.status(property),
             "failed" => self.facts.failed = self.truth(property, "failed"),
             "keep" => self.facts.keep = self.kept_number(property, "keep", "%keep = self.opcode;"),
+            "carry" => {
+                self.facts.carry = self.kept_number(property, "carry", "%carry = self.opcode;");
+                self.carry = Some(name_span);
+            }
             "keep_last" => {
                 self.facts.keep_last = self.kept_constant(property, "keep_last", "%keep_last = 16;");
             }

@@ -154,7 +154,9 @@ impl FieldKind {
             FieldKind::Var { .. }
             | FieldKind::Flag { .. }
             | FieldKind::TextVar { .. }
+            | FieldKind::Full { .. }
             | FieldKind::Kept
+            | FieldKind::Carried
             | FieldKind::Bits { .. } => false,
             FieldKind::Int { .. }
             | FieldKind::Vint { .. }
@@ -199,7 +201,7 @@ impl FieldKind {
             }
             FieldKind::Varint { bytes_max, .. } => Some((0, (1i128 << (7 * u32::from(*bytes_max))) - 1)),
             FieldKind::Bits { width, .. } => Some((0, (1i128 << u32::from(*width)) - 1)),
-            FieldKind::Kept => Some((0, i128::from(u64::MAX))),
+            FieldKind::Kept | FieldKind::Carried => Some((0, i128::from(u64::MAX))),
             _ => None,
         }
     }

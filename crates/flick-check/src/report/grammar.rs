@@ -23,6 +23,7 @@ const PROPERTIES: &[&str] = &[
     "keep",
     "keep_last",
     "keep_client",
+    "carry",
     "last",
     "retry",
     "whole",
@@ -46,6 +47,13 @@ pub(crate) fn unknown_property(span: Span, name: &str) -> Diagnostic {
     Diagnostic::error("E0601", span, format!("unknown property `%{name}`"))
         .label("unknown property")
         .help(help)
+}
+
+pub(crate) fn carry_without_replies(span: Span) -> Diagnostic {
+    let title = "invalid `%carry`: the messages of this grammar have no replies";
+    Diagnostic::error("E0608", span, title)
+        .label("carried from a request to the next one")
+        .help("declare `%replies`, or `%order = in_order;`")
 }
 
 pub(crate) fn property_inside(span: Span) -> Diagnostic {

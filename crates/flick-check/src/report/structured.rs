@@ -468,10 +468,28 @@ pub(crate) fn sum_argument(span: Span) -> Diagnostic {
     .help("write `&sum = len(self.chunks.ext)`")
 }
 
-pub(crate) fn kept_type(span: Span) -> Diagnostic {
-    Diagnostic::error("E0644", span, "invalid type of a `&kept` variable: expected `uint64`")
+pub(crate) fn given_type(span: Span, attribute: &str) -> Diagnostic {
+    let name = if attribute == "kept" { "asked" } else { "resumed" };
+    let title = format!("invalid type of a `&{attribute}` variable: expected `uint64`");
+    Diagnostic::error("E0644", span, title)
         .label("expected `uint64`")
-        .help("write `var asked : uint64 &kept;`")
+        .help(format!("write `var {name} : uint64 &{attribute};`"))
+}
+
+pub(crate) fn full_argument(span: Span) -> Diagnostic {
+    let title = "invalid `&full`: expected a list that comes before it, with a bound and `&until`";
+    Diagnostic::error("E0644", span, title)
+        .label("expected a list of the unit itself")
+        .help("write `&full = self.words` behind `words : [word]<200> &until = \"\\n\"`")
+}
+
+pub(crate) fn full_is_sent(span: Span, path: &str, unit: &str, channel: &str, location: Span) -> Diagnostic {
+    let title = format!("cannot read `{path}`: the process sends messages `{unit}` to `{channel}`");
+    Diagnostic::error("E0653", span, title)
+        .label("where it is read, a message may end before its terminator")
+        .also(location, "declared here")
+        .note("Such a message is no message for its receiver, who would take the rest of it for another one.")
+        .help("answer the messages here, or do not read it: a list that is full is then too long")
 }
 
 pub(crate) fn text_variable(span: Span, path: &str, location: Span) -> Diagnostic {

@@ -105,6 +105,8 @@ impl Text<'_> {
                 format!("var {name}: {}<{max_bytes}> when read = {}", word(*text), body.expr(parse))
             }
             FieldKind::Kept => format!("var {name}: what the request keeps"),
+            FieldKind::Carried => format!("var {name}: what the request before it carries"),
+            FieldKind::Full { list } => format!("var {name}: bool = {} is full", field_name(unit, *list)),
             FieldKind::ToClose { text } => format!("{name}: {} to close", word(*text)),
             FieldKind::List(list) => self.list(unit, name, list),
             _ => name.to_owned(),

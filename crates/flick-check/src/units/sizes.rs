@@ -78,7 +78,9 @@ fn field(fields: &[Field], id: FieldId) -> WireSize {
         FieldKind::Var { .. }
         | FieldKind::Flag { .. }
         | FieldKind::TextVar { .. }
+        | FieldKind::Full { .. }
         | FieldKind::Kept
+        | FieldKind::Carried
         | FieldKind::Bits { .. } => WireSize::exactly(0),
     }
 }

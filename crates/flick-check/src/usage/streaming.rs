@@ -121,7 +121,9 @@ fn after_streams(
             Item::Field(id) => match &fields[id.0 as usize].kind {
                 FieldKind::Bytes { streamed: true, .. } | FieldKind::ToClose { .. } => streamed = Some(*id),
                 FieldKind::List(list) if list.streamed => streamed = Some(*id),
-                FieldKind::Var { .. } | FieldKind::Flag { .. } if looked_at.contains(id) => {
+                FieldKind::Var { .. } | FieldKind::Flag { .. } | FieldKind::Full { .. }
+                    if looked_at.contains(id) =>
+                {
                     late.extend(streamed.map(|streamed| (*id, streamed)));
                 }
                 _ => {}
@@ -131,9 +133,9 @@ fn after_streams(
     streamed
 }
 
-/// Lists whose length an expression of the grammar uses.
+/// Lists whose length an expression of the grammar uses, and those that a variable says to be full.
 fn counted(unit: &Unit) -> BTreeSet<FieldId> {
-    let mut found = BTreeSet::new();
+    let (mut found, mut full) = (BTreeSet::new(), BTreeSet::new());
     let mut look = |expr: &Expr| {
         walk::expr(expr, &mut |expr| {
             if let ExprKind::LenOf(field) = expr.kind {
@@ -146,6 +148,7 @@ fn counted(unit: &Unit) -> BTreeSet<FieldId> {
         match &field.kind {
             FieldKind::Bytes { length, .. } => look(length),
             FieldKind::Var { parse, .. } | FieldKind::Flag { parse, .. } => look(parse),
+            FieldKind::Full { list } => _ = full.insert(*list),
             FieldKind::List(list) => match &list.end {
                 ListEnd::Count(end) | ListEnd::Bytes(end) | ListEnd::Children(end) => look(end),
                 ListEnd::Last(_) | ListEnd::Until(_) => {}
@@ -155,6 +158,7 @@ fn counted(unit: &Unit) -> BTreeSet<FieldId> {
     }
     units::computed(&unit.facts).for_each(&mut look);
     unit.body.iter().for_each(|row| decided(&unit.fields, row, &mut look));
+    found.extend(full);
     found
 }
 

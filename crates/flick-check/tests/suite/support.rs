@@ -43,6 +43,7 @@ pub fn assert_known(program: &hir::Program) {
         facts.on.iter().for_each(|(_, expr)| flick_check::walk::expr(expr, &mut visit));
         let late = [
             &facts.keep,
+            &facts.carry,
             &facts.last,
             &facts.retry,
             &facts.whole,

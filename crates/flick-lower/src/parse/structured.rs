@@ -17,7 +17,7 @@ pub mod sizes;
 mod stage;
 mod text;
 
-use flick_abi::frame::SLOT_STATE;
+use flick_abi::frame::{SLOT_CARRIED, SLOT_STATE};
 use flick_check::hir::{Channel, Expr, FieldId, FieldKind, Item, UnitId};
 use flick_ir::data::{FuncKind, Op, SourceOrigin, Terminator, Type, Value};
 
@@ -256,7 +256,8 @@ impl Emitter<'_, '_> {
             FieldKind::Bytes { length, max_bytes, .. } => self.bytes(id, length, *max_bytes, behind),
             FieldKind::Var { parse, sum: None, .. } => self.var(id, parse),
             // It is set where its list begins.
-            FieldKind::Var { sum: Some(_), .. } => {}
+            FieldKind::Var { sum: Some(_), .. } | FieldKind::Full { .. } => {}
+            FieldKind::Carried => self.carried(id),
             FieldKind::Flag { parse, any } => {
                 if any.is_none() && self.needs.has(SlotKey::Field(id)) {
                     let value = self.body.expr(parse).bool();
@@ -281,6 +282,20 @@ impl Emitter<'_, '_> {
         let value = self.body.as_kind(num.value(), self.info.key_type(SlotKey::Field(id)));
         self.keep(SlotKey::Field(id), value);
         self.requires(id, Val::Num(Num::one(value, num.range)));
+    }
+
+    /// What the request before carries: only requests follow one another.
+    fn carried(&mut self, id: FieldId) {
+        if !self.needs.has(SlotKey::Field(id)) {
+            return;
+        }
+        let value = match self.role {
+            Role::Request => self.get(SLOT_CARRIED),
+            Role::Reply => self.body.f.int(0),
+        };
+        let value = self.body.as_kind(value, self.info.key_type(SlotKey::Field(id)));
+        self.keep(SlotKey::Field(id), value);
+        self.requires(id, Val::Num(Num::one(value, self.info.range(id))));
     }
 
     /// A number; a boolean is 1 or 0.

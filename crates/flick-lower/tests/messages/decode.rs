@@ -153,9 +153,9 @@ impl<'p> Decoder<'p, '_> {
                 self.ensure(fits(value.int(), *repr))?;
                 value
             }
-            FieldKind::Flag { any: Some(_), .. } => return Ok(()),
+            FieldKind::Flag { any: Some(_), .. } | FieldKind::Full { .. } => return Ok(()),
             FieldKind::Flag { parse, any: None } => self.env.eval(parse)?,
-            FieldKind::Bits { .. } | FieldKind::Kept => self.env.field(field),
+            FieldKind::Bits { .. } | FieldKind::Kept | FieldKind::Carried => self.env.field(field),
             FieldKind::TextVar { .. } => return Ok(()),
             FieldKind::ToClose { .. } => return Err(Stop::UntilClose),
             FieldKind::List(list) => return self.list(field, list),

@@ -126,7 +126,8 @@ impl<'p> Env<'p> {
             FieldKind::Bytes { .. } | FieldKind::Text { .. } | FieldKind::TextVar { .. } => {
                 V::Bytes(Vec::new())
             }
-            FieldKind::Flag { .. } => V::Bool(false),
+            FieldKind::Flag { .. } | FieldKind::Full { .. } => V::Bool(false),
+            FieldKind::Carried => V::Int(0),
             FieldKind::Kept => V::Int(i128::from(self.asked)),
             FieldKind::Bits { of, shift, width } => {
                 V::Int((self.field(*of).int() >> shift) & ((1 << width) - 1))

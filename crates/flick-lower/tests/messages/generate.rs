@@ -350,8 +350,8 @@ impl<'p> Writer<'_, 'p> {
                 self.out.extend((0..rng.below(20)).map(|at| at as u8));
                 return;
             }
-            FieldKind::Flag { .. } | FieldKind::TextVar { .. } => return,
-            FieldKind::Bits { .. } | FieldKind::Kept => self.env.field(field),
+            FieldKind::Flag { .. } | FieldKind::Full { .. } | FieldKind::TextVar { .. } => return,
+            FieldKind::Bits { .. } | FieldKind::Kept | FieldKind::Carried => self.env.field(field),
         };
         self.env.values.insert(field, value);
     }

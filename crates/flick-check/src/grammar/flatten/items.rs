@@ -7,7 +7,7 @@ use super::{Flat, Written};
 use crate::expr::Site;
 use crate::grammar::draft::{CheckNode, Node, SwitchNode, attr, later};
 use crate::grammar::field_types::cause;
-use crate::hir::{FieldKind, IntRepr, List, ListEnd, Literal, Span, UnitId};
+use crate::hir::{FieldId, FieldKind, IntRepr, List, ListEnd, Literal, Span, UnitId};
 use crate::limits::LITERAL_BYTES_MAX;
 use crate::load::span_of;
 use crate::types;
@@ -212,15 +212,21 @@ impl Flat<'_> {
         let text = named.as_ref().and_then(|named| named.name());
         let text = text.as_ref().map_or("", |name| name.text());
         let repr = primitives::sized_int(text);
-        if attr(attrs, "kept").is_some() {
-            if text != "uint64" {
-                let span = var.ty().map_or(location.clone(), |ty| span_of(file, ty.range()));
-                self.sink.push(report::structured::kept_type(span));
+        for (name, given) in [("kept", FieldKind::Kept), ("carried", FieldKind::Carried)] {
+            if attr(attrs, name).is_some() {
+                if text != "uint64" {
+                    let span = var.ty().map_or(location.clone(), |ty| span_of(file, ty.range()));
+                    self.sink.push(report::structured::given_type(span, name));
+                }
+                return (given, None, false);
             }
-            return (FieldKind::Kept, None, false);
         }
         match (text, repr) {
             (_, Some(repr)) => (FieldKind::Var { repr, parse, sum: None }, None, false),
+            // The list is found when the attribute is looked at.
+            ("bool", None) if attr(attrs, "full").is_some() => {
+                (FieldKind::Full { list: FieldId(u32::MAX) }, None, false)
+            }
             ("bool", None) => (FieldKind::Flag { parse, any: None }, None, false),
             ("string" | "bytes", None) => {
                 let bound = named.as_ref().and_then(|named| types::bound(named, file, self.sink));

@@ -36,7 +36,8 @@ pub(super) fn field<'a>(rows: &mut Rows<'a>, index: usize, position: RowPosition
         | FieldKind::Number { .. }
         | FieldKind::Varint { .. }
         | FieldKind::Bits { .. }
-        | FieldKind::Kept => {}
+        | FieldKind::Kept
+        | FieldKind::Carried => {}
         FieldKind::ToClose { .. } => {
             if !position.is_last {
                 site.rows.sink.push(report::structured::after_to_close(draft.span.clone(), &name));
@@ -64,6 +65,7 @@ pub(super) fn field<'a>(rows: &mut Rows<'a>, index: usize, position: RowPosition
             *parse = site.parse(if is_any { "any" } else { "parse" }, &VarType::Bool);
             *any = if is_any { site.only_key(parse) } else { None };
         }
+        FieldKind::Full { list } => *list = site.full(),
         FieldKind::List(_) => {}
     }
     // `$$` has the type of the field, which is complete only now.
@@ -255,6 +257,30 @@ impl FieldSite<'_, '_> {
             sum
         });
         (target, Some(list))
+    }
+
+    /// `&full = self.list`, a list of the unit itself that comes before it.
+    fn full(&mut self) -> FieldId {
+        // After an error no message is parsed; the field itself stands for the list.
+        let none = FieldId(self.index as u32);
+        let Some(value) = self.draft.attr("full").and_then(|attr| attr.value()) else { return none };
+        let unit = self.rows.items.unit(self.rows.unit);
+        let prefix = self.draft.site.prefix.as_str();
+        let paths = self_paths(&value);
+        let named = paths.iter().find(|(_, range)| *range == value.range()).and_then(|(path, _)| {
+            let full = format!("{prefix}{path}");
+            unit.fields[..self.index].iter().position(|field| field.name.as_deref() == Some(full.as_str()))
+        });
+        let is_list = |index: &usize| {
+            let FieldKind::List(list) = &unit.fields[*index].kind else { return false };
+            let ends = matches!(list.end, crate::hir::ListEnd::Until(_));
+            ends && list.max.is_some() && units::owners(unit, FieldId(*index as u32)).next().is_none()
+        };
+        if let Some(index) = named.filter(is_list) {
+            return FieldId(index as u32);
+        }
+        self.rows.sink.push(report::structured::full_argument(span_of(self.draft.site.file, value.range())));
+        none
     }
 
     /// The key of an `&any`.

@@ -109,11 +109,12 @@ impl Emitter<'_, '_> {
         self.keep_follows_of_none(id);
     }
 
-    /// Sets the sums and flags of an absent list to zero.
+    /// Sets the variables that follow from an absent list to zero.
     fn keep_follows_of_none(&mut self, list: FieldId) {
         let sums = self.needs.sums.iter().filter(|(_, own)| *own == list).map(|(var, _)| *var);
         let flags = self.needs.flags.iter().filter(|(_, own, _)| *own == list).map(|(flag, ..)| *flag);
-        for id in sums.chain(flags).collect::<Vec<_>>() {
+        let full = self.needs.full.iter().filter(|(_, own)| *own == list).map(|(var, _)| *var);
+        for id in sums.chain(flags).chain(full).collect::<Vec<_>>() {
             let ty = self.info.key_type(SlotKey::Field(id));
             let nothing = self.body.f.define(ty, Op::Const(0));
             self.keep(SlotKey::Field(id), nothing);

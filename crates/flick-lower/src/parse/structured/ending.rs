@@ -2,7 +2,9 @@
 //! Promises: facts are evaluated as soon as what they read is known, and before anything of the message is passed on; a
 //! head lies in one piece; what is streamed is never waited for.
 
-use flick_abi::frame::{SLOT_ASKED, SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_NON_QUIET, SLOT_TOTAL};
+use flick_abi::frame::{
+    SLOT_ASKED, SLOT_CARRIED, SLOT_ECHO_READY, SLOT_FLAGS, SLOT_HEAD, SLOT_NON_QUIET, SLOT_TOTAL,
+};
 use flick_abi::limits::STATUS_MAX;
 use flick_abi::{FaultCause, MessageFlags};
 use flick_check::hir::{Expr, FieldId, FieldKind, ForwardTarget, ListEnd};
@@ -38,6 +40,7 @@ enum What {
     Loud,
     /// The value that the parser of the reply gets.
     Keep,
+    Carry,
     /// The message's flags.
     Flags,
     /// The keys that a keyed list cuts besides those that are always cut.
@@ -119,6 +122,14 @@ pub fn facts(info: &UnitInfo<'_>, role: Role) -> Vec<Fact> {
         found.extend(
             loud.chain(keep).map(|(what, expr)| Fact { what, reads: ids(&mut std::iter::once(expr)) }),
         );
+        if let Some(carry) = &facts.carry {
+            let mut reads = ids(&mut std::iter::once(carry));
+            // It takes the place of what the request before carries.
+            reads.extend(
+                info.fields().filter(|(_, field)| matches!(field.kind, FieldKind::Carried)).map(|(id, _)| id),
+            );
+            found.push(Fact { what: What::Carry, reads });
+        }
     }
     found
 }
@@ -172,11 +183,12 @@ impl Emitter<'_, '_> {
                 list.keyed.iter().for_each(|keyed| self.cut_rest(id, keyed));
             }
             What::Forward(index) => self.forward(&info.unit.facts.forwards[index]),
-            What::Loud | What::Keep => {
+            What::Loud | What::Keep | What::Carry => {
                 let facts = &info.unit.facts;
-                let (expr, slot) = match (what, &facts.loud, &facts.keep) {
-                    (What::Loud, Some((_, expr)), _) => (expr, SLOT_NON_QUIET),
-                    (What::Keep, _, Some(expr)) => (expr, SLOT_ASKED),
+                let (expr, slot) = match (what, &facts.loud, &facts.keep, &facts.carry) {
+                    (What::Loud, Some((_, expr)), ..) => (expr, SLOT_NON_QUIET),
+                    (What::Keep, _, Some(expr), _) => (expr, SLOT_ASKED),
+                    (What::Carry, .., Some(expr)) => (expr, SLOT_CARRIED),
                     _ => panic!("the facts of a unit stay what they are"),
                 };
                 let num = self.number_of(expr);

@@ -77,7 +77,9 @@ impl<'a> Emitter<'a, '_> {
         // Whole lines are kept, but not of a list that is looked into besides, nor a part of each.
         let push = self.needs.read_lists.contains(&id);
         let is_kept_otherwise = push && (keyed.is_some() || list.element.is_some());
-        if is_kept_otherwise || is_summed || end.len() as u32 > LINE_END_BYTES_MAX {
+        // Those that are skipped are as many as have arrived, and where it is full does not depend on that.
+        let may_be_full = self.needs.cut_short.contains(&id);
+        if is_kept_otherwise || is_summed || may_be_full || end.len() as u32 > LINE_END_BYTES_MAX {
             return None;
         }
         let key = keyed.map(|keyed| keyed.key);

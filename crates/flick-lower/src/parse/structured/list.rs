@@ -4,7 +4,7 @@
 
 use flick_abi::FaultCause;
 use flick_abi::frame::{SLOT_ITEMS, SLOT_STATE};
-use flick_abi::limits::ITEMS_MAX;
+use flick_abi::limits::{HEAD_BYTES_MAX, ITEMS_MAX};
 use flick_check::hir::{FieldId, FieldKind, Item, List, ListEnd};
 use flick_ir::data::{Advance, Binary, BlockId, Op, Terminator, Type, Value};
 
@@ -182,6 +182,11 @@ impl Emitter<'_, '_> {
         for (var, _) in self.needs.sums.clone().into_iter().filter(|(_, list)| *list == id) {
             self.keep(SlotKey::Field(var), zero);
         }
+        let full: Vec<FieldId> = self.full_of(id).collect();
+        for var in full {
+            let no = self.body.f.define(Type::Bool, Op::Const(0));
+            self.keep(SlotKey::Field(var), no);
+        }
         if let Some(keyed) = &list.keyed {
             self.begin_keys(id, keyed);
         }
@@ -195,7 +200,10 @@ impl Emitter<'_, '_> {
         }
         self.is_there_more(own);
         let max = self.needs.elements_max(id, list);
-        if let (Some(seen), Some(max), false) = (own.seen, max, matches!(list.end, ListEnd::Count(_))) {
+        if self.needs.cut_short.contains(&id) {
+            self.leave_if_full(own, max);
+        } else if let (Some(seen), Some(max), false) = (own.seen, max, matches!(list.end, ListEnd::Count(_)))
+        {
             let most = self.body.f.int(i64::from(max));
             let fits = self.body.f.binary(Type::Bool, Binary::LtS, seen, most);
             self.body.expect(fits, id.0, self.info.too_long(id));
@@ -235,6 +243,39 @@ impl Emitter<'_, '_> {
         };
         let (more, over) = self.fork(more);
         own.exits.push((over, self.at));
+        self.body.f.go_on_in(more);
+    }
+
+    /// The variables that say that a list is full.
+    fn full_of(&self, list: FieldId) -> impl Iterator<Item = FieldId> {
+        self.needs.full.iter().filter(move |(_, own)| *own == list).map(|(var, _)| *var)
+    }
+
+    /// Leaves the loop where an element follows for which there is no room: the list has as many as it may, or the
+    /// message so many bytes that the longest element might not fit into a head. Nothing of it depends on how much has
+    /// arrived.
+    fn leave_if_full(&mut self, own: &mut Loop<'_>, max: Option<u32>) {
+        let (Some(seen), Some(max), ListEnd::Until(until)) = (own.seen, max, &own.list.end) else {
+            panic!("a list that may be full has a bound and a delimiter")
+        };
+        let element = Sizes::of(self.info, &own.list.body).most.saturating_add(until.len() as u64);
+        let last = self.longest.min(HEAD_BYTES_MAX as u64).saturating_sub(element);
+        let (max, last, zero) =
+            (self.body.f.int(i64::from(max)), self.body.f.int(last as i64), self.body.f.int(0));
+        let position = self.position(self.at);
+        let has_all = self.body.f.binary(Type::Bool, Binary::LeS, max, seen);
+        let is_long = self.body.f.binary(Type::Bool, Binary::LtS, last, position);
+        let has_some = self.body.f.binary(Type::Bool, Binary::LtS, zero, seen);
+        let is_long = self.body.f.binary(Type::Bool, Binary::And, is_long, has_some);
+        let is_full = self.body.f.binary(Type::Bool, Binary::Or, has_all, is_long);
+        let (full, more) = self.fork(is_full);
+        self.body.f.go_on_in(full);
+        let vars: Vec<FieldId> = self.full_of(own.id).collect();
+        for var in vars {
+            let yes = self.body.f.define(Type::Bool, Op::Const(1));
+            self.keep(SlotKey::Field(var), yes);
+        }
+        own.exits.push((self.body.f.current(), self.at));
         self.body.f.go_on_in(more);
     }
 

@@ -34,6 +34,10 @@ pub struct Needs {
     pub flags: Vec<(FieldId, FieldId, u32)>,
     /// Variables that are kept and summed over elements: variable, list.
     pub sums: Vec<(FieldId, FieldId)>,
+    /// Variables that are kept and say that a list is full: variable, list.
+    pub full: Vec<(FieldId, FieldId)>,
+    /// Lists that end when they are full, as the program looks at what says so.
+    pub cut_short: BTreeSet<FieldId>,
     /// Index of the first item, in the order of the text, behind all that rules and the platform read.
     pub tail: usize,
 }
@@ -65,10 +69,15 @@ impl Needs {
         flags.retain(|(flag, ..)| finder.kept.contains(&SlotKey::Field(*flag)));
         let mut sums = sums_of(info, body);
         sums.retain(|(var, _)| finder.kept.contains(&SlotKey::Field(*var)));
+        let mut full = full_of(info, body);
+        full.retain(|(var, _)| finder.kept.contains(&SlotKey::Field(*var)));
+        let is_looked_at = |(var, _): &&(FieldId, FieldId)| role == Role::Request && view.contains_key(var);
+        let cut_short = full.iter().filter(is_looked_at).map(|(_, list)| *list).collect();
         let is_from_client = role == Role::Request && channel.receives == Some(info.id);
         let limits = info.unit.facts.request_limits.iter().filter(|_| is_from_client);
         let limits = limits.copied().collect();
-        Self { limits, kept: finder.kept, read: finder.read, read_lists, view, flags, sums, tail }
+        let Finder { kept, read, .. } = finder;
+        Self { limits, kept, read, read_lists, view, flags, sums, full, cut_short, tail }
     }
 
     /// Whether a key has a slot.
@@ -141,7 +150,7 @@ fn outside_keys(
         Role::Request => {
             keys.extend(facts.logged.iter().map(|(list, key)| SlotKey::At(*list, *key)));
             keys.extend(info.echo().into_iter().map(SlotKey::Field));
-            exprs.extend(facts.ends.iter().chain(&facts.mute).chain(&facts.keep));
+            exprs.extend(facts.ends.iter().chain(&facts.mute).chain(&facts.keep).chain(&facts.carry));
             exprs.extend(facts.retry.iter().chain(&facts.whole).chain(&facts.stateful));
             exprs.extend(facts.loud.iter().map(|(_, expr)| expr));
         }
@@ -190,6 +199,17 @@ fn sums_of(info: &UnitInfo<'_>, body: &[Item]) -> Vec<(FieldId, FieldId)> {
     let mut found = Vec::new();
     each_field(info, body, &mut |id| {
         if let FieldKind::Var { sum: Some(list), .. } = &info.field(id).kind {
+            found.push((id, *list));
+        }
+    });
+    found
+}
+
+/// Variables that say that a list is full.
+fn full_of(info: &UnitInfo<'_>, body: &[Item]) -> Vec<(FieldId, FieldId)> {
+    let mut found = Vec::new();
+    each_field(info, body, &mut |id| {
+        if let FieldKind::Full { list } = &info.field(id).kind {
             found.push((id, *list));
         }
     });
