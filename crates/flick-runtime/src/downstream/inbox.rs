@@ -3,7 +3,7 @@
 //! buffer, so an idle connection holds at most the bytes of one unfinished message, and none between messages.
 //! Refuses: deciding what a message is; that is generated code.
 
-use flick_abi::frame::SLOT_ASKED;
+use flick_abi::frame::{SLOT_ASKED, SLOT_CARRIED};
 use flick_abi::{Engine, FaultCause, Frame, FuncId, MessageFlags, ParseStep};
 use flick_buffers::{Buf, BufClass, HUGE_BYTES, LARGE_BYTES, Pool, SMALL_BYTES, Slice};
 
@@ -102,12 +102,23 @@ pub struct Inbox {
     saved: Option<Key>,
     /// The parser has read the message whose frame is saved, and only the rest of its bytes is waited for.
     is_read: bool,
+    /// Number that the last message has for the next one (`%carry`).
+    carried: u64,
+    /// Bytes behind a message that its parser had to see found no place in the table of pieces.
+    is_lost: bool,
 }
 
 impl Inbox {
     /// An empty inbox.
     pub const fn new() -> Self {
-        Self { queue: PieceQueue::new(), partial: None, saved: None, is_read: false }
+        Self {
+            queue: PieceQueue::new(),
+            partial: None,
+            saved: None,
+            is_read: false,
+            carried: 0,
+            is_lost: false,
+        }
     }
 
     /// Appends arrived bytes; `false` when the table of pieces is full.
@@ -136,6 +147,26 @@ impl Inbox {
         self.partial.is_some()
     }
 
+    /// Whether no byte waits, and the last message has left nothing to the next one.
+    pub fn is_at_boundary(&self) -> bool {
+        self.is_empty() && self.carried == 0
+    }
+
+    /// Whether a message has begun and is not complete, or the last one has left something to the next.
+    pub fn is_amid(&self) -> bool {
+        self.in_message() || self.carried != 0
+    }
+
+    /// Number that the last message has for the next one.
+    pub fn carried(&self) -> u64 {
+        self.carried
+    }
+
+    /// Notes the number that the message which is being taken has for the next one.
+    pub fn carry(&mut self, number: u64) {
+        self.carried = number;
+    }
+
     /// The received bytes in front, unless the front message lies in the message buffer.
     pub fn piece<'a>(&self, pieces: &'a Pieces) -> Option<&'a Slice> {
         if self.in_message() { None } else { pieces.front(&self.queue) }
@@ -155,9 +186,11 @@ impl Inbox {
         let ParseSpec { parser, asked, wants } = look;
         frame.restart();
         frame.slots[SLOT_ASKED] = asked;
+        frame.slots[SLOT_CARRIED] = self.carried;
         let Some(partial) = &self.partial else {
             let Some(front) = tools.pieces.front(&self.queue) else {
                 return match wants {
+                    _ if self.is_lost => NextMessage::NoBuffers,
                     Completeness::Nothing => next_of_nothing(tools, parser, frame),
                     _ => NextMessage::Starved,
                 };
@@ -227,8 +260,12 @@ impl Inbox {
     /// Takes the message that `next` showed, or the first `bytes` of a large one.
     pub fn consume(&mut self, tools: &mut ParseContext<'_>, bytes: u32) {
         if let Some(partial) = self.partial.take() {
-            assert!(bytes == partial.len(), "a buffered message is consumed in one piece");
+            assert!(bytes <= partial.len(), "a buffered message is consumed in one piece");
             self.forget_frame(tools.frames);
+            if bytes < partial.len() {
+                let rest = partial.slice(bytes..partial.len());
+                self.is_lost |= !tools.pieces.push_front(&mut self.queue, rest);
+            }
             return;
         }
         tools.pieces.advance(&mut self.queue, bytes);
@@ -248,6 +285,7 @@ impl Inbox {
     pub fn clear(&mut self, pieces: &mut Pieces, frames: &mut Slab<Frame>) {
         pieces.clear(&mut self.queue);
         self.partial = None;
+        self.carried = 0;
         self.forget_frame(frames);
     }
 
@@ -392,8 +430,9 @@ impl Inbox {
         let partial = self.partial.as_ref().expect("a buffered message lies in its buffer");
         match verdict {
             Verdict::Whole => {
-                assert!(u64::from(partial.len()) == frame.total_bytes(), "buffered exactly one message");
-                NextMessage::Whole(partial.slice(0..partial.len()))
+                // A list that ends because it is full ends before a byte that its parser had to see.
+                assert!(frame.total_bytes() <= u64::from(partial.len()), "buffered a whole message");
+                NextMessage::Whole(partial.slice(0..frame.total_bytes() as u32))
             }
             Verdict::Large => NextMessage::Large(partial.slice(0..partial.len())),
             Verdict::Fault(fault) => fault,

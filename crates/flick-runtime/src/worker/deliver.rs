@@ -373,7 +373,7 @@ impl<D: Driver> Worker<D> {
             }
         }
         let Some(mut session) = self.downstream.remove(key) else { return };
-        if session.inbox().in_message() {
+        if session.inbox().is_amid() {
             self.observe.counters().truncated.add(1);
         }
         if let Some(backend) = session.stream_mut().resume() {

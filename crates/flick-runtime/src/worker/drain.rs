@@ -59,7 +59,7 @@ impl<D: Driver> Worker<D> {
             let Some(key) = self.downstream.key_at(index) else { continue };
             let Some(session) = self.downstream.client(key) else { continue };
             let quiet = session.stream().requests().is_empty()
-                && session.inbox().is_empty()
+                && session.inbox().is_at_boundary()
                 && !(is_replaced && self.io.driver().can_detach(session.handle()))
                 && session.idle_ns(now_ns) >= DRAIN_QUIET_MS * MS;
             if session.stream().tunnel().is_some() || (self.ctx.setup().is_relay && session.takes_requests())
@@ -142,7 +142,7 @@ impl<D: Driver> Worker<D> {
         // A client that can migrate later need not leave; one through shared memory never can.
         let is_replaced = self.ctx.shared().is_replaced() && self.io.driver().can_detach(client.handle());
         let stays = is_replaced && self.can_migrate(client);
-        !stays && (self.drain_is_half_over(0) || !is_replaced && client.inbox().is_empty())
+        !stays && (self.drain_is_half_over(0) || !is_replaced && client.inbox().is_at_boundary())
     }
 
     /// Whether half of the drain's deadline is over, and `step` of [`ENDING_STEPS`] of the next two fifths.
@@ -167,7 +167,7 @@ impl<D: Driver> Worker<D> {
         let step = u64::from(key.index).wrapping_mul(SPREAD) >> (u64::BITS - ENDING_STEPS.ilog2());
         client.takes_requests()
             && client.stream().requests().is_empty()
-            && client.inbox().is_empty()
+            && client.inbox().is_at_boundary()
             && !client.stream().has_upload()
             && self.drain_is_half_over(step)
             && !(self.ctx.shared().is_replaced() && self.can_migrate(client))

@@ -124,7 +124,7 @@ impl<D: Driver> Worker<D> {
         let stream = session.stream();
         let is_idle = session.takes_requests()
             && stream.requests().is_empty()
-            && session.inbox().is_empty()
+            && session.inbox().is_at_boundary()
             && !stream.has_upload()
             && !stream.is_waiting()
             && !session.is_queued()

@@ -71,7 +71,7 @@ impl<D: Driver> Worker<D> {
         session.takes_requests()
             && !session.has_ended()
             && !session.stream().ends_after_reply()
-            && session.inbox().is_empty()
+            && session.inbox().is_at_boundary()
             && !session.stream().has_upload()
             && session.stream().tunnel().is_none()
             && !self.ctx.setup().is_relay

@@ -2,6 +2,7 @@
 //! Promises: a request is answered once, in order, with the overload response of its grammar; a one-way request is
 //! dropped; no rule sees it. Where the grammar has no overload response nothing is shed.
 
+use flick_abi::frame::SLOT_CARRIED;
 use flick_abi::{FailureReason, Frame, MessageFlags};
 use flick_buffers::{BufClass, Pool, SMALL_BYTES, Slice};
 use flick_net::Driver;
@@ -81,7 +82,7 @@ impl<D: Driver> Worker<D> {
     /// Answers a whole request with the overload response; no rule has had any effect.
     pub(super) fn shed_request(&mut self, key: Key, scratch: &mut Scratch, bytes: u32) -> Flow {
         let flags = scratch.frame.flags();
-        self.consume(key, bytes);
+        self.consume(key, bytes, scratch.frame.slots[SLOT_CARRIED]);
         self.note_last(key, flags);
         self.observe.counters().requests.add(1);
         self.observe.counters().requests_shed.add(1);

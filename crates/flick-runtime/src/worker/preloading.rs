@@ -4,6 +4,7 @@
 //! leaves the frames of requests that are whole to the run of the step.
 //! Not here: which look-up a rule does (`flick_ir::lookups`).
 
+use flick_abi::frame::SLOT_CARRIED;
 use flick_abi::{BytesRef, Frame, KeyLookup, ParseStep};
 use flick_buffers::Slice;
 use flick_dict::limits::PRELOAD_KEYS_MAX;
@@ -48,7 +49,8 @@ impl<D: Driver> Worker<D> {
             let Task::Session(session) = task else { continue };
             let Some(session) = self.downstream.client(*session) else { continue };
             let Some(piece) = session.inbox().piece(self.io.pieces()) else { continue };
-            if let Some(key) = key_ahead(setup, lookup, frame, piece.bytes()) {
+            let carried = session.inbox().carried();
+            if let Some(key) = key_ahead(setup, lookup, (frame, carried), piece.bytes()) {
                 keys[count] = key;
                 count += 1;
             }
@@ -65,10 +67,12 @@ impl<D: Driver> Worker<D> {
         let mut keys: [&[u8]; PRELOAD_KEYS_MAX] = [&[]; PRELOAD_KEYS_MAX];
         keys[0] = key(&scratch.frame, lookup, piece.bytes());
         let (mut count, mut rest) = (1, &piece.bytes()[first_len as usize..]);
+        let mut carried = scratch.frame.slots[SLOT_CARRIED];
         for frame in &mut scratch.ahead {
-            let Some(key) = key_ahead(setup, lookup, frame, rest) else { break };
+            let Some(key) = key_ahead(setup, lookup, (frame, carried), rest) else { break };
             keys[count] = key;
             count += 1;
+            carried = frame.slots[SLOT_CARRIED];
             rest = usize::try_from(frame.total_bytes()).ok().and_then(|len| rest.get(len..)).unwrap_or(&[]);
         }
         scratch.ahead_len = count - 1;
@@ -77,12 +81,18 @@ impl<D: Driver> Worker<D> {
     }
 }
 
-/// Parses the request in front of `bytes`, and returns its key; `None` if it is not whole in the first
-/// `PRELOAD_PARSE_BYTES_MAX` of them.
+/// Parses the request in front of `bytes`, to which the one before carries that number, and returns its key; `None` if
+/// it is not whole in the first `PRELOAD_PARSE_BYTES_MAX` of them.
 #[inline]
-fn key_ahead<'a>(setup: &Setup, lookup: KeyLookup, frame: &mut Frame, bytes: &'a [u8]) -> Option<&'a [u8]> {
+fn key_ahead<'a>(
+    setup: &Setup,
+    lookup: KeyLookup,
+    (frame, carried): (&mut Frame, u64),
+    bytes: &'a [u8],
+) -> Option<&'a [u8]> {
     let head = &bytes[..bytes.len().min(PRELOAD_PARSE_BYTES_MAX)];
     frame.restart();
+    frame.slots[SLOT_CARRIED] = carried;
     let parser = setup.view(setup.listened).parse_request;
     let is_whole = !head.is_empty() && setup.engine.parse(parser, frame, head) == ParseStep::Done;
     is_whole.then(|| key(frame, lookup, head))

@@ -120,7 +120,7 @@ impl<D: Driver> Worker<D> {
         }
         match from {
             _ if head == 0 => {}
-            End::Client => self.consume(key, head),
+            End::Client => self.consume(key, head, 0),
             End::Backend(backend_conn) => self.consume_reply(backend_conn, head),
         }
         let Some((to_client, to_backend)) = self.relay_sends(key, from, scratch, &message) else {

@@ -74,7 +74,7 @@ impl<D: Driver> Worker<D> {
         self.observe.backend(backend).requests.add(u64::from(run.sent));
         self.note_backend_sent(leg.slot, run.sent_bytes);
         self.clock.note_batch(run.messages - 1);
-        self.consume(key, run.taken_bytes);
+        self.consume(key, run.taken_bytes, 0);
         self.note_full(key, leg.slot, SESSION_BACKLOG_BYTES_MAX);
         match run.end {
             RunEnd::Over => Flow::Go,

@@ -4,7 +4,7 @@
 //! follow unchanged; a request that was to carry them fails.
 //! Refuses: messages that are forwarded unchanged; they have been parsed.
 
-use flick_abi::frame::SLOT_ASKED;
+use flick_abi::frame::{SLOT_ASKED, SLOT_CARRIED};
 use flick_abi::limits::ECHO_FIELDS_MAX;
 use flick_abi::{Engine, FaultCause, Frame, FuncId, MessageFlags, ParseStep, Send, SendBody};
 use flick_buffers::Slice;
@@ -191,6 +191,7 @@ impl BuiltReader<'_> {
         let begin = |other: &mut Frame| {
             other.restart();
             other.slots[SLOT_ASKED] = look.kept;
+            other.slots[SLOT_CARRIED] = 0;
         };
         begin(other);
         let mut bytes = built.front;

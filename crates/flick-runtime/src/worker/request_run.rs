@@ -5,7 +5,7 @@
 //! Refuses: requests that are cut, streamed or malformed, that get no reply or are the last of their session, and what
 //! a rule sends that cannot be delivered at once: they end the run and are handled by themselves.
 
-use flick_abi::frame::SLOT_ASKED;
+use flick_abi::frame::{SLOT_ASKED, SLOT_CARRIED};
 use flick_abi::limits::SENDS_MAX;
 use flick_abi::{Frame, FuncId, MessageDone, MessageFlags, Send, SendBody};
 use flick_buffers::{Buf, BufClass, Pool, Slice};
@@ -51,6 +51,8 @@ struct RequestRun {
     answered: u32,
     /// Bytes of the received buffer whose requests the rule has run on.
     taken_bytes: u32,
+    /// What the last of them that does not remain unsent has for the next one.
+    carried: u64,
     end: RunEnd,
 }
 
@@ -86,7 +88,7 @@ impl<D: Driver> Worker<D> {
         for _ in 0..run.answered {
             self.observe.note_answered(Some(now_ns), None, now_ns);
         }
-        self.consume(key, run.taken_bytes - unsent_bytes);
+        self.consume(key, run.taken_bytes - unsent_bytes, run.carried);
         self.go_on_after_reply(key);
         match run.end {
             RunEnd::Over => {}
@@ -125,6 +127,9 @@ impl<D: Driver> Worker<D> {
         let Scratch { frame, ahead, ahead_len, out, sends, asks, spills, .. } = scratch;
         let Scratch { other, joined, named_frame, failure, .. } = scratch;
         let ahead = &mut ahead[..std::mem::take(ahead_len)];
+        // The first request is parsed again.
+        let carried = session.inbox().carried();
+        frame.slots[SLOT_CARRIED] = carried;
         let mut answers = Answers {
             reader: BuiltReader { setup, other, joined },
             output: ReplyOutput::new(driver, (pool, conn), &mut fill),
@@ -133,7 +138,7 @@ impl<D: Driver> Worker<D> {
             piece,
             named_frame,
             notice,
-            run: RequestRun { taken: 0, sends: 0, answered: 0, taken_bytes: 0, end: RunEnd::Over },
+            run: RequestRun { taken: 0, sends: 0, answered: 0, taken_bytes: 0, carried, end: RunEnd::Over },
         };
         let sheds = self.clock.may_shed();
         let clock = &mut self.clock;
@@ -202,10 +207,11 @@ impl<D: Driver> Answers<'_, D> {
         let unsent = |first| RunEnd::Unsent { bytes: range.end - range.start, first };
         let echo = echo_of(self.reader.setup.protocol(), message.frame);
         let kept = message.frame.slots[SLOT_ASKED] + self.notice;
+        let carried = std::mem::replace(&mut self.run.carried, message.frame.slots[SLOT_CARRIED]);
         for (at, send) in sends.iter().enumerate() {
             match self.deliver(message, send, (&echo, kept)) {
                 Delivery::Done => {}
-                Delivery::Unsent => self.run.end = unsent(at),
+                Delivery::Unsent => (self.run.end, self.run.carried) = (unsent(at), carried),
                 Delivery::Exhausted => {
                     self.run.sends += sends.len() as u64;
                     self.run.end = RunEnd::Exhausted;
@@ -216,7 +222,7 @@ impl<D: Driver> Answers<'_, D> {
             }
         }
         if sends.is_empty() {
-            self.run.end = unsent(0);
+            (self.run.end, self.run.carried) = (unsent(0), carried);
             return false;
         }
         self.run.sends += sends.len() as u64;

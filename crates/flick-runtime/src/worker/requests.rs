@@ -1,6 +1,6 @@
 //! The client's side: bytes from a client become messages, and messages go where the program sends them.
 
-use flick_abi::frame::SLOT_ASKED;
+use flick_abi::frame::{SLOT_ASKED, SLOT_CARRIED};
 use flick_abi::{FailureReason, Frame, MessageFlags, Send};
 use flick_buffers::{BufClass, Slice};
 use flick_net::Driver;
@@ -126,7 +126,7 @@ impl<D: Driver> Worker<D> {
         let waiting = session.stream().is_waiting();
         // Who only waits for a reply has nothing to say, most often: if it does, receiving stops then.
         let receives = !waiting || (session.stream().wait() == Wait::Replies && session.inbox().is_empty());
-        let mid_message = session.inbox().in_message() || session.stream().has_upload();
+        let mid_message = session.inbox().is_amid() || session.stream().has_upload();
         let is_queued = session.stream().is_blocked();
         let takes_requests = session.takes_requests();
         let over = session.has_ended() && !waiting && takes_requests;
@@ -283,7 +283,7 @@ impl<D: Driver> Worker<D> {
         self.observe.look(message.bytes(), message.len(), Some(&scratch.frame));
         let flags = scratch.frame.flags();
         if flags.has(MessageFlags::ENDS) {
-            self.consume(key, message.len());
+            self.consume(key, message.len(), 0);
             self.observe.counters().requests.add(1);
             self.farewell(key, scratch, flags);
             return Flow::Stop;
@@ -318,7 +318,7 @@ impl<D: Driver> Worker<D> {
             }
             return self.wait_for_conn(key, wants);
         }
-        self.consume(key, message.len());
+        self.consume(key, message.len(), scratch.frame.slots[SLOT_CARRIED]);
         self.note_last(key, flags);
         self.observe.counters().requests.add(1);
         if let Some(paused) = paused {
@@ -438,8 +438,10 @@ impl<D: Driver> Worker<D> {
         true
     }
 
-    pub(super) fn consume(&mut self, key: Key, bytes: u32) {
+    /// Takes bytes of a client; `carried`: what the message that they end has for the next one.
+    pub(super) fn consume(&mut self, key: Key, bytes: u32, carried: u64) {
         if let Some(session) = self.downstream.client_mut(key) {
+            session.inbox_mut().carry(carried);
             session.inbox_mut().consume(&mut self.io.parse_context(self.ctx.setup()), bytes);
         }
     }

@@ -103,7 +103,7 @@ fn state_of(session: &ClientConn) -> &'static str {
         Wait::Capacity { .. } => "queued",
         _ if session.stream().has_upload() => "receiving body",
         _ if !session.stream().requests().is_empty() => "waiting for replies",
-        _ if session.inbox().in_message() => "receiving request",
+        _ if session.inbox().is_amid() => "receiving request",
         _ => "idle",
     }
 }

@@ -2,6 +2,7 @@
 //! delays no other client.
 //! Promises: constant memory per large request; requests of one client before and after it keep their order.
 
+use flick_abi::frame::SLOT_CARRIED;
 use flick_abi::{FailureReason, FaultCause, MessageFlags, Send, SendBody};
 use flick_buffers::Slice;
 use flick_net::Driver;
@@ -176,7 +177,7 @@ impl<D: Driver> Worker<D> {
             None,
         );
         let streams = has_tail(send.body);
-        self.consume(key, head.len());
+        self.consume(key, head.len(), scratch.frame.slots[SLOT_CARRIED]);
         let upload = match streams {
             _ if body.is_over() => Upload::None,
             true => Upload::To { backend_conn, epoch, body },
@@ -204,7 +205,7 @@ impl<D: Driver> Worker<D> {
     ) -> Flow {
         self.observe.counters().requests.add(1);
         let body = self.body_behind(&scratch.frame, head.len());
-        self.consume(key, head.len());
+        self.consume(key, head.len(), scratch.frame.slots[SLOT_CARRIED]);
         self.note_last(key, scratch.frame.flags());
         let upload = if body.is_over() { Upload::None } else { self.discard(body) };
         if let Some(session) = self.downstream.client_mut(key) {
