@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use flick_abi::frame::SLOT_ASKED;
+use flick_abi::frame::{SLOT_ASKED, SLOT_CARRIED};
 use flick_abi::{Engine, Frame, FuncId, MessageFlags, ParseStep};
 use flick_compiler::{EngineKind, Input, compile};
 
@@ -30,6 +30,19 @@ const GRAMMARS: [(&str, &str, &str, &str, u16); 7] = [
     ("pcap", "pcap", "record", "record", 9999),
 ];
 
+/// A program that answers memcached's text protocol: it reads a `get` of many keys in parts, as a store does.
+const STORE: &str = "use memcached_text
+
+type command: record
+  goes_on : bool
+
+proc P: (command/reply client)
+  client => answered() => client
+
+fun answered: (req: command) -> (reply)
+  reply{wire = raw(if req.goes_on: \"OK\\r\\n\" else: \"END\\r\\n\")}
+";
+
 /// A grammar, ready to parse.
 pub struct Grammar {
     engine: Arc<dyn Engine>,
@@ -50,19 +63,21 @@ impl Grammar {
                 names.join("`, `")
             )));
         };
-        let text = format!(
+        let forwards = format!(
             "use {library}\n\nproc P: ({request}/{reply} client, {reply}/{request} backend)\n  client <=> backend\n"
         );
+        let text = if *library == "memcached_text" { STORE.to_owned() } else { forwards };
         let compiled = compile(&Input::text("tap", text), EngineKind::Interpreter);
         let compiled =
             compiled.map_err(|failure| Failure::failed(format!("the grammar `{name}`: {failure}")))?;
         let executable = &compiled.executables[0];
         let channels = &executable.module.program.channels;
-        let view = |channel: usize| channels[channel].view.as_ref().expect("both channels receive");
+        let view = |channel: &flick_abi::Channel| channel.view.clone().expect("all channels receive");
+        let (first, last) = (view(&channels[0]), view(&channels[channels.len() - 1]));
         Ok(Self {
             engine: Arc::clone(&executable.engine),
-            parse_request: view(0).parse_request,
-            parse_reply: view(1).parse_reply,
+            parse_request: first.parse_request,
+            parse_reply: last.parse_reply,
             port: *port,
         })
     }
@@ -128,6 +143,13 @@ struct Direction {
 impl Direction {
     fn restart(&mut self) {
         *self = Self { next_offset: self.next_offset, ..Self::default() };
+    }
+
+    /// Makes ready for the message that follows.
+    fn end_message(&mut self) {
+        let carried = self.frame.slots[SLOT_CARRIED];
+        self.restart();
+        self.frame.slots[SLOT_CARRIED] = carried;
     }
 
     /// Notes bytes of the present message.
@@ -208,7 +230,9 @@ impl Conversation {
             }
             ParseStep::Done => {
                 if is_request && direction.message_bytes == 0 && self.asked.len() < ASKED_MAX {
-                    let has_reply = !direction.frame.flags().has(MessageFlags::ONE_WAY);
+                    // One that the next one continues is answered with that.
+                    let has_reply = !direction.frame.flags().has(MessageFlags::ONE_WAY)
+                        && direction.frame.slots[SLOT_CARRIED] == 0;
                     self.asked.extend(has_reply.then_some(direction.frame.slots[SLOT_ASKED]));
                 }
                 direction.has_begun = true;
@@ -234,7 +258,7 @@ impl Conversation {
         }
         self.is_raw = !is_request && direction.flags.has(MessageFlags::TUNNEL);
         let rest = std::mem::take(&mut direction.bytes);
-        direction.restart();
+        direction.end_message();
         if self.is_raw && !rest.is_empty() {
             show(Item::Other(&rest));
             return false;
@@ -300,6 +324,15 @@ mod tests {
     fn bytes_that_are_no_message_are_passed_on_and_the_next_piece_begins_afresh() {
         let seen = shown("http", &[(Side::Peer, b"\x01\x02\r\n"), (Side::Peer, GET)]);
         assert_eq!(seen, ["other 4", "request 28 GET /a HTTP/1.1"]);
+    }
+
+    #[test]
+    fn line_of_more_keys_than_a_message_holds_was_no_message() {
+        let line = format!("get{}\r\n", " key".repeat(201));
+        let pieces = [(Side::Peer, line.as_bytes()), (Side::Peer, b"get a\r\n"), (Side::Service, b"END\r\n")];
+        let first = format!("request 804 {}", &line[..FRONT_BYTES_MAX]);
+        let expected = [first.as_str(), "request 5 key", "request 7 get a", "reply 5 END"];
+        assert_eq!(shown("memcached_text", &pieces), expected);
     }
 
     #[test]
