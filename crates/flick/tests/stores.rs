@@ -6,6 +6,8 @@ mod binary_failures;
 mod common;
 #[path = "stores/linearizable.rs"]
 mod linearizable;
+#[path = "stores/many_keys.rs"]
+mod many_keys;
 #[path = "stores/mixed_clients.rs"]
 mod mixed_clients;
 #[path = "stores/silent_server.rs"]
