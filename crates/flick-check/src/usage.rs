@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use crate::ask_targets::AskTargets;
 use crate::diagnostic::Sink;
 use crate::hir::{
-    Block, Builtin, ChannelId, DecodedField, Derived, Expr, ExprKind, FieldId, FieldKind, Fun, Proc,
-    Span, Ty, Unit, UnitId,
+    Block, Builtin, ChannelId, DecodedField, Derived, Expr, ExprKind, FieldId, FieldKind, Fun, Proc, Span,
+    Ty, Unit, UnitId,
 };
 use crate::items::Items;
 use crate::limits::{DEFAULT_BYTES_MAX, VINT_BYTES_MAX, head_bytes_max};
@@ -210,7 +210,8 @@ pub(crate) fn check(
 /// Reports variables that say that a list was full, where messages of their unit are sent: half of one could be.
 fn check_full_lists(process: &Proc, all: &[&Uses], items: &Items, sink: &mut Sink) {
     let received = process.channels.iter().filter_map(|channel| Some((channel.receives?, channel)));
-    let fields = received.flat_map(|(unit, channel)| channel.view.iter().map(move |known| (unit, known.field)));
+    let fields =
+        received.flat_map(|(unit, channel)| channel.view.iter().map(move |known| (unit, known.field)));
     for (unit, field) in fields {
         let declared = items.field(unit, field);
         let sends = process.channels.iter().find(|channel| channel.sends == Some(unit));

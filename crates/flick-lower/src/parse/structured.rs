@@ -284,7 +284,7 @@ impl Emitter<'_, '_> {
         self.requires(id, Val::Num(Num::one(value, num.range)));
     }
 
-    /// What the request before carries: only requests follow one another.
+    /// Reads the number that the request before carries: only requests follow one another.
     fn carried(&mut self, id: FieldId) {
         if !self.needs.has(SlotKey::Field(id)) {
             return;

@@ -51,7 +51,7 @@ struct RequestRun {
     answered: u32,
     /// Bytes of the received buffer whose requests the rule has run on.
     taken_bytes: u32,
-    /// What the last of them that does not remain unsent has for the next one.
+    /// The number that the last of them that does not remain unsent has for the next one.
     carried: u64,
     end: RunEnd,
 }

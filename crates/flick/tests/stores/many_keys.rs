@@ -17,7 +17,7 @@ const COUNTS: &[usize] = &[1, 199, 200, 201, 400, 401, 10_000];
 const LENGTHS: &[usize] = &[5, 5, 6, 40, 100, 250];
 /// Bytes of a line that does not end.
 const ENDLESS_BYTES: usize = 100_000_000;
-/// What the store may take more for such a line, in KiB.
+/// Further memory that the store may take for such a line, in KiB.
 const GROWTH_KIB_MAX: u64 = 16 * 1024;
 
 fn keys() -> Vec<String> {

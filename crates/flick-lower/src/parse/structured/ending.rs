@@ -124,7 +124,7 @@ pub fn facts(info: &UnitInfo<'_>, role: Role) -> Vec<Fact> {
         );
         if let Some(carry) = &facts.carry {
             let mut reads = ids(&mut std::iter::once(carry));
-            // It takes the place of what the request before carries.
+            // It replaces what the request before carries.
             reads.extend(
                 info.fields().filter(|(_, field)| matches!(field.kind, FieldKind::Carried)).map(|(id, _)| id),
             );

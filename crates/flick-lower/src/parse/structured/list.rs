@@ -252,7 +252,7 @@ impl Emitter<'_, '_> {
     }
 
     /// Leaves the loop where an element follows for which there is no room: the list has as many as it may, or the
-    /// message so many bytes that the longest element might not fit into a head. Nothing of it depends on how much has
+    /// message is so long that the longest element might not fit into a head. Nothing of it depends on how much has
     /// arrived.
     fn leave_if_full(&mut self, own: &mut Loop<'_>, max: Option<u32>) {
         let (Some(seen), Some(max), ListEnd::Until(until)) = (own.seen, max, &own.list.end) else {
