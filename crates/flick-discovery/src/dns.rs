@@ -6,24 +6,19 @@
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, TcpStream, ToSocketAddrs, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpStream, UdpSocket};
 use std::str::FromStr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use domain::base::iana::Rcode;
 use domain::base::record::ParsedRecord;
 use domain::base::{Message, MessageBuilder, Name, ParsedName, Question, Rtype, ToName};
-use domain::rdata::{A, Aaaa, Soa, Srv};
-use tracing::warn;
+use domain::rdata::{A, Aaaa, Ns, Soa, Srv};
 
-use crate::limits::{
-    ATTEMPTS_MAX, NAME_SERVERS_MAX, PARTIAL_TTL_MAX, RESPONSE_TIMEOUT, STRAY_RESPONSES_MAX, UDP_BYTES_MAX,
-};
-
-/// The port of name servers.
-const DNS_PORT: u16 = 53;
+use crate::limits::{ATTEMPTS_MAX, PARTIAL_TTL_MAX, RESPONSE_TIMEOUT, STRAY_RESPONSES_MAX, UDP_BYTES_MAX};
+use crate::resolv_conf::ResolvConf;
 
 /// The records of a lookup.
 #[derive(Debug)]
@@ -41,7 +36,7 @@ pub struct Lookup<T> {
 pub struct MissingFamily {
     is_ipv6: bool,
     /// Error of its lookup.
-    pub error: String,
+    pub error: LookupError,
 }
 
 impl MissingFamily {
@@ -52,13 +47,20 @@ impl MissingFamily {
 }
 
 /// The reason of a failed lookup.
-struct LookupError {
-    text: String,
-    /// Whether a server reported it, with a response code.
-    is_response: bool,
+#[derive(Clone, Debug)]
+pub struct LookupError {
+    /// The reason in words.
+    pub text: String,
+    /// Whether a server reported it: another lookup may succeed.
+    pub is_response: bool,
 }
 
 impl LookupError {
+    /// A server said so.
+    fn response(text: String) -> Self {
+        Self { text, is_response: true }
+    }
+
     /// No server sent a valid response.
     fn no_response(text: String) -> Self {
         Self { text, is_response: false }
@@ -79,9 +81,17 @@ pub struct SrvTarget {
 }
 
 /// The name servers that are asked.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
+enum Servers {
+    One(SocketAddr),
+    /// Those that a file has at the time of the lookup.
+    Listed(Arc<Mutex<ResolvConf>>),
+}
+
+/// Looks names up.
+#[derive(Clone, Debug)]
 pub struct Resolver {
-    servers: Vec<SocketAddr>,
+    servers: Servers,
     /// Set when lookups are not wanted any more.
     cancelled: Arc<AtomicBool>,
 }
@@ -96,17 +106,13 @@ pub fn is_name(text: &str) -> bool {
 impl Resolver {
     /// Asks one server.
     pub fn new(server: SocketAddr) -> Self {
-        Self { servers: vec![server], ..Self::default() }
+        Self { servers: Servers::One(server), cancelled: Arc::default() }
     }
 
     /// Asks the servers of `/etc/resolv.conf`.
     pub fn system() -> Self {
-        let text = std::fs::read_to_string("/etc/resolv.conf").unwrap_or_default();
-        let (servers, unread) = servers(&text);
-        for address in unread {
-            warn!(address, "name server in /etc/resolv.conf is not an IP address");
-        }
-        Self { servers, ..Self::default() }
+        let file = ResolvConf::at("/etc/resolv.conf".into());
+        Self { servers: Servers::Listed(Arc::new(Mutex::new(file))), cancelled: Arc::default() }
     }
 
     /// Lets its lookups fail once this is set: none asks another server then.
@@ -115,36 +121,36 @@ impl Resolver {
         Self { cancelled, ..self }
     }
 
-    /// Asks no server.
-    #[cfg(test)]
-    pub fn without_servers() -> Self {
-        Self::default()
-    }
-
-    /// Looks up the A and AAAA records of a name. A server may fail for one of them; the records of the other count.
+    /// Looks up the A and AAAA records of a name. The lookup of one of them may fail; the records of the other count.
+    /// AAAA records are not asked for where that failed before with `silent`: no server responded.
     ///
     /// Errors: no server responded, or the lookup of one family failed while the other has no records.
-    pub fn addresses(&self, name: &str) -> Result<Lookup<IpAddr>, String> {
-        let name = parse_name(name)?;
-        let v4 = self.lookup(&name, Rtype::A, |record| {
+    pub fn addresses(&self, name: &str, silent: Option<&LookupError>) -> Result<Lookup<IpAddr>, LookupError> {
+        let v4 = self.lookup(name, Rtype::A, |record| {
             record.into_record::<A>().ok().flatten().map(|a| IpAddr::V4(a.data().addr()))
         });
-        if let Err(LookupError { text, is_response: false }) = v4 {
-            return Err(text);
+        if let Err(error) = &v4
+            && !error.is_response
+        {
+            // All servers are away: they are not waited for again.
+            return Err(error.clone());
         }
-        let v6 = self.lookup(&name, Rtype::AAAA, |record| {
-            record.into_record::<Aaaa>().ok().flatten().map(|aaaa| IpAddr::V6(aaaa.data().addr()))
-        });
+        let v6 = silent.cloned().map_or_else(
+            || {
+                self.lookup(name, Rtype::AAAA, |record| {
+                    record.into_record::<Aaaa>().ok().flatten().map(|aaaa| IpAddr::V6(aaaa.data().addr()))
+                })
+            },
+            Err,
+        );
         let is_ipv6 = v6.is_err();
         let (v4, v6) = match (v4, v6) {
             (Ok(v4), Ok(v6)) => (v4, v6),
-            (Ok(half), Err(error)) | (Err(error), Ok(half))
-                if error.is_response && !half.records.is_empty() =>
-            {
-                let missing = Some(MissingFamily { is_ipv6, error: error.text });
+            (Ok(half), Err(error)) | (Err(error), Ok(half)) if !half.records.is_empty() => {
+                let missing = Some(MissingFamily { is_ipv6, error });
                 return Ok(Lookup { ttl: half.ttl.min(PARTIAL_TTL_MAX), missing, ..half });
             }
-            (Err(error), _) | (_, Err(error)) => return Err(error.text),
+            (Err(error), _) | (_, Err(error)) => return Err(error),
         };
         // The negative TTL of one family does not limit the records of the other.
         let ttl = match (v4.records.is_empty(), v6.records.is_empty()) {
@@ -158,14 +164,13 @@ impl Resolver {
     /// Looks up the SRV records of a service.
     ///
     /// Errors: no server responded, or the lookup failed.
-    pub fn targets(&self, name: &str) -> Result<Lookup<SrvTarget>, String> {
-        let lookup = self.lookup(&parse_name(name)?, Rtype::SRV, |record| {
+    pub fn targets(&self, name: &str) -> Result<Lookup<SrvTarget>, LookupError> {
+        let mut lookup = self.lookup(name, Rtype::SRV, |record| {
             let record = record.into_record::<Srv<ParsedName<&[u8]>>>().ok().flatten()?;
             let srv = record.data();
             let name = srv.target().to_name::<Vec<u8>>().to_string();
             Some(SrvTarget { priority: srv.priority(), weight: srv.weight(), port: srv.port(), name })
-        });
-        let mut lookup = lookup.map_err(|error| error.text)?;
+        })?;
         //= RFC 2782 section The format of the SRV RR
         //# A Target of "." means that the service is decidedly not available at this domain.
         lookup.records.retain(|target| is_name(&target.name));
@@ -175,31 +180,36 @@ impl Resolver {
     /// Asks the servers in order until one responds. `take` returns the value of a record, or `None` for another type.
     fn lookup<T>(
         &self,
-        name: &Name<Vec<u8>>,
+        name: &str,
         kind: Rtype,
         take: impl Fn(ParsedRecord<'_, &[u8]>) -> Option<T>,
     ) -> Result<Lookup<T>, LookupError> {
+        let parsed = Name::<Vec<u8>>::from_str(name)
+            .map_err(|error| LookupError::response(format!("`{name}` is not a domain name: {error}")))?;
+        let servers = match &self.servers {
+            Servers::One(server) => vec![*server],
+            Servers::Listed(file) => file.lock().unwrap_or_else(PoisonError::into_inner).servers(),
+        };
         let mut last = LookupError::no_response("no name server is configured".to_owned());
         for _ in 0..ATTEMPTS_MAX {
-            for server in &self.servers {
+            for server in &servers {
                 if self.cancelled.load(Ordering::Relaxed) {
                     return Err(LookupError::no_response("the lookup was cancelled".to_owned()));
                 }
-                let response = exchange(*server, name, kind).map_err(LookupError::no_response);
+                let response = exchange(*server, &parsed, kind).map_err(LookupError::no_response);
                 match response.and_then(|bytes| read_response(&bytes, &take)) {
                     Ok(lookup) => return Ok(lookup),
                     Err(error) => {
-                        last = LookupError { text: format!("name server {server}: {}", error.text), ..error }
+                        last = LookupError {
+                            text: format!("name server {server}: {}", error.text),
+                            is_response: last.is_response || error.is_response,
+                        }
                     }
                 }
             }
         }
-        Err(LookupError { text: format!("{kind} records of `{name}`: {}", last.text), ..last })
+        Err(LookupError { text: format!("{kind} records of `{parsed}`: {}", last.text), ..last })
     }
-}
-
-fn parse_name(name: &str) -> Result<Name<Vec<u8>>, String> {
-    Name::from_str(name).map_err(|error| format!("`{name}` is not a domain name: {error}"))
 }
 
 /// Sends a query to a server and returns the bytes of its response.
@@ -289,7 +299,7 @@ fn read_response<T>(
     let message = Message::from_octets(bytes).map_err(|error| LookupError::no_response(error.to_string()))?;
     match message.header().rcode() {
         Rcode::NOERROR | Rcode::NXDOMAIN => {}
-        code => return Err(LookupError { text: format!("response code {code}"), is_response: true }),
+        code => return Err(LookupError::response(format!("response code {code}"))),
     }
     let (mut records, mut ttl_min) = (Vec::new(), None::<Duration>);
     let owner = message.canonical_name();
@@ -301,74 +311,21 @@ fn read_response<T>(
         ttl_min = Some(ttl_min.map_or(ttl, |least| least.min(ttl)));
     }
     if records.is_empty() {
+        let authority = message.authority().map_err(malformed)?;
+        let has_soa = authority.limit_to::<Soa<ParsedName<_>>>().next().is_some();
+        // RFC 2308, section 2.2, tells a referral from a name without data so.
+        if !has_soa && authority.limit_to::<Ns<ParsedName<_>>>().next().is_some() {
+            return Err(LookupError::response(
+                "it refers to other name servers and does not ask them".to_owned(),
+            ));
+        }
         //= RFC 2308 section 3
         //# The TTL of this record is set from the minimum of the MINIMUM field of the SOA record and the TTL of the SOA
         //# itself, and indicates how long a resolver may cache the negative answer.
         ttl_min = None;
-        for record in message.authority().map_err(malformed)?.limit_to::<Soa<ParsedName<_>>>().flatten() {
+        for record in authority.limit_to::<Soa<ParsedName<_>>>().flatten() {
             ttl_min = Some(record.ttl().min(record.data().minimum()).into_duration());
         }
     }
     Ok(Lookup { records, ttl: ttl_min.unwrap_or_default(), missing: None })
-}
-
-/// Returns the name servers in the text of a `resolv.conf`, and the addresses that cannot be read.
-fn servers(text: &str) -> (Vec<SocketAddr>, Vec<&str>) {
-    let (mut servers, mut unread) = (Vec::new(), Vec::new());
-    let lines = text.lines().filter_map(|line| line.trim().strip_prefix("nameserver"));
-    for rest in lines.filter(|rest| rest.is_empty() || rest.starts_with([' ', '\t'])) {
-        let address = rest.trim_start().split([' ', '\t', '#', ';']).next().unwrap_or_default();
-        match name_server(address) {
-            Some(server) => servers.push(server),
-            None => unread.push(address),
-        }
-    }
-    servers.truncate(NAME_SERVERS_MAX);
-    (servers, unread)
-}
-
-/// Parses the address of a name server, with a zone (`fe80::1%eth0`, `fe80::1%2`) if it is link-local.
-fn name_server(address: &str) -> Option<SocketAddr> {
-    let Some((ip, zone)) = address.split_once('%') else {
-        return address.parse().ok().map(|ip| SocketAddr::new(ip, DNS_PORT));
-    };
-    // `fe80::/10`.
-    let ip: Ipv6Addr = ip.parse().ok().filter(|ip: &Ipv6Addr| ip.segments()[0] & 0xffc0 == 0xfe80)?;
-    if let Ok(zone) = zone.parse() {
-        return Some(SocketAddrV6::new(ip, DNS_PORT, 0, zone).into());
-    }
-    // getaddrinfo(3) looks up the interface; it asks no server about an address.
-    (address, DNS_PORT).to_socket_addrs().ok()?.next()
-}
-
-#[cfg(test)]
-mod tests {
-    use std::net::{SocketAddr, SocketAddrV6};
-
-    use super::servers;
-
-    #[test]
-    fn name_server_with_a_comment_or_a_zone_was_ignored() {
-        let v6 =
-            |scope| SocketAddr::V6(SocketAddrV6::new("fe80::1".parse().expect("an address"), 53, 0, scope));
-        let v4 = |text: &str| SocketAddr::new(text.parse().expect("an address"), 53);
-        for (line, server) in [
-            ("nameserver 127.0.0.1", v4("127.0.0.1")),
-            ("  nameserver\t127.0.0.2  ", v4("127.0.0.2")),
-            ("nameserver 127.0.0.3 # local", v4("127.0.0.3")),
-            ("nameserver 127.0.0.4; x", v4("127.0.0.4")),
-            ("nameserver 127.0.0.5#x", v4("127.0.0.5")),
-            ("nameserver ::1\tx", v4("::1")),
-            // The loopback interface is the first.
-            ("nameserver fe80::1%lo", v6(1)),
-            ("nameserver fe80::1%7", v6(7)),
-        ] {
-            assert_eq!(servers(line), (vec![server], vec![]), "{line}");
-        }
-        let text = "search a\n# nameserver 127.0.0.1\n;nameserver 127.0.0.1\nnameservers 127.0.0.1\n\
-                    nameserver\nnameserver localhost # x\nnameserver ::1%lo\n\
-                    nameserver fe80::1%no-such-one\nnameserver 127.0.0.6\n";
-        let unread = vec!["", "localhost", "::1%lo", "fe80::1%no-such-one"];
-        assert_eq!(servers(text), (vec![v4("127.0.0.6")], unread));
-    }
 }

@@ -11,6 +11,7 @@ mod dns;
 mod file;
 mod limits;
 mod reader;
+mod resolv_conf;
 mod source;
 mod watcher;
 

@@ -9,10 +9,11 @@ use flick_net::Endpoint;
 use flick_runtime::BackendAddress;
 use tracing::warn;
 
-use crate::dns::{Lookup, MissingFamily, Resolver};
+use crate::dns::{Lookup, LookupError, MissingFamily, Resolver};
 use crate::file::{self, FileStamp};
 use crate::limits::{
-    FILE_POLL_INTERVAL, NEGATIVE_TTL_MAX, RETRY_DELAY_MAX, RETRY_DELAY_MIN, SRV_TARGETS_MAX, TTL_MAX, TTL_MIN,
+    FILE_POLL_INTERVAL, NEGATIVE_TTL_MAX, PARTIAL_TTL_MAX, RETRY_DELAY_MAX, RETRY_DELAY_MIN, SRV_TARGETS_MAX,
+    TTL_MAX, TTL_MIN,
 };
 use crate::source::Source;
 
@@ -68,7 +69,7 @@ pub struct SourceReader {
     /// Failed lookups in a row.
     failures: u32,
     last_error: Option<String>,
-    /// Error of the address family whose addresses the last lookup did not get; `None` if no family is missing.
+    /// Error of the part whose addresses the last lookup did not get; `None` if none is missing.
     partial: Option<String>,
     logged_partial: Option<String>,
     /// That the list is empty is logged.
@@ -82,7 +83,34 @@ type RankedAddress = (u16, SocketAddr, u32);
 struct Addresses {
     list: Vec<RankedAddress>,
     ttl: Duration,
-    missing: Vec<MissingFamily>,
+    missing: Vec<Missing>,
+}
+
+/// Part of a lookup that failed. Former addresses that may be of it stay.
+enum Missing {
+    Family(MissingFamily),
+    /// A target of a service.
+    Target {
+        rank: u16,
+        port: u16,
+        error: String,
+    },
+}
+
+impl Missing {
+    fn covers(&self, (rank, at, _): &RankedAddress) -> bool {
+        match self {
+            Self::Family(family) => family.contains(at.ip()),
+            Self::Target { rank: of, port, .. } => (of, *port) == (rank, at.port()),
+        }
+    }
+
+    fn error(&self) -> &str {
+        match self {
+            Self::Family(family) => &family.error.text,
+            Self::Target { error, .. } => error,
+        }
+    }
 }
 
 impl SourceReader {
@@ -118,6 +146,7 @@ impl SourceReader {
                 (list, Some(error))
             }
         };
+        self.log_partial();
         self.last.set(&list);
         Ok(FirstList { list, next_read, error })
     }
@@ -150,10 +179,10 @@ impl SourceReader {
                 self.file = stamp.filter(|_| list.is_ok());
                 return (list.map(Some), FILE_POLL_INTERVAL);
             }
-            Source::Host { name, port } => self.resolver.addresses(name).map(|lookup| Addresses {
+            Source::Host { name, port } => self.resolver.addresses(name, None).map(|lookup| Addresses {
                 list: lookup.records.iter().map(|ip| (0, SocketAddr::new(*ip, *port), 1)).collect(),
                 ttl: clamp_ttl(&lookup),
-                missing: lookup.missing.into_iter().collect(),
+                missing: lookup.missing.into_iter().map(Missing::Family).collect(),
             }),
             Source::Service(name) => resolve_service(&self.resolver, name),
         };
@@ -166,16 +195,15 @@ impl SourceReader {
             Err(error) => {
                 let delay = RETRY_DELAY_MIN.saturating_mul(1 << self.failures.min(5)).min(RETRY_DELAY_MAX);
                 self.failures += 1;
-                (Err(error), delay)
+                (Err(error.text), delay)
             }
         }
     }
 
-    /// Completes a lookup with the former addresses of a missing family, and returns the list.
+    /// Completes a lookup with the former addresses of its missing parts, and returns the list.
     fn merge(&mut self, Addresses { mut list, missing, .. }: Addresses) -> Vec<BackendAddress> {
-        let is_missing = |at: &SocketAddr| missing.iter().any(|family| family.contains(at.ip()));
-        list.extend(self.found.iter().filter(|(_, at, _)| is_missing(at)));
-        self.partial = missing.first().map(|family| family.error.clone());
+        list.extend(self.found.iter().filter(|found| missing.iter().any(|part| part.covers(found))));
+        self.partial = missing.first().map(|part| part.error().to_owned());
         // An address with several ranks keeps the lowest.
         list.sort_unstable_by_key(|(rank, at, _)| (*at, *rank));
         list.dedup_by_key(|(_, at, _)| *at);
@@ -189,13 +217,13 @@ impl SourceReader {
         self.last.set(list);
     }
 
-    /// Logs a lookup that failed for one address family, once per error.
+    /// Logs a lookup that failed in part, once per error.
     pub(crate) fn log_partial(&mut self) {
         if let Some(error) =
             self.partial.as_ref().filter(|error| self.logged_partial.as_ref() != Some(*error))
         {
             let source = &self.source;
-            warn!(%source, error, "lookup of one address family failed, its addresses are unchanged");
+            warn!(%source, error, "part of a lookup failed, its addresses are unchanged");
         }
         self.logged_partial.clone_from(&self.partial);
     }
@@ -238,22 +266,38 @@ fn clamp_ttl<T>(lookup: &Lookup<T>) -> Duration {
 }
 
 /// Looks up the addresses of the targets of a service. Each address of a target has the weight of the target.
-fn resolve_service(resolver: &Resolver, name: &str) -> Result<Addresses, String> {
+fn resolve_service(resolver: &Resolver, name: &str) -> Result<Addresses, LookupError> {
     let mut targets = resolver.targets(name)?;
     let mut ttl = clamp_ttl(&targets);
     //= RFC 2782 section The format of the SRV RR
     //# A client MUST attempt to contact the target host with the lowest-numbered priority it can reach; target hosts
     //# with the same priority SHOULD be tried in an order defined by the weight field.
     targets.records.sort_by_key(|target| target.priority);
-    let (mut list, mut missing) = (Vec::new(), Vec::new());
+    let (mut list, mut missing, mut failed, mut silent) = (Vec::new(), Vec::new(), None, None);
     for target in targets.records.iter().take(SRV_TARGETS_MAX) {
-        let addresses = resolver.addresses(&target.name)?;
+        let addresses = match resolver.addresses(&target.name, silent.as_ref()) {
+            Ok(addresses) => addresses,
+            Err(error) if error.is_response => {
+                ttl = ttl.min(PARTIAL_TTL_MAX);
+                let (rank, port) = (target.priority, target.port);
+                missing.push(Missing::Target { rank, port, error: error.text.clone() });
+                failed = Some(error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         ttl = ttl.min(clamp_ttl(&addresses));
         let at = |ip: &IpAddr| (target.priority, SocketAddr::new(*ip, target.port), u32::from(target.weight));
         list.extend(addresses.records.iter().map(at));
-        missing.extend(addresses.missing);
+        if let Some(family) = addresses.missing {
+            silent = silent.or_else(|| Some(family.error.clone()).filter(|error| !error.is_response));
+            missing.push(Missing::Family(family));
+        }
     }
-    Ok(Addresses { list, ttl, missing })
+    match failed {
+        Some(error) if list.is_empty() => Err(error),
+        _ => Ok(Addresses { list, ttl, missing }),
+    }
 }
 
 #[cfg(test)]
@@ -267,7 +311,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("flick-discovery-{}", std::process::id()));
         let write = |text: &str| std::fs::write(&path, text).expect("the file can be written");
         write("# two\n127.0.0.1:1 weight=7 # much\n\n unix:/run/x.sock # here\n");
-        let mut reader = SourceReader::new(Source::File(path.clone()), Resolver::without_servers());
+        let mut reader = SourceReader::new(Source::File(path.clone()), Resolver::system());
         let list = reader.read().0.expect("a list").expect("the first list");
         assert_eq!(
             list.iter().map(ToString::to_string).collect::<Vec<_>>(),
@@ -280,7 +324,7 @@ mod tests {
             assert!(error.contains("may be incomplete"), "{incomplete:?}");
         }
         assert!(reader.read().0.is_err(), "a file that could not be read is read again without a change");
-        let mut device = SourceReader::new(Source::File("/dev/null".into()), Resolver::without_servers());
+        let mut device = SourceReader::new(Source::File("/dev/null".into()), Resolver::system());
         assert!(device.read().0.expect_err("a device").contains("is not a regular file"));
         write("127.0.0.1:1\nlocalhost\n");
         let error = reader.read().0.expect_err("a name without a port");

@@ -18,7 +18,7 @@ use common::wait;
 use common::{Scratch, client, peers};
 use domain::base::iana::Rcode;
 use domain::base::{Message, MessageBuilder, Name, Rtype, Ttl};
-use domain::rdata::{A, Aaaa, Srv};
+use domain::rdata::{A, Aaaa, Ns, Srv};
 
 const BALANCER: &str = "examples/http_balancer/round_robin.flick";
 
@@ -204,6 +204,12 @@ struct Zone {
     fails: bool,
     /// It fails to look this kind up.
     fails_for: Option<Rtype>,
+    /// It does not answer questions of this kind.
+    silent_for: Option<Rtype>,
+    /// It fails to look this name up.
+    fails_name: Option<&'static str>,
+    /// It refers to other name servers.
+    refers: bool,
     /// `origin.test` has an IPv6 address.
     has_ipv6: bool,
     /// There is no such name.
@@ -220,12 +226,14 @@ impl Zone {
     /// The answer to a question; an empty one is not sent.
     fn answer(&mut self, question: &[u8], over_udp: bool) -> Vec<u8> {
         self.asked += 1;
-        if self.is_silent {
-            return Vec::new();
-        }
         let message = Message::from_octets(question).expect("a question");
         let asked = message.sole_question().expect("one question");
-        let code = match (self.fails || self.fails_for == Some(asked.qtype()), self.is_gone) {
+        if self.is_silent || self.silent_for == Some(asked.qtype()) {
+            return Vec::new();
+        }
+        let fails_name = self.fails_name.is_some_and(|name| asked.qname().to_string() == name);
+        let fails = self.fails || self.fails_for == Some(asked.qtype()) || fails_name;
+        let code = match (fails, self.is_gone) {
             (true, _) => Rcode::SERVFAIL,
             (_, true) => Rcode::NXDOMAIN,
             _ => Rcode::NOERROR,
@@ -235,6 +243,12 @@ impl Zone {
         if self.cuts && over_udp {
             answer.header_mut().set_tc(true);
             return answer.finish();
+        }
+        if self.refers {
+            let mut authority = answer.authority();
+            let server: Name<Vec<u8>> = "a.root-servers.net.".parse().expect("a name");
+            authority.push((owner, ttl, Ns::new(server))).expect("room");
+            return authority.finish();
         }
         if code == Rcode::NOERROR && asked.qtype() == Rtype::A {
             // `other.test` is at the last address only, `origin.test` at the others then.
@@ -453,6 +467,59 @@ fn failed_aaaa_lookup_keeps_a_records() {
         log.contains("AAAA records of `origin.test`") && log.contains("A records of `origin.test`"),
         "{log}"
     );
+}
+
+#[test]
+fn unanswered_aaaa_questions_left_a_service_without_backends() {
+    let port = origins(2)[0].port();
+    let targets = vec![(10, 0, port, "origin.test."), (10, 0, port, "other.test.")];
+    let zone = Zone { addresses: vec![2, 3], targets, silent_for: Some(Rtype::AAAA), ..Zone::default() };
+    let held = Arc::new(Mutex::new(zone));
+    let named = balancer(&format!("dns:origin.test:{port}"), &held);
+    check(&named, &[2], &[502]);
+    let listed = balancer("srv:_http._tcp.test", &held);
+    check(&listed, &[2, 3], &[502]);
+    let log = named.drained() + &listed.drained();
+    assert!(log.contains("AAAA records of `origin.test`") && log.contains("no response within"), "{log}");
+}
+
+#[test]
+fn referral_of_a_name_server_emptied_a_list() {
+    let origins = origins(1);
+    let zone = Arc::new(Mutex::new(Zone { addresses: vec![2], ..Zone::default() }));
+    let service = balancer(&format!("dns:origin.test:{}", origins[0].port()), &zone);
+    check(&service, &[2], &[]);
+    zone.lock().expect("no holder panics").refers = true;
+    stays(&service, &[2]);
+    let log = service.drained();
+    assert!(log.contains("it refers to other name servers"), "{log}");
+}
+
+#[test]
+fn one_target_that_could_not_be_resolved_froze_the_list() {
+    let port = origins(3)[0].port();
+    let targets = vec![(10, 0, port, "origin.test."), (10, 0, port, "other.test.")];
+    let zone = |addresses: &[u8], fails_name| Zone {
+        addresses: addresses.to_vec(),
+        targets: targets.clone(),
+        fails_name,
+        ..Zone::default()
+    };
+    let held = Arc::new(Mutex::new(zone(&[2, 3], Some("other.test"))));
+    let service = balancer("srv:_http._tcp.test", &held);
+    check(&service, &[2], &[]);
+    let say = |to: Zone| *held.lock().expect("no holder panics") = to;
+    say(zone(&[2, 3], None));
+    check(&service, &[2, 3], &[]);
+    // What may be addresses of a target that fails stays, beside the new ones of others.
+    say(zone(&[2, 4, 3], Some("other.test")));
+    check(&service, &[2, 3, 4], &[]);
+    say(zone(&[2, 3], Some("origin.test")));
+    check(&service, &[2, 3, 4], &[]);
+    say(Zone { fails_for: Some(Rtype::A), ..zone(&[], None) });
+    stays(&service, &[2, 3, 4]);
+    let log = service.drained();
+    assert!(log.contains("part of a lookup failed") && log.contains("`other.test`"), "{log}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! a kernel without Landlock is reported and restricts nothing. Open files stay open.
 //! Source: landlock(7), the kernel's `Documentation/userspace-api/landlock.rst`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError,
@@ -37,7 +37,16 @@ const ALWAYS_READ: &[&str] = &[
 
 /// Paths that every service reads.
 pub fn always_read() -> Vec<PathBuf> {
-    ALWAYS_READ.iter().map(PathBuf::from).collect()
+    let name_servers = std::fs::canonicalize("/etc/resolv.conf").ok().and_then(|file| directory_of(&file));
+    ALWAYS_READ.iter().map(PathBuf::from).chain(name_servers).collect()
+}
+
+/// The directory of what `/etc/resolv.conf` leads to, where systemd-resolved, NetworkManager or resolvconf own it:
+/// they write another file and rename it, and only the directory allows both to be read.
+fn directory_of(file: &Path) -> Option<PathBuf> {
+    let directory = file.parent()?;
+    let is_owned = directory.parent().is_some_and(|above| above.starts_with("/run"));
+    is_owned.then(|| directory.to_owned())
 }
 
 /// Restricts this thread and those it starts later. A path that does not exist is not allowed.
@@ -74,4 +83,21 @@ fn enforce(paths: &AllowedPaths) -> Result<RulesetStatus, RulesetError> {
         .add_rules(path_beneath_rules(["/dev/null"], read | AccessFs::WriteFile))?
         .add_rules(path_beneath_rules(&paths.write, write))?;
     Ok(ruleset.restrict_self()?.ruleset)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::{Path, PathBuf};
+
+    use super::directory_of;
+
+    #[test]
+    fn directory_is_read_only_where_it_is_for_name_servers() {
+        let of = |file: &str| directory_of(Path::new(file));
+        assert_eq!(of("/run/systemd/resolve/stub-resolv.conf"), Some(PathBuf::from("/run/systemd/resolve")));
+        assert_eq!(of("/run/NetworkManager/resolv.conf"), Some(PathBuf::from("/run/NetworkManager")));
+        for other in ["/etc/resolv.conf", "/run/resolv.conf", "/home/a/resolv.conf", "/"] {
+            assert_eq!(of(other), None, "{other}");
+        }
+    }
 }
