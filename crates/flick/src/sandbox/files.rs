@@ -96,7 +96,7 @@ mod tests {
         let of = |file: &str| directory_of(Path::new(file));
         assert_eq!(of("/run/systemd/resolve/stub-resolv.conf"), Some(PathBuf::from("/run/systemd/resolve")));
         assert_eq!(of("/run/NetworkManager/resolv.conf"), Some(PathBuf::from("/run/NetworkManager")));
-        for other in ["/etc/resolv.conf", "/run/resolv.conf", "/home/a/resolv.conf", "/"] {
+        for other in ["/etc/resolv.conf", "/run/resolv.conf", "/srv/resolv.conf", "/"] {
             assert_eq!(of(other), None, "{other}");
         }
     }
