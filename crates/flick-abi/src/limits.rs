@@ -44,6 +44,8 @@ pub const OUT_BYTES_MAX: usize = BUILT_BYTES_MAX + CAPACITY_CHECK_BYTES_MAX;
 pub const HEAD_BYTES_MAX: usize = 16 * 1024;
 /// Longest head with such fields.
 pub const BIG_HEAD_BYTES_MAX: usize = (1 << 20) + 64 * 1024;
+/// Zeros that may stand before a number with `&zeros`.
+pub const LEADING_ZEROS_MAX: u32 = 64;
 /// Fields of a request that are kept while it is in flight.
 pub const ECHO_FIELDS_MAX: usize = 4;
 /// Largest status code of a reply (`%status`).

@@ -1,6 +1,8 @@
 //! The minimum and maximum size of a row in bytes.
 //! Promises: a message of the grammar is never shorter or longer.
 
+use flick_abi::limits::LEADING_ZEROS_MAX;
+
 use crate::hir::{Expr, ExprKind, Field, FieldId, FieldKind, Item, ListEnd};
 use crate::limits::VINT_BYTES_MAX;
 
@@ -52,8 +54,9 @@ fn field(fields: &[Field], id: FieldId) -> WireSize {
         FieldKind::Int { repr, .. } => WireSize::exactly(u64::from(repr.width_bytes)),
         FieldKind::Vint { .. } => WireSize { least: 1, most: Some(VINT_BYTES_MAX) },
         FieldKind::Varint { bytes_max, .. } => WireSize { least: 1, most: Some(u64::from(*bytes_max)) },
-        FieldKind::Number { digits_max, signed, .. } => {
-            WireSize { least: 1, most: Some(u64::from(*digits_max) + u64::from(*signed)) }
+        FieldKind::Number { digits_max, signed, zeros, .. } => {
+            let zeros = if *zeros { LEADING_ZEROS_MAX } else { 0 };
+            WireSize { least: 1, most: Some(u64::from(*digits_max) + u64::from(*signed) + u64::from(zeros)) }
         }
         FieldKind::Text { until, min_bytes, max_bytes, .. } => {
             let end = until.as_ref().map_or(0, Vec::len) as u64;

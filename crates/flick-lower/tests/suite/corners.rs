@@ -11,7 +11,7 @@ use flick_check::hir::{
 
 use crate::engines::Engines;
 use crate::hand::{self, arithmetic, bytes_field, compare, field, int, int_field, repr};
-use crate::source::{lowered, program_with};
+use crate::source::{lower_with, lowered, program_with};
 use crate::structured::{
     BLANK, LINE, Subject, WORD, bytes, item, items, literal, named, number, parts, program, run, same, slot,
     streams, text, until,
@@ -482,4 +482,44 @@ fn a_message_is_refused_as_soon_as_what_a_check_reads_is_there() {
     assert_eq!(step, ParseStep::Fault { field: 1, cause: FaultCause::Malformed });
     let (step, _) = flat(fields, &[0, 1, 2], &[0, 1, 0, 0, 0, 0]);
     assert_eq!(step, ParseStep::Done);
+}
+
+/// Parses a request of a program whose only rule says how long its text is.
+fn step_of(request: &str, data: &[u8]) -> ParseStep {
+    let text = format!(
+        "type letter = class {{ \"a\"..\"z\" }};\n{request}\ntype r = unit {{ text : string<90> &until = \"\\n\"; }};\n\n\
+         proc P: (q/r client)\n  | client => f() => client\n\n\
+         fun f: (m: q) -> (r)\n  r{{text = str(len(m.text))}}\n"
+    );
+    let engines = Engines::new(lower_with(&text, &[]));
+    engines.parse(engines.find("parse_request.client"), &mut Frame::new(), data)
+}
+
+#[test]
+fn zeros_before_the_numbers_of_a_list_led_beyond_the_longest_head() {
+    let request = "type el = unit { n : decimal<1> &zeros; \",\"; t : string<500> &of = letter &min = 0; \";\"; };\n\
+                   type q = unit { list : [el]<32> &until = \"\\n\"; var s : uint32 &sum = len(self.list.t); text : string<9> \
+                   &until = \"\\n\"; %replies = r; %order = in_order; };";
+    let message = |zeros: usize| {
+        let element = format!("{}7,{};", "0".repeat(zeros), "a".repeat(500));
+        (element.repeat(32) + "\nend\n").into_bytes()
+    };
+    assert_eq!(step_of(request, &message(0)), ParseStep::Done);
+    // 512 bytes each.
+    let step = step_of(request, &message(9));
+    assert!(matches!(step, ParseStep::Fault { cause: FaultCause::TooLong, .. }), "{step:?}");
+}
+
+#[test]
+fn literals_of_more_than_a_head_made_the_compiler_panic() {
+    let literal = format!("\"{}\"; ", "a".repeat(64));
+    let request = |count: usize| {
+        let literals = literal.repeat(count);
+        format!(
+            "type q = unit {{ {literals}text : string<9> &until = \"\\n\"; %replies = r; %order = in_order; }};"
+        )
+    };
+    assert_eq!(step_of(&request(200), &[&[b'a'; 64 * 200][..], b"end\n"].concat()), ParseStep::Done);
+    let step = step_of(&request(300), &[&[b'a'; 64 * 300][..], b"end\n"].concat());
+    assert!(matches!(step, ParseStep::Fault { cause: FaultCause::TooLong, .. }), "{step:?}");
 }

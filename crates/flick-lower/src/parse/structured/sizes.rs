@@ -1,6 +1,7 @@
 //! Bounds of the lengths of parts of a structured unit, computed from the grammar alone.
 //! Promises: no message of the grammar is shorter or longer; sums saturate at `MESSAGE_BYTES_MAX`.
 
+use flick_abi::limits::{HEAD_BYTES_MAX, LEADING_ZEROS_MAX};
 use flick_check::hir::{FieldId, FieldKind, Item, List, ListEnd, Literal};
 
 use crate::limits::MESSAGE_BYTES_MAX;
@@ -61,8 +62,9 @@ impl Sizes {
             }
             FieldKind::Vint { .. } => between(1, 9),
             FieldKind::Varint { bytes_max, .. } => between(1, u64::from(*bytes_max)),
-            FieldKind::Number { digits_max, signed, .. } => {
-                between(1, u64::from(*digits_max) + u64::from(*signed))
+            FieldKind::Number { digits_max, signed, zeros, .. } => {
+                let zeros = if *zeros { LEADING_ZEROS_MAX } else { 0 };
+                between(1, u64::from(*digits_max) + u64::from(*signed) + u64::from(zeros))
             }
             FieldKind::Text { until, min_bytes, max_bytes, .. } => {
                 let end = until.as_ref().map_or(0, |until| until.len() as u64);
@@ -111,10 +113,14 @@ impl Sizes {
 }
 
 /// Bytes at the front of a row that are there in every message and say nothing of how to go on: literals, integers and
-/// single digits, up to what may refuse the message.
+/// single digits, up to what may refuse the message, and no more than a head may have.
 pub fn fixed_ahead(info: &UnitInfo<'_>, items: &[Item]) -> u32 {
     let mut bytes = 0;
     for item in items {
+        // Numbers and literals are short.
+        if bytes > HEAD_BYTES_MAX as u32 / 2 {
+            return bytes;
+        }
         match item {
             Item::Literal(literal) if !literal.optional => bytes += literal.bytes.len() as u32,
             Item::Field(field) => {

@@ -4,6 +4,7 @@
 
 use flick_abi::FaultCause;
 use flick_abi::frame::SLOT_SCAN;
+use flick_abi::limits::LEADING_ZEROS_MAX;
 use flick_check::hir::{ClassId, Expr, FieldId, FieldKind, IntRepr, Item, Literal};
 use flick_ir::data::{Binary, BlockId, Op, Type, Value};
 
@@ -63,8 +64,6 @@ const CONTINUED: [u64; 4] = [0, 0, u64::MAX, u64::MAX];
 const DECIMAL_DIGITS_MAX: u8 = 19;
 /// The bit that distinguishes a lower-case letter from the upper-case one.
 const LOWER_BIT: u8 = 0x20;
-/// Zeros that may stand before a number with `&zeros`.
-const LEADING_ZEROS_MAX: u32 = 64;
 /// The digit of nothing.
 const ZERO: [u64; 4] = [0x0001_0000_0000_0000, 0, 0, 0];
 /// The sign of a number.
