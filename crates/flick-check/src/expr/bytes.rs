@@ -159,7 +159,8 @@ impl Exprs<'_> {
     pub(super) fn in_list(&mut self, wanted: Expr, list: Expr, span: Span) -> Expr {
         let Ty::List { elem, .. } = list.ty.clone() else { return unknown(span) };
         let mut wanted = wanted;
-        if join(&wanted.ty, &elem).is_none() {
+        let common = join(&wanted.ty, &elem);
+        if common.is_none() {
             let is_name = matches!(wanted.ty, Ty::Bytes { .. });
             let (wanted, list) = (self.items.describe(&wanted.ty), self.items.describe(&list.ty));
             let help = if is_name {
@@ -174,6 +175,9 @@ impl Exprs<'_> {
         if let ExprKind::List(elements) = &list.kind
             && elements.iter().all(is_constant)
         {
+            if common.is_some_and(|common| !self.check_signs(&common, &span)) {
+                return Expr { ty: Ty::Bool, ..unknown(span) };
+            }
             return among(wanted, elements.clone(), span);
         }
         bind(self, wanted, |exprs, wanted| {

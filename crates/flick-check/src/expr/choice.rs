@@ -36,11 +36,7 @@ impl<'t> Branches<'t> {
         };
         match join(common, ty) {
             Some(both) => {
-                if let (Ty::Int { lo, unsigned: true, .. }, None) = (&both, &exprs.grammar)
-                    && *lo < 0
-                {
-                    exprs.sink.push(report::types::signs_differ(span.clone()));
-                }
+                exprs.check_signs(&both, span);
                 *common = both;
             }
             None => {

@@ -345,6 +345,16 @@ impl Exprs<'_> {
         unknown(span)
     }
 
+    /// Whether a 64-bit type holds all values of this common type; reports it if not. Exact arithmetic needs none.
+    pub(super) fn check_signs(&mut self, common: &Ty, span: &Span) -> bool {
+        let differ =
+            matches!(common, Ty::Int { lo, unsigned: true, .. } if *lo < 0) && self.grammar.is_none();
+        if differ {
+            self.sink.push(report::types::signs_differ(span.clone()));
+        }
+        !differ
+    }
+
     /// Converts both operands to the same 64-bit type; returns whether it is the unsigned one. Exact arithmetic needs
     /// no conversion.
     fn same_sign(&mut self, left: &mut Expr, right: &mut Expr) -> bool {

@@ -122,6 +122,9 @@ impl Exprs<'_> {
             first.get_or_insert(value.span.clone());
             items.push(value);
         }
+        if !self.check_signs(&common, &span) {
+            return unknown(span);
+        }
         items.iter_mut().for_each(|item| super::adapt(item, &common));
         let max = items.len() as u32;
         let largest = types::longest_list(self.items, &common);
@@ -207,6 +210,7 @@ impl Exprs<'_> {
             self.sink.push(report);
             return unknown(span);
         };
+        self.check_signs(&ty, &other.span);
         super::adapt(&mut other, &ty);
         let is_option = matches!(ty, Ty::Option(_)) && !matches!(inner, Ty::Option(_));
         if !is_option {
