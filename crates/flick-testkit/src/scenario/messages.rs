@@ -1,6 +1,6 @@
 //! Messages as scenarios write them: `set "key" value "text" opaque 7`, `get miss`, `get ok value 20000 bytes`.
 
-use super::parse::{Word, number};
+use super::parse::{Word, number, size};
 use crate::service::memcached::{Cmd, REPLY, REQUEST, opcode, status, value_of};
 
 const OPCODES: &[(&str, u8)] = &[
@@ -120,8 +120,7 @@ pub(super) fn parse(words: &[Word]) -> Result<MessageText, String> {
             Word::Plain(word) if word == "value" => match words.next() {
                 Some(Word::Text(text)) => message.value = Some(text.clone()),
                 count => {
-                    let count: usize = number(count)?;
-                    message.value = Some(bytes_of(count));
+                    message.value = Some(bytes_of(size(count)?));
                     words.next_if(|word| word.plain() == Some("bytes")).ok_or("`value N` wants `bytes`")?;
                 }
             },

@@ -186,6 +186,10 @@ impl fmt::Display for ParseError {
 
 /// Default wait of an `expects`.
 const EXPECT_MS: u64 = 3_000;
+/// Longest time of a step: a month.
+const TIME_MS_MAX: u64 = 31 * 24 * 3600 * 1000;
+/// Most bytes of a step.
+const BYTES_MAX: u64 = 64 << 20;
 
 /// Reads a scenario.
 pub fn parse(text: &str) -> Result<Scenario, ParseError> {
@@ -268,6 +272,20 @@ pub(super) fn number<N: std::str::FromStr>(word: Option<&Word>) -> Result<N, Str
     text.parse().map_err(|_| format!("`{text}` is no number here"))
 }
 
+/// A time in milliseconds.
+fn millis(word: Option<&Word>) -> Result<u64, String> {
+    number(word).and_then(|ms| at_most(ms, TIME_MS_MAX, "milliseconds"))
+}
+
+/// A number of bytes.
+pub(super) fn size(word: Option<&Word>) -> Result<usize, String> {
+    number(word).and_then(|bytes| at_most(bytes, BYTES_MAX, "bytes")).map(|bytes| bytes as usize)
+}
+
+fn at_most(value: u64, max: u64, unit: &str) -> Result<u64, String> {
+    if value <= max { Ok(value) } else { Err(format!("{value} {unit} are too many: at most {max}")) }
+}
+
 fn parse_line(scenario: &mut Scenario, line: usize, words: &[Word]) -> Result<(), String> {
     let plain: Vec<&str> = words.iter().map(|word| word.plain().unwrap_or("\"\"")).collect();
     let mut add = |step| scenario.steps.push((line, step));
@@ -283,11 +301,11 @@ fn parse_line(scenario: &mut Scenario, line: usize, words: &[Word]) -> Result<()
         ["streams", _] => scenario.streams = Some(number(words.get(1))?),
         ["seeds", _] => scenario.seeds = number(words.get(1))?,
         ["limit", name, _] => scenario.limits.push((name.to_string(), number(words.get(2))?)),
-        ["timeout", name, _, "ms"] => scenario.timeouts.push((name.to_string(), number(words.get(2))?)),
+        ["timeout", name, _, "ms"] => scenario.timeouts.push((name.to_string(), millis(words.get(2))?)),
         ["simulator", "only"] => scenario.stages = Stages::SimulatorOnly,
         ["TCP", "only"] => scenario.stages = Stages::TcpOnly,
-        ["wait", _, "ms"] => add(Step::Wait(number(words.get(1))?)),
-        ["drain", "within", _, "ms"] => add(Step::Drain(number(words.get(2))?)),
+        ["wait", _, "ms"] => add(Step::Wait(millis(words.get(1))?)),
+        ["drain", "within", _, "ms"] => add(Step::Drain(millis(words.get(2))?)),
         ["expect", "counter", name, "==", _] => add(Step::Counter(name.to_string(), number(words.get(4))?)),
         ["expect", "finished"] => add(Step::Finished),
         ["expect", "quiet"] => add(Step::Quiet),
@@ -366,19 +384,19 @@ fn action(words: &[Word]) -> Result<Action, String> {
     }
     Ok(match plain.as_slice() {
         ["sends", "first", _, "bytes", "of", ..] => {
-            Action::SendsFirst(number(words.get(2))?, messages::parse(&words[5..])?)
+            Action::SendsFirst(size(words.get(2))?, messages::parse(&words[5..])?)
         }
         ["sends", "rest"] => Action::SendsRest,
         ["sends", "raw", _] => match &words[2] {
             Word::Text(bytes) => Action::SendsRaw(bytes.clone()),
             _ => return Err("`sends raw` takes a text in quotes".into()),
         },
-        ["sends", _, "bytes"] => Action::SendsRaw(messages::bytes_of(number(words.get(1))?)),
+        ["sends", _, "bytes"] => Action::SendsRaw(messages::bytes_of(size(words.get(1))?)),
         ["sends", ..] => match texts(&words[1..]) {
             Some(bytes) => Action::SendsRaw(bytes),
             None => Action::Sends(messages::parse(&words[1..])?),
         },
-        ["expects", "nothing", "for", _, "ms"] => Action::ExpectsNothing(number(words.get(3))?),
+        ["expects", "nothing", "for", _, "ms"] => Action::ExpectsNothing(millis(words.get(3))?),
         ["expects", "closed", ..] => Action::ExpectsClosed(within_alone(words)?),
         ["expects", "cut", ..] => Action::ExpectsCut(within_alone(words)?),
         ["expects", "head", "of", ..] => {
@@ -418,7 +436,7 @@ fn wanted(words: &[Word]) -> Result<Option<Wanted>, String> {
     if let [count, Word::Plain(bytes)] = words
         && bytes == "bytes"
     {
-        return Ok(Some(Wanted::Count(number(Some(count))?)));
+        return Ok(Some(Wanted::Count(size(Some(count))?)));
     }
     if let Some(bytes) = texts(words) {
         return Ok(Some(Wanted::Exactly(bytes)));
@@ -436,7 +454,7 @@ fn within(words: &mut &[Word]) -> Result<u64, String> {
     if words[at].plain() != Some("within") || words[at + 2].plain() != Some("ms") {
         return Ok(EXPECT_MS);
     }
-    let within = number(words.get(at + 1))?;
+    let within = millis(words.get(at + 1))?;
     *words = &words[..at];
     Ok(within)
 }
@@ -481,6 +499,29 @@ mod tests {
             Err("line 1: a comma is missing in front of `expects`".into())
         );
         assert_eq!(said("client a sends get \"k"), Err("line 1: the text has no end".into()));
+    }
+
+    #[test]
+    fn times_and_sizes_that_no_run_can_have_were_tried() {
+        let said = |text: &str| parse(text).map(|_| ()).map_err(|error| error.to_string());
+        for line in
+            ["wait # ms", "drain within # ms", "timeout idle # ms", "client a expects nothing for # ms"]
+        {
+            for ms in ["2678400001", "18446744073709551615"] {
+                let error = format!("line 1: {ms} milliseconds are too many: at most 2678400000");
+                assert_eq!(said(&line.replace('#', ms)), Err(error), "{line}");
+            }
+            assert_eq!(said(&line.replace('#', "86400000")), Ok(()), "{line}");
+        }
+        for line in [
+            "sends # bytes",
+            "expects # bytes",
+            "sends first # bytes of get \"k\"",
+            "sends set \"k\" value # bytes",
+        ] {
+            let error = "line 1: 9999999999 bytes are too many: at most 67108864".to_owned();
+            assert_eq!(said(&format!("client a {}", line.replace('#', "9999999999"))), Err(error), "{line}");
+        }
     }
 
     #[test]

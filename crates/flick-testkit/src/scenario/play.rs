@@ -69,7 +69,6 @@ impl Player<'_> {
             Step::Wait(ms) => {
                 let until = self.stage.now_ms() + ms;
                 self.stage.rest(until);
-                self.until(until, |player| (player.stage.now_ms() >= until).then_some(()));
                 Ok(())
             }
             Step::Drain(ms) => {

@@ -51,9 +51,11 @@ pub enum Reachable {
 pub trait Stage {
     /// Lets the service run for a little while.
     fn step(&mut self);
-    /// Tells the stage that no peer is commanded until a time, so that peers need not look for commands.
+    /// Lets the service run until a time. No peer is commanded before it.
     fn rest(&mut self, until_ms: u64) {
-        let _ = until_ms;
+        while self.now_ms() < until_ms {
+            self.step();
+        }
     }
     /// Milliseconds since the beginning.
     fn now_ms(&self) -> u64;

@@ -160,6 +160,10 @@ impl Simulated {
         &self.service.shared
     }
 
+    fn run(&mut self, until_ns: u64) {
+        self.service.iterations(until_ns, |_| false).expect("a scenario does not make the service spin");
+    }
+
     fn peer(&self, peer: PeerId) -> Shared {
         Rc::clone(&self.peers.borrow()[peer.0])
     }
@@ -167,12 +171,12 @@ impl Simulated {
 
 impl Stage for Simulated {
     fn step(&mut self) {
-        let until_ns = self.service.net.now_ns() + MS / 2;
-        self.service.iterations(until_ns, |_| false).expect("a scenario does not make the service spin");
+        self.run(self.service.net.now_ns() + MS / 2);
     }
 
     fn rest(&mut self, until_ms: u64) {
         self.rest.set(until_ms * MS);
+        self.run(until_ms * MS);
     }
 
     fn now_ms(&self) -> u64 {
