@@ -22,7 +22,7 @@
 
 use std::io::ErrorKind;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::mpsc::{self, Sender};
+use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -40,6 +40,7 @@ use crate::launcher::Launcher;
 use crate::settings::deprecated;
 use crate::state_dir_lock::StateDirLocks;
 use crate::supervise::ControlMessage;
+use crate::sys;
 
 /// Environment variable of a new process whose standard input is the channel to the old one.
 pub const VARIABLE: &str = "FLICK_HOT_RESTART";
@@ -100,7 +101,8 @@ impl OldProcess {
             let (handoff, overrides) = (handoff(sockets, Vec::new()), Vec::new());
             return Ok((None, InheritedResources { handoff, locks, admin, overrides }));
         }
-        let channel = FdChannel::from_fd(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
+        // A copy that stays open would hide from the old process that this one receives nothing more.
+        let channel = FdChannel::from_fd(sys::take_stdin().map_err(failed)?);
         channel.set_timeout(Some(READY_TIME_MAX)).map_err(failed)?;
         let (mut sockets, mut shared, mut directories) = (Vec::new(), Vec::new(), Vec::new());
         let (mut admin, mut clients) = (admin::InheritedAdmin::default(), Vec::new());
@@ -200,8 +202,10 @@ impl RunningOldProcess {
     }
 }
 
-/// Receives clients of the old process until it exits.
+/// Receives clients of the old process until it exits. A client whose descriptor this process could not take is lost:
+/// the kernel has closed it.
 fn receive_clients(channel: &FdChannel, control: &Sender<ControlMessage>) {
+    let mut lost = 0_u64;
     while let Ok(Some(FdMessage { text, fd })) = channel.receive() {
         if text == "end" {
             // As above.
@@ -211,14 +215,24 @@ fn receive_clients(channel: &FdChannel, control: &Sender<ControlMessage>) {
         let mut words = text.splitn(3, ' ');
         let (kind, worker, service) = (words.next(), words.next(), words.next());
         let worker = worker.and_then(|worker| worker.parse().ok());
-        let (Some("client"), Some(worker), Some(service), Some(socket)) = (kind, worker, service, fd) else {
+        let (Some("client"), Some(worker), Some(service)) = (kind, worker, service) else {
             tracing::warn!(text, "unexpected message from the old process");
-            return;
+            continue;
+        };
+        let Some(socket) = fd else {
+            if lost == 0 {
+                tracing::warn!("lost a client of the old process: no descriptor is free; raise the limit");
+            }
+            lost += 1;
+            continue;
         };
         let client = ControlMessage::Client { service: service.to_owned(), worker, socket };
         if control.send(client).is_err() {
-            return;
+            break;
         }
+    }
+    if lost > 0 {
+        tracing::warn!(clients = lost, "lost clients of the old process: no descriptor was free");
     }
 }
 
@@ -250,7 +264,14 @@ pub struct NewProcess {
 }
 
 /// The queue of the thread that sends clients. `None`: the new process gets no more.
-type ClientSender = Arc<Mutex<Option<Sender<(String, OwnedFd)>>>>;
+type ClientSender = Arc<Mutex<Option<Sender<QueuedClient>>>>;
+
+/// A client that is to be sent.
+struct QueuedClient {
+    service: String,
+    worker: usize,
+    socket: OwnedFd,
+}
 
 impl NewProcess {
     /// Lets the launcher start the new process, hands that the resources, and waits until it is ready. The control
@@ -272,17 +293,35 @@ impl NewProcess {
             launcher.kill();
             return Err(error);
         }
-        let (clients, waiting) = mpsc::channel::<(String, OwnedFd)>();
-        let near = Arc::new(near);
-        let receiver = Arc::clone(&near);
-        let send = move || {
-            while let Ok((text, socket)) = waiting.recv() {
-                if near.send(&text, Some(socket.as_fd())).is_err() {
-                    return;
+        Self::begin_handover(near, pid, control).map_err(|error| {
+            launcher.kill();
+            failed("start a thread", error)
+        })
+    }
+
+    /// Starts the threads that send clients and await the end of the new process. Clients that cannot be sent come back
+    /// to the control thread.
+    ///
+    /// Errors: a thread cannot be started.
+    fn begin_handover(
+        channel: FdChannel,
+        pid: u32,
+        control: Sender<ControlMessage>,
+    ) -> std::io::Result<Self> {
+        let (sender, waiting) = mpsc::channel();
+        let clients: ClientSender = Arc::new(Mutex::new(Some(sender)));
+        let (queue, channel, returns) = (Arc::clone(&clients), Arc::new(channel), control.clone());
+        let receiver = Arc::clone(&channel);
+        let send = move || match send_clients(&channel, &waiting) {
+            // A process that has exited waits for no client.
+            Ok(()) => drop(channel.send("end", None)),
+            Err(unsent) => {
+                end_handover(&queue);
+                for QueuedClient { service, worker, socket } in std::iter::once(unsent).chain(waiting) {
+                    // Without a control thread the process ends.
+                    let _ = returns.send(ControlMessage::Client { service, worker, socket });
                 }
             }
-            // A process that has exited waits for no client.
-            let _ = near.send("end", None);
         };
         let receive = move || {
             while let Ok(Some(FdMessage { text, .. })) = receiver.receive() {
@@ -290,19 +329,14 @@ impl NewProcess {
                     break;
                 }
             }
-            // Without a control thread the process ends.
+            // As above.
             let _ = control.send(ControlMessage::NewProcessEnds);
         };
         let spawn = |run: Box<dyn FnOnce() + Send>| {
             std::thread::Builder::new().name("hot-restart".to_owned()).spawn(run)
         };
-        match spawn(Box::new(receive)).and_then(|_| spawn(Box::new(send))) {
-            Ok(sends) => Ok(Self { pid, clients: Arc::new(Mutex::new(Some(clients))), sends }),
-            Err(error) => {
-                launcher.kill();
-                Err(failed("start a thread", error))
-            }
-        }
+        spawn(Box::new(receive))?;
+        Ok(Self { pid, clients, sends: spawn(Box::new(send))? })
     }
 
     /// Its process id.
@@ -327,28 +361,52 @@ impl NewProcess {
     /// Sends it a client that the predecessor of this process has handed over too late for the workers here.
     pub fn adopt_client(&self, service: &str, worker: usize, socket: OwnedFd) {
         // A process that has exited serves no client.
-        let _ = send_client(&self.clients, client_message(worker, service), socket);
+        let _ = queue_client(&self.clients, QueuedClient { service: service.to_owned(), worker, socket });
     }
 
     /// Hands it no more clients, and reports that to it behind those that are queued.
     pub fn end_handover(&self) {
-        self.clients.lock().unwrap_or_else(PoisonError::into_inner).take();
+        end_handover(&self.clients);
     }
 
-    /// Waits until all clients were sent to it.
-    pub fn finish(self) {
+    /// Waits until all clients were sent to it, or `must_end` says that this process waits no longer: the new one may
+    /// be stopped.
+    pub fn finish(self, mut must_end: impl FnMut() -> bool) {
         self.end_handover();
-        // A thread that panicked sends nothing more.
-        let _ = self.sends.join();
+        while !self.sends.is_finished() {
+            if must_end() {
+                tracing::warn!(
+                    process = self.pid,
+                    "the new process does not take clients; closing the remaining ones"
+                );
+                return;
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
     }
 }
 
-/// Queues a client for the new process. Errors: the client, because that gets no more.
-fn send_client(clients: &ClientSender, text: String, socket: OwnedFd) -> Result<(), OwnedFd> {
-    match &*clients.lock().unwrap_or_else(PoisonError::into_inner) {
-        Some(sender) => sender.send((text, socket)).map_err(|unsent| unsent.0.1),
-        None => Err(socket),
+/// Sends queued clients until there are no more. Errors: the client that could not be sent.
+fn send_clients(channel: &FdChannel, waiting: &Receiver<QueuedClient>) -> Result<(), QueuedClient> {
+    for client in waiting {
+        let text = format!("client {} {}", client.worker, client.service);
+        if channel.send(&text, Some(client.socket.as_fd())).is_err() {
+            return Err(client);
+        }
     }
+    Ok(())
+}
+
+/// Queues a client for the new process. Errors: the client, because that gets no more.
+fn queue_client(clients: &ClientSender, client: QueuedClient) -> Result<(), QueuedClient> {
+    match &*clients.lock().unwrap_or_else(PoisonError::into_inner) {
+        Some(sender) => sender.send(client).map_err(|unsent| unsent.0),
+        None => Err(client),
+    }
+}
+
+fn end_handover(clients: &ClientSender) {
+    clients.lock().unwrap_or_else(PoisonError::into_inner).take();
 }
 
 /// Sends the resources, and waits for the answer.
@@ -427,10 +485,6 @@ fn describe(error: &std::io::Error) -> String {
     }
 }
 
-fn client_message(worker: usize, service: &str) -> String {
-    format!("client {worker} {service}")
-}
-
 /// A service of the new process.
 #[derive(Debug)]
 struct RemoteService {
@@ -441,7 +495,74 @@ struct RemoteService {
 impl Successor for RemoteService {
     fn take(&self, worker: usize, client: HandedConn) -> Result<(), HandedConn> {
         let HandedConn { socket, peer, counted } = client;
-        send_client(&self.clients, client_message(worker, &self.service), socket)
-            .map_err(|socket| HandedConn { socket, peer, counted })
+        queue_client(&self.clients, QueuedClient { service: self.service.clone(), worker, socket })
+            .map_err(|QueuedClient { socket, .. }| HandedConn { socket, peer, counted })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::fd::{AsFd, OwnedFd};
+    use std::os::unix::net::UnixStream;
+    use std::sync::mpsc;
+    use std::time::{Duration, Instant};
+
+    use super::{ControlMessage, FdChannel, NewProcess, receive_clients};
+
+    /// More than a channel holds.
+    const CLIENTS: usize = 600;
+    const LIMIT: Duration = Duration::from_millis(100);
+
+    fn client() -> OwnedFd {
+        UnixStream::pair().expect("a pair of sockets").0.into()
+    }
+
+    fn begin_handover() -> (NewProcess, FdChannel, mpsc::Receiver<ControlMessage>) {
+        let (near, far) = FdChannel::pair().expect("a pair of sockets");
+        let (control, messages) = mpsc::channel();
+        let new_process = NewProcess::begin_handover(near, 1, control).expect("threads start");
+        (0..CLIENTS).for_each(|worker| new_process.adopt_client("one", worker, client()));
+        (new_process, far, messages)
+    }
+
+    #[test]
+    fn old_process_waited_forever_for_a_new_one_that_takes_no_clients() {
+        let (new_process, far, _messages) = begin_handover();
+        let (done, has_ended) = mpsc::channel();
+        std::thread::spawn(move || {
+            let start = Instant::now();
+            new_process.finish(|| start.elapsed() >= LIMIT);
+            done.send(()).expect("the test waits");
+        });
+        assert!(has_ended.recv_timeout(100 * LIMIT).is_ok(), "it still waits");
+        drop(far);
+    }
+
+    #[test]
+    fn clients_that_a_dead_new_process_had_not_received_were_dropped() {
+        let (new_process, far, messages) = begin_handover();
+        let first = far.receive().expect("it arrives").expect("there are more");
+        assert_eq!(first.text, "client 0 one");
+        drop(far);
+        new_process.finish(|| false);
+        let workers = messages.iter().filter_map(|message| match message {
+            ControlMessage::Client { worker, .. } => Some(worker),
+            _ => None,
+        });
+        let workers: Vec<usize> = workers.collect();
+        let begin = workers.first().copied().expect("some could not be sent");
+        assert!(begin < CLIENTS && workers.iter().copied().eq(begin..CLIENTS), "{workers:?}");
+    }
+
+    #[test]
+    fn client_without_a_descriptor_ended_the_handover_of_the_others() {
+        let (near, far) = FdChannel::pair().expect("a pair of sockets");
+        let (control, messages) = mpsc::channel();
+        far.send("client 0 one", None).expect("the other end is open");
+        far.send("client 1 one", Some(client().as_fd())).expect("the other end is open");
+        drop(far);
+        receive_clients(&near, &control);
+        let received = messages.try_recv();
+        assert!(matches!(received, Ok(ControlMessage::Client { worker: 1, .. })), "{received:?}");
     }
 }

@@ -423,7 +423,8 @@ fn finish(
     mut descriptors: RunningDescriptors,
     queue: &mut ControlQueue,
 ) -> Result<(), Failure> {
-    let (outcome, states) = generations.wait();
+    let must_end = || shutdown.as_ref().is_none_or(Shutdown::is_over) || queue.must_exit();
+    let (outcome, states) = generations.wait(must_end);
     log_totals(&outcome);
     states.iter().for_each(|state| log_program(state));
     if let Some(first) = outcome.errors.first() {

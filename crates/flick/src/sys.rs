@@ -9,7 +9,7 @@
 )]
 
 use std::io;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -29,6 +29,18 @@ pub fn inherited_descriptor(number: u32) -> Result<OwnedFd, Errno> {
         return Err(Errno::BADF);
     }
     rustix::io::fcntl_dupfd_cloexec(descriptor, 0)
+}
+
+/// Takes over standard input, which is `/dev/null` from now on.
+///
+/// Errors: `EMFILE` and other errors of duplicating and opening files.
+pub fn take_stdin() -> io::Result<OwnedFd> {
+    let (taken, null) = (io::stdin().as_fd().try_clone_to_owned()?, std::fs::File::open("/dev/null")?);
+    // SAFETY: standard input belongs to no value that would close it.
+    match unsafe { libc::dup2(null.as_raw_fd(), 0) } {
+        0 => Ok(taken),
+        _ => Err(io::Error::last_os_error()),
+    }
 }
 
 /// Facts that this process has inherited: bits 0 to 2 for standard descriptors that were closed, [`SIGPIPE_IGNORED`].

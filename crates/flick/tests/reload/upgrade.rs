@@ -1,16 +1,18 @@
 //! Upgrades of a process that has given up what it had at its start, and by a binary that is not what it should be.
 
-use std::io::{Read, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use rustix::process::{Pid, Resource, Rlimit};
+
 use super::common::process::OwnedPid;
 use super::common::service::Service;
 use super::common::{self, Scratch, wait};
 use super::inflight::Origin;
-use super::{balancer, connect, figure, get, load, process_in};
+use super::{Changing, balancer, connect, figure, get, load, process_in};
 
 /// A copy of the tool beside a program, in a directory where everybody may pass, unlike the target directory perhaps.
 struct Copied(PathBuf);
@@ -253,4 +255,42 @@ fn exit_signal_to_a_new_process_reset_the_clients_of_the_old_one() {
         assert_eq!(first.gone().code(), Some(0));
         wait::until("the new process to end", || (!second.is_there()).then_some(()));
     }
+}
+
+#[test]
+fn new_process_at_the_limit_of_descriptors_left_clients_without_an_answer() {
+    const CLIENTS: usize = 400;
+    const LIMIT: u64 = 150;
+    let changing = Changing::start("upgrade-limit", &["--workers", "1", "--max-connections", "1000"]);
+    let mut clients: Vec<_> = (0..CLIENTS).map(|_| connect(changing.address())).collect();
+    for client in &mut clients {
+        assert_eq!(get(client, "/version"), Ok("version 0".to_owned()));
+    }
+    let (service, admin) = (&changing.service, changing.service.admin_address().to_string());
+    let launcher = launcher_of(service.pid());
+    let limit = Rlimit { current: Some(LIMIT), maximum: Some(LIMIT) };
+    rustix::process::prlimit(Pid::from_raw(launcher), Resource::Nofile, limit).expect("it is of this user");
+    let (status, output, error) = common::run(&["upgrade", &admin]);
+    assert_eq!(status, 0, "{error}");
+    let second = OwnedPid(process_in(&output));
+    let stdin = std::fs::read_link(format!("/proc/{}/fd/0", second.0)).expect("it runs");
+    assert_eq!(stdin, Path::new("/dev/null"), "a copy of the channel hides its end");
+    for client in &mut clients {
+        // One that the new process could not take is closed.
+        let _ = client.write_all(b"GET /version HTTP/1.1\r\nHost: here\r\n\r\n");
+        let answer = client.read(&mut [0]);
+        let is_silent = answer.as_ref().is_err_and(|error| error.kind() == ErrorKind::WouldBlock);
+        assert!(!is_silent, "neither an answer nor an end");
+    }
+    let Changing { service: mut first, .. } = changing;
+    assert_eq!(first.gone().code(), Some(0));
+    common::peers::signal(second.0, "TERM");
+    wait::until("the new process to end", || (!second.is_there()).then_some(()));
+}
+
+/// The process that starts the new process of a service.
+fn launcher_of(service: u32) -> i32 {
+    let children = std::fs::read_to_string(format!("/proc/{service}/task/{service}/children"));
+    let children = children.expect("the service runs");
+    children.split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("it has a launcher")
 }

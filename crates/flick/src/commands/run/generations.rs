@@ -581,13 +581,13 @@ impl Generations {
     }
 
     /// Waits for the end of the current generation. Returns its totals, with those of the older ones, and the state of
-    /// its programs.
-    pub fn wait(self) -> (ExitReport, Vec<Arc<State>>) {
+    /// its programs. Waits for a process that replaces this one until `must_end`.
+    pub fn wait(self, must_end: impl FnMut() -> bool) -> (ExitReport, Vec<Arc<State>>) {
         let services = self.current.services().iter().filter(|service| service.is_first_of_program());
         let states = services.map(|service| Arc::clone(service.state())).collect();
         let mut outcome = self.current.wait();
         if let Some(new_process) = self.new_process {
-            new_process.finish();
+            new_process.finish(must_end);
         }
         if let Some(launcher) = self.launcher {
             launcher.finish();
