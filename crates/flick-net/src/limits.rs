@@ -113,7 +113,7 @@ pub const RING_SUBMITS_MAX: usize = 1000;
 /// Connections of one shared listener that have sent nothing; a further one evicts the oldest.
 pub const PREREAD_CONNS_MAX: u32 = 1024;
 
-/// Time that a shared listener without a free descriptor waits before it accepts again.
+/// Time that a shared listener, or one for claims, without a free descriptor waits before it accepts again.
 pub const ACCEPT_RETRY_NS: u64 = 100_000_000;
 
 /// Longest message between a process and its successor in a hot restart.

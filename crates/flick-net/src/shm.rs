@@ -34,8 +34,8 @@ use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
 use crate::internal;
 use crate::limits::{
-    ACCEPTS_PER_POLL_MAX, LINGER_SCRATCH_BYTES, LISTENERS_MAX, SHM_HANDSHAKES_PER_POLL_MAX, SHM_MOVES_MAX,
-    SHM_PAIRS_MAX, SHM_REFUSALS_LOG_NS, SHM_RING_BYTES_START,
+    ACCEPT_RETRY_NS, ACCEPTS_PER_POLL_MAX, LINGER_SCRATCH_BYTES, LISTENERS_MAX, SHM_HANDSHAKES_PER_POLL_MAX,
+    SHM_MOVES_MAX, SHM_PAIRS_MAX, SHM_REFUSALS_LOG_NS, SHM_RING_BYTES_START,
 };
 use crate::listen::ListenSocket;
 use crate::listeners::{AcceptFaults, Accepting, Listeners};
@@ -72,6 +72,9 @@ pub(crate) struct ShmTransport {
     quota: SendQuota,
     limits: DriverLimits,
     accept_faults: AcceptFaults,
+    /// When the listeners for claims accept again that the system has refused to accept from. Those of the platform are
+    /// the platform's to resume.
+    claims_retry_ns: Option<u64>,
     received_bytes: usize,
     stats: ShmStats,
     /// Connections that were refused for lack of memory since the last line about them.
@@ -139,6 +142,7 @@ impl ShmTransport {
             quota: SendQuota::unlimited(),
             limits,
             accept_faults: AcceptFaults::new(),
+            claims_retry_ns: None,
             received_bytes: 0,
             stats: ShmStats::default(),
             refusals_unlogged: 0,
@@ -159,7 +163,7 @@ impl ShmTransport {
 
     /// Returns whether polls have anything to do here.
     pub(crate) fn is_active(&self) -> bool {
-        self.is_used || self.stats.conns > 0 || !self.pairs.is_empty()
+        self.is_used || self.stats.conns > 0 || !self.pairs.is_empty() || self.claims_retry_ns.is_some()
     }
 
     /// Returns the descriptor that is readable when [`ShmTransport::take_news`] has something to take.
@@ -360,9 +364,10 @@ impl ShmTransport {
         self.write_dirty();
     }
 
-    /// Returns whether a handshake or an unused pair is over by time.
+    /// Returns whether a handshake or an unused pair is over by time, or claims are to be accepted again.
     pub(crate) fn is_due(&self) -> bool {
-        self.pairs.deadline_ns().is_some_and(|deadline_ns| deadline_ns <= self.now_ns)
+        let deadline_ns = self.pairs.deadline_ns().into_iter().chain(self.claims_retry_ns).min();
+        deadline_ns.is_some_and(|deadline_ns| deadline_ns <= self.now_ns)
     }
 
     /// Sends what was appended, then serves every connection that has something, once.
@@ -634,6 +639,7 @@ impl ShmTransport {
 
     /// Takes the news of the watch: processes that come and go, and pairs that wake.
     pub(crate) fn take_news(&mut self) {
+        self.resume_claims();
         let mut news = [None; NEWS_MAX];
         (self.handshakes_left, self.has_news) = (SHM_HANDSHAKES_PER_POLL_MAX, false);
         // Each round handles what it takes, so a full one may be followed by another.
@@ -685,10 +691,29 @@ impl ShmTransport {
                 Err(errno) if crate::socket::is_per_connection_error(errno) => {}
                 Err(Errno::AGAIN) => return,
                 Err(errno) => {
+                    let is_for_claims = listener.is_for_claims;
                     self.accept(id, false);
-                    self.accept_faults.note(id, errno.raw_os_error());
+                    if is_for_claims {
+                        self.claims_retry_ns = Some(self.now_ns + ACCEPT_RETRY_NS);
+                    } else {
+                        self.accept_faults.note(id, errno.raw_os_error());
+                    }
                     return;
                 }
+            }
+        }
+    }
+
+    /// Accepts claims again that the system refused to accept.
+    fn resume_claims(&mut self) {
+        if self.claims_retry_ns.take_if(|at_ns| *at_ns <= self.now_ns).is_none() {
+            return;
+        }
+        for id in self.listeners.ids() {
+            let is_paused =
+                |listener: &ShmListener| listener.is_for_claims && listener.accepting == Accepting::Off;
+            if self.listeners.get(id).is_some_and(is_paused) {
+                self.accept(id, true);
             }
         }
     }
@@ -702,10 +727,10 @@ impl ShmTransport {
         }
     }
 
-    /// Returns when a handshake, an unused pair, a silent claim or a lingering connection ends by time, as a wait from
-    /// now.
+    /// Returns when a handshake, an unused pair, a silent claim or a lingering connection ends by time, or claims are
+    /// accepted again, as a wait from now.
     pub(crate) fn wait_time(&self) -> Option<Duration> {
-        let of_claims = self.silent_claims.deadline_ns();
+        let of_claims = self.silent_claims.deadline_ns().into_iter().chain(self.claims_retry_ns);
         let of_conns = self.conns.linger_deadline_ns().into_iter().chain(of_claims);
         let deadline_ns = self.pairs.deadline_ns().into_iter().chain(of_conns).min()?;
         Some(Duration::from_nanos(deadline_ns.saturating_sub(self.now_ns)))

@@ -101,6 +101,39 @@ fn check_shm(kind: IoKind) {
     assert!(events.is_empty(), "{events:?}");
 }
 
+/// As [`check_shm`], at the name at which processes claim connections of a listener: the platform does not resume it.
+fn check_claims(kind: IoKind) {
+    let mut driver = match AnyDriver::open(kind, DriverLimits { shm_conns_max: 64, ..LIMITS }) {
+        Ok(driver) => driver,
+        Err(error) => return eprintln!("not tested: {error}"),
+    };
+    driver.enable_upgrades();
+    let pool = Pool::new(PoolConfig { small_count: 8, large_count: 64, huge_count: 0 });
+    let listener = driver.listen(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
+    let port = driver.local_addr(listener).expect("just opened").port().expect("it has one");
+    let at =
+        SocketAddr::from_abstract_name(format!("flick-shm/flick-upgrade.{port}.0")).expect("a short name");
+    let (end, mut events, mut polls) = (Instant::now() + Duration::from_secs(20), Vec::new(), 0);
+    // io_uring has a descriptor at hand when it begins to accept.
+    driver.poll(&pool, Some(Duration::ZERO), &mut events).expect("the driver polls");
+    let mut peer = UnixStream::connect_addr(&at).expect("the driver listens");
+    peer.write_all(b"GET / HTTP/1.1\r\n").expect("the socket is open");
+    let mut taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    let pause_end = Instant::now() + Duration::from_millis(50);
+    while Instant::now() < pause_end {
+        driver.poll(&pool, Some(Duration::from_millis(50)), &mut events).expect("the driver polls");
+        polls += 1;
+    }
+    assert!(polls <= 4 && events.is_empty(), "{polls} polls, {events:?}");
+    taken.clear();
+    peer.set_nonblocking(true).expect("a socket may be non-blocking");
+    while peer.read(&mut [0; 1]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
+        assert!(Instant::now() < end, "the pending peer is lost");
+        driver.poll(&pool, Some(Duration::from_secs(20)), &mut events).expect("the driver polls");
+    }
+    assert!(events.is_empty(), "{events:?}");
+}
+
 /// Accepts while many peers come, and stops when the first is reported.
 fn check_burst(kind: IoKind) {
     let mut driver = match AnyDriver::open(kind, LIMITS) {
@@ -135,7 +168,7 @@ fn check_burst(kind: IoKind) {
     }
 }
 
-/// Both tests use descriptors of the whole process.
+/// All tests use descriptors of the whole process.
 static DESCRIPTORS_IN_USE: Mutex<()> = Mutex::new(());
 
 #[test]
@@ -154,4 +187,13 @@ fn out_of_descriptors_pauses_the_listener() {
     check(IoKind::Uring);
     check_shm(IoKind::Epoll);
     check_shm(IoKind::Uring);
+}
+
+#[test]
+fn one_claim_without_a_descriptor_ended_upgrades_to_shared_memory() {
+    let _in_use = DESCRIPTORS_IN_USE.lock();
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(DESCRIPTORS), ..limit }).expect("lowering is allowed");
+    check_claims(IoKind::Epoll);
+    check_claims(IoKind::Uring);
 }
