@@ -1,10 +1,12 @@
 //! Upgrades of a process that has given up what it had at its start, and by a binary that is not what it should be.
 
 use std::io::{ErrorKind, Read, Write};
+use std::net::TcpListener;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Resource, Rlimit};
 
@@ -134,6 +136,32 @@ fn exit_signal_interrupts_the_wait_for_a_new_process() {
             && log.contains("drained"),
         "{log}"
     );
+}
+
+#[test]
+fn new_process_that_could_not_start_had_accepted_clients() {
+    let scratch = Scratch::new("upgrade-accepts");
+    let program = scratch.write("balancer.flick", &balancer(0));
+    let taken = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
+    let taken = taken.local_addr().map(|at| (taken, at.to_string())).expect("it is bound");
+    // The workers of some rounds would be late.
+    for _ in 0..10 {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let shared = listener.try_clone().expect("descriptors are left");
+        let _client = connect(address);
+        // An inherited socket, as systemd and an old process pass one on.
+        let script = "LISTEN_PID=$$ LISTEN_FDS=1 exec \"$0\" \"$@\" 3<&0 </dev/null";
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).arg(common::flick().get_program()).arg("run").arg(&program);
+        command.args(["--workers", "1", "--admin", &taken.1, "--listen", &format!("client={address}")]);
+        command.args(["--connect", &format!("backends={}", load::origin())]);
+        command.stdin(Stdio::from(OwnedFd::from(listener))).env_remove("FLICK_LOG");
+        let (status, _, error) = common::captured(command.output().expect("the tool starts"));
+        assert!(status == 1 && error.contains("admin"), "{status}: {error}");
+        shared.set_nonblocking(true).expect("a socket may be non-blocking");
+        assert!(shared.accept().is_ok(), "the client waits for the process that serves");
+    }
 }
 
 #[test]

@@ -133,6 +133,11 @@ impl Generations {
         access.write_to(log);
         let loaded = Platform::load(services, handoff).map_err(start_failure)?;
         before_open()?;
+        // An inherited socket that is not needed is closed here; its file is removed in `serve_admin`.
+        let old_address = inherited.socket.as_ref().map(|(at, _)| at.clone());
+        let old_admin_address = old_address.filter(|at| settings.admin.as_ref() != Some(at));
+        // Before the workers start: clients that they have accepted would be reset where this fails.
+        let admin = admin::open(&settings, inherited, Arc::clone(&observed))?;
         let current = loaded.start().map_err(start_failure)?;
         let known = LastLists::of(opened.iter().flatten().map(DiscoveredChannel::reader));
         let watchers = backends::watch(&current, opened)?;
@@ -140,10 +145,6 @@ impl Generations {
         let watchdog = Watchdog::new(settings.watchdog_timeout);
         let follower = LoadFollower::new(&settings, current.stats());
         let (older, responses, new_process, panic) = (Vec::new(), None, None, None);
-        // An inherited socket that is not needed is closed here; its file is removed in `serve_admin`.
-        let old_address = inherited.socket.as_ref().map(|(at, _)| at.clone());
-        let old_admin_address = old_address.filter(|at| settings.admin.as_ref() != Some(at));
-        let admin = admin::open(&settings, inherited, Arc::clone(&observed))?;
         Ok(Self {
             flags,
             settings,
