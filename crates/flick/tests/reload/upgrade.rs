@@ -139,6 +139,28 @@ fn exit_signal_interrupts_the_wait_for_a_new_process() {
 }
 
 #[test]
+fn backend_change_during_an_upgrade_succeeded_and_was_lost() {
+    let copied = Copied::new("upgrade-change");
+    let service = copied.start(&["--sandbox", "off", "--admin", "0"]);
+    let admin = service.admin_address().to_string();
+    let (_, listed, _) = common::run(&["backend", &admin]);
+    let backend = listed.split_whitespace().find(|word| word.starts_with("127.0.0.1:"));
+    let backend = backend.expect("it has one").to_owned();
+    let waits = "#!/bin/sh\n: > started\nuntil [ -e go ]; do sleep 0.01; done\n";
+    let waits = copied.write("waits", waits, 0o755);
+    std::fs::rename(waits, copied.tool()).expect("the directory is ours");
+    service.signal("USR2");
+    wait::until("the new process", || copied.0.join("started").exists().then_some(()));
+    let drain = || common::run(&["backend", &admin, "drain", &backend]);
+    let (status, output, error) = drain();
+    assert!(status == 1 && error.contains("an upgrade is in progress"), "{output}{error}");
+    // The new process ends, and this one goes on.
+    copied.write("go", "", 0o644);
+    wait::until("changes to be accepted again", || (drain().0 == 0).then_some(()));
+    service.drained();
+}
+
+#[test]
 fn new_process_that_could_not_start_had_accepted_clients() {
     let scratch = Scratch::new("upgrade-accepts");
     let program = scratch.write("balancer.flick", &balancer(0));

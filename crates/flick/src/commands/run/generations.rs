@@ -401,13 +401,14 @@ impl Generations {
             handoff: &handoff,
             locks: &self.locks,
             admin,
-            overrides: self.observed.overrides().lines(),
+            overrides: self.observed.hand_over_backends(),
         };
         let keep_alive = &mut self.keep_alive;
         let new_process = NewProcess::start(launcher, &resources, control, &mut || {
             keep_alive.send_if_due(|| self.observed.alive().is_ok());
             must_exit()
-        })?;
+        })
+        .inspect_err(|_| self.observed.keep_backends())?;
         // The new process answers further admin requests; it listens on the same socket.
         self.responses = self.admin.take().map(flick_admin::Server::hand_over);
         let timeout = self.settings.old_generation_timeout;

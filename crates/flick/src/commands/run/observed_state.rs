@@ -48,6 +48,8 @@ struct ObservedGenerations {
     reloads_failed: u64,
     /// Stalled workers, by service and index.
     stalled: Vec<(String, usize)>,
+    /// The new process of an upgrade has, or is about to get, what the operator has changed of backends.
+    has_handed_over_backends: bool,
 }
 
 impl ObservedState {
@@ -67,6 +69,7 @@ impl ObservedState {
             since: start,
             reloads_failed: 0,
             stalled: Vec::new(),
+            has_handed_over_backends: false,
         };
         let sandbox = OnceLock::new();
         let (generations, control) = (Mutex::new(generations), Mutex::new(control));
@@ -77,6 +80,18 @@ impl ObservedState {
     /// The operator's changes of backends.
     pub fn overrides(&self) -> &BackendOverrides {
         &self.overrides
+    }
+
+    /// The operator's changes of backends, for the new process of an upgrade. Later ones are refused: they would be
+    /// lost.
+    pub fn hand_over_backends(&self) -> Vec<String> {
+        self.generations().has_handed_over_backends = true;
+        self.overrides.lines()
+    }
+
+    /// Accepts changes of backends again, as the upgrade has failed.
+    pub fn keep_backends(&self) {
+        self.generations().has_handed_over_backends = false;
     }
 
     /// Makes these services, which run these modules, the current generation.
@@ -342,6 +357,9 @@ impl StateProvider for ObservedState {
     fn change_backend(&self, parameters: &[(&str, &str)]) -> Result<String, String> {
         let (selector, changes) = BackendSelector::split(parameters);
         let generations = self.generations();
+        if generations.has_handed_over_backends {
+            return Err("an upgrade is in progress; repeat the change when it has ended".to_owned());
+        }
         let mut chosen = Vec::new();
         for watch in generations.current.iter().map(ObservedService::watch) {
             let meant =
