@@ -606,6 +606,8 @@ impl ShmTransport {
             Then::Nothing => {}
             Then::ShutDownWrite | Then::Linger => {
                 self.end_continued(index);
+                // The driver above may have waited for it.
+                self.claims.push(index);
                 let ring = self.rings.get_mut(index as usize).and_then(Option::as_mut);
                 if let Some(Err(fault)) = ring.map(RingConn::finish_sending) {
                     self.fail_peer(index, fault);

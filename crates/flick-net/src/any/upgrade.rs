@@ -431,9 +431,8 @@ impl AnyDriver {
             match claim {
                 Claim::None => {}
                 Claim::Asked => self.answer(index),
-                Claim::Asking(_) | Claim::AskingClosed(_) | Claim::Linked(..) => {
-                    self.read_offset(index, claim)
-                }
+                Claim::Linked(owner, _) => self.advance_linked(index, owner),
+                Claim::Asking(_) | Claim::AskingClosed(_) => self.read_offset(index, claim),
             }
         }
         while let Some(index) = self.shm.take_late_claim() {
@@ -445,6 +444,16 @@ impl AnyDriver {
             }
         }
         self.enter_due();
+    }
+
+    /// Reads the offset of the other side, or ends the claim now that its last output is in the ring.
+    fn advance_linked(&mut self, index: u32, owner: Handle) {
+        let Some(upgrades) = &self.upgrades else { return };
+        match upgrades.look(owner).map(|entry| entry.receive) {
+            Some(ReceivePath::UntilUnknown) => self.read_offset(index, upgrades.claim(index)),
+            Some(ReceivePath::Kernel) => self.unlink_if_over(owner),
+            Some(ReceivePath::Until(_) | ReceivePath::Ring) | None => {}
+        }
     }
 
     /// Looks for the answer to a claim when its connection ends: the other side may send through the ring already.
@@ -744,13 +753,15 @@ impl AnyDriver {
         true
     }
 
-    /// Ends a claim of which neither direction uses the ring. The connection may be upgraded again.
+    /// Ends a claim of which neither direction uses the ring. The connection may be upgraded again. While output is
+    /// left the claim stays: the time of a closed one to send it is bounded.
     fn unlink_if_over(&mut self, conn: Handle) {
         let now_ns = self.now_ns();
         let Some(upgrades) = &mut self.upgrades else { return };
         let Some((index, Claim::Linked(..))) = upgrades.claim_of(conn) else { return };
         let Some(entry) = upgrades.entry(conn) else { return };
-        if entry.send == SendPath::Ring || entry.receive != ReceivePath::Kernel {
+        let has_output = self.shm.backlog_bytes(self.shm.handle_at(index)) > 0;
+        if entry.send == SendPath::Ring || entry.receive != ReceivePath::Kernel || has_output {
             return;
         }
         (entry.claim, entry.downgrade_ns) = (NONE, 0);

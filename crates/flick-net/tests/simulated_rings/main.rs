@@ -147,6 +147,29 @@ fn sender_of_a_full_ring_slept_on_when_there_was_space() {
     }
 }
 
+/// Time after which output of a closed connection is given up.
+const FLUSH_NS_MAX: u64 = flick_net::limits::FLUSH_NS_MAX;
+
+#[test]
+fn backlog_of_a_live_connection_was_reset_a_minute_after_its_peer_had_ended_its_stream() {
+    let _alone = alone();
+    for seed in seeds().take(20) {
+        let mut world = World::new(seed);
+        world.upgrade();
+        world.set_receiving(0, PEER, false);
+        world.send(0, SERVICE, MORE_THAN_A_RING);
+        world.finish_sending(0, PEER);
+        world.run_until("ended", |world| world.streams[0][SERVICE].has_ended);
+        let ended_ns = world.net.now_ns();
+        while world.net.now_ns() < ended_ns + FLUSH_NS_MAX {
+            [SERVICE, PEER].into_iter().for_each(|side| world.poll(side, 1_000_000_000));
+        }
+        world.set_receiving(0, PEER, true);
+        world.run_until("delivered", |world| world.owed(0, PEER) == 0);
+        world.end();
+    }
+}
+
 #[test]
 fn overwritten_words_of_a_connection_harm_no_other() {
     let _alone = alone();

@@ -231,6 +231,13 @@ impl World {
         driver.receive(conn, on);
     }
 
+    pub fn finish_sending(&mut self, stream: usize, side: usize) {
+        let (Some(driver), Some(conn)) = (&mut self.drivers[side], self.streams[stream][side].conn) else {
+            return;
+        };
+        driver.shutdown(conn);
+    }
+
     /// Tries to move one end to its driver again, through its socket.
     fn try_move(&mut self, stream: usize, side: usize) {
         let (Some(driver), Some(conn)) = (&mut self.drivers[side], self.streams[stream][side].conn) else {
