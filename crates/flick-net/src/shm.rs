@@ -747,13 +747,21 @@ impl ShmTransport {
         for index in 0..self.conns.used() {
             let Some(conn) = self.conns.at(index).filter(|conn| conn.part.pair == pair) else { continue };
             let ring = self.rings[index as usize].as_mut();
-            let has_input = ring.is_some_and(|ring| matches!(ring.is_idle(), Ok(false)));
+            // Behind both ends, or the end of a connection that was closed in order, a death changes nothing.
+            let is_over = conn.is_shut_down() && !conn.has_output()
+                || ring.as_ref().is_some_and(|ring| ring.is_peer_closed());
+            // Behind its own end the other side sends nothing more, though its ring is not idle.
+            let awaits_input = if conn.has_input_end() {
+                is_over
+            } else {
+                ring.is_some_and(|ring| matches!(ring.is_idle(), Ok(false)))
+            };
             if conn.is_connecting() {
                 match refusal {
                     Some(fault) => self.fail(index, fault),
                     None => self.end_refused(index, false),
                 }
-            } else if has_input {
+            } else if awaits_input {
                 // It fails once the input is delivered, or when it sends; that may be when receiving is resumed.
                 self.conns.ready.push(index);
             } else if !self.leave_rings_of(index) {

@@ -39,6 +39,41 @@ fn a_connection_without_space_ends_when_its_peer_dies_behind_its_last_byte() {
     });
 }
 
+/// A peer ends its direction, whose end is delivered, and dies: the service waits for something else and sends nothing.
+#[test]
+fn death_behind_a_delivered_end_was_not_reported_before_the_next_send() {
+    let _alone = alone();
+    let mut driver = AnyDriver::open(IoKind::Epoll, LIMITS).expect("every kernel has epoll");
+    let (pool, name, mut events) = (pool(), fresh_name(), Vec::new());
+    driver.listen(&Endpoint::Shm(name.clone())).expect("the name is fresh");
+    let asked = RawPeer::ask(&name, &CONFIG);
+    let end = Instant::now() + Duration::from_secs(5);
+    let mut poll = |driver: &mut AnyDriver| {
+        assert!(Instant::now() < end, "nothing is reported");
+        driver.poll(&pool, Some(Duration::from_millis(10)), &mut events).expect("the driver polls");
+        std::mem::take(&mut events)
+    };
+    (0..2).for_each(|_| assert!(poll(&mut driver).is_empty()));
+    let mut peer = RawPeer::answered(asked);
+    let mut pair = peer.pair();
+    let mut conn = pair.open(4096).expect("the pair is new");
+    assert_eq!(conn.send(b"asked"), Ok(5));
+    conn.finish_sending().expect("the driver keeps the protocol");
+    let mut has_ended = false;
+    while !has_ended {
+        for event in poll(&mut driver) {
+            if let DriverEvent::Accepted { conn, .. } = event {
+                driver.receive(conn, true);
+            }
+            has_ended |= matches!(event, DriverEvent::Eof { .. });
+        }
+    }
+    // As above.
+    drop((peer, pair, conn));
+    let is_failure = |event: &DriverEvent| matches!(event, DriverEvent::Failed { .. });
+    while !poll(&mut driver).iter().any(is_failure) {}
+}
+
 /// A peer opens a connection, sends, closes and ends, all before the service looks again.
 #[test]
 fn what_a_process_sends_right_before_it_ends_is_delivered() {
