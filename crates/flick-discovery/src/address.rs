@@ -19,6 +19,11 @@ use flick_runtime::{BackendAddress, BackendMode};
 pub fn parse_backends(text: &str) -> Result<Vec<BackendAddress>, String> {
     let mut words = text.split_ascii_whitespace();
     let endpoints = parse_endpoints(words.next().unwrap_or_default())?;
+    if endpoints.iter().any(|endpoint| matches!(endpoint, Endpoint::Tcp(at) if at.port() == 0)) {
+        return Err(format!(
+            "`{text}` has port 0, at which no server listens; write the port of the backend"
+        ));
+    }
     let (mut weight, mut rank, mut mode) = (1, 0, BackendMode::Ready);
     for word in words {
         if word == "backup" {
@@ -132,6 +137,7 @@ mod tests {
         check("127.0.0.1:9000 backup weight=2", "127.0.0.1:9000 weight=2 backup");
         check("127.0.0.1:9000 drain", "127.0.0.1:9000 drain");
         check("127.0.0.1:9000 maint weight=2", "127.0.0.1:9000 weight=2 maint");
+        check("127.0.0.1:0", "`127.0.0.1:0` has port 0, at which no server listens");
         check("127.0.0.1:9000 down", "unknown parameter `down`; the parameters are `backup`");
         check("127.0.0.1:9000 127.0.0.1:9001", "has two addresses; each is an item of the list");
         check("weight=3", "weight=3");

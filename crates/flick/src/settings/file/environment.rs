@@ -1,5 +1,6 @@
 //! Variables of the environment in the values of `flick.toml`: `${NAME}` and `${NAME:-default}`, in strings.
 //! Promises: a variable that is not set is an error at its line, never an empty text; `$${` stands for `${`.
+//! Refuses: a variable in the default of another.
 //! Not here: keys and numbers without quotes; a number may be in quotes.
 //! Source: the parameter expansion of the POSIX shell, as in Docker Compose's files.
 
@@ -67,6 +68,9 @@ pub fn expand(text: &str, lookup: &dyn Fn(&str) -> Option<String>) -> Result<Str
                 "`{name}` is not the name of a variable; write `${{NAME}}` or `${{NAME:-default}}`"
             ));
         }
+        if default.is_some_and(|default| default.contains("${")) {
+            return Err(format!("the default of `{name}` contains another variable; write a text"));
+        }
         // As in the shell, `:-` replaces an empty value, too.
         let value = lookup(name).filter(|value| !value.is_empty() || default.is_none());
         let value = value.or_else(|| default.map(str::to_owned)).ok_or_else(|| {
@@ -108,6 +112,8 @@ mod tests {
             ("${PORT", "has no `}`"),
             ("${}", "is not the name of a variable"),
             ("${A-B}", "is not the name of a variable"),
+            ("${NONE:-${PORT}}", "the default of `NONE` contains another variable"),
+            ("${PORT:-${NONE:-1}}", "the default of `PORT` contains another variable"),
         ] {
             let error = expand(text, &lookup).expect_err("it is wrong");
             assert!(error.contains(piece), "{text}: {error}");
