@@ -79,9 +79,9 @@ struct Opened {
 }
 
 impl LoadedPlatform {
-    /// Opens the addresses and starts the workers.
+    /// Opens the addresses and starts the workers. Snapshots are written from [`Platform::keep_snapshots`] on.
     ///
-    /// Errors: as [`Platform::start_services`].
+    /// Errors: as [`Platform::start_services`]; no snapshot has changed then.
     pub fn start(self) -> Result<Platform, StartError> {
         let Self { mut platform, config, handoff } = self;
         let workers = config.workers.max(1);
@@ -89,6 +89,7 @@ impl LoadedPlatform {
         for index in 0..workers {
             let plan = platform.plan(index, workers, &config, &mut opened);
             if let Err(error) = platform.start_thread(index, plan) {
+                platform.leave_snapshots();
                 platform.stop();
                 platform.wait();
                 return Err(StartError::Io { doing: format!("start worker {index}"), error });
@@ -135,7 +136,9 @@ impl Platform {
     ///
     /// Errors and panics as [`Platform::start_services`]; the other platform goes on then.
     pub fn start_with(services: Vec<ServiceConfig>, handoff: Handoff) -> Result<Self, StartError> {
-        Self::load(services, handoff)?.start()
+        let platform = Self::load(services, handoff)?.start()?;
+        platform.keep_snapshots();
+        Ok(platform)
     }
 
     /// The first half of [`Platform::start_with`]: reads back the state that the programs keep, which takes seconds for
@@ -359,6 +362,11 @@ impl Platform {
         })
     }
 
+    /// Writes the snapshots of the dictionaries from now on, at their intervals and at the end.
+    pub fn keep_snapshots(&self) {
+        self.keepers.iter().for_each(|(_, keeper)| keeper.begin());
+    }
+
     /// Leaves the snapshots of the dictionaries to the successor.
     fn leave_snapshots(&mut self) {
         for (_, keeper) in std::mem::take(&mut self.keepers) {
@@ -553,7 +561,7 @@ pub fn own_files(
     Ok(())
 }
 
-/// Reads back what the program keeps across restarts, and starts to write it.
+/// Reads back what the program keeps across restarts.
 fn keep(state: &Arc<State>, directory: Option<&Path>) -> Result<Option<Keeper>, StartError> {
     let Some(directory) = directory else {
         if state.has_snapshots() {

@@ -1,6 +1,8 @@
 //! The state directory: snapshots that cannot be written, and its lock, which one process at a time holds.
 
 mod common;
+#[path = "state_dir/reloads.rs"]
+mod reloads;
 
 use std::io::{Read, Write};
 use std::process::Stdio;

@@ -1,14 +1,15 @@
 //! Keeping dictionaries across restarts: read back at the start, written at intervals and at the end, by a thread of
 //! their own, as they wait for the disk. Workers wait for it only where it copies a bucket that changes all the time.
-//! Promises: a damaged snapshot is reported and kept under another name, and the dictionary starts empty; one that may
-//! not be read or not be written is an error at the start; one that cannot be written later is reported, and the old
-//! file stays. Of dictionaries with the same interval, whenever the process ends, the file of an earlier one in the
-//! program is not newer than that of a later one: the later one knows of what an entry of the earlier one refers to.
+//! Promises: a damaged snapshot is reported, the dictionary starts empty, and the file is kept under another name when
+//! a new one is written; one that may not be read or not be written is an error at the start; one that cannot be
+//! written later is reported, and the old file stays; a start that fails changes no file. Of dictionaries with the same
+//! interval, whenever the process ends, the file of an earlier one in the program is not newer than that of a later
+//! one: the later one knows of what an entry of the earlier one refers to.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
-use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -19,21 +20,31 @@ use flick_dict::{LoadError, LoadSummary};
 use super::{Dict, State, wall_ns};
 use crate::limits::{SNAPSHOT_EVERY_MIN, SNAPSHOT_NICE};
 
-/// The thread that writes.
+/// Handle on the thread that writes. Dropped, it leaves the files as they are.
 #[derive(Debug)]
 pub struct Keeper {
-    stop: Sender<Stop>,
+    orders: Sender<Order>,
     /// Ends with how many files it could not write at last.
     thread: JoinHandle<usize>,
 }
 
-/// Order to end the thread that writes snapshots.
+/// Order to the thread that writes snapshots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Stop {
-    /// With everything written.
+enum Order {
+    /// Write at the intervals from now on.
+    Begin,
+    /// End, with everything written.
     Finish,
-    /// At once, as the successor writes from now on.
+    /// End at once, as the successor writes from now on, or the start has failed.
     Leave,
+}
+
+/// The thread that writes, seen from itself.
+struct Writer {
+    state: Arc<State>,
+    directory: PathBuf,
+    /// Files that could not be read, and are still in the way of new ones.
+    unread: Vec<PathBuf>,
 }
 
 /// Error that prevents all snapshots from being kept.
@@ -75,14 +86,13 @@ impl State {
         self.dicts().iter().any(|dict| dict.shape.snapshot.is_some())
     }
 
-    /// Reads back what is kept in `directory`. A damaged file is logged, put aside, and its dictionary starts empty.
+    /// Reads back what is kept in `directory`. A damaged file is logged, and its dictionary starts empty. Returns the
+    /// damaged ones.
     ///
     /// Errors: a file's name that leads out of the directory; a directory that cannot be made, as without its parent; a
     /// file that may not be read or not be written.
-    pub fn load_snapshots(&self, directory: &Path) -> Result<(), KeepError> {
-        if !self.has_snapshots() {
-            return Ok(());
-        }
+    fn load_snapshots(&self, directory: &Path) -> Result<Vec<PathBuf>, KeepError> {
+        let mut unread = Vec::new();
         if !directory.is_dir() {
             DirBuilder::new().mode(0o700).create(directory)?;
         }
@@ -100,12 +110,12 @@ impl State {
                 Err(LoadError::Missing) => {}
                 Err(LoadError::Io(error)) => return Err(KeepError::File(path, error)),
                 Err(error) => {
-                    let kept = keep_unread(&path, now_ns);
-                    tracing::warn!(dictionary = name, file = %path.display(), %error, kept, "starts empty");
+                    tracing::warn!(dictionary = name, file = %path.display(), %error, "starts empty");
+                    unread.push(path);
                 }
             }
         }
-        Ok(())
+        Ok(unread)
     }
 
     /// Writes all that is kept, and says how many files could not be written.
@@ -146,14 +156,14 @@ fn path_of(directory: &Path, file: &str) -> Result<PathBuf, KeepError> {
 }
 
 /// Puts a snapshot that could not be read out of the way of those that are written from here on: it may be what a wrong
-/// program was started over. Says where it is.
-fn keep_unread(path: &Path, now_ns: u64) -> String {
+/// program was started over.
+fn put_aside(path: &Path) {
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".unread-{}", now_ns / 1_000_000_000));
-    let aside = PathBuf::from(name);
+    name.push(format!(".unread-{}", wall_ns() / 1_000_000_000));
+    let (file, aside) = (path.display(), PathBuf::from(name));
     match std::fs::rename(path, &aside) {
-        Ok(()) => aside.display().to_string(),
-        Err(error) => format!("not: {error}"),
+        Ok(()) => tracing::warn!(%file, kept = %aside.display(), "kept a snapshot that could not be read"),
+        Err(error) => tracing::warn!(%file, %error, "cannot keep a snapshot that could not be read"),
     }
 }
 
@@ -184,62 +194,86 @@ fn save_together(kept: &[(&Dict, PathBuf)]) -> usize {
 }
 
 impl Keeper {
-    /// Reads back what is kept and starts to write it at its intervals; `None` when nothing is kept.
+    /// Reads back what is kept, and starts the thread, which changes no file before [`Keeper::begin`] or
+    /// [`Keeper::finish`]; `None` when nothing is kept.
     ///
     /// Errors: [`KeepError`].
     pub fn start(state: &Arc<State>, directory: &Path) -> Result<Option<Self>, KeepError> {
         if !state.has_snapshots() {
             return Ok(None);
         }
-        state.load_snapshots(directory)?;
-        let (stop, stopped) = channel();
-        let (state, directory) = (Arc::clone(state), directory.to_owned());
-        let thread = std::thread::Builder::new().name("flick-keeper".into()).spawn(move || {
-            // Of this thread only. It may be refused, if the whole process is nicer already.
-            let _ = rustix::process::setpriority_process(None, SNAPSHOT_NICE);
-            let every = |dict: &Dict| {
-                let every =
-                    dict.shape.snapshot.as_ref().map(|snapshot| Duration::from_nanos(snapshot.every_ns));
-                every.map(|every| every.max(SNAPSHOT_EVERY_MIN))
-            };
-            let start = Instant::now();
-            let mut due: Vec<Option<Instant>> =
-                state.dicts().iter().map(|dict| every(dict).map(|every| start + every)).collect();
-            // Ends when it is asked to, or when no sender is left that could ask.
-            while let Some(next) = due.iter().flatten().min().copied() {
-                match stopped.recv_timeout(next.saturating_duration_since(Instant::now())) {
-                    Err(RecvTimeoutError::Timeout) => {}
-                    Ok(Stop::Leave) => return 0,
-                    Ok(Stop::Finish) | Err(RecvTimeoutError::Disconnected) => break,
-                }
-                let is_due: Vec<bool> = due.iter().map(|due| due.is_some_and(|due| due <= next)).collect();
-                state.save_those(&directory, &is_due);
-                // Dictionaries with the same interval stay together, in the order of the program.
-                let end = Instant::now();
-                for (at, due) in due.iter_mut().enumerate().filter(|(at, _)| is_due[*at]) {
-                    *due = every(&state.dicts()[at]).map(|every| end + every);
-                }
-            }
-            state.save_snapshots(&directory)
-        })?;
-        Ok(Some(Self { stop, thread }))
+        let unread = state.load_snapshots(directory)?;
+        let (orders, received) = channel();
+        let writer = Writer { state: Arc::clone(state), directory: directory.to_owned(), unread };
+        let thread = std::thread::Builder::new().name("flick-keeper".into());
+        let thread = thread.spawn(move || writer.run(&received))?;
+        Ok(Some(Self { orders, thread }))
+    }
+
+    /// Writes at the intervals from now on.
+    pub fn begin(&self) {
+        // A thread that has panicked writes nothing.
+        let _ = self.orders.send(Order::Begin);
     }
 
     /// Writes everything a last time, when the workers have ended, and returns how many files could not be written. A
     /// panic of the thread is propagated.
     pub fn finish(self) -> usize {
-        self.end(Stop::Finish)
+        self.end(Order::Finish)
     }
 
     /// Writes nothing more: another keeper does.
     pub fn leave(self) {
-        self.end(Stop::Leave);
+        self.end(Order::Leave);
     }
 
-    fn end(self, how: Stop) -> usize {
-        // A thread that has ended by itself needs no telling.
-        let _ = self.stop.send(how);
+    fn end(self, how: Order) -> usize {
+        // As above.
+        let _ = self.orders.send(how);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+}
+
+impl Writer {
+    /// Follows the orders to the last one. Returns how many files it could not write at last.
+    fn run(mut self, orders: &Receiver<Order>) -> usize {
+        // Of this thread only. It may be refused, if the whole process is nicer already.
+        let _ = rustix::process::setpriority_process(None, SNAPSHOT_NICE);
+        let mut due = match orders.recv() {
+            Ok(Order::Begin) => self.due_after(Instant::now()),
+            Ok(Order::Finish) => Vec::new(),
+            Ok(Order::Leave) | Err(RecvError) => return 0,
+        };
+        while let Some(next) = due.iter().flatten().min().copied() {
+            match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
+                Err(RecvTimeoutError::Timeout) => {}
+                Ok(Order::Begin) => continue,
+                Ok(Order::Finish) => break,
+                Ok(Order::Leave) | Err(RecvTimeoutError::Disconnected) => return 0,
+            }
+            let is_due: Vec<bool> = due.iter().map(|due| due.is_some_and(|due| due <= next)).collect();
+            self.save(&is_due);
+            // Dictionaries with the same interval stay together, in the order of the program.
+            let next_due = self.due_after(Instant::now());
+            for (at, due) in due.iter_mut().enumerate().filter(|(at, _)| is_due[*at]) {
+                *due = next_due[at];
+            }
+        }
+        self.save(&vec![true; self.state.dicts().len()])
+    }
+
+    /// When each dictionary is to be written, if it was written at this time.
+    fn due_after(&self, written: Instant) -> Vec<Option<Instant>> {
+        let every = |dict: &Dict| {
+            let every = Duration::from_nanos(dict.shape.snapshot.as_ref()?.every_ns);
+            Some(written + every.max(SNAPSHOT_EVERY_MIN))
+        };
+        self.state.dicts().iter().map(every).collect()
+    }
+
+    fn save(&mut self, is_due: &[bool]) -> usize {
+        self.unread.drain(..).for_each(|path| put_aside(&path));
+        self.state.save_those(&self.directory, is_due)
     }
 }
 

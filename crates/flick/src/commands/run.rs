@@ -75,6 +75,7 @@ impl Run {
                 .map_err(|error| Failure::failed(format!("cannot replace the old process: {error}")))?;
             generations.set_old_process(old_process);
         }
+        generations.keep_snapshots();
         generations.serve_admin();
         notify::ready();
         supervise::supervise(generations, descriptors, &mut queue)

@@ -112,7 +112,7 @@ struct Older {
 
 impl Generations {
     /// Starts the first generation. Calls `before_open` once the state of the services has been read back, before a
-    /// socket is opened.
+    /// socket is opened. Snapshots are written from [`Generations::keep_snapshots`] on.
     ///
     /// Errors: a socket or file cannot be opened; that of `before_open`.
     pub fn start(
@@ -182,6 +182,12 @@ impl Generations {
             let _ = std::fs::remove_file(path);
         }
         self.admin.iter_mut().for_each(flick_admin::Server::serve);
+    }
+
+    /// Writes the snapshots of dictionaries from now on, once nothing can fail the start, and an old process has left
+    /// them to this one.
+    pub fn keep_snapshots(&self) {
+        self.current.keep_snapshots();
     }
 
     /// Logs where the services listen.
