@@ -59,6 +59,8 @@ pub struct ExitReport {
 pub struct Platform {
     services: Vec<RunningService>,
     keepers: Vec<(usize, Keeper)>,
+    /// Threads of keepers that have left, and may still be writing.
+    leaving: Vec<JoinHandle<usize>>,
     threads: Vec<JoinHandle<Vec<WorkerExit>>>,
     io: &'static str,
 }
@@ -137,7 +139,7 @@ impl Platform {
     /// Errors and panics as [`Platform::start_services`]; the other platform goes on then.
     pub fn start_with(services: Vec<ServiceConfig>, handoff: Handoff) -> Result<Self, StartError> {
         let platform = Self::load(services, handoff)?.start()?;
-        platform.keep_snapshots();
+        platform.keep_snapshots([]);
         Ok(platform)
     }
 
@@ -155,7 +157,8 @@ impl Platform {
             service.config.limits.inherited_connections = handoff.clients_of(&service.name);
         }
         let (running, keepers) = bind(services, config.workers.max(1), &handoff)?;
-        let platform = Self { services: running, keepers, threads: Vec::new(), io: "none" };
+        let platform =
+            Self { services: running, keepers, leaving: Vec::new(), threads: Vec::new(), io: "none" };
         Ok(LoadedPlatform { platform, config, handoff })
     }
 
@@ -362,16 +365,25 @@ impl Platform {
         })
     }
 
-    /// Writes the snapshots of the dictionaries from now on, at their intervals and at the end.
-    pub fn keep_snapshots(&self) {
-        self.keepers.iter().for_each(|(_, keeper)| keeper.begin());
+    /// Writes the snapshots of the dictionaries from now on, at their intervals and at the end; behind what those that
+    /// this one has replaced are writing.
+    pub fn keep_snapshots<'a>(&self, replaced: impl IntoIterator<Item = &'a Platform> + Clone) {
+        for (service, keeper) in &self.keepers {
+            let directory = &self.services[*service].state_dir;
+            let before = replaced.clone().into_iter().flat_map(|platform| &platform.services);
+            let before = before.filter(|service| service.state_dir == *directory);
+            keeper.begin(before.map(|service| Arc::clone(&service.state)).collect());
+        }
     }
 
-    /// Leaves the snapshots of the dictionaries to the successor.
+    /// Leaves the snapshots of the dictionaries to the successor. Waits for no disk.
     fn leave_snapshots(&mut self) {
-        for (_, keeper) in std::mem::take(&mut self.keepers) {
-            keeper.leave();
-        }
+        self.leaving.extend(self.keepers.drain(..).map(|(_, keeper)| keeper.leave()));
+    }
+
+    /// Whether a snapshot is being written that was begun before it was left to the successor.
+    pub fn is_leaving_snapshots(&self) -> bool {
+        self.leaving.iter().any(|thread| !thread.is_finished())
     }
 
     /// Writes the dictionaries that are kept, for another process to read. Says how many could not be written.
@@ -437,6 +449,9 @@ impl Platform {
             if !self.services[service].group.has_fallen() {
                 unsaved += keeper.finish();
             }
+        }
+        for thread in self.leaving {
+            panic = panic.or(thread.join().err());
         }
         if let Some(panic) = panic {
             std::panic::resume_unwind(panic);

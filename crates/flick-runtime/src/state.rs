@@ -45,6 +45,8 @@ pub struct State {
     earlier: Earlier,
     /// Held while snapshots are written: two threads would write the same files.
     saving: Mutex<()>,
+    /// Set when a successor writes the snapshots.
+    is_left: AtomicBool,
     clock_offset_ns: i64,
     seed: u64,
 }
@@ -152,6 +154,7 @@ impl State {
             is_over: Arc::default(),
             earlier: before.map_or_else(Earlier::default, |before| Earlier::of(before, program)),
             saving: Mutex::default(),
+            is_left: AtomicBool::default(),
             clock_offset_ns,
             seed: seed.unwrap_or_else(|| before.map_or_else(os_random, |before| before.seed)),
         })

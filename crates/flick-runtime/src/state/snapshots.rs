@@ -9,6 +9,7 @@
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Component, Path, PathBuf};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvError, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
@@ -23,16 +24,17 @@ use crate::limits::{SNAPSHOT_EVERY_MIN, SNAPSHOT_NICE};
 /// Handle on the thread that writes. Dropped, it leaves the files as they are.
 #[derive(Debug)]
 pub struct Keeper {
+    state: Arc<State>,
     orders: Sender<Order>,
     /// Ends with how many files it could not write at last.
     thread: JoinHandle<usize>,
 }
 
 /// Order to the thread that writes snapshots.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 enum Order {
-    /// Write at the intervals from now on.
-    Begin,
+    /// Write at the intervals from now on, when nothing of these is being written any more: their keepers have left.
+    Begin(Vec<Arc<State>>),
     /// End, with everything written.
     Finish,
     /// End at once, as the successor writes from now on, or the start has failed.
@@ -132,7 +134,15 @@ impl State {
             Some((dict, path_of(directory, &snapshot.file).ok()?))
         });
         let _alone = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
-        save_together(&kept.collect::<Vec<_>>())
+        match self.is_left.load(Ordering::Acquire) {
+            true => 0,
+            false => save_together(&kept.collect::<Vec<_>>()),
+        }
+    }
+
+    /// Waits until nothing of this state is being written, once its keeper has left.
+    fn wait_for_save(&self) {
+        drop(self.saving.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
     fn kept<'a>(
@@ -207,30 +217,30 @@ impl Keeper {
         let writer = Writer { state: Arc::clone(state), directory: directory.to_owned(), unread };
         let thread = std::thread::Builder::new().name("flick-keeper".into());
         let thread = thread.spawn(move || writer.run(&received))?;
-        Ok(Some(Self { orders, thread }))
+        Ok(Some(Self { state: Arc::clone(state), orders, thread }))
     }
 
-    /// Writes at the intervals from now on.
-    pub fn begin(&self) {
+    /// Writes at the intervals from now on, as the successor of the keepers of these states, which have left.
+    pub fn begin(&self, before: Vec<Arc<State>>) {
         // A thread that has panicked writes nothing.
-        let _ = self.orders.send(Order::Begin);
+        let _ = self.orders.send(Order::Begin(before));
     }
 
     /// Writes everything a last time, when the workers have ended, and returns how many files could not be written. A
     /// panic of the thread is propagated.
     pub fn finish(self) -> usize {
-        self.end(Order::Finish)
-    }
-
-    /// Writes nothing more: another keeper does.
-    pub fn leave(self) {
-        self.end(Order::Leave);
-    }
-
-    fn end(self, how: Order) -> usize {
         // As above.
-        let _ = self.orders.send(how);
+        let _ = self.orders.send(Order::Finish);
         self.thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    }
+
+    /// Begins to write nothing more: another keeper does. Returns the thread, which ends when it has written what it is
+    /// writing.
+    pub fn leave(self) -> JoinHandle<usize> {
+        self.state.is_left.store(true, Ordering::Release);
+        // As above.
+        let _ = self.orders.send(Order::Leave);
+        self.thread
     }
 }
 
@@ -240,14 +250,17 @@ impl Writer {
         // Of this thread only. It may be refused, if the whole process is nicer already.
         let _ = rustix::process::setpriority_process(None, SNAPSHOT_NICE);
         let mut due = match orders.recv() {
-            Ok(Order::Begin) => self.due_after(Instant::now()),
+            Ok(Order::Begin(before)) => {
+                before.iter().for_each(|before| before.wait_for_save());
+                self.due_after(Instant::now())
+            }
             Ok(Order::Finish) => Vec::new(),
             Ok(Order::Leave) | Err(RecvError) => return 0,
         };
         while let Some(next) = due.iter().flatten().min().copied() {
             match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
                 Err(RecvTimeoutError::Timeout) => {}
-                Ok(Order::Begin) => continue,
+                Ok(Order::Begin(_)) => continue,
                 Ok(Order::Finish) => break,
                 Ok(Order::Leave) | Err(RecvTimeoutError::Disconnected) => return 0,
             }

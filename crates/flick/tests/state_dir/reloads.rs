@@ -1,11 +1,13 @@
-//! Snapshots beside reloads and upgrades: what a failed one leaves.
+//! Snapshots beside reloads and upgrades: what a failed one leaves, and whom one waits for.
 
 use std::collections::BTreeMap;
+use std::io::Read;
 use std::net::TcpListener;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
 use super::common::service::Service;
-use super::common::{Scratch, run};
+use super::common::{Scratch, run, wait};
 use super::{KEPT, check_asked, kept};
 
 /// A program with a dictionary of the same name and file as that of [`KEPT`], whose values have another type.
@@ -28,6 +30,21 @@ fn files(scratch: &Scratch) -> BTreeMap<String, Vec<u8>> {
     list.map(|entry| entry.expect("it can be listed"))
         .map(|entry| (entry.file_name().to_string_lossy().into_owned(), read(&entry.path())))
         .collect()
+}
+
+/// Waits until the thread that writes snapshots opens a file, as that of a pipe without a reader.
+fn wait_for_keeper_to_open(service: &Service) {
+    let opens = libc::SYS_openat.to_string();
+    let is_opening = || {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", service.pid())).expect("it runs");
+        let read = |path: &Path, name: &str| std::fs::read_to_string(path.join(name)).unwrap_or_default();
+        threads.flatten().any(|thread| {
+            let path = thread.path();
+            read(&path, "comm").trim() == "flick-keeper"
+                && read(&path, "syscall").split_whitespace().next() == Some(&opens)
+        })
+    };
+    wait::until("the keeper to open its file", || is_opening().then_some(()));
 }
 
 /// The log said that nothing had changed, but the file was renamed, and an empty one was written in its place.
@@ -63,5 +80,39 @@ fn failed_reloads_and_upgrades_replaced_snapshots() {
     scratch.write("kept.flick", KEPT);
     let next = kept(&scratch, "state", &[]);
     check_asked(&next, "4");
+    next.drained();
+}
+
+/// The control thread waited for the one that writes: no signal was handled.
+#[test]
+fn reload_waited_for_a_snapshot_that_the_disk_did_not_take() {
+    let scratch = Scratch::new("kept-stuck");
+    let service = kept(&scratch, "state", &["--admin", "0"]);
+    let admin = service.admin_address().to_string();
+    scratch.write("kept.flick", &KEPT.replace("every 1h", "every 1s"));
+    let (status, _, error) = run(&["reload", &admin]);
+    assert_eq!(status, 0, "{error}");
+    check_asked(&service, "1");
+    let pipe = scratch.path().join("state/seen.new");
+    // A snapshot that is being written under this name is renamed, or its file removed, at its end.
+    wait::until("a pipe in the place of the new file", || {
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).ok()?;
+        std::fs::metadata(&pipe).ok().filter(|file| file.file_type().is_fifo())
+    });
+    wait_for_keeper_to_open(&service);
+    let reload = std::thread::spawn(move || run(&["reload", &admin]));
+    let answered = wait::within(wait::WAIT_MAX, || reload.is_finished().then_some(()));
+    if answered.is_some() {
+        service.signal("TERM");
+        wait::until("the drain to begin", || service.log().contains("draining").then_some(()));
+    }
+    // A reader lets the keeper go on: it cannot sync a pipe, and removes it.
+    std::fs::File::open(&pipe).and_then(|mut pipe| pipe.read_to_end(&mut Vec::new())).expect("it is a pipe");
+    let (status, _, error) = reload.join().expect("no assertion failed");
+    assert!(answered.is_some() && status == 0, "the reload did not answer: {error}");
+    let (status, log) = service.ended();
+    assert_eq!(status.code(), Some(0), "{log}");
+    let next = kept(&scratch, "state", &[]);
+    check_asked(&next, "2");
     next.drained();
 }

@@ -20,7 +20,7 @@ use flick_compiler::without_pipes;
 use flick_discovery::{LastLists, Watchers};
 use flick_net::IoKind;
 use flick_runtime::memory::MemoryPart;
-use flick_runtime::{ExitReport, Platform, State};
+use flick_runtime::{ExitReport, LoadedPlatform, Platform, State};
 use signal_hook::consts::SIGUSR1;
 use tracing::{info, warn};
 
@@ -108,6 +108,8 @@ struct Older {
     platform: Platform,
     /// Its remaining clients follow changes of backend lists.
     _watchers: Watchers,
+    /// Until it has written its last snapshot.
+    locks: StateDirLocks,
 }
 
 impl Generations {
@@ -187,7 +189,7 @@ impl Generations {
     /// Writes the snapshots of dictionaries from now on, once nothing can fail the start, and an old process has left
     /// them to this one.
     pub fn keep_snapshots(&self) {
-        self.current.keep_snapshots();
+        self.current.keep_snapshots([]);
     }
 
     /// Logs where the services listen.
@@ -271,7 +273,8 @@ impl Generations {
             .handoff()
             .map_err(|error| Failure::failed(format!("cannot inherit the listening sockets: {error}")))?;
         let log = self.access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
-        let next = Platform::start_with(services, handoff).map_err(start_failure)?;
+        let next =
+            Platform::load(services, handoff).and_then(LoadedPlatform::start).map_err(start_failure)?;
         self.access.write_to(log);
         let known = LastLists::of(opened.iter().flatten().map(DiscoveredChannel::reader));
         let stale = stale_lists(&next, &opened);
@@ -297,9 +300,9 @@ impl Generations {
         self.observed.set_current(next.stats(), &modules);
         let mut before = std::mem::replace(&mut self.current, next);
         before.replace(&self.current, timeout);
-        self.older.push(Older { platform: before, _watchers: old_watchers });
-        // The old generation writes no more snapshots, so its other directories are unlocked.
-        self.locks = locks;
+        let locks = std::mem::replace(&mut self.locks, locks);
+        self.older.push(Older { platform: before, _watchers: old_watchers, locks });
+        self.current.keep_snapshots(self.older.iter().map(|older| &older.platform));
         self.watchdog = Watchdog::new(settings.watchdog_timeout);
         self.follower = LoadFollower::new(&settings, self.current.stats());
         if self.older.len() > GENERATIONS_MAX {
@@ -307,6 +310,13 @@ impl Generations {
             self.older[0].platform.drain(Duration::ZERO);
         }
         self.admin.iter().for_each(|admin| admin.set_tokens(tokens.clone()));
+        self.keep_settings_of_start(&mut settings);
+        (self.settings, self.files, self.dicts) = (settings, files, dicts);
+        Ok(changes)
+    }
+
+    /// Moves those of the current settings that a reload does not change into the new ones.
+    fn keep_settings_of_start(&mut self, settings: &mut Settings) {
         // These take effect at the next start; until then the current values apply, and the next reload compares with
         // them.
         (settings.io, settings.perf_map) = (self.settings.io, self.settings.perf_map);
@@ -314,11 +324,10 @@ impl Generations {
         (settings.sandbox, settings.log) = (self.settings.sandbox, self.settings.log);
         settings.backend_state_file = self.settings.backend_state_file.take();
         (settings.admin, settings.user) = (self.settings.admin.take(), self.settings.user.take());
-        settings.admin_token_file = settings.admin_token_file.or(self.settings.admin_token_file.take());
+        settings.admin_token_file =
+            settings.admin_token_file.take().or(self.settings.admin_token_file.take());
         settings.admin_read_token_file =
-            settings.admin_read_token_file.or(self.settings.admin_read_token_file.take());
-        (self.settings, self.files, self.dicts) = (settings, files, dicts);
-        Ok(changes)
+            settings.admin_read_token_file.take().or(self.settings.admin_read_token_file.take());
     }
 
     /// The current tokens, as far as the same files have them in `settings`.
@@ -539,19 +548,30 @@ impl Generations {
         }
         let mut at = 0;
         while at < self.older.len() {
-            if !self.older[at].platform.is_finished() {
+            let Older { platform, locks, .. } = &mut self.older[at];
+            if platform.is_leaving_snapshots() {
                 at += 1;
                 continue;
             }
-            let Older { platform: ended, .. } = self.older.remove(at);
-            let watches = ended.stats();
-            match catch_unwind(AssertUnwindSafe(|| ended.wait())) {
-                Ok(outcome) => outcome.errors.iter().for_each(|error| warn!(%error, "a worker ended")),
-                Err(panic) => self.panic = self.panic.take().or(Some(panic)),
+            // It writes no more snapshots, so its directories are unlocked, except those of the current generation.
+            *locks = StateDirLocks::default();
+            match platform.is_finished() {
+                true => self.remove_older(at),
+                false => at += 1,
             }
-            self.observed.remove(&watches);
-            sys::trim_memory();
         }
+    }
+
+    /// Waits for the end of an older generation.
+    fn remove_older(&mut self, at: usize) {
+        let Older { platform: ended, .. } = self.older.remove(at);
+        let watches = ended.stats();
+        match catch_unwind(AssertUnwindSafe(|| ended.wait())) {
+            Ok(outcome) => outcome.errors.iter().for_each(|error| warn!(%error, "a worker ended")),
+            Err(panic) => self.panic = self.panic.take().or(Some(panic)),
+        }
+        self.observed.remove(&watches);
+        sys::trim_memory();
     }
 
     /// Whether the current generation has ended.
@@ -561,7 +581,7 @@ impl Generations {
 
     /// Whether older generations still serve clients.
     pub fn has_older(&self) -> bool {
-        !self.older.is_empty()
+        self.older.iter().any(|older| !older.platform.is_finished())
     }
 
     fn all(&self) -> impl Iterator<Item = &Platform> {
@@ -590,7 +610,11 @@ impl Generations {
 
     /// Waits for the end of the current generation. Returns its totals, with those of the older ones, and the state of
     /// its programs. Waits for a process that replaces this one until `must_end`.
-    pub fn wait(self, must_end: impl FnMut() -> bool) -> (ExitReport, Vec<Arc<State>>) {
+    pub fn wait(mut self, must_end: impl FnMut() -> bool) -> (ExitReport, Vec<Arc<State>>) {
+        while !self.older.is_empty() {
+            // It serves no client, but may still write a snapshot.
+            self.remove_older(0);
+        }
         let services = self.current.services().iter().filter(|service| service.is_first_of_program());
         let states = services.map(|service| Arc::clone(service.state())).collect();
         let mut outcome = self.current.wait();
