@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use flick_abi::{Engine, Program};
+use flick_abi::{Dict, Engine, Program};
 use flick_net::{Endpoint, ListenSocket, ListenSockets, monotonic_ns};
 
 use crate::config::PlatformConfig;
@@ -386,13 +386,30 @@ impl Platform {
         self.leaving.iter().any(|thread| !thread.is_finished())
     }
 
-    /// Writes the dictionaries that are kept, for another process to read. Says how many could not be written.
-    pub fn save_snapshots(&self) -> usize {
-        let save = |(service, _): &(usize, Keeper)| {
+    /// Returns what writes the dictionaries that are kept, for a successor to read, and says how many it could not.
+    pub fn snapshot_save(&self) -> impl FnOnce() -> usize + Send + use<> {
+        let kept = self.keepers.iter().filter_map(|(service, _)| {
             let service = &self.services[*service];
-            service.state_dir.as_ref().map_or(0, |directory| service.state.save_snapshots(directory))
-        };
-        self.keepers.iter().map(save).sum()
+            Some((Arc::clone(&service.state), service.state_dir.clone()?))
+        });
+        let kept: Vec<_> = kept.collect();
+        move || kept.iter().map(|(state, directory)| state.save_snapshots(directory)).sum()
+    }
+
+    /// Whether a successor with these services reads back a file that this one writes, as it declares the dictionary
+    /// differently, or in a service of another name.
+    pub fn is_read_back_by(&self, services: &[ServiceConfig]) -> bool {
+        services.iter().any(|next| {
+            let before = self.services.iter().find(|service| service.name == next.name);
+            let is_handed_over =
+                |dict: &Dict| before.is_some_and(|before| before.state.dictionary_like(dict).is_some());
+            let beside = self.services.iter().filter(|service| service.state_dir == next.config.state_dir);
+            let dicts = next.program.dicts.iter().filter(|dict| !is_handed_over(dict));
+            next.config.state_dir.is_some()
+                && dicts
+                    .into_iter()
+                    .any(|dict| beside.clone().any(|service| service.state.writes_file_of(dict)))
+        })
     }
 
     /// Adopts a client of the process that this one succeeds, in the service of that name; without one, in the service
@@ -514,7 +531,9 @@ fn bind(
                 let state = Arc::new(state);
                 if let Some(before) = before {
                     for changed in before.differences(&setup.program) {
-                        tracing::warn!(service = name, name = changed, "declaration changed; starting empty");
+                        let reads = config.state_dir.is_some() && is_kept(&setup.program, &changed);
+                        let then = if reads { "reading its snapshot" } else { "starting empty" };
+                        tracing::warn!(service = name, name = changed, "declaration changed; {then}");
                     }
                 }
                 own_files(&setup.program, config.state_dir.as_deref(), &mut kept)?;
@@ -544,6 +563,11 @@ fn bind(
         });
     }
     Ok((running, keepers))
+}
+
+/// Whether the program has a dictionary of this name that is kept across restarts.
+fn is_kept(program: &Program, name: &str) -> bool {
+    program.dicts.iter().any(|dict| dict.name == name && dict.snapshot.is_some())
 }
 
 fn same_dicts(a: &Program, b: &Program) -> bool {

@@ -2,7 +2,7 @@
 //! last values.
 //! Promises: a worker's counters still have one writer, as old and new workers count separately and are added up; the
 //! counts of ended generations are one number, so that a thousand reloads cost no more than two.
-//! Refuses: anything whose declaration differs: it starts empty, and the log says so.
+//! Refuses: anything whose declaration differs: it starts empty, or with its snapshot, and the log says so.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -119,8 +119,7 @@ impl State {
         self.is_over.store(true, Ordering::Release);
     }
 
-    /// Names of what `program` declares differently, and so starts empty, and of what it does not declare any more, and
-    /// so loses.
+    /// Names of what `program` declares differently, and of what it does not declare any more, and so loses.
     pub(crate) fn differences(&self, program: &Program) -> Vec<String> {
         let is_kept = |dict: &super::Dict| program.dicts.iter().any(|other| is_alike(&dict.shape, other));
         let dicts = self.dicts.iter().filter(|dict| !is_kept(dict)).map(|dict| dict.shape.name.clone());
@@ -132,7 +131,13 @@ impl State {
         dicts.chain(counters).collect()
     }
 
-    pub(super) fn dictionary_like(&self, dict: &Dict) -> Option<Arc<Dictionary>> {
+    /// Whether the snapshot of `dict` has the name of a file that is written here.
+    pub(crate) fn writes_file_of(&self, dict: &Dict) -> bool {
+        let file = |dict: &Dict| dict.snapshot.as_ref().map(|snapshot| snapshot.file.clone());
+        file(dict).is_some_and(|at| self.dicts.iter().any(|own| file(&own.shape).as_ref() == Some(&at)))
+    }
+
+    pub(crate) fn dictionary_like(&self, dict: &Dict) -> Option<Arc<Dictionary>> {
         self.dict_like(dict).map(|index| Arc::clone(&self.dicts[index].dictionary))
     }
 

@@ -1,4 +1,4 @@
-//! Snapshots beside reloads and upgrades: what a failed one leaves, and whom one waits for.
+//! Snapshots beside reloads and upgrades: what a failed one leaves, and what one that changes a dictionary reads.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -115,4 +115,29 @@ fn reload_waited_for_a_snapshot_that_the_disk_did_not_take() {
     let next = kept(&scratch, "state", &[]);
     check_asked(&next, "2");
     next.drained();
+}
+
+/// The file of the last interval was read, an hour old perhaps, and the log said that the dictionary starts empty.
+#[test]
+fn reload_of_a_larger_dictionary_brought_back_old_entries() {
+    let scratch = Scratch::new("kept-larger");
+    let first = kept(&scratch, "state", &[]);
+    (1..=2).for_each(|times| check_asked(&first, &times.to_string()));
+    first.drained();
+    let service = kept(&scratch, "state", &["--admin", "0"]);
+    let admin = service.admin_address().to_string();
+    (3..=7).for_each(|times| check_asked(&service, &times.to_string()));
+    scratch.write("kept.flick", &KEPT.replace("max 16", "max 32"));
+    let in_the_way = scratch.path().join("state/seen.new");
+    std::fs::create_dir(&in_the_way).expect("the directory is ours");
+    let (status, _, error) = run(&["reload", &admin]);
+    assert!(status == 1 && error.contains("cannot write 1 snapshots for the new generation"), "{error}");
+    check_asked(&service, "8");
+    std::fs::remove_dir(&in_the_way).expect("it is empty");
+    let (status, _, error) = run(&["reload", &admin]);
+    assert_eq!(status, 0, "{error}");
+    check_asked(&service, "9");
+    let log = service.log();
+    assert!(log.contains("declaration changed") && !log.contains("starting empty"), "{log}");
+    service.drained();
 }

@@ -20,7 +20,7 @@ use flick_compiler::without_pipes;
 use flick_discovery::{LastLists, Watchers};
 use flick_net::IoKind;
 use flick_runtime::memory::MemoryPart;
-use flick_runtime::{ExitReport, LoadedPlatform, Platform, State};
+use flick_runtime::{ExitReport, LoadedPlatform, Platform, ServiceConfig, State};
 use signal_hook::consts::SIGUSR1;
 use tracing::{info, warn};
 
@@ -268,13 +268,8 @@ impl Generations {
         let tokens = admin::tokens(&settings, self.known_tokens(&settings))?;
         self.open_files.raise_limit(&mut services)?;
         let locks = StateDirLocks::lock(&services, &self.locks)?;
-        let handoff = self
-            .current
-            .handoff()
-            .map_err(|error| Failure::failed(format!("cannot inherit the listening sockets: {error}")))?;
         let log = self.access.open(settings.access_log.as_ref(), settings.user.as_ref())?;
-        let next =
-            Platform::load(services, handoff).and_then(LoadedPlatform::start).map_err(start_failure)?;
+        let next = self.start_next(services, must_exit)?;
         self.access.write_to(log);
         let known = LastLists::of(opened.iter().flatten().map(DiscoveredChannel::reader));
         let stale = stale_lists(&next, &opened);
@@ -313,6 +308,25 @@ impl Generations {
         self.keep_settings_of_start(&mut settings);
         (self.settings, self.files, self.dicts) = (settings, files, dicts);
         Ok(changes)
+    }
+
+    /// Starts the next generation beside the current one, whose snapshots are written first if it reads one back.
+    ///
+    /// Errors: a snapshot cannot be written; as [`Platform::start_with`].
+    fn start_next(
+        &mut self,
+        services: Vec<ServiceConfig>,
+        must_exit: &mut dyn FnMut() -> bool,
+    ) -> Result<Platform, Failure> {
+        let Self { current, observed, keep_alive, .. } = self;
+        if current.is_read_back_by(&services) {
+            save_snapshots(current, "generation", observed, keep_alive, must_exit)
+                .map_err(Failure::failed)?;
+        }
+        let handoff = current
+            .handoff()
+            .map_err(|error| Failure::failed(format!("cannot inherit the listening sockets: {error}")))?;
+        Platform::load(services, handoff).and_then(LoadedPlatform::start).map_err(start_failure)
     }
 
     /// Moves those of the current settings that a reload does not change into the new ones.
@@ -407,10 +421,7 @@ impl Generations {
         };
         let handoff = self.current.handoff();
         let handoff = handoff.map_err(|error| format!("cannot hand over the listening sockets: {error}"))?;
-        let unsaved = save_snapshots(&self.current, &self.observed, &mut self.keep_alive)?;
-        if unsaved > 0 {
-            return Err(format!("cannot write {unsaved} snapshots for the new process; see the log"));
-        }
+        save_snapshots(&self.current, "process", &self.observed, &mut self.keep_alive, must_exit)?;
         let admin = self.settings.admin.as_ref().zip(self.admin.as_ref());
         let resources = HandedResources {
             handoff: &handoff,
@@ -684,22 +695,27 @@ fn only_at_start(before: &Settings, after: &Settings) -> Vec<&'static str> {
     changed.iter().filter(|(_, is_changed)| *is_changed).map(|(name, _)| *name).collect()
 }
 
-/// Writes the dictionaries that are kept, on a thread of its own. Returns how many could not be written.
+/// Writes the dictionaries that are kept for a new `reader`, on a thread of its own, and waits for that.
 ///
-/// Errors: the thread cannot be started.
+/// Errors: not all could be written; the thread cannot be started; this process must exit.
 fn save_snapshots(
     platform: &Platform,
+    reader: &str,
     observed: &ObservedState,
     keep_alive: &mut KeepAlive,
-) -> Result<usize, String> {
-    thread::scope(|scope| {
-        let saving = thread::Builder::new().name("flick-snapshots".to_owned());
-        let saving = saving.spawn_scoped(scope, || platform.save_snapshots());
-        let saving = saving.map_err(|error| format!("cannot start a thread for snapshots: {error}"))?;
-        while !saving.is_finished() {
-            keep_alive.send_if_due(|| observed.alive().is_ok());
-            thread::sleep(THREAD_POLL_INTERVAL);
+    must_exit: &mut dyn FnMut() -> bool,
+) -> Result<(), String> {
+    let saving = thread::Builder::new().name("flick-snapshots".to_owned()).spawn(platform.snapshot_save());
+    let saving = saving.map_err(|error| format!("cannot start a thread for snapshots: {error}"))?;
+    while !saving.is_finished() {
+        if must_exit() {
+            return Err("flick ends".to_owned());
         }
-        Ok(saving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-    })
+        keep_alive.send_if_due(|| observed.alive().is_ok());
+        thread::sleep(THREAD_POLL_INTERVAL);
+    }
+    match saving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+        0 => Ok(()),
+        unsaved => Err(format!("cannot write {unsaved} snapshots for the new {reader}; see the log")),
+    }
 }
