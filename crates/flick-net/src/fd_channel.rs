@@ -77,6 +77,12 @@ impl FdChannel {
         Ok(())
     }
 
+    /// Closes the channel in both directions, as an exit of this process would: both ends send nothing more.
+    pub fn shut_down(&self) {
+        // It fails if the other end has gone, which is the same.
+        let _ = rustix::net::shutdown(&self.0, rustix::net::Shutdown::Both);
+    }
+
     /// Receives the next message; `None` when the other end is closed.
     ///
     /// Errors: `WouldBlock` after the timeout; `InvalidData` when the text is not UTF-8.

@@ -1,6 +1,6 @@
 //! The launcher: a process outside of the sandbox that starts the new process of an upgrade.
 //! Promises: a sandboxed service can start no program; the launcher starts one program only, with the arguments and the
-//! user of the service, and exits with the service.
+//! user of the service, and exits with the service. One that does not answer in time is killed.
 //! Not here: what the new process is handed (`hot_restart.rs`).
 //!
 //! | from | message | meaning |
@@ -11,7 +11,7 @@
 //! | launcher | `ended STATUS` or `running` | the answer |
 //! | service | `kill` | kill the program that was started last |
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -22,7 +22,7 @@ use std::time::Duration;
 use clap::Args;
 use flick_net::fd_channel::FdChannel;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use tracing::warn;
 
@@ -84,13 +84,12 @@ impl Launcher {
         let failed = |error: std::io::Error| match error.kind() {
             std::io::ErrorKind::WouldBlock => {
                 let (pid, waited_s) = (self.process.id(), START_TIME_MAX.as_secs());
-                gone(format!("process {pid} has said nothing for {waited_s} seconds; it may be stopped"))
+                gone(format!("process {pid} has said nothing for {waited_s} seconds and was killed"))
             }
             _ => gone(error.to_string()),
         };
-        self.channel.send("start", Some(stdin.as_fd())).map_err(failed)?;
-        let answer = self.channel.receive().map_err(failed)?;
-        let text = answer.map(|answer| answer.text).ok_or_else(|| gone("it has exited".to_owned()))?;
+        let answer = self.ask("start", Some(stdin.as_fd())).map_err(failed)?;
+        let text = answer.ok_or_else(|| gone("it has exited".to_owned()))?;
         match text.split_once(' ') {
             Some(("started", pid)) => pid.parse().map_err(|_| gone(format!("it says `{text}`"))),
             Some(("failed", reason)) => Err(reason.to_owned()),
@@ -101,9 +100,24 @@ impl Launcher {
     /// Returns the exit status, or the signal, of the program that was started last, for a message. `None`: it has not
     /// ended, or the launcher does not know.
     pub fn exit_status(&self) -> Option<String> {
-        self.channel.send("status", None).ok()?;
-        let answer = self.channel.receive().ok()??;
-        answer.text.strip_prefix("ended ").map(str::to_owned)
+        let answer = self.ask("status", None).ok()??;
+        answer.strip_prefix("ended ").map(str::to_owned)
+    }
+
+    /// Sends a request and returns the answer; `None`: the launcher has exited.
+    ///
+    /// Errors: `WouldBlock` if there is no answer in time. The launcher is killed then: it would follow the request
+    /// later, and its answer would be taken for the answer to the next request.
+    fn ask(&self, request: &str, fd: Option<BorrowedFd<'_>>) -> std::io::Result<Option<String>> {
+        let answer = self.channel.send(request, fd).and_then(|()| self.channel.receive());
+        if answer.is_err() {
+            self.channel.shut_down();
+            if !self.has_ended {
+                // It is our child, so that no other process has its id. Killing one that has exited fails.
+                let _ = kill_process(Pid::from_child(&self.process), Signal::KILL);
+            }
+        }
+        Ok(answer?.map(|answer| answer.text))
     }
 
     /// Kills the program that was started last.
@@ -221,8 +235,11 @@ fn kill(mut child: Child) {
 mod tests {
     use std::os::fd::AsFd;
     use std::os::unix::net::UnixStream;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
 
-    use super::{FdChannel, LauncherCommand, STARTED_MAX};
+    use super::{FdChannel, Launcher, LauncherCommand, STARTED_MAX};
 
     /// Starts a program that ends when its standard input does; the process and that input's other end.
     fn start(service: &FdChannel) -> Result<(u32, UnixStream), String> {
@@ -282,5 +299,26 @@ mod tests {
             service.send("kill", None).expect("the launcher runs");
             drop((running, again));
         });
+    }
+
+    /// The answer that came too late was read as that of the next upgrade: another process was named and signalled.
+    #[test]
+    fn late_answer_was_taken_for_that_of_the_next_start() {
+        let (near, late) = FdChannel::pair().expect("a pair of sockets");
+        near.set_timeout(Some(Duration::from_millis(10))).expect("a socket");
+        let mut command = Command::new("/bin/cat");
+        let process = command.stdin(Stdio::piped()).spawn().expect("it starts");
+        let mut launcher = Launcher { channel: near, process, has_ended: false };
+        let input = || UnixStream::pair().expect("a pair of sockets").0.into();
+        let error = launcher.launch(input()).expect_err("there is no answer");
+        assert!(error.contains("has said nothing for"), "{error}");
+        let asked = late.receive().expect("it is open").expect("a message");
+        assert!(asked.text == "start" && asked.fd.is_some());
+        // It fails if the channel is closed.
+        let _ = late.send("started 1", None);
+        let error = launcher.launch(input()).expect_err("process 1 is not its own");
+        assert!(error.contains("does not answer"), "{error}");
+        // What it has not read yet it must not start later.
+        assert_eq!(launcher.process.wait().expect("our own child").signal(), Some(9));
     }
 }
