@@ -18,6 +18,7 @@ pub use stats::{ServiceStats, StatsSnapshot, WorkerTotals};
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -88,14 +89,23 @@ impl LoadedPlatform {
         let Self { mut platform, config, handoff } = self;
         let workers = config.workers.max(1);
         let mut opened = platform.open(workers, config.shares_free_ports, handoff)?;
+        let mut built = Vec::new();
         for index in 0..workers {
             let plan = platform.plan(index, workers, &config, &mut opened);
-            if let Err(error) = platform.start_thread(index, plan) {
-                platform.leave_snapshots();
-                platform.stop();
-                platform.wait();
-                return Err(StartError::Io { doing: format!("start worker {index}"), error });
+            match platform.build_thread(index, plan) {
+                Ok(begin) => built.push(begin),
+                Err(error) => {
+                    // Those that are built end. They have accepted no client.
+                    drop(built);
+                    platform.leave_snapshots();
+                    platform.wait();
+                    return Err(StartError::Io { doing: format!("start worker {index}"), error });
+                }
             }
+        }
+        // A thread that has panicked is noticed at its end.
+        for begin in built {
+            let _ = begin.send(());
         }
         Ok(platform)
     }
@@ -136,7 +146,7 @@ impl Platform {
     /// Starts services as the successor of another platform: takes over its listening sockets where the addresses are
     /// the same, and the state that its programs declare alike.
     ///
-    /// Errors and panics as [`Platform::start_services`]; the other platform goes on then.
+    /// Errors and panics as [`Platform::start_services`]; the other platform goes on then, with all clients.
     pub fn start_with(services: Vec<ServiceConfig>, handoff: Handoff) -> Result<Self, StartError> {
         let platform = Self::load(services, handoff)?.start()?;
         platform.keep_snapshots([]);
@@ -265,10 +275,11 @@ impl Platform {
         }
     }
 
-    fn start_thread(&mut self, index: usize, plan: ThreadPlan) -> std::io::Result<()> {
-        let (ready, started) = std::sync::mpsc::channel();
-        let thread =
-            std::thread::Builder::new().name(format!("flick-{index}")).spawn(move || plan.run(&ready))?;
+    /// Starts a thread, which builds its part and waits. Returns what lets it run; dropped, that ends it.
+    fn build_thread(&mut self, index: usize, plan: ThreadPlan) -> std::io::Result<Sender<()>> {
+        let ((ready, started), (begin, begins)) = (channel(), channel());
+        let thread = std::thread::Builder::new().name(format!("flick-{index}"));
+        let thread = thread.spawn(move || plan.run(&ready, &begins))?;
         self.threads.push(thread);
         let (handles, io) =
             started.recv().map_err(|_| std::io::Error::other("the worker ended before it began"))??;
@@ -277,7 +288,7 @@ impl Platform {
             service.readers.push(handle.reader);
         }
         self.io = io;
-        Ok(())
+        Ok(begin)
     }
 
     /// The services, in the order in which they were given.

@@ -5,7 +5,7 @@ pub(crate) mod scheduler;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::{Receiver, Sender};
 
 use flick_net::{AnyDriver, Driver, DriverLimits, IoKind, ListenSocket, SharedListener, Waker};
 
@@ -66,8 +66,9 @@ enum Services {
 }
 
 impl ThreadPlan {
-    /// Builds everything, says so, and runs to the end of all services. How each ended.
-    pub fn run(self, ready: &Sender<ThreadReady>) -> Vec<WorkerExit> {
+    /// Builds everything, says so, and runs to the end of all services when `begins` says that all threads are built.
+    /// If that has no sender left, it ends without having accepted a client. How each service ended.
+    pub fn run(self, ready: &Sender<ThreadReady>, begins: &Receiver<()>) -> Vec<WorkerExit> {
         if let Some(core) = self.core {
             pin_to_core(core);
         }
@@ -88,6 +89,9 @@ impl ThreadPlan {
         let services = match built {
             Ok((services, handles, name)) => {
                 let _ = ready.send(Ok((handles, name)));
+                if begins.recv().is_err() {
+                    return Vec::new();
+                }
                 services
             }
             Err(error) => {
