@@ -45,8 +45,8 @@ enum Order {
 struct Writer {
     state: Arc<State>,
     directory: PathBuf,
-    /// Files that could not be read, and are still in the way of new ones.
-    unread: Vec<PathBuf>,
+    /// Files that could not be read, and are still in the way of new ones, with where they are put.
+    unread: Vec<(PathBuf, PathBuf)>,
 }
 
 /// Error that prevents all snapshots from being kept.
@@ -89,11 +89,11 @@ impl State {
     }
 
     /// Reads back what is kept in `directory`. A damaged file is logged, and its dictionary starts empty. Returns the
-    /// damaged ones.
+    /// damaged ones, with where each is to be put.
     ///
     /// Errors: a file's name that leads out of the directory; a directory that cannot be made, as without its parent; a
     /// file that may not be read or not be written.
-    fn load_snapshots(&self, directory: &Path) -> Result<Vec<PathBuf>, KeepError> {
+    fn load_snapshots(&self, directory: &Path) -> Result<Vec<(PathBuf, PathBuf)>, KeepError> {
         let mut unread = Vec::new();
         if !directory.is_dir() {
             DirBuilder::new().mode(0o700).create(directory)?;
@@ -112,8 +112,10 @@ impl State {
                 Err(LoadError::Missing) => {}
                 Err(LoadError::Io(error)) => return Err(KeepError::File(path, error)),
                 Err(error) => {
-                    tracing::warn!(dictionary = name, file = %path.display(), %error, "starts empty");
-                    unread.push(path);
+                    let (file, aside) = (path.display(), aside(&path, now_ns));
+                    let kept = aside.display();
+                    tracing::warn!(dictionary = name, %file, %error, %kept, "starts empty");
+                    unread.push((path, aside));
                 }
             }
         }
@@ -165,16 +167,12 @@ fn path_of(directory: &Path, file: &str) -> Result<PathBuf, KeepError> {
     }
 }
 
-/// Puts a snapshot that could not be read out of the way of those that are written from here on: it may be what a wrong
-/// program was started over.
-fn put_aside(path: &Path) {
+/// Returns the path for a snapshot that could not be read, out of the way of those that are written from here on: it
+/// may be what a wrong program was started over.
+fn aside(path: &Path, now_ns: u64) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".unread-{}", wall_ns() / 1_000_000_000));
-    let (file, aside) = (path.display(), PathBuf::from(name));
-    match std::fs::rename(path, &aside) {
-        Ok(()) => tracing::warn!(%file, kept = %aside.display(), "kept a snapshot that could not be read"),
-        Err(error) => tracing::warn!(%file, %error, "cannot keep a snapshot that could not be read"),
-    }
+    name.push(format!(".unread-{}", now_ns / 1_000_000_000));
+    PathBuf::from(name)
 }
 
 /// Writes all of them in their order, and then replaces the old files in the opposite one, up to the first that cannot
@@ -285,7 +283,12 @@ impl Writer {
     }
 
     fn save(&mut self, is_due: &[bool]) -> usize {
-        self.unread.drain(..).for_each(|path| put_aside(&path));
+        for (path, aside) in self.unread.drain(..) {
+            if let Err(error) = std::fs::rename(&path, aside) {
+                let file = path.display();
+                tracing::warn!(%file, %error, "cannot keep a snapshot that could not be read");
+            }
+        }
         self.state.save_those(&self.directory, is_due)
     }
 }
