@@ -23,4 +23,4 @@ pub mod snapshot;
 
 pub use config::{DictConfig, Evict, Seed, memory_bytes, min_bytes};
 pub use dictionary::{DictCounts, DictError, Dictionary, PendingUpdate};
-pub use snapshot::{LoadError, LoadSummary};
+pub use snapshot::{LoadError, LoadSummary, SnapshotTime};

@@ -5,7 +5,7 @@
 //!
 //! Format, little-endian: `FLKDICT\n`, version u32, 0 u32, layout u64; then for each entry key length u32, value length
 //! u32, time u64 (when it expires, or was written), key, value; then `ffff_ffff` u32, 0 u32, number of entries u64;
-//! then the XXH3-64 of everything before it. Times are of the caller's clock, which must be the wall clock.
+//! then the XXH3-64 of everything before it. Times are of the wall clock, whatever clock the dictionary has.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -25,6 +25,37 @@ const RECORD_BYTES: u64 = 16;
 const CHECKSUM_BYTES: u64 = 8;
 /// Key length of the record after the last one.
 const END: u32 = u32::MAX;
+
+/// The time, by the clock of a dictionary and by that of the wall. They differ where the latter was set since the
+/// start, or the machine has slept.
+#[derive(Clone, Copy, Debug)]
+pub struct SnapshotTime {
+    /// By the dictionary's clock, in nanoseconds.
+    pub now_ns: u64,
+    /// By the wall clock, in nanoseconds since 1970.
+    pub wall_ns: u64,
+}
+
+impl SnapshotTime {
+    /// The time by one clock for both.
+    pub fn same(now_ns: u64) -> Self {
+        Self { now_ns, wall_ns: now_ns }
+    }
+
+    fn to_wall(self, stamp_ns: u64) -> u64 {
+        shifted(stamp_ns, self.now_ns, self.wall_ns)
+    }
+
+    fn of_wall(self, stamp_ns: u64) -> u64 {
+        shifted(stamp_ns, self.wall_ns, self.now_ns)
+    }
+}
+
+/// The time by another clock.
+fn shifted(stamp_ns: u64, from_ns: u64, to_ns: u64) -> u64 {
+    let shifted = i128::from(stamp_ns) - i128::from(from_ns) + i128::from(to_ns);
+    shifted.clamp(0, i128::from(u64::MAX)) as u64
+}
 
 /// The result of a load.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -158,12 +189,12 @@ pub fn write<'a>(
     dictionary: &'a Dictionary,
     path: &'a Path,
     layout: u64,
-    now_ns: u64,
+    time: SnapshotTime,
 ) -> io::Result<NewSnapshot<'a>> {
     let temporary = beside(path, ".new");
     let mut new = NewSnapshot { dictionary, path, temporary, entries: 0, is_renamed: false };
     let out = BufWriter::new(create(&new.temporary)?);
-    let (file, entries) = write_to(dictionary, out, layout, now_ns)?;
+    let (file, entries) = write_to(dictionary, out, layout, time)?;
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()?;
     new.entries = entries;
     Ok(new)
@@ -172,11 +203,16 @@ pub fn write<'a>(
 /// Writes all entries to `path`, through the file `PATH.new`, and returns how many.
 ///
 /// Errors: those of [`write()`] and [`NewSnapshot::replace_old`]; the old file stays.
-pub fn save(dictionary: &Dictionary, path: &Path, layout: u64, now_ns: u64) -> io::Result<u64> {
-    write(dictionary, path, layout, now_ns)?.replace_old()
+pub fn save(dictionary: &Dictionary, path: &Path, layout: u64, time: SnapshotTime) -> io::Result<u64> {
+    write(dictionary, path, layout, time)?.replace_old()
 }
 
-fn write_to<T: Write>(dictionary: &Dictionary, out: T, layout: u64, now_ns: u64) -> io::Result<(T, u64)> {
+fn write_to<T: Write>(
+    dictionary: &Dictionary,
+    out: T,
+    layout: u64,
+    time: SnapshotTime,
+) -> io::Result<(T, u64)> {
     let mut out = HashingWriter { inner: out, hash: Xxh3Default::new() };
     out.put(MAGIC)?;
     out.put(&VERSION.to_le_bytes())?;
@@ -185,7 +221,7 @@ fn write_to<T: Write>(dictionary: &Dictionary, out: T, layout: u64, now_ns: u64)
     let mut entries = 0;
     let mut collected = Collected::new(dictionary);
     for head in 0..dictionary.heads {
-        collected.collect(dictionary, head, now_ns);
+        collected.collect(dictionary, head, time);
         out.put(&collected.bytes)?;
         entries += collected.entries;
     }
@@ -215,11 +251,11 @@ impl Collected {
         }
     }
 
-    fn collect(&mut self, dictionary: &Dictionary, head: usize, now_ns: u64) {
+    fn collect(&mut self, dictionary: &Dictionary, head: usize, time: SnapshotTime) {
         let bucket = &dictionary.buckets[head];
         for attempt in 0..READ_TRIES_MAX {
             if let Some(seen) = bucket.begin_read()
-                && self.try_collect(dictionary, head, now_ns)
+                && self.try_collect(dictionary, head, time)
                 && bucket.unchanged(seen)
             {
                 return;
@@ -227,14 +263,14 @@ impl Collected {
             back_off(attempt as u32);
         }
         let _held = dictionary.lock(head);
-        assert!(self.try_collect(dictionary, head, now_ns), "unchanged entries are whole");
+        assert!(self.try_collect(dictionary, head, time), "unchanged entries are whole");
     }
 
-    fn try_collect(&mut self, dictionary: &Dictionary, head: usize, now_ns: u64) -> bool {
+    fn try_collect(&mut self, dictionary: &Dictionary, head: usize, time: SnapshotTime) -> bool {
         self.bytes.clear();
         self.entries = 0;
         for slot in dictionary.slots_of(head) {
-            if dictionary.is_expired(slot, now_ns) {
+            if dictionary.is_expired(slot, time.now_ns) {
                 continue;
             }
             let header = dictionary.store.header(slot);
@@ -244,7 +280,8 @@ impl Collected {
             };
             self.bytes.extend_from_slice(&(key_len as u32).to_le_bytes());
             self.bytes.extend_from_slice(&(value_len as u32).to_le_bytes());
-            self.bytes.extend_from_slice(&dictionary.store.stamp(slot).to_le_bytes());
+            let stamp = time.to_wall(dictionary.store.stamp(slot));
+            self.bytes.extend_from_slice(&stamp.to_le_bytes());
             self.bytes.extend_from_slice(&self.key[..key_len]);
             self.bytes.extend_from_slice(&self.value[..value_len]);
             self.entries += 1;
@@ -260,7 +297,7 @@ pub fn load(
     dictionary: &Dictionary,
     path: &Path,
     layout: u64,
-    now_ns: u64,
+    time: SnapshotTime,
 ) -> Result<LoadSummary, LoadError> {
     // To open a pipe would wait for its writer.
     if !std::fs::metadata(path)?.is_file() {
@@ -276,7 +313,9 @@ pub fn load(
     let entries = records(dictionary, BufReader::new((&mut file).take(body_bytes)), |_, _, _| {})?;
     file.seek(SeekFrom::Start(HEAD_BYTES))?;
     let mut loaded = LoadSummary::default();
+    let now_ns = time.now_ns;
     records(dictionary, BufReader::new(file.take(body_bytes)), |key, value, stamp| {
+        let stamp = time.of_wall(stamp);
         let expires = dictionary.config.expire_ns.map(|life| stamp.min(now_ns.saturating_add(life)));
         if expires.is_some_and(|expires| expires <= now_ns) {
             loaded.expired += 1;

@@ -6,7 +6,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use flick_dict::snapshot::{load, save};
-use flick_dict::{DictConfig, Dictionary, Evict, LoadError, LoadSummary, Seed};
+use flick_dict::{DictConfig, Dictionary, Evict, LoadError, LoadSummary, Seed, SnapshotTime};
 
 /// A temporary directory, removed at the end.
 struct TempDir(PathBuf);
@@ -57,9 +57,9 @@ fn filled(expire_ns: Option<u64>) -> Dictionary {
 #[test]
 fn a_snapshot_round_trips() {
     let dir = TempDir::new("back");
-    assert_eq!(save(&filled(None), &dir.file(), 5, 2_000).expect("it is written"), 100);
+    assert_eq!(save(&filled(None), &dir.file(), 5, SnapshotTime::same(2_000)).expect("it is written"), 100);
     let back = dictionary(100, None);
-    let loaded = load(&back, &dir.file(), 5, 3_000).expect("it is read");
+    let loaded = load(&back, &dir.file(), 5, SnapshotTime::same(3_000)).expect("it is read");
     assert_eq!(loaded, LoadSummary { entries: 100, expired: 0, refused: 0 });
     let mut out = [0; 400];
     for number in 0_u64..100 {
@@ -74,36 +74,37 @@ fn a_snapshot_round_trips() {
 fn entries_expire_while_the_service_is_down() {
     let dir = TempDir::new("lifetimes");
     // Written at 1,000 + number, so alive until 2,000 + number.
-    save(&filled(Some(1_000)), &dir.file(), 5, 1_500).expect("it is written");
+    save(&filled(Some(1_000)), &dir.file(), 5, SnapshotTime::same(1_500)).expect("it is written");
     let back = dictionary(100, Some(1_000));
-    let loaded = load(&back, &dir.file(), 5, 2_049).expect("it is read");
+    let loaded = load(&back, &dir.file(), 5, SnapshotTime::same(2_049)).expect("it is read");
     assert_eq!(loaded, LoadSummary { entries: 50, expired: 50, refused: 0 });
     assert!(back.has(&60_u64.to_le_bytes(), 2_059));
     assert!(!back.has(&60_u64.to_le_bytes(), 2_060));
     // The clock was set back, or the new program has a shorter expiry: never longer than that from now.
     let shorter = dictionary(100, Some(10));
-    load(&shorter, &dir.file(), 5, 100).expect("it is read");
+    load(&shorter, &dir.file(), 5, SnapshotTime::same(100)).expect("it is read");
     assert!(shorter.has(&60_u64.to_le_bytes(), 109) && !shorter.has(&60_u64.to_le_bytes(), 110));
 }
 
 #[test]
 fn a_smaller_dictionary_takes_what_fits() {
     let dir = TempDir::new("smaller");
-    save(&filled(None), &dir.file(), 5, 2_000).expect("it is written");
+    save(&filled(None), &dir.file(), 5, SnapshotTime::same(2_000)).expect("it is written");
     let back = dictionary(30, None);
-    let loaded = load(&back, &dir.file(), 5, 3_000).expect("it is read");
+    let loaded = load(&back, &dir.file(), 5, SnapshotTime::same(3_000)).expect("it is read");
     assert_eq!(loaded, LoadSummary { entries: 30, expired: 0, refused: 70 });
 }
 
 /// Saves, damages the file, and expects an error that contains `expected` and an empty dictionary.
 fn check_damaged(name: &str, damage: impl FnOnce(&mut Vec<u8>), layout: u64, expected: &str) {
     let dir = TempDir::new(name);
-    save(&filled(None), &dir.file(), 5, 2_000).expect("it is written");
+    save(&filled(None), &dir.file(), 5, SnapshotTime::same(2_000)).expect("it is written");
     let mut bytes = std::fs::read(dir.file()).expect("it is there");
     damage(&mut bytes);
     std::fs::write(dir.file(), bytes).expect("it can be written");
     let back = dictionary(100, None);
-    let error = load(&back, &dir.file(), layout, 3_000).expect_err("it is refused").to_string();
+    let error =
+        load(&back, &dir.file(), layout, SnapshotTime::same(3_000)).expect_err("it is refused").to_string();
     assert!(error.contains(expected), "{name}: {error}");
     assert!(back.is_empty(), "{name}: a refused snapshot changes nothing");
 }
@@ -130,10 +131,11 @@ fn a_damaged_snapshot_is_refused_whole() {
 #[test]
 fn entries_longer_than_the_program_allows_are_refused() {
     let dir = TempDir::new("longer-entries");
-    save(&filled(None), &dir.file(), 5, 2_000).expect("it is written");
+    save(&filled(None), &dir.file(), 5, SnapshotTime::same(2_000)).expect("it is written");
     let config = DictConfig { value_bytes_max: 100, ..dictionary(100, None).config().clone() };
     let back = Dictionary::new(config).expect("it fits");
-    let error = load(&back, &dir.file(), 5, 3_000).expect_err("it is refused").to_string();
+    let error =
+        load(&back, &dir.file(), 5, SnapshotTime::same(3_000)).expect_err("it is refused").to_string();
     assert!(error.contains("longer than the program allows"), "{error}");
     assert!(back.is_empty());
 }
@@ -141,18 +143,20 @@ fn entries_longer_than_the_program_allows_are_refused() {
 #[test]
 fn a_missing_file_is_reported_as_missing() {
     let dir = TempDir::new("none");
-    let error = load(&dictionary(1, None), &dir.file(), 5, 1).expect_err("there is no file");
+    let error =
+        load(&dictionary(1, None), &dir.file(), 5, SnapshotTime::same(1)).expect_err("there is no file");
     assert!(matches!(error, LoadError::Missing), "{error}");
 }
 
 #[test]
 fn a_failed_save_leaves_the_old_file() {
     let dir = TempDir::new("old-one");
-    save(&filled(None), &dir.file(), 5, 2_000).expect("it is written");
+    save(&filled(None), &dir.file(), 5, SnapshotTime::same(2_000)).expect("it is written");
     let old = std::fs::read(dir.file()).expect("it is there");
     // A directory has the temporary file's name.
     std::fs::create_dir(dir.0.join("state.new")).expect("it can be created");
-    save(&dictionary(1, None), &dir.file(), 5, 2_000).expect_err("the temporary file cannot be written");
+    save(&dictionary(1, None), &dir.file(), 5, SnapshotTime::same(2_000))
+        .expect_err("the temporary file cannot be written");
     assert_eq!(std::fs::read(dir.file()).expect("it is still there"), old);
 }
 
@@ -161,7 +165,7 @@ fn a_failed_save_left_a_half_file_that_kept_the_disk_full() {
     let dir = TempDir::new("half");
     // A file cannot replace a directory.
     std::fs::create_dir(dir.file()).expect("it is writable");
-    save(&filled(None), &dir.file(), 5, 2_000).expect_err("the rename fails");
+    save(&filled(None), &dir.file(), 5, SnapshotTime::same(2_000)).expect_err("the rename fails");
     let names: Vec<_> = std::fs::read_dir(&dir.0)
         .expect("it is there")
         .map(|entry| entry.expect("an entry").file_name())
@@ -172,7 +176,7 @@ fn a_failed_save_left_a_half_file_that_kept_the_disk_full() {
 #[test]
 fn snapshots_were_readable_by_every_user() {
     let dir = TempDir::new("mode");
-    save(&filled(None), &dir.file(), 5, 2_000).expect("it is written");
+    save(&filled(None), &dir.file(), 5, SnapshotTime::same(2_000)).expect("it is written");
     let mode = std::fs::metadata(dir.file()).expect("it is there").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
@@ -182,6 +186,6 @@ fn a_load_waited_for_the_writer_of_a_pipe() {
     let dir = TempDir::new("pipe");
     let made = std::process::Command::new("mkfifo").arg(dir.file()).status().expect("mkfifo is there");
     assert!(made.success());
-    let loaded = load(&dictionary(100, None), &dir.file(), 5, 2_000);
+    let loaded = load(&dictionary(100, None), &dir.file(), 5, SnapshotTime::same(2_000));
     assert!(matches!(loaded, Err(LoadError::Damaged("it is not a regular file"))), "{loaded:?}");
 }

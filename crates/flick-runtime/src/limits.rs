@@ -306,6 +306,8 @@ pub const SWEEP_ROUND_NS: i64 = 10_000_000_000;
 pub const SWEEP_BUCKETS_MAX: usize = 4096;
 /// Shortest interval between two snapshots of a dictionary.
 pub const SNAPSHOT_EVERY_MIN: Duration = Duration::from_secs(1);
+/// Difference between the clock of a service and the wall's, in nanoseconds, from which on snapshots respect it.
+pub const CLOCK_STEP_NS_MIN: u64 = 1_000_000_000;
 /// Niceness of the thread that writes snapshots: on a busy core it gets a tenth of a worker's time.
 pub const SNAPSHOT_NICE: i32 = 10;
 /// Streams of one merge.

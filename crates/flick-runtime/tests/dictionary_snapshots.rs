@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use flick_abi::{Bounds, Dict, Evict, Host, Program, Snapshot};
+use flick_net::monotonic_ns;
 use flick_runtime::load_balancer::LoadBalancer;
 use flick_runtime::state::Origin;
 use flick_runtime::state::snapshots::Keeper;
@@ -54,7 +55,7 @@ fn program(file: &str, layout: u64) -> Program {
 }
 
 fn state(file: &str, layout: u64) -> Arc<State> {
-    let state = State::new(&program(file, layout), 1, Origin::System(0));
+    let state = State::new(&program(file, layout), 1, Origin::System(monotonic_ns()));
     Arc::new(state.expect("small dictionaries fit"))
 }
 
@@ -157,4 +158,34 @@ fn snapshots_that_two_threads_wrote_at_the_same_time_were_damaged() {
         threads.map(|thread| thread.join().expect("no assertion failed"))
     });
     assert_eq!((failed, keeper.finish()), ([0; 2], 0));
+}
+
+#[test]
+fn entries_were_lost_where_the_wall_clock_was_set_ahead_or_back_since_the_start() {
+    const HOUR_NS: u64 = 3_600_000_000_000;
+    let mut program = program("hits", 1);
+    program.dicts[0].expire_ns = Some(HOUR_NS / 6);
+    // States whose clocks are an hour behind, an hour ahead, and right: entries of each are read back by each.
+    let state = |clock: usize| {
+        let driver_now_ns =
+            [monotonic_ns() + HOUR_NS, monotonic_ns().wrapping_sub(HOUR_NS), monotonic_ns()][clock];
+        Arc::new(State::new(&program, 1, Origin::System(driver_now_ns)).expect("small dictionaries fit"))
+    };
+    for (writes, reads) in [(0, 2), (1, 2), (2, 0), (2, 1), (0, 1), (1, 0)] {
+        let dir = TempDir::new("clock");
+        for (clock, is_first) in [(writes, true), (reads, false)] {
+            let state = state(clock);
+            let keeper = Keeper::start(&state, &dir.0).expect("the directory can be made");
+            let mut host = WorkerHost::new(state, Arc::new(LoadBalancer::default()), 0);
+            host.set_now(monotonic_ns());
+            if is_first {
+                host.view(&()).dict_put(0, b"a", b"1");
+            } else {
+                assert!(host.view(&()).dict_has(0, b"a"), "clock {reads} reads what clock {writes} wrote");
+                host.set_now(monotonic_ns() + HOUR_NS / 6);
+                assert!(!host.view(&()).dict_has(0, b"a"), "clock {reads}: it expires after its time");
+            }
+            keeper.expect("two are kept").finish();
+        }
+    }
 }

@@ -16,10 +16,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use flick_dict::snapshot::{NewSnapshot, check_writable, load, write};
-use flick_dict::{LoadError, LoadSummary};
+use flick_dict::{LoadError, LoadSummary, SnapshotTime};
+use flick_net::monotonic_ns;
 
 use super::{Dict, State, wall_ns};
-use crate::limits::{SNAPSHOT_EVERY_MIN, SNAPSHOT_NICE};
+use crate::limits::{CLOCK_STEP_NS_MIN, SNAPSHOT_EVERY_MIN, SNAPSHOT_NICE};
 
 /// Handle on the thread that writes. Dropped, it leaves the files as they are.
 #[derive(Debug)]
@@ -104,15 +105,15 @@ impl State {
                 continue;
             }
             check_writable(&path).map_err(|error| KeepError::File(path.clone(), error))?;
-            let (name, now_ns) = (&dict.shape.name, wall_ns().max(0) as u64);
-            match load(&dict.dictionary, &path, dict.shape.layout, now_ns) {
+            let (name, time) = (&dict.shape.name, self.snapshot_time());
+            match load(&dict.dictionary, &path, dict.shape.layout, time) {
                 Ok(LoadSummary { entries, expired, refused }) => {
                     tracing::info!(dictionary = name, entries, expired, refused, "read back a snapshot");
                 }
                 Err(LoadError::Missing) => {}
                 Err(LoadError::Io(error)) => return Err(KeepError::File(path, error)),
                 Err(error) => {
-                    let (file, aside) = (path.display(), aside(&path, now_ns));
+                    let (file, aside) = (path.display(), aside(&path, time.wall_ns));
                     let kept = aside.display();
                     tracing::warn!(dictionary = name, %file, %error, %kept, "starts empty");
                     unread.push((path, aside));
@@ -138,8 +139,18 @@ impl State {
         let _alone = self.saving.lock().unwrap_or_else(PoisonError::into_inner);
         match self.is_left.load(Ordering::Acquire) {
             true => 0,
-            false => save_together(&kept.collect::<Vec<_>>()),
+            false => save_together(&kept.collect::<Vec<_>>(), self.snapshot_time()),
         }
+    }
+
+    /// The time of a snapshot: entries have times of this state's clock, which no correction of the system's reaches.
+    fn snapshot_time(&self) -> SnapshotTime {
+        let (now_ns, wall_ns) = (self.wall_ns(monotonic_ns()).max(0) as u64, wall_ns().max(0) as u64);
+        // Reading both takes time, and a clock that is slewed is never far off.
+        if now_ns.abs_diff(wall_ns) < CLOCK_STEP_NS_MIN {
+            return SnapshotTime::same(now_ns);
+        }
+        SnapshotTime { now_ns, wall_ns }
     }
 
     /// Waits until nothing of this state is being written, once its keeper has left.
@@ -169,19 +180,17 @@ fn path_of(directory: &Path, file: &str) -> Result<PathBuf, KeepError> {
 
 /// Returns the path for a snapshot that could not be read, out of the way of those that are written from here on: it
 /// may be what a wrong program was started over.
-fn aside(path: &Path, now_ns: u64) -> PathBuf {
+fn aside(path: &Path, wall_ns: u64) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
-    name.push(format!(".unread-{}", now_ns / 1_000_000_000));
+    name.push(format!(".unread-{}", wall_ns / 1_000_000_000));
     PathBuf::from(name)
 }
 
 /// Writes all of them in their order, and then replaces the old files in the opposite one, up to the first that cannot
 /// be. Says how many were not replaced.
-fn save_together(kept: &[(&Dict, PathBuf)]) -> usize {
-    let written: Vec<_> = kept
-        .iter()
-        .map(|(dict, path)| write(&dict.dictionary, path, dict.shape.layout, wall_ns().max(0) as u64))
-        .collect();
+fn save_together(kept: &[(&Dict, PathBuf)], time: SnapshotTime) -> usize {
+    let written: Vec<_> =
+        kept.iter().map(|(dict, path)| write(&dict.dictionary, path, dict.shape.layout, time)).collect();
     let mut failed = 0;
     for ((dict, path), new) in kept.iter().zip(written).rev() {
         let renamed = if failed == 0 {
