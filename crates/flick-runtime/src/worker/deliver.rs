@@ -30,6 +30,10 @@ impl<D: Driver> Worker<D> {
         echo: [u64; ECHO_FIELDS_MAX],
         deadline_ns: u64,
     ) -> Option<RequestId> {
+        // An entry of a client that is gone is in no queue, so nothing would free it.
+        if session.is_some_and(|key| self.downstream.client(key).is_none()) {
+            return None;
+        }
         let request = self.inflight.open(session, echo, deadline_ns)?;
         self.inflight.get_mut(request).note_taken(self.io.now_ns());
         if let Some(session) = session.and_then(|key| self.downstream.client_mut(key)) {
