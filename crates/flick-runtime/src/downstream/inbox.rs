@@ -286,6 +286,7 @@ impl Inbox {
         pieces.clear(&mut self.queue);
         self.partial = None;
         self.carried = 0;
+        self.is_lost = false;
         self.forget_frame(frames);
     }
 
