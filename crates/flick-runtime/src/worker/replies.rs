@@ -111,7 +111,10 @@ impl<D: Driver> Worker<D> {
                 self.tunnel_is_idle(backend_conn, client);
             }
             _ if conn.has_ended() && !conn.is_held() => self.backend_conn_ended(backend_conn),
-            _ => self.backend_conn_receives(backend_conn, !conn.is_held()),
+            _ => {
+                let receives = !conn.is_held() && !self.awaits_another_leg(backend_conn);
+                self.backend_conn_receives(backend_conn, receives);
+            }
         }
     }
 

@@ -47,6 +47,13 @@ impl<D: Driver> Worker<D> {
         true
     }
 
+    /// Whether another leg of the same relay is in the middle of a long message, which its client gets first.
+    pub(super) fn awaits_another_leg(&self, backend_conn: u32) -> bool {
+        let client = self.upstream.conn(backend_conn).relay_client();
+        let stream = client.and_then(|key| self.downstream.stream(key));
+        stream.and_then(|stream| stream.relay_sender()).is_some_and(|sender| sender != backend_conn)
+    }
+
     /// Pauses a connection because a client does not read what it gets from it.
     pub(super) fn stall(&mut self, backend_conn: u32, client: Key) {
         let timeouts = &self.ctx.setup().timeouts;
