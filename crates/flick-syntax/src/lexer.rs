@@ -69,6 +69,9 @@ fn split_positions(source: &str, range: Range<usize>, tokens: &mut Vec<LexToken>
 }
 
 fn report_fault(kind: SyntaxKind, range: Range<usize>, text: &str, errors: &mut ErrorSink) {
+    if matches!(kind, SyntaxKind::Str | SyntaxKind::Comment) {
+        report_directions(range.start, text, errors);
+    }
     match kind {
         SyntaxKind::Unknown => {
             let (title, help) = describe_character(text.chars().next().unwrap_or('?'));
@@ -111,6 +114,19 @@ fn report_fault(kind: SyntaxKind, range: Range<usize>, text: &str, errors: &mut 
             }
         }
         _ => {}
+    }
+}
+
+/// Characters that change the direction of text let a line look other than it is: that of Trojan Source.
+fn report_directions(start: usize, text: &str, errors: &mut ErrorSink) {
+    let is_direction = |c: &char| matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    for (at, c) in text.char_indices().filter(|(_, c)| is_direction(c)) {
+        errors.push(
+            SyntaxErrorKind::UnexpectedCharacter,
+            start + at..start + at + c.len_utf8(),
+            format!("character that changes the direction of text: U+{:04X}", c as u32),
+            "remove it: the line looks other than it is; in a string, write its bytes as `\\xNN`",
+        );
     }
 }
 
