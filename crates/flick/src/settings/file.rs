@@ -56,6 +56,7 @@ pub struct File {
     /// Format of the log.
     pub log: Option<LogFormat>,
     /// File of the access log, relative to the settings file.
+    #[serde(deserialize_with = "path")]
     pub access_log: Option<PathBuf>,
     /// Ratio of requests in the access log.
     pub access_log_sample: Option<Sample>,
@@ -78,8 +79,10 @@ pub struct File {
     /// Time without an event-loop iteration after which a worker counts as stalled.
     pub watchdog_timeout: Option<Period>,
     /// Directory of the snapshots of dictionaries.
+    #[serde(deserialize_with = "path")]
     pub state_dir: Option<PathBuf>,
     /// File of what an operator changes of backends at run time, relative to the settings file.
+    #[serde(deserialize_with = "path")]
     pub backend_state_file: Option<PathBuf>,
     /// DNS server for backend names.
     #[serde(deserialize_with = "resolver_address")]
@@ -110,8 +113,10 @@ pub struct Admin {
     #[serde(deserialize_with = "admin_address")]
     pub listen: Option<flick_admin::Address>,
     /// File of its token, relative to the settings file.
+    #[serde(deserialize_with = "path")]
     pub token_file: Option<PathBuf>,
     /// File of a token that may only read, relative to the settings file.
+    #[serde(deserialize_with = "path")]
     pub read_token_file: Option<PathBuf>,
 }
 
@@ -146,6 +151,15 @@ fn resolver_address<'de, D: Deserializer<'de>>(
     super::addresses::name_server(&text).map(Some).map_err(de::Error::custom)
 }
 
+/// Deserialises a path.
+fn path<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<PathBuf>, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    if text.is_empty() || text.contains('\0') {
+        return Err(de::Error::custom("expected a path, which is not empty and has no NUL"));
+    }
+    Ok(Some(text.into()))
+}
+
 /// A program to run, with the settings of its services.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -153,6 +167,7 @@ pub struct Service {
     /// Name of the service; by default that of its process.
     pub name: Option<String>,
     /// The program, relative to the settings file.
+    #[serde(deserialize_with = "path")]
     pub program: Option<PathBuf>,
     /// Engine that executes the code.
     pub engine: Option<EngineKind>,
@@ -167,6 +182,7 @@ pub struct Service {
     /// Timeouts.
     pub timeouts: TimeoutSettings,
     /// Directory of the snapshots of dictionaries.
+    #[serde(deserialize_with = "path")]
     pub state_dir: Option<PathBuf>,
 }
 
