@@ -213,16 +213,19 @@ impl LoadConfig {
     }
 
     fn check(&self) -> io::Result<()> {
-        let needed = value::key_bytes_min(self.keys);
+        let invalid = |text| Err(io::Error::new(io::ErrorKind::InvalidInput, text));
+        let (needed, longest) = (value::key_bytes_min(self.keys), self.key_size.max());
+        if self.keys > 0 && !(needed..=KEY_BYTES_MAX).contains(&longest) {
+            let keys = self.keys;
+            return invalid(format!(
+                "{keys} keys need a size of {needed} to {KEY_BYTES_MAX} bytes, not {longest}"
+            ));
+        }
         let rules = [
             ((1..=CONNECTIONS_MAX).contains(&self.connections), "connections"),
             ((1..=DEPTH_MAX).contains(&self.depth), "depth"),
             ((1..=THREADS_MAX.min(self.connections)).contains(&self.threads), "threads"),
             (self.keys > 0, "keys"),
-            (
-                (needed..=KEY_BYTES_MAX).contains(&self.key_size.max()),
-                "key_size (too short for the number of keys?)",
-            ),
             (self.value.max() <= VALUE_BYTES_MAX, "value"),
             (!matches!(self.value, ValueSize::Between(min, max) if min > max), "value"),
             ((0.0..=1.0).contains(&self.get_ratio), "get_ratio"),
@@ -238,9 +241,7 @@ impl LoadConfig {
         ];
         match rules.into_iter().find(|(holds, _)| !holds) {
             None => Ok(()),
-            Some((_, name)) => {
-                Err(io::Error::new(io::ErrorKind::InvalidInput, format!("the load's {name} is out of range")))
-            }
+            Some((_, name)) => invalid(format!("the load's {name} is out of range")),
         }
     }
 }
