@@ -163,7 +163,7 @@ fn eager(queue_delay: &str, options: &[&str], pages: usize) -> (usize, usize, us
                 _ => {
                     refused += 1;
                     // A shorter pause than a client that backs off makes.
-                    std::thread::park_timeout(Duration::from_millis(500));
+                    std::thread::park_timeout(Duration::from_millis(20));
                 }
             }
         }
