@@ -30,14 +30,15 @@ impl<D: Driver> Worker<D> {
         echo: [u64; ECHO_FIELDS_MAX],
         deadline_ns: u64,
     ) -> Option<RequestId> {
-        // An entry of a client that is gone is in no queue, so nothing would free it.
-        if session.is_some_and(|key| self.downstream.client(key).is_none()) {
-            return None;
-        }
+        let client = match session {
+            // An entry of a client that is gone would be in no queue, so nothing would free it.
+            Some(key) => Some(self.downstream.client_mut(key)?),
+            None => None,
+        };
         let request = self.inflight.open(session, echo, deadline_ns)?;
         self.inflight.get_mut(request).note_taken(self.io.now_ns());
-        if let Some(session) = session.and_then(|key| self.downstream.client_mut(key)) {
-            self.inflight.push(session.stream_mut().requests_mut(), request, QueueOf::Session);
+        if let Some(client) = client {
+            self.inflight.push(client.stream_mut().requests_mut(), request, QueueOf::Session);
         }
         if let Some(key) = session.filter(|_| self.observe.has_access_log()) {
             self.log_opened(key, request);
