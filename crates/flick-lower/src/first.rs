@@ -40,17 +40,7 @@ pub fn first_bytes(info: &UnitInfo<'_>) -> Option<ByteSet> {
 
 /// The integer of one byte that every message begins with, and the checks that stand beside it.
 fn first_field<'p>(info: &UnitInfo<'p>) -> Option<(FieldId, Vec<&'p Expr>)> {
-    let is_on_wire = |field: FieldId| {
-        !matches!(
-            info.field(field).kind,
-            FieldKind::Var { .. }
-                | FieldKind::Flag { .. }
-                | FieldKind::Full { .. }
-                | FieldKind::TextVar { .. }
-                | FieldKind::Kept
-                | FieldKind::Carried
-        )
-    };
+    let is_on_wire = |field: FieldId| info.field(field).kind.is_on_wire();
     let (first, checks) = match &info.unit.body {
         None => (info.fields().map(|(id, _)| id).find(|id| is_on_wire(*id))?, Vec::new()),
         Some(items) => {

@@ -91,15 +91,7 @@ fn allowed(kind: &FieldKind) -> &'static [&'static str] {
 
 /// Reports attributes that are not allowed on the field.
 pub(super) fn known(draft: &Draft, kind: &FieldKind, sink: &mut Sink) {
-    let is_var = matches!(
-        kind,
-        FieldKind::Var { .. }
-            | FieldKind::Flag { .. }
-            | FieldKind::Full { .. }
-            | FieldKind::TextVar { .. }
-            | FieldKind::Kept
-            | FieldKind::Carried
-    );
+    let is_var = !kind.is_on_wire() && !matches!(kind, FieldKind::Bits { .. });
     let (known, other) = if is_var { (VAR_ATTRS, FIELD_ATTRS) } else { (FIELD_ATTRS, VAR_ATTRS) };
     let allowed = allowed(kind);
     let mut seen: Vec<(String, Span)> = Vec::new();
