@@ -135,14 +135,12 @@ impl Resolver {
             // All servers are away: they are not waited for again.
             return Err(error.clone());
         }
-        let v6 = silent.cloned().map_or_else(
-            || {
-                self.lookup(name, Rtype::AAAA, |record| {
-                    record.into_record::<Aaaa>().ok().flatten().map(|aaaa| IpAddr::V6(aaaa.data().addr()))
-                })
-            },
-            Err,
-        );
+        let v6 = match silent {
+            Some(error) => Err(error.clone()),
+            None => self.lookup(name, Rtype::AAAA, |record| {
+                record.into_record::<Aaaa>().ok().flatten().map(|aaaa| IpAddr::V6(aaaa.data().addr()))
+            }),
+        };
         let is_ipv6 = v6.is_err();
         let (v4, v6) = match (v4, v6) {
             (Ok(v4), Ok(v6)) => (v4, v6),

@@ -93,7 +93,7 @@ enum Missing {
     Target {
         rank: u16,
         port: u16,
-        error: String,
+        error: LookupError,
     },
 }
 
@@ -105,9 +105,9 @@ impl Missing {
         }
     }
 
-    fn error(&self) -> &str {
+    fn error(&self) -> &LookupError {
         match self {
-            Self::Family(family) => &family.error.text,
+            Self::Family(family) => &family.error,
             Self::Target { error, .. } => error,
         }
     }
@@ -203,7 +203,7 @@ impl SourceReader {
     /// Completes a lookup with the former addresses of its missing parts, and returns the list.
     fn merge(&mut self, Addresses { mut list, missing, .. }: Addresses) -> Vec<BackendAddress> {
         list.extend(self.found.iter().filter(|found| missing.iter().any(|part| part.covers(found))));
-        self.partial = missing.first().map(|part| part.error().to_owned());
+        self.partial = missing.first().map(|part| part.error().text.clone());
         // An address with several ranks keeps the lowest.
         list.sort_unstable_by_key(|(rank, at, _)| (*at, *rank));
         list.dedup_by_key(|(_, at, _)| *at);
@@ -273,15 +273,14 @@ fn resolve_service(resolver: &Resolver, name: &str) -> Result<Addresses, LookupE
     //# A client MUST attempt to contact the target host with the lowest-numbered priority it can reach; target hosts
     //# with the same priority SHOULD be tried in an order defined by the weight field.
     targets.records.sort_by_key(|target| target.priority);
-    let (mut list, mut missing, mut failed, mut silent) = (Vec::new(), Vec::new(), None, None);
+    let (mut list, mut missing) = (Vec::new(), Vec::<Missing>::new());
     for target in targets.records.iter().take(SRV_TARGETS_MAX) {
-        let addresses = match resolver.addresses(&target.name, silent.as_ref()) {
+        let silent = missing.iter().map(Missing::error).find(|error| !error.is_response);
+        let addresses = match resolver.addresses(&target.name, silent) {
             Ok(addresses) => addresses,
             Err(error) if error.is_response => {
                 ttl = ttl.min(PARTIAL_TTL_MAX);
-                let (rank, port) = (target.priority, target.port);
-                missing.push(Missing::Target { rank, port, error: error.text.clone() });
-                failed = Some(error);
+                missing.push(Missing::Target { rank: target.priority, port: target.port, error });
                 continue;
             }
             Err(error) => return Err(error),
@@ -289,13 +288,11 @@ fn resolve_service(resolver: &Resolver, name: &str) -> Result<Addresses, LookupE
         ttl = ttl.min(clamp_ttl(&addresses));
         let at = |ip: &IpAddr| (target.priority, SocketAddr::new(*ip, target.port), u32::from(target.weight));
         list.extend(addresses.records.iter().map(at));
-        if let Some(family) = addresses.missing {
-            silent = silent.or_else(|| Some(family.error.clone()).filter(|error| !error.is_response));
-            missing.push(Missing::Family(family));
-        }
+        missing.extend(addresses.missing.map(Missing::Family));
     }
-    match failed {
-        Some(error) if list.is_empty() => Err(error),
+    match missing.last() {
+        // All others have no records.
+        Some(failed) if list.is_empty() => Err(failed.error().clone()),
         _ => Ok(Addresses { list, ttl, missing }),
     }
 }

@@ -114,6 +114,7 @@ mod tests {
         let unread = vec!["", "localhost", "::1%lo", "fe80::1%no-such-one"];
         assert_eq!(servers(text), (vec![v4("127.0.0.6")], unread));
     }
+
     #[test]
     fn name_servers_of_a_file_that_changed_after_the_start_were_not_asked() {
         let path = std::env::temp_dir().join(format!("flick-resolv-conf-{}", std::process::id()));
