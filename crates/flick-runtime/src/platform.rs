@@ -414,12 +414,13 @@ impl Platform {
             let before = self.services.iter().find(|service| service.name == next.name);
             let is_handed_over =
                 |dict: &Dict| before.is_some_and(|before| before.state.dictionary_like(dict).is_some());
-            let beside = self.services.iter().filter(|service| service.state_dir == next.config.state_dir);
-            let dicts = next.program.dicts.iter().filter(|dict| !is_handed_over(dict));
+            let is_written = |dict: &Dict| {
+                let mut beside =
+                    self.services.iter().filter(|service| service.state_dir == next.config.state_dir);
+                beside.any(|service| service.state.writes_file_of(dict))
+            };
             next.config.state_dir.is_some()
-                && dicts
-                    .into_iter()
-                    .any(|dict| beside.clone().any(|service| service.state.writes_file_of(dict)))
+                && next.program.dicts.iter().any(|dict| !is_handed_over(dict) && is_written(dict))
         })
     }
 

@@ -133,8 +133,8 @@ impl State {
 
     /// Whether the snapshot of `dict` has the name of a file that is written here.
     pub(crate) fn writes_file_of(&self, dict: &Dict) -> bool {
-        let file = |dict: &Dict| dict.snapshot.as_ref().map(|snapshot| snapshot.file.clone());
-        file(dict).is_some_and(|at| self.dicts.iter().any(|own| file(&own.shape).as_ref() == Some(&at)))
+        let mut own = self.dicts.iter().filter_map(|own| own.shape.snapshot.as_ref());
+        dict.snapshot.as_ref().is_some_and(|snapshot| own.any(|own| own.file == snapshot.file))
     }
 
     pub(crate) fn dictionary_like(&self, dict: &Dict) -> Option<Arc<Dictionary>> {
