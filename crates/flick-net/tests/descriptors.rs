@@ -36,7 +36,7 @@ fn check(kind: IoKind) {
     // Takes every free descriptor.
     let mut taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     let end = Instant::now() + Duration::from_secs(20);
-    let (mut events, mut polls) = (Vec::new(), 0);
+    let mut events = Vec::new();
     while events.is_empty() {
         assert!(Instant::now() < end, "the driver reports nothing");
         driver.poll(&pool, Some(Duration::from_secs(1)), &mut events).expect("the driver polls");
@@ -44,13 +44,7 @@ fn check(kind: IoKind) {
     let emfile = rustix::io::Errno::MFILE.raw_os_error();
     assert!(matches!(events[..], [DriverEvent::AcceptFailed { errno, .. }] if errno == emfile), "{events:?}");
     events.clear();
-    // Paused: 50 ms are one wait, not thousands.
-    let pause_end = Instant::now() + Duration::from_millis(50);
-    while Instant::now() < pause_end {
-        driver.poll(&pool, Some(Duration::from_millis(50)), &mut events).expect("the driver polls");
-        polls += 1;
-    }
-    assert!(polls <= 4 && events.is_empty(), "{polls} polls, {events:?}");
+    check_paused(&mut driver, &pool);
     taken.clear();
     driver.accept(listener, true);
     while events.is_empty() {
@@ -59,6 +53,16 @@ fn check(kind: IoKind) {
     }
     assert!(matches!(events[..], [DriverEvent::Accepted { .. }]), "{events:?}");
     drop(peer);
+}
+
+/// Polls for 50 ms, in which a paused listener reports nothing: one wait, not thousands.
+fn check_paused(driver: &mut AnyDriver, pool: &Pool) {
+    let (pause_end, mut events, mut polls) = (Instant::now() + Duration::from_millis(50), Vec::new(), 0);
+    while Instant::now() < pause_end {
+        driver.poll(pool, Some(Duration::from_millis(50)), &mut events).expect("the driver polls");
+        polls += 1;
+    }
+    assert!(polls <= 4 && events.is_empty(), "{polls} polls, {events:?}");
 }
 
 /// As [`check`], at an address of shared memory. The peer is no process that pairs: the driver accepts it, and closes.
@@ -75,7 +79,7 @@ fn check_shm(kind: IoKind) {
     peer.write_all(b"GET / HTTP/1.1\r\n").expect("the socket is open");
     let mut taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
     let end = Instant::now() + Duration::from_secs(20);
-    let (mut events, mut polls) = (Vec::new(), 0);
+    let mut events = Vec::new();
     while events.is_empty() {
         assert!(Instant::now() < end, "the driver reports nothing");
         driver.poll(&pool, Some(Duration::from_secs(1)), &mut events).expect("the driver polls");
@@ -85,12 +89,7 @@ fn check_shm(kind: IoKind) {
         if of == listener && errno == emfile);
     assert!(is_it, "{events:?}");
     events.clear();
-    let pause_end = Instant::now() + Duration::from_millis(50);
-    while Instant::now() < pause_end {
-        driver.poll(&pool, Some(Duration::from_millis(50)), &mut events).expect("the driver polls");
-        polls += 1;
-    }
-    assert!(polls <= 4 && events.is_empty(), "{polls} polls, {events:?}");
+    check_paused(&mut driver, &pool);
     taken.clear();
     driver.accept(listener, true);
     peer.set_nonblocking(true).expect("a socket may be non-blocking");
@@ -113,18 +112,13 @@ fn check_claims(kind: IoKind) {
     let port = driver.local_addr(listener).expect("just opened").port().expect("it has one");
     let at =
         SocketAddr::from_abstract_name(format!("flick-shm/flick-upgrade.{port}.0")).expect("a short name");
-    let (end, mut events, mut polls) = (Instant::now() + Duration::from_secs(20), Vec::new(), 0);
+    let (end, mut events) = (Instant::now() + Duration::from_secs(20), Vec::new());
     // io_uring has a descriptor at hand when it begins to accept.
     driver.poll(&pool, Some(Duration::ZERO), &mut events).expect("the driver polls");
     let mut peer = UnixStream::connect_addr(&at).expect("the driver listens");
     peer.write_all(b"GET / HTTP/1.1\r\n").expect("the socket is open");
     let mut taken: Vec<File> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
-    let pause_end = Instant::now() + Duration::from_millis(50);
-    while Instant::now() < pause_end {
-        driver.poll(&pool, Some(Duration::from_millis(50)), &mut events).expect("the driver polls");
-        polls += 1;
-    }
-    assert!(polls <= 4 && events.is_empty(), "{polls} polls, {events:?}");
+    check_paused(&mut driver, &pool);
     taken.clear();
     peer.set_nonblocking(true).expect("a socket may be non-blocking");
     while peer.read(&mut [0; 1]).is_err_and(|error| error.kind() == ErrorKind::WouldBlock) {
