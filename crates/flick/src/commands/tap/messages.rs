@@ -63,10 +63,12 @@ impl Grammar {
                 names.join("`, `")
             )));
         };
-        let forwards = format!(
-            "use {library}\n\nproc P: ({request}/{reply} client, {reply}/{request} backend)\n  client <=> backend\n"
-        );
-        let text = if *library == "memcached_text" { STORE.to_owned() } else { forwards };
+        let text = match *library {
+            "memcached_text" => STORE.to_owned(),
+            _ => format!(
+                "use {library}\n\nproc P: ({request}/{reply} client, {reply}/{request} backend)\n  client <=> backend\n"
+            ),
+        };
         let compiled = compile(&Input::text("tap", text), EngineKind::Interpreter);
         let compiled =
             compiled.map_err(|failure| Failure::failed(format!("the grammar `{name}`: {failure}")))?;
