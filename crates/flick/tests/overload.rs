@@ -192,7 +192,7 @@ fn load_shedding_bounds_the_queueing_delay() {
 }
 
 fn check_with_a_cpu_limit(io: &str) {
-    shortens_the_queue(&["--cpu-max", "2%", "--queue-timeout", "0ms", "--io", io], PAGES_HELD, PAGES_HELD);
+    shortens_the_queue(&["--cpu-max", "5%", "--queue-timeout", "0ms", "--io", io], PAGES_HELD, PAGES_HELD);
 }
 
 #[test]
