@@ -53,6 +53,8 @@ pub(crate) enum Command {
     StaticServer(SweepArgs),
     /// The key-value server beside memcached by number of connections
     KeyValueServer(MemcachedSweepArgs),
+    /// `flick store` beside memcached by protocol, pipeline, workload, workers and connections
+    StoreProtocols(StoreProtocolsArgs),
     /// A service beside a flooded one on the same thread
     Neighbours(NeighboursArgs),
     /// A client of the memcached proxy beside clients that pipeline requests for long values
@@ -443,6 +445,26 @@ pub(crate) struct GeneratorsArgs {
     /// Only pairs whose name contains this
     #[arg(long)]
     pub(crate) only: Option<String>,
+    #[command(flatten)]
+    pub(crate) run: RunArgs,
+}
+
+/// The store by protocol.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct StoreProtocolsArgs {
+    /// Numbers of connections
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = clap::value_parser!(u32).range(1..=4_000),
+          default_values_t = [10, 100, 1280])]
+    pub(crate) connections: Vec<u32>,
+    /// Requests that each connection keeps unanswered
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 4, 16])]
+    pub(crate) pipelines: Vec<usize>,
+    /// Workers of each server; one has a core of its own, several share all with the load
+    #[arg(long, value_name = "N", value_delimiter = ',', default_values_t = [1, 2])]
+    pub(crate) workers: Vec<usize>,
+    /// Measured milliseconds of each round
+    #[arg(long, default_value_t = 1_000)]
+    pub(crate) round_ms: u64,
     #[command(flatten)]
     pub(crate) run: RunArgs,
 }

@@ -32,6 +32,7 @@ mod shm;
 mod shm_services;
 mod static_server;
 mod store;
+mod store_protocols;
 mod worst_message;
 
 mod machine;
@@ -75,6 +76,7 @@ fn main() -> ExitCode {
         cli::Command::BareRelay(args) => relay::bare(&args),
         cli::Command::Compile(args) => compile_time::run(&args),
         cli::Command::Store(args) => store::run(&args),
+        cli::Command::StoreProtocols(args) => store_protocols::run(&args),
         cli::Command::Dictionary(args) => dictionary::run(&args),
         cli::Command::Load(args) => drive::run(&args),
         cli::Command::Generators(args) => generators::run(&args),

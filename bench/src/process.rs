@@ -14,7 +14,7 @@ use rustix::event::Timespec;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 /// Longest wait until a started server accepts a connection.
-const START_WAIT_MAX: Duration = Duration::from_secs(5);
+const START_WAIT_MAX: Duration = Duration::from_secs(20);
 
 /// Longest wait until a server ends that was asked to.
 const TERM_WAIT_MAX: Duration = Duration::from_secs(3);
