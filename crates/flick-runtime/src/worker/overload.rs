@@ -95,7 +95,11 @@ impl<D: Driver> Worker<D> {
     /// The same for a request whose body is streamed.
     pub(super) fn shed_large(&mut self, key: Key, scratch: &mut Scratch, head: &Slice) -> Flow {
         self.observe.counters().requests_shed.add(1);
-        self.answer_large(key, scratch, head, Some(FailureReason::Overload))
+        self.take_unsent_large(key, scratch, head);
+        if !scratch.frame.flags().has(MessageFlags::ONE_WAY) {
+            self.fail_new_request(key, &scratch.frame, FailureReason::Overload);
+        }
+        Flow::Go
     }
 
     /// The same for a request that cannot be read for lack of a buffer: what follows it cannot be found either.

@@ -142,14 +142,17 @@ impl<D: Driver> Worker<D> {
         let patches = self.request_patches(scratch, channel, examined, number);
         let (echo, flags) = (self.echo_of(&scratch.frame), scratch.frame.flags());
         let kept = self.kept_of_sent(scratch, channel, examined);
-        let Some(request) = self.open_request(Some(key), echo, u64::MAX) else {
+        // One without a reply has an entry until it is sent: its backend has to take it in time.
+        let is_answered = !flags.has(MessageFlags::ONE_WAY) && self.ctx.setup().receives(channel);
+        let Some(request) = self.open_request(is_answered.then_some(key), echo, u64::MAX) else {
             self.give_back(backend_conn);
             return;
         };
         let body = self.body_behind(&scratch.frame, head.len());
+        let backend = self.upstream.conn(backend_conn).backend();
         self.observe.counters().requests.add(1);
         self.observe.counters().streamed.add(1);
-        self.observe.backend(self.upstream.conn(backend_conn).backend() as usize).requests.add(1);
+        self.count_request(backend, false);
         let exclusive = self.upstream.backend_of(backend_conn).is_exclusive();
         let is_picked = self.takes_pick(send).is_some();
         let state = self.upstream.conn_mut(backend_conn);
@@ -167,15 +170,12 @@ impl<D: Driver> Worker<D> {
         let epoch = state.epoch();
         self.inflight.push(state.requests_mut(), request, QueueOf::BackendConn);
         self.expect_nothing_yet(backend_conn, request);
-        let backend = self.upstream.conn(backend_conn).backend();
-        let changed = examined.then_some((&*scratch, send, Some(&head)));
-        self.log_request(Waiter::Session(key), request, backend, changed);
-        let written = self.write_to_backend_conn(
-            backend_conn,
-            &outgoing_head(scratch, send.body, &head),
-            patches,
-            None,
-        );
+        if is_answered {
+            let changed = examined.then_some((&*scratch, send, Some(&head)));
+            self.log_request(Waiter::Session(key), request, backend, changed);
+        }
+        let front = outgoing_head(scratch, send.body, &head);
+        let written = self.write_to_backend_conn(backend_conn, &front, patches, None);
         let streams = has_tail(send.body);
         self.consume(key, head.len(), scratch.frame.slots[SLOT_CARRIED]);
         let upload = match streams {
@@ -194,15 +194,8 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// A request with a body that is not sent to a backend: its rule has answered it, or it fails for that reason; its
-    /// body is swallowed.
-    pub(super) fn answer_large(
-        &mut self,
-        key: Key,
-        scratch: &mut Scratch,
-        head: &Slice,
-        reason: Option<FailureReason>,
-    ) -> Flow {
+    /// A request with a body that is not sent to a backend is taken: its body is swallowed.
+    pub(super) fn take_unsent_large(&mut self, key: Key, scratch: &Scratch, head: &Slice) {
         self.observe.counters().requests.add(1);
         let body = self.body_behind(&scratch.frame, head.len());
         self.consume(key, head.len(), scratch.frame.slots[SLOT_CARRIED]);
@@ -211,7 +204,21 @@ impl<D: Driver> Worker<D> {
         if let Some(session) = self.downstream.client_mut(key) {
             session.stream_mut().set_upload(upload);
         }
+    }
+
+    /// A request with a body that is not sent to a backend: its rule has answered it, or it fails for that reason.
+    fn answer_large(
+        &mut self,
+        key: Key,
+        scratch: &mut Scratch,
+        head: &Slice,
+        reason: Option<FailureReason>,
+    ) -> Flow {
+        self.take_unsent_large(key, scratch, head);
         match reason {
+            Some(_) if scratch.frame.flags().has(MessageFlags::ONE_WAY) => {
+                self.observe.counters().sends_dropped.add(1);
+            }
             Some(reason) => self.fail_new_request(key, &scratch.frame, reason),
             None => {
                 for at in 0..scratch.sends.as_slice().len() {
@@ -397,7 +404,7 @@ impl<D: Driver> Worker<D> {
         true
     }
 
-    /// The last byte of a large request has been handed over: now its reply is due, or what is left of it.
+    /// The last byte of a large request has been handed over: now its reply is due, or what is left of it, or none is.
     fn upload_sent(&mut self, backend_conn: u32) {
         let state = self.upstream.conn_mut(backend_conn);
         state.end_upload();
@@ -405,7 +412,13 @@ impl<D: Driver> Worker<D> {
         match state.requests().front() {
             // Its reply has begun: the next piece of it is due.
             Some(request) if has_begun => self.expect_piece(backend_conn, request),
-            Some(request) => self.expect_reply(backend_conn, request),
+            Some(request) if self.inflight.get(request).session().is_some() => {
+                self.expect_reply(backend_conn, request);
+            }
+            Some(_) => {
+                self.inflight.pop_backend_conn(state.requests_mut(), self.io.pieces_mut());
+                self.give_back(backend_conn);
+            }
             None => {}
         }
     }
