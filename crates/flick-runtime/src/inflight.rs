@@ -81,6 +81,8 @@ pub struct InflightRequest {
     begun: bool,
     /// Its reply says that more follow (`%more`), each with an entry of its own.
     is_continued: bool,
+    /// Its reply says that the session ends with it (`%closes`).
+    is_last: bool,
     /// Replies that wait for earlier requests of the same client.
     held: PieceQueue,
     /// Its entry of the access recorder, if it is logged.
@@ -317,6 +319,17 @@ impl InflightRequest {
         self.is_continued = true;
     }
 
+    /// Whether its session ends with its reply.
+    #[inline]
+    pub fn is_last(&self) -> bool {
+        self.is_last
+    }
+
+    /// Its session ends with its reply.
+    pub fn note_last(&mut self) {
+        self.is_last = true;
+    }
+
     /// Replies that wait for earlier requests of the same client.
     #[inline]
     pub fn held_mut(&mut self) -> &mut PieceQueue {
@@ -460,6 +473,7 @@ impl Inflight {
             is_failed: false,
             begun: false,
             is_continued: false,
+            is_last: false,
             held: PieceQueue::new(),
             logged: None,
             positions: [OUT; 2],

@@ -119,8 +119,8 @@ impl<D: Driver> Worker<D> {
         // Those of malformed requests are the last of their session, and say so themselves.
         let is_last =
             !matches!(reason, FailureReason::Unavailable | FailureReason::Timeout | FailureReason::Overload);
-        if let Some(key) = session.filter(|_| flags.has(MessageFlags::CLOSES)) {
-            self.ends_with_reply(key);
+        if flags.has(MessageFlags::CLOSES) {
+            self.ends_with_reply(request);
         }
         let cuts = (frame.is_edited() && !is_last).then_some(&frame);
         let message = Outgoing { front, cuts, rest: Rest::Nothing };
@@ -262,8 +262,14 @@ impl<D: Driver> Worker<D> {
             }
             // Of several replies to one request, the last one answers it.
             let answered_ns = (!entry.is_continued()).then_some(entry.taken_ns());
+            let is_last = entry.is_last();
             self.observe.note_answered(answered_ns, entry.set_logged(None), self.io.now_ns());
             self.inflight.pop_session(session.stream_mut().requests_mut(), self.io.pieces_mut());
+            if is_last {
+                let behind = session.stream_mut().take_requests();
+                self.drop_requests(behind);
+                break;
+            }
         }
         self.go_on_after_reply(key);
     }
@@ -276,7 +282,8 @@ impl<D: Driver> Worker<D> {
             self.stop_reading(key);
         }
         let Some(session) = self.downstream.client(key) else { return };
-        let closing = session.is_draining() && session.stream().requests().is_empty();
+        let ends = session.is_draining() || session.stream().ends_after_reply();
+        let closing = ends && session.stream().requests().is_empty();
         // What becomes of a body that is still being sent is decided again.
         let uploads = session.stream().has_upload();
         if self.downstream.has_blocked() || self.upstream.stalled_count() > 0 {

@@ -308,13 +308,13 @@ impl<D: Driver> Worker<D> {
             return Flow::Stop;
         }
         self.upstream.conn_mut(backend_conn).stall_mut().note_delivered();
-        let (echo, entry_session, begun) = (*entry.echo(), entry.session(), entry.has_begun());
+        let (echo, begun) = (*entry.echo(), entry.has_begun());
         let is_delivered = self.is_awaited(request);
         let flags = self.examined_flags(channel, &mut scratch.frame, &echo, &seen);
         self.count_status(backend_conn, flags);
         let silent = flags.has(MessageFlags::SILENT);
-        if let Some(session) = entry_session.filter(|_| is_delivered && flags.has(MessageFlags::CLOSES)) {
-            self.ends_with_reply(session);
+        if is_delivered && flags.has(MessageFlags::CLOSES) {
+            self.ends_with_reply(request);
         }
         if !self.note_end_of_exchange(backend_conn, flags, is_delivered) {
             return self.backend_fault(backend_conn);
@@ -560,7 +560,7 @@ impl<D: Driver> Worker<D> {
                     if scratch.other.flags().has(MessageFlags::UNTIL_CLOSE) {
                         self.upstream.conn_mut(backend_conn).close_after_exchange();
                     }
-                    self.ends_with_reply(session);
+                    self.ends_with_reply(request);
                 }
                 Verdict::Silent => {
                     self.observe.counters().replies_suppressed.add(1);

@@ -286,8 +286,8 @@ impl<D: Driver> Worker<D> {
             let to = Recipient::Request(request);
             let flags = flags_of_sent(scratch, send.body, flags);
             self.deliver_message(to, &outgoing_reply(scratch, send.body, message), flags, patches);
-            if let Some(session) = session.filter(|_| verdict == Verdict::DeliveredAndLast) {
-                self.ends_with_reply(session);
+            if verdict == Verdict::DeliveredAndLast {
+                self.ends_with_reply(request);
             }
         } else if let Some(session) = session.filter(|_| forwards) {
             self.answer_directly(session, scratch, send, message);
@@ -480,9 +480,6 @@ impl<D: Driver> Worker<D> {
         } else {
             self.answer_in_order(key, verdict, echo, (&message, flags, patches));
         }
-        if verdict == Verdict::DeliveredAndLast {
-            self.ends_with_reply(key);
-        }
     }
 
     /// Whether a reply of the program itself needs no entry in the in-flight table: its client waits for no other
@@ -508,6 +505,9 @@ impl<D: Driver> Worker<D> {
         } else {
             self.deliver_message(Recipient::Client(key), message, flags, patches);
         }
+        if verdict == Verdict::DeliveredAndLast {
+            self.takes_no_more(key);
+        }
         let answers = is_silent || !flags.has(MessageFlags::MORE);
         self.observe.note_answered(answers.then_some(now_ns), None, now_ns);
         self.go_on_after_reply(key);
@@ -522,7 +522,8 @@ impl<D: Driver> Worker<D> {
     ) {
         let Some(request) = self.open_request(Some(key), echo, u64::MAX) else { return };
         match verdict {
-            Verdict::Delivered | Verdict::DeliveredAndLast => {}
+            Verdict::Delivered => {}
+            Verdict::DeliveredAndLast => self.ends_with_reply(request),
             Verdict::Silent => {
                 self.observe.counters().replies_suppressed.add(1);
                 self.finish_request(request);
@@ -544,8 +545,17 @@ impl<D: Driver> Worker<D> {
         self.finish_request(request);
     }
 
-    /// A session ends with the reply that it is being sent.
-    pub(super) fn ends_with_reply(&mut self, key: Key) {
+    /// The session of a request ends with the reply that is being delivered: nothing follows it.
+    pub(super) fn ends_with_reply(&mut self, request: RequestId) {
+        let entry = self.inflight.get_mut(request);
+        entry.note_last();
+        if let Some(key) = entry.session() {
+            self.takes_no_more(key);
+        }
+    }
+
+    /// A session takes no request after those that are in flight.
+    fn takes_no_more(&mut self, key: Key) {
         if let Some(session) = self.downstream.client_mut(key)
             && !session.stream().ends_after_reply()
         {
