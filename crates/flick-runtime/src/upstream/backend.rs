@@ -208,7 +208,9 @@ impl Backend {
     pub fn add(&mut self, endpoint: &Endpoint, element: u64, health: BackendHealth) {
         self.endpoint.clone_from(endpoint);
         (self.life, self.element) = (BackendLife::Listed, element);
-        (self.failures, self.is_up, self.is_stateful, self.copies) = (0, false, false, 0);
+        self.set_failures(0);
+        (self.is_up, self.is_stateful, self.copies) = (false, false, 0);
+        self.why_down = WhyDown::default();
         self.health = health;
     }
 
@@ -390,5 +392,30 @@ impl Backend {
     /// A client does not wait any more.
     pub fn remove_pending(&mut self) {
         self.pending -= 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use flick_net::Endpoint;
+
+    use super::{Backend, PoolMode};
+    use crate::observe::backend_log::WhyDown;
+    use crate::upstream::health::BackendHealth;
+
+    #[test]
+    fn new_backend_had_the_refusals_of_the_one_before_it() {
+        let endpoint = |port| Endpoint::Tcp(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        let mut backend = Backend::new(0, 0, 1..3, PoolMode::Exclusive, endpoint(1));
+        backend.add(&endpoint(2), 0, BackendHealth::default());
+        (0..3).for_each(|_| backend.note_connect_failure());
+        assert_eq!([(); 3].map(|()| backend.note_refusal()), [1, 2, 3]);
+        backend.set_why_down(WhyDown::ConnectTimeout);
+        backend.free();
+        backend.add(&endpoint(3), 0, BackendHealth::default());
+        assert_eq!((backend.failures(), backend.note_refusal()), (0, 1));
+        assert_eq!(backend.take_why_down(), WhyDown::default());
     }
 }
