@@ -7,6 +7,7 @@
 //! u32, time u64 (when it expires, or was written), key, value; then `ffff_ffff` u32, 0 u32, number of entries u64;
 //! then the XXH3-64 of everything before it. Times are of the wall clock, whatever clock the dictionary has.
 
+use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -134,6 +135,12 @@ pub fn check_writable(path: &Path) -> io::Result<()> {
     std::fs::remove_file(&probe)
 }
 
+/// Returns the process that writes the file `name`, or has left it behind, if it is one of [`write()`] for `path`.
+pub fn writer_of(name: &OsStr, path: &Path) -> Option<u32> {
+    let (name, of) = (name.to_str()?, path.file_name()?.to_str()?);
+    name.strip_prefix(of)?.strip_prefix('.')?.strip_suffix(".new")?.parse().ok()
+}
+
 /// The path of a file with a longer name.
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -181,7 +188,7 @@ impl Drop for NewSnapshot<'_> {
     }
 }
 
-/// Writes all entries to the file `PATH.new`, which then can be put in the place of `path`. `layout` identifies the
+/// Writes all entries to the file `PATH.PID.new`, which then can be put in the place of `path`. `layout` identifies the
 /// types of keys and values. Only the user of the process can read the file.
 ///
 /// Errors: those of create, write and sync. They are counted.
@@ -191,7 +198,8 @@ pub fn write<'a>(
     layout: u64,
     time: SnapshotTime,
 ) -> io::Result<NewSnapshot<'a>> {
-    let temporary = beside(path, ".new");
+    // In an upgrade the old process may still be writing.
+    let temporary = beside(path, &format!(".{}.new", std::process::id()));
     let mut new = NewSnapshot { dictionary, path, temporary, entries: 0, is_renamed: false };
     let out = BufWriter::new(create(&new.temporary)?);
     let (file, entries) = write_to(dictionary, out, layout, time)?;
@@ -200,7 +208,7 @@ pub fn write<'a>(
     Ok(new)
 }
 
-/// Writes all entries to `path`, through the file `PATH.new`, and returns how many.
+/// Writes all entries to `path`, through the file `PATH.PID.new`, and returns how many.
 ///
 /// Errors: those of [`write()`] and [`NewSnapshot::replace_old`]; the old file stays.
 pub fn save(dictionary: &Dictionary, path: &Path, layout: u64, time: SnapshotTime) -> io::Result<u64> {

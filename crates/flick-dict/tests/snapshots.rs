@@ -5,7 +5,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-use flick_dict::snapshot::{load, save};
+use flick_dict::snapshot::{load, save, write};
 use flick_dict::{DictConfig, Dictionary, Evict, LoadError, LoadSummary, Seed, SnapshotTime};
 
 /// A temporary directory, removed at the end.
@@ -154,10 +154,24 @@ fn a_failed_save_leaves_the_old_file() {
     save(&filled(None), &dir.file(), 5, SnapshotTime::same(2_000)).expect("it is written");
     let old = std::fs::read(dir.file()).expect("it is there");
     // A directory has the temporary file's name.
-    std::fs::create_dir(dir.0.join("state.new")).expect("it can be created");
+    let temporary = format!("state.{}.new", std::process::id());
+    std::fs::create_dir(dir.0.join(temporary)).expect("it can be created");
     save(&dictionary(1, None), &dir.file(), 5, SnapshotTime::same(2_000))
         .expect_err("the temporary file cannot be written");
     assert_eq!(std::fs::read(dir.file()).expect("it is still there"), old);
+}
+
+/// In an upgrade the old process may still be writing when the new one begins.
+#[test]
+fn two_processes_wrote_to_one_file() {
+    let dir = TempDir::new("processes");
+    let (own, others) = (dir.0.join(format!("state.{}.new", std::process::id())), dir.0.join("state.1.new"));
+    std::fs::write(&others, "a part").expect("it is writable");
+    let (dictionary, path) = (filled(None), dir.file());
+    let new = write(&dictionary, &path, 5, SnapshotTime::same(2_000)).expect("it is written");
+    assert!(own.exists(), "it has a name of its own");
+    assert_eq!(new.replace_old().expect("nothing is in the way"), 100);
+    assert_eq!(std::fs::read(others).expect("it is there"), b"a part");
 }
 
 #[test]

@@ -143,7 +143,31 @@ fn a_snapshot_was_newer_than_the_one_behind_it() {
         std::fs::read(dir.0.join("hits")).expect("the old one") == before,
         "it waits for the one behind it"
     );
-    assert!(!dir.0.join("hits.new").exists(), "nothing is left behind");
+    let left = format!("hits.{}.new", std::process::id());
+    assert!(!dir.0.join(left).exists(), "nothing is left behind");
+}
+
+/// A process that is killed while it writes leaves a part of a snapshot behind, in a file of its own.
+#[test]
+fn half_snapshots_of_killed_processes_stayed_for_ever() {
+    let dir = TempDir::new("leftovers");
+    let mut ended = std::process::Command::new("true").spawn().expect("coreutils are there");
+    ended.wait().expect("it ends");
+    let state = state("hits", 1);
+    let keeper = Keeper::start(&state, &dir.0).expect("the directory can be made").expect("two are kept");
+    let files = [
+        (format!("hits.{}.new", ended.id()), false),
+        (format!("behind.{}.new", ended.id()), false),
+        ("hits.1.new".to_owned(), true),
+        (format!("other.{}.new", ended.id()), true),
+        ("hits.new".to_owned(), true),
+    ];
+    files.iter().for_each(|(name, _)| std::fs::write(dir.0.join(name), "a part").expect("it is writable"));
+    keeper.begin(Vec::new());
+    assert_eq!(keeper.finish(), 0);
+    for (name, stays) in files {
+        assert_eq!(dir.0.join(&name).exists(), stays, "{name}");
+    }
 }
 
 /// An upgrade writes them while the thread that does so at intervals may write them, too.

@@ -5,6 +5,7 @@ mod common;
 mod reloads;
 
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::process::Stdio;
 
 use common::client::connect;
@@ -54,6 +55,11 @@ fn check_refused(scratch: &Scratch, state: &str, holder: u32) {
     assert!(stderr.contains(&expected) && stderr.contains(state), "{stderr}");
 }
 
+/// The file that a service writes its snapshot to, before it is renamed.
+fn new_file(scratch: &Scratch, service: &Service) -> PathBuf {
+    scratch.path().join(format!("state/seen.{}.new", service.pid()))
+}
+
 fn check_asked(service: &Service, times: &str) {
     let reply = exchange(&mut connect(service.address), "/").expect("it answers");
     assert_eq!(reply, (200, times.as_bytes().to_vec()));
@@ -88,7 +94,7 @@ fn unwritable_snapshot_exits_with_1() {
     let service = kept(&scratch, "state", &[]);
     check_asked(&service, "1");
     // A directory has the name of the new file, so that not even root can write it.
-    std::fs::create_dir(scratch.path().join("state/seen.new")).expect("the directory is ours");
+    std::fs::create_dir(new_file(&scratch, &service)).expect("the directory is ours");
     service.signal("TERM");
     let (status, log) = service.ended();
     assert_eq!(status.code(), Some(1), "{log}");
@@ -102,7 +108,7 @@ fn upgrade_fails_if_a_snapshot_cannot_be_written() {
     let admin = format!("unix:{}", scratch.path().join("admin").display());
     let service = kept(&scratch, "state", &["--admin", &admin]);
     check_asked(&service, "1");
-    let in_the_way = scratch.path().join("state/seen.new");
+    let in_the_way = new_file(&scratch, &service);
     std::fs::create_dir(&in_the_way).expect("the directory is ours");
     let (status, _, error) = run(&["upgrade", &admin]);
     assert!(status == 1 && error.contains("cannot write 1 snapshots for the new process"), "{error}");
@@ -117,7 +123,7 @@ fn snapshots_that_failed_were_not_counted() {
     let scratch = Scratch::new("kept-counted");
     let service = kept(&scratch, "state", &["--admin", "0"]);
     let admin = service.admin_address();
-    let in_the_way = scratch.path().join("state/seen.new");
+    let in_the_way = new_file(&scratch, &service);
     let check = |errors: usize| {
         let (_, metrics) = seen(admin, "/metrics");
         let sample = metrics.lines().find(|line| line.starts_with("flick_dictionary_snapshot_errors_total"));

@@ -15,9 +15,11 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use flick_dict::snapshot::{NewSnapshot, check_writable, load, write};
+use flick_dict::snapshot::{NewSnapshot, check_writable, load, write, writer_of};
 use flick_dict::{LoadError, LoadSummary, SnapshotTime};
 use flick_net::monotonic_ns;
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 
 use super::{Dict, State, wall_ns};
 use crate::limits::{CLOCK_STEP_NS_MIN, SNAPSHOT_EVERY_MIN, SNAPSHOT_NICE};
@@ -259,6 +261,7 @@ impl Writer {
         let mut due = match orders.recv() {
             Ok(Order::Begin(before)) => {
                 before.iter().for_each(|before| before.wait_for_save());
+                self.remove_leftovers();
                 self.due_after(Instant::now())
             }
             Ok(Order::Finish) => Vec::new(),
@@ -280,6 +283,20 @@ impl Writer {
             }
         }
         self.save(&vec![true; self.state.dicts().len()])
+    }
+
+    /// Removes what processes have left behind that ended while they wrote.
+    fn remove_leftovers(&self) {
+        let Ok(files) = std::fs::read_dir(&self.directory) else { return };
+        for file in files.flatten() {
+            let mut kept = self.state.kept(&self.directory).filter_map(|(_, path)| path.ok());
+            let writer = kept.find_map(|path| writer_of(&file.file_name(), &path));
+            let pid = writer.and_then(|writer| Pid::from_raw(writer.try_into().ok()?));
+            if pid.is_some_and(|pid| test_kill_process(pid) == Err(Errno::SRCH)) {
+                // One that cannot be removed only takes space.
+                let _ = std::fs::remove_file(file.path());
+            }
+        }
     }
 
     /// When each dictionary is to be written, if it was written at this time.

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use super::common::service::Service;
 use super::common::{Scratch, run, wait};
-use super::{KEPT, check_asked, kept};
+use super::{KEPT, check_asked, kept, new_file};
 
 /// A program with a dictionary of the same name and file as that of [`KEPT`], whose values have another type.
 const RETYPED: &str = r#"use http
@@ -93,7 +93,7 @@ fn reload_waited_for_a_snapshot_that_the_disk_did_not_take() {
     let (status, _, error) = run(&["reload", &admin]);
     assert_eq!(status, 0, "{error}");
     check_asked(&service, "1");
-    let pipe = scratch.path().join("state/seen.new");
+    let pipe = new_file(&scratch, &service);
     // A snapshot that is being written under this name is renamed, or its file removed, at its end.
     wait::until("a pipe in the place of the new file", || {
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR).ok()?;
@@ -128,7 +128,7 @@ fn reload_of_a_larger_dictionary_brought_back_old_entries() {
     let admin = service.admin_address().to_string();
     (3..=7).for_each(|times| check_asked(&service, &times.to_string()));
     scratch.write("kept.flick", &KEPT.replace("max 16", "max 32"));
-    let in_the_way = scratch.path().join("state/seen.new");
+    let in_the_way = new_file(&scratch, &service);
     std::fs::create_dir(&in_the_way).expect("the directory is ours");
     let (status, _, error) = run(&["reload", &admin]);
     assert!(status == 1 && error.contains("cannot write 1 snapshots for the new generation"), "{error}");

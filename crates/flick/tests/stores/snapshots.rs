@@ -144,7 +144,7 @@ fn killed_store_returns_with_its_last_whole_snapshot() {
     stores_items(&mut client);
     whole_snapshot(&directory);
     // A pipe in the place of the new file: it takes 64 KiB, and then stops who writes it.
-    let new_file = directory.join("items.new");
+    let new_file = directory.join(format!("items.{}.new", first.pid()));
     wait::until("the file to be free", || {
         let (status, ..) = captured(output(Command::new("mkfifo").arg(&new_file), "coreutils"));
         (status == 0).then_some(())
