@@ -102,7 +102,22 @@ fn tables() {
 }
 
 #[test]
+fn tables_of_values_in_parentheses_and_of_negated_ones_were_not_parsed() {
+    check("map (x) { a: b }", "(Map (x) [a: b])");
+    check("map (x + 1) * 2 { 2: b, else: c }", "(Map (Mul (x + 1) 2) [2: b, else: c])");
+    check("map (x in { a }) { true: b, else: c }", "(Map (x in { a }) [true: b, else: c])");
+    check("map -x { -1: a, else: b }", "(Map (Neg x) [-1: a, else: b])");
+    check("map - x{-1: a}", "(Map (Neg x) [-1: a])");
+    check("1 - map (f(x)[0]) {0: a} + 2", "(Add (Sub 1 (Map (f(x)[0]) [0: a])) 2)");
+    check("map (map (x) { a: b }) { b: c }", "(Map (map (x) { a: b }) [b: c])");
+}
+
+#[test]
 fn the_words_are_names_elsewhere() {
+    check("map - x", "(Sub map x)");
+    check("map(x) - k{a = 1}", "(Sub map(x) k{a = 1})");
+    check("map(x) in { a }", "(In map(x) [a])");
+    check("map - x in { a }", "(In (Sub map x) [a])");
     check("map", "map");
     check("map(x)", "map(x)");
     check("map.in", "map.in");

@@ -357,7 +357,7 @@ impl Parser<'_> {
     }
 
     /// Says whether the `{` behind a name opens a record value; otherwise it is a block of another language.
-    fn record_fields_follow(&self, brace: usize) -> bool {
+    pub(super) fn record_fields_follow(&self, brace: usize) -> bool {
         self.nth(brace + 1) == RBrace
             || self.nth(brace + 1).is_word() && matches!(self.nth(brace + 2), Eq | Eq2 | Comma | RBrace)
     }

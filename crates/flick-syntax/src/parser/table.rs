@@ -19,6 +19,9 @@ const SET: Construct =
 /// Words that stand behind the value of a construct around it, as in `foldt on map ordering ...`.
 const WORDS_BEHIND_A_VALUE: [&str; 5] = ["ordering", "over", "from", "by", "as"];
 
+/// Most tokens of the value of a table that begins with `(` or `-`: without a bound, `map - map - map ...` takes long.
+const TABLE_VALUE_TOKENS_MAX: usize = 256;
+
 impl Parser<'_> {
     /// Says whether the word `map` begins a table here, that is, whether a value follows it.
     pub(super) fn at_map(&self) -> bool {
@@ -30,8 +33,31 @@ impl Parser<'_> {
                     matches!(self.nth(2), LBrace | Dot)
                 }
                 Ident => true,
+                LParen | Minus => !self.is_subject && self.table_follows(),
                 _ => false,
             }
+    }
+
+    /// Says whether what follows the current word is a value and the brace of a table. If not, the word is the name of
+    /// a function that is called, or of what something is subtracted from.
+    fn table_follows(&self) -> bool {
+        let mut depth = 0_u32;
+        for ahead in 1..TABLE_VALUE_TOKENS_MAX {
+            // Not `nth`, whose looks are those of a loop that does not end.
+            let Some(token) = self.tokens.get(self.position + ahead) else { return false };
+            match token.kind {
+                LBrace if depth == 0 => return !self.record_fields_follow(ahead),
+                LParen | LBrack | LBrace => depth += 1,
+                RParen | RBrack | RBrace if depth > 0 => depth -= 1,
+                RParen | RBrack | RBrace | Comma | Semi | Colon | Eq | Arrow | FatArrow if depth == 0 => {
+                    return false;
+                }
+                Ident if depth == 0 && self.nth_text(ahead) == "in" => return false,
+                kind if kind.is_virtual() => return false,
+                _ => {}
+            }
+        }
+        false
     }
 
     /// Says whether the word `in` is an operator here, and not the next field of a grammar that forgot a `;`.

@@ -38,6 +38,7 @@ const LINES: &[&str] = &[
     "not a or",
     "[1, 2]",
     "map x { a: 1,",
+    "map (x) { a: -1,",
     "else: 2 }",
     "in { a, b }",
     "let (a, (b, _)) = c",

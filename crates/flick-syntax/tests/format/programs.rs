@@ -104,6 +104,7 @@ x:uint8&requires=map $$ {
  else:false
 };}
 fun f(x: int) -> (bool):\n  let y = map x{a:1,\n else:2\n}\n  not x in{a,b}
+fun g(x: int) -> (int):\n  map(x+1){2:3,else:4}+map-x {1 :2, else: 3}
 ",
         "type a = unit {
   %loud self.op = map self.op { getq: get, -1: getk, else: self.op };
@@ -124,6 +125,8 @@ fun f(x: int) -> (bool):
     else: 2
   }
   not x in { a, b }
+fun g(x: int) -> (int):
+  map (x + 1) { 2: 3, else: 4 } + map -x { 1: 2, else: 3 }
 ",
     );
 }
