@@ -22,6 +22,7 @@ use std::ffi::OsString;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
+use crate::console;
 use crate::failure::{Failure, Outcome};
 use crate::launcher::LauncherCommand;
 use crate::settings::deprecated;
@@ -92,8 +93,8 @@ impl Cli {
     pub fn from_arguments() -> Result<Self, Failure> {
         let translated = deprecated::translate_arguments(std::env::args_os());
         let (arguments, deprecated) = translated.map_err(|twice| Failure::usage(twice.message))?;
-        let mut cli =
-            Self::try_parse_from(&arguments).unwrap_or_else(|error| suggest(error, &arguments).exit());
+        let parsed = Self::try_parse_from(&arguments);
+        let mut cli = parsed.unwrap_or_else(|error| console::exit_with(&suggest(error, &arguments)));
         if let Command::Run(run) = &mut cli.command {
             run.flags.deprecated = deprecated;
         }

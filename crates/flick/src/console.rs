@@ -22,6 +22,15 @@ pub fn has_screen() -> bool {
     std::io::stdout().is_terminal() && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
+/// Exits with what clap says of the arguments: wrong ones, or a text that was asked for.
+pub fn exit_with(said: &clap::Error) -> ! {
+    if said.use_stderr() {
+        said.exit();
+    }
+    write_out(format_args!("{}", said.render().ansi()));
+    std::process::exit(0);
+}
+
 /// Writes a result to standard output.
 pub fn write_out(text: fmt::Arguments<'_>) {
     let mut out = anstream::stdout().lock();

@@ -462,12 +462,21 @@ fn endless_program_is_rejected() {
 
 #[test]
 fn unwritable_stdout_is_an_error() {
-    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
-    let output =
-        common::flick().args(["check", common::PROXY]).stdout(full).output().expect("the tool starts");
-    let (status, _, stderr) = common::captured(output);
-    assert_eq!(status, 1, "{stderr}");
-    assert!(stderr.contains("cannot write to standard output"), "{stderr}");
+    for args in [
+        &["check", common::PROXY][..],
+        &["--help"],
+        &["help", "run"],
+        &["run", "--help"],
+        &["--version"],
+        &["store", "--", "--help"],
+        &["explain", "E0102"],
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("Linux has it");
+        let output = common::flick().args(args).stdout(full).output().expect("the tool starts");
+        let (status, _, stderr) = common::captured(output);
+        assert_eq!(status, 1, "{args:?}: {stderr}");
+        assert!(stderr.contains("cannot write to standard output"), "{args:?}: {stderr}");
+    }
 }
 
 #[test]

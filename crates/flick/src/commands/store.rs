@@ -10,6 +10,7 @@ use flick_check::limits::DICT_ENTRIES_MAX;
 use flick_net::Endpoint;
 
 use crate::commands::run::Run;
+use crate::console;
 use crate::failure::{Failure, Outcome};
 use crate::settings::{Bounded, EmbeddedProgram, RunFlags, Size, Workers, binding};
 
@@ -96,7 +97,9 @@ impl Store {
     }
 
     fn flags(self) -> Result<RunFlags, Failure> {
-        let mut flags = RunOptions::try_parse_from(&self.options).unwrap_or_else(|error| error.exit()).flags;
+        let mut flags = RunOptions::try_parse_from(&self.options)
+            .unwrap_or_else(|error| console::exit_with(&error))
+            .flags;
         let memory = self.memory.0;
         if memory < MEMORY_MIN {
             return Err(Failure::usage("`--memory` is at least 16MiB"));
