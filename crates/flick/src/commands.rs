@@ -26,6 +26,7 @@ use crate::console;
 use crate::failure::{Failure, Outcome};
 use crate::launcher::LauncherCommand;
 use crate::settings::deprecated;
+use crate::sys::HeldSignals;
 use crate::version;
 
 /// flick: a typed, bounded language for network services, and the platform that runs them.
@@ -136,12 +137,14 @@ fn suggest(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
 }
 
 impl Command {
-    /// Runs the subcommand.
-    pub fn run(self) -> Outcome {
+    /// Runs the subcommand. A service gets the held signals once it has handlers for them.
+    pub fn run(self, held: HeldSignals) -> Outcome {
+        let handles = matches!(self, Command::Run(_) | Command::Store(_) | Command::Launcher(_));
+        let held = handles.then_some(held);
         match self {
             Command::Check(check) => check.run(),
-            Command::Run(run) => run.run(),
-            Command::Store(store) => store.run(),
+            Command::Run(run) => run.run(held),
+            Command::Store(store) => store.run(held),
             Command::Build(build) => build.run(),
             Command::Reload(request) => request.reload(),
             Command::Upgrade(request) => request.upgrade(),
@@ -157,7 +160,7 @@ impl Command {
             Command::Explain(explain) => explain.run(),
             Command::Load(load) => load.run(),
             Command::Demo(demo) => demo.run(),
-            Command::Launcher(launcher) => launcher.run(),
+            Command::Launcher(launcher) => launcher.run(held),
         }
     }
 }

@@ -30,6 +30,7 @@ use crate::failure::{Failure, Outcome};
 use crate::hot_restart;
 use crate::sandbox::{SandboxMode, is_root};
 use crate::settings::{Settings, deprecated};
+use crate::sys::HeldSignals;
 
 /// Longest time that the launcher takes to start a program.
 const START_TIME_MAX: Duration = Duration::from_secs(10);
@@ -155,7 +156,7 @@ pub struct LauncherCommand {
 
 impl LauncherCommand {
     /// Serves the process at the other end of standard input until that exits.
-    pub fn run(self) -> Outcome {
+    pub fn run(self, held: Option<HeldSignals>) -> Outcome {
         let failed = |error: std::io::Error| Failure::failed(format!("the launcher fails: {error}"));
         // These are for the service, and may be sent to all processes of flick: by a terminal, or by systemd, which
         // stops the whole control group. The launcher exits with the service. A handler does not outlive `execve`; an
@@ -163,6 +164,7 @@ impl LauncherCommand {
         for signal in [SIGHUP, SIGUSR1, SIGUSR2, SIGTERM, SIGINT] {
             signal_hook::flag::register(signal, Arc::new(AtomicBool::new(false))).map_err(failed)?;
         }
+        drop(held);
         rustix::thread::set_name(PROCESS_NAME).map_err(|error| failed(error.into()))?;
         let channel = FdChannel::from_fd(std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?);
         self.serve(&channel).map_err(failed)

@@ -30,8 +30,9 @@ mod sys;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    let held = sys::HeldSignals::hold();
     sys::configure_allocator();
-    let code = match commands::Cli::from_arguments().and_then(|cli| cli.command.run()) {
+    let code = match commands::Cli::from_arguments().and_then(|cli| cli.command.run(held)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
     };

@@ -96,6 +96,35 @@ pub fn exec_as_inherited(mut command: Command) -> std::io::Error {
     command.exec()
 }
 
+/// SIGHUP, SIGUSR1 and SIGUSR2, which wait until this is dropped: the process has no handlers yet, and their default
+/// action would end it.
+pub struct HeldSignals {
+    /// The signals that were blocked before.
+    before: libc::sigset_t,
+}
+
+impl HeldSignals {
+    /// Holds them, in this thread and those that it starts.
+    pub fn hold() -> Self {
+        // SAFETY: all zero is a valid set of signals.
+        let (mut held, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { std::mem::zeroed() };
+        for signal in [libc::SIGHUP, libc::SIGUSR1, libc::SIGUSR2] {
+            // SAFETY: the function writes to `held` only.
+            unsafe { libc::sigaddset(&raw mut held, signal) };
+        }
+        // SAFETY: the function reads `held`, and writes to `before` only.
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const held, &raw mut before) };
+        Self { before }
+    }
+}
+
+impl Drop for HeldSignals {
+    fn drop(&mut self) {
+        // SAFETY: the function reads `before` only.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
+    }
+}
+
 /// Has programs that this process starts inherit nothing but the three standard descriptors.
 pub fn close_on_exec() {
     const FIRST: libc::c_uint = 3;

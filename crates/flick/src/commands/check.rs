@@ -112,7 +112,7 @@ impl Check {
         let matches = Run::augment_args(clap::Command::new("run")).get_matches_from(config);
         let run = Run::from_arg_matches(&matches).map_err(|error| Failure::usage(error.to_string()))?;
         if !self.json {
-            return run.run();
+            return run.run(None);
         }
         let failure = run.check().err();
         let error = failure.as_ref().map(Failure::text);

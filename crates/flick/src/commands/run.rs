@@ -33,6 +33,7 @@ use crate::notify;
 use crate::settings::{self, RunFlags, Shm};
 use crate::state_dir_lock::{self, StateDirLocks};
 use crate::supervise::{self, ControlQueue, EarlySignals};
+use crate::sys::HeldSignals;
 use crate::{descriptors, logging, perf_map, sandbox, sys};
 use backend_overrides::BackendOverrides;
 use backends::FirstReads;
@@ -50,8 +51,9 @@ pub struct Run {
 
 impl Run {
     /// Compiles and starts the services, and returns when they have ended.
-    pub fn run(self) -> Outcome {
+    pub fn run(self, held: Option<HeldSignals>) -> Outcome {
         if self.flags.check {
+            drop(held);
             let names = self.check()?;
             crate::console::sayln!("ok: services {}", names.join(", "));
             return Ok(());
@@ -60,8 +62,10 @@ impl Run {
         if let Some(format) = settings::log_format(&self.flags) {
             logging::start(format, self.flags.verbose, &recent)?;
         }
+        let early = EarlySignals::new()?;
+        drop(held);
         let (old_process, inherited) = OldProcess::receive()?;
-        let started = self.start(inherited, old_process.is_some(), recent);
+        let started = self.start(inherited, early, old_process.is_some(), recent);
         let (mut generations, descriptors, mut queue) = match (started, &old_process) {
             (Err(failure), Some(old_process)) => {
                 old_process.report_failure(&failure);
@@ -103,10 +107,10 @@ impl Run {
     fn start(
         self,
         mut inherited: InheritedResources,
+        early: EarlySignals,
         is_upgrade: bool,
         recent: RecentEvents,
     ) -> Result<(Generations, RunningDescriptors, ControlQueue), Failure> {
-        let early = EarlySignals::new()?;
         let access = AccessLog::default();
         let overrides = Arc::new(BackendOverrides::inherited(&inherited.overrides));
         let mut prepared =

@@ -13,6 +13,7 @@ use crate::commands::run::Run;
 use crate::console;
 use crate::failure::{Failure, Outcome};
 use crate::settings::{Bounded, EmbeddedProgram, RunFlags, Size, Workers, binding};
+use crate::sys::HeldSignals;
 
 /// Name of the program in messages.
 const PROGRAM: &str = "store.flick";
@@ -92,8 +93,8 @@ struct RunOptions {
 
 impl Store {
     /// Starts the program, and returns when it has ended.
-    pub fn run(self) -> Outcome {
-        Run { flags: self.flags()? }.run()
+    pub fn run(self, held: Option<HeldSignals>) -> Outcome {
+        Run { flags: self.flags()? }.run(held)
     }
 
     fn flags(self) -> Result<RunFlags, Failure> {

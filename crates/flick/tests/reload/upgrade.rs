@@ -5,11 +5,13 @@ use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rustix::process::{Pid, Resource, Rlimit};
 
+use super::common::peers::signal;
 use super::common::process::OwnedPid;
 use super::common::service::Service;
 use super::common::{self, Scratch, wait};
@@ -343,4 +345,27 @@ fn launcher_of(service: u32) -> i32 {
     let children = std::fs::read_to_string(format!("/proc/{service}/task/{service}/children"));
     let children = children.expect("the service runs");
     children.split_whitespace().next().and_then(|pid| pid.parse().ok()).expect("it has a launcher")
+}
+
+/// A script that rotates logs may send SIGUSR1 to all processes of flick, also to one that has just begun.
+#[test]
+fn log_rotation_ended_a_process_that_was_starting() {
+    let (old_process, stdin) = UnixStream::pair().expect("the system has sockets");
+    let mut command = common::flick();
+    command.args(["run", common::PROXY]).env("FLICK_HOT_RESTART", "1");
+    command.stdin(OwnedFd::from(stdin)).stderr(Stdio::null());
+    let mut child = command.spawn().expect("the tool starts");
+    // It waits for the sockets of the old process.
+    let receives = libc::SYS_recvmsg.to_string();
+    let call = format!("/proc/{}/syscall", child.id());
+    wait::until("it to receive", || {
+        let call = std::fs::read_to_string(&call).unwrap_or_default();
+        (call.split_whitespace().next() == Some(&receives)).then_some(())
+    });
+    for name in ["USR1", "USR2", "HUP"] {
+        signal(child.id(), name);
+    }
+    drop(old_process);
+    let status = wait::until("its end", || child.try_wait().expect("our own child"));
+    assert_eq!((status.code(), status.signal()), (Some(1), None));
 }
