@@ -21,8 +21,9 @@ use crate::sys;
 const IDLE_MAX: Duration = Duration::from_secs(10);
 /// Time between two looks at segments that were offered, and at processes.
 const CHECK_INTERVAL: Duration = Duration::from_secs(1);
-/// Pause after a look at all processes, in lengths of that look.
+/// Pause after a look at all processes, in its processor time, and at most.
 const PAUSE_FACTOR: u32 = 10;
+const PAUSE_MAX: Duration = Duration::from_secs(1);
 /// Such pauses at least: several processes knock at a time.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 
@@ -98,7 +99,7 @@ fn serve(states: &Path) -> io::Result<()> {
                 socket.set_nonblocking(true)?;
                 while socket.recv(&mut byte).is_ok() {}
                 socket.set_nonblocking(false)?;
-                std::thread::sleep(pairing.pair(states) * PAUSE_FACTOR);
+                std::thread::sleep((pairing.pair(states) * PAUSE_FACTOR).min(PAUSE_MAX));
                 true
             }
             Err(error) if [ErrorKind::WouldBlock, ErrorKind::TimedOut].contains(&error.kind()) => {

@@ -20,6 +20,7 @@ use flick_preload::state::{
     self, Chunk, Kind, MOVES_GENERATED, Method, ProcessTable, SegmentOffer, flag, kept,
 };
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::time::{ClockId, clock_gettime};
 
 use super::holders::{self, Holder, Holders, Wanted};
 use super::observed::{self, Words};
@@ -106,13 +107,13 @@ pub struct Pairing {
 }
 
 impl Pairing {
-    /// Offers segments to all pipes that may move, and says of the others why not. Returns how long such a look takes:
-    /// without the code that it has looked through for all later ones.
+    /// Offers segments to all pipes that may move, and says of the others why not. Returns the processor time of such a
+    /// look: without the code that it has looked through for all later ones.
     pub fn pair(&mut self, states: &Path) -> Duration {
         self.code_time = Duration::ZERO;
-        let began = Instant::now();
+        let began = processor_time();
         self.offer(states);
-        began.elapsed().saturating_sub(self.code_time)
+        processor_time().saturating_sub(began + self.code_time)
     }
 
     fn offer(&mut self, states: &Path) {
@@ -256,14 +257,20 @@ impl Pairing {
         if let Some(known) = self.code.get(&key) {
             return *known;
         }
-        let began = Instant::now();
+        let began = processor_time();
         let makes_calls = code_of(path).is_none_or(|bytes| patched_text::makes_calls(&bytes));
         if self.code.len() < CODE_MAX {
             self.code.insert(key, makes_calls);
-            self.code_time += began.elapsed();
+            self.code_time += processor_time().saturating_sub(began);
         }
         makes_calls
     }
+}
+
+/// Processor time of this thread. Beside busy programs a look may wait much longer than it works.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.try_into().unwrap_or(0))
 }
 
 /// Whether a file may be read as code: devices may have no end.
