@@ -38,8 +38,8 @@ pub struct TapCommand {
     /// The service, where the process has several
     #[arg(long, value_name = "SERVICE")]
     service: Option<String>,
-    /// Grammar of the messages: `http`, `memcached`, `memcached_text`, `resp`, `lines`, `hadoop`, `pcap`; without one,
-    /// bytes are shown
+    /// Grammar of the messages: `http`, `memcached`, `memcached_text`, `resp`, `lines`, `hadoop`, `pcap`, or units of a
+    /// file (`FILE.flick:REQUEST/REPLY`, `FILE.flick:UNIT`); without one, bytes are shown
     #[arg(long, value_name = "GRAMMAR")]
     grammar: Option<String>,
     /// Write the bytes to a pcap file, with IPv4 and TCP headers that are made up

@@ -4,12 +4,14 @@
 //! Refuses: guessing where messages begin in a stream that is joined later: the next piece is taken for a beginning.
 
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 
 use flick_abi::frame::{SLOT_ASKED, SLOT_CARRIED};
 use flick_abi::{Engine, Frame, FuncId, MessageFlags, ParseStep};
 use flick_compiler::{EngineKind, Input, compile};
 
+use super::packets::PORT_UNKNOWN;
 use crate::failure::Failure;
 
 /// Bytes of a message that may be kept while its head is incomplete.
@@ -43,6 +45,13 @@ fun answered: (req: command) -> (reply)
   reply{wire = raw(if req.goes_on: \"OK\\r\\n\" else: \"END\\r\\n\")}
 ";
 
+/// A program that passes messages of these units of a library on.
+fn program(library: &str, (request, reply): (&str, &str)) -> String {
+    format!(
+        "use {library}\n\nproc P: ({request}/{reply} client, {reply}/{request} backend)\n  client <=> backend\n"
+    )
+}
+
 /// A grammar, ready to parse.
 pub struct Grammar {
     engine: Arc<dyn Engine>,
@@ -52,24 +61,50 @@ pub struct Grammar {
 }
 
 impl Grammar {
-    /// Errors: there is no such grammar.
+    /// A grammar of the library, or `FILE.flick:REQUEST/REPLY`: units of a file, or one for both.
+    ///
+    /// Errors: there is no such grammar, or the file has an error.
     pub fn named(name: &str) -> Result<Self, Failure> {
+        if let Some((file, units)) = name.rsplit_once(':') {
+            return Self::of_file(Path::new(file), units);
+        }
         let Some((_, library, request, reply, port)) =
             GRAMMARS.iter().find(|(known, library, ..)| [*known, *library].contains(&name))
         else {
             let names: Vec<&str> = GRAMMARS.iter().map(|(name, ..)| *name).collect();
             return Err(Failure::usage(format!(
-                "there is no grammar `{name}`; the grammars are `{}`",
+                "there is no grammar `{name}`; the grammars are `{}`, and those of a file: \
+                 `FILE.flick:REQUEST/REPLY`, or `FILE.flick:UNIT` for both directions",
                 names.join("`, `")
             )));
         };
         let text = match *library {
             "memcached_text" => STORE.to_owned(),
-            _ => format!(
-                "use {library}\n\nproc P: ({request}/{reply} client, {reply}/{request} backend)\n  client <=> backend\n"
-            ),
+            _ => program(library, (request, reply)),
         };
-        let compiled = compile(&Input::text("tap", text), EngineKind::Interpreter);
+        Self::compiled(name, &Input::text("tap", text), *port)
+    }
+
+    fn of_file(path: &Path, units: &str) -> Result<Self, Failure> {
+        let is_word = |word: &str| word.chars().all(|c| c.is_alphanumeric() || c == '_') && !word.is_empty();
+        let (request, reply) = units.split_once('/').unwrap_or((units, units));
+        let library = path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| is_word(stem));
+        let (Some(library), true) = (library, is_word(request) && is_word(reply)) else {
+            return Err(Failure::usage(format!(
+                "`{}:{units}` names no units of a file, as `FILE.flick:REQUEST/REPLY` does",
+                path.display()
+            )));
+        };
+        if !path.is_file() {
+            return Err(Failure::failed(format!("there is no file {}", path.display())));
+        }
+        let beside = path.with_file_name("tap.flick");
+        let text = program(library, (request, reply));
+        Self::compiled(&path.display().to_string(), &Input::at(&beside, text), PORT_UNKNOWN)
+    }
+
+    fn compiled(name: &str, program: &Input<'_>, port: u16) -> Result<Self, Failure> {
+        let compiled = compile(program, EngineKind::Interpreter);
         let compiled =
             compiled.map_err(|failure| Failure::failed(format!("the grammar `{name}`: {failure}")))?;
         let executable = &compiled.executables[0];
@@ -80,7 +115,7 @@ impl Grammar {
             engine: Arc::clone(&executable.engine),
             parse_request: first.parse_request,
             parse_reply: last.parse_reply,
-            port: *port,
+            port,
         })
     }
 
@@ -359,6 +394,25 @@ mod tests {
         let seen = shown("http", &pieces);
         assert!(seen[0].starts_with("request ") && seen[1].starts_with("reply "), "{seen:?}");
         assert_eq!(seen[2..], ["other 5"]);
+    }
+
+    #[test]
+    fn messages_of_a_grammar_in_a_file_are_found() {
+        let file = format!("{}/../../examples/stomp_gateway/stomp.flick", env!("CARGO_MANIFEST_DIR"));
+        let send = b"SEND\ndestination:/a\n\nhello\0";
+        let seen = shown(&format!("{file}:frame"), &[(Side::Peer, &send[..9]), (Side::Peer, &send[9..])]);
+        assert_eq!(seen, ["request 27 SEND\ndestination:/a\n\nhello\0"]);
+        for (wrong, what) in [
+            (format!("{file}:frames"), "frames"),
+            (format!("{file}:"), "names no units"),
+            (format!("{file}:frame client"), "names no units"),
+            (format!("{file}.missing:frame"), "names no units"),
+            ("/missing.flick:frame".to_owned(), "there is no file"),
+            (file.clone(), "there is no grammar"),
+        ] {
+            let error = Grammar::named(&wrong).err().map(|failure| failure.text()).unwrap_or_default();
+            assert!(error.contains(what), "{wrong}: {error}");
+        }
     }
 
     #[test]
