@@ -5,6 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use flick_preload::limits::MOVE_CALLS_MIN;
 use serde::Serialize;
 
 use super::observed::{self, Closed, Process};
@@ -93,6 +94,9 @@ fn text(process: &Process) -> String {
         let transport = match (process.moves, file.transport, file.why_kernel) {
             (false, ..) => String::new(),
             (true, "kernel", Some(why)) => format!(", kernel: {why}"),
+            (true, "kernel", None) if file.kind.starts_with("pipe") || file.flags.contains(&"connected") => {
+                format!(", kernel: fewer than {MOVE_CALLS_MIN} calls, or not paired yet")
+            }
             (true, transport, _) => format!(", {transport}"),
         };
         let _ = writeln!(text, "{transport}, {} bytes by ring", file.ring_bytes);
