@@ -22,6 +22,20 @@ const ENDING_STEPS: u64 = 1 << 10;
 /// Multiplied with the number of a session, its upper bits are spread evenly (the golden ratio).
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
+/// A worker that ends with clients, cut off at the deadline or by a panic, gives back their session slots: the service
+/// that replaces this one has the same ones.
+impl<D: Driver> Drop for Worker<D> {
+    fn drop(&mut self) {
+        for index in 0..self.downstream.slots_used() {
+            let Some(key) = self.downstream.key_at(index) else { continue };
+            let Some(session) = self.downstream.remove(key) else { continue };
+            self.observe.counters().connections_open.sub(1);
+            self.release_session_slot(session.handle());
+        }
+        self.lose_handed();
+    }
+}
+
 impl<D: Driver> Worker<D> {
     /// Drains: the worker accepts no client that connects from now on; each session ends behind a reply or when it has
     /// been idle for a moment, and at the deadline after the replies to its requests. Clients that wait for a session

@@ -174,6 +174,16 @@ impl<D: Driver> Worker<D> {
         }
     }
 
+    /// Closes the handoff queue; the clients in it are lost. It is empty unless the worker was stopped.
+    pub(super) fn lose_handed(&mut self) {
+        let Some(intake) = self.listeners.handoff().cloned() else { return };
+        while !intake.close() {
+            while let Some(client) = intake.take() {
+                self.lose(&client);
+            }
+        }
+    }
+
     /// Whether the handoff queue is empty and closed.
     pub(super) fn drained_handoff_queue(&mut self) -> bool {
         let Some(intake) = self.listeners.handoff().cloned() else { return true };

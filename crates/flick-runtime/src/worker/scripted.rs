@@ -123,6 +123,10 @@ impl Driver for Script {
 }
 
 fn worker(script: Script, shared: &Arc<Shared>) -> Worker<Script> {
+    worker_with(script, shared, Arc::default())
+}
+
+fn worker_with(script: Script, shared: &Arc<Shared>, counters: Arc<Counters>) -> Worker<Script> {
     let program = common::program();
     let any: Endpoint = "127.0.0.1:1".parse().expect("an address");
     let bind = |channel: &str| vec![Binding::new(channel, vec![any.clone()])];
@@ -143,7 +147,7 @@ fn worker(script: Script, shared: &Arc<Shared>) -> Worker<Script> {
         setup: Arc::new(Setup::new(program, Arc::new(common::Hand), &config).expect("it fits")),
         shared: Arc::clone(shared),
         state: Arc::new(state),
-        counters: Arc::new(Counters::default()),
+        counters,
         backend_counters: Arc::new(vec![BackendCounters::default()]),
         index: 0,
         workers: 1,
@@ -239,6 +243,43 @@ fn client_that_no_successor_took_was_closed() {
     assert_eq!(shared.session_count().sessions(), 1, "its session counts once");
 }
 
+/// A worker with one client, whose request is never answered.
+fn with_client(shared: &Arc<Shared>, counters: &Arc<Counters>) -> Worker<Script> {
+    let mut script = Script::default();
+    script.polls.extend([up(), vec![Happens::Bytes(FIRST_CLIENT, get(1))]]);
+    let mut worker = worker_with(script, shared, Arc::clone(counters));
+    (0..3).for_each(|_| iteration(&mut worker));
+    assert_eq!((shared.session_count().sessions(), counters.connections_open.get()), (1, 1));
+    worker
+}
+
+/// The service that replaces this one has the same session slots: after a few reloads it accepted nobody.
+#[test]
+fn clients_that_were_cut_off_kept_their_session_slots() {
+    let shared = Arc::new(Shared::new(1, None));
+    let counters = Arc::<Counters>::default();
+    let mut worker = with_client(&shared, &counters);
+    shared.drain(Duration::from_millis(10));
+    let mut ends = (0..2_000).map(|_| worker.run_once(Some(Duration::ZERO)).expect("no poll fails"));
+    assert!(ends.any(|goes_on| !goes_on), "the deadline ends it");
+    assert_eq!(counters.connections_open.get(), 1, "its client waits for a reply still");
+    drop(worker);
+    assert_eq!((shared.session_count().sessions(), counters.connections_open.get()), (0, 0));
+}
+
+#[test]
+fn worker_that_panicked_kept_the_session_slots_of_its_clients() {
+    let shared = Arc::new(Shared::new(1, None));
+    let worker = with_client(&shared, &Arc::default());
+    hand_client_over(&shared);
+    assert_eq!(shared.session_count().sessions(), 2, "one is in its queue");
+    // As an unwound stack does.
+    drop(worker);
+    assert_eq!(shared.session_count().sessions(), 0);
+    let intake = shared.intake(0).expect("the worker's");
+    assert!(intake.leave(client(&shared)).is_err(), "nobody takes clients from its queue");
+}
+
 #[test]
 fn a_reply_that_arrived_while_the_machine_was_paused_is_not_late() {
     for polls_between in 0..3 {
@@ -249,19 +290,22 @@ fn a_reply_that_arrived_while_the_machine_was_paused_is_not_late() {
 /// The client of these tests: the backend connection has the first number.
 const FIRST_CLIENT: Handle = Handle { index: 1, generation: 0 };
 
+/// The backend is connected, and the client accepted.
+fn up() -> Vec<Happens> {
+    let accepted =
+        DriverEvent::Accepted { listener: ListenerId(0), conn: FIRST_CLIENT, peer: PeerAddr::Unix };
+    vec![Happens::DriverEvent(DriverEvent::Connected { conn: BACKEND }), Happens::DriverEvent(accepted)]
+}
+
 /// Script of `first`, a long pause, `due` in the poll that is `polls_between` after it, then `rest` and another long
 /// pause.
 fn pausing(first: Happens, polls_between: usize, due: Happens, rest: Vec<Happens>) -> Script {
-    let accepted =
-        DriverEvent::Accepted { listener: ListenerId(0), conn: FIRST_CLIENT, peer: PeerAddr::Unix };
-    let up =
-        vec![Happens::DriverEvent(DriverEvent::Connected { conn: BACKEND }), Happens::DriverEvent(accepted)];
     let pause = || vec![Happens::Pause(Duration::from_secs(60))];
     let mut behind = vec![pause()];
     behind.resize_with(polls_between + 1, Vec::new);
     behind[polls_between].push(due);
     let mut script = Script::default();
-    script.polls.extend([up, vec![first], vec![]]);
+    script.polls.extend([up(), vec![first], vec![]]);
     script.polls.extend(behind);
     script.polls.extend(rest.into_iter().map(|happens| vec![happens]));
     script.polls.extend([pause(), pause()]);
