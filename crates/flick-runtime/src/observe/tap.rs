@@ -265,10 +265,15 @@ impl Tap {
         Ok(Tap { queries: Arc::clone(queries), feeds, record: vec![0; TAP_RECORD_BYTES_MAX] })
     }
 
-    /// Passes what was copied since the last call to `take`, of each connection oldest first.
+    /// Passes what was copied since the last call to `take`, of each connection oldest first: of each worker as much as
+    /// a ring holds, for one that copies all the time would keep the caller for ever.
     pub fn drain(&mut self, mut take: impl FnMut(TapRecord<'_>)) {
         for feed in &mut self.feeds {
-            while let Some(len) = feed.ring.pop(&mut self.record) {
+            let mut bytes = 0;
+            while bytes < TAP_RING_BYTES
+                && let Some(len) = feed.ring.pop(&mut self.record)
+            {
+                bytes += len;
                 if let Some(record) = decode(feed.worker, &self.record[..len]) {
                     take(record);
                 }
@@ -375,6 +380,34 @@ mod tests {
         assert!(!tap.is_ended());
         drop(recorder);
         assert!(tap.is_ended());
+    }
+
+    /// One call copied all that passed until memory was used up.
+    #[test]
+    fn busy_connection_kept_its_observer_in_one_call() {
+        let queries = queries();
+        let mut tap = start(&queries, None).expect("the first tap");
+        let mut recorder = recorder(&queries);
+        recorder.begin(CONN, true, PeerAddr::Shm);
+        let piece = vec![0; TAP_PIECE_BYTES_MAX];
+        let in_a_ring = TAP_RING_BYTES / TAP_PIECE_BYTES_MAX;
+        let mut passes = |count: &mut usize| {
+            *count += 1;
+            recorder.received(CONN, &piece);
+            recorder.publish(1);
+        };
+        let (mut passed, mut taken) = (0, 0);
+        (0..in_a_ring / 2).for_each(|_| passes(&mut passed));
+        tap.drain(|_| {
+            taken += 1;
+            // The worker goes on meanwhile.
+            if passed < 10 * in_a_ring {
+                passes(&mut passed);
+            }
+        });
+        assert!(taken > in_a_ring / 2 && taken <= in_a_ring + 1, "{taken} of {passed}");
+        assert!(!drained(&mut tap).is_empty(), "the rest is there in the next call");
+        assert_eq!(tap.dropped_bytes(), 0);
     }
 
     #[test]
