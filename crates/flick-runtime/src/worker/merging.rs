@@ -169,12 +169,22 @@ impl<D: Driver> Worker<D> {
         merging.hub.stopped(leaves.into_iter(), root);
     }
 
-    /// Resets the connections of a job that this worker leaves: it ends before the job does.
+    /// Resets the connections of a job that this worker leaves: it ends before the job does, which fails.
     pub(super) fn abandon_merge(&mut self) {
         self.with_merging(|worker, merging| {
             merging.is_running = false;
-            let feeders = merging.feeders.iter().flatten().filter_map(|feeder| feeder.conn);
-            for conn in feeders.chain(merging.sink.as_ref().and_then(|sink| sink.conn)) {
+            let has_streams = merging.feeders.iter().any(Option::is_some);
+            if has_streams && merging.hub.end(JobEnd::Failed) {
+                let service = worker.ctx.service();
+                tracing::warn!(service, "a merge was cut off: its service ends");
+                worker.observe.counters().merges_failed.add(1);
+            }
+            for mut feeder in merging.feeders.iter_mut().filter_map(Option::take) {
+                worker.io.pieces_mut().clear(&mut feeder.pieces);
+                worker.observe.counters().connections_open.sub(1);
+                feeder.conn.into_iter().for_each(|conn| worker.io.driver_mut().abort(conn));
+            }
+            if let Some(conn) = merging.sink.as_ref().and_then(|sink| sink.conn) {
                 worker.io.driver_mut().abort(conn);
             }
         });

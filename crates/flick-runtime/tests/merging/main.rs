@@ -210,6 +210,24 @@ fn a_service_that_drains_gives_a_job_up_that_lacks_streams() {
     assert!(fate.borrow().reset);
 }
 
+/// It was counted nowhere, and its mappers as connected for ever.
+#[test]
+fn merge_cut_off_at_the_deadline_of_a_drain_was_no_failure() {
+    for seed in seeds(10) {
+        println!("seed {seed}");
+        let mut service = joining(&MergeConfig::new(seed + 1, 2, 3));
+        let fates = mappers(&mut service, &[long(), long(), long()], MapperEnd::Never);
+        service.run(|_, totals| totals.connections_accepted == 3);
+        assert_eq!(service.totals().connections_open, 3);
+        service.shared.drain(std::time::Duration::from_millis(50));
+        service.run_out();
+        let totals = service.totals();
+        assert_eq!((totals.merges_failed, totals.merges_completed, totals.connections_open), (1, 0, 0));
+        service.run_for(20);
+        assert!(fates.iter().all(|fate| fate.borrow().reset), "no mapper takes it for complete");
+    }
+}
+
 #[test]
 fn a_service_that_is_stopped_resets_its_reducer() {
     let mut service = joining(&MergeConfig::new(1, 2, 2));
