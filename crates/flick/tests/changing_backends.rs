@@ -138,6 +138,39 @@ fn old_generation_follows_backend_lists() {
     service.drained();
 }
 
+/// The connection was said to be one to the backend that has its number in the list now.
+#[test]
+fn connection_to_a_removed_backend_was_listed_as_one_to_another() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let (silent_address, origins) = (silent.local_addr().expect("it is bound"), origins(1));
+    let scratch = Scratch::new("changing-listed");
+    let list = scratch.write("list", &format!("{silent_address}\n"));
+    let connect = format!("backends=file:{}", list.display());
+    let fixed = ["run", BALANCER, "--listen", "client=127.0.0.1:0", "--admin", "0", "--connect", &connect];
+    let service = Service::start(&[&fixed[..], &["--workers", "1"]].concat());
+    let mut waits = client::connect(service.address);
+    waits.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("the service reads");
+    let busy = || {
+        let (_, text) = common::service::seen(service.admin_address(), "/api/sessions");
+        let all: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+        let conns = all["backend_connections"].as_array().expect("a list").iter();
+        let busy = conns.filter(|conn| conn["inflight"] == 1).map(|conn| conn["backend"].to_string());
+        busy.collect::<Vec<_>>()
+    };
+    let expected = vec![format!("\"{silent_address}\"")];
+    wait::until("the request", || (busy() == expected).then_some(()));
+    scratch.write("list", &format!("{}\n", origins[0]));
+    // The backend that answers has the first number now.
+    wait::until("the new list", || {
+        let (_, text) = common::service::seen(service.admin_address(), "/metrics");
+        text.contains(&origins[0].to_string()).then_some(())
+    });
+    check(&service, &[2], &[502]);
+    assert_eq!(busy(), expected, "the request is at the backend that was removed");
+    drop((waits, silent));
+    service.drained();
+}
+
 #[test]
 fn reload_keeps_the_slow_start_of_a_backend() {
     const ASKED: usize = 600;

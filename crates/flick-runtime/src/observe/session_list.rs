@@ -20,10 +20,8 @@ pub struct BackendConnInfo {
     pub worker: usize,
     /// The connection.
     pub conn: Handle,
-    /// Index of the channel.
-    pub channel: usize,
-    /// Number of the backend in the channel's list.
-    pub element: u64,
+    /// Slot of the backend, which it keeps until it has drained.
+    pub slot: usize,
     /// The transport of its bytes.
     pub transport: TransportKind,
     /// Its requests in flight.

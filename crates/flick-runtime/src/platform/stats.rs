@@ -192,6 +192,12 @@ impl ServiceStats {
         channels.flat_map(of_channel).collect()
     }
 
+    /// Returns the channel and the address of the backend in a slot, also of one that was removed and drains.
+    pub fn backend_at(&self, slot: usize) -> Option<(&str, Endpoint)> {
+        let endpoint = self.setup.backend_sets.latest().slots().get(slot)?.endpoint.clone()?;
+        Some((&self.setup.program.channels[self.setup.slots[slot]].name, endpoint))
+    }
+
     /// Replaces what an operator has changed of a backend. Workers use it from their next iteration on.
     pub fn change_backend(&self, channel: &str, change: BackendOverride) {
         let channels = &self.setup.program.channels;

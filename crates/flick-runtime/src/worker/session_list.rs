@@ -42,18 +42,14 @@ impl<D: Driver> Worker<D> {
                 |(_, handle)| uses_rings(*handle),
                 BACKEND_CONNS_LISTED_MAX,
             );
-            list.backend_conns.extend(conns.map(|(conn, handle)| {
-                let backend = self.upstream.backend(conn.backend() as usize);
-                BackendConnInfo {
-                    worker,
-                    conn: handle,
-                    channel: backend.channel(),
-                    element: backend.element(),
-                    transport: driver.transport(handle),
-                    inflight: conn.requests().len(),
-                    bytes_in: conn.bytes().received,
-                    bytes_out: conn.bytes().sent,
-                }
+            list.backend_conns.extend(conns.map(|(conn, handle)| BackendConnInfo {
+                worker,
+                conn: handle,
+                slot: conn.backend() as usize,
+                transport: driver.transport(handle),
+                inflight: conn.requests().len(),
+                bytes_in: conn.bytes().received,
+                bytes_out: conn.bytes().sent,
             }));
         });
     }

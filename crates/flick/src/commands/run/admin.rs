@@ -305,16 +305,14 @@ fn transport(transport: TransportKind, of_kernel: &str) -> (String, String, u64)
 
 /// A connection of a service to a backend.
 pub fn backend_connection(watch: &ServiceStats, listed: &BackendConnInfo) -> BackendConnection {
-    let channel = watch.program().channels.get(listed.channel).map_or("", |channel| &channel.name);
-    let of_channel = watch.listed_backends().into_iter().filter(|(name, ..)| *name == channel);
-    let address = of_channel.map(|(_, _, now)| now.endpoint).nth(listed.element as usize);
+    let (channel, address) = watch.backend_at(listed.slot).unzip();
     let of_kernel = if matches!(address, Some(Endpoint::Unix(_))) { "unix" } else { "tcp" };
     let (transport, plain_reason, wake_ups) = transport(listed.transport, of_kernel);
     BackendConnection {
         id: conn_id(listed.worker, listed.conn),
         service: watch.name().to_owned(),
         worker: listed.worker as u64,
-        channel: channel.to_owned(),
+        channel: channel.unwrap_or_default().to_owned(),
         backend: address.map(|address| descriptors::shown(address).to_string()).unwrap_or_default(),
         transport,
         plain_reason,
