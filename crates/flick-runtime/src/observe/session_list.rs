@@ -1,12 +1,12 @@
 //! Session list: the clients of a service and its connections to backends, as its workers report them between two
 //! iterations.
 //! Promises: it costs nothing until it is asked for; an answer has at most [`SESSIONS_LISTED_MAX`] clients and is
-//! written into memory that the caller has allocated. Refuses: waiting for a worker that does not answer; the list goes
-//! without its clients.
+//! written into memory that the caller has allocated; several callers have an answer each. Refuses: waiting for a
+//! worker that does not answer, or that has ended; the list goes without its clients.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, SyncSender};
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use flick_net::{Handle, PeerAddr, TransportKind, Waker};
@@ -66,11 +66,25 @@ pub struct SessionInfo {
     pub bytes_out: u64,
 }
 
-/// Query for the session list of a worker, and the slot for its answer.
+/// Place where the session list of a worker is asked for.
 #[derive(Debug, Default)]
 pub(crate) struct SessionQuery {
     is_asked: AtomicBool,
-    capacity: Mutex<Option<AnswerBuffer>>,
+    waiting: Mutex<Waiting>,
+}
+
+/// Those who wait for an answer of a worker.
+#[derive(Debug)]
+enum Waiting {
+    Askers(Vec<AnswerBuffer>),
+    /// The worker has ended.
+    Closed,
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self::Askers(Vec::new())
+    }
 }
 
 /// Buffer that an answer is written into, and the channel that returns it to the asker.
@@ -78,20 +92,54 @@ pub(crate) struct SessionQuery {
 struct AnswerBuffer {
     list: ConnLists,
     back: SyncSender<ConnLists>,
+    /// The asker waits until then.
+    until: Instant,
 }
 
 impl SessionQuery {
-    /// Answers a pending query: `fill` writes at most as many connections as the lists have capacity for.
-    pub(crate) fn answer(&self, fill: impl FnOnce(&mut ConnLists)) {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks the worker, which must be woken. Returns what receives the answer; without a sender, the worker has ended.
+    pub(crate) fn ask(&self, until: Instant) -> Receiver<ConnLists> {
+        let (back, answer) = mpsc::sync_channel(1);
+        if let Waiting::Askers(askers) = &mut *self.waiting() {
+            let now = Instant::now();
+            // A stalled worker collects no buffers.
+            askers.retain(|asker| asker.until > now);
+            let list = ConnLists {
+                sessions: Vec::with_capacity(SESSIONS_LISTED_MAX),
+                backend_conns: Vec::with_capacity(BACKEND_CONNS_LISTED_MAX),
+            };
+            askers.push(AnswerBuffer { list, back, until });
+            self.is_asked.store(true, Ordering::Release);
+        }
+        answer
+    }
+
+    /// Answers all pending queries: `fill` writes at most as many connections as the lists have capacity for.
+    pub(crate) fn answer(&self, fill: impl Fn(&mut ConnLists)) {
         if !self.is_asked.swap(false, Ordering::Acquire) {
             return;
         }
-        let capacity = self.capacity.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(AnswerBuffer { mut list, back }) = capacity {
+        while let Some(AnswerBuffer { mut list, back, .. }) = self.next() {
             fill(&mut list);
             // Who has not waited does not want it.
             let _ = back.try_send(list);
         }
+    }
+
+    fn next(&self) -> Option<AnswerBuffer> {
+        match &mut *self.waiting() {
+            Waiting::Askers(askers) => askers.pop(),
+            Waiting::Closed => None,
+        }
+    }
+
+    /// The worker ends: no caller waits for it.
+    pub(crate) fn close(&self) {
+        *self.waiting() = Waiting::Closed;
     }
 }
 
@@ -101,19 +149,12 @@ pub(crate) fn ask<'a>(
     limit: Duration,
 ) -> ConnLists {
     let deadline = Instant::now() + limit;
-    let mut answers = Vec::new();
-    for (question, waker) in workers {
-        let (back, answer) = mpsc::sync_channel(1);
-        let list = ConnLists {
-            sessions: Vec::with_capacity(SESSIONS_LISTED_MAX),
-            backend_conns: Vec::with_capacity(BACKEND_CONNS_LISTED_MAX),
-        };
-        let capacity = AnswerBuffer { list, back };
-        *question.capacity.lock().unwrap_or_else(PoisonError::into_inner) = Some(capacity);
-        question.is_asked.store(true, Ordering::Release);
+    let ask = |(question, waker): (&SessionQuery, &Waker)| {
+        let answer = question.ask(deadline);
         waker.wake();
-        answers.push(answer);
-    }
+        answer
+    };
+    let answers: Vec<_> = workers.map(ask).collect();
     let mut all = ConnLists::default();
     for answer in answers {
         let list = answer.recv_timeout(deadline.saturating_duration_since(Instant::now()));
@@ -123,4 +164,23 @@ pub(crate) fn ask<'a>(
         all.backend_conns.extend(list.backend_conns);
     }
     all
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::TryRecvError;
+    use std::time::{Duration, Instant};
+
+    use super::SessionQuery;
+
+    #[test]
+    fn second_asker_took_the_answer_of_the_first() {
+        let (question, until) = (SessionQuery::default(), Instant::now() + Duration::from_secs(60));
+        let answers = [question.ask(until), question.ask(until)];
+        question.answer(|list| assert!(list.sessions.capacity() > 0 && list.sessions.is_empty()));
+        assert!(answers.iter().all(|answer| answer.try_recv().is_ok()), "each has an answer");
+        let late = question.ask(Instant::now());
+        let _ = question.ask(until);
+        assert_eq!(late.try_recv(), Err(TryRecvError::Disconnected), "one who waits no more is forgotten");
+    }
 }

@@ -23,7 +23,7 @@ const ENDING_STEPS: u64 = 1 << 10;
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A worker that ends with clients, cut off at the deadline or by a panic, gives back their session slots: the service
-/// that replaces this one has the same ones.
+/// that replaces this one has the same ones. No caller waits for its session list.
 impl<D: Driver> Drop for Worker<D> {
     fn drop(&mut self) {
         for index in 0..self.downstream.slots_used() {
@@ -33,6 +33,9 @@ impl<D: Driver> Drop for Worker<D> {
             self.release_session_slot(session.handle());
         }
         self.lose_handed();
+        if let Some(question) = self.ctx.shared().question(self.ctx.index()) {
+            question.close();
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::mpsc::TryRecvError;
 use std::time::Duration;
 
 use flick_buffers::{BufClass, Pool, Slice};
@@ -253,7 +254,7 @@ fn with_client(shared: &Arc<Shared>, counters: &Arc<Counters>) -> Worker<Script>
     worker
 }
 
-/// The service that replaces this one has the same session slots: after a few reloads it accepted nobody.
+/// The service that replaces this one has the same session slots: after a few reloads it accepted no client.
 #[test]
 fn clients_that_were_cut_off_kept_their_session_slots() {
     let shared = Arc::new(Shared::new(1, None));
@@ -277,7 +278,20 @@ fn worker_that_panicked_kept_the_session_slots_of_its_clients() {
     drop(worker);
     assert_eq!(shared.session_count().sessions(), 0);
     let intake = shared.intake(0).expect("the worker's");
-    assert!(intake.leave(client(&shared)).is_err(), "nobody takes clients from its queue");
+    assert!(intake.leave(client(&shared)).is_err(), "no worker takes clients from its queue");
+}
+
+#[test]
+fn session_list_waited_for_a_worker_that_had_ended() {
+    let shared = Arc::new(Shared::new(1, None));
+    let worker = with_client(&shared, &Arc::default());
+    let until = std::time::Instant::now() + Duration::from_secs(60);
+    let ask = || shared.question(0).expect("the worker's").ask(until);
+    let before = ask();
+    drop(worker);
+    for answer in [before, ask()] {
+        assert_eq!(answer.try_recv().err(), Some(TryRecvError::Disconnected), "there will be no answer");
+    }
 }
 
 #[test]
