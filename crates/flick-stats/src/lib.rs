@@ -151,6 +151,12 @@ impl BackendStats {
         self.channel == other.channel && self.address == other.address
     }
 
+    /// Finds it among the backends of an earlier moment: an address may stand in a list more than once.
+    pub fn former<'a>(&self, earlier: &'a [BackendStats]) -> Option<&'a BackendStats> {
+        let same = earlier.iter().filter(|old| old.is_of_same(self));
+        same.min_by_key(|old| (old.is_draining != self.is_draining, old.element != self.element))
+    }
+
     /// Adds the counters of another generation; its gauges are not this one's.
     pub fn add_counters(&mut self, other: &BackendStats) {
         self.ejections += other.ejections;

@@ -241,8 +241,7 @@ fn tasks(pairs: &[Pair<'_>]) -> FigureTable {
 
 fn backends(pairs: &[Pair<'_>]) -> FigureTable {
     let row = |pair: &Pair<'_>, backend: &BackendStats| {
-        let same = |old: &&BackendStats| old.is_of_same(backend);
-        let before = pair.before.and_then(|before| before.backends.iter().find(same));
+        let before = pair.before.and_then(|before| backend.former(&before.backends));
         let [median, p99] = latencies(&backend.times, before.map(|before| &before.times));
         let state = match backend.mode.as_str() {
             _ if backend.is_draining => "draining".to_owned(),
@@ -376,6 +375,25 @@ mod tests {
             &now,
             &["Proxy", "1000", "4000", "us", "4000", "us", "0", "0", "of", "0", "2500"],
         );
+    }
+
+    #[test]
+    fn address_that_stands_in_a_list_twice_had_the_rates_of_the_first() {
+        let of = |uptime_ms, [first, second]: [u64; 2]| {
+            let mut state = state(uptime_ms, 0, &[]);
+            let backend = state.services[0].backends[0].clone();
+            state.services[0].backends = [(0, first), (1, second)]
+                .map(|(element, requests)| BackendStats { element, requests, ..backend.clone() })
+                .to_vec();
+            state
+        };
+        let (before, now) = (of(1000, [900, 100]), of(2000, [1800, 200]));
+        let text = Figures::of(&now, Some(&before), &Sessions::default()).text();
+        let rates = [0, 1].map(|element| {
+            let row = text.lines().find(|line| line.starts_with(&format!("Proxy.backends[{element}]")));
+            row.and_then(|row| row.split_whitespace().nth(3)).map(str::to_owned)
+        });
+        assert_eq!(rates.map(Option::unwrap_or_default), ["900", "100"], "{text}");
     }
 
     #[test]
