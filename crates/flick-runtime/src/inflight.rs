@@ -560,6 +560,11 @@ impl Inflight {
         self.retry_budget.take(now_ns, requests, limits)
     }
 
+    /// Gives the retry back that was just taken: the request was not sent again.
+    pub fn give_retry_back(&mut self) {
+        self.retry_budget.give_back();
+    }
+
     fn free_if_out(&mut self, id: RequestId) {
         let request = &mut self.requests[id.0 as usize];
         if request.positions.iter().all(|position| !position.is_queued) {

@@ -5,8 +5,8 @@ mod common;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use common::http::{Backend, exchange, get, numbered, reply};
 use common::peers::free_address;
@@ -111,6 +111,102 @@ fn round_robin_after_a_retry_skips_the_failed_backend() {
         let log = service.drained();
         assert!(log.contains("backend ended a connection before its reply was whole"), "{log}");
     }
+}
+
+/// A backend that answers, but for requests for `/held`; from some time on it closes instead.
+struct Moody {
+    address: SocketAddr,
+    closes: Arc<AtomicBool>,
+    /// Requests that are held, each with its connection.
+    held: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+const FINE: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+impl Moody {
+    fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("a bound socket has an address");
+        let (closes, held) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<TcpStream>>>::default());
+        let (closing, holds) = (Arc::clone(&closes), Arc::clone(&held));
+        std::thread::spawn(move || {
+            for mut stream in listener.incoming().flatten() {
+                let (closing, holds) = (Arc::clone(&closing), Arc::clone(&holds));
+                std::thread::spawn(move || {
+                    let mut lines = BufReader::new(stream.try_clone().expect("a descriptor is free")).lines();
+                    while let Some(Ok(first)) = lines.next() {
+                        let _ = lines.by_ref().map_while(Result::ok).find(String::is_empty);
+                        if closing.load(Ordering::SeqCst) {
+                            return;
+                        }
+                        if first.contains("/held") {
+                            let clone = stream.try_clone().expect("a descriptor is free");
+                            holds.lock().expect("no panic").push(clone);
+                        } else if stream.write_all(FINE).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+        });
+        Self { address, closes, held }
+    }
+
+    fn held(&self) -> std::sync::MutexGuard<'_, Vec<TcpStream>> {
+        self.held.lock().expect("no panic")
+    }
+}
+
+/// Two backends with two connections each, and a budget of one retry a second. `held` requests wait at one
+/// backend; the other fails the next one, which the first cannot take.
+fn with_busy_backend(held: usize, extra: &[&str]) -> (Service, Moody, Moody) {
+    let (busy, fails) = (Moody::start(), Moody::start());
+    let fixed = ["--max-connections-per-backend", "1", "--outlier-consecutive-failures", "0"];
+    let budget = ["--retry-budget", "0%", "--retry-min-per-second", "1"];
+    let service = balancer(&[busy.address, fails.address], &[&fixed[..], &budget, extra].concat());
+    [busy.address, fails.address].iter().for_each(|backend| is_up(&service, *backend));
+    // Until the other one has had its turn.
+    while figure(&service, "flick_backend_requests_total{", fails.address) == 0 {
+        assert_eq!(statuses(&mut client::connect(service.address), 1), [200]);
+    }
+    let mut clients: Vec<TcpStream> = (0..held).map(|_| client::connect(service.address)).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        if number > 0 {
+            assert_eq!(
+                statuses(&mut client::connect(service.address), 1),
+                [200],
+                "the turn of the other one"
+            );
+        }
+        client.write_all(b"GET /held HTTP/1.1\r\nHost: localhost\r\n\r\n").expect("the service reads");
+        wait::until("a held request", || (busy.held().len() > number).then_some(()));
+    }
+    fails.closes.store(true, Ordering::SeqCst);
+    assert_eq!(statuses(&mut client::connect(service.address), 1), [502], "none can take it");
+    busy.held().drain(..).for_each(|mut held| held.write_all(FINE).expect("the service reads"));
+    clients.iter_mut().for_each(|client| assert_eq!(reply(client).expect("a reply").0, 200));
+    (service, busy, fails)
+}
+
+/// No request was sent again, and the next ones were not either.
+#[test]
+fn retry_that_found_no_connection_used_up_the_budget() {
+    let (service, _busy, fails) = with_busy_backend(2, &[]);
+    let has_failed_again = || figure(&service, "flick_backend_errors_total{", fails.address) == 2;
+    while !has_failed_again() {
+        assert_eq!(statuses(&mut client::connect(service.address), 1), [200]);
+    }
+    let (_, text) = seen(service.admin_address(), "/metrics");
+    let denied = text.lines().find(|line| line.starts_with("flick_retries_denied_total"));
+    assert!(denied.is_some_and(|line| line.ends_with(" 0")), "{denied:?}");
+    service.drained();
+}
+
+#[test]
+fn backend_that_was_only_considered_for_a_retry_had_rejected_a_request() {
+    let (service, busy, _fails) = with_busy_backend(1, &["--max-requests-per-backend", "1"]);
+    assert_eq!(figure(&service, "flick_backend_requests_rejected_total{", busy.address), 0);
+    service.drained();
 }
 
 #[test]

@@ -42,6 +42,11 @@ impl RetryBudget {
         self.used += u64::from(is_left);
         is_left
     }
+
+    /// Gives back what was just taken.
+    pub fn give_back(&mut self) {
+        self.used -= 1;
+    }
 }
 
 #[cfg(test)]

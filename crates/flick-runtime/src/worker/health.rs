@@ -284,12 +284,17 @@ impl<D: Driver> Worker<D> {
         }
     }
 
-    /// Whether a backend has as many requests in flight as it may; if so, that is counted.
+    /// Whether a backend has as many requests in flight as it may.
+    pub(super) fn is_full(&self, backend: u32) -> bool {
+        let most = self.ctx.setup().max_requests_per_backend;
+        most > 0 && self.upstream.load(backend as usize) >= i64::from(most)
+    }
+
+    /// As [`Self::is_full`]; if so, that is counted.
     pub(super) fn sheds(&self, backend: u32) -> bool {
-        let (at, most) = (backend as usize, self.ctx.setup().max_requests_per_backend);
-        let sheds = most > 0 && self.upstream.load(at) >= i64::from(most);
+        let sheds = self.is_full(backend);
         if sheds {
-            self.observe.backend(at).shed.add(1);
+            self.observe.backend(backend as usize).shed.add(1);
         }
         sheds
     }

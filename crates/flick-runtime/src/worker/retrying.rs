@@ -98,7 +98,7 @@ impl<D: Driver> Worker<D> {
         let Some((channel, policy)) = self.inflight.get(request).retry_pick() else { return false };
         let failed = self.upstream.conn(backend_conn).backend();
         let Some(target) = self.another((channel, policy), failed, least) else { return false };
-        if self.is_over_time(backend_conn) || self.sheds(target) {
+        if self.is_over_time(backend_conn) || self.is_full(target) {
             return false;
         }
         let limits = RetryLimits {
@@ -109,7 +109,10 @@ impl<D: Driver> Worker<D> {
             self.observe.counters().retries_denied.add(1);
             return false;
         }
-        let Some(fresh) = self.borrow_exclusive(target) else { return false };
+        let Some(fresh) = self.borrow_exclusive(target) else {
+            self.inflight.give_retry_back();
+            return false;
+        };
         let resend = self.inflight.get_mut(request).begin_retry();
         let popped = self
             .inflight
