@@ -5,9 +5,11 @@ mod common;
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::TcpListener;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use common::peers::{Memcached, free_address};
 use common::process::OwnedChild;
@@ -154,6 +156,57 @@ fn top_exits_on_ctrl_c_and_survives_its_service() {
     terminal.keys.write_all(&[3]).expect("it reads keys");
     let status = wait::until("the end", || terminal.child.try_wait().expect("our own child"));
     assert_eq!(status.code(), Some(0), "{}", terminal.text());
+}
+
+/// Passes connections on to an admin endpoint; once it is silent, it keeps them open and says nothing.
+struct Relay {
+    address: SocketAddr,
+    is_silent: Arc<AtomicBool>,
+    kept: Arc<Mutex<Vec<TcpStream>>>,
+}
+
+impl Relay {
+    fn start(to: SocketAddr) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        let (is_silent, kept) = (Arc::<AtomicBool>::default(), Arc::<Mutex<Vec<TcpStream>>>::default());
+        let (says_nothing, keeps) = (Arc::clone(&is_silent), Arc::clone(&kept));
+        std::thread::spawn(move || {
+            for from in listener.incoming().flatten() {
+                if says_nothing.load(Ordering::SeqCst) {
+                    keeps.lock().expect("no panic").push(from);
+                    continue;
+                }
+                let to = client::connect(to);
+                let clone = |stream: &TcpStream| stream.try_clone().expect("a descriptor");
+                for (mut from, mut to) in [(clone(&from), clone(&to)), (to, from)] {
+                    std::thread::spawn(move || {
+                        let _ = std::io::copy(&mut from, &mut to);
+                        let _ = to.shutdown(Shutdown::Write);
+                    });
+                }
+            }
+        });
+        Self { address, is_silent, kept }
+    }
+}
+
+/// Keys had no effect for the 5 s in which it waits for a response.
+#[test]
+fn top_did_not_quit_while_its_service_was_silent() {
+    let memcached = Memcached::start();
+    let service = Service::proxy(&[memcached.address], &["--workers", "1", "--admin", "0"]);
+    let relay = Relay::start(service.admin());
+    let mut top = flick();
+    top.args(["top", &relay.address.to_string()]);
+    let mut terminal = Terminal::start(top);
+    wait::until("the first picture", || terminal.text().contains("requests/s").then_some(()));
+    relay.is_silent.store(true, Ordering::SeqCst);
+    wait::until("it to ask", || (!relay.kept.lock().expect("no panic").is_empty()).then_some(()));
+    terminal.keys.write_all(b"q").expect("it reads keys");
+    let ended = wait::within(Duration::from_secs(4), || terminal.child.try_wait().expect("our own child"));
+    assert_eq!(ended.and_then(|status| status.code()), Some(0), "{}", terminal.text());
+    service.drained();
 }
 
 /// Four pages and a proxy with four backends, whose tasks have all run.

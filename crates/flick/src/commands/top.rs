@@ -52,13 +52,12 @@ impl Top {
     /// Shows the process until `q`, or for a second.
     pub fn run(self) -> Outcome {
         let token = self.token_file.as_deref().map(read_token).transpose()?;
-        let token = token.as_deref();
-        let read = || -> Result<Observed, Failure> {
-            let failed =
-                |error| Failure::failed(format!("cannot read the state at {}: {error}", self.address));
-            let state = client::state(&self.address, token).map_err(failed)?;
-            let connections = if self.connections {
-                client::sessions(&self.address, token).map_err(failed)?
+        let (address, lists_connections) = (self.address, self.connections);
+        let read = move || -> Result<Observed, Failure> {
+            let failed = |error| Failure::failed(format!("cannot read the state at {address}: {error}"));
+            let state = client::state(&address, token.as_deref()).map_err(failed)?;
+            let connections = if lists_connections {
+                client::sessions(&address, token.as_deref()).map_err(failed)?
             } else {
                 Sessions::default()
             };
@@ -67,7 +66,7 @@ impl Top {
         let first = read()?;
         if !self.once && crate::console::has_screen() {
             #[cfg(feature = "tui")]
-            return view::show(first, &read);
+            return view::show(first, read);
             #[cfg(not(feature = "tui"))]
             anstream::eprintln!(
                 "note: flick is built without its feature `tui`; these are the figures of one second"

@@ -1,9 +1,10 @@
 //! The terminal interface of `flick top`.
 //! Promises: restores the terminal, also after a panic (`ratatui::init`); while the service does not respond, the last
-//! figures stay, with a note.
+//! figures stay, with a note, and keys work: another thread waits for it.
 
 use std::collections::VecDeque;
 use std::io;
+use std::sync::mpsc::{self, Receiver, Sender, TryRecvError};
 use std::time::{Duration, Instant};
 
 use flick_check::counted;
@@ -21,6 +22,8 @@ use crate::failure::{Failure, Outcome};
 
 /// Rates kept for the sparkline: more than the width of any terminal.
 const HISTORY_MAX: usize = 512;
+/// Time between two looks whether the service has responded.
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// Columns of the screen between two columns of a table.
 const COLUMN_SPACING: usize = 2;
 /// Width that the names of a table have at least, unless all are shorter.
@@ -29,12 +32,35 @@ const NAME_WIDTH_MIN: usize = 20;
 const KEYS: &str = "q quits; up, down, j, k, Page Up, Page Down, Home, End scroll";
 
 /// Shows the states that `read` returns, until `q`, Escape or Ctrl-C.
-pub fn show(first: Observed, read: &dyn Fn() -> Result<Observed, Failure>) -> Outcome {
+pub fn show(first: Observed, read: impl Fn() -> Result<Observed, Failure> + Send + 'static) -> Outcome {
     let failed = |error: io::Error| Failure::failed(format!("the terminal does not work: {error}"));
     let mut terminal = ratatui::try_init().map_err(failed)?;
-    let outcome = draw_all(&mut terminal, first, read);
+    let outcome = draw_all(&mut terminal, first, &Reader::start(read));
     ratatui::restore();
     outcome.map_err(failed)
+}
+
+/// A thread that reads the states.
+struct Reader {
+    /// Asks for the next state.
+    ask: Sender<()>,
+    /// The states; `None`: the service did not respond.
+    states: Receiver<Option<Observed>>,
+}
+
+impl Reader {
+    fn start(read: impl Fn() -> Result<Observed, Failure> + Send + 'static) -> Self {
+        let ((ask, asked), (states, read_states)) = (mpsc::channel(), mpsc::channel());
+        std::thread::spawn(move || while asked.recv().is_ok() && states.send(read().ok()).is_ok() {});
+        Self { ask, states: read_states }
+    }
+}
+
+/// Whether a state was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Phase {
+    Pausing,
+    Reading,
 }
 
 /// The action of an event.
@@ -75,42 +101,48 @@ impl Direction {
     }
 }
 
-fn draw_all(
-    terminal: &mut ratatui::DefaultTerminal,
-    first: Observed,
-    read: &dyn Fn() -> Result<Observed, Failure>,
-) -> io::Result<()> {
+fn draw_all(terminal: &mut ratatui::DefaultTerminal, first: Observed, reader: &Reader) -> io::Result<()> {
     let mut rates = VecDeque::with_capacity(HISTORY_MAX);
     let mut figures = Figures::of(&first.state, None, &first.connections);
     let (mut before, mut is_stale, mut steps) = (first, false, 0);
+    let (mut phase, mut due) = (Phase::Pausing, Instant::now() + INTERVAL);
     loop {
-        let due = Instant::now() + INTERVAL;
-        loop {
-            let mut layout = Layout::default();
-            terminal.draw(|frame| {
-                layout = draw(frame, &figures, rates.make_contiguous(), is_stale, steps);
-            })?;
-            match next_action(due)? {
-                None => break,
-                Some(Action::Quit) => return Ok(()),
-                Some(Action::Redraw) => {}
-                // A larger screen or a shorter table may have reduced the offset.
-                Some(Action::Scroll(direction)) => {
-                    steps = direction.apply(steps.min(layout.steps_max()), &layout)
+        let mut layout = Layout::default();
+        terminal.draw(|frame| {
+            layout = draw(frame, &figures, rates.make_contiguous(), is_stale, steps);
+        })?;
+        match (next_action(due)?, phase) {
+            (Some(Action::Quit), _) => return Ok(()),
+            (Some(Action::Redraw), _) => {}
+            // A larger screen or a shorter table may have reduced the offset.
+            (Some(Action::Scroll(direction)), _) => {
+                steps = direction.apply(steps.min(layout.steps_max()), &layout);
+            }
+            (None, Phase::Pausing) => {
+                // Without its thread there are no states.
+                let _ = reader.ask.send(());
+                (phase, due) = (Phase::Reading, Instant::now() + LOOK_INTERVAL);
+            }
+            (None, Phase::Reading) => {
+                match reader.states.try_recv() {
+                    Err(TryRecvError::Empty) => {
+                        due = Instant::now() + LOOK_INTERVAL;
+                        continue;
+                    }
+                    Ok(None) | Err(TryRecvError::Disconnected) => is_stale = true,
+                    Ok(Some(now)) => {
+                        is_stale = false;
+                        figures = Figures::of(&now.state, Some(&before.state), &now.connections);
+                        before = now;
+                        if rates.len() == HISTORY_MAX {
+                            rates.pop_front();
+                        }
+                        rates.push_back(figures.rate.unwrap_or(0));
+                    }
                 }
+                (phase, due) = (Phase::Pausing, Instant::now() + INTERVAL);
             }
         }
-        let Ok(now) = read() else {
-            is_stale = true;
-            continue;
-        };
-        is_stale = false;
-        figures = Figures::of(&now.state, Some(&before.state), &now.connections);
-        before = now;
-        if rates.len() == HISTORY_MAX {
-            rates.pop_front();
-        }
-        rates.push_back(figures.rate.unwrap_or(0));
     }
 }
 
