@@ -217,6 +217,8 @@ impl Conversation {
         if offset > direction.next_offset {
             show(Item::Gap(offset - direction.next_offset));
             direction.restart();
+            // Which requests the next replies answer is not known any more.
+            self.asked.clear();
         }
         direction.next_offset = offset + bytes.len() as u64;
         if self.is_raw {
@@ -432,5 +434,23 @@ mod tests {
         conversation.take(&grammar, Side::Peer, 0, &GET[..10], &mut show);
         conversation.take(&grammar, Side::Peer, 500, GET, &mut show);
         assert_eq!(seen, ["Gap", "Message"]);
+    }
+
+    /// The reply to HEAD is missing; the one to GET was taken for it, and its body for something else.
+    #[test]
+    fn reply_behind_missing_bytes_was_taken_for_one_that_is_missing() {
+        let Ok(grammar) = Grammar::named("http") else { panic!("the grammar is in the table") };
+        let (mut conversation, mut seen) = (Conversation::new(true), Vec::new());
+        let mut show = |item: Item<'_>| {
+            seen.push(match item {
+                Item::Message { what, bytes, .. } => format!("{what} {bytes}"),
+                Item::Gap(bytes) => format!("gap {bytes}"),
+                Item::Other(bytes) => format!("other {}", bytes.len()),
+            });
+        };
+        conversation.take(&grammar, Side::Peer, 0, &[HEAD, GET].concat(), &mut show);
+        let reply = [LONG, b"123456789"].concat();
+        conversation.take(&grammar, Side::Service, 500, &reply, &mut show);
+        assert_eq!(seen, ["request 29", "request 28", "gap 500", &format!("reply {}", reply.len())]);
     }
 }
