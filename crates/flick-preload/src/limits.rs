@@ -179,6 +179,13 @@ pub const TOKEN_NAP_NS: u64 = 1_000_000;
 /// Such sleeps of a call that waits, before the file returns to the kernel for good.
 pub const TOKEN_NAPS_MAX: u32 = 100;
 
+/// Time that a thread which closes or replaces a descriptor waits at most for another one that goes on with a duplicate of
+/// it: on a busy machine that one may not run for tens of milliseconds.
+pub const PARTED_NS_MAX: u64 = 100_000_000;
+
+/// Time between two looks whether it does.
+pub const PARTED_NAP_NS: u64 = 20_000;
+
 /// Time that a thread sleeps for the lock of all files, before it looks again.
 pub const LOCK_NAP_NS: u64 = 20_000_000;
 

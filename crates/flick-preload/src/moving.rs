@@ -13,7 +13,7 @@ use core::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 use crate::calls::{Call, HookDecision};
-use crate::limits::{MOVE_CALLS_MIN, MOVED_MAX};
+use crate::limits::{MOVE_CALLS_MIN, MOVED_MAX, PARTED_NAP_NS, PARTED_NS_MAX};
 use crate::numbers as nr;
 use crate::polling::Polling;
 use crate::raw::{parted_fd, set_parted_fd};
@@ -22,7 +22,7 @@ use crate::ring::{PipeEnd, PipeState};
 use crate::socket;
 use crate::state::{File, FileRef, Kind, ProcessTable, flag, kept};
 use crate::sys::pipe::{self as sys, PipeSegment, Vectors};
-use crate::sys::{ProgramMemory, close, socket as sys_socket};
+use crate::sys::{ProgramMemory, close, now_ns, socket as sys_socket};
 use crate::threads::{self, Taking, Token};
 use crate::transfer::{self, PipeProgress};
 use crate::wake;
@@ -219,13 +219,25 @@ impl Moved {
     }
 
     /// Keeps the file for a call of another thread, while this one closes its descriptor: in the kernel that call would
-    /// go on.
-    fn part(&self, fd: u64) {
-        if self.token.is_of_other()
-            && let Some(duplicate) = sys::duplicate(fd)
+    /// go on. Returns that thread and the duplicate with which it does.
+    fn part(&self, fd: u64) -> Option<(u32, u64)> {
+        let thread = self.token.other()?;
+        let duplicate = sys::duplicate(fd)?;
+        self.close_parted();
+        self.parted.store(duplicate as u32, SeqCst);
+        Some((thread, duplicate))
+    }
+
+    /// Waits, after the file has left, until such a thread's call goes on in the kernel or has ended. A signal that comes
+    /// later ends it; one that comes before would run its handler only.
+    fn await_parted(&self, (thread, duplicate): (u32, u64)) {
+        let until = now_ns() + PARTED_NS_MAX;
+        while self.is_retired.load(SeqCst) != 0
+            && self.token.other() == Some(thread)
+            && !sys::is_in_call(thread, duplicate)
+            && now_ns() < until
         {
-            self.close_parted();
-            self.parted.store(duplicate as u32, SeqCst);
+            sys::sleep(&AtomicU32::new(0), 0, PARTED_NAP_NS);
         }
     }
 

@@ -135,10 +135,10 @@ impl Token {
         self.0.load(SeqCst) != 0
     }
 
-    /// Whether another thread has it.
-    pub fn is_of_other(&self) -> bool {
+    /// The other thread that has it.
+    pub fn other(&self) -> Option<u32> {
         let thread = self.0.load(SeqCst) & !WAITED;
-        thread != 0 && thread != own()
+        (thread != 0 && thread != own()).then_some(thread)
     }
 
     /// Takes it, and waits for another thread that has it.
@@ -435,7 +435,7 @@ mod tests {
                 scope.spawn(|| {
                     for _ in 0..20_000 {
                         assert_eq!(TOKEN.take(true), Taking::Taken);
-                        assert!(TOKEN.is_own() && !TOKEN.is_of_other());
+                        assert!(TOKEN.is_own() && TOKEN.other().is_none());
                         // Not atomic on purpose: two threads at a time would lose some.
                         COUNT.store(COUNT.load(Relaxed) + 1, Relaxed);
                         TOKEN.release();

@@ -78,8 +78,12 @@ pub fn replaced(state: &ProcessTable, file: &File) {
 fn part_and_leave(state: &ProcessTable, file: &File, (fd, is_last): (u64, bool), why: u32) {
     let is_used = |moved: &Moved| moved.is_socket() || u64::from(moved.fd.load(Relaxed)) == fd;
     if slots_of(file).any(|moved| is_last || is_used(moved)) {
-        slots_of(file).for_each(|moved| moved.part(fd));
+        let slots = [slot(&file.moved_out), slot(&file.moved)];
+        let parted = slots.map(|moved| moved.and_then(|moved| Some((moved, moved.part(fd)?))));
         leave(state, file, why);
+        for (moved, parted) in parted.into_iter().flatten() {
+            moved.await_parted(parted);
+        }
     }
 }
 

@@ -9,7 +9,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 use super::{
     AT_FDCWD, BoundedText, MAP_ANONYMOUS, MAP_FIXED, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, O_CLOEXEC,
-    PROT_READ, PROT_WRITE, ProgramMemory, call, close, file_facts, own, plain, settings,
+    PROT_READ, PROT_WRITE, ProgramMemory, call, close, file_facts, open, own, plain, settings,
 };
 use crate::limits::{CALL_BYTES_MAX, RESERVE_FD_MIN, RING_BYTES, SEGMENT_BYTES};
 use crate::numbers as nr;
@@ -223,6 +223,23 @@ pub fn write(fd: u64, address: u64, bytes: u64, flags: u64) -> i64 {
 pub fn duplicate(fd: u64) -> Option<u64> {
     const DUPLICATE_CLOEXEC: u64 = 1030;
     u64::try_from(plain(own::FCNTL, [fd, DUPLICATE_CLOEXEC, RESERVE_FD_MIN])).ok()
+}
+
+/// Whether a thread of this process sleeps in a call whose first argument is this descriptor. Where the kernel does not
+/// say it, there is nothing to wait for.
+pub fn is_in_call(thread: u32, fd: u64) -> bool {
+    let mut path = BoundedText::empty();
+    let is_complete = path.push(b"/proc/self/task/") && path.push_number(thread) && path.push(b"/syscall");
+    let Some(file) = is_complete.then(|| open(&path).ok()).flatten() else { return true };
+    let mut text = [0_u8; 64];
+    // SAFETY: the kernel writes at most so many bytes to `text`.
+    unsafe { call(nr::READ, [file, text.as_mut_ptr() as u64, text.len() as u64, 0, 0, 0]) };
+    close(file);
+    // The number of the call and its arguments, or that the thread runs.
+    let argument = text.split(|byte| *byte == b' ').nth(1).and_then(|word| word.strip_prefix(b"0x"));
+    let digit = |byte: u8| u64::from(if byte <= b'9' { byte & 0xf } else { (byte & 0xf) + 9 });
+    let value = |digits: &[u8]| digits.iter().fold(0_u64, |value, byte| value << 4 | digit(*byte));
+    argument.is_some_and(|digits| value(digits) == fd)
 }
 
 /// Makes a call of the program as it is.

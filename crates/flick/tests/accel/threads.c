@@ -220,6 +220,68 @@ static void close_beside(int is_child) {
     close(fd);
 }
 
+enum { PAIRS = 100 };
+static int pairs[PAIRS][2];
+static atomic_int reads_begun, reads_ended;
+
+static void handle(int number) { (void)number; }
+
+static void ask_of_pairs(int index, int is_child) {
+    unsigned char byte = 0;
+    int one = pairs[index][is_child];
+    if (is_child && write(one, &byte, 1) != 1) fail("write");
+    if (read(one, &byte, 1) != 1) fail("read");
+    if (!is_child && write(one, &byte, 1) != 1) fail("write");
+}
+
+// Reads each pair until it is replaced.
+static void *read_replaced(void *argument) {
+    (void)argument;
+    for (int i = 0; i < PAIRS; i++) {
+        unsigned char byte;
+        ssize_t n;
+        for (int count = 0; count < 200; count++) ask_of_pairs(i, 0);
+        reads_begun++;
+        do n = read(pairs[i][0], &byte, 1);
+        while (n < 0 && errno == EINTR);
+        if (n != 0) fail("read of a replaced descriptor");
+        reads_ended++;
+    }
+    return 0;
+}
+
+// One thread replaces what another one reads, and ends that read by a signal, as Java closes a channel.
+static void replace_and_signal(int is_child) {
+    for (int i = 0; i < PAIRS; i++) close(pairs[i][!is_child]);
+    for (int count = 0; count < 200; count++) {
+        for (int i = 0; i < PAIRS; i++) ask_of_pairs(i, is_child);
+        if (count < 100) nanosleep(&(struct timespec){0, 1000000}, 0);
+    }
+    if (is_child) {
+        for (int i = 0; i < PAIRS; i++) {
+            for (int count = 0; count < 200; count++) ask_of_pairs(i, 1);
+        }
+        return;
+    }
+    int marker[2];
+    pthread_t reader;
+    struct sigaction action = {.sa_handler = handle};
+    if (sigaction(SIGUSR1, &action, 0) || socketpair(AF_UNIX, SOCK_STREAM, 0, marker)) fail("marker");
+    close(marker[1]);
+    start(&reader, read_replaced, 0);
+    for (int i = 0; i < PAIRS; i++) {
+        while (reads_begun <= i) sched_yield();
+        nanosleep(&(struct timespec){0, 2000000}, 0);
+        if (dup2(marker[0], pairs[i][0]) < 0 || pthread_kill(reader, SIGUSR1)) fail("replace");
+        for (int ms = 0; reads_ended <= i; ms++) {
+            if (ms == 5000) fail("the signal was lost");
+            nanosleep(&(struct timespec){0, 1000000}, 0);
+        }
+    }
+    join(reader);
+    printf("%d reads ended\n", PAIRS);
+}
+
 // A thread is cancelled while it reads; another one reads on.
 static void cancel(int is_child) {
     warm(is_child);
@@ -397,6 +459,9 @@ int main(int count, char **arguments) {
     event = count > 4 ? arguments[4] : "";
     signal(SIGPIPE, SIG_IGN);
     is_pipe = !strcmp(family, "pipe");
+    for (int i = 0; i < PAIRS && !strcmp(mode, "replace"); i++) {
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, pairs[i])) fail("socketpair");
+    }
     if (is_pipe) {
         int pipes[2];
         if (pipe(pipes)) fail("pipe");
@@ -409,7 +474,7 @@ int main(int count, char **arguments) {
         void (*run)(int);
     } modes[] = {{"writers", writers}, {"duplex", duplex},   {"close", close_beside}, {"cancel", cancel}, {"cancel_closed", cancel_closed},
                  {"readers", readers}, {"waiter", waiter}, {"exec", exec_beside},
-                 {"edges", edges}};
+                 {"edges", edges},     {"replace", replace_and_signal}};
     for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
         if (!strcmp(mode, modes[i].name)) modes[i].run(is_child);
     }

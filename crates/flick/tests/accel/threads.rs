@@ -40,6 +40,12 @@ fn read_goes_on_after_another_thread_has_closed_or_replaced_the_descriptor() {
 }
 
 #[test]
+fn signal_behind_a_dup2_over_a_descriptor_that_is_read_was_lost() {
+    let setting = setting("replace");
+    setting.check(&["./threads pair replace 0", "./threads pair replace 0"]);
+}
+
+#[test]
 fn thread_that_is_cancelled_in_a_ring_holds_up_no_other() {
     let setting = setting("cancel");
     setting.check(&["./threads tcp cancel 0"]);
