@@ -369,7 +369,7 @@ fn ending_or_hiding(state: &ProcessTable, call: &Call) -> HookDecision {
         nr::PRCTL if call.rdi == nr::PR_SET_SECCOMP => reason::SECCOMP,
         nr::UNSHARE if call.rdi & nr::CLONE_FILES != 0 => reason::OWN_TABLES,
         nr::EXIT_GROUP => {
-            moving::leave_all(state);
+            moving::closing_all(state);
             verify::at_exit(state);
             0
         }

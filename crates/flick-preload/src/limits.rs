@@ -86,6 +86,9 @@ pub const SLEEP_NS_MAX: u64 = 20_000_000;
 /// Time that an end waits for one that returns bytes to the kernel, before it looks whether that one is dead.
 pub const FROZEN_NS_MAX: u64 = 1_000_000;
 
+/// Time that a close or an exit waits at most for an end that returns bytes to the kernel: it may be stopped there.
+pub const CLOSE_NS_MAX: u64 = 100_000_000;
+
 /// Cycles for which an end polls before it sleeps: some 60 microseconds. That is longer than a halted core takes to
 /// wake: else two ends that wait for each other in turn would both be asleep each time.
 pub const POLL_CYCLES: u64 = 150_000;
@@ -179,8 +182,8 @@ pub const TOKEN_NAP_NS: u64 = 1_000_000;
 /// Such sleeps of a call that waits, before the file returns to the kernel for good.
 pub const TOKEN_NAPS_MAX: u32 = 100;
 
-/// Time that a thread which closes or replaces a descriptor waits at most for another one that goes on with a duplicate of
-/// it: on a busy machine that one may not run for tens of milliseconds.
+/// Time that a thread which closes or replaces a descriptor waits at most for another one that goes on with a duplicate
+/// of it: on a busy machine that one may not run for tens of milliseconds.
 pub const PARTED_NS_MAX: u64 = 100_000_000;
 
 /// Time between two looks whether it does.

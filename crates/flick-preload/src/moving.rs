@@ -29,7 +29,8 @@ use crate::wake;
 use returning::leave;
 
 pub use returning::{
-    closing, closing_numbers, leave_all, leave_file, leave_moved, leave_same, replaced, replacing, stay,
+    closing, closing_all, closing_numbers, leave_all, leave_file, leave_moved, leave_same, replaced,
+    replacing, stay,
 };
 pub use set::{MovedSet, SharedMovedSet};
 
@@ -228,8 +229,8 @@ impl Moved {
         Some((thread, duplicate))
     }
 
-    /// Waits, after the file has left, until such a thread's call goes on in the kernel or has ended. A signal that comes
-    /// later ends it; one that comes before would run its handler only.
+    /// Waits, after the file has left, until such a thread's call goes on in the kernel or has ended. A signal that
+    /// comes later ends it; one that comes before would run its handler only.
     fn await_parted(&self, (thread, duplicate): (u32, u64)) {
         let until = now_ns() + PARTED_NS_MAX;
         while self.is_retired.load(SeqCst) != 0

@@ -19,7 +19,7 @@ use crate::ring::{Control, Ctl, PipeEnd, PipeState};
 use crate::sleep::{ON_EVENT, ON_WORD};
 use crate::socket;
 use crate::sys::pipe::{self as sys, PipeSegment, SignalsHeld, Vectors};
-use crate::sys::{close, unread_bytes};
+use crate::sys::{close, now_ns, unread_bytes};
 use crate::wake;
 
 /// Outcome of a call.
@@ -85,7 +85,7 @@ pub fn receive(
                 }
             }
             PipeState::FrozenBySender | PipeState::FrozenByReceiver => {
-                wait_for_thaw(moved, segment, fd, seen, blocks);
+                wait_for_thaw(moved, segment, fd, seen, end_of_wait(blocks));
                 if !blocks && control.look() == seen {
                     return none.failed(sys::AGAIN);
                 }
@@ -244,7 +244,7 @@ pub fn send(
                 control.change(seen, PipeState::Kernel);
             }
             PipeState::FrozenBySender | PipeState::FrozenByReceiver => {
-                wait_for_thaw(moved, segment, fd, seen, blocks);
+                wait_for_thaw(moved, segment, fd, seen, end_of_wait(blocks));
                 if control.look() == seen && !blocks && !moved.is_alone(fd) {
                     return refused(moved, progress);
                 }
@@ -548,9 +548,14 @@ fn is_slower(moved: &Moved) -> bool {
     poor == POOR_SLEEPS_MAX
 }
 
-/// Waits until the other end has returned its bytes to the kernel; takes over if it is dead. A sender whose receiver is
-/// dead returns in the same state.
-fn wait_for_thaw(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl, blocks: bool) {
+/// The time until which a call waits for the other end.
+fn end_of_wait(blocks: bool) -> u64 {
+    if blocks { u64::MAX } else { 0 }
+}
+
+/// Waits until the other end has returned its bytes to the kernel, or until this time; takes over if it is dead. A
+/// sender whose receiver is dead returns in the same state.
+fn wait_for_thaw(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl, until: u64) {
     let control = segment.control();
     loop {
         let result = sys::sleep(control.word(), seen.0, FROZEN_NS_MAX);
@@ -574,7 +579,7 @@ fn wait_for_thaw(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl, blocks
             }
             return;
         }
-        if !blocks {
+        if now_ns() >= until {
             return;
         }
     }
@@ -592,8 +597,9 @@ fn go_back(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl) {
     }
 }
 
-/// Returns to the kernel, whatever the state is.
-pub fn leave(moved: &Moved, segment: PipeSegment, fd: u64) {
+/// Returns to the kernel, whatever the state is. From this time on it waits no more for the other end, which is to go
+/// on as if this process had died.
+pub fn leave(moved: &Moved, segment: PipeSegment, fd: u64, until: u64) {
     let control = segment.control();
     while moved.rest.load(Relaxed) == 0 {
         let seen = control.look();
@@ -604,8 +610,10 @@ pub fn leave(moved: &Moved, segment: PipeSegment, fd: u64) {
             }
             PipeState::Ring => go_back(moved, segment, fd, seen),
             PipeState::FrozenBySender | PipeState::FrozenByReceiver => {
-                wait_for_thaw(moved, segment, fd, seen, true);
-                if moved.role() == PipeEnd::Sender && control.look() == seen {
+                wait_for_thaw(moved, segment, fd, seen, until);
+                // A sender's receiver is dead then, or it is time. A thread here that returns bytes uses `fd`.
+                let is_over = moved.role() == PipeEnd::Sender || now_ns() >= until;
+                if is_over && control.look() == seen && moved.injecting.load(SeqCst) == 0 {
                     return;
                 }
             }

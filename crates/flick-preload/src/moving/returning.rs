@@ -5,8 +5,10 @@
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 
 use super::{Moved, has_moved, is_socket, slot, slots_of, used};
+use crate::limits::CLOSE_NS_MAX;
 use crate::registrations;
 use crate::state::{File, FileRef, ProcessTable, kept};
+use crate::sys::now_ns;
 use crate::threads::{self, Locked};
 use crate::{transfer, wake};
 
@@ -22,11 +24,13 @@ pub(super) fn leave(state: &ProcessTable, file: &File, why: u32) {
 /// Does so under the lock.
 pub(super) fn leave_locked(state: &ProcessTable, file: &File, why: u32) {
     registrations::flush_file(state, file);
+    // Whatever follows needs the bytes in the kernel, but for a close.
+    let until = if why == kept::CLOSED { now_ns() + CLOSE_NS_MAX } else { u64::MAX };
     for word in [&file.moved_out, &file.moved] {
         let Some(moved) = slot(word) else { continue };
         let Some(segment) = moved.segment() else { continue };
         segment.control().end();
-        transfer::leave(moved, segment, u64::from(moved.fd.load(Relaxed)));
+        transfer::leave(moved, segment, u64::from(moved.fd.load(Relaxed)), until);
         // What a dead sender has left stays in the ring, and is read there.
         if moved.rest.load(Relaxed) == 0 || why == kept::CLOSED {
             moved.release_reserve();
@@ -101,6 +105,15 @@ pub fn closing_numbers(first: u64, last: u64) {
 
 /// Returns everything to the kernel.
 pub fn leave_all(state: &ProcessTable) {
+    leave_each(state, kept::LEFT);
+}
+
+/// The process exits: all is closed.
+pub fn closing_all(state: &ProcessTable) {
+    leave_each(state, kept::CLOSED);
+}
+
+fn leave_each(state: &ProcessTable, why: u32) {
     if threads::are_several(state) {
         // What another thread is taking over returns, too. One that begins later sees that nothing may move.
         drop(Locked::new());
@@ -113,7 +126,7 @@ pub fn leave_all(state: &ProcessTable) {
         if moved.segment().is_some()
             && let Some(file) = state.file(file)
         {
-            leave_moved(state, file, kept::LEFT);
+            leave_moved(state, file, why);
         }
     }
 }

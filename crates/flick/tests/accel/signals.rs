@@ -139,3 +139,65 @@ fn death_or_stop_of_the_monitor_changed_a_stream() {
         has_moved.then_some(())
     });
 }
+
+/// The last of a connection: one end sends, and closes or exits, while the other one is stopped in the return of the
+/// ring's bytes to the kernel, as the state says. Without the library it is only stopped.
+const STOPPED: &str = r#"
+import os, signal, socket, struct, sys, time
+def state_of(pid): return open(f'/proc/{pid}/stat').read().rsplit(')', 1)[1].split()[0]
+def exchange(connection):
+    for _ in range(500):
+        connection.sendall(b'question')
+        assert connection.recv(8) == b'question'
+def sending(memory):
+    for line in open('/proc/self/maps'):
+        address = int(line.split('-')[0], 16)
+        if 'flick-pipe' in line and struct.unpack('<I', os.pread(memory, 4, address + 24))[0] == os.getpid():
+            if os.pread(memory, 1, address + 64)[0] == 2: return address
+def end(connection, peer):
+    memory, until, found = os.open('/proc/self/mem', os.O_RDWR), time.monotonic() + 60, None
+    while not found:
+        assert time.monotonic() < until
+        exchange(connection)
+        if 'LD_PRELOAD' in os.environ and not sending(memory): continue
+        os.kill(peer, signal.SIGSTOP)
+        while state_of(peer) != 'T': time.sleep(0.001)
+        found = 'LD_PRELOAD' not in os.environ or sending(memory)
+        if not found: os.kill(peer, signal.SIGCONT)
+    connection.sendall(b'the last')
+    # The receiver has frozen the ring.
+    if found is not True: os.pwrite(memory, bytes([4]), found + 64)
+    if sys.argv[1] == 'close': connection.close()
+ours, theirs = socket.socketpair()
+peer = os.fork()
+if peer == 0:
+    ours.close()
+    last = b''
+    while data := theirs.recv(8):
+        if data == b'question': theirs.sendall(data)
+        else: last += data
+    open('last', 'wb').write(last)
+    os._exit(0)
+theirs.close()
+ending = os.fork()
+if ending == 0:
+    end(ours, peer)
+    os._exit(0)
+ours.close()
+until = time.monotonic() + 10
+while (ended := os.waitpid(ending, os.WNOHANG)) == (0, 0) and time.monotonic() < until: time.sleep(0.01)
+if ended == (0, 0):
+    for pid in ending, peer: os.kill(pid, signal.SIGKILL)
+    sys.exit('it waits')
+os.kill(peer, signal.SIGCONT)
+print(ended[1], os.waitpid(peer, 0)[1], open('last').read())
+"#;
+
+#[test]
+fn close_or_exit_waited_for_a_stopped_end_that_returned_bytes() {
+    let setting = setting("frozen");
+    setting.scratch.write("stopped.py", STOPPED);
+    for event in ["close", "exit"] {
+        setting.check(&[&format!("/usr/bin/python3 stopped.py {event}")]);
+    }
+}
