@@ -376,7 +376,8 @@ fn ending_or_hiding(state: &ProcessTable, call: &Call) -> HookDecision {
         _ => 0,
     };
     if why != 0 {
-        moving::leave_all(state);
+        // No thread takes an offer between the return and the mark.
+        moving::stay(state, kept::LEFT);
         state.not_followed.fetch_or(why, Relaxed);
     }
     let changes_credentials = matches!(
