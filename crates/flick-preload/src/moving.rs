@@ -644,6 +644,10 @@ fn count_received(state: &ProcessTable, (file, fd): (&File, u64), moved: &Moved,
         }
         moved.release(state);
     }
+    if is_in_ring {
+        // The read was short where the ring begins: the program waits for the next edge, although bytes are there.
+        moved.arm();
+    }
     if is_in_ring && bytes > 0 && threads::are_several(state) && threads::is_awaited(file) {
         keep_in_kernel(state, file);
     }

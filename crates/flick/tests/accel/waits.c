@@ -315,6 +315,80 @@ static void ask_and_answer(const char *way, uint32_t count, const char *name) {
     if (child) printf("%d\n", wait(&(int){0}) == child);
 }
 
+static double now_ms(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return 1e3 * (double)time.tv_sec + 1e-6 * (double)time.tv_nsec;
+}
+
+static int compare(const void *one, const void *other) {
+    double a = *(const double *)one, b = *(const double *)other;
+    return (a > b) - (a < b);
+}
+
+enum { ROUNDS_MAX = 100, BURST = 100 };
+
+// One byte through the kernel and one through a ring, which come together, up to the end of the rounds. The ring is
+// entered by the first one, or by that before.
+static void send_both(int fd) {
+    for (int i = 0;; i++) {
+        for (int n = 0; n < BURST; n++) {
+            if (write(fd, "q", 1) != 1 || read(fd, buffer, 1) != 1) fail("answer");
+            if (i == 0) nanosleep(&(struct timespec){0, 1000000}, 0);
+        }
+        if (read(fd, buffer, 1) != 1 || buffer[0] == 'e') return;
+        if (i % 8 == 0 && (write(fd, "s", 1) != 1 || read(fd, buffer, 1) != 1)) fail("first");
+        if (write(fd, "1", 1) != 1 || write(fd, "2", 1) != 1 || read(fd, buffer, 1) != 1) fail("both");
+    }
+}
+
+// Takes both bytes by edges. The first read is short where it returns that of the kernel only. Returns how long the
+// second one took then, or a negative number.
+static double take_both(int set, int fd) {
+    struct epoll_event event;
+    double began = -1;
+    for (ssize_t got = 0; got < 2;) {
+        if (epoll_wait(set, &event, 1, -1) != 1) fail("epoll_wait");
+        ssize_t n = read(fd, buffer, 100);
+        if (n <= 0) fail("read");
+        got += n;
+        if (got == 1) began = now_ms();
+    }
+    return began < 0 ? began : now_ms() - began;
+}
+
+static void border(int count) {
+    int pair[2], set = epoll_create1(0), is_moved = getenv("LD_PRELOAD") != 0, shorts = 0;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair)) fail("socketpair");
+    pid_t child = fork();
+    close(pair[child == 0]);
+    int fd = pair[child != 0];
+    if (child == 0) return send_both(fd);
+    struct epoll_event event = {.events = EPOLLIN | EPOLLET};
+    double took[ROUNDS_MAX];
+    if (epoll_ctl(set, EPOLL_CTL_ADD, fd, &event)) fail("add");
+    for (int i = 0; i < ROUNDS_MAX; i++) {
+        for (int n = 0; n < BURST; n++) {
+            if (epoll_wait(set, &event, 1, -1) != 1) fail("epoll_wait");
+            if (read(fd, buffer, 100) != 1 || write(fd, "a", 1) != 1) fail("answer");
+        }
+        if (shorts == count || !is_moved) break;
+        // After 20 ms the ring is left for now.
+        if (epoll_wait(set, &event, 1, 40) != 0) fail("event");
+        if (write(fd, "g", 1) != 1) fail("write");
+        if (i % 8 == 0 && (read(fd, buffer, 1) != 1 || write(fd, "k", 1) != 1)) fail("first");
+        nanosleep(&(struct timespec){0, 5000000}, 0);
+        double ms = take_both(set, fd);
+        if (ms >= 0) took[shorts++] = ms;
+        if (write(fd, "n", 1) != 1) fail("write");
+    }
+    if (write(fd, "e", 1) != 1) fail("write");
+    qsort(took, (size_t)shorts, sizeof took[0], compare);
+    int is_late = shorts > 0 && took[shorts / 2] > 10;
+    fprintf(stderr, "%d short reads\n", shorts);
+    printf("%s %d\n", is_late ? "late" : "in time", wait(&(int){0}) == child);
+}
+
 int main(int count, char **arguments) {
     if (count < 3) return 2;
     const char *mode = arguments[1];
@@ -325,6 +399,7 @@ int main(int count, char **arguments) {
         signal(SIGPIPE, SIG_IGN);
         ask_and_answer(arguments[2], (uint32_t)atoi(arguments[4]), count > 5 ? arguments[5] : "");
     }
+    else if (!strcmp(mode, "border")) border(atoi(arguments[2]));
     else if (!strcmp(mode, "obey")) obey(atoi(arguments[2]));
     else if (!strcmp(mode, "model")) model(arguments[0], (uint32_t)atoi(arguments[2]), (uint32_t)atoi(arguments[3]));
     else return 2;

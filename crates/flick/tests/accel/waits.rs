@@ -58,6 +58,11 @@ fn fork_in_the_middle_wakes_both_loops() {
 }
 
 #[test]
+fn edge_of_a_ring_behind_the_last_byte_of_the_kernel_came_late() {
+    setting("border").check(&["./waits border 10"]);
+}
+
+#[test]
 fn program_that_closes_unknown_descriptors_is_woken() {
     let setting = setting("close");
     for way in ["select", "level"] {
