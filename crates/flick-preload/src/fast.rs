@@ -45,7 +45,7 @@ pub fn read(fd: u64, address: u64, bytes: u64) -> i64 {
 /// Writes.
 #[inline]
 pub fn write(fd: u64, address: u64, bytes: u64) -> i64 {
-    make(fd, PipeEnd::Sender, |direction| direction.send(fd, address, bytes))
+    make(fd, PipeEnd::Sender, |direction| direction.send(address, bytes))
 }
 
 /// Makes a call on a direction, if it is to be made here.
@@ -126,7 +126,7 @@ impl Direction<'_> {
 
     /// Writes what the ring has capacity for, if that is all.
     #[inline]
-    fn send(&self, fd: u64, address: u64, bytes: u64) -> Option<u64> {
+    fn send(&self, address: u64, bytes: u64) -> Option<u64> {
         let (moved, control) = (self.moved, self.segment.control());
         let index = moved.index.load(Relaxed);
         let free = |tail: u64| RING_BYTES_MAX.saturating_sub(index.wrapping_sub(tail));
@@ -146,7 +146,7 @@ impl Direction<'_> {
         }
         moved.index.store(index + bytes, Relaxed);
         moved.sends.store(moved.sends.load(Relaxed) + 1, Relaxed);
-        transfer::wake_receiver(moved, self.segment, fd);
+        transfer::wake_receiver(moved, self.segment);
         threads::add(&self.file.sent, bytes, false);
         self.count(bytes);
         Some(bytes)

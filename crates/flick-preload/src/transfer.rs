@@ -114,7 +114,7 @@ fn receive_in_ring(
         if !is_drained(moved, segment, fd, seen, blocks)? {
             if vectors.peeks() {
                 // The kernel shows what it has, also the next time: all bytes are to be there.
-                go_back(moved, segment, fd, seen);
+                go_back(moved, segment, seen);
             }
             return Some(none);
         }
@@ -127,7 +127,7 @@ fn receive_in_ring(
     }
     if ready > RING_BYTES || !control.look().is_same(seen) {
         // The words of another epoch, or overwritten ones: those are cut to what the ring can hold.
-        go_back(moved, segment, fd, seen);
+        go_back(moved, segment, seen);
         return None;
     }
     let bytes = ready.min(vectors.bytes);
@@ -180,13 +180,13 @@ fn wait_for_bytes(moved: &Moved, segment: PipeSegment, (fd, blocks): (u64, bool)
             return (!is_ready()).then_some(sys::AGAIN);
         }
         if !is_ready() {
-            go_back(moved, segment, fd, seen);
+            go_back(moved, segment, seen);
         }
         return None;
     }
     match wait(moved, control, is_ready) {
         Waited::Ready => {}
-        Waited::TimedOut => go_back(moved, segment, fd, seen),
+        Waited::TimedOut => go_back(moved, segment, seen),
         Waited::Interrupted => return Some(sys::INTERRUPTED),
     }
     None
@@ -203,7 +203,7 @@ fn is_drained(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl, blocks: b
     moved.index.store(control.base().wrapping_sub(unread), Relaxed);
     moved.is_counted.store(1, Relaxed);
     if unread > 0 && blocks && !socket::is_on_its_way(moved, fd) {
-        go_back(moved, segment, fd, seen);
+        go_back(moved, segment, seen);
         return None;
     }
     Some(unread == 0)
@@ -321,7 +321,7 @@ fn return_if(moved: &Moved, segment: PipeSegment, is_due: impl FnOnce() -> bool)
         refuse_entry(segment.control(), seen);
     }
     if is_due() {
-        go_back(moved, segment, u64::from(moved.fd.load(Relaxed)), segment.control().look());
+        go_back(moved, segment, segment.control().look());
     }
 }
 
@@ -349,13 +349,13 @@ fn put(
         let is_ready = || capacity() >= needed || !control.look().is_same(seen);
         if !blocks {
             // The kernel holds more, and says how much it takes.
-            go_back(moved, segment, fd, seen);
+            go_back(moved, segment, seen);
             return Err(Waited::TimedOut);
         }
         match wait(moved, control, is_ready) {
             Waited::Ready => free = capacity(),
             Waited::TimedOut => {
-                go_back(moved, segment, fd, seen);
+                go_back(moved, segment, seen);
                 return Err(Waited::TimedOut);
             }
             Waited::Interrupted => return Err(Waited::Interrupted),
@@ -374,7 +374,7 @@ fn put(
         moved.slept.store(0, Relaxed);
         if moved.is_alone(fd) {
             control.end();
-            go_back(moved, segment, fd, control.look());
+            go_back(moved, segment, control.look());
             return Err(Waited::TimedOut);
         }
     }
@@ -394,15 +394,15 @@ fn put(
     moved.index.store(index + bytes, Relaxed);
     fast::allow(moved, seen, control.tail(seen.epoch()));
     moved.sends.store(moved.sends.load(Relaxed) + 1, Relaxed);
-    wake_receiver(moved, segment, fd);
+    wake_receiver(moved, segment);
     Ok(bytes)
 }
 
 /// Wakes a receiver that sleeps, by a return to the kernel if there is no other way.
 #[inline]
-pub fn wake_receiver(moved: &Moved, segment: PipeSegment, fd: u64) {
+pub fn wake_receiver(moved: &Moved, segment: PipeSegment) {
     if !wake::receiver(moved, segment.control()) {
-        go_back(moved, segment, fd, segment.control().look());
+        go_back(moved, segment, segment.control().look());
     }
 }
 
@@ -586,12 +586,13 @@ fn wait_for_thaw(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl, until:
 }
 
 /// Returns to the kernel for now.
-fn go_back(moved: &Moved, segment: PipeSegment, fd: u64, seen: Ctl) {
+fn go_back(moved: &Moved, segment: PipeSegment, seen: Ctl) {
     let _held = SignalsHeld::new();
     if seen.state() == PipeState::Ring {
         moved.injecting.fetch_add(1, SeqCst);
         if segment.control().change(seen, moved.role().frozen()) {
-            inject(moved, segment, fd, seen.epoch());
+            // A thread without the token may have come late to the slot: from here on that is left by no other one.
+            inject(moved, segment, u64::from(moved.fd.load(Relaxed)), seen.epoch());
         }
         moved.injecting.fetch_sub(1, SeqCst);
     }
@@ -608,7 +609,7 @@ pub fn leave(moved: &Moved, segment: PipeSegment, fd: u64, until: u64) {
             PipeState::Entering => {
                 control.change(seen, PipeState::Kernel);
             }
-            PipeState::Ring => go_back(moved, segment, fd, seen),
+            PipeState::Ring => go_back(moved, segment, seen),
             PipeState::FrozenBySender | PipeState::FrozenByReceiver => {
                 wait_for_thaw(moved, segment, fd, seen, until);
                 // A sender's receiver is dead then, or it is time. A thread here that returns bytes uses `fd`.

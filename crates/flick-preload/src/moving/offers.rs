@@ -133,7 +133,8 @@ fn attach(
 ) -> Option<&'static Moved> {
     let is_sender = role == PipeEnd::Sender;
     let mut free = MOVED.iter().enumerate().filter(|(index, moved)| {
-        (index % 2 == 1) == is_sender && moved.segment.load(SeqCst) == 0 && !moved.token.is_taken()
+        let is_idle = !moved.token.is_taken() && moved.injecting.load(SeqCst) == 0;
+        (index % 2 == 1) == is_sender && moved.segment.load(SeqCst) == 0 && is_idle
     });
     let (index, moved) = free.next()?;
     let retired = PipeSegment::from_word(moved.memory.load(Relaxed));
