@@ -232,7 +232,7 @@ pub fn is_in_call(thread: u32, fd: u64) -> bool {
     let is_complete = path.push(b"/proc/self/task/") && path.push_number(thread) && path.push(b"/syscall");
     let Some(file) = is_complete.then(|| open(&path).ok()).flatten() else { return true };
     let mut text = [0_u8; 64];
-    // SAFETY: the kernel writes at most so many bytes to `text`.
+    // SAFETY: the kernel writes at most `text.len()` bytes to `text`.
     unsafe { call(nr::READ, [file, text.as_mut_ptr() as u64, text.len() as u64, 0, 0, 0]) };
     close(file);
     // The number of the call and its arguments, or that the thread runs.

@@ -150,9 +150,9 @@ def exchange(connection):
         connection.sendall(b'question')
         assert connection.recv(8) == b'question'
 def sending(memory):
-    for line in open('/proc/self/maps'):
-        address = int(line.split('-')[0], 16)
-        if 'flick-pipe' in line and struct.unpack('<I', os.pread(memory, 4, address + 24))[0] == os.getpid():
+    for mapped in open('/proc/self/maps'):
+        address = int(mapped.split('-')[0], 16)
+        if 'flick-pipe' in mapped and struct.unpack('<I', os.pread(memory, 4, address + 24))[0] == os.getpid():
             if os.pread(memory, 1, address + 64)[0] == 2: return address
 def end(connection, peer):
     memory, until, found = os.open('/proc/self/mem', os.O_RDWR), time.monotonic() + 60, None
