@@ -1,4 +1,4 @@
-//! The driver for kernels that have all of it (6.12 and later): io_uring.
+//! The driver for kernels that have all of it (6.15 and later, and late ones of 6.12): io_uring.
 //! Promises: requests of all connections go to the kernel in one system call per poll; a connection is armed once and
 //! receives until it is paused; many small receives share one buffer; no allocation after `new`.
 //! Refuses: kernels and policies that deny any part; `new` returns the error, and the caller takes epoll.

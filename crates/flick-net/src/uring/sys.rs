@@ -59,6 +59,9 @@ pub(super) struct Ring {
     refusals: Vec<i32>,
 }
 
+/// The first release of Linux 6.12 that certainly reports results in order, see [`reports_in_order`].
+const ORDERED_PATCH_MIN: u32 = 35;
+
 /// The buffers provided to the kernel, and the shared memory that lists them.
 struct Provided {
     entries: NonNull<BufRingEntry>,
@@ -66,6 +69,27 @@ struct Provided {
     bufs: [Option<ProvidedBuf>; PROVIDED_BUFS_MAX as usize],
     count: u16,
     tail: u16,
+}
+
+/// Returns whether a kernel of this release reports receives into one buffer in the order in which it has filled it.
+/// Before Linux 6.15, the result of a single receive may come behind that of a later one that goes on, of another
+/// connection: each would get bytes of the other. The mend is in the later releases of 6.12.
+pub(super) fn reports_in_order(release: &str) -> bool {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    let mut next = || numbers.next().unwrap_or(0);
+    match [next(), next(), next()] {
+        [6, 12, patch] => patch >= ORDERED_PATCH_MIN,
+        version => version >= [6, 15, 0],
+    }
+}
+
+/// The release of the kernel, such as 6.12.35.
+fn release() -> String {
+    // SAFETY: all-zero is a valid `utsname`: empty texts.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: the call writes texts that end with a zero to `names`, and nothing else.
+    unsafe { libc::uname(&raw mut names) };
+    names.release.iter().map_while(|byte| (*byte != 0).then_some(*byte as u8 as char)).collect()
 }
 
 impl Ring {
@@ -81,7 +105,8 @@ impl Ring {
             .setup_taskrun_flag()
             .setup_cqsize(RING_RESULTS_MAX)
             .build(RING_REQUESTS_MAX)?;
-        if !(io.params().is_feature_nodrop() && io.params().is_feature_ext_arg()) {
+        let has_features = io.params().is_feature_nodrop() && io.params().is_feature_ext_arg();
+        if !has_features || !reports_in_order(&release()) {
             return Err(io::ErrorKind::Unsupported.into());
         }
         let provided = Provided::new();

@@ -10,7 +10,7 @@ use flick_buffers::{BufClass, Pool, PoolConfig};
 
 use super::driver::{UringDriver, leaked_outputs};
 use super::probe::ProbeState;
-use super::sys::Ring;
+use super::sys::{Ring, reports_in_order};
 use super::token::RequestToken;
 use crate::driver::{Driver, DriverEvent, DriverLimits};
 use crate::limits::{PROBES_MAX, RING_REQUESTS_MAX, RING_RETRY, RING_VECTORS_MAX, WRITE_SLICES_MAX};
@@ -65,6 +65,17 @@ fn check(others: u32) {
         _ => None,
     });
     assert_eq!(data.as_deref(), Some(b"data".as_slice()), "the input before the reset is delivered");
+}
+
+#[test]
+fn clients_would_get_the_bytes_of_others_from_kernels_that_report_out_of_order() {
+    for release in ["6.15.0", "6.18.44-fc-v769", "6.12.35", "6.12.63-generic", "7.0.0-rc1", "6.15"] {
+        assert!(reports_in_order(release), "{release}");
+    }
+    for release in ["6.12.0-55.9.1.el10.x86_64", "6.12.12-amd64", "6.14.0-15-generic", "6.13.7", "5.15.0", ""]
+    {
+        assert!(!reports_in_order(release), "{release}");
+    }
 }
 
 #[test]
