@@ -227,6 +227,13 @@ pub(crate) fn set_blocking(socket: impl AsFd, blocking: bool) -> io::Result<()> 
     Ok(rustix::io::ioctl_fionbio(socket, !blocking)?)
 }
 
+/// Lets io_uring wait at a listening socket. Of other duplicates of it, which may be non-blocking until now, an accept
+/// waits for [`ACCEPT_WAIT_MAX`] at most: an earlier generation accepts until there is no peer left.
+pub(crate) fn set_blocking_briefly(listener: impl AsFd) -> io::Result<()> {
+    sockopt::set_socket_timeout(&listener, sockopt::Timeout::Recv, Some(ACCEPT_WAIT_MAX))?;
+    set_blocking(listener, true)
+}
+
 fn to_peer_addr(address: Option<SocketAddrAny>) -> PeerAddr {
     match address.map(SocketAddr::try_from) {
         Some(Ok(address)) => PeerAddr::Tcp(address),

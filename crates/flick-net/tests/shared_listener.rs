@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use flick_net::limits::PREREAD_CONNS_MAX;
-use flick_net::{Endpoint, ListenSocket, Poller, PrereadConn, SharedListener};
+use flick_net::{
+    AnyDriver, Driver, DriverLimits, Endpoint, IoKind, ListenSocket, Poller, PrereadConn, SharedListener,
+};
 
 /// Longest silence of a peer, by the test's own clock.
 const SILENT_NS: u64 = 1_000;
@@ -70,6 +72,32 @@ fn the_first_byte_is_peeked_at_and_not_consumed() {
     read_all(first, &mut read);
     assert_eq!(read, b"ab", "all input is still there");
     assert_eq!(fixture.listener.dropped(), 0);
+}
+
+/// A reload gives an address that services shared to one of them, with io_uring: the next generation waits at the same
+/// socket, and the last accepts of the one before waited for a client, for ever.
+#[test]
+fn socket_that_the_next_generation_waits_at_blocked_the_last_accepts() {
+    let limits = DriverLimits {
+        conns_max: 4,
+        shm_conns_max: 0,
+        output_slices_max: 4,
+        events_max: 8,
+        receive_bytes: 4096,
+    };
+    let (done, is_done) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        // Not every kernel has such a driver.
+        if let Ok(mut driver) = AnyDriver::open(IoKind::Uring, limits) {
+            let socket = ListenSocket::open(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
+            let next = socket.duplicate().expect("a descriptor");
+            let mut listener = SharedListener::new(socket, SILENT_NS).expect("a listening socket");
+            driver.listen_on(next).expect("the socket listens");
+            listener.finish(0, |_| {});
+        }
+        done.send(()).expect("the test waits");
+    });
+    is_done.recv_timeout(Duration::from_secs(10)).expect("it returns without a client");
 }
 
 fn read_all(socket: std::os::fd::OwnedFd, read: &mut Vec<u8>) {

@@ -400,7 +400,7 @@ impl Driver for UringDriver {
     }
 
     fn listen_on(&mut self, socket: ListenSocket) -> io::Result<ListenerId> {
-        socket::set_blocking(&socket, true)?;
+        socket::set_blocking_briefly(&socket)?;
         let id = self.listeners.insert(UringListener::new(socket))?;
         self.accept(id, true);
         Ok(id)
