@@ -44,6 +44,9 @@ pub const QUEUE_MARKS_MAX: usize = 32;
 /// Least capacity for events of one poll, so that no kind of event starves another.
 pub const EVENTS_MIN: usize = 8;
 
+/// Part of that capacity that connections leave to peers that may be there to be accepted.
+pub const PEERS_SHARE: usize = 4;
+
 /// A receive buffer with less spare capacity is replaced by a fresh one.
 pub const RECEIVE_SPARE_MIN: u32 = 4096;
 

@@ -97,6 +97,50 @@ fn fast_senders_share_receives_on_uring() {
     check(IoKind::Uring);
 }
 
+/// Connections that are always ready fill each poll of a service that shares its thread.
+fn check_accepts(kind: IoKind) {
+    let (mut driver, pool) = match open(kind, LIMITS) {
+        Some(driver) => (driver, pool()),
+        None => return,
+    };
+    let listener = driver.listen(&"127.0.0.1:0".parse().expect("an endpoint")).expect("loopback");
+    let at = driver.local_addr(listener).expect("just opened").to_string();
+    driver.limit_poll(8, 1 << 20);
+    let (mut peers, mut conns) = (Vec::new(), Vec::new());
+    let mut events = Vec::with_capacity(LIMITS.events_max);
+    let mut late = None;
+    for poll in 0..POLLS {
+        if conns.len() == PEERS && late.is_none() {
+            late = Some(poll);
+        }
+        if peers.len() < PEERS || late == Some(poll) {
+            peers.push(TcpStream::connect(&at).expect("the driver listens"));
+        }
+        peers.iter_mut().for_each(|peer| peer.write_all(b"abc").expect("it takes three bytes"));
+        driver.poll(&pool, Some(Duration::from_millis(20)), &mut events).expect("the driver polls");
+        for event in events.drain(..) {
+            if let DriverEvent::Accepted { conn, .. } = event {
+                driver.receive(conn, true);
+                conns.push(conn);
+            }
+        }
+        if conns.len() > PEERS {
+            return;
+        }
+    }
+    panic!("{kind:?}: one of {} was not accepted, of the others {late:?}", peers.len());
+}
+
+#[test]
+fn client_beside_connections_that_are_always_ready_was_not_accepted_on_epoll() {
+    check_accepts(IoKind::Epoll);
+}
+
+#[test]
+fn client_beside_connections_that_are_always_ready_is_accepted_on_uring() {
+    check_accepts(IoKind::Uring);
+}
+
 /// Every peer has sent much before receiving starts: when the last one has had a buffer, most others have had no more
 /// than one.
 #[test]

@@ -67,6 +67,11 @@ impl EpollDriver {
         (!self.parked.is_empty() && !self.conns.is_full()) || !self.accept_faults.is_empty()
     }
 
+    /// Returns whether peers may be there to be accepted.
+    pub(super) fn has_peers(&self) -> bool {
+        self.has_accepts() || self.listeners.iter().any(|listener| listener.is_ready)
+    }
+
     /// Delivers parked peers.
     pub(super) fn accept_parked(&mut self, sink: &mut EventSink<'_>) {
         while !self.parked.is_empty() && !sink.is_full() && self.free_slot() {

@@ -18,8 +18,8 @@ use crate::driver::{Driver, DriverEvent, Handle, ListenerId};
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
 use crate::limits::{
-    LIGHT_BYTES_MAX, LINGER_BYTES_MAX, LINGER_RECEIVES_MAX, LINGER_SCRATCH_BYTES, READY_LIGHT_MAX,
-    READY_MANY, RECEIVED_BYTES_PER_POLL_MAX, RECEIVES_PER_CONN_MAX,
+    LIGHT_BYTES_MAX, LINGER_BYTES_MAX, LINGER_RECEIVES_MAX, LINGER_SCRATCH_BYTES, PEERS_SHARE,
+    READY_LIGHT_MAX, READY_MANY, RECEIVED_BYTES_PER_POLL_MAX, RECEIVES_PER_CONN_MAX,
 };
 use crate::poller::timespec;
 use crate::socket;
@@ -60,7 +60,8 @@ impl EpollDriver {
         while let Some(index) = self.conns.expired_flusher(self.now_ns) {
             self.abort(self.conns.handle(index));
         }
-        self.serve_ready(pool, &mut sink);
+        let peers_capacity = if self.has_peers() { sink.capacity() / PEERS_SHARE } else { 0 };
+        self.serve_ready(pool, &mut sink, peers_capacity);
         let queued = self.ready_light.len() + self.conns.ready.len() + self.starved.len();
         self.queue_delay = self.queue_meter.end_poll(queued, self.now_ns);
         self.accept_parked(&mut sink);
@@ -162,16 +163,16 @@ impl EpollDriver {
     }
 
     /// Serves every connection that is ready now, once: first some of those that receive little, so that a short
-    /// message does not wait for a round of hundreds of fast senders.
-    fn serve_ready(&mut self, pool: &Pool, sink: &mut EventSink<'_>) {
+    /// message does not wait for a round of hundreds of fast senders. Capacity for `left` events is left.
+    fn serve_ready(&mut self, pool: &Pool, sink: &mut EventSink<'_>, left: usize) {
         if !self.starved.is_empty() && self.receive_buffer.is_available(pool) {
             while let Some(index) = self.starved.pop() {
                 self.conns.ready.push(index);
             }
         }
-        let mut light_left = READY_LIGHT_MAX;
+        let mut light_left = READY_LIGHT_MAX.min(sink.capacity() / 2);
         for _ in 0..self.ready_light.len() + self.conns.ready.len() {
-            if sink.is_full() || self.received_bytes >= RECEIVED_BYTES_PER_POLL_MAX {
+            if sink.capacity() <= left || self.received_bytes >= RECEIVED_BYTES_PER_POLL_MAX {
                 break;
             }
             let light = if light_left > 0 { self.ready_light.pop() } else { None };
