@@ -120,7 +120,7 @@ impl<P> Conn<P> {
 
     /// Returns whether the platform has closed it and the kernel has still to take some of its output, once it is
     /// connected.
-    fn is_closed_unsent(&self) -> bool {
+    pub(crate) fn is_closed_unsent(&self) -> bool {
         self.is_flushing() || self.state == State::ConnectingToFlush
     }
 

@@ -9,6 +9,7 @@ use super::probe::ProbeState;
 use super::requests::Receive;
 use super::sys::Completion;
 use super::token::RequestToken;
+use crate::conn::Conn;
 use crate::driver::DriverEvent;
 use crate::event_sink::EventSink;
 use crate::fault::ConnFault;
@@ -145,8 +146,13 @@ impl UringDriver {
             Ok(bytes) => self.conns.discard(index, bytes),
             Err(_) => !is_transient(errno(completion)),
         };
-        if is_over {
-            self.end(index);
+        if !is_over {
+            return;
+        }
+        // Without its last bytes, the peer must not take what it got for all.
+        match self.conns.at(index).is_some_and(Conn::is_closed_unsent) {
+            true => self.reset(index),
+            false => self.end(index),
         }
     }
 }
