@@ -42,8 +42,11 @@ impl UringDriver {
         self.watch.is_just_armed = false;
         self.now_ns = monotonic_ns();
         self.deliver(&mut sink);
-        let has_more =
-            !self.conns.dirty.is_empty() || !self.conns.ready.is_empty() || self.conns.has_held_faults();
+        let has_more = !self.conns.dirty.is_empty()
+            || !self.conns.ready.is_empty()
+            || self.conns.has_held_faults()
+            // A connection that has just ended may have left its slot to a peer.
+            || self.has_parked();
         if is_busy || has_more || sink.capacity() < capacity || timeout == Some(Duration::ZERO) {
             return Ok(());
         }
