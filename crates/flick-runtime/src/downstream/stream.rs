@@ -217,8 +217,9 @@ impl Stream {
         &mut self.requests
     }
 
-    /// Abandons the requests in flight.
+    /// Abandons the requests in flight, and the replies that wait with them.
     pub fn take_requests(&mut self) -> RequestQueue {
+        self.held_bytes = 0;
         std::mem::replace(&mut self.requests, RequestQueue::new())
     }
 
@@ -303,7 +304,7 @@ impl Stream {
         self.next_request = if is_last { last } else { NextRequest::Now };
     }
 
-    /// A large request is taken, of which that body is to come: the next one waits for its reply.
+    /// A large request is taken, of which that body is to come: the next one waits for its reply, if it has one.
     pub fn take_large_request(&mut self, is_last: bool, upload: Upload) {
         let last = NextRequest::Never { said_by: LastWord::Client };
         self.next_request = if is_last { last } else { NextRequest::AfterReplies };

@@ -96,4 +96,14 @@ mod tests {
         assert!(budget.take(3_600_000 * MS, 3_600, limits), "one request a second for an hour");
         assert!(!budget.take(3_600_001 * MS, 3_600, limits));
     }
+
+    #[test]
+    fn a_retry_that_was_given_back_is_there_again() {
+        let limits = RetryLimits { percent: 0, min_per_second: 1 };
+        let mut budget = RetryBudget::default();
+        assert!(budget.take(3_600_000 * MS, 0, limits));
+        budget.give_back();
+        assert!(budget.take(3_600_001 * MS, 0, limits));
+        assert!(!budget.take(3_600_002 * MS, 0, limits));
+    }
 }

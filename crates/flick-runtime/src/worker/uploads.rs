@@ -1,6 +1,7 @@
 //! Large requests: too long to buffer, so each is streamed over a dedicated connection. A client that sends slowly
 //! delays no other client.
-//! Promises: constant memory per large request; requests of one client before and after it keep their order.
+//! Promises: constant memory per large request; requests of one client before and after it keep their order, but for
+//! those without a reply.
 
 use flick_abi::frame::SLOT_CARRIED;
 use flick_abi::{FailureReason, FaultCause, MessageFlags, Send, SendBody};
