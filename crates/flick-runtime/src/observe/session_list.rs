@@ -104,15 +104,17 @@ impl SessionQuery {
     /// Asks the worker, which must be woken. Returns what receives the answer; without a sender, the worker has ended.
     pub(crate) fn ask(&self, until: Instant) -> Receiver<ConnLists> {
         let (back, answer) = mpsc::sync_channel(1);
+        let list = ConnLists {
+            sessions: Vec::with_capacity(SESSIONS_LISTED_MAX),
+            backend_conns: Vec::with_capacity(BACKEND_CONNS_LISTED_MAX),
+        };
+        let (asker, now) = (AnswerBuffer { list, back, until }, Instant::now());
+        // Allocated before and freed behind the lock, for which the worker may wait.
+        let mut late = Vec::new();
         if let Waiting::Askers(askers) = &mut *self.waiting() {
-            let now = Instant::now();
             // A stalled worker collects no buffers.
-            askers.retain(|asker| asker.until > now);
-            let list = ConnLists {
-                sessions: Vec::with_capacity(SESSIONS_LISTED_MAX),
-                backend_conns: Vec::with_capacity(BACKEND_CONNS_LISTED_MAX),
-            };
-            askers.push(AnswerBuffer { list, back, until });
+            late.extend(askers.extract_if(.., |asker| asker.until <= now));
+            askers.push(asker);
             self.is_asked.store(true, Ordering::Release);
         }
         answer
