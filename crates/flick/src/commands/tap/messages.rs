@@ -88,7 +88,8 @@ impl Grammar {
     fn of_file(path: &Path, units: &str) -> Result<Self, Failure> {
         let is_word = |word: &str| word.chars().all(|c| c.is_alphanumeric() || c == '_') && !word.is_empty();
         let (request, reply) = units.split_once('/').unwrap_or((units, units));
-        let library = path.file_stem().and_then(|stem| stem.to_str()).filter(|stem| is_word(stem));
+        let stem = path.file_stem().filter(|_| path.extension().is_some_and(|kind| kind == "flick"));
+        let library = stem.and_then(|stem| stem.to_str()).filter(|stem| is_word(stem));
         let (Some(library), true) = (library, is_word(request) && is_word(reply)) else {
             return Err(Failure::usage(format!(
                 "`{}:{units}` names no units of a file, as `FILE.flick:REQUEST/REPLY` does",
@@ -408,7 +409,7 @@ mod tests {
             (format!("{file}:frames"), "frames"),
             (format!("{file}:"), "names no units"),
             (format!("{file}:frame client"), "names no units"),
-            (format!("{file}.missing:frame"), "names no units"),
+            (file.replace(".flick", ".txt:frame"), "names no units"),
             ("/missing.flick:frame".to_owned(), "there is no file"),
             (file.clone(), "there is no grammar"),
         ] {
