@@ -106,11 +106,14 @@ fn draw_all(terminal: &mut ratatui::DefaultTerminal, first: Observed, reader: &R
     let mut figures = Figures::of(&first.state, None, &first.connections);
     let (mut before, mut is_stale, mut steps) = (first, false, 0);
     let (mut phase, mut due) = (Phase::Pausing, Instant::now() + INTERVAL);
+    let (mut layout, mut is_drawn) = (Layout::default(), false);
     loop {
-        let mut layout = Layout::default();
-        terminal.draw(|frame| {
-            layout = draw(frame, &figures, rates.make_contiguous(), is_stale, steps);
-        })?;
+        if !is_drawn {
+            terminal.draw(|frame| {
+                layout = draw(frame, &figures, rates.make_contiguous(), is_stale, steps);
+            })?;
+        }
+        is_drawn = false;
         match (next_action(due)?, phase) {
             (Some(Action::Quit), _) => return Ok(()),
             (Some(Action::Redraw), _) => {}
@@ -126,6 +129,7 @@ fn draw_all(terminal: &mut ratatui::DefaultTerminal, first: Observed, reader: &R
             (None, Phase::Reading) => {
                 match reader.states.try_recv() {
                     Err(TryRecvError::Empty) => {
+                        is_drawn = true;
                         due = Instant::now() + LOOK_INTERVAL;
                         continue;
                     }
