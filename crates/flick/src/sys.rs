@@ -195,3 +195,28 @@ pub fn trim_memory() {
         libc::malloc_trim(0)
     };
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::HeldSignals;
+
+    static SEEN: AtomicU32 = AtomicU32::new(0);
+
+    extern "C" fn note(_signal: libc::c_int) {
+        SEEN.fetch_add(1, Ordering::Relaxed);
+    }
+
+    #[test]
+    fn held_signals_arrive_when_they_are_let_go() {
+        // SAFETY: the handler adds to an atomic number, and nothing else.
+        unsafe { libc::signal(libc::SIGUSR1, note as *const () as libc::sighandler_t) };
+        let held = HeldSignals::hold();
+        // SAFETY: the call sends a signal that has a handler to this thread.
+        unsafe { libc::raise(libc::SIGUSR1) };
+        assert_eq!(SEEN.load(Ordering::Relaxed), 0);
+        drop(held);
+        assert_eq!(SEEN.load(Ordering::Relaxed), 1);
+    }
+}
