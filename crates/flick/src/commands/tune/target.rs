@@ -191,8 +191,11 @@ impl TunedService {
 
     /// Observes the service. Errors: why it cannot be observed.
     pub(super) fn observe(&self) -> Result<ObservedMoment, String> {
-        let state = client::state(&self.address()?, self.token.as_deref())
-            .map_err(|error| format!("cannot read the state at {}: {error}", self.admin))?;
+        let address = self.address()?;
+        let read = || client::state(&address, self.token.as_deref());
+        // Of a service that ended within its response, only the second attempt says that it is gone.
+        let state = read().or_else(|_| read());
+        let state = state.map_err(|error| format!("cannot read the state at {}: {error}", self.admin))?;
         ObservedMoment::of(&self.name, state)
     }
 
