@@ -518,9 +518,13 @@ fn idle_worker_takes_connections_of_a_busy_one() {
         let stop = Arc::new(AtomicBool::new(false));
         let (mut busy, stopped) = (connect(&at), Arc::clone(&stop));
         let flooding = std::thread::spawn(move || {
+            let batch = b"dear\n".repeat(64);
+            // Its worker always has requests: one that is idle between two batches takes clients from the other.
+            busy.write_all(&batch.repeat(3)).expect("it reads");
             while !stopped.load(Ordering::Relaxed) {
-                check(&mut busy, &b"dear\n".repeat(64), &b"dear\n".repeat(64));
+                check(&mut busy, &batch, &batch);
             }
+            check(&mut busy, b"", &batch.repeat(3));
         });
         let stolen = || {
             let watches = platform.stats();
