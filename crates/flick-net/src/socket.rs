@@ -176,8 +176,8 @@ pub(crate) fn accept(listener: impl AsFd) -> Result<(OwnedFd, PeerAddr), Errno> 
     Ok((socket, to_peer_addr(peer)))
 }
 
-/// Accepts one pending connection without waiting, also from a blocking socket. `None`: none is pending, or another
-/// thread took it.
+/// Accepts one pending connection without waiting, from a socket of [`set_blocking_briefly`]. `None`: none is pending,
+/// or another thread took it.
 ///
 /// Cost: one system call when none is pending; up to [`ACCEPT_WAIT_MAX`] when another thread takes it after the poll.
 pub(crate) fn accept_if_any(listener: impl AsFd) -> Option<OwnedFd> {
@@ -185,9 +185,6 @@ pub(crate) fn accept_if_any(listener: impl AsFd) -> Option<OwnedFd> {
         if !polls(&listener, PollFlags::IN) {
             return None;
         }
-        // `O_NONBLOCK` is shared by all duplicates of the socket and some rely on it; so is the timeout, but none
-        // relies on that.
-        sockopt::set_socket_timeout(&listener, sockopt::Timeout::Recv, Some(ACCEPT_WAIT_MAX)).ok()?;
         match rustix::net::acceptfrom_with(&listener, SocketFlags::CLOEXEC) {
             Ok((socket, _)) => return Some(socket),
             Err(errno) if is_per_connection_error(errno) => {}
@@ -227,8 +224,9 @@ pub(crate) fn set_blocking(socket: impl AsFd, blocking: bool) -> io::Result<()> 
     Ok(rustix::io::ioctl_fionbio(socket, !blocking)?)
 }
 
-/// Lets io_uring wait at a listening socket. Of other duplicates of it, which may be non-blocking until now, an accept
-/// waits for [`ACCEPT_WAIT_MAX`] at most: an earlier generation accepts until there is no peer left.
+/// Lets io_uring wait at a listening socket. `O_NONBLOCK` is shared by all duplicates of it, and some rely on it: an
+/// earlier generation accepts until there is no peer left. So is the time limit, which no other relies on: an accept
+/// waits for [`ACCEPT_WAIT_MAX`] at most.
 pub(crate) fn set_blocking_briefly(listener: impl AsFd) -> io::Result<()> {
     sockopt::set_socket_timeout(&listener, sockopt::Timeout::Recv, Some(ACCEPT_WAIT_MAX))?;
     set_blocking(listener, true)
