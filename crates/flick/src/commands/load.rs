@@ -412,8 +412,7 @@ fn progress_line(now: &LoadSnapshot, before: &LoadSnapshot) -> String {
 
 /// Returns the processor time of this process.
 fn process_cpu() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), u32::try_from(time.tv_nsec).unwrap_or(0))
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
 
 /// Raises the soft limit on open files, if connections need that.

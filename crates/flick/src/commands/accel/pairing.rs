@@ -269,8 +269,7 @@ impl Pairing {
 
 /// Processor time of this thread. Beside busy programs a look may wait much longer than it works.
 fn processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec.try_into().unwrap_or(0))
+    Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
 }
 
 /// Whether a file may be read as code: devices may have no end.
