@@ -10,6 +10,7 @@ use std::process::Command;
 
 use crate::cli::GeneratorsArgs;
 use crate::machine::Machine;
+use crate::memcached_proxy::memcached_command;
 use crate::page;
 use crate::process::{ScratchDir, Server, free_addr};
 use crate::rivals::nginx;
@@ -68,11 +69,7 @@ impl Rival {
                 command.args(["--port", &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"]);
                 command
             }
-            Rival::Memcslap | Rival::MemcslapBinary => {
-                let mut command = Command::new("memcached");
-                command.args(["-l", "127.0.0.1", "-p", &port, "-U", "0", "-t", "1", "-u", "nobody"]);
-                command
-            }
+            Rival::Memcslap | Rival::MemcslapBinary => memcached_command(addr, 1),
         };
         Server::start(command, args.run.cores.server_core, args.run.cores.load_core, addr)
     }

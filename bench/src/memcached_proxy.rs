@@ -49,7 +49,7 @@ pub(crate) fn run(args: &ProxyArgs) -> io::Result<()> {
 fn start(args: &ProxyArgs, side: &str, backends: &[Server], scratch: &ScratchDir) -> io::Result<Server> {
     let (addr, run) = (free_addr()?, &args.memcached.sweep.run);
     let command = match side {
-        "direct" => memcached_command(addr),
+        "direct" => memcached_command(addr, 1),
         "twemproxy" => twemproxy(addr, backends, scratch, args.mbuf_bytes)?,
         _ => {
             let example = "examples/memcached_proxy/memcached_proxy.flick";
@@ -86,9 +86,11 @@ pub(crate) fn twemproxy(
     Ok(command)
 }
 
-fn memcached_command(addr: SocketAddr) -> Command {
+/// The command that runs memcached with that many threads.
+pub(crate) fn memcached_command(addr: SocketAddr, threads: usize) -> Command {
     let mut command = Command::new("memcached");
-    command.args(["-U", "0", "-t", "1", "-c", "4096", "-l", "127.0.0.1", "-p"]).arg(addr.port().to_string());
+    command.args(["-U", "0", "-t", &threads.to_string(), "-c", "4096", "-l", "127.0.0.1", "-p"]);
+    command.arg(addr.port().to_string());
     // As root, memcached wants to know which user to become.
     command.args(["-u", "root"]);
     command
@@ -96,5 +98,5 @@ fn memcached_command(addr: SocketAddr) -> Command {
 
 /// A memcached on a core.
 pub(crate) fn memcached(addr: SocketAddr, core: usize, home_core: usize) -> io::Result<Server> {
-    Server::start(memcached_command(addr), core, home_core, addr)
+    Server::start(memcached_command(addr, 1), core, home_core, addr)
 }

@@ -14,6 +14,7 @@ use flick_shm::client::ClientAddress;
 use crate::cli::StoreProtocolsArgs;
 use crate::machine::Machine;
 use crate::measure;
+use crate::memcached_proxy::memcached_command;
 use crate::page;
 use crate::process::{Server, free_addr, workspace};
 use crate::stats::Spread;
@@ -61,9 +62,8 @@ impl Servers {
             _ => Server::start_anywhere(command, addr),
         };
         let (addr, theirs) = (free_addr()?, free_addr()?);
-        let mut memcached = Command::new("memcached");
-        memcached.args(["-l", "127.0.0.1", "-p", &theirs.port().to_string(), "-U", "0", "-c", "4096"]);
-        memcached.args(["-t", &workers.to_string(), "-m", MEMORY_MIB, "-u", "nobody"]);
+        let mut memcached = memcached_command(theirs, workers);
+        memcached.args(["-m", MEMORY_MIB]);
         let mut flick = Command::new(args.run.flick.path());
         let ours = match path {
             Path::Tcp => {
@@ -150,8 +150,8 @@ pub(crate) fn run(args: &StoreProtocolsArgs) -> io::Result<()> {
     for (workload, key_size, value) in WORKLOADS {
         head(&mut tables, &format!("flick in shared memory, memcached on TCP, {workload}"));
         for (name, protocol, program) in [
-            ("text", PROTOCOLS[0].1, "key_value_server.flick"),
-            ("binary", PROTOCOLS[1].1, "binary_server.flick"),
+            ("text", LoadProtocol::Text, "key_value_server.flick"),
+            ("binary", LoadProtocol::Binary, "binary_server.flick"),
         ] {
             let path = Path::SharedMemory(program);
             let servers = Servers::start(args, 1, path)?;
